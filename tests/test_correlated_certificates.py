@@ -39,6 +39,8 @@ from fedpriv.attacks.canaries import with_canaries
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.attacks.server_views import server_view
 from fedpriv.mechanisms.correlated import OF_RUNS
+from fedpriv.privacy import Allocation, certify_releases
+from fedpriv.privacy.min_separation import block_sensitivity
 
 
 class TestCertificates:
@@ -123,6 +125,69 @@ class TestCertificates:
         known = certificate(descent(correlated(matrix), fp.fixed_order(N, SIZE)))
         assert found.epsilon < known.epsilon
 
+    @pytest.mark.parametrize("rounds", [4, 7, ROUNDS])
+    def test_allocated_rounds_of_fresh_noise(self, rounds):
+        """A third party that does not know the round of a block; servers do."""
+        plain, blocks = (
+            descent(fp.gaussian(CLIP, SIGMA), fp.random_allocation(N, 3)),
+            -(-rounds // 3),
+        )
+        third = certificate(plain, rounds)
+        block = fp.Release("third_party", "client", SIGMA, Allocation(N, 3), blocks)
+        alone = certify_releases([block], 1e-5, "third_party")
+        assert_close(third.epsilon, alone.epsilon, 1e-9)
+        assert (third.relation, third.basis) == ("add_or_remove", "constructed")
+        assert any("draw their rounds independently" in text for text in third.assumptions)
+        assert not any("may be known" in text for text in third.assumptions)
+        known = gaussian_epsilon(blocks**0.5 / SIGMA, 1e-5)
+        summed = certificate(plain, rounds, view="server_secagg")
+        assert_close(summed.epsilon, known, 1e-6)
+        assert third.epsilon < known
+        assert any("one round of a client in each of" in text for text in summed.assumptions)
+        told = certificate(plain, rounds, view="server")
+        assert_close(told.epsilon, gaussian_epsilon((N * blocks) ** 0.5 / SIGMA, 1e-5), 1e-6)
+
+    def test_allocated_rounds_of_correlated_noise_are_known(self):
+        for matrix in (matrix_of("banded"), fp.noise_matrices.identity()):
+            found = certificate(descent(correlated(matrix), fp.random_allocation(N, 3)))
+            squared = block_sensitivity(matrix.strategy(ROUNDS), 3) ** 2
+            assert_close(found.epsilon, gaussian_epsilon(squared**0.5 / SIGMA, 1e-5), 1e-6)
+            assert found.relation == "zero_out"
+        assert_close(squared, 3, 1e-12)
+
+    def test_allocated_rounds_of_local_noise_are_known(self):
+        algorithm = fp.ldp_fed_avg(
+            squared,
+            sampler=fp.random_allocation(N, 3),
+            optimizer=sgd,
+            batches=fp.full_batch(),
+            mechanism=fp.gaussian(CLIP, SIGMA),
+        )
+        assert {certificate(algorithm, view=view).relation for view in fp.VIEWS} == {"zero_out"}
+        told = gaussian_epsilon(3**0.5 / SIGMA, 1e-5)
+        assert_close(certificate(algorithm, view="server").epsilon, told, 1e-6)
+
+    @pytest.mark.parametrize(("block", "least"), [(3, [2, 1]), (2, [2, 1, 1])])
+    def test_a_block_counts_with_its_least_noise(self, block, least):
+        changing = fp.dynamic(fp.gaussian(CLIP, SIGMA), rounds=6, noise_decay=4.0, parts=2)
+        found = certificate(descent(changing, fp.random_allocation(N, block)), 6)
+        drawn = Allocation(N, block)
+        blocks = [fp.Release("third_party", "client", m * SIGMA / 2, drawn, 1) for m in least]
+        assert_close(found.epsilon, certify_releases(blocks, 1e-5, "third_party").epsilon, 1e-9)
+
+    def test_allocated_rounds_for_a_target(self):
+        sampler, target = fp.random_allocation(N, 3), {"epsilon": 2.0, "rounds": 6, "delta": 1e-5}
+        sigma = fp.calibrate_noise(
+            lambda s: descent(fp.gaussian(CLIP, s), sampler), start(), FEDERATION, **target
+        )
+        found = certificate(descent(fp.gaussian(CLIP, sigma), sampler), 6)
+        assert_close(found.epsilon, 2.0, 1e-3)
+        assert sigma < fp.calibrate_noise(
+            lambda s: descent(fp.gaussian(CLIP, s), fp.fixed_order(N, SIZE)),
+            *(start(), FEDERATION),
+            **target,
+        )
+
     def test_nothing_is_nothing(self):
         algorithm = descent(correlated(matrix_of("tree")), fp.fixed_order(N, SIZE))
         assert certificate(algorithm, 0).epsilon == 0
@@ -161,6 +226,25 @@ class TestAudits:
         certified = traced.certify(ROUNDS, 1e-3).epsilon
         assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
         assert lower_bounds(scores, 1e-3).gaussian > 0.6 * certified
+
+    def test_a_run_of_blocks(self):
+        """In the worst rounds found by blocks."""
+        used, sampler = (
+            correlated(matrix_of("banded_inverse"), sigma=3.0),
+            fp.random_allocation(N, 3),
+        )
+        traced = fp.trace_round(descent(used, sampler), start(), FEDERATION)
+        scores = draw_scores(traced.releases(ROUNDS), "third_party", draws=20_000)
+        certified = traced.certify(ROUNDS, 1e-3).epsilon
+        assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
+        assert lower_bounds(scores, 1e-3).gaussian > 0.6 * certified
+
+    def test_blocks_of_fresh_noise(self):
+        plain = descent(fp.gaussian(CLIP, SIGMA), fp.random_allocation(N, 3))
+        traced = fp.trace_round(plain, start(), FEDERATION)
+        scores = draw_scores(traced.releases(6), "third_party", draws=20_000)
+        least = lower_bounds(scores, 1e-3, significance=1e-6).least
+        assert 0.4 < least / traced.certify(6, 1e-3).epsilon < 1
 
     def test_too_little_noise_is_refuted(self):
         """A run of half the noise that is certified."""

@@ -177,6 +177,12 @@ class TestMemory:
         assert_identical(run(self.ALGORITHM, every=4).params(), run(self.ALGORITHM).params())
 
 
+class TestAllocation(TestMemory):
+    """Cohorts by blocks go through whatever a run goes through, too."""
+
+    ALGORITHM = descent(correlated(matrix_of("blt")), fp.random_allocation(N, 3))
+
+
 def vectors(history):
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(history.state.params)])
 
@@ -285,7 +291,12 @@ class TestAlgorithms:
         assert ALGORITHMS[name]().claim(2, 1e-5) is not None
 
     @pytest.mark.parametrize(
-        "sampler", [fp.cyclic_poisson(CLIENTS, 3, 0.5), fp.fixed_order(CLIENTS, 2, 2)]
+        "sampler",
+        [
+            fp.cyclic_poisson(CLIENTS, 3, 0.5),
+            fp.fixed_order(CLIENTS, 2, 2),
+            fp.random_allocation(CLIENTS, 3),
+        ],
     )
     def test_a_protocol_has_no_empty_slots(self, sampler):
         with refused("sampler: cohorts vary in size or have empty slots"):

@@ -15,7 +15,7 @@ from small import regression, squared, start
 
 import fedpriv as fp
 from fedpriv.privacy import certify_releases
-from fedpriv.privacy.sampling import Poisson
+from fedpriv.privacy.sampling import Allocation, Poisson
 from fedpriv.privacy.truncation import draw_cases
 
 DELTA, MESSAGES = 0.05, (1, -1)
@@ -105,6 +105,20 @@ def test_poisson_cohorts_that_are_not_cut_hide_as_much_as_without_memory():
     seldom = certified(heads(fp.poisson(40, 0.1, 20), 2.0), 40, 50, 1e-4)
     assert seldom.relation == "add_or_remove"
     assert seldom.epsilon < certified(heads(fp.fixed_size(40, 4), 2.0), 40, 50, 1e-4).epsilon
+
+
+def test_blocks_of_clients_that_remember():
+    """As without memory where nobody is left out; where many are, as if it were known who takes part."""
+    seldom, often = (
+        certified(heads(fp.random_allocation(20, 4, capacity), 2.0), 20, 48, 1e-4)
+        for capacity in (20, 5)
+    )
+    blocks = [fp.Release("third_party", "client", 2.0, Allocation(20, 4), 12)]
+    plain = certify_releases(blocks, 1e-4, "third_party")
+    assert seldom.epsilon == pytest.approx(plain.epsilon, rel=1e-9)
+    assert (seldom.relation, often.relation) == ("add_or_remove", "zero_out")
+    summed = certified(heads(fp.random_allocation(20, 4, 5), 2.0), 20, 48, 1e-4, "server_secagg")
+    assert often.epsilon == pytest.approx(summed.epsilon, rel=1e-9)
 
 
 def test_a_client_that_displaces_one_that_remembers_counts_as_seen():

@@ -79,6 +79,54 @@ class TestSchedules:
         with refused("some client takes part sooner"):
             fp.check_algorithm(algorithm, start(), FEDERATION)
 
+    def test_allocated_once_in_every_block(self):
+        cohorts = self.cohorts(fp.random_allocation(13, 4, 13), 12)
+        for begin in (0, 4, 8):
+            assert sorted(chain(*cohorts[begin : begin + 4])) == list(range(13))
+        assert cohorts[:4] != cohorts[4:8]
+        assert self.cohorts(fp.random_allocation(13, 1), 1) != [[]]
+
+    def test_allocated_evenly_and_independently(self):
+        """Two clients in 4,000 blocks, and one in successive blocks; false alarm 1e-6 by chi-square."""
+        blocks, block = 4000, 3
+        cohorts = self.cohorts(fp.random_allocation(5, block, 5), blocks * block)
+        place = np.zeros((blocks, 5), int)
+        for t, cohort in enumerate(cohorts):
+            place[t // block, cohort] = t % block
+        tables = [place[:, 0] * block + place[:, i] for i in range(1, 5)]
+        tables += [place[:-1, i] * block + place[1:, i] for i in range(5)]
+        for table in tables:
+            counts = np.bincount(table, minlength=block**2)
+            assert stats.chisquare(counts).pvalue > 1e-6 / len(tables)
+
+    def test_allocated_cohorts_are_cut_evenly(self):
+        """Of clients that draw a round with more than two others, who stays; false alarm 1e-6 by chi-square."""
+        full, kept = (
+            self.cohorts(fp.random_allocation(6, 2, capacity), 2000) for capacity in (6, 3)
+        )
+        assert all(set(few) <= set(all) for few, all in zip(kept, full, strict=True))
+        assert [len(few) for few in kept] == [min(3, len(all)) for all in full]
+        stays = [few for few, all in zip(kept, full, strict=True) if len(all) > 3]
+        assert stats.chisquare(np.bincount([*chain(*stays)], minlength=6)).pvalue > 1e-6
+
+    def test_allocation_has_room_as_poisson_cohorts_have(self):
+        sampler = fp.random_allocation(1000, 10)
+        assert sampler.slots == fp.poisson(1000, 0.1).slots
+        assert sampler.expected_size == 100
+
+    def test_allocation_that_is_not_possible(self):
+        with refused("block: 0; give a whole number"):
+            fp.random_allocation(12, 0)
+        with refused("block: 65537; give at most 65536 rounds"):
+            fp.random_allocation(12, 2**16 + 1)
+        with refused("sampler: an object of type ScheduledSampler; give one of fp.everyone"):
+            fp.dropping(fp.random_allocation(12, 3), 0.5)
+
+    def test_allocation_made_by_hand(self):
+        sampler = fp.random_allocation(N, 3)._replace(seal=())
+        with refused("made by hand, for RandomAllocation.*; draw by fp.random_allocation"):
+            fp.check_algorithm(descent(fp.gaussian(CLIP, SIGMA), sampler), start(), FEDERATION)
+
 
 class TestFullCohorts:
     @pytest.mark.parametrize(
@@ -88,6 +136,7 @@ class TestFullCohorts:
             (fp.fixed_order(13, 4), False),
             (fp.fixed_order(12, 4, participations=2), False),
             (fp.cyclic_poisson(12, 3, 0.5), False),
+            (fp.random_allocation(12, 3), False),
             (fp.poisson(12, 0.5), False),
             (fp.fixed_size(12, 4), True),
         ],

@@ -388,6 +388,7 @@ FUNCTIONS = {
     "cyclic_poisson": {"population": 4, "groups": 2, "rate": 0.5, "capacity": 2},
     "dropping": {"sampler": SAMPLER, "rate": 0.5, "noise": "lost"},
     "fixed_order": {"population": 4, "size": 2, "participations": 2},
+    "random_allocation": {"population": 4, "block": 2, "capacity": 3},
     "shuffled_blocks": {"population": 4, "size": 2, "participations": 2},
     "fixed_interval": {"bits": 8, "bound": 0.5},
     "fixed_size": {"population": 5, "size": 2},

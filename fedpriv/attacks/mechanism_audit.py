@@ -22,7 +22,14 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import View
-from fedpriv.privacy.sampling import Dropping, Poisson, Sampling, WithReplacement, loses_noise
+from fedpriv.privacy.sampling import (
+    Allocation,
+    Dropping,
+    Poisson,
+    Sampling,
+    WithReplacement,
+    loses_noise,
+)
 
 _CHUNK = 2**18  # coordinates side by side
 
@@ -101,7 +108,12 @@ def draw_scores(
 def _certain(release: Release) -> bool:
     drawn = [sampling for sampling in (release.sampling, release.participation) if sampling]
     varies = any(isinstance(s, WithReplacement) and s.largest < 1 for s in drawn)
+    varies |= _has_secret_round(release) and release.sampling.block > 1  # type: ignore[union-attr]
     return not varies and all(_joining(sampling) >= 1 for sampling in drawn)
+
+
+def _has_secret_round(release: Release) -> bool:
+    return isinstance(release.sampling, Allocation) and release.view == "third_party"
 
 
 def _joining(sampling: Sampling) -> float:
@@ -166,11 +178,23 @@ def _part(
             return _mixed(ratio, secret) - _mixed(replaced, secret)
         return _mixed(ratio, secret)
 
+    def block(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:
+        noise_key, own_key = jax.random.split(key)
+        rounds = jnp.arange(release.sampling.block)  # type: ignore[union-attr]
+        own = jax.random.randint(own_key, (), 0, len(rounds))
+
+        def of_round(t: jax.Array) -> jax.Array:
+            moved = there * present * (t == own)
+            return ratios(jax.random.fold_in(noise_key, t), moved, there)[0]
+
+        return jax.nn.logsumexp(lax.map(of_round, rounds)) - jnp.log(len(rounds))
+
     def round(key: Key, present: jax.Array) -> jax.Array:
         part_key, steps_key = jax.random.split(key)
         there = _taking_part(part_key, release.participation)
         keys = jax.random.split(steps_key, release.local_steps)
-        total, _ = lax.scan(lambda s, k: (s + step(k, present, there), None), jnp.zeros(()), keys)
+        once = block if _has_secret_round(release) else step
+        total, _ = lax.scan(lambda s, k: (s + once(k, present, there), None), jnp.zeros(()), keys)
         return total
 
     def all_rounds(key: Key, present: jax.Array) -> jax.Array:

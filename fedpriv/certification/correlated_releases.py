@@ -12,7 +12,12 @@ import jax
 from fedpriv.certification.marks import Sum
 from fedpriv.certification.releases import SELDOM, static
 from fedpriv.certification.trace import Stage
-from fedpriv.mechanisms.correlated import is_correlated, run_sensitivity, whole_run
+from fedpriv.mechanisms.correlated import (
+    Participation,
+    is_correlated,
+    run_sensitivity,
+    whole_run,
+)
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy import VIEWS, Everyone, Release
@@ -20,6 +25,7 @@ from fedpriv.privacy.participation_schemas import (
     CyclicPoisson,
     MinimumSeparation,
     ParticipationSchema,
+    RandomAllocation,
 )
 from fedpriv.privacy.release import Unit
 from fedpriv.privacy.truncation import seen_in_a_cut
@@ -73,7 +79,8 @@ def check_rounds(sums: Sequence[Sum], rounds: int) -> None:
 def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[Release, ...]:
     """What each view sees of so many rounds.
 
-    A third party sees the noisy sums; of cyclic Poisson cohorts it does not know who joined. A server adds the noise
+    A third party sees the noisy sums; of cyclic Poisson cohorts it does not know who joined. Of random allocation it is
+    taken to know the rounds of each client, as no amplification is known. A server adds the noise
     and so sees the bare sums; where an enclave does, a server with secure aggregation knows who takes part.
 
     Formal guarantees: see `fp.correlated`. For cyclic Poisson cohorts C has no more bands than there are groups, so
@@ -97,7 +104,7 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
     known = Release(
         "third_party",
         unit,
-        _multiplier(sums, rounds, schema.separation, schema.participations),
+        _multiplier(sums, rounds, _participation(schema, rounds)),
         Everyone(schema.population),
         1,
         server_adds_noise=True,
@@ -134,7 +141,7 @@ def _amplified(
         return known
     if remembers:
         drawn = replace(drawn, neighbour="remembered")
-    once = _multiplier(sums, rounds, rounds, 1)
+    once = _multiplier(sums, rounds, Participation(rounds, 1))
     turns = schema.rounds_of_a_unit(rounds)
     used: Any = sums[0].mechanism
     plain = used.correlation.mechanism if known.mechanism else None
@@ -146,7 +153,7 @@ def _for_audits(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -
     used: Any = sums[0].mechanism
     if len(sums) > 1 or used.parts or used.correlation.mechanism.worst is None:
         return None
-    return whole_run(static(used), rounds, schema.separation, schema.participations)
+    return whole_run(static(used), rounds, _participation(schema, rounds))
 
 
 def _is_correlated(release: Sum) -> bool:
@@ -164,12 +171,19 @@ def _schema(drawn: Any, line: str) -> ParticipationSchema:
     )
 
 
-def _multiplier(sums: Sequence[Sum], rounds: int, separation: int, most: int | None) -> float:
+def _participation(schema: ParticipationSchema, rounds: int) -> Participation:
+    """Which rounds a unit may be in, for those who know them."""
+    if isinstance(schema, RandomAllocation):
+        return Participation(schema.separation, schema.rounds_of_a_unit(rounds), schema.block)
+    return Participation(schema.separation, schema.participations)
+
+
+def _multiplier(sums: Sequence[Sum], rounds: int, participation: Participation) -> float:
     """Of all sums of a run together, for a client with such rounds."""
     squared = 0.0
     for each in sums:
         try:
-            squared += each.times * _squared(each.mechanism, rounds, separation, most)
+            squared += each.times * _squared(each.mechanism, rounds, participation)
         except jax.errors.ConcretizationTypeError:
             raise ValueError(
                 f"mechanism: its multiplier is computed in the round ({each.line}), so that nothing can be certified; "
@@ -178,16 +192,16 @@ def _multiplier(sums: Sequence[Sum], rounds: int, separation: int, most: int | N
     return squared**-0.5
 
 
-def _squared(used: Any, rounds: int, separation: int, most: int | None) -> float:
+def _squared(used: Any, rounds: int, participation: Participation) -> float:
     """How far a client moves the sums of a run at most, in deviations of their noise, squared."""
     if type(used) is Mechanism and used.parts:
-        return sum(_squared(part, rounds, separation, most) for part in used.parts)
+        return sum(_squared(part, rounds, participation) for part in used.parts)
     factorization, multiplier = identity(), 0.0
     if type(used) is Mechanism and used.noise == "gaussian":
         factorization, multiplier = _factorization(used), _plain_multiplier(used)
     if not multiplier > 0:
         return math.inf
-    return (run_sensitivity(factorization, rounds, separation, most) / multiplier) ** 2
+    return (run_sensitivity(factorization, rounds, participation) / multiplier) ** 2
 
 
 def _uncounted(used: Any) -> list[str]:

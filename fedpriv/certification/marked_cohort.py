@@ -33,7 +33,7 @@ from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
 from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy.participation_schemas import CyclicPoisson
+from fedpriv.privacy.participation_schemas import CyclicPoisson, RandomAllocation
 from fedpriv.privacy.sampling import Dropping, Poisson
 from fedpriv.rounds import client_shard, cohort
 from fedpriv.rounds.client_shard import Shard
@@ -84,7 +84,8 @@ class MarkedCohort(Cohort):
     @property
     def size(self) -> jax.Array:
         """i32[], marked where it says who takes part."""
-        if not isinstance(self._sampler.accounting, Poisson | Dropping | CyclicPoisson):
+        drawn = self._sampler.accounting
+        if not isinstance(drawn, Poisson | Dropping | CyclicPoisson | RandomAllocation):
             return jnp.int32(self._sampler.slots)
         source = Source(Private(TAKING_PART, -1, user_line()))
         return mark_tree(self._marks, source, jnp.int32(0))

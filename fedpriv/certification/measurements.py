@@ -21,7 +21,14 @@ from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, Params, PyTree, State
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import Dropping, Everyone, FixedSize, Release, WithReplacement
+from fedpriv.privacy import (
+    Dropping,
+    Everyone,
+    FixedSize,
+    RandomAllocation,
+    Release,
+    WithReplacement,
+)
 from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.cohort import Cohort, SumOptions
 from fedpriv.rounds.one_round import keys_of, schedule_key
@@ -81,6 +88,8 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
     if constructed(sampler):
         return
     told, n = sampler.accounting, sampler.accounting.population
+    if isinstance(told, RandomAllocation):
+        raise ValueError(f"sampler: made by hand, for {told}; draw by fp.random_allocation")
     rounds = min(_MOST_ROUNDS, 20 * told.separation)
     draw = jax.jit(jax.vmap(sampler.draw, in_axes=(None, 0)))
     draws: Draw = draw(jax.random.key(seed), jnp.arange(rounds))

@@ -23,6 +23,7 @@ from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, Reco
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import (
     VIEWS,
+    Allocation,
     Dropping,
     Everyone,
     FixedSize,
@@ -74,26 +75,28 @@ def pieces_of_a_client(
 
     Formal guarantees: an upper bound, attained by multipliers that fall or that rise.
 
-    *Proof.* Of any `separation` rounds in a row one is a client's at most, and what it releases there is dominated by
-    the release of the smallest multiplier among them, to which noise was added.
+    *Proof.* Of the rounds of a window one is a client's at most, and what it releases there is dominated by the release
+    of the smallest multiplier among them, to which noise was added; also where the round is drawn at random.
     """
     parts = pieces(stage, begin, end)
     releases = _of_messages(stage) or stage.means
-    if not isinstance(accounting, ParticipationSchema) or len(parts) == 1 or not releases:
+    if not isinstance(accounting, ParticipationSchema) or not releases:
         return parts
-    if stage.means and len(releases) > 1:  # each a release of its own
-        return parts
+    window = accounting.window
+    if len(parts) == 1 or (stage.means and len(releases) > 1):  # means are releases of their own
+        return [(first % window + steps, first) for steps, first in parts]
     power = 1 if releases[0].mechanism.noise == "laplace" else 2
 
     def of_all(t: int) -> float:
         return _together([(_multiplier(each, t), each.times) for each in releases], power)
 
-    apart, most = accounting.separation, accounting.rounds_of_a_unit(end - begin)
-    each = np.repeat([of_all(t) for _, t in parts], [steps for steps, _ in parts])
-    windows = np.split(each, range(apart - begin % apart, end - begin, apart))
-    harmful = Counter(sorted(float(window.min()) for window in windows)[:most])
+    late = begin % window
+    of_rounds = np.repeat([of_all(t) for _, t in parts], [steps for steps, _ in parts])
+    windows = np.split(of_rounds, range(window - late, end - begin, window))
+    most = accounting.rounds_of_a_unit(late + end - begin)
+    harmful = Counter(sorted(float(each.min()) for each in windows)[:most])
     begins = {of_all(t): t for _, t in parts}
-    return [(times * apart, begins[multiplier]) for multiplier, times in harmful.items()]
+    return [(times * window, begins[multiplier]) for multiplier, times in harmful.items()]
 
 
 def _of_messages(stage: Stage) -> list[Sum]:
@@ -140,8 +143,8 @@ class Cohorts(NamedTuple):
     """The cohorts of rounds that are alike.
 
     Attributes:
-      drawn: how each is drawn; where a schedule decides who takes part, among those whose turn it is.
-      steps: how many rounds there are, or how many are a client's turn.
+      drawn: how each is drawn; where a schedule decides who takes part, among those whose turn it is; or a block.
+      steps: how many rounds there are, or how many are a client's turn, or blocks.
       most: clients of the largest.
       schedule: which rounds are a client's, in words, where a schedule decides.
     """
@@ -180,7 +183,8 @@ def _of_clients(
 
     Clients that keep something remember when they were drawn, and their later messages may show it. In a cohort of
     fixed size a client takes the place of another, which remembers that it was left out: so the view is taken to know
-    who takes part; also where Poisson cohorts are cut so often. Where that is rare, see `truncation.draw_cases`.
+    who takes part; also where Poisson cohorts, or allocated ones, are cut so often. Where that is rare, see
+    `truncation.draw_cases`.
 
     So it is where everyone is drawn and shares of the noise are lost: how many stay shows, and a unit zeroed out among
     those who are known to stay costs less than one replaced.
@@ -193,7 +197,7 @@ def _of_clients(
     all_drawn = loses_noise(drawn) and drawn.most == drawn.population
     if all_drawn or (remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > SELDOM)):
         by_all = {"sampling": Everyone(drawn.population), "participation": drawn}
-    elif remembers and isinstance(drawn, Poisson):
+    elif remembers and isinstance(drawn, Poisson | Allocation):
         drawn = replace(drawn, neighbour="remembered")
     noise = _kind_of_noise(sums, first, loses_noise(cohorts.drawn))
     power = 2 if noise == "gaussian" else 1
@@ -211,7 +215,9 @@ def _of_clients(
 
     if sums[0].local and multiplier > 0:
         hidden: dict[str, Any] = {}
-        if isinstance(drawn, Poisson | WithReplacement):  # as if the view knew who takes part
+        if isinstance(
+            drawn, Poisson | Allocation | WithReplacement
+        ):  # as if the view knew who takes part
             hidden = {"sampling": Everyone(drawn.population), "participation": drawn}
         summed = noise == "gaussian" and cohorts.are_of_one_size and not lossy
         loud = math.sqrt(cohorts.most) if summed else 1.0

@@ -32,7 +32,7 @@ from fedpriv.core.trees import same_structure
 from fedpriv.core.types import Key, Metrics, State
 from fedpriv.core.user_functions import line_of
 from fedpriv.models.example_checks import ExampleError
-from fedpriv.privacy.participation_schemas import MinimumSeparation
+from fedpriv.privacy.participation_schemas import MinimumSeparation, RandomAllocation
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.scheduled_samplers import AnySampler
@@ -183,7 +183,9 @@ def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
     if unit == "record" or isinstance(drawn, Everyone | WithReplacement | MinimumSeparation):
         return False
     sums = [mark for mark in marks if isinstance(mark, Sum) and is_noisy(mark)]
-    return any(not (release.local and isinstance(drawn, Poisson)) for release in sums)
+    return any(
+        not (release.local and isinstance(drawn, Poisson | RandomAllocation)) for release in sums
+    )
 
 
 def _name(path: Any) -> str:

@@ -23,7 +23,7 @@ from fedpriv.mechanisms.clipping import Bound, spread
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.noise_matrices import PROVED, Factorization, identity
 from fedpriv.privacy.curves import Floats
-from fedpriv.privacy.min_separation import most_participations
+from fedpriv.privacy.min_separation import block_sensitivity, most_participations
 
 OF_RUNS = "its noise is correlated over rounds, which hides a unit in whole runs alone"
 
@@ -124,31 +124,51 @@ def perturbed_in_run(
     return jax.tree.map(lambda s, n, c: s + (c * n).astype(s.dtype), total, noise, bounds), after
 
 
+class Participation(NamedTuple):
+    """Which rounds of a run a unit may be in.
+
+    Attributes:
+      separation: fewest rounds from one to the next.
+      most: most of them; None is as many as fit.
+      block: rounds of the blocks of which it is in one round at most; None where there are none.
+    """
+
+    separation: int
+    most: int | None
+    block: int | None = None
+
+
 def run_sensitivity(
-    factorization: Factorization, rounds: int, separation: int, most: int | None
+    factorization: Factorization, rounds: int, participation: Participation
 ) -> float:
-    """As `Factorization.sensitivity`, once for every run of a matrix of ours: every view and evaluation asks for it."""
+    """As `Factorization.sensitivity`, once for every run of a matrix of ours: every view and evaluation asks for it.
+
+    A matrix of somebody's own has its own word, that for rounds that are as far apart.
+    """
     if type(factorization) not in PROVED:
-        return factorization.sensitivity(rounds, separation, most)
-    return _remembered_sensitivity(factorization, rounds, separation, most)
+        return factorization.sensitivity(rounds, participation.separation, participation.most)
+    return _remembered_sensitivity(factorization, rounds, participation)
 
 
 @lru_cache(maxsize=1024)
 def _remembered_sensitivity(
-    factorization: Factorization, rounds: int, separation: int, most: int | None
+    factorization: Factorization, rounds: int, participation: Participation
 ) -> float:
-    return factorization.sensitivity(rounds, separation, most)
+    separation, most, block = participation
+    if block is None or factorization == identity():
+        return factorization.sensitivity(rounds, separation, most)
+    return block_sensitivity(factorization.strategy(rounds), block)
 
 
-def whole_run(used: Mechanism, rounds: int, separation: int, most: int | None) -> Mechanism:
+def whole_run(used: Mechanism, rounds: int, participation: Participation) -> Mechanism:
     """The mechanism of a whole run, for audits: contributions and sums are trees of [rounds, ...].
 
     Its noise is that of the engine, round by round. Its worst contribution is that of the worst rounds found among
-    those that are equally far apart.
+    those that are equally far apart, or block by block.
 
     Args:
       used: correlated; not joint.
-      separation, most: as `Factorization.sensitivity`.
+      participation: of the unit.
     """
     assert used.correlation is not None
     mechanism, factorization, _ = used.correlation
@@ -167,7 +187,7 @@ def whole_run(used: Mechanism, rounds: int, separation: int, most: int | None) -
         return (seen @ jax.vmap(mechanism.whiten)(total)).reshape(-1)
 
     def worst(d: int) -> PyTree:
-        there = _worst_rounds(factorization.strategy(rounds), separation, most)
+        there = _worst_rounds(factorization.strategy(rounds), participation)
         u = mechanism.worst(d)
         return jax.tree.map(lambda leaf: jnp.tensordot(there, leaf, 0), u)
 
@@ -175,7 +195,7 @@ def whole_run(used: Mechanism, rounds: int, separation: int, most: int | None) -
         bounded, norms = jax.vmap(mechanism.clip)(total)
         return bounded, jnp.max(norms)
 
-    sensitivity = run_sensitivity(factorization, rounds, separation, most)
+    sensitivity = run_sensitivity(factorization, rounds, participation)
     return mechanism._replace(
         clip=clip,
         perturb=perturb,
@@ -188,9 +208,12 @@ def whole_run(used: Mechanism, rounds: int, separation: int, most: int | None) -
     )
 
 
-def _worst_rounds(c: Floats, separation: int, most: int | None) -> Floats:
-    """f64[rounds], 1 in the rounds of a unit that show the most, of those with equal distances."""
-    rounds = c.shape[1]
+def _worst_rounds(c: Floats, participation: Participation) -> Floats:
+    """f64[rounds], 1 in the rounds of a unit that show the most, of those with equal distances or found by blocks."""
+    rounds, (separation, most, block) = c.shape[1], participation
+    if block is not None:
+        patterns = [_by_blocks(c, block, first) for first in range(min(block, rounds))]
+        return max(patterns, key=lambda there: float(np.linalg.norm(c @ there)))
     k = most_participations(rounds, separation, most)
     patterns = []
     for step in range(separation, rounds // k + separation + 1):
@@ -199,3 +222,14 @@ def _worst_rounds(c: Floats, separation: int, most: int | None) -> Floats:
             there[begin::step][:k] = 1
             patterns.append(there)
     return max(patterns, key=lambda there: float(np.linalg.norm(c @ there)))
+
+
+def _by_blocks(c: Floats, block: int, first: int) -> Floats:
+    """f64[rounds], 1 in a round of each block: `first`, then the one that adds the most to those before."""
+    gram = c.T @ c
+    there = np.zeros(len(gram))
+    there[first] = 1
+    for begin in range(block, len(gram), block):
+        adds = np.diag(gram) + 2 * gram @ there
+        there[begin + np.argmax(adds[begin : begin + block])] = 1
+    return there

@@ -19,10 +19,15 @@ from fedpriv.privacy.claims import (
     wavelet_claim,
 )
 from fedpriv.privacy.operational import OperationalNumbers
-from fedpriv.privacy.participation_schemas import CyclicPoisson, MinimumSeparation
+from fedpriv.privacy.participation_schemas import (
+    CyclicPoisson,
+    MinimumSeparation,
+    RandomAllocation,
+)
 from fedpriv.privacy.profile import PrivacyProfile
 from fedpriv.privacy.release import SEES, UNITS, VIEWS, Release
 from fedpriv.privacy.sampling import (
+    Allocation,
     Dropping,
     Everyone,
     FixedSize,
@@ -36,6 +41,7 @@ __all__ = [
     "SEES",
     "UNITS",
     "VIEWS",
+    "Allocation",
     "Certificate",
     "Claim",
     "CyclicPoisson",
@@ -46,6 +52,7 @@ __all__ = [
     "OperationalNumbers",
     "Poisson",
     "PrivacyProfile",
+    "RandomAllocation",
     "Release",
     "Sampling",
     "WithReplacement",

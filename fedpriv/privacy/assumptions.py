@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fedpriv.privacy.release import ALWAYS_ASSUMED, Release
 from fedpriv.privacy.sampling import (
+    Allocation,
     Dropping,
     Everyone,
     FixedSize,
@@ -66,7 +67,9 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
     samplings = [release.sampling for release in releases]
     lost = any(map(loses_noise, samplings))
     sizes = "their sizes, too, where noise is whole" if lost else "their sizes, too"
-    texts = [f"cohorts ({sizes}) and noise are drawn afresh in every round and stay secret"]
+    blocks = any(isinstance(sampling, Allocation) for sampling in samplings)
+    when = "block" if blocks else "round"
+    texts = [f"cohorts ({sizes}) and noise are drawn afresh in every {when} and stay secret"]
     drawn = "cohorts"
     if all(release.unit == "record" for release in releases):
         texts = ["the records of every local step, and its noise, are drawn afresh and stay secret"]
@@ -78,8 +81,13 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
         texts.append("replacing a unit moves a sum by at most twice its clipped norm")
     if any(isinstance(sampling, Poisson) for sampling in samplings):
         texts.append("units join independently, and sums are divided by a number fixed beforehand")
+    if blocks:
+        texts.append(
+            "units draw their rounds independently, all with the same probability; sums are divided by a number fixed "
+            "beforehand"
+        )
     for sampling in samplings:
-        if not isinstance(sampling, Poisson):
+        if not isinstance(sampling, Poisson | Allocation):
             continue
         if sampling.neighbour == "replaced":
             texts.append("replacing a unit moves a sum by at most twice its clipped norm")
@@ -89,7 +97,8 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
             texts.append(f"the larger of two neighbouring populations has {sampling.population}")
     if any(isinstance(r.sampling, Everyone) and not r.schedule for r in releases):
         texts.append("a release without sampling involves every unit in every round")
-    if schedules := list(dict.fromkeys(r.schedule for r in releases if r.schedule)):
+    turns = [r.schedule for r in releases if not isinstance(r.sampling, Allocation)]
+    if schedules := list(dict.fromkeys(filter(None, turns))):
         texts.append(
             "whose turn it is may be known, and stays the same for all others where a client comes or goes: "
             + "; ".join(schedules)
@@ -148,7 +157,7 @@ def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[st
             "depends neither on the unit nor on who takes part"
         )
     if relation != "zero_out":
-        if any(isinstance(release.sampling, Poisson) for release in active):
+        if any(isinstance(release.sampling, Poisson | Allocation) for release in active):
             texts.append("the noise is whole in every round, also in one that nobody joins")
         if honest < 1:
             texts.append(

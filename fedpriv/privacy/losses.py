@@ -9,11 +9,12 @@ from functools import lru_cache
 import numpy as np
 
 from fedpriv.privacy import curves
+from fedpriv.privacy.allocation import allocation_losses
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses, connect_the_dots
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Sampling, loses_noise, most_often, times_drawn
+from fedpriv.privacy.sampling import Allocation, Sampling, loses_noise, most_often, times_drawn
 from fedpriv.privacy.tilted import Composed, Rounds
 from fedpriv.privacy.truncation import draw_cases
 
@@ -27,8 +28,9 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
     """Smallest epsilon that the composed privacy loss distribution certifies; infinity where there is none.
 
     Formal guarantees: an upper bound. Add-or-remove: the tight pair of Zhu, Dong and Wang 2022 for Poisson cohorts,
-    `curves.remove_delta` and `curves.add_delta`; replace-one: `curves.replace_delta`; with a capacity, its cases, see
-    `truncation.draw_cases`. Zero-out: `curves.shown_delta`, where noise is lost in each case.
+    `curves.remove_delta` and `curves.add_delta`, and `allocation_losses` of blocks. Replace-one:
+    `curves.replace_delta`. With a capacity: its cases, see `truncation.draw_cases`. Zero-out: `curves.shown_delta`,
+    where noise is lost in each case.
 
     Args:
         releases: positive, finite multipliers, at least one step.
@@ -89,6 +91,8 @@ def _round(
     sampling: Sampling, noise: str, multiplier: float, relation: str, interval: float
 ) -> tuple[Losses, Losses]:
     """Losses of one release, in both directions; `multiplier` is relative to `relation`'s distance."""
+    if isinstance(sampling, Allocation) and relation == "add_or_remove":
+        return allocation_losses(sampling, noise, multiplier, interval)
 
     def forward(epsilon: Floats) -> Floats:
         if relation == "zero_out" and loses_noise(sampling):

@@ -1,4 +1,4 @@
-"""Sensitivity of a strategy matrix when a unit takes part in at most k rounds that are at least b apart.
+"""Sensitivity of a strategy matrix when a unit takes part in at most k rounds at least b apart, or once in a block.
 
 C. A. Choquette-Choo et al., "(Amplified) Banded Matrix Factorization: A unified approach to private training",
 arXiv:2306.08153: the participation schema, called b-min-sep there.
@@ -60,6 +60,35 @@ def sensitivity(strategy: ArrayLike, separation: Count, most: Count | None = Non
     k = most_participations(c.shape[1], separation, most)
     gram = np.abs(c.T @ c)
     return math.sqrt(min(_of_earliest(gram, separation, k), _by_rows(gram, separation, k)))
+
+
+def block_sensitivity(strategy: ArrayLike, block: Count) -> float:
+    """The largest ||C u|| of a unit that takes part in at most one round of each block, any of it.
+
+    Formal guarantees: an upper bound for every C, never above that of `sensitivity` for rounds that are one apart.
+    It is attained for blocks of one round where C^T C has no negative entry, and where C^T C is diagonal.
+
+    *Proof.* Let G = C^T C and p a pattern. As in `sensitivity`, ||C u||^2 <= sum_{i in p} (G_ii + sum_{j in p, j != i}
+    |G_ij|). The rounds j are in blocks B other than that of i, one in each: the inner sum is at most that over B of the
+    largest |G_ij| of j in B. With it each i has a bound v_i, and the sum of v_i over p is at most that over all blocks
+    of their largest v_i.
+
+    Args:
+        strategy: C, f64[m, T], a column for each round.
+        block: b, rounds of a block; the last may be shorter.
+
+    Raises:
+        ValueError: as `sensitivity`.
+    """
+    block = checked("block", block, Count)
+    c = np.asarray(strategy, np.float64)
+    apart = sensitivity(c, 1, most_participations(c.shape[-1], block))
+    gram = np.abs(c.T @ c)
+    starts = np.arange(0, len(gram), block)
+    of_blocks = np.maximum.reduceat(gram, starts, axis=1)
+    own = np.arange(len(gram))
+    of_round = np.diag(gram) + of_blocks.sum(1) - of_blocks[own, own // block]
+    return min(apart, math.sqrt(np.maximum.reduceat(of_round, starts).sum()))
 
 
 def _of_earliest(gram: Floats, separation: int, k: int) -> float:

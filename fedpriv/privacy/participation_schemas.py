@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedpriv.core.arguments import Count, CountOrZero, LargeCount, Rate, check_fields, require
-from fedpriv.privacy.sampling import Everyone, Poisson, Sampling
+from fedpriv.privacy.sampling import Allocation, Everyone, Poisson, Sampling
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,11 @@ class MinimumSeparation:
     def rate(self) -> float:
         """Share of the clients that the largest cohort holds."""
         return self.most / self.population
+
+    @property
+    def window(self) -> int:
+        """Of so many rounds in a row one is a client's at most."""
+        return self.separation
 
     def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
         """In how many of `rounds` rounds a client takes part, at most."""
@@ -86,6 +91,11 @@ class CyclicPoisson:
         return self.groups
 
     @property
+    def window(self) -> int:
+        """Of so many rounds in a row one is a client's turn."""
+        return self.groups
+
+    @property
     def most(self) -> int:
         """Clients of the largest cohort."""
         return self.of_a_round.most
@@ -110,4 +120,55 @@ class CyclicPoisson:
         return f"{turns} turns of a client in {rounds} rounds, {self.groups} apart"
 
 
-ParticipationSchema = MinimumSeparation | CyclicPoisson
+@dataclass(frozen=True)
+class RandomAllocation:
+    """Each client takes part once in every block of rounds, in a round of it that is drawn at random.
+
+    V. Feldman, M. Shenfeld, "Privacy amplification by random allocation", 2025.
+
+    Attributes:
+        population: number of clients.
+        block: b, number of rounds of a block.
+        capacity: as `Allocation`, of a round.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+
+    population: LargeCount
+    block: Count
+    capacity: LargeCount | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def separation(self) -> int:
+        """Fewest rounds between two of a client: the last of a block and the first of the next are neighbours."""
+        return 1
+
+    @property
+    def window(self) -> int:
+        """Of a block, one round is a client's."""
+        return self.block
+
+    @property
+    def most(self) -> int:
+        """Clients of the largest cohort."""
+        return self.of_a_round.most
+
+    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
+        """How many blocks the first `rounds` rounds have; of the last one may see a part."""
+        return -(-rounds // self.block)
+
+    @property
+    def of_a_round(self) -> Allocation:
+        """The draw of a block."""
+        return Allocation(self.population, self.block, self.capacity)
+
+    def in_words(self, rounds: CountOrZero) -> str:
+        """Which rounds of a run are a client's."""
+        return f"one round of a client in each of {self.rounds_of_a_unit(rounds)} blocks of {self.block} rounds"
+
+
+ParticipationSchema = MinimumSeparation | CyclicPoisson | RandomAllocation

@@ -6,17 +6,24 @@ from collections.abc import Sequence
 
 from fedpriv.core.arguments import require
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Everyone, Poisson, Sampling, WithReplacement, loses_noise
+from fedpriv.privacy.sampling import (
+    Allocation,
+    Everyone,
+    Poisson,
+    Sampling,
+    WithReplacement,
+    loses_noise,
+)
 
 
 def relation_of(releases: Sequence[Release], view: str) -> str:
     """The relation under which `releases`, all of `view`, are certified.
 
     A third party does not know who takes part, and nobody but the client which of its records a local step draws.
-    Poisson cohorts are bounded for a unit added or removed, cohorts of fixed size for one replaced. The other views see
-    which clients take part, so that a removed one could not be hidden: its contributions become zero instead. So they
-    do for cohorts drawn with replacement, whose secrecy is not used: the view is taken to know how often each unit is
-    drawn.
+    Poisson cohorts, and blocks, are bounded for a unit added or removed, cohorts of fixed size for one replaced. The
+    other views see which clients take part, so that a removed one could not be hidden: its contributions become zero
+    instead. So they do for cohorts drawn with replacement, whose secrecy is not used: the view is taken to know how
+    often each unit is drawn.
 
     Raises:
         ValueError: Poisson, fixed-size and with-replacement draws together; Poisson cohorts together with clients who
@@ -52,7 +59,7 @@ def _adjacency(sampling: Sampling) -> str:
     """Where it is secret who is drawn."""
     if isinstance(sampling, WithReplacement):
         return "zero-out"
-    others_stay = isinstance(sampling, Poisson) and sampling.neighbour != "replaced"
+    others_stay = isinstance(sampling, Poisson | Allocation) and sampling.neighbour != "replaced"
     return "add-or-remove" if others_stay else "replace-one"
 
 

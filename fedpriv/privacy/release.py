@@ -112,7 +112,7 @@ class Release:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        remedy = "give Everyone, FixedSize, Poisson or WithReplacement"
+        remedy = "give Everyone, FixedSize, Poisson, Allocation or WithReplacement"
         require(isinstance(self.sampling, Sampling), "sampling", self.sampling, remedy)
         drawn = self.participation
         known = drawn is None or isinstance(drawn, Sampling)

@@ -15,6 +15,7 @@ from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import (
+    Allocation,
     Everyone,
     FixedSize,
     Poisson,
@@ -105,6 +106,7 @@ def _of_the_best(orders: Floats, once: Floats, mean: float) -> Floats:
 def _has_divergence(release: Release, relation: str) -> bool:
     """dp-accounting has no amplification by sampling of Laplace noise, nor by Poisson for a unit that is replaced.
 
+    Nor has it any by random allocation.
     A unit that is seen, however seldom, has none at all. Where noise is lost with members that vanish, cases of hardly
     any noise would decide at all but the smallest orders: left to the other accountant.
     """
@@ -112,6 +114,8 @@ def _has_divergence(release: Release, relation: str) -> bool:
     if loses_noise(drawn) or loses_noise(release.participation):
         return False
     hidden = relation != "zero_out" and not isinstance(drawn, Everyone)
+    if hidden and isinstance(drawn, Allocation):
+        return False
     if relation == "replace_one" and isinstance(drawn, Poisson):
         return False
     if relation == "add_or_remove" and any(math.isinf(c.distance) for c in draw_cases(drawn)):

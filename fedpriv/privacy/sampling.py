@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedpriv.core.arguments import Decay, LargeCount, Rate, check_fields, require
+from fedpriv.core.arguments import Count, Decay, LargeCount, Rate, check_fields, require
 from fedpriv.privacy.curves import Floats
 
 
@@ -135,6 +135,45 @@ class Poisson:
 
 
 @dataclass(frozen=True)
+class Allocation:
+    """A block of rounds, in one of which each of the `population` clients takes part: any with the same probability.
+
+    Clients draw their rounds independently of one another. A cohort above `capacity` is cut down to a uniformly random
+    subset, which is accounted for; those who are left out take part in no round of the block. `None`: no cut.
+
+    Attributes:
+        block: b, number of rounds.
+        neighbour: as `Poisson`: "removed", or "remembered" where units remember when they were drawn.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+
+    population: LargeCount
+    block: Count
+    capacity: LargeCount | None = None
+    neighbour: Neighbour = field(default="removed", repr=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def most(self) -> int:
+        """Most units that one round can hold."""
+        return self.population if self.capacity is None else min(self.capacity, self.population)
+
+    @property
+    def rate(self) -> float:
+        """Probability that a given client takes part in a block, unless it is left out in a cut: 1."""
+        return 1.0
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether a cohort can exceed the capacity."""
+        return self.capacity is not None and self.capacity < self.population
+
+
+@dataclass(frozen=True)
 class WithReplacement:
     """`size` draws with replacement among the `population` clients, each draw a client with a fixed probability.
 
@@ -166,7 +205,7 @@ class WithReplacement:
         return -math.expm1(self.size * math.log1p(-self.largest)) if self.largest < 1 else 1.0
 
 
-Sampling = Everyone | FixedSize | Poisson | WithReplacement
+Sampling = Everyone | FixedSize | Poisson | Allocation | WithReplacement
 
 
 def loses_noise(sampling: object) -> bool:
@@ -191,4 +230,6 @@ def most_often(sampling: Sampling) -> int:
 
 def takes_all(sampling: Sampling) -> bool:
     """Whether every unit is in every draw, however that is said: `FixedSize(n, n)`, `Poisson(n, 1)`, ..."""
+    if isinstance(sampling, Allocation):
+        return sampling.block == 1 and not sampling.can_be_cut
     return sampling.rate == 1 and not (isinstance(sampling, Poisson) and sampling.can_be_cut)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.privacy.sampling import Dropping, Poisson, Sampling
+from fedpriv.privacy.sampling import Allocation, Dropping, Poisson, Sampling
 
 _NEVER = 1e-250  # cuts rarer than this are left out; the margin for rounding covers them
 _SELDOM = 1e-30  # so seldom do so few members stay that the unit counts as seen
@@ -31,6 +31,8 @@ class DrawCase(NamedTuple):
 
 def is_cut(sampling: Sampling) -> bool:
     """Whether a cohort is ever cut down (with a probability above 1e-250)."""
+    if isinstance(sampling, Allocation):
+        return _full_rounds(sampling)[0] > _NEVER
     if not isinstance(sampling, Poisson) or not sampling.can_be_cut:
         return False
     from scipy.special import betainc  # scipy.stats takes a second to import
@@ -41,8 +43,8 @@ def is_cut(sampling: Sampling) -> bool:
 
 
 def seen_in_a_cut(sampling: Sampling) -> float:
-    """Probability that a unit takes the place of another in a round, where these remember it."""
-    if not isinstance(sampling, Poisson):
+    """Probability that a unit takes the place of another in a round, or a block, where these remember it."""
+    if not isinstance(sampling, Poisson | Allocation):
         return 0.0
     cases = draw_cases(replace(sampling, neighbour="remembered"))
     return sum(case.chance * case.rate for case in cases if math.isinf(case.distance))
@@ -87,6 +89,8 @@ def draw_cases(sampling: Sampling) -> tuple[DrawCase, ...]:
     """
     if isinstance(sampling, Dropping) and sampling.noise_is_lost:
         return _of_those_who_stay(sampling)
+    if isinstance(sampling, Allocation):
+        return _of_a_block(sampling)
     if not isinstance(sampling, Poisson) or not is_cut(sampling):
         return (DrawCase(1.0, sampling.rate, 1.0),)
     if sampling.neighbour in ("emptied", "replaced"):
@@ -160,3 +164,46 @@ def _of_places(sampling: Poisson) -> tuple[DrawCase, ...]:
         DrawCase(max(0.0, 1 - fits - full), 0.0, 1.0),
     )
     return tuple(case for case in cases if case.chance > 0)
+
+
+def _of_a_block(sampling: Allocation) -> tuple[DrawCase, ...]:
+    """The cases of a block: by how many of its rounds are full without the unit.
+
+    Of a case, `rate` is the share of the rounds in which a unit moves the sum by `distance`, in the others by 1. The
+    pair of the block is dominated by that which shows the case, as in `allocation.allocation_losses`.
+
+    *Proof.* Let the other N - 1 units draw their rounds, and B = `capacity` of a round's units stay, a uniform subset
+    where there are more. A round that B or more others draw is full. All this has the same law with the unit and
+    without it; let the view know it. Where the unit draws a round that is not full it joins, and nobody else is left
+    out or let in. Where it draws a full one, of K others, it joins with probability B / (K + 1) in the place of a
+    uniform one of those who stayed, y, or changes nothing. All other rounds are as without it, as y takes part in no
+    other round of the block. So with the unit in a full round the sum moves by u - y, of norm at most 2 C, or not at
+    all: by convexity that is dominated by the noise moved by 2 C. To call more rounds full, or a move longer, is sound.
+
+    With f full rounds, Pr[f >= 1] <= b s and Pr[f >= 2] <= b (b - 1) / 2 s^2, where s = Pr[Bin(N - 1, 1 / b) >= B] is
+    the chance of one: numbers of balls in bins are negatively associated (Joag-Dev and Proschan 1983).
+
+    Where units remember when they were drawn, y shows for ever that it made room, so a unit that draws a full round
+    counts as seen: in one round of b where one is full, in all where more are.
+    """
+    some, several = _full_rounds(sampling)
+    if some <= _NEVER:
+        return (DrawCase(1.0, 1.0, 1.0),)
+    cut = [DrawCase(some, 1.0, 2.0)]
+    if sampling.neighbour == "remembered":
+        one = DrawCase(some - several, 1 / sampling.block, math.inf)
+        cut = [one, DrawCase(several, 1.0, math.inf)]
+    return tuple(case for case in (DrawCase(1 - some, 1.0, 1.0), *cut) if case.chance > 0)
+
+
+def _full_rounds(sampling: Allocation) -> tuple[float, float]:
+    """Bounds on the chances that one round of a block, or two, are full without the unit."""
+    if not sampling.can_be_cut:
+        return 0.0, 0.0
+    from scipy.stats import binom
+
+    b, size = sampling.block, sampling.capacity
+    assert size is not None
+    full = float(binom.sf(size - 1, sampling.population - 1, 1 / b))
+    some = min(1.0, b * full)
+    return some, min(some, b * (b - 1) / 2 * full**2)

@@ -18,9 +18,17 @@ from fedpriv.privacy.participation_schemas import (
     CyclicPoisson,
     MinimumSeparation,
     ParticipationSchema,
+    RandomAllocation,
 )
 from fedpriv.privacy.sampling import Dropping, Poisson
-from fedpriv.rounds.samplers import Draw, Sampler, check_draw, drawn_from, poisson
+from fedpriv.rounds.samplers import (
+    Draw,
+    Sampler,
+    capacity_for,
+    check_draw,
+    drawn_from,
+    poisson,
+)
 
 
 @checking_fields
@@ -55,7 +63,7 @@ def has_full_cohorts(sampler: AnySampler) -> bool:
     drawn = sampler.accounting
     if isinstance(drawn, MinimumSeparation):
         return drawn.participations is None and drawn.most * drawn.separation == drawn.population
-    varies = isinstance(drawn, Poisson | CyclicPoisson | Dropping)
+    varies = isinstance(drawn, Poisson | CyclicPoisson | RandomAllocation | Dropping)
     return not varies and sampler.slots == drawn.most
 
 
@@ -161,3 +169,42 @@ def cyclic_poisson(
         return Draw(jnp.where(mask, t % groups + groups * ids, population), mask)
 
     return sealed(ScheduledSampler(draw, of_group.slots, of_group.expected_size, accounting))
+
+
+_MOST_BLOCK = 2**16  # above it, `jax.random.randint` is less even than by 2^-48
+
+
+def random_allocation(
+    population: Count, block: Count, capacity: Count | None = None
+) -> ScheduledSampler:
+    """In every block of `block` rounds each client takes part once, in a round that it draws on its own.
+
+    V. Feldman, M. Shenfeld, "Privacy amplification by random allocation", 2025 (arXiv:2502.08202). A mean divides by
+    population / block.
+
+    Args:
+      block: b, number of rounds.
+      capacity: as `fp.poisson`, of a round; those who are left out take part in no round of the block.
+
+    Raises:
+      ValueError: a number below 1, or a block above 65,536 rounds.
+    """
+    population = checked("population", population, Count)
+    block = checked("block", block, Count)
+    capacity = checked("capacity", capacity, Count | None)
+    require(block <= _MOST_BLOCK, "block", block, f"give at most {_MOST_BLOCK} rounds")
+    if capacity is None:
+        capacity = capacity_for(population / block, 1 / block)
+    slots = min(capacity, population)
+    accounting = RandomAllocation(population, block, slots)
+
+    def draw(key: Key, t: jax.Array) -> Draw:
+        whose_turn, whose_place = jax.random.split(jax.random.fold_in(key, t // block))
+        rounds = jax.random.randint(whose_turn, (population,), 0, block)
+        order = jax.random.permutation(whose_place, population)
+        members = rounds[order] == t % block
+        (first,) = jnp.nonzero(members, size=slots, fill_value=population)
+        ids = order.at[first].get(mode="fill", fill_value=population).astype(jnp.int32)
+        return Draw(ids, ids < population)
+
+    return sealed(ScheduledSampler(draw, slots, population / block, accounting))

@@ -15,6 +15,7 @@ from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level
 from fedpriv.mechanisms.mechanisms import gaussian, joint, laplace, mechanism
 from fedpriv.mechanisms.noise import haar_noise, isotropic
 from fedpriv.privacy import (
+    Allocation,
     Dropping,
     Everyone,
     FixedSize,
@@ -141,6 +142,9 @@ RELEASES = {
     "local noise": release(
         gaussian(1.0, 1.0), Everyone(100), 3, "server", participation=Poisson(100, 0.02)
     ),
+    "allocated": release(gaussian(1.0, 1.0), Allocation(100, 4), 3),
+    "allocated, laplace": release(laplace(1.5, 1.0), Allocation(100, 3), 2),
+    "one step, known block": release(gaussian(1.0, 1.0), Allocation(100, 4), view="server_secagg"),
     "one step, haar levels": release(MECHANISMS["haar levels"], unit="record"),
     "one step, layers, updates, bit": release(MECHANISMS["layers, updates, bit"]),
 }

@@ -9,7 +9,7 @@ from small import refused
 from tree_nodes import nodes_of, tree_sensitivity_squared
 
 import fedpriv as fp
-from fedpriv.privacy.min_separation import most_participations, sensitivity
+from fedpriv.privacy.min_separation import block_sensitivity, most_participations, sensitivity
 
 SCHEMAS = [(1, 1), (1, 3), (1, None), (2, 2), (2, None), (3, 2), (4, 3), (5, None), (9, None)]
 
@@ -174,3 +174,39 @@ def test_one_participation_is_dp_accountings_tree(rounds):
         for event in (ours, theirs)
     ]
     assert of[0] == pytest.approx(of[1], rel=1e-9)
+
+
+class TestBlocks:
+    """A unit that is in one round of each block, whichever."""
+
+    def patterns(self, rounds, block):
+        starts = range(0, rounds, block)
+        return itertools.product(*(range(s, min(s + block, rounds)) for s in starts))
+
+    @pytest.mark.parametrize("block", [1, 2, 3, 4, 9, 20])
+    def test_no_pattern_is_beyond_the_bound(self, block):
+        for c in matrices():
+            bound, by_force = block_sensitivity(c, block) ** 2, 0.0
+            for p in self.patterns(9, block):
+                signs = np.array(list(itertools.product([-1, 1], repeat=len(p))))
+                by_force = max(by_force, float(np.square(c[:, p] @ signs.T).sum(0).max()))
+            assert by_force <= bound * (1 + 1e-12)
+            assert bound <= sensitivity(c, 1, -(-9 // block)) ** 2 * (1 + 1e-12)
+
+    def test_limits(self):
+        for c in matrices():
+            assert block_sensitivity(c, 1) == pytest.approx(math.sqrt(np.abs(c.T @ c).sum()))
+            assert block_sensitivity(c, 9) == pytest.approx(np.linalg.norm(c, axis=0).max())
+        for block, blocks in ((2, 5), (3, 3), (4, 3)):
+            assert block_sensitivity(np.eye(9), block) == pytest.approx(math.sqrt(blocks))
+
+    def test_less_than_for_as_many_rounds_one_apart(self):
+        c = fp.noise_matrices.banded_inverse(60, 5).strategy(60)
+        exactly = block_sensitivity(c, 10)
+        assert sensitivity(c, 10, 6) < exactly < 0.9 * sensitivity(c, 1, 6)
+
+    def test_refused(self):
+        with refused("block: 0; give a whole number"):
+            block_sensitivity(np.eye(2), 0)
+        with refused(r"strategy: .*; give a matrix"):
+            block_sensitivity(np.ones(2), 1)

@@ -1,0 +1,217 @@
+"""Privacy losses of a unit that takes part in one round of a block, drawn at random.
+
+V. Feldman and M. Shenfeld, "Privacy amplification by random allocation", 2025 (arXiv:2502.08202), and "Efficient
+privacy loss accounting for subsampling and random allocation", 2026 (arXiv:2602.17284); with Gaussian noise it is the
+balls-and-bins sampling of L. Chua et al., 2024 (arXiv:2412.16802).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from fedpriv.privacy.curves import CURVES, Floats
+from fedpriv.privacy.discretised import Losses, connect_the_dots
+from fedpriv.privacy.sampling import Allocation
+from fedpriv.privacy.truncation import DrawCase, draw_cases
+
+_CELLS = 2048  # aimed at for a law
+_FAR = 12.0  # deviations of Gaussian noise beyond which a ratio counts as infinite, or as 0: less than 1e-32
+_TAIL = 1e-32  # of a law, cut off on either side
+_LARGEST = 600.0  # nats; where losses are larger, e^-loss is no float, and the unit counts as in a known round
+
+
+class _Ratio(NamedTuple):
+    """Law of a likelihood ratio R = dP / dQ under Q: E[R] is 1, but for what lies beyond all bounds.
+
+    Attributes:
+        low: the first cell; cell i is R = e^i, i in nats a multiple of `width` times the interval.
+        width: a power of two.
+        chances: f64[k], under Q, of the cells from `low` on.
+        zero: chance of 0.
+        infinity: part of E[R] beyond all bounds: chance of it under P.
+    """
+
+    low: int
+    width: int
+    chances: Floats
+    zero: float
+    infinity: float
+
+
+_SEEN = _Ratio(0, 1, np.zeros(1), 1.0, 1.0)
+"""Of what P shows, and Q never does."""
+_SEEN_LOSSES = Losses(0, np.zeros(1), 1.0)
+
+
+def allocation_losses(
+    sampling: Allocation, noise: str, multiplier: float, interval: float
+) -> tuple[Losses, Losses]:
+    """Losses of a block with the unit against without it, and of without it against with it.
+
+    Formal guarantees: each pair dominates the given one, and so do their compositions over blocks, also where what a
+    unit sends depends on all that was seen before, in the block, too, and on which rounds of earlier blocks it was in.
+
+    *Proof.* Let the view know all draws of the others, and which case of `truncation.draw_cases` it is: their law is
+    the same with the unit and without it. Given these, and the output y_1, ..., y_{t-1} before, let Q_t be the law of
+    the output of round t without the unit, P_t with the unit in that round, and r_t = dP_t / dQ_t of y_t. The unit is
+    in round t with probability 1 / b, and in the other rounds the output is that without it: so the likelihood ratio
+    of the block is R = (r_1 + ... + r_b) / b. The divergences of the pair are means of convex functions of R under Q,
+    H_a(P || Q) = E[(R - a)+] and H_a(Q || P) = E[(1 - a R)+]. Given the past, the divergences of (P_t, Q_t) in both
+    directions are at most those of the noise moved by its distance, whose ratio is l: so E[f(r_t) | past] <= E[f(l)]
+    for every convex f (linear parts agree, as both means are 1). Replacing r_b, r_{b-1}, ..., r_1 in turn by
+    independent copies of l thus never lowers E[f((r_1 + ... + r_b) / b)]. Here that law is computed with every rounding
+    a spread that keeps the mean, of l to the cells around it and of each average likewise: it never lowers E[f] either.
+    What was seen gives a law of what the unit did in earlier blocks, and so of what it sends now; divergences are
+    convex, hence at most those of the worst. Blocks compose by Zhu, Dong and Wang 2022 (arXiv:2106.08567), Theorem 10.
+
+    Args:
+        noise: "gaussian" or "laplace".
+        multiplier: noise over what one participation moves.
+        interval: width of a cell, in nats.
+    """
+    there, back = [], []
+    for case in draw_cases(sampling):
+        pair = _of_case(case, sampling.block, noise, multiplier, interval)
+        there.append((case.chance, pair[0]))
+        back.append((case.chance, pair[1]))
+    return _mixed(there), _mixed(back)
+
+
+def _of_case(
+    case: DrawCase, block: int, noise: str, multiplier: float, interval: float
+) -> tuple[Losses, Losses]:
+    distance = case.distance if math.isfinite(case.distance) else 1.0
+    moved = multiplier / distance
+    is_loud = _largest(noise, moved) > _LARGEST
+    if math.isfinite(case.distance):
+        if is_loud:
+            return _of_moved_noise(noise, moved, interval)
+        ratio = _of_rounds(block, noise, moved, interval)
+    else:
+        seen = round(case.rate * block)  # rounds in which the unit would be seen
+        if seen == block or is_loud:
+            return _SEEN_LOSSES, _SEEN_LOSSES
+        ratio = _of_rounds(block - seen, noise, moved, interval)
+        ratio = _average(ratio, _SEEN._replace(width=ratio.width), 1 - seen / block, interval)
+    return _losses(ratio, interval), _losses(_reversed(ratio, interval), interval)
+
+
+@lru_cache(maxsize=256)
+def _of_rounds(rounds: int, noise: str, multiplier: float, interval: float) -> _Ratio:
+    """Of the mean of so many independent ratios l."""
+    if rounds == 1:
+        return _of_one(noise, multiplier, interval)
+    half = rounds // 2
+    some, others = (_of_rounds(n, noise, multiplier, interval) for n in (half, rounds - half))
+    return _average(some, others, half / rounds, interval)
+
+
+def _largest(noise: str, multiplier: float) -> float:
+    """Nats of loss."""
+    return 1 / multiplier if noise == "laplace" else 0.5 / multiplier**2 + _FAR / multiplier
+
+
+def _of_one(noise: str, multiplier: float, interval: float) -> _Ratio:
+    """Of noise that is moved, spread to the cells."""
+    cells = _largest(noise, multiplier) / interval
+    width = 2 ** max(0, math.ceil(math.log2(2 * cells / _CELLS)))
+    there, back = _of_moved_noise(noise, multiplier, width * interval)
+    cell = there.low + np.arange(len(there.chances))
+    chances = there.chances * np.exp(-cell * width * interval)
+    return _Ratio(there.low, width, chances, back.infinity, there.infinity)
+
+
+def _of_moved_noise(noise: str, multiplier: float, interval: float) -> tuple[Losses, Losses]:
+    """Losses of a round that a unit is certain to be in."""
+
+    def curve(epsilon: Floats) -> Floats:
+        return CURVES[noise](epsilon, 1 / multiplier)
+
+    last = math.ceil(_largest(noise, multiplier) / interval)
+    return connect_the_dots(curve, curve, last, interval)
+
+
+def _average(a: _Ratio, b: _Ratio, share: float, interval: float) -> _Ratio:
+    """Of share A + (1 - share) B, independent.
+
+    With B in cell d above A's the average lies `up` cells above A's, between two cells; their chances keep its mean.
+    An average of 0 and a value is spread to 0 and that value.
+    """
+    width = min(a.width, b.width)
+    a, b = _refined(a, width), _refined(b, width)
+    nats, n, k = width * interval, len(a.chances), len(b.chances)
+    gaps = np.arange(1 - n, k)
+    up = np.logaddexp(math.log(share), math.log1p(-share) + (gaps + b.low - a.low) * nats) / nats
+    below = np.floor(up).astype(int)
+    upper = np.expm1((up - below) * nats) / np.expm1(nats)
+    low = min(a.low, b.low) - 1
+    chances = np.zeros(max(a.low + n, b.low + k) + 2 - low)
+    for gap, to, part in zip(gaps.tolist(), below.tolist(), upper.tolist(), strict=True):
+        start, stop = max(0, -gap), min(n, k - gap)
+        both = a.chances[start:stop] * b.chances[start + gap : stop + gap]
+        at = a.low + start + to - low
+        moved = part * both
+        chances[at : at + stop - start] += both - moved
+        chances[at + 1 : at + 1 + stop - start] += moved
+    chances[a.low - low :][:n] += b.zero * share * a.chances
+    chances[b.low - low :][:k] += a.zero * (1 - share) * b.chances
+    zero = (
+        a.zero * b.zero + b.zero * (1 - share) * a.chances.sum() + a.zero * share * b.chances.sum()
+    )
+    infinity = share * a.infinity + (1 - share) * b.infinity
+    return _trimmed(_Ratio(low, width, chances, float(zero), infinity), interval)
+
+
+def _refined(law: _Ratio, width: int) -> _Ratio:
+    """On narrower cells."""
+    times = law.width // width
+    chances = np.zeros((len(law.chances) - 1) * times + 1)
+    chances[::times] = law.chances
+    return law._replace(low=law.low * times, width=width, chances=chances)
+
+
+def _trimmed(law: _Ratio, interval: float) -> _Ratio:
+    """Tails spread to 0 and the first cell kept, or to the last and beyond; on narrower cells where few are left."""
+    ratios = np.exp((law.low + np.arange(len(law.chances))) * law.width * interval)
+    under_p = law.chances * ratios
+    start = int(np.sum(np.cumsum(law.chances) <= _TAIL))
+    stop = len(ratios) - int(np.sum(np.cumsum(under_p[::-1]) <= _TAIL))
+    if start >= stop:  # hardly anything is finite
+        return law
+    below, above = law.chances[:start], law.chances[stop:]
+    kept = law.chances[start:stop].copy()
+    to_first = below * ratios[:start] / ratios[start]
+    kept[0] += to_first.sum()
+    kept[-1] += above.sum()
+    zero = law.zero + float((below - to_first).sum())
+    infinity = law.infinity + float((under_p[stop:] - above * ratios[stop - 1]).sum())
+    law = _Ratio(law.low + start, law.width, kept, zero, infinity)
+    finer = min(law.width, 2 ** max(0, math.floor(math.log2(_CELLS / len(kept)))))
+    return _refined(law, law.width // finer)
+
+
+def _reversed(law: _Ratio, interval: float) -> _Ratio:
+    """Of dQ / dP under P."""
+    last = law.low + len(law.chances) - 1
+    ratios = np.exp((law.low + np.arange(len(law.chances))) * law.width * interval)
+    return _Ratio(-last, law.width, (law.chances * ratios)[::-1], law.infinity, law.zero)
+
+
+def _losses(law: _Ratio, interval: float) -> Losses:
+    """Of log R under P, on cells of the interval."""
+    law = _refined(law, 1)
+    ratios = np.exp((law.low + np.arange(len(law.chances))) * interval)
+    return Losses(law.low, law.chances * ratios, law.infinity)
+
+
+def _mixed(cases: list[tuple[float, Losses]]) -> Losses:
+    """Of a case by its chance; which it is shows."""
+    low = min(law.low for _, law in cases)
+    chances = np.zeros(max(law.low + len(law.chances) for _, law in cases) - low)
+    for chance, law in cases:
+        chances[law.low - low :][: len(law.chances)] += chance * law.chances
+    return Losses(low, chances, sum(chance * law.infinity for chance, law in cases))
