@@ -74,6 +74,7 @@ from fedpriv.rounds.scheduled_samplers import (
     ScheduledSampler,
     cyclic_poisson,
     fixed_order,
+    random_availability,
     shuffled_blocks,
 )
 from fedpriv.rounds.sent import Sent
@@ -179,6 +180,7 @@ __all__ = [
     "proximal",
     "qsgd",
     "quantization",
+    "random_availability",
     "record_fed_avg",
     "save_model",
     "select_rand_k",
