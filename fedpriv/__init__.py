@@ -75,6 +75,7 @@ from fedpriv.rounds.scheduled_samplers import (
     cyclic_poisson,
     fixed_order,
     random_allocation,
+    random_availability,
     shuffled_blocks,
 )
 from fedpriv.rounds.sent import Sent
@@ -181,6 +182,7 @@ __all__ = [
     "qsgd",
     "quantization",
     "random_allocation",
+    "random_availability",
     "record_fed_avg",
     "save_model",
     "select_rand_k",

@@ -6,6 +6,7 @@ from itertools import combinations, pairwise
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from scipy import optimize, stats
 from small import (
     regression,
@@ -117,3 +118,16 @@ def by_all_patterns(c, separation, most=None):
 
 def certificate(algorithm, rounds=ROUNDS, **options):
     return fp.certify(algorithm, start(), FEDERATION, rounds, 1e-5, **options)
+
+
+def cohorts(sampler, rounds, seed=0, key=None):
+    """Who takes part in each round, by the draws alone."""
+    key = jax.random.key(seed) if key is None else key
+
+    def one(memory, t):
+        drawn, memory = sampler.draw(key, t, memory)
+        return memory, drawn
+
+    draws = jax.jit(lambda: lax.scan(one, sampler.init(), jnp.arange(rounds))[1])()
+    each = zip(np.asarray(draws.ids), np.asarray(draws.mask), strict=True)
+    return [ids[mask].tolist() for ids, mask in each]

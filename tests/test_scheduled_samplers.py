@@ -2,8 +2,6 @@
 
 from itertools import chain
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from correlated_runs import (
@@ -12,6 +10,7 @@ from correlated_runs import (
     SIGMA,
     SIZE,
     N,
+    cohorts,
     descent,
 )
 from scipy import stats
@@ -27,43 +26,38 @@ from fedpriv.rounds.scheduled_samplers import has_full_cohorts
 class TestSchedules:
     """Draws against the schedule that they declare."""
 
-    def cohorts(self, sampler, rounds, seed=0):
-        draws = jax.vmap(sampler.draw, (None, 0))(jax.random.key(seed), jnp.arange(rounds))
-        each = zip(np.asarray(draws.ids), np.asarray(draws.mask), strict=True)
-        return [ids[mask].tolist() for ids, mask in each]
-
     @pytest.mark.parametrize("make", [fp.fixed_order, fp.shuffled_blocks])
     @pytest.mark.parametrize(("n", "size"), [(12, 4), (13, 4), (5, 5), (7, 1)])
     def test_everyone_once_in_a_block(self, make, n, size):
         sampler = make(n, size)
         block = sampler.accounting.separation
-        cohorts = self.cohorts(sampler, 3 * block)
+        drawn = cohorts(sampler, 3 * block)
         assert block == -(-n // size)
         assert sampler.expected_size == n / block
         for begin in range(0, 3 * block, block):
-            assert sorted(chain(*cohorts[begin : begin + block])) == list(range(n))
-        assert cohorts[:block] * 3 == cohorts
-        assert {len(cohort) for cohort in cohorts} <= {sampler.slots, sampler.slots - 1}
+            assert sorted(chain(*drawn[begin : begin + block])) == list(range(n))
+        assert drawn[:block] * 3 == drawn
+        assert {len(cohort) for cohort in drawn} <= {sampler.slots, sampler.slots - 1}
 
     def test_after_its_last_participation_a_client_rests(self):
-        cohorts = self.cohorts(fp.fixed_order(12, 4, participations=2), 9)
-        assert [len(cohort) for cohort in cohorts] == [4] * 6 + [0] * 3
+        drawn = cohorts(fp.fixed_order(12, 4, participations=2), 9)
+        assert [len(cohort) for cohort in drawn] == [4] * 6 + [0] * 3
 
     def test_the_order_is_the_runs_own(self):
         sampler = fp.shuffled_blocks(30, 10)
-        assert self.cohorts(sampler, 3, seed=1) != self.cohorts(sampler, 3, seed=2)
+        assert cohorts(sampler, 3, seed=1) != cohorts(sampler, 3, seed=2)
 
     def test_groups_take_turns(self):
         """And each member joins at the rate; false alarm 1e-6 by the binomial law."""
         n, groups, rate, rounds = 12, 3, 0.3, 3000
-        cohorts = self.cohorts(fp.cyclic_poisson(n, groups, rate, 4), rounds)
-        assert all(i % groups == t % groups for t, cohort in enumerate(cohorts) for i in cohort)
-        joined = np.bincount([*chain(*cohorts)], minlength=n)
+        drawn = cohorts(fp.cyclic_poisson(n, groups, rate, 4), rounds)
+        assert all(i % groups == t % groups for t, cohort in enumerate(drawn) for i in cohort)
+        joined = np.bincount([*chain(*drawn)], minlength=n)
         bounds = stats.binom.ppf([1e-6 / n / 2, 1 - 1e-6 / n / 2], rounds // groups, rate)
         assert bounds[0] <= joined.min() <= joined.max() <= bounds[1]
 
     def test_a_group_of_one_that_always_joins_is_a_fixed_order(self):
-        cyclic = self.cohorts(fp.cyclic_poisson(6, 3, 1.0), 9)
+        cyclic = cohorts(fp.cyclic_poisson(6, 3, 1.0), 9)
         assert [*map(sorted, cyclic)] == [[t % 3, t % 3 + 3] for t in range(9)]
 
     def test_what_is_not_possible(self):
@@ -74,7 +68,8 @@ class TestSchedules:
 
     def test_a_schedule_made_by_hand_is_checked(self):
         sooner = fp.fixed_order(N, SIZE)
-        sooner = sooner._replace(draw=lambda key, t: fp.fixed_order(N, SIZE).draw(key, t // 2))
+        draw = sooner.draw
+        sooner = sooner._replace(draw=lambda key, t, memory: draw(key, t // 2, memory))
         algorithm = descent(fp.gaussian(CLIP, SIGMA), sooner)
         with refused("some client takes part sooner"):
             fp.check_algorithm(algorithm, start(), FEDERATION)

@@ -32,7 +32,7 @@ from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
 from fedpriv.rounds.one_round import keys_of, schedule_key
 from fedpriv.rounds.optimizers import check_optimizer
 from fedpriv.rounds.samplers import Draw, parts_of
-from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn
+from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
 
 
 class View(NamedTuple):
@@ -75,7 +75,8 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
         )
     sampler = parts_of(algorithm.sampler, 1)[-1][1]
     draw_key, own_key = keys_of(key)
-    drawn = cohort_drawn(sampler, draw_key, schedule_key(key), state.round)
+    (memory,) = first_memories(sampler)
+    drawn, _ = cohort_drawn(sampler, draw_key, schedule_key(key), state.round, memory)
 
     def step(added: list[PyTree]) -> tuple[Params, tuple[list[PyTree], Any]]:
         cohort = Listening(added, state.round, federation, drawn, sampler)

@@ -36,7 +36,7 @@ from fedpriv.privacy import VIEWS, Claim, Release
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import Carried, round_in_run, schedule_key
 from fedpriv.rounds.samplers import Sampler, parts_of
-from fedpriv.rounds.scheduled_samplers import ScheduledSampler
+from fedpriv.rounds.scheduled_samplers import ScheduledSampler, first_memories
 
 _ROUNDS, _DELTA = 2, 1e-3
 _KNOWN = {"uplink", "downlink", "diagnostics"}
@@ -111,11 +111,11 @@ def check_algorithm(
     _require(_identical(state.params, params), "init: `params` is not the model that was given")
     _require(int(state.round) == 0, f"init: `round` begins at {int(state.round)}, not at 0")
     key = jax.random.key(seed)
-    carried = Carried(state, traced.first_memory(1))
+    carried = Carried(state, traced.first_memory(1), first_memories(algorithm.sampler))
     given = key, schedule_key(key), carried, federation, state.round
     run = compiled(round_in_run(algorithm), *given)
     ran = run(*given)
-    (after, _), metrics = ran
+    (after, *_), metrics = ran
     _require(
         _identical(ran, _without_the_host(run, *given)),
         "round: the same key gives another result; draw everything from the key",

@@ -33,7 +33,12 @@ from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.cohort import Cohort, SumOptions
 from fedpriv.rounds.one_round import keys_of, schedule_key
 from fedpriv.rounds.samplers import Draw, Sampler, parts_of
-from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler, cohort_drawn
+from fedpriv.rounds.scheduled_samplers import (
+    AnySampler,
+    ScheduledSampler,
+    cohort_drawn,
+    first_memories,
+)
 
 FALSE_ALARM = 1e-6
 _DRAWS = 2000  # of samplers and noise
@@ -90,9 +95,15 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
     told, n = sampler.accounting, sampler.accounting.population
     if isinstance(told, RandomAllocation):
         raise ValueError(f"sampler: made by hand, for {told}; draw by fp.random_allocation")
-    rounds = min(_MOST_ROUNDS, 20 * told.separation)
-    draw = jax.jit(jax.vmap(sampler.draw, in_axes=(None, 0)))
-    draws: Draw = draw(jax.random.key(seed), jnp.arange(rounds))
+    turns = max(20, (told.participations or 0) + 1)
+    rounds = min(_MOST_ROUNDS, turns * told.separation)
+    key, (begin,) = jax.random.key(seed), first_memories(sampler)
+
+    def one(memory: PyTree, t: jax.Array) -> tuple[PyTree, Draw]:
+        drawn, memory = cohort_drawn(sampler, key, key, t, memory)
+        return memory, drawn
+
+    draws: Draw = jax.jit(lambda: lax.scan(one, begin, jnp.arange(rounds))[1])()
     there = np.zeros((rounds, n + 1), int)
     ids = np.asarray(jnp.where(draws.mask, draws.ids, n))
     np.add.at(there, (np.arange(rounds)[:, None], ids), 1)
@@ -261,7 +272,8 @@ def _measure(
 ) -> None:
     """How far noise moves the model where nobody takes part, beside what a client does, or can do at its clip norm."""
     draw_key, own_key = keys_of(jax.random.key(0))
-    drawn = cohort_drawn(sampler, draw_key, schedule_key(draw_key), state.round)
+    (memory,) = first_memories(sampler)
+    drawn, _ = cohort_drawn(sampler, draw_key, schedule_key(draw_key), state.round, memory)
     nobody = jnp.zeros(len(drawn.mask), bool)
     alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
 

@@ -16,7 +16,7 @@ from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
 from fedpriv.rounds.one_round import schedule_key
 from fedpriv.rounds.samplers import parts_of
-from fedpriv.rounds.scheduled_samplers import ScheduledSampler, cohort_drawn
+from fedpriv.rounds.scheduled_samplers import ScheduledSampler, cohort_drawn, first_memories
 
 if TYPE_CHECKING:
     from fedpriv.certification.certificate import TracedRound
@@ -59,15 +59,14 @@ def _schedules(training: Training) -> dict[str, str]:
     scheduled = [sampler for sampler in samplers if isinstance(sampler, ScheduledSampler)]
     if not scheduled:
         return {}
-    root = training.roots[0]
-    rounds = sorted({0, 1, training.rounds - 1})
-    cohorts = [
-        cohort_drawn(sampler, root, schedule_key(root), jnp.int32(t))
-        for sampler in scheduled
-        for t in rounds
-    ]
-    draws = [jnp.where(cohort.mask, cohort.ids, -1) for cohort in cohorts]
-    return {"schedule": bytes(distributed.digest(draws)).hex()[:16]}
+    root, draws = training.roots[0], []
+    for sampler in scheduled:
+        (memory,) = first_memories(sampler)
+        for t in sorted({0, 1, training.rounds - 1}):
+            drawn, memory = cohort_drawn(sampler, root, schedule_key(root), jnp.int32(t), memory)
+            draws.append(jnp.where(drawn.mask, drawn.ids, -1))
+    schemas = "; ".join(str(sampler.accounting) for sampler in scheduled)
+    return {"schedule": f"{schemas}, {bytes(distributed.digest(draws)).hex()[:16]}"}
 
 
 def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:

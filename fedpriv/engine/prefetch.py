@@ -66,6 +66,7 @@ def streamed_chunk(
     evaluation: tuple[Callable[..., dict[str, jax.Array]], Callable[..., dict[str, jax.Array]]],
     federations: Sequence[StreamedFederation],
     roots: Sequence[Key],
+    participation: Sequence[tuple[PyTree, ...]],
     plan: tuple[int, int, int],
     mesh: Mesh,
 ) -> Iterator[tuple[Callable[..., tuple[list[Carried], tuple]], Callable[[], Strategy]]]:
@@ -78,6 +79,7 @@ def streamed_chunk(
       sampler: draws the cohorts.
       evaluation: (params, test) -> scores, and (state, federation) -> further numbers.
       federations, roots: of each seed.
+      participation: of each seed, what its sampler remembers before the first of these rounds.
       plan: rounds done before, rounds in all, rounds between evaluations.
       mesh: the devices.
 
@@ -107,7 +109,8 @@ def streamed_chunk(
         metrics, finite = _stacked([_stacked(of_seed) for of_seed in seen])
         return carried, (metrics, finite, _stacked(scored), _stacked(measured))
 
-    with StreamedRounds(make, sampler, federations, roots, order, mesh) as running:
+    given = sampler, federations, roots, participation
+    with StreamedRounds(make, *given, order, mesh) as running:
         yield chunk, lambda: running.layout
 
 
@@ -125,7 +128,7 @@ class StreamedRounds:
     Args:
       make: makes a round, anew for every layout of clients.
       sampler: draws the cohorts.
-      federations, roots: of each seed.
+      federations, roots, participation: of each seed, as `streamed_chunk`.
       order: (seed, rounds done) of the rounds to come.
       mesh: the devices.
     """
@@ -136,6 +139,7 @@ class StreamedRounds:
         sampler: AnySampler | Opening,
         federations: Sequence[StreamedFederation],
         roots: Sequence[Key],
+        participation: Sequence[tuple[PyTree, ...]],
         order: Iterable[tuple[int, int]],
         mesh: Mesh,
     ):
@@ -146,6 +150,8 @@ class StreamedRounds:
         }
         self._empty = [each[id(f)] for f in federations]
         self._who, self._local = _draws(sampler), [distributed.local(root) for root in roots]
+        # Copies: a round gives up what it is given.
+        self._participation = [jax.tree.map(jnp.copy, distributed.local(p)) for p in participation]
         self._make, self._strategy = make, current()
         self._step: Callable[..., tuple] | None = None
         self._order = iter(order)
@@ -195,7 +201,9 @@ class StreamedRounds:
         if coming is None:
             return None
         seed, t = coming
-        ids = self._who(self._local[seed], np.int32(t))
+        ids, self._participation[seed] = self._who(
+            self._local[seed], np.int32(t), self._participation[seed]
+        )
         return seed, np.int32(t), self._pool.submit(self._read, seed, ids, self._done)
 
     def _read(self, seed: int, ids: jax.Array, before: jax.Array | None) -> CohortFederation:
@@ -205,18 +213,22 @@ class StreamedRounds:
         return replace(self._empty[seed], holders=holders, holder_records=holder_records)
 
 
-def _draws(sampler: AnySampler | Opening) -> Callable[[Key, Any], jax.Array]:
-    """(root, rounds done) -> ids i32[slots] of those who will take part, the number of clients where nobody does."""
+Draws = Callable[[Key, Any, tuple[PyTree, ...]], tuple[jax.Array, tuple[PyTree, ...]]]
+"""(root, rounds done, what the sampler remembers) -> (ids i32[slots], what it remembers then)."""
 
-    def drawing(sampler: AnySampler) -> Callable[[Key, Any], jax.Array]:
-        def ids(root: Key, t: jax.Array) -> jax.Array:
-            key = keys_of(round_key(root, t))[0]
-            drawn = cohort_drawn(sampler, key, schedule_key(root), t)
-            return jnp.where(drawn.mask, drawn.ids, sampler.accounting.population)
+
+def _draws(sampler: AnySampler | Opening) -> Draws:
+    """Of those who will take part; the number of clients where nobody does."""
+
+    def drawing(part: int, sampler: AnySampler) -> Draws:
+        def ids(root: Key, t: jax.Array, participation: tuple[PyTree, ...]) -> tuple:
+            key, after = keys_of(round_key(root, t))[0], list(participation)
+            drawn, after[part] = cohort_drawn(sampler, key, schedule_key(root), t, after[part])
+            return jnp.where(drawn.mask, drawn.ids, sampler.accounting.population), tuple(after)
 
         return jax.jit(ids)
 
     if not isinstance(sampler, Opening):
-        return drawing(sampler)
-    first, then, opened = drawing(sampler.first), drawing(sampler.then), sampler.rounds
-    return lambda root, t: (first if t < opened else then)(root, t)
+        return drawing(0, sampler)
+    first, then, opened = drawing(0, sampler.first), drawing(1, sampler.then), sampler.rounds
+    return lambda root, t, participation: (first if t < opened else then)(root, t, participation)

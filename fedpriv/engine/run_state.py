@@ -26,8 +26,8 @@ class Snapshot(NamedTuple):
 
     Attributes:
       round: rounds done.
-      carried: the algorithm's state and the noise that is remembered; NumPy leaves with a leading axis of seeds, typed
-        keys as their data.
+      carried: the algorithm's state, and the noise and participations that are remembered; NumPy leaves with a leading
+        axis of seeds, typed keys as their data.
       sent, received: bits so far, for every seed.
       evaluations: so far, oldest first.
       layout: how the clients were laid out, which decides the order of sums.

@@ -79,7 +79,7 @@ def unpacked(
       ValueError: the state has other leaves, shapes or types than `like`; names the first.
     """
     wanted = _named(to_host(like))
-    there = {name: array for name, array in named.items() if name.startswith(("state", "memory"))}
+    there = {name: array for name, array in named.items() if name.startswith(Carried._fields)}
     for name in dict.fromkeys([*wanted, *there]):
         a, b = _kind(there.get(name)), _kind(wanted.get(name))
         if a != b:

@@ -48,6 +48,7 @@ from fedpriv.engine.run_state import RunState, Snapshot
 from fedpriv.engine.serialization import to_device, to_host
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import Carried
+from fedpriv.rounds.scheduled_samplers import first_memories
 
 
 class Chunks(NamedTuple):
@@ -133,7 +134,8 @@ def simulate(
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, traced.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
-        carried = Carried(state, _of_each_seed(traced.first_memory(rounds), len(seeds)))
+        remembered = traced.first_memory(rounds), first_memories(algorithm.sampler)
+        carried = Carried(state, *_of_each_seed(remembered, len(seeds)))
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
             records = records_of(federations)
@@ -255,6 +257,7 @@ def _chunks(
         (partial(evaluate, score), partial(measured, measure)),
         federations,
         roots,
+        [own.participation for own in each],
         ends,
         strategy.mesh,
     ) as (chunk, fitted):

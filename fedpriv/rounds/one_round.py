@@ -18,14 +18,15 @@ from fedpriv.mechanisms.noise_memory import NoiseMemory
 from fedpriv.rounds.algorithm import Algorithm, after_round, require_algorithm
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Draw, Opening
-from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn
+from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
 
 
 def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
     """(key, state, federation) -> (state, metrics), to be jitted: a round with a cohort of its own.
 
     For rounds by themselves: where noise is correlated over rounds, `fp.simulate` remembers it. A sampler that goes by
-    the round takes the key for that of the run.
+    the round takes the key for that of the run; one that remembers who took part begins anew, so that no client has
+    to rest: only `fp.simulate` keeps its bounds.
 
     `metrics` also has `cohort_size` (i32[], clients that took part), `downlink`, and `not_finite`, see
     `Cohort.not_finite`. A fourth argument is the number of rounds done, i32[], by default the state's.
@@ -38,9 +39,10 @@ def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
     @names_user_code
     def run(key: Key, state: State, federation: Any, t: Any = None) -> tuple[State, Metrics]:
         t = state.round if t is None else t
-        carried, schedule = Carried(state, None), schedule_key(key)
-        (state, _), metrics = round_in_run(algorithm)(key, schedule, carried, federation, t)
-        return state, metrics
+        carried = Carried(state, None, first_memories(algorithm.sampler))
+        run_alone = round_in_run(algorithm)
+        carried, metrics = run_alone(key, schedule_key(key), carried, federation, t)
+        return carried.state, metrics
 
     return run
 
@@ -51,33 +53,40 @@ class Carried(NamedTuple):
     Attributes:
       state: the algorithm's.
       memory: of the noise of its correlated mechanisms, see `NoiseMemory`; no round sees it, and no model holds it.
+      participation: what its sampler remembers of who took part, for both sides of an `Opening`; likewise.
     """
 
     state: State
     memory: tuple[PyTree, ...] | None
+    participation: tuple[PyTree, ...]
 
 
 def round_in_run(algorithm: Algorithm) -> Callable[..., tuple[Carried, Metrics]]:
     """(key, key of the run's schedule, carried, federation, rounds done: i32[]) -> (carried, metrics)."""
 
     def run(key: Key, schedule: Key, carried: Carried, federation: Any, t: Any) -> tuple:
-        def with_cohort(sampler: AnySampler) -> Callable[[Key, Carried], tuple[Carried, Metrics]]:
+        def with_cohort(
+            part: int, sampler: AnySampler
+        ) -> Callable[[Key, Carried], tuple[Carried, Metrics]]:
             def once(key: Key, carried: Carried) -> tuple[Carried, Metrics]:
                 draw_key, own_key = keys_of(key)
-                drawn = cohort_drawn(sampler, draw_key, schedule, t)
+                participation = list(carried.participation)
+                drawn, participation[part] = cohort_drawn(
+                    sampler, draw_key, schedule, t, participation[part]
+                )
                 memory = NoiseMemory(carried.memory)
                 cohort = Cohort(t, federation, drawn, sampler, memory)
                 state, metrics = after_round(algorithm, own_key, carried.state, cohort)
                 metrics = _counted(metrics, drawn, state) | {"not_finite": cohort.not_finite}
-                return Carried(state, memory.after), metrics
+                return Carried(state, memory.after, tuple(participation)), metrics
 
             return once
 
         used = algorithm.sampler
         if isinstance(used, Opening):
-            opening, usual = with_cohort(used.first), with_cohort(used.then)
+            opening, usual = with_cohort(0, used.first), with_cohort(1, used.then)
             return lax.cond(t < used.rounds, opening, usual, key, carried)
-        return with_cohort(used)(key, carried)
+        return with_cohort(0, used)(key, carried)
 
     return run
 

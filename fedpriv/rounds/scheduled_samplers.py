@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from fedpriv.core.arguments import Count, Positive, Rate, checked, require
+from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.provenance import sealed
-from fedpriv.core.types import Key
-from fedpriv.core.user_functions import asked
+from fedpriv.core.types import Key, PyTree
+from fedpriv.core.user_functions import asked, gives
 from fedpriv.privacy.participation_schemas import (
     CyclicPoisson,
     MinimumSeparation,
@@ -23,30 +25,40 @@ from fedpriv.privacy.participation_schemas import (
 from fedpriv.privacy.sampling import Dropping, Poisson
 from fedpriv.rounds.samplers import (
     Draw,
+    Opening,
     Sampler,
     capacity_for,
     check_draw,
     drawn_from,
+    parts_of,
     poisson,
 )
 
 
+def no_memory() -> tuple[()]:
+    """What a sampler that goes by the round alone remembers."""
+    return ()
+
+
 @checking_fields
 class ScheduledSampler(NamedTuple):
-    """Draws each round's cohort by the number of the round; made together with its accounting.
+    """Draws each round's cohort by the number of the round and what it remembers; made together with its accounting.
 
     Attributes:
-      draw: (key of the run, rounds done t: i32[]) -> Draw.
+      draw: (key of the run, rounds done t: i32[], memory) -> (Draw, memory after the round), of the same shapes and
+        types; the engine keeps it from round to round, and no algorithm sees it. With nothing to remember: ().
       slots: length of a draw's arrays.
       expected_size: what a mean over the cohort divides by.
       accounting: which rounds a client may take part in.
+      init: () -> the memory before the first round, a tree of arrays; by default ().
       seal: see `fedpriv.core.provenance`; whoever makes a sampler by hand leaves it out.
     """
 
-    draw: Callable[[Key, jax.Array], Draw]
+    draw: Callable[[Key, jax.Array, PyTree], tuple[Draw, PyTree]]
     slots: Count
     expected_size: Positive
     accounting: ParticipationSchema
+    init: Callable[[], PyTree] = no_memory
     seal: tuple = ()
 
     @property
@@ -61,28 +73,68 @@ AnySampler: TypeAlias = Sampler | ScheduledSampler
 def has_full_cohorts(sampler: AnySampler) -> bool:
     """Whether every draw has a client in each of its slots."""
     drawn = sampler.accounting
+    if isinstance(sampler, ScheduledSampler) and sampler.init is not no_memory:
+        return False  # there may be too few whom it may draw
     if isinstance(drawn, MinimumSeparation):
         return drawn.participations is None and drawn.most * drawn.separation == drawn.population
     varies = isinstance(drawn, Poisson | CyclicPoisson | RandomAllocation | Dropping)
     return not varies and sampler.slots == drawn.most
 
 
-def cohort_drawn(sampler: AnySampler, key: Key, schedule: Key, t: jax.Array) -> Draw:
-    """Who takes part in a round.
+def first_memories(sampler: AnySampler | Opening) -> tuple[PyTree, ...]:
+    """What each part of the sampler, of which an `Opening` has two, remembers before the first round.
+
+    Raises:
+      ValueError: a sampler's `init` is no function without arguments, or gives back no arrays.
+    """
+    return tuple(_first_memory(part) for _, part in parts_of(sampler, 2))
+
+
+def _first_memory(sampler: AnySampler) -> PyTree:
+    if not isinstance(sampler, ScheduledSampler):
+        return ()
+    memory = asked("init", sampler.init, "()")
+    check_leaves("init: memory", memory)
+    return jax.tree.map(jnp.array, memory)
+
+
+def cohort_drawn(
+    sampler: AnySampler, key: Key, schedule: Key, t: jax.Array, memory: PyTree
+) -> tuple[Draw, PyTree]:
+    """Who takes part in a round, and what the sampler remembers after it.
 
     Args:
       key: for the draw of this round.
       schedule: the key for who takes part when, of the whole run.
       t: i32[], rounds done.
+      memory: of the sampler, before the round.
 
     Raises:
-      ValueError: as `drawn_from`.
+      ValueError: as `drawn_from`; the memory comes back with other shapes or types.
     """
     if not isinstance(sampler, ScheduledSampler):
-        return drawn_from(sampler, key)
-    drawn = asked("draw", sampler.draw, "(key of the run, round)", schedule, t)
+        return drawn_from(sampler, key), memory
+    draw = sampler.draw
+    returned = asked("draw", draw, "(key of the run, round, memory)", schedule, t, memory)
+    pair = type(returned) is tuple and len(returned) == 2
+    gives(
+        pair,
+        "draw",
+        draw,
+        returned,
+        "give back (fp.Draw(ids, mask), memory), the latter as it came if unused",
+    )
+    drawn, after = returned
     check_draw(sampler, drawn)
-    return drawn
+    check_leaves("draw: memory", after)
+    remedy = "give it back with the structure, shapes and types that `init` gave"
+    gives(_kinds(after) == _kinds(memory), "draw: memory", draw, after, remedy)
+    return drawn, after
+
+
+def _kinds(tree: PyTree) -> list[Any]:
+    leaves = jax.tree.leaves(tree)
+    return [jax.tree.structure(tree), *((jnp.shape(x), jnp.result_type(x)) for x in leaves)]
 
 
 def fixed_order(
@@ -132,14 +184,14 @@ def _in_turn(
     slots = int(np.diff(begins).max())
     accounting = MinimumSeparation(population, slots, block, participations)
 
-    def draw(key: Key, t: jax.Array) -> Draw:
+    def draw(key: Key, t: jax.Array, memory: PyTree) -> tuple[Draw, PyTree]:
         turn, place = t // block, t % block
         at = jnp.asarray(begins)[place] + jnp.arange(slots, dtype=jnp.int32)
         mask = at < jnp.asarray(begins)[place + 1]
         if participations is not None:
             mask &= turn < participations
         ids = order(key, jnp.minimum(at, population - 1)).astype(jnp.int32)
-        return Draw(jnp.where(mask, ids, population), mask)
+        return Draw(jnp.where(mask, ids, population), mask), memory
 
     return sealed(ScheduledSampler(draw, slots, population / block, accounting))
 
@@ -164,9 +216,9 @@ def cyclic_poisson(
     of_group = poisson(drawn.population, drawn.rate, capacity)
     accounting = CyclicPoisson(population, groups, drawn.rate, of_group.slots)
 
-    def draw(key: Key, t: jax.Array) -> Draw:
+    def draw(key: Key, t: jax.Array, memory: PyTree) -> tuple[Draw, PyTree]:
         ids, mask = of_group.draw(jax.random.fold_in(key, t))
-        return Draw(jnp.where(mask, t % groups + groups * ids, population), mask)
+        return Draw(jnp.where(mask, t % groups + groups * ids, population), mask), memory
 
     return sealed(ScheduledSampler(draw, of_group.slots, of_group.expected_size, accounting))
 
@@ -198,13 +250,85 @@ def random_allocation(
     slots = min(capacity, population)
     accounting = RandomAllocation(population, block, slots)
 
-    def draw(key: Key, t: jax.Array) -> Draw:
+    def draw(key: Key, t: jax.Array, memory: PyTree) -> tuple[Draw, PyTree]:
         whose_turn, whose_place = jax.random.split(jax.random.fold_in(key, t // block))
         rounds = jax.random.randint(whose_turn, (population,), 0, block)
         order = jax.random.permutation(whose_place, population)
         members = rounds[order] == t % block
         (first,) = jnp.nonzero(members, size=slots, fill_value=population)
         ids = order.at[first].get(mode="fill", fill_value=population).astype(jnp.int32)
-        return Draw(ids, ids < population)
+        return Draw(ids, ids < population), memory
 
     return sealed(ScheduledSampler(draw, slots, population / block, accounting))
+
+
+class TookPart(NamedTuple):
+    """What `random_availability` remembers of the rounds before.
+
+    Attributes:
+      last: i32[clients], the last round in which each took part, or one long ago.
+      times: i32[clients], how often.
+    """
+
+    last: jax.Array
+    times: jax.Array
+
+
+def random_availability(
+    population: Count,
+    size: Count,
+    separation: Count,
+    availability: Rate,
+    participations: Count | None = None,
+) -> ScheduledSampler:
+    """Clients check in at random, and the server takes at most `size` of those who have rested.
+
+    In every round each client is available on its own with probability `availability`. Of those who are, whose last
+    participation is `separation` rounds ago or more, and who took part in fewer than `participations` rounds, `size`
+    are drawn uniformly without replacement; all, where there are fewer. So devices' timers work in P. Kairouz et al.,
+    "Practical and Private (Deep) Learning without Sampling or Shuffling", ICML 2021, and Z. Xu et al., "Federated
+    Learning of Gboard Language Models with Differential Privacy", ACL 2023.
+
+    A mean divides by `size`, which is public: a cohort that is not full moves the model by less, with the same noise.
+    The engine remembers 8 bytes for each client.
+
+    Formal guarantees: `MinimumSeparation(population, size, separation, participations)` for every outcome of the draws,
+    and so for any availability that does not depend on data.
+
+    *Proof.* Whoever takes part in round t is remembered with last = t, and is not drawn again while t' - last is below
+    the separation, nor once it was counted `participations` times.
+
+    Args:
+      separation: b; 1 where a client may take part in consecutive rounds.
+      availability: in (0, 1], a multiple of 2^-32 or rounded to one.
+      participations: k, after which a client takes part no more; None: as long as the run lasts.
+
+    Raises:
+      ValueError: a number below 1, an availability outside (0, 1], or a size or separation that the population is too
+        small for: cohorts could never be full.
+    """
+    population = checked("population", population, Count)
+    size = checked("size", size, Count)
+    separation = checked("separation", separation, Count)
+    availability = checked("availability", availability, Rate)
+    accounting = MinimumSeparation(population, size, separation, participations)
+    remedy = f"cohorts of {size} from {population} clients are never full; give at most {population // size}"
+    require(size * separation <= population, "separation", separation, remedy)
+    reached = np.uint32(max(round(availability * 2**32), 1) - 1)  # by 32 random bits
+    most = participations or np.iinfo(np.int32).max
+
+    def init() -> TookPart:
+        times = jnp.zeros(population, jnp.int32)
+        return TookPart(times - separation, times)
+
+    def draw(key: Key, t: jax.Array, memory: TookPart) -> tuple[Draw, TookPart]:
+        checks_in, lot = jax.random.bits(jax.random.fold_in(key, t), (2, population), jnp.uint32)
+        may = (checks_in <= reached) & (t - memory.last >= separation) & (memory.times < most)
+        # The least lots win. As floats, of which XLA finds the largest without sorting them all; least are exact.
+        place, ids = lax.top_k(jnp.where(may, -lot.astype(jnp.float32), -jnp.inf), size)
+        mask = place > -jnp.inf
+        ids = jnp.where(mask, ids, population)
+        last = memory.last.at[ids].set(t, mode="drop")
+        return Draw(ids, mask), TookPart(last, memory.times.at[ids].add(1, mode="drop"))
+
+    return sealed(ScheduledSampler(draw, size, float(size), accounting, init))
