@@ -75,16 +75,16 @@ class TestSchedules:
             fp.check_algorithm(algorithm, start(), FEDERATION)
 
     def test_allocated_once_in_every_block(self):
-        cohorts = self.cohorts(fp.random_allocation(13, 4, 13), 12)
+        cohorts = cohorts(fp.random_allocation(13, 4, 13), 12)
         for begin in (0, 4, 8):
             assert sorted(chain(*cohorts[begin : begin + 4])) == list(range(13))
         assert cohorts[:4] != cohorts[4:8]
-        assert self.cohorts(fp.random_allocation(13, 1), 1) != [[]]
+        assert cohorts(fp.random_allocation(13, 1), 1) != [[]]
 
     def test_allocated_evenly_and_independently(self):
         """Two clients in 4,000 blocks, and one in successive blocks; false alarm 1e-6 by chi-square."""
         blocks, block = 4000, 3
-        cohorts = self.cohorts(fp.random_allocation(5, block, 5), blocks * block)
+        cohorts = cohorts(fp.random_allocation(5, block, 5), blocks * block)
         place = np.zeros((blocks, 5), int)
         for t, cohort in enumerate(cohorts):
             place[t // block, cohort] = t % block
@@ -96,9 +96,7 @@ class TestSchedules:
 
     def test_allocated_cohorts_are_cut_evenly(self):
         """Of clients that draw a round with more than two others, who stays; false alarm 1e-6 by chi-square."""
-        full, kept = (
-            self.cohorts(fp.random_allocation(6, 2, capacity), 2000) for capacity in (6, 3)
-        )
+        full, kept = (cohorts(fp.random_allocation(6, 2, capacity), 2000) for capacity in (6, 3))
         assert all(set(few) <= set(all) for few, all in zip(kept, full, strict=True))
         assert [len(few) for few in kept] == [min(3, len(all)) for all in full]
         stays = [few for few, all in zip(kept, full, strict=True) if len(all) > 3]
