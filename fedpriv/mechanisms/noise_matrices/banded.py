@@ -76,10 +76,12 @@ class BandedInverse(Factorization):
     """C^-1 is Toeplitz with b bands: the noise is sum_j a_j z_(t-j).
 
     Attributes:
+      made_by: the call.
       rounds: T.
       coefficients: a, f64[b].
     """
 
+    made_by: str
     rounds: int
     coefficients: tuple[float, ...]
 
@@ -100,10 +102,7 @@ class BandedInverse(Factorization):
         return weighted(a[ages(memory, t)], memory), memory
 
     def __repr__(self) -> str:
-        return (
-            f"fp.noise_matrices.banded_inverse(rounds={self.rounds}, "
-            f"bands={len(self.coefficients)})"
-        )
+        return self.made_by
 
 
 def ages(memory: jax.Array, latest: jax.Array) -> jax.Array:
@@ -167,7 +166,8 @@ def banded_inverse(rounds: Rounds, bands: Count, momentum: Decay = 0.0) -> Facto
     """C^-1 Toeplitz with so many bands: the first coefficients of (1 - x)^1/2, 1, -1/2, -1/8, -1/16, ...
 
     The banded inverse square root (BISR), for units that take part several times. One band is `identity`. Under a
-    momentum m the workload's square root has the inverse (1 - x)^1/2 (1 - m x)^1/2.
+    momentum m the workload's square root has the inverse (1 - x)^1/2 (1 - m x)^1/2; cut to few bands it may leave more
+    noise than the one for prefix sums, see `least_error`.
 
     Args:
       rounds: T.
@@ -183,7 +183,8 @@ def banded_inverse(rounds: Rounds, bands: Count, momentum: Decay = 0.0) -> Facto
     j = np.arange(1, bands)
     root = np.cumprod(np.append(1.0, (j - 1.5) / j))
     both = np.convolve(root, root * momentum ** np.arange(bands))[:bands]
-    return BandedInverse(rounds, tuple(both.tolist()))
+    made_by = _call("banded_inverse", rounds, bands, momentum)
+    return BandedInverse(made_by, rounds, tuple(both.tolist()))
 
 
 def _checked(rounds: Rounds, bands: Count, momentum: Decay) -> tuple[int, int, float]:
