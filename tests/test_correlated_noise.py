@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from inspect import signature
+from itertools import combinations
 from typing import ClassVar, NamedTuple
 
 import jax
@@ -220,42 +221,61 @@ class TestResuming:
 
 @pytest.mark.usefixtures("quick_to_compile")
 class TestSparse:
-    """Noise goes by the place among the coordinates that are kept: it is taken back where these stay the same."""
+    """Noise goes by the place among the two of four coordinates that are kept; they move after a period."""
 
-    SEEDS = 400
+    SEEDS = 2000
+    PERIODS = (1, 2, 4, None)
     MATRIX = matrix_of("banded_inverse")
-    AT_EQUAL_EPSILON = MATRIX.sensitivity(ROUNDS, 3) / 3**0.5
 
-    def test_of_places_that_stay(self):
-        """By the law of F, false alarm 1e-6."""
-        told = (self.MATRIX.noising(ROUNDS).sum(0) ** 2).sum() / ROUNDS * self.AT_EQUAL_EPSILON**2
-        low, high = stats.f.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], *[2 * self.SEEDS] * 2)
-        assert low < self.over_fresh(moves=False) / told < high
-        assert told < 0.6
+    @pytest.mark.parametrize("period", PERIODS)
+    def test_noise_of_different_periods_adds_up(self, period):
+        """The squared norm of the run's noise; z-test by the deviation over the seeds, false alarm 1e-6."""
+        ends = run(self.sparse(period), seeds=range(self.SEEDS), every=ROUNDS).state.params
+        moved = jax.tree.map(lambda end, begin: np.asarray(end - begin), ends, start())
+        squares = sum((x.reshape(self.SEEDS, -1) ** 2).sum(1) for x in jax.tree.leaves(moved))
+        told = self.told(period, self.MATRIX.noising(ROUNDS)) * (CLIP * SIGMA / SIZE) ** 2
+        z = (squares.mean() - told) / (squares.std(ddof=1) / self.SEEDS**0.5)
+        assert abs(z) < stats.norm.isf(FALSE_ALARM / 2)
 
-    def test_of_places_that_move(self):
-        """Then it is larger than fresh noise: 1.77 times, of 400 seeds, whose deviation is below 0.1."""
-        assert self.over_fresh(moves=True) > 1.2
+    def test_at_equal_epsilon_a_mask_that_moves_every_round_is_worse_than_fresh_noise(self):
+        fresh = self.told(None, np.eye(ROUNDS)) * 3  # three participations
+        share = [
+            self.told(period, self.MATRIX.noising(ROUNDS))
+            * self.MATRIX.sensitivity(ROUNDS, 3) ** 2
+            / fresh
+            for period in self.PERIODS
+        ]
+        assert share == sorted(share, reverse=True)
+        assert share[0] > 1.5
+        assert share[-1] < 0.6
 
-    def over_fresh(self, moves):
-        noisy = correlated(self.MATRIX, sigma=SIGMA * self.AT_EQUAL_EPSILON)
-        return self.squares(noisy, moves) / self.squares(fp.gaussian(CLIP, SIGMA), moves)
+    def test_the_certificate_does_not_depend_on_it(self):
+        found = [certificate(self.sparse(period)) for period in self.PERIODS]
+        assert all(each == found[0] for each in found)
+        whole = fp.fed_avg(squared, **self.OPTIONS)
+        assert found[0].epsilon == certificate(whole).epsilon < np.inf
 
-    def squares(self, mechanism, moves):
-        sparsifier = fp.select_rand_k(0.5, unbiased=False)
-        if not moves:
-            sparsifier = sparsifier._replace(select=lambda key, theta, *_: jnp.arange(2))
-        algorithm = fp.fed_avg_sparse(
-            lambda params, example: 0.0 * squared(params, example),
-            sampler=fp.fixed_order(N, SIZE),
-            optimizer=sgd,
-            batches=fp.full_batch(),
-            sparsifier=sparsifier,
-            mechanism=mechanism,
-        )
-        ends = run(algorithm, seeds=range(self.SEEDS), every=ROUNDS).state.params
-        moved = jax.tree.map(lambda end, begin: end - begin, ends, start())
-        return sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(moved))
+    OPTIONS: ClassVar = {
+        "sampler": fp.fixed_order(N, SIZE),
+        "optimizer": sgd,
+        "batches": fp.full_batch(),
+        "mechanism": correlated(MATRIX),
+    }
+
+    def sparse(self, period):
+        sparsifier = fp.select_rand_k(0.5, unbiased=False, period=period)
+        silence = lambda params, example: 0.0 * squared(params, example)  # noqa: E731
+        return fp.fed_avg_sparse(silence, sparsifier=sparsifier, **self.OPTIONS)
+
+    def told(self, period, noising):
+        """E of the squared norm over all pairs of masks, for fresh noise of variance 1 in every place."""
+        length = period or ROUNDS
+        each = np.array([noising[t : t + length].sum(0) for t in range(0, ROUNDS, length)])
+        gram = each @ each.T
+        masks = list(combinations(range(4), 2))
+        same = np.mean([np.equal(a, b).sum() for a in masks for b in masks])
+        within = np.trace(gram)
+        return 2 * within + same * (gram.sum() - within)
 
 
 class TestAlgorithms:

@@ -22,6 +22,7 @@ MAKE = {
     "restarts": lambda: noise_matrices.tree(ROUNDS, restart_every=6),
     "restarts of a power": lambda: noise_matrices.tree(ROUNDS, restart_every=8),
     "banded_inverse": lambda: noise_matrices.banded_inverse(ROUNDS, 4),
+    "for momentum": lambda: noise_matrices.banded_toeplitz(ROUNDS, 4, momentum=0.9),
     "one earlier": lambda: noise_matrices.banded_inverse(ROUNDS, 2),
     "all bands": lambda: noise_matrices.banded_inverse(ROUNDS, ROUNDS),
     "banded_toeplitz": lambda: noise_matrices.banded_toeplitz(ROUNDS, 4),
@@ -241,27 +242,58 @@ def test_columns_of_norm_one():
     assert made("banded_toeplitz").sensitivity(ROUNDS, 4, 3) == pytest.approx(math.sqrt(3))
 
 
-def test_error_of_prefix_sums_and_of_momentum():
+def workload(momentum, rounds=ROUNDS):
+    """f64[rounds, rounds]: the model of a server with momentum, round by round, of each round's sum."""
+    model = velocity = np.zeros(rounds)
+    rows = []
+    for t in range(rounds):
+        velocity = momentum * velocity + np.eye(rounds)[t]
+        model = model + velocity
+        rows.append(model)
+    return np.array(rows)
+
+
+def error_by_hand(factorization, momentum):
+    """f64[rounds]: the deviation of the noise in the model, at sensitivity 1."""
+    left = workload(momentum) @ factorization.noising(ROUNDS)
+    return np.linalg.norm(left, axis=1) * factorization.sensitivity(ROUNDS, 5, 3)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_error_of_prefix_sums_and_of_momentum(momentum):
     for name in ("tree", "banded", "banded_inverse"):
-        factorization = made(name)
-        for of, workload in (
-            ("prefix", np.tri(ROUNDS)),
-            (
-                "momentum",
-                np.tri(ROUNDS)
-                @ np.array(
-                    [
-                        [0.5 ** (i - j) if i >= j else 0.0 for j in range(ROUNDS)]
-                        for i in range(ROUNDS)
-                    ]
-                ),
-            ),
-        ):
-            norms = np.linalg.norm(workload @ factorization.noising(ROUNDS), axis=1)
-            norms *= factorization.sensitivity(ROUNDS, 5, 3)
-            found = noise_matrices.error(factorization, ROUNDS, 5, 3, of=of, momentum=0.5)
-            assert found.root_mean_square == pytest.approx(math.sqrt(np.mean(norms**2)))
-            assert found.largest == pytest.approx(norms.max())
+        told = error_by_hand(made(name), momentum)
+        found = noise_matrices.error(made(name), ROUNDS, 5, 3, momentum)
+        assert found.root_mean_square == pytest.approx(math.sqrt(np.mean(told**2)))
+        assert found.largest == pytest.approx(told.max())
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_candidate_of_least_error(momentum):
+    """By hand; which one it is depends on the momentum."""
+    candidates = [made(name) for name in ("identity", "tree", "banded_toeplitz", "for momentum")]
+    errors = [np.mean(error_by_hand(each, momentum) ** 2) for each in candidates]
+    found = noise_matrices.least_error(candidates, ROUNDS, 5, 3, momentum)
+    assert found == candidates[int(np.argmin(errors))]
+    assert found == made("for momentum" if momentum else "banded_toeplitz")
+    assert noise_matrices.least_error(candidates[:1], ROUNDS) == noise_matrices.identity()
+
+
+@pytest.mark.parametrize("name", ["banded_toeplitz", "banded"])
+def test_optimised_under_momentum(name):
+    """Better under it than the matrix for prefix sums, by at least 5 %, and worse for these."""
+    other = getattr(noise_matrices, name)(ROUNDS, 4, momentum=0.9)
+    assert repr(other) == f"fp.noise_matrices.{name}(rounds={ROUNDS}, bands=4, momentum=0.9)"
+    np.testing.assert_allclose(np.linalg.norm(other.strategy(ROUNDS), axis=0)[:-3], 1, atol=1e-9)
+    for momentum, more in ((0.9, 1.05), (0.0, 1 / 1.05)):
+        errors = [np.mean(error_by_hand(each, momentum) ** 2) for each in (made(name), other)]
+        assert (errors[0] > errors[1] * more) == (momentum > 0)
+
+
+def test_the_root_of_the_workload_of_momentum():
+    """With all bands C C is the workload."""
+    c = noise_matrices.banded_inverse(ROUNDS, ROUNDS, momentum=0.9).strategy(ROUNDS)
+    np.testing.assert_allclose(c @ c, workload(0.9), rtol=1e-9)
 
 
 def test_order_of_errors():
@@ -294,6 +326,9 @@ def test_blt():
     ]
     assert found[0] <= found[1] * (1 + 1e-6)
     assert found[0] < found[2]
+    under = noise_matrices.blt(60, separation=15, participations=4, buffers=2, momentum=0.9)
+    errors = [noise_matrices.error(f, 60, 15, 4, 0.9).root_mean_square for f in (blt, under)]
+    assert errors[0] > 1.05 * errors[1]
 
 
 def test_values():
@@ -304,6 +339,8 @@ def test_values():
         assert repr(made(name)).startswith("fp.noise_matrices.")
     assert len({made(name) for name in MAKE}) == len(MAKE)
     assert repr(made("restarts")) == "fp.noise_matrices.tree(rounds=21, restart_every=6)"
+    under = noise_matrices.banded_inverse(4, 2, momentum=0.5)
+    assert repr(under) == "fp.noise_matrices.banded_inverse(rounds=4, bands=2, momentum=0.5)"
     assert repr(made("banded")) == "fp.noise_matrices.banded(rounds=21, bands=4)"
     assert {name: made(name).bands for name in ("identity", "tree", "banded", "blt")} == {
         "identity": 1,
@@ -334,13 +371,12 @@ def test_values():
         (lambda: noise_matrices.tree(10).sensitivity(10, 0), "separation: 0; give a whole number"),
         (lambda: noise_matrices.error(3, 10), "factorization: 3; give such as"),
         (
-            lambda: noise_matrices.error(fp.noise_matrices.tree(4), 4, of="last"),
-            "of: 'last'; give one of",
-        ),
-        (
             lambda: noise_matrices.error(fp.noise_matrices.tree(4), 4, momentum=1.0),
             "momentum: 1.0; give",
         ),
+        (lambda: noise_matrices.banded_inverse(10, 2, momentum=1.0), "momentum: 1.0; give"),
+        (lambda: noise_matrices.blt(10, momentum=-0.1), "momentum: -0.1; give"),
+        (lambda: noise_matrices.least_error([], 10), r"candidates: \[\]; give one such as"),
     ],
 )
 def test_refused(make, said):

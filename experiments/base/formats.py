@@ -62,7 +62,8 @@ NAMES = {
     "banded": "banded",
     "blt": "BLT",
     "banded_inverse": "BandInvMF",
-    "fed_smp_fixed": "Fed-SMP, fixed mask, BandInvMF",
+    "fed_smp": "Fed-SMP, BandInvMF",
+    "least_error": "matrix of least error",
 }
 """Of the algorithms that come with the project; runs record those of others, see `config.Entry`."""
 ClientEpsilons: TypeAlias = tuple[float, float, float]

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax import lax
 
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.compression.sparsification import rand_k, top_k
-from fedpriv.core.arguments import NonNegative, Norm, Rate, checked, require
+from fedpriv.core.arguments import Count, NonNegative, Norm, Rate, checked, require
 from fedpriv.core.trees import dimension, flatten, gather, scatter
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
@@ -38,8 +39,24 @@ from fedpriv.rounds.local_training import (
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler
-from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
+from fedpriv.rounds.server_step import MEAN, begun, follow
 from fedpriv.rounds.weighting import EQUALLY, Weighting
+
+
+class SparseState(NamedTuple):
+    """Model, what the server's optimiser remembers, and the mask.
+
+    Attributes:
+      params: theta.
+      round: i32[], rounds done.
+      server: the optimiser's state.
+      kept: i32[k], the coordinates of the last round; zeros before the first.
+    """
+
+    params: Params
+    round: jax.Array
+    server: optax.OptState
+    kept: jax.Array
 
 
 class Sparsifier(NamedTuple):
@@ -50,46 +67,56 @@ class Sparsifier(NamedTuple):
       select: (key, theta, cohort, grad, optimizer) -> i32[k], sorted.
       scale: (d, k) -> factor on the kept coordinates.
       needs_public: whether the federation must have public examples.
+      period: rounds for which a choice stays; None is the whole run.
     """
 
     kept: Callable[[int], int]
     select: Callable[..., jax.Array]
     scale: Callable[[int, int], float]
     needs_public: bool
+    period: int | None
 
 
-def select_rand_k(p: Rate, *, unbiased: bool = True) -> Sparsifier:
+def select_rand_k(p: Rate, *, unbiased: bool = True, period: Count | None = 1) -> Sparsifier:
     """k = round(p d) coordinates uniformly at random, scaled by d / k, which keeps the mean unbiased (eq. 5).
 
     Args:
       p: k / d.
       unbiased: False leaves the factor d / k out.
+      period: rounds for which the choice stays, by the key of the first; 1 is the paper's, None the whole run. See the
+        mechanism of `fed_avg_sparse` for noise that is correlated over the rounds.
 
     Raises:
-      ValueError: p outside (0, 1].
+      ValueError: p outside (0, 1], or a period below 1.
     """
     p = checked("p", p, Rate)
     unbiased = checked("unbiased", unbiased, bool)
+    period = checked("period", period, Count | None)
 
     def select(key: Key, theta: Params, *_: object) -> jax.Array:
         d = dimension(theta)
         return rand_k(key, d, _kept(p, d))  # line 16
 
-    return Sparsifier(partial(_kept, p), select, lambda d, k: d / k if unbiased else 1.0, False)
+    def scale(d: int, k: int) -> float:
+        return d / k if unbiased else 1.0
+
+    return Sparsifier(partial(_kept, p), select, scale, False, period)
 
 
-def select_top_k(p: Rate, batches: Batches) -> Sparsifier:
+def select_top_k(p: Rate, batches: Batches, *, period: Count | None = 1) -> Sparsifier:
     """The k = round(p d) coordinates that training on the public examples moves most (eq. 6).
 
     Args:
       p: k / d.
       batches: of the public training; the paper's is `epochs(E, B)` with the clients' own E and B, "the same local
         update period" being counted in epochs.
+      period: as `select_rand_k`; the public training takes place in the first of these rounds alone.
 
     Raises:
-      ValueError: p outside (0, 1], or no batches.
+      ValueError: p outside (0, 1], no batches, or a period below 1.
     """
     p = checked("p", p, Rate)
+    period = checked("period", period, Count | None)
     check_parts(batches=batches)
 
     def select(
@@ -103,7 +130,7 @@ def select_top_k(p: Rate, batches: Batches) -> Sparsifier:
         delta_p = flatten(jax.tree.map(jnp.subtract, theta, theta_p))  # line 23
         return top_k(jnp.abs(delta_p), _kept(p, delta_p.size))  # line 24
 
-    return Sparsifier(partial(_kept, p), select, lambda d, k: 1.0, True)
+    return Sparsifier(partial(_kept, p), select, lambda d, k: 1.0, True, period)
 
 
 def _kept(p: float, d: int) -> int:
@@ -133,9 +160,10 @@ def fed_avg_sparse(
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
       codec: of the kept coordinates, see `fed_avg`.
       server: as `fed_avg`; with momentum it moves all coordinates, those that were not kept in a round, too.
-      mechanism: as `fed_avg`. Noise of `correlated` goes by the place among the k coordinates. Its certificate holds
-        whatever they are; but it takes back earlier noise only where they stay the same. Where they move, give fresh
-        noise, as the correlated one is then the larger at equal epsilon.
+      mechanism: as `fed_avg`. Noise of `correlated` goes by the place among the k coordinates, and so does what it
+        takes back. Its certificate holds whatever the coordinates are, as it bounds the k values. But when the mask
+        moves, what would take back earlier noise falls on other coordinates: noise of different periods adds up. Let
+        the period be None, or many times the bands; with a mask that moves every round fresh noise is the smaller.
       loss, sampler, optimizer, batches, weighting: as `fed_avg`.
 
     Raises:
@@ -154,18 +182,20 @@ def fed_avg_sparse(
     require(fits, "sparsifier", sparsifier, "give such as fp.select_rand_k(0.1)")
     grad = mean_grad(loss)
 
-    def init(params: Params, federation: Federation) -> ServedState:
-        sparsifier.kept(dimension(params))
+    def init(params: Params, federation: Federation) -> SparseState:
+        k = sparsifier.kept(dimension(params))
         if sparsifier.needs_public and federation.public.shape[-1] == 0:
             raise ValueError("public: top_k needs public examples and the federation has none")
-        return begun(server, params, federation)
+        return SparseState(*begun(server, params, federation), jnp.zeros(k, jnp.int32))
 
-    def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
+    def round(key: Key, state: SparseState, cohort: Cohort) -> tuple[SparseState, Metrics]:
         theta, t = state.params, state.round
         select_key, local_key = jax.random.split(key)
-        kept = sparsifier.select(
-            select_key, theta, cohort, grad, optimizer_of(optimizer, t)
-        )  # lines 4-8
+
+        def select() -> jax.Array:
+            return sparsifier.select(select_key, theta, cohort, grad, optimizer_of(optimizer, t))
+
+        kept = _for_a_period(sparsifier.period, t, select, state.kept)  # lines 4-8
         scale = sparsifier.scale(dimension(theta), kept.size)
 
         def client_update(key: Key, shard: Shard) -> jax.Array:
@@ -180,9 +210,20 @@ def fed_avg_sparse(
             client_update, local_key, mechanism=mechanism, codec=codec, weighting=weighting
         )
         step = scatter(total / cohort.expected_size, kept, theta)
-        return follow(server, state, jax.tree.map(jnp.negative, step)), metrics  # line 13
+        after = follow(server, state, jax.tree.map(jnp.negative, step))  # line 13
+        return after._replace(kept=kept), metrics
 
     return Algorithm(init, round, sampler)
+
+
+def _for_a_period(
+    period: int | None, t: jax.Array, select: Callable[[], jax.Array], before: jax.Array
+) -> jax.Array:
+    """i32[k]: what is selected in the first of every `period` rounds, and what was kept `before` in the others."""
+    if period == 1:
+        return select()
+    begins = t == 0 if period is None else t % period == 0
+    return lax.cond(begins, select, lambda: before)
 
 
 def fed_smp(

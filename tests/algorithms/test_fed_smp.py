@@ -155,6 +155,36 @@ def test_top_k_keeps_what_public_training_moves_most_and_does_not_scale():
     assert np.abs(changed - step).max() > 1e-3
 
 
+@pytest.mark.parametrize("kind", ["rand_k", "top_k"])
+def test_a_mask_stays_for_its_period(kind):
+    """That of the first round by the run's key; public training chooses by the model of that round."""
+    federation = regression(SIZES, features=FEATURES, public=6)
+    make = {
+        "rand_k": lambda period: select_rand_k(0.5, unbiased=False, period=period),
+        "top_k": lambda period: select_top_k(0.5, full_batch(), period=period),
+    }[kind]
+
+    def masks(period, key):
+        options = {"sampler": everyone(5), "optimizer": sgd, "batches": full_batch()}
+        options |= {"clip_norm": 1.0, "noise_multiplier": 0.3}
+        algorithm = fed_smp(squared, **options, sparsifier=make(period))
+        state, found = algorithm.init(start(FEATURES), federation), []
+        for t in range(7):
+            before = vector(state.params)
+            state, _ = one_round(algorithm)(jax.random.fold_in(key, t), state, federation)
+            found.append(tuple(np.flatnonzero(vector(state.params) != before)))
+            assert found[-1] == tuple(np.asarray(state.kept))
+        return found
+
+    each, of_three, whole = (masks(period, KEY) for period in (1, 3, None))
+    assert of_three[:3] == [each[0]] * 3
+    assert of_three[3:6] == [of_three[3]] * 3
+    assert whole == [each[0]] * 7
+    assert len({*of_three}) > 1
+    assert kind == "top_k" or of_three == [each[t - t % 3] for t in range(7)]
+    assert kind == "top_k" or masks(None, jax.random.key(4)) != whole
+
+
 def test_rand_k_is_unbiased():
     """The mean over masks of the released step is FedAvg's step."""
     federation = regression(SIZES, features=FEATURES)
@@ -231,6 +261,8 @@ def traced(sparsifier, **changed):
         (lambda: select_rand_k(0), r"p: 0; give"),
         (lambda: select_rand_k(1.01), r"p: 1\.01; give"),
         (lambda: select_top_k(float("nan"), full_batch()), r"p: nan; give"),
+        (lambda: select_rand_k(0.5, period=0), "period: 0; give"),
+        (lambda: select_top_k(0.5, full_batch(), period=0), "period: 0; give"),
         (lambda: traced(select_rand_k(0.5), clip_norm=-1), "clip_norm: -1; give"),
         (lambda: traced(select_rand_k(0.5), noise_multiplier=-1), "noise_multiplier: -1; give"),
         (lambda: traced(select_rand_k(0.04)), r"p: 0\.04 keeps k = 0 of d = 12 .*; choose p"),

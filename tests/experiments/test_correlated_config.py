@@ -1,23 +1,26 @@
-"""The config of correlated noise: equal epsilon by brute force over all turns, and a mask that stays where it is."""
+"""The configs of correlated noise: equal epsilon by brute force over all turns, masks, matrices, texts."""
 
 from dataclasses import replace
 from itertools import combinations
 
+import jax
 import numpy as np
 import pytest
 from prepared import write_random
 from small import refused
+from test_shakespeare import LONG, write_plays
 
 import experiments
 import fedpriv as fp
-from configs import correlated
+from configs import correlated, correlated_text
 from experiments.accounting.cost import costs
 from experiments.config.experiment import experiment_of
+from experiments.papers.correlated import FRESH, matrix
 from fedpriv.core.trees import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-SMALL = {"clients": 6, "cohort": 2, "batch_size": 5, "rounds": 6, "every": 3, "seeds": 1}
+SMALL = {"clients": 6, "cohort": 2, "rounds": 6, "every": 3, "seeds": 1}
 SMALL |= {"bands": 3, "buffers": 1}
 IN_TURN = [name for name in correlated.settings.algorithms if name != "poisson"]
 
@@ -32,12 +35,8 @@ def data_dir(tmp_path_factory):
 def sensitivity(name, settings):
     """Of C, over all sets of the six rounds that are three or more apart; a client's entries may have any signs."""
     rounds = settings.rounds
-    fresh = name in correlated.FRESH
-    c = (
-        np.eye(rounds)
-        if fresh
-        else np.linalg.inv(correlated.matrix(name, settings).noising(rounds))
-    )
+    fresh = name in FRESH
+    c = np.eye(rounds) if fresh else np.linalg.inv(matrix(name, settings).noising(rounds))
     gram = np.abs(c.T @ c)
     pairs = [(s, t) for s, t in combinations(range(rounds), 2) if t - s >= 3]
     sets = [*pairs, *((t,) for t in range(rounds))]
@@ -55,15 +54,48 @@ def test_a_target_gives_all_the_same_multiplier():
     assert [*ratios.values()] == pytest.approx([fresh] * len(ratios), rel=1e-3)
 
 
-def test_the_mask_stays_where_it_is(data_dir):
-    """From three rounds to six a quarter of the coordinates moves, and no others."""
-    settings = replace(correlated.settings, data_dir=data_dir, p=0.25, **SMALL)
+@pytest.mark.parametrize("period", [None, 3])
+def test_the_mask_stays_for_its_period(data_dir, period):
+    """From three rounds to six a quarter of the coordinates moves, those of the first three if for the whole run."""
+    settings = replace(correlated.settings, data_dir=data_dir, p=0.25, period=period, **SMALL)
+    settings = replace(settings, momentum=0.0)
     experiment = experiment_of(correlated, settings)
-    entry, model = experiment.entries["fed_smp_fixed"], experiment.model
-    given = (entry.algorithm, model.init, entry.federations[0], experiment.test)
+    entry, model = experiment.entries["fed_smp"], experiment.model
+    begin = model.init(jax.random.key(0))
+    given = (entry.algorithm, begin, entry.federations[0], experiment.test)
     models = [fp.simulate(*given, score=model.score, rounds=t).params() for t in (3, 6)]
-    moved = np.not_equal(*map(flatten, models))
-    assert moved.sum() == round(0.25 * moved.size)
+    pairs = (begin, models[0]), models
+    early, late = (np.not_equal(*map(flatten, pair)) for pair in pairs)
+    assert early.sum() == late.sum() == round(0.25 * late.size)
+    assert np.array_equal(early, late) == (period is None)
+
+
+def test_the_matrix_of_least_error():
+    """Of all, under the server's momentum where that is asked for."""
+    made = {}
+    for error, momentum in (("prefix", 0.0), ("momentum", 0.9)):
+        settings = replace(correlated.settings, error=error, **SMALL)
+        names = ("tree", "banded", "blt", "banded_inverse")
+        candidates = [matrix(name, settings) for name in names]
+        best = made[error] = matrix("least_error", settings)
+        errors = {each: fp.noise_matrices.error(each, 6, 3, None, momentum) for each in candidates}
+        assert errors[best] == min(errors.values())
+    assert made["prefix"] != made["momentum"]
+    assert "momentum=0.9" in repr(matrix("banded", settings))
+
+
+def test_roles_are_counted_where_the_data_are(tmp_path):
+    """And taken from the setting where they are not, which a note says."""
+    speeches = [("A", f"ROLE {i}", LONG) for i in range(8) for _ in range(4)]
+    write_plays(tmp_path / "there" / "shakespeare" / "plays.jsonl", speeches)
+    small = replace(correlated_text.settings, algorithms=("dp_fed_avg",), **SMALL)
+    there, absent = (replace(small, data_dir=tmp_path / name) for name in ("there", "absent"))
+    found = [correlated_text.ledger(each) for each in (there, absent)]
+    sizes = [each.entries["dp_fed_avg"].federations[0].num_clients for each in found]
+    assert sizes == [8, 6]
+    assert [len(each.notes) for each in found] == [0, 1]
+    federation = experiment_of(correlated_text, there).entries["dp_fed_avg"].federations[0]
+    assert federation.num_clients == 8
 
 
 def test_bands_beyond_the_run_are_refused():

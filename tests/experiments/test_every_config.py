@@ -23,6 +23,7 @@ WAVELET = "--clients 4 --cohort 2 --lot 5 --proxy 12 --delta 1e-3"
 MSPDQ = "--clients 4 --cohort 2 --local-epochs 1 --exchanges 2"
 SMALL = {
     "correlated": "--clients 6 --cohort 2 --bands 2",
+    "correlated_text": "--clients 6 --cohort 2 --bands 2",
     "dp_scaffold_femnist": SCAFFOLD,
     "dp_scaffold_mnist": SCAFFOLD,
     "dp_scaffold_synthetic": SCAFFOLD,

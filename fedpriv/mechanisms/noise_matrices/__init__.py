@@ -13,7 +13,7 @@ from fedpriv.mechanisms.noise_matrices.banded import (
     banded_toeplitz,
 )
 from fedpriv.mechanisms.noise_matrices.blt import BufferedToeplitz, blt
-from fedpriv.mechanisms.noise_matrices.errors import Error, error
+from fedpriv.mechanisms.noise_matrices.errors import Error, error, least_error
 from fedpriv.mechanisms.noise_matrices.factorization import (
     Factorization,
     Identity,
@@ -34,5 +34,6 @@ __all__ = [
     "blt",
     "error",
     "identity",
+    "least_error",
     "tree",
 ]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from fedpriv.core.arguments import Count, Decay, checked, require
 from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Rounds
-
-Workload: TypeAlias = Literal["prefix", "momentum"]
+from fedpriv.privacy.curves import Floats
 
 
 class Error(NamedTuple):
@@ -29,8 +29,7 @@ def error(
     rounds: Rounds,
     separation: Count = 1,
     most: Count | None = None,
-    of: Workload = "prefix",
-    momentum: Decay = 0.9,
+    momentum: Decay = 0.0,
 ) -> Error:
     """The noise that is left in the model, at a noise that gives sensitivity 1 (for mu-GDP: divide by mu).
 
@@ -38,20 +37,45 @@ def error(
       factorization: such as `banded_toeplitz(100, 8)`.
       rounds: of the run.
       separation, most: as for `Factorization.sensitivity`.
-      of: "prefix" sums of all rounds, or those of a "momentum": the model less its start, for a learning rate of 1.
-      momentum: of the second.
+      momentum: of the server's SGD, of rate 1. With 0 the model less its start is a prefix sum of all rounds.
 
     Raises:
-      ValueError: more rounds than it is for, a count below 1, an unknown workload, or a momentum of 1 or more.
+      ValueError: more rounds than it is for, a count below 1, or a momentum of 1 or more.
     """
     given = isinstance(factorization, Factorization)
     require(given, "factorization", factorization, "give such as fp.noise_matrices.tree(100)")
-    of = checked("of", of, Workload)
     momentum = checked("momentum", momentum, Decay)
     noise = factorization.noising(rounds)
-    if of == "momentum":
-        for t in range(1, len(noise)):
-            noise[t] += momentum * noise[t - 1]
+    for t in range(1, len(noise)):
+        noise[t] += momentum * noise[t - 1]
     variances = (np.cumsum(noise, axis=0) ** 2).sum(axis=1)
     scale = factorization.sensitivity(rounds, separation, most)
     return Error(scale * float(np.sqrt(variances.mean())), scale * float(np.sqrt(variances.max())))
+
+
+def least_error(
+    candidates: Sequence[Factorization],
+    rounds: Rounds,
+    separation: Count = 1,
+    most: Count | None = None,
+    momentum: Decay = 0.0,
+) -> Factorization:
+    """The candidate whose `error` has the smallest root mean square; of equal ones the first.
+
+    Args:
+      candidates: such as `[tree(100), banded_inverse(100, 8)]`.
+      rounds, separation, most, momentum: as for `error`.
+
+    Raises:
+      ValueError: no candidates, or as `error`.
+    """
+    given = [
+        error(each, rounds, separation, most, momentum).root_mean_square for each in candidates
+    ]
+    require(bool(given), "candidates", candidates, "give one such as fp.noise_matrices.tree(100)")
+    return candidates[int(np.argmin(given))]
+
+
+def per_contribution(rounds: int, momentum: float) -> Floats:
+    """f64[rounds]: what is in the model of a contribution after 0, 1, 2, ... rounds: 1, 1 + m, 1 + m + m^2, ..."""
+    return np.cumsum(momentum ** np.arange(rounds))
