@@ -75,18 +75,18 @@ class TestSchedules:
             fp.check_algorithm(algorithm, start(), FEDERATION)
 
     def test_allocated_once_in_every_block(self):
-        cohorts = cohorts(fp.random_allocation(13, 4, 13), 12)
+        drawn = cohorts(fp.random_allocation(13, 4, 13), 12)
         for begin in (0, 4, 8):
-            assert sorted(chain(*cohorts[begin : begin + 4])) == list(range(13))
-        assert cohorts[:4] != cohorts[4:8]
+            assert sorted(chain(*drawn[begin : begin + 4])) == list(range(13))
+        assert drawn[:4] != drawn[4:8]
         assert cohorts(fp.random_allocation(13, 1), 1) != [[]]
 
     def test_allocated_evenly_and_independently(self):
         """Two clients in 4,000 blocks, and one in successive blocks; false alarm 1e-6 by chi-square."""
         blocks, block = 4000, 3
-        cohorts = cohorts(fp.random_allocation(5, block, 5), blocks * block)
+        drawn = cohorts(fp.random_allocation(5, block, 5), blocks * block)
         place = np.zeros((blocks, 5), int)
-        for t, cohort in enumerate(cohorts):
+        for t, cohort in enumerate(drawn):
             place[t // block, cohort] = t % block
         tables = [place[:, 0] * block + place[:, i] for i in range(1, 5)]
         tables += [place[:-1, i] * block + place[1:, i] for i in range(5)]
