@@ -44,10 +44,15 @@ def measured_on(metric: str) -> str:
 
 @dataclass(frozen=True)
 class Epsilons:
-    """At an evaluation: the paper's claim, and what is certified towards a third party."""
+    """At an evaluation: the paper's claim, and what is certified towards a third party.
+
+    Attributes:
+      mu: as of `OperationalNumbers`, where it is known, as at the end of a run.
+    """
 
     claimed: Claim | None
     certified: Certificate
+    mu: float | None = None
 
     def __post_init__(self) -> None:
         _check_views(self.claimed, self.certified)

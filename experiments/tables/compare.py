@@ -64,6 +64,10 @@ def write(
             raise ValueError(
                 "by: epsilon is infinite in all of these runs; draw by round or uplink"
             )
+        if by == "mu" and not ends_by_epsilon(runs):
+            raise ValueError(
+                "by: mu is known at the end of runs; give several that differ in their noise or budget alone"
+            )
         private = any(map(_private, found))
         x = by or ("epsilon" if private and ends_by_epsilon(runs) else "round")
         caption = draw(runs, shown, drawn, x, together, width, title)
@@ -90,14 +94,14 @@ def draw(
     width: str | None = None,
     title: str | None = None,
 ) -> str:
-    """Curves of the runs; by epsilon, of runs that differ in their noise or budget alone, one curve through their ends.
+    """Curves of the runs; by epsilon or mu, of runs that differ in their noise or budget alone, through their ends.
 
     Returns:
       The caption.
     """
-    merged = ends_by_epsilon(runs) if by == "epsilon" else []
+    merged = ends_by_epsilon(runs) if by in ("epsilon", "mu") else []
     if merged:
-        runs, by, together = merged, "ends", True
+        runs, by, together = merged, "mu" if by == "mu" else "ends", True
     return picture(columns(runs, together), metrics, paths, width, by, title)
 
 

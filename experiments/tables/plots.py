@@ -23,7 +23,7 @@ from fedpriv.models.score import is_fraction
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-By: TypeAlias = Literal["round", "uplink", "epsilon"]
+By: TypeAlias = Literal["round", "uplink", "epsilon", "mu"]
 Width: TypeAlias = Literal["column", "page"]
 WIDTHS: dict[Width, float] = {"column": 3.3, "page": 6.8}  # inches
 SUFFIXES = (".pdf", ".png", ".svg")
@@ -80,8 +80,10 @@ AXES = {
     "epsilon": Axis(lambda line: line.privacy.certified.epsilon, "certified ε"),
     "ends": Axis(
         lambda line: line.privacy.certified.epsilon, "certified ε"
-    ),  # of `ends_by_epsilon`
+    ),  # of `ends_by_epsilon`, as is mu
+    "mu": Axis(lambda line: math.inf if line.privacy.mu is None else line.privacy.mu, "Gaussian μ"),
 }
+AT_ENDS = ("ends", "mu")
 
 
 @contextmanager
@@ -202,8 +204,8 @@ def picture(
             row[0].set_ylabel(with_unit(metric))
         for axes, name in zip(panels[0], columns, strict=True) if len(columns) > 1 else ():
             axes.set_title(textwrap.fill(name, max(10, int(15 * of_one))))
-        if x == "ends":
-            _ticks_at_ends(panels[-1], columns)
+        if x in AT_ENDS:
+            _ticks_at_ends(panels[-1], columns, AXES[x])
         for axes in panels[-1]:
             axes.set_xlabel(AXES[x].label)
             if x in ("round", "uplink"):
@@ -222,9 +224,10 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
     over = " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
     named = " and ".join(f"{with_unit(metric)} {measured_on(metric)}" for metric in metrics)
     by = {"ends": "at the end of runs, by certified ε"}
+    by["mu"] = "at the end of runs, by μ of the tightest Gaussian bound"
     said = f"{configs}: {named} {by.get(x, f'by {AXES[x].label}')}; "
     said += "one seed." if seeds == [1] else f"mean over {over}, band: one standard deviation."
-    if x not in ("epsilon", "ends"):
+    if x not in ("epsilon", *AT_ENDS):
         return said + (_meaning(curves) if any("ε" in one.look["label"] for one in curves) else "")
     infinite = [one.look["label"] for one in curves if _is_not_private(one)]
     left_out = f" Not private: {', '.join(dict.fromkeys(infinite))}" if infinite else ""
@@ -237,10 +240,12 @@ def _is_not_private(one: Curve) -> bool:
     return not any(math.isfinite(line.privacy.certified.epsilon) for line in lines)
 
 
-def _ticks_at_ends(panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]]) -> None:
+def _ticks_at_ends(
+    panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]], axis: Axis
+) -> None:
     for axes, curves in zip(panels, columns.values(), strict=True):
-        ends = [x.privacy.certified.epsilon for c in curves for x in c.run.lines[c.algorithm]]
-        finite = [epsilon for epsilon in ends if math.isfinite(epsilon)]
+        ends = [axis.value(line) for c in curves for line in c.run.lines[c.algorithm]]
+        finite = [end for end in ends if math.isfinite(end)]
         scale(axes, "x", log=bool(finite) and far(finite, FAR_ENDS))
 
 
@@ -300,7 +305,7 @@ def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
     points = [(at, s) for at, s in found if s and math.isfinite(at)]
     shown = [percent(s) if is_fraction(metric) else s for _, s in points]
     curve(axes, [at for at, _ in points], shown, **one.look)
-    if x == "ends" and found and not points:
+    if x in AT_ENDS and found and not points:
         _level(axes, one, metric)
 
 

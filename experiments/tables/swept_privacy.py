@@ -1,4 +1,4 @@
-"""Runs that differ in their noise or budget alone, as one whose evaluations are their ends: metrics against epsilon."""
+"""Runs that differ in their noise or budget alone, as one whose evaluations are their ends: by epsilon or by mu."""
 
 from __future__ import annotations
 
@@ -46,9 +46,11 @@ def _merged(group: Sequence[RunFolder]) -> RunFolder:
 
 
 def _end(run: RunFolder, name: str, last: Line) -> Line:
-    certified = run.results.privacy[name].certified
-    chosen = [c for view, c in certified.items() if view == run.settings.get("view")]
-    return replace(last, privacy=Epsilons(None, *(chosen or [certified["third_party"]])))
+    report, view = run.results.privacy[name], run.settings.get("view")
+    view = view if view in report.certified else "third_party"
+    numbers = report.operational.get(view)
+    mu = numbers.mu if numbers else None
+    return replace(last, privacy=Epsilons(None, report.certified[view], mu))
 
 
 def _epsilon(line: Line) -> float:

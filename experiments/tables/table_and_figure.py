@@ -65,8 +65,9 @@ def figure(
 
     Args:
       runs: as for `table`.
-      by: "round", "uplink" or "epsilon"; by default epsilon where the runs differ in their noise or budget alone, else
-        round. Of such runs the curve by epsilon goes through their ends, a point for each run.
+      by: "round", "uplink", "epsilon" or "mu"; by default epsilon where the runs differ in their noise or budget alone,
+        else round. Of such runs the curve by epsilon goes through their ends, a point for each run; so does that by mu,
+        which others have not.
       together: one panel for all runs.
       width: "column" (3.3 inches) or "page" (6.8).
       title: above the panels; by default none, as papers have captions.

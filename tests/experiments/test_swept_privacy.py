@@ -72,6 +72,24 @@ def test_a_sweep_of_noise_is_one_curve_by_epsilon(tmp_path, monkeypatch):
     np.testing.assert_allclose(curve.get_xydata(), sorted(points))
 
 
+def test_the_same_by_mu(tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
+    folders = [tmp_path / f"{noise}" for noise in (1.0, 4.0)]
+    for folder, noise in zip(folders, (1.0, 4.0), strict=True):
+        given = {"noise_multiplier": noise, "algorithms": ("top_k", "fed_avg")}
+        record(folder, rounds=(5, 10), seeds=2, **given)
+    made = experiments.figure(folders, tmp_path / "accuracy.pdf", by="mu")
+    (axes,) = drawn["figure"].axes
+    curve = next(line for line in axes.lines if "Fed-SMP" in line.get_label())
+    ends = [read(folder).summary.privacy["top_k"].operational["third_party"] for folder in folders]
+    np.testing.assert_allclose(curve.get_xdata(), sorted(end.mu for end in ends))
+    assert axes.get_xlabel() == "Gaussian μ"
+    assert "by μ of the tightest Gaussian bound" in made.caption
+    with pytest.raises(ValueError, match="by: mu is known at the end of runs; give several"):
+        experiments.figure(folders[:1], tmp_path / "accuracy.pdf", by="mu")
+
+
 def test_where_more_differs_there_is_nothing_to_merge(swept, tmp_path):
     record(tmp_path / "other", rounds=(5,), seeds=1, p=0.3)
     runs = [read(path) for path in (*swept, tmp_path / "other")]
