@@ -153,6 +153,7 @@ FUNCTIONS = {
         "slots": 2,
         "expected_size": 2.0,
         "accounting": fp.fixed_order(4, 2).accounting,
+        "init": fp.fixed_order(4, 2).init,
     },
     "Sampler": {
         "draw": SAMPLER.draw,
@@ -389,6 +390,13 @@ FUNCTIONS = {
     "dropping": {"sampler": SAMPLER, "rate": 0.5, "noise": "lost"},
     "fixed_order": {"population": 4, "size": 2, "participations": 2},
     "random_allocation": {"population": 4, "block": 2, "capacity": 3},
+    "random_availability": {
+        "population": 4,
+        "size": 2,
+        "separation": 2,
+        "availability": 0.5,
+        "participations": 2,
+    },
     "shuffled_blocks": {"population": 4, "size": 2, "participations": 2},
     "fixed_interval": {"bits": 8, "bound": 0.5},
     "fixed_size": {"population": 5, "size": 2},

@@ -96,7 +96,7 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
     if isinstance(told, RandomAllocation):
         raise ValueError(f"sampler: made by hand, for {told}; draw by fp.random_allocation")
     turns = max(20, (told.participations or 0) + 1)
-    rounds = min(_MOST_ROUNDS, turns * told.separation)
+    rounds = min(_MOST_ROUNDS, turns * max(told.separation, -(-n // told.most)))
     key, (begin,) = jax.random.key(seed), first_memories(sampler)
 
     def one(memory: PyTree, t: jax.Array) -> tuple[PyTree, Draw]:
