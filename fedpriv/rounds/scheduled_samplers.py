@@ -311,6 +311,7 @@ def random_availability(
     size = checked("size", size, Count)
     separation = checked("separation", separation, Count)
     availability = checked("availability", availability, Rate)
+    participations = checked("participations", participations, Count | None)
     accounting = MinimumSeparation(population, size, separation, participations)
     remedy = f"cohorts of {size} from {population} clients are never full; give at most {population // size}"
     require(size * separation <= population, "separation", separation, remedy)
