@@ -117,8 +117,9 @@ def certify_choice(
     certificates = [
         certify_releases(each, delta, "third_party", best_of=best_of) for each in settings
     ]
+    shown = [c for c in certificates if c.accountant != "none" or c.epsilon > 0]
     for field in ("unit", "relation"):
-        kinds = sorted({getattr(c, field) for c in certificates if c.epsilon > 0})
+        kinds = sorted({getattr(c, field) for c in shown})
         require(len(kinds) < 2, field, kinds, "choose among settings of one kind")
     worst = max(certificates, key=lambda c: c.epsilon)
     of_view = ([r for r in each if r.view == worst.view] for each in settings)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import laplace, norm
+from small import refused
 
 import fedpriv as fp
 from fedpriv.privacy import (
@@ -182,6 +183,12 @@ def test_the_choice_among_settings_without_epsilon_has_their_largest_delta(quiet
     choice = certify_choice(settings, 0.1, 3.0)
     assert choice.epsilon == 0
     assert choice.profile().delta(0.0) >= 2 * norm.cdf(math.sqrt(3) / 2000) - 1
+
+
+def test_a_choice_among_neighbours_of_two_kinds_is_refused_also_where_epsilon_is_0():
+    settings = [[replace(RELEASES[name], multiplier=1e5)] for name in ("poisson", "fixed")]
+    with refused("relation: .*choose among settings of one kind"):
+        certify_choice(settings, 0.1, 3.0)
 
 
 def test_far_points_of_a_profile_are_joined_by_a_line_in_the_odds():
