@@ -27,7 +27,7 @@ from small import FALSE_ALARM, assert_close, assert_identical, one_round, refuse
 import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
 from fedpriv.privacy import MinimumSeparation
-from fedpriv.rounds.one_round import schedule_key
+from fedpriv.rounds.one_round import schedule_key, schedule_of_part
 from fedpriv.rounds.scheduled_samplers import has_full_cohorts
 
 OFTEN = fp.random_availability(N, SIZE, 3, 0.7)
@@ -252,11 +252,27 @@ class TestMemory:
         assert np.array_equal(*tables)
         assert np.asarray(tables[0])[:, :, :2].all()
         for seed, table in zip(SEEDS, np.asarray(tables[0]), strict=True):
-            key, memory = schedule_key(jax.random.key(seed)), SELDOM.init()
+            key = schedule_of_part(1, schedule_key(jax.random.key(seed)))
+            memory = SELDOM.init()
             for t in range(2, ROUNDS):
                 drawn, memory = SELDOM.draw(key, jnp.int32(t), memory)
                 ids = np.asarray(drawn.ids)[np.asarray(drawn.mask)]
                 assert sorted(ids) == np.flatnonzero(table[:, t]).tolist()
+
+    @pytest.mark.parametrize("federation", [FEDERATION, STREAMED], ids=["in_memory", "streamed"])
+    def test_blocks_of_an_opening_and_after_it_share_no_draw(self, federation):
+        """As certificates count on it, whatever their lengths; false alarm 1e-6 by Fisher's exact test."""
+        opening = fp.Opening(fp.random_allocation(N, 2, N), 2, fp.random_allocation(N, 4, N))
+        algorithm = recording(opening, fp.gaussian(CLIP, SIGMA))
+        seeds = range(8)
+        ended = run(algorithm, seeds=seeds, every=3, federation=federation)
+        table = np.asarray(ended.state.table)[:, :, :4].astype(bool)
+        assert (table[:, :, :2].sum(2) == 1).all()
+        later = table[:, :, 2:].any(2)
+        early, late = table[later][:, 0], table[later][:, 2]
+        counts = np.array([[np.sum((early == a) & (late == b)) for a in (0, 1)] for b in (0, 1)])
+        assert counts.sum() > 30
+        assert stats.fisher_exact(counts).pvalue > 1e-6
 
     def test_no_state_holds_it(self):
         assert run(descent(fp.gaussian(CLIP, SIGMA), SELDOM)).state._fields == ("params", "round")

@@ -80,7 +80,7 @@ def pieces_of_a_client(
     """
     parts = pieces(stage, begin, end)
     releases = _of_messages(stage) or stage.means
-    if not isinstance(accounting, ParticipationSchema) or not releases:
+    if not isinstance(accounting, ParticipationSchema) or not releases or begin == end:
         return parts
     window = accounting.window
     if len(parts) == 1 or (stage.means and len(releases) > 1):  # means are releases of their own

@@ -22,6 +22,8 @@ DROPOUT = 0x9D0D5EED
 """Of what a random loss draws."""
 SCHEDULE = 0xC8D3F06B
 """Of who takes part when, once for a whole run."""
+AFTER_OPENING = 0xD90C47B3
+"""Likewise of the rounds after an opening, so that no two cohorts of a run share their draws."""
 PERSONAL = 0xB7A15E3F
 """Of the training of what a client keeps for itself, beside that of what it shares."""
 VANISHING = 0xFA21E0D5

@@ -14,7 +14,7 @@ import numpy as np
 from fedpriv.data.federation import Federation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
-from fedpriv.rounds.one_round import schedule_key
+from fedpriv.rounds.one_round import schedule_key, schedule_of_part
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import ScheduledSampler, cohort_drawn, first_memories
 
@@ -56,16 +56,17 @@ def _noise(traced: TracedRound, rounds: int) -> dict[str, str]:
 def _schedules(training: Training) -> dict[str, str]:
     """Who takes part when, where that is fixed for the run: cohorts of another schedule may come too soon."""
     samplers = [sampler for _, sampler in parts_of(training.algorithm.sampler, 2)]
-    scheduled = [sampler for sampler in samplers if isinstance(sampler, ScheduledSampler)]
+    scheduled = {i: each for i, each in enumerate(samplers) if isinstance(each, ScheduledSampler)}
     if not scheduled:
         return {}
     root, draws = training.roots[0], []
-    for sampler in scheduled:
+    for part, sampler in scheduled.items():
+        schedule = schedule_of_part(part, schedule_key(root))
         (memory,) = first_memories(sampler)
         for t in sorted({0, 1, training.rounds - 1}):
-            drawn, memory = cohort_drawn(sampler, root, schedule_key(root), jnp.int32(t), memory)
+            drawn, memory = cohort_drawn(sampler, root, schedule, jnp.int32(t), memory)
             draws.append(jnp.where(drawn.mask, drawn.ids, -1))
-    schemas = "; ".join(str(sampler.accounting) for sampler in scheduled)
+    schemas = "; ".join(str(sampler.accounting) for sampler in scheduled.values())
     return {"schedule": f"{schemas}, {bytes(distributed.digest(draws)).hex()[:16]}"}
 
 

@@ -20,7 +20,7 @@ from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, current, spmd, use
 from fedpriv.devices.memory import fitted
 from fedpriv.engine.compiled_rounds import round_key
-from fedpriv.rounds.one_round import Carried, keys_of, schedule_key
+from fedpriv.rounds.one_round import Carried, keys_of, schedule_key, schedule_of_part
 from fedpriv.rounds.samplers import Opening
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn
 
@@ -223,7 +223,8 @@ def _draws(sampler: AnySampler | Opening) -> Draws:
     def drawing(part: int, sampler: AnySampler) -> Draws:
         def ids(root: Key, t: jax.Array, participation: tuple[PyTree, ...]) -> tuple:
             key, after = keys_of(round_key(root, t))[0], list(participation)
-            drawn, after[part] = cohort_drawn(sampler, key, schedule_key(root), t, after[part])
+            schedule = schedule_of_part(part, schedule_key(root))
+            drawn, after[part] = cohort_drawn(sampler, key, schedule, t, after[part])
             return jnp.where(drawn.mask, drawn.ids, sampler.accounting.population), tuple(after)
 
         return jax.jit(ids)

@@ -117,14 +117,16 @@ def certify_choice(
     certificates = [
         certify_releases(each, delta, "third_party", best_of=best_of) for each in settings
     ]
+    shown = [c for c in certificates if c.accountant != "none" or c.epsilon > 0]
     for field in ("unit", "relation"):
-        kinds = sorted({getattr(c, field) for c in certificates if c.epsilon > 0})
+        kinds = sorted({getattr(c, field) for c in shown})
         require(len(kinds) < 2, field, kinds, "choose among settings of one kind")
     worst = max(certificates, key=lambda c: c.epsilon)
-    if len(certificates) == 1 or worst.epsilon in (0, math.inf):
-        return worst
     of_view = ([r for r in each if r.view == worst.view] for each in settings)
-    first, *others = (read(own) for each in of_view if (own := _active(map(_within_range, each))))
+    active = [read(own) for each in of_view if (own := _active(map(_within_range, each)))]
+    if len(certificates) == 1 or not active or math.isinf(worst.epsilon):
+        return worst
+    first, *others = active  # also where epsilon is 0, as delta is not
     composition = Composition(first, worst.relation, best_of, tuple(others))
     epsilon = rdp_epsilon(first, worst.relation, delta, best_of, others)
     assert epsilon is not None  # each has a certificate of its own

@@ -70,9 +70,8 @@ class PrivacyProfile:
         at = np.clip(np.searchsorted(self.epsilons, eps, side="right") - 1, 0, self._last - 1)
         begin, end = self.epsilons[at], self.epsilons[at + 1]
         inside = np.minimum(eps, end)
-        share = np.expm1(np.minimum(inside - begin, _MOST)) / np.expm1(
-            np.minimum(end - begin, _MOST)
-        )
+        # (e^eps - e^begin) / (e^end - e^begin), without overflow.
+        share = np.exp(inside - end) * np.expm1(begin - inside) / np.expm1(begin - end)
         return self.deltas[at] + share * (self.deltas[at + 1] - self.deltas[at])
 
     def epsilon(self, delta: Probability) -> float:
@@ -90,7 +89,9 @@ class PrivacyProfile:
             return 0.0
         begin = end - 1
         share = (self.deltas[begin] - delta) / (self.deltas[begin] - self.deltas[end])
-        width = min(self.epsilons[end] - self.epsilons[begin], _MOST)
+        width = self.epsilons[end] - self.epsilons[begin]
+        if width > _MOST:
+            return float(self.epsilons[end] + math.log(share) + math.exp(-_MOST) / share)
         return float(self.epsilons[begin] + math.log1p(share * math.expm1(width)))
 
     def false_negative_rate(self, false_positive_rate: ArrayLike) -> Floats:
@@ -130,6 +131,8 @@ def profile_of(composition: Composition, epsilon: float, delta: float) -> Privac
     if not composition.releases:
         return PrivacyProfile(np.array([0.0, 1.0]), np.zeros(2))
     bounds = [bound for bound in (_by_losses(composition), _by_divergences(composition)) if bound]
+    if not bounds:  # too little noise for any accountant
+        return PrivacyProfile(np.array([0.0, 1.0]), np.ones(2))
     top = min(bound.end for bound in bounds)
     known = [epsilon] if math.isfinite(epsilon) else []
     grids = [np.linspace(0.0, end, _POINTS) for end in (min(top, _FINE), max(top, 1e-9))]

@@ -71,8 +71,9 @@ def round_in_run(algorithm: Algorithm) -> Callable[..., tuple[Carried, Metrics]]
             def once(key: Key, carried: Carried) -> tuple[Carried, Metrics]:
                 draw_key, own_key = keys_of(key)
                 participation = list(carried.participation)
+                own_schedule = schedule_of_part(part, schedule)
                 drawn, participation[part] = cohort_drawn(
-                    sampler, draw_key, schedule, t, participation[part]
+                    sampler, draw_key, own_schedule, t, participation[part]
                 )
                 memory = NoiseMemory(carried.memory)
                 cohort = Cohort(t, federation, drawn, sampler, memory)
@@ -94,6 +95,11 @@ def round_in_run(algorithm: Algorithm) -> Callable[..., tuple[Carried, Metrics]]
 def schedule_key(root: Key) -> Key:
     """Of who takes part when, for samplers that go by the round."""
     return jax.random.fold_in(root, random_streams.SCHEDULE)
+
+
+def schedule_of_part(part: int, schedule: Key) -> Key:
+    """Of the part of an `Opening`, 0 or 1: they are certified as drawn independently, whatever their blocks are."""
+    return jax.random.fold_in(schedule, random_streams.AFTER_OPENING) if part else schedule
 
 
 def keys_of(key: Key) -> tuple[Key, Key]:

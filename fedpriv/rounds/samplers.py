@@ -101,7 +101,7 @@ def check_draw(sampler: Any, drawn: object) -> None:
 
 @checking_fields
 class Opening(NamedTuple):
-    """Another sampler for the first rounds, such as a warm start of everyone.
+    """Another sampler for the first rounds, such as a warm start of everyone; the two draw independently.
 
     Attributes:
       first: draws the first `rounds` rounds.

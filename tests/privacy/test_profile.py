@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import laplace, norm
+from small import refused
 
 import fedpriv as fp
 from fedpriv.privacy import (
@@ -17,6 +18,7 @@ from fedpriv.privacy import (
     certify_choice,
     certify_releases,
 )
+from fedpriv.privacy.profile import PrivacyProfile
 
 DELTA = 1e-5
 RATES = np.array([0.0, 1e-6, 1e-3, 0.01, 0.1, 0.5, 0.9, 1.0])
@@ -171,6 +173,43 @@ def test_the_choice_among_settings_costs_the_largest_divergence():
     worst = certified(settings[0][0], best_of=3.0)
     eps = np.linspace(0, 3, 7)
     np.testing.assert_allclose(choice.profile().delta(eps), worst.profile().delta(eps), rtol=1e-9)
+
+
+@pytest.mark.parametrize("quieter_first", [True, False])
+def test_the_choice_among_settings_without_epsilon_has_their_largest_delta(quieter_first):
+    """All have epsilon 0 at a delta of 0.1, and one releases nothing."""
+    seen, nothing = (replace(RELEASES["gaussian"], multiplier=m) for m in (1000.0, math.inf))
+    settings = [[seen], [nothing]] if quieter_first else [[nothing], [seen]]
+    choice = certify_choice(settings, 0.1, 3.0)
+    assert choice.epsilon == 0
+    assert choice.profile().delta(0.0) >= 2 * norm.cdf(math.sqrt(3) / 2000) - 1
+
+
+def test_a_choice_among_neighbours_of_two_kinds_is_refused_also_where_epsilon_is_0():
+    settings = [[replace(RELEASES[name], multiplier=1e5)] for name in ("poisson", "fixed")]
+    with refused("relation: .*choose among settings of one kind"):
+        certify_choice(settings, 0.1, 3.0)
+
+
+def test_far_points_of_a_profile_are_joined_by_a_line_in_the_odds():
+    """Which is hardly above its end, 1,000 nats below it, and no float."""
+    profile = PrivacyProfile(np.array([0.0, 1.0, 2001.0]), np.array([1.0, 0.5, 0.0]))
+    np.testing.assert_allclose(
+        profile.delta([1.0, 1001.0, 1301.0, 2000.0]), [0.5, 0.5, 0.5, 0.5 * (1 - math.exp(-1))]
+    )
+    assert profile.delta(2500.0) == 0
+    assert profile.epsilon(0.25) == pytest.approx(2001 + math.log(0.5), rel=1e-12)
+    loud = certified(Release("third_party", "client", 1e-3, Everyone(10), 4))
+    assert loud.profile().epsilon(DELTA) == pytest.approx(loud.epsilon, rel=1e-9)
+    exact = norm.sf((loud.epsilon - 700) / 2000 - 1000)
+    assert loud.profile().delta(loud.epsilon - 700) >= exact
+
+
+def test_without_an_accountant_nothing_is_proved():
+    loud = Release("third_party", "client", 5e-3, Poisson(100, 0.5), 10**6, noise="laplace")
+    certificate = certified(loud)
+    assert certificate.epsilon == math.inf
+    assert certificate.operational_numbers().advantage == 1
 
 
 def test_the_limits():
