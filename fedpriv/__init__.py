@@ -58,6 +58,13 @@ from fedpriv.rounds.cohort import Cohort, Summed
 from fedpriv.rounds.local_dp_sgd import LocalSteps, straggling
 from fedpriv.rounds.local_training import epochs, full_batch, mean_grad, steps, train
 from fedpriv.rounds.one_round import one_round
+from fedpriv.rounds.participation_samplers import (
+    cyclic_poisson,
+    fixed_order,
+    random_allocation,
+    random_availability,
+    shuffled_blocks,
+)
 from fedpriv.rounds.record_samplers import PublicSizes
 from fedpriv.rounds.samplers import (
     Draw,
@@ -70,14 +77,7 @@ from fedpriv.rounds.samplers import (
     poisson,
     with_replacement,
 )
-from fedpriv.rounds.scheduled_samplers import (
-    ScheduledSampler,
-    cyclic_poisson,
-    fixed_order,
-    random_allocation,
-    random_availability,
-    shuffled_blocks,
-)
+from fedpriv.rounds.scheduled_samplers import ScheduledSampler
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.weighting import ByExamples, ByPublicSizes, Weighting
 

@@ -96,8 +96,25 @@ Neighbour: TypeAlias = Literal["removed", "remembered", "emptied", "replaced"]
 it was; with another unit in its place."""
 
 
+class _Cut:
+    """What draws of a random size have in common: a cohort above the capacity is cut down."""
+
+    population: LargeCount
+    capacity: LargeCount | None
+
+    @property
+    def most(self) -> int:
+        """Most units that one draw, or a round of it, can hold."""
+        return self.population if self.capacity is None else min(self.capacity, self.population)
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether a cohort can exceed the capacity."""
+        return self.capacity is not None and self.capacity < self.population
+
+
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(_Cut):
     """Each of the `population` clients joins with probability `rate`, independently of the others.
 
     A cohort above `capacity`, the number of slots that the simulator has, is cut down to a uniformly random subset,
@@ -123,19 +140,9 @@ class Poisson:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    @property
-    def most(self) -> int:
-        """Most units that one draw can hold."""
-        return self.population if self.capacity is None else min(self.capacity, self.population)
-
-    @property
-    def can_be_cut(self) -> bool:
-        """Whether a cohort can exceed the capacity."""
-        return self.capacity is not None and self.capacity < self.population
-
 
 @dataclass(frozen=True)
-class Allocation:
+class Allocation(_Cut):
     """A block of rounds, in one of which each of the `population` clients takes part: any with the same probability.
 
     Clients draw their rounds independently of one another. A cohort above `capacity` is cut down to a uniformly random
@@ -158,19 +165,9 @@ class Allocation:
         check_fields(self)
 
     @property
-    def most(self) -> int:
-        """Most units that one round can hold."""
-        return self.population if self.capacity is None else min(self.capacity, self.population)
-
-    @property
     def rate(self) -> float:
         """Probability that a given client takes part in a block, unless it is left out in a cut: 1."""
         return 1.0
-
-    @property
-    def can_be_cut(self) -> bool:
-        """Whether a cohort can exceed the capacity."""
-        return self.capacity is not None and self.capacity < self.population
 
 
 @dataclass(frozen=True)

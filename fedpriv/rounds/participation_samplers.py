@@ -1,0 +1,224 @@
+"""Samplers that let a client take part in some rounds and rest in others: in turn, in blocks, or as they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedpriv.core.arguments import Count, Rate, checked, require
+from fedpriv.core.provenance import sealed
+from fedpriv.core.types import Key, PyTree
+from fedpriv.privacy.participation_schemas import (
+    CyclicPoisson,
+    MinimumSeparation,
+    RandomAllocation,
+)
+from fedpriv.rounds.samplers import (
+    Draw,
+    capacity_for,
+    poisson,
+)
+from fedpriv.rounds.scheduled_samplers import ScheduledSampler
+
+
+def fixed_order(
+    population: Count, size: Count, participations: Count | None = None
+) -> ScheduledSampler:
+    """Cohorts of at most `size` clients by number, everyone once in b = ceil(population / size) rounds.
+
+    Cohorts differ by one client at most, and a mean divides by population / b.
+
+    Args:
+      participations: k, after which a client takes part no more; None: as long as the run lasts.
+
+    Raises:
+      ValueError: a number below 1, or a size above the population.
+    """
+    return _in_turn(population, size, participations, lambda key, ids: ids)
+
+
+def shuffled_blocks(
+    population: Count, size: Count, participations: Count | None = None
+) -> ScheduledSampler:
+    """As `fixed_order`, in a random order that is drawn once for the whole run.
+
+    Raises:
+      ValueError: as `fixed_order`.
+    """
+    population = checked("population", population, Count)
+
+    def shuffled(key: Key, ids: jax.Array) -> jax.Array:
+        return jax.random.permutation(key, population)[ids]
+
+    return _in_turn(population, size, participations, shuffled)
+
+
+def _in_turn(
+    population: Count,
+    size: Count,
+    participations: Count | None,
+    order: Callable[[Key, jax.Array], jax.Array],
+) -> ScheduledSampler:
+    population = checked("population", population, Count)
+    size = checked("size", size, Count)
+    participations = checked("participations", participations, Count | None)
+    require(size <= population, "size", size, f"give at most the population, {population}")
+    block = -(-population // size)
+    begins = np.array([population * i // block for i in range(block + 1)], np.int32)
+    slots = int(np.diff(begins).max())
+    accounting = MinimumSeparation(population, slots, block, participations)
+
+    def draw(key: Key, t: jax.Array, memory: PyTree) -> tuple[Draw, PyTree]:
+        turn, place = t // block, t % block
+        at = jnp.asarray(begins)[place] + jnp.arange(slots, dtype=jnp.int32)
+        mask = at < jnp.asarray(begins)[place + 1]
+        if participations is not None:
+            mask &= turn < participations
+        ids = order(key, jnp.minimum(at, population - 1)).astype(jnp.int32)
+        return Draw(jnp.where(mask, ids, population), mask), memory
+
+    return sealed(ScheduledSampler(draw, slots, population / block, accounting))
+
+
+def cyclic_poisson(
+    population: Count, groups: Count, rate: Rate, capacity: Count | None = None
+) -> ScheduledSampler:
+    """Groups of clients take turns; each member of the group joins on its own with probability `rate`.
+
+    C. Choquette-Choo et al., "(Amplified) Banded Matrix Factorization", NeurIPS 2023, Algorithm 2.
+
+    Args:
+      groups: b; client i is in group i modulo b.
+      capacity: as `fp.poisson`, of the group.
+
+    Raises:
+      ValueError: a number below 1, groups that do not divide the population, or a rate outside (0, 1].
+    """
+    population = checked("population", population, Count)
+    groups = checked("groups", groups, Count)
+    drawn = CyclicPoisson(population, groups, rate, capacity).of_a_round
+    of_group = poisson(drawn.population, drawn.rate, capacity)
+    accounting = CyclicPoisson(population, groups, drawn.rate, of_group.slots)
+
+    def draw(key: Key, t: jax.Array, memory: PyTree) -> tuple[Draw, PyTree]:
+        ids, mask = of_group.draw(jax.random.fold_in(key, t))
+        return Draw(jnp.where(mask, t % groups + groups * ids, population), mask), memory
+
+    return sealed(ScheduledSampler(draw, of_group.slots, of_group.expected_size, accounting))
+
+
+_MOST_BLOCK = 2**16  # above it, `jax.random.randint` is less even than by 2^-48
+
+
+def random_allocation(
+    population: Count, block: Count, capacity: Count | None = None
+) -> ScheduledSampler:
+    """In every block of `block` rounds each client takes part once, in a round that it draws on its own.
+
+    V. Feldman, M. Shenfeld, "Privacy amplification by random allocation", 2025 (arXiv:2502.08202). A mean divides by
+    population / block.
+
+    Args:
+      block: b, number of rounds.
+      capacity: as `fp.poisson`, of a round; those who are left out take part in no round of the block.
+
+    Raises:
+      ValueError: a number below 1, or a block above 65,536 rounds.
+    """
+    population = checked("population", population, Count)
+    block = checked("block", block, Count)
+    capacity = checked("capacity", capacity, Count | None)
+    require(block <= _MOST_BLOCK, "block", block, f"give at most {_MOST_BLOCK} rounds")
+    if capacity is None:
+        capacity = capacity_for(population / block, 1 / block)
+    slots = min(capacity, population)
+    accounting = RandomAllocation(population, block, slots)
+
+    def draw(key: Key, t: jax.Array, memory: PyTree) -> tuple[Draw, PyTree]:
+        whose_turn, whose_place = jax.random.split(jax.random.fold_in(key, t // block))
+        rounds = jax.random.randint(whose_turn, (population,), 0, block)
+        order = jax.random.permutation(whose_place, population)
+        members = rounds[order] == t % block
+        (first,) = jnp.nonzero(members, size=slots, fill_value=population)
+        ids = order.at[first].get(mode="fill", fill_value=population).astype(jnp.int32)
+        return Draw(ids, ids < population), memory
+
+    return sealed(ScheduledSampler(draw, slots, population / block, accounting))
+
+
+class TookPart(NamedTuple):
+    """What `random_availability` remembers of the rounds before.
+
+    Attributes:
+      last: i32[clients], the last round in which each took part, or one long ago.
+      times: i32[clients], how often.
+    """
+
+    last: jax.Array
+    times: jax.Array
+
+
+def random_availability(
+    population: Count,
+    size: Count,
+    separation: Count,
+    availability: Rate,
+    participations: Count | None = None,
+) -> ScheduledSampler:
+    """Clients check in at random, and the server takes at most `size` of those who have rested.
+
+    In every round each client is available on its own with probability `availability`. Of those who are, whose last
+    participation is `separation` rounds ago or more, and who took part in fewer than `participations` rounds, `size`
+    are drawn uniformly without replacement; all, where there are fewer. So devices' timers work in P. Kairouz et al.,
+    "Practical and Private (Deep) Learning without Sampling or Shuffling", ICML 2021, and Z. Xu et al., "Federated
+    Learning of Gboard Language Models with Differential Privacy", ACL 2023.
+
+    A mean divides by `size`, which is public: a cohort that is not full moves the model by less, with the same noise.
+    The engine remembers 8 bytes for each client.
+
+    Formal guarantees: `MinimumSeparation(population, size, separation, participations)` for every outcome of the draws,
+    and so for any availability that does not depend on data.
+
+    *Proof.* Whoever takes part in round t is remembered with last = t, and is not drawn again while t' - last is below
+    the separation, nor once it was counted `participations` times.
+
+    Args:
+      separation: b; 1 where a client may take part in consecutive rounds.
+      availability: in (0, 1], a multiple of 2^-32 or rounded to one.
+      participations: k, after which a client takes part no more; None: as long as the run lasts.
+
+    Raises:
+      ValueError: a number below 1, an availability outside (0, 1], or a size or separation that the population is too
+        small for: cohorts could never be full.
+    """
+    population = checked("population", population, Count)
+    size = checked("size", size, Count)
+    separation = checked("separation", separation, Count)
+    availability = checked("availability", availability, Rate)
+    participations = checked("participations", participations, Count | None)
+    accounting = MinimumSeparation(population, size, separation, participations)
+    remedy = f"cohorts of {size} from {population} clients are never full; give at most {population // size}"
+    require(size * separation <= population, "separation", separation, remedy)
+    reached = np.uint32(max(round(availability * 2**32), 1) - 1)  # by 32 random bits
+    most = participations or np.iinfo(np.int32).max
+
+    def init() -> TookPart:
+        times = jnp.zeros(population, jnp.int32)
+        return TookPart(times - separation, times)
+
+    def draw(key: Key, t: jax.Array, memory: TookPart) -> tuple[Draw, TookPart]:
+        checks_in, lot = jax.random.bits(jax.random.fold_in(key, t), (2, population), jnp.uint32)
+        may = (checks_in <= reached) & (t - memory.last >= separation) & (memory.times < most)
+        # The least lots win. As floats, of which XLA finds the largest without sorting them all; least are exact.
+        place, ids = lax.top_k(jnp.where(may, -lot.astype(jnp.float32), -jnp.inf), size)
+        mask = place > -jnp.inf
+        ids = jnp.where(mask, ids, population)
+        last = memory.last.at[ids].set(t, mode="drop")
+        return Draw(ids, mask), TookPart(last, memory.times.at[ids].add(1, mode="drop"))
+
+    return sealed(ScheduledSampler(draw, size, float(size), accounting, init))
