@@ -223,7 +223,7 @@ class TestResuming:
 class TestSparse:
     """Noise goes by the place among the two of four coordinates that are kept; they move after a period."""
 
-    SEEDS = 2000
+    SEEDS = 500
     PERIODS = (1, 2, 4, None)
     MATRIX = matrix_of("banded_inverse")
 

@@ -58,7 +58,7 @@ def test_a_target_gives_all_the_same_multiplier():
 def test_the_mask_stays_for_its_period(data_dir, period):
     """From three rounds to six a quarter of the coordinates moves, those of the first three if for the whole run."""
     settings = replace(correlated.settings, data_dir=data_dir, p=0.25, period=period, **SMALL)
-    settings = replace(settings, momentum=0.0)
+    settings = replace(settings, momentum=0.0, algorithms=("fed_smp",))
     experiment = experiment_of(correlated, settings)
     entry, model = experiment.entries["fed_smp"], experiment.model
     begin = model.init(jax.random.key(0))
