@@ -1,8 +1,9 @@
 """Two host devices for every test, so that runs over several devices are tested on any machine.
 
 Tests compile the same programs again and again: these are kept in pytest's own cache, for later runs, too. Each worker
-has a folder of its own, as JAX writes entries in place. `--cache-clear` removes them. The user's own compilation cache
-is left alone, and the processes that tests start have none.
+has a folder of its own, as JAX writes entries in place. Small programs are left out: to compress and write one takes as
+long as to compile it. `--cache-clear` removes them. The user's own compilation cache is left alone, and the processes
+that tests start have none.
 """
 
 import gc
@@ -66,6 +67,7 @@ def _with_cache(compiled_once: str) -> None:
     """Puts it to use, for every module, as some commands turn it off."""
     jax.config.update("jax_enable_compilation_cache", True)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     fp.cache_programs(compiled_once)
     compilation_cache.reset_cache()
 

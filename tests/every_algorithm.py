@@ -11,6 +11,8 @@ import fedpriv as fp
 from fedpriv.certification.compiled import compiled
 from fedpriv.mechanisms.clipping import coefficients, flat, per_level
 from fedpriv.mechanisms.noise import haar_noise
+from fedpriv.rounds.one_round import Carried, round_in_run, schedule_key
+from fedpriv.rounds.scheduled_samplers import first_memories
 
 CLIENTS, PER_CLIENT, D = 6, 3, 4
 FEDERATION, PARAMS = regression([PER_CLIENT] * CLIENTS, public=2), start()
@@ -124,7 +126,14 @@ def traced(name: str):
 @cache
 def first_round(name: str):
     """(the state before, key -> (state, metrics)) of the first round; `check_algorithm` compiles the same program."""
-    algorithm = ALGORITHMS[name]
+    algorithm, first = ALGORITHMS[name], jax.random.key(1)
     state = algorithm.init(PARAMS, FEDERATION)
-    run = compiled(fp.one_round(algorithm), jax.random.key(1), state, FEDERATION)
-    return state, lambda key: run(key, state, FEDERATION)
+    memories = traced(name).first_memory(1), first_memories(algorithm.sampler)
+    given = Carried(state, *memories), FEDERATION, state.round
+    run = compiled(round_in_run(algorithm), first, schedule_key(first), *given)
+
+    def once(key):
+        (after, *_), metrics = run(key, schedule_key(key), *given)
+        return after, metrics
+
+    return state, once

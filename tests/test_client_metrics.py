@@ -8,6 +8,8 @@ from small import records, regression, squared, start
 import fedpriv as fp
 from fedpriv.engine.client_metrics import _spread
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 CLIENTS = 24
 FEDERATION = regression([1 + i % 4 for i in range(CLIENTS)])
 PARAMS = start()

@@ -42,6 +42,8 @@ from fedpriv.mechanisms.correlated import OF_RUNS
 from fedpriv.privacy import Allocation, certify_releases
 from fedpriv.privacy.min_separation import block_sensitivity
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 
 class TestCertificates:
     @pytest.mark.parametrize("name", MATRICES)

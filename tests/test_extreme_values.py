@@ -11,6 +11,8 @@ from fedpriv import dynamic, gaussian, laplace, models, per_example, per_example
 from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level, separately
 from fedpriv.mechanisms.mechanisms import LEAST_CLIP
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 # Compiled as for users: XLA's rewriting of divisions is part of what is tested.
 
 D = 1024

@@ -15,6 +15,8 @@ import fedpriv as fp
 from fedpriv import noise_matrices
 from fedpriv.mechanisms.noise_matrices.blt import BufferedToeplitz
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 ROUNDS = 21
 MAKE = {
     "identity": noise_matrices.identity,

@@ -22,6 +22,8 @@ from small import (
 import fedpriv as fp
 from fedpriv.rounds.scheduled_samplers import has_full_cohorts
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 
 class TestSchedules:
     """Draws against the schedule that they declare."""

@@ -153,7 +153,7 @@ def test_commands_that_train_turn_it_on_before_anything_is_compiled(command, tmp
 
 @pytest.fixture
 def config():
-    """JAX's settings of the cache, which is off; those of all tests are restored."""
+    """JAX's own settings of the cache, which is off; those of all tests are restored."""
     names = (
         "jax_enable_compilation_cache",
         "jax_compilation_cache_dir",
@@ -162,6 +162,7 @@ def config():
     before = {name: getattr(jax.config, name) for name in names}
     jax.config.update("jax_enable_compilation_cache", False)
     jax.config.update("jax_compilation_cache_dir", None)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
     yield jax.config
     for name, value in before.items():
         jax.config.update(name, value)
