@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from several import ended, free_port, slurm, started
 from small import assert_close, refused
-from trained import numbers, trained
+from trained import numbers, remembering, trained
 
 import fedpriv as fp
 from fedpriv.devices.distributed import initialize
@@ -71,6 +71,15 @@ def test_a_streamed_federation_gives_the_results_of_one_in_memory(found):
     for name in names:
         np.testing.assert_array_equal(result[f"streamed {name}"], result[name])
     assert_close(result["streamed loss"], result["loss"], 1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["remembering", "remembering streamed"])
+def test_what_noise_and_samplers_remember_is_that_of_one_process(found, how):
+    """But for the rounding of another program."""
+    _, (result, _) = found
+    one = numbers(remembering(fp.Strategy()))
+    assert_close({name: result[f"{how} {name}"] for name in one}, one)
 
 
 @pytest.mark.slow

@@ -33,7 +33,6 @@ def trained(
     strategy: fp.Strategy, noise: float = 0.1, shift: float = 0.0, *, of_host: bool = False
 ) -> fp.History:
     """DP-FedAvg with 5 of 7 clients of unequal size, 2 seeds, 5 rounds, evaluated every 2."""
-    federation = regression([4, 1, 3, 2, 4, 3, 1])
     algorithm = fp.dp_fed_avg(
         squared,
         sampler=fp.fixed_size(CLIENTS, COHORT),
@@ -42,6 +41,24 @@ def trained(
         clip_norm=0.5,
         noise_multiplier=noise,
     )
+    return run(algorithm, strategy, shift, of_host)
+
+
+def remembering(strategy: fp.Strategy, *, of_host: bool = False) -> fp.History:
+    """As `trained`, where the noise and the sampler remember earlier rounds."""
+    algorithm = fp.fed_avg(
+        squared,
+        sampler=fp.random_availability(CLIENTS, 2, 3, 0.7),
+        optimizer=sgd,
+        batches=fp.epochs(2, 2),
+        mechanism=fp.correlated(fp.gaussian(0.5, 0.1), fp.noise_matrices.banded_inverse(5, 3)),
+    )
+    return run(algorithm, strategy, 0.0, of_host)
+
+
+def run(algorithm: fp.Algorithm, strategy: fp.Strategy, shift: float, of_host: bool) -> fp.History:
+    """Two seeds, 5 rounds, evaluated every 2."""
+    federation = regression([4, 1, 3, 2, 4, 3, 1])
     initial = jax.tree.map(lambda leaf: leaf + shift, start())
     return fp.simulate(
         algorithm,
@@ -88,9 +105,13 @@ def main(file: str, devices: str, *address: str) -> None:
     count = fp.distributed.initialize(*given)
     strategy = default()
     history = trained(strategy)
-    of_host = numbers(trained(strategy, of_host=True))
+    others = {
+        "streamed": trained(strategy, of_host=True),
+        "remembering": remembering(strategy),
+        "remembering streamed": remembering(strategy, of_host=True),
+    }
     found = numbers(history) | {
-        **{f"streamed {name}": value for name, value in of_host.items()},
+        **{f"{how} {name}": x for how, of in others.items() for name, x in numbers(of).items()},
         "odd": refused(ValueError, fp.Strategy, "map", 2 * count - 1),
         "many": refused(ValueError, fp.Strategy, "map", 2 * count * int(devices)),
         "later": jax.tree.leaves(history.state.params)[0] + 1,  # the state is this process's own
