@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification.assumed import assumed
-from fedpriv.certification.closed_over import ClosedOver, check_closed_over, closed_over
+from fedpriv.certification.closed_over import ClosedOver
 from fedpriv.certification.correlated_releases import (
     check_correlated,
     check_rounds,
@@ -20,8 +19,9 @@ from fedpriv.certification.correlated_releases import (
     factorizations,
     run_releases,
 )
+from fedpriv.certification.data_checks import check_data
 from fedpriv.certification.information_flow import Labels
-from fedpriv.certification.initial_state import INIT_CLOSED_OVER, trace_init
+from fedpriv.certification.initial_state import trace_init
 from fedpriv.certification.key_labels import of_constant
 from fedpriv.certification.marked_cohort import FederationShape
 from fedpriv.certification.releases import is_proved, pieces_of_a_client, stage_releases
@@ -43,15 +43,9 @@ from fedpriv.mechanisms.noise_matrices import Factorization
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm, made_at, require_algorithm
-from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
-from fedpriv.rounds.samplers import Sampler, parts_of
+from fedpriv.rounds.record_samplers import PublicSizes
+from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
-from fedpriv.rounds.weighting import ByPublicSizes
-
-_CLOSED_OVER = (
-    "round: it closes over {}; reach clients through the cohort, and the server's examples by "
-    "`cohort.public`"
-)
 
 
 class TracedRound(NamedTuple):
@@ -238,20 +232,6 @@ def _model(params: Any) -> Params:
     return params
 
 
-def check_data(traced: TracedRound, federation: Any) -> None:
-    """The checks of a round that look at a federation's own arrays.
-
-    Raises:
-      ValueError: clients hold another number of records than is drawn among.
-      LeakError: the round closes over the federation's arrays.
-    """
-    check_closed_over(traced.init_arrays, federation, INIT_CLOSED_OVER)
-    for stage in traced.stages:
-        _check_sizes(stage, np.asarray(federation.size), traced.algorithm.unit)
-        _check_capacity(stage, federation.capacity)
-        check_closed_over(closed_over(stage.program), federation, _CLOSED_OVER)
-
-
 def _check_samplers(algorithm: Algorithm) -> None:
     for _, sampler in parts_of(algorithm.sampler, 2):
         remedy = "give such as fp.poisson(clients, rate), or an fp.Opening of two of these"
@@ -305,62 +285,6 @@ def _like(federation: Any) -> Any:
         lambda leaf: jax.ShapeDtypeStruct((federation.capacity, *leaf.shape[axes:]), leaf.dtype),
         records,
     )
-
-
-def _check_capacity(stage: Stage, capacity: int) -> None:
-    """Raises ValueError: the round reads the room for a client's records, where their number is secret."""
-    secret = [mean.records for mean in stage.means if isinstance(mean.records, Sampler)]
-    fewer = [each for each in secret if may_hold_fewer(each)]
-    if stage.capacities and any(each.accounting.population != capacity for each in fewer):
-        raise ValueError(
-            f"shard.capacity: {capacity} ({stage.capacities[0]}), the number of records of the largest client, which "
-            "is secret; give a number that is fixed beforehand"
-        )
-
-
-def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
-    """Raises ValueError: a client holds another number of records than is drawn among, or than its weight is made of.
-
-    Args:
-      sizes: [..., clients], number of records.
-    """
-    public = [mean.records for mean in stage.means if isinstance(mean.records, PublicSizes)]
-    weightings = [s.weighting for s in stage.sums if isinstance(s.weighting, ByPublicSizes)]
-    for said in (*(each.sizes for each in public), *(each.sizes for each in weightings)):
-        _check_public(said, sizes)
-    if weightings and (unit != "record" or not public or len(public) < len(stage.means)):
-        raise ValueError(
-            "weighting: by public sizes, of messages that are not private means of records drawn by fp.PublicSizes; "
-            "draw them so, or leave it out"
-        )
-    for mean in stage.means:
-        if isinstance(mean.records, PublicSizes):
-            continue
-        places = mean.records.accounting.population
-        wrong = sizes > places if may_hold_fewer(mean.records) else sizes != places
-        if wrong.any():
-            client, held = _first(wrong, sizes)
-            raise ValueError(
-                f"records: drawn among {places} of client {client}, but it holds {held}; where sizes are secret give "
-                f"fp.poisson({sizes.max()}, rate), where they are public fp.PublicSizes(federation.size, batch=...)"
-            )
-
-
-def _check_public(said: Sequence[int], sizes: np.ndarray) -> None:
-    clients = sizes.shape[-1]
-    require(len(said) == clients, "sizes", len(said), f"give {clients}, one a client")
-    wrong = sizes != np.asarray(said)
-    if wrong.any():
-        client, held = _first(wrong, sizes)
-        raise ValueError(
-            f"sizes[{client}]: {said[client]}, but the client holds {held}; give federation.size"
-        )
-
-
-def _first(wrong: np.ndarray, sizes: np.ndarray) -> tuple[int, int]:
-    """(Number, records) of the first client that is wrong."""
-    odd = int(np.argmax(wrong.reshape(-1)))
-    return odd % sizes.shape[-1], int(sizes.reshape(-1)[odd])
 
 
 @names_user_code

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.certificate import check_data
 from fedpriv.certification.checks import check_launch
+from fedpriv.certification.data_checks import check_data
 from fedpriv.certification.initial_state import unreadable
 from fedpriv.core.arguments import Count, Seed, checked
 from fedpriv.core.generators import check_default_generator
