@@ -227,10 +227,13 @@ def test_what_refutes_a_claim():
         ),
         (["--parts", "all"], "--parts"),
         (["--runs", "99"], "--runs: 99; give"),
-        (["--deltas", "0.1", "1"], "--deltas"),
+        (["--deltas", "0.1", "1"], "--deltas[1]: 1.0; give"),
         (["--audit-seed", "-1"], "--audit-seed: -1; give"),
         (["--roundz", "5"], "--roundz: unknown field; did you mean --rounds?"),
-        ([*TINY, "--parts", "one_run", "--canaries", "41"], "count: 41; give 1 to 40"),
+        (
+            [*TINY, "--parts", "one_run", "--canaries", "41", "--deltas", "1e-5"],
+            "count: 41; give 1 to 40",
+        ),
         (
             ["fed_smp_fashion_mnist", "--parts", "one_run", "--data-dir", "/nowhere"],
             "fashion_mnist",

@@ -22,7 +22,7 @@ from experiments.config.modules import Config
 from experiments.config.settings import Settings, changed
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import SharedArrays
-from fedpriv.core.arguments import Probability, checked, require
+from fedpriv.core.arguments import Probability, check_fields, checked, require
 from fedpriv.devices.layout import split_cpu
 
 
@@ -58,7 +58,9 @@ def audit(
     require("output" not in settings, "output", settings.get("output"), "an audit writes nothing")
     parts = checked("parts", parts, Sequence[Part])
     deltas = checked("deltas", deltas, Sequence[Probability])
+    seed = checked("seed", seed, NumberOrZero)
     wanted = Wanted(tuple(parts), runs, tuple(deltas), draws, canaries, seed)
+    check_fields(wanted)
     return audited(name, module, changed(module.settings, settings), wanted)
 
 

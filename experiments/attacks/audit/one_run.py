@@ -35,8 +35,8 @@ def audit_one_run(
     skipped = []
     if canaries is not None and _most(canaries * settings.seeds, max(deltas)) <= 0:
         raise ValueError(
-            f"--canaries: {canaries} in each of {settings.seeds} run(s) bound nothing even if all are told apart; give "
-            "more, or more --seeds: 40 in all, better hundreds"
+            f"--canaries: {canaries} in each of {settings.seeds} run(s) bound nothing at delta {max(deltas):.2g} "
+            "even if all are told apart; give hundreds, more --seeds, or smaller --deltas"
         )
     remaining = Remaining("runs with canaries", len(experiment.entries) * settings.rounds)
     for name, entry in experiment.entries.items():
