@@ -1,40 +1,47 @@
-"""Audit of a whole training run by canaries with random directions.
+"""Audit of whole training runs by canaries.
 
-G. Andrew, P. Kairouz, S. Oh, A. Oprea, H. B. McMahan, V. Suriyakumar, "One-shot Empirical Privacy Estimation for
-Federated Learning", ICLR 2024, arXiv:2302.03098: canaries contribute updates at the clip norm in random directions,
-which in many dimensions are nearly orthogonal to each other and to all else; the cosine with what was released tells
-whether one was there. With a fair coin for each (T. Steinke, M. Nasr, M. Jagielski, "Privacy Auditing with One (1)
-Training Run", NeurIPS 2023, arXiv:2305.08846) a single run bounds epsilon from below.
+M. Nasr et al., "Tight Auditing of Differentially Private Machine Learning", USENIX Security 2023, arXiv:2302.07956:
+many runs, half of them with a canary at the clip norm, seen by an adversary who knows all else. G. Andrew et al.,
+"One-shot Empirical Privacy Estimation for Federated Learning", ICLR 2024, arXiv:2302.03098, and T. Steinke, M. Nasr,
+M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023, arXiv:2305.08846: many canaries in one run,
+nearly orthogonal to each other and to all else, each there by a fair coin.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from fedpriv.compression.codecs import UNCODED, Codec, Coded
+from fedpriv.attacks.canary_cohort import (
+    FAR,
+    AmongClients,
+    AmongRecords,
+    Canaries,
+    Injected,
+    Place,
+    clipped_direction,
+    reach,
+)
+from fedpriv.attacks.mechanism_audit import joining, mixed
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import Count, CountOrZero, Positive, Seed, checked, require
-from fedpriv.core.random_losses import GradientFunction, Keyed, needs_keys
-from fedpriv.core.trees import dimension, flatten, unflatten
+from fedpriv.core.arguments import Count, CountOrZero, Seed, checked, require
+from fedpriv.core.trees import flatten
 from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
-from fedpriv.mechanisms.correlated import is_correlated
-from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
-from fedpriv.mechanisms.per_example import Gradients, PerExample
+from fedpriv.mechanisms.noise_matrices import Factorization, identity
+from fedpriv.privacy import Release
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
-from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Summed
-from fedpriv.rounds.record_samplers import RecordSampler
-from fedpriv.rounds.sent import Client, Sent, sent_by
+from fedpriv.rounds.cohort import Cohort
 
-VIEWS = ("third_party", "server_secagg")
-"""Whose scores are kept: of whom sees the models alone, and of whom also knows the cohorts."""
+VIEWS = ("third_party", "server_secagg", "last_model")
+"""Whose scores are kept: who sees every model, who also knows the cohorts, who sees the last model alone."""
 
 
 class NoPlaceError(ValueError):
@@ -48,8 +55,10 @@ class CanaryState(NamedTuple):
       params, round: as the algorithm's.
       inner: its own state.
       present: bool[k], by fair coins that are thrown in the first round.
-      scores: f32[2, k], for each of `VIEWS` the sum over the rounds (that the canary's client took part in) of the
-        cosine between its direction and the move of the model.
+      scores: f32[3, k], for each of `VIEWS`; the last are zeros but for a single canary.
+      begin: f32[d], the initial model.
+      path: f32[d], where a single canary would have moved it by now if it had been drawn always.
+      whitening: the memory that makes independent what correlated noise did to the canaries.
     """
 
     params: Params
@@ -57,25 +66,34 @@ class CanaryState(NamedTuple):
     inner: State
     present: jax.Array
     scores: jax.Array
+    begin: jax.Array
+    path: jax.Array
+    whitening: PyTree
 
 
 def with_canaries(
     algorithm: Algorithm,
     count: Count,
+    release: Release,
     *,
     per_client: CountOrZero = 0,
-    clip_norm: Positive = 1.0,
     seed: Seed = 0,
 ) -> Algorithm:
-    """`algorithm` in which `count` canaries take the places of clients or of records (Andrew et al. 2024).
+    """`algorithm` in which `count` canaries take the places of clients or of records.
 
     Canary j takes the place of client j; or, with `per_client` = q > 0, of the record at position j mod q of client j
-    div q. Tossed heads, it sends an update (has a gradient) far beyond the clip norm in its own random direction, which
-    the algorithm bounds, codes and perturbs as any other; tossed tails, it does not contribute, or sends no more than
-    its own noise where clients add that themselves. So the runs differ by a unit that becomes zero.
+    div q. Tossed heads, it sends an update (has a gradient) far beyond the clip norm in its own direction, which the
+    algorithm bounds, codes and perturbs as any other; tossed tails, it does not contribute, or sends no more than its
+    own noise where clients add that themselves. So the runs differ by a unit that becomes zero. A single canary has the
+    mechanism's worst direction.
+
+    Scores are log-likelihood ratios, summed over the rounds, of how far noise and canaries moved the model along a
+    canary's direction: an adversary is taken to know the data and cohorts of all others, but not the canaries'. They
+    are exact where the model follows a round's sum linearly; elsewhere they tell less than could be told. The last
+    view's is the move of the last model along the canary's path.
 
     Args:
-      clip_norm: about the clip norm C; canaries are 100 times as long.
+      release: what the canaries are looked for in, one of `fp.trace_round(...).releases(rounds)`.
       seed: of the directions, which are those of all runs.
 
     Raises:
@@ -85,53 +103,64 @@ def with_canaries(
     """
     require_algorithm(algorithm)
     count = checked("count", count, Count)
+    remedy = "give one of fp.trace_round(...).releases(rounds)"
+    require(isinstance(release, Release), "release", release, remedy)
     per_client = checked("per_client", per_client, CountOrZero)
-    clip_norm = checked("clip_norm", clip_norm, Positive)
     seed = checked("seed", seed, Seed)
+    length, worst = FAR * _clip_norm(release), _worst(release)
+    correlation = getattr(release.mechanism, "correlation", None)
+    factorization = identity() if correlation is None else correlation.factorization
 
     def init(params: Params, federation: Federation) -> CanaryState:
         places = federation.num_clients * max(per_client, 1)
         require(count <= places, "count", count, f"give 1 to {places}, as there are so many places")
         inner = initial_state(algorithm, params, federation)
-        absent = jnp.zeros(count, bool)
-        return CanaryState(inner.params, inner.round, inner, absent, jnp.zeros((2, count)))
+        begin, none = flatten(inner.params), jnp.zeros(count)
+        return CanaryState(
+            inner.params,
+            inner.round,
+            inner,
+            present=none.astype(bool),
+            scores=jnp.zeros((len(VIEWS), count)),
+            begin=begin,
+            path=jnp.zeros_like(begin),
+            whitening=factorization.init((none, none)),
+        )
 
     def round(key: Key, state: CanaryState, cohort: Cohort) -> tuple[CanaryState, Metrics]:
         coins = jax.random.bernoulli(
             jax.random.fold_in(key, random_streams.CANARIES), 0.5, (count,)
         )
         present = jnp.where(state.round == 0, coins, state.present)
-        canaries = Canaries(jax.random.key(seed), present, 100 * clip_norm, per_client)
-
-        def run(added: list[PyTree], places: list[PyTree]) -> tuple[Params, tuple[State, Metrics]]:
-            among = _AmongRecords if per_client else _AmongClients
-            played: Any = among(copy(cohort), canaries, added, places)
-            inner, metrics = after_round(algorithm, key, state.inner, played)
-            return inner.params, (inner, metrics)
-
-        places: list[PyTree] = []
-        jax.eval_shape(lambda: run([], places))
-        if not places:
+        canaries = Canaries(jax.random.key(seed), present, length, per_client, worst)
+        run = partial(_run, algorithm, key, state.inner, cohort, canaries)
+        if not (places := _places(run)):
             what = "records with shard.private_mean" if per_client else "clients with cohort.sum"
             raise NoPlaceError(f"algorithm: canaries find no place in it; protect {what}")
-        zeros = [] if per_client else jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), places)
-        params, moves, (inner, metrics) = jax.linearize(
-            lambda added: run(added, []), zeros, has_aux=True
-        )
-        step = _unit(flatten(jax.tree.map(jnp.subtract, params, state.params)))
-
-        def move(j: jax.Array) -> jax.Array:
-            """The direction, f32[d], in which canary j moves the model."""
-            if per_client:  # a descent along its gradient
-                return -flatten(canaries.direction(j, params))
-            return _unit(flatten(moves([canaries.direction(j, like) for like in zeros])))
-
-        cosines = lax.map(lambda j: jnp.vdot(move(j), step), jnp.arange(count))
-        clients = jnp.arange(count) // max(per_client, 1)
         drawn = cohort._draw_for_audits()
+        if drawn is None:  # a trace for a certificate, which scores do not enter
+            inner, metrics, _ = run(None, [])[1]
+            return _followed(state, inner, present), metrics
+        (inner, metrics, remembered), seen = _observed(
+            run, places, canaries, release, jnp.sum(drawn.mask)
+        )
+        cohort._memory.follow(remembered)
+        clients = jnp.arange(count) // max(per_client, 1)
         members = jnp.zeros(cohort.num_clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")
-        scores = state.scores + jnp.stack([cosines, jnp.where(members[clients], cosines, 0.0)])
-        return CanaryState(inner.params, inner.round, inner, present, scores), metrics
+        there = members[clients]
+        if correlation is None:
+            ratios, whitening = seen.ratio(release), state.whitening
+            known = jnp.where(there, ratios, 0.0)
+            third = _without_the_cohort(release, ratios, known)
+        else:
+            both = seen.hits, there.astype(jnp.float32)
+            (hits, times), whitening = _whitened(factorization, state.whitening, both, state.round)
+            third = known = seen.precision * (hits * times - times**2 / 2)
+        path = state.path + seen.step
+        last = _along(flatten(inner.params) - state.begin, path) * (count == 1)
+        scores = jnp.stack([*(state.scores[:2] + jnp.stack([third, known])), jnp.full(count, last)])
+        after = _followed(state, inner, present)
+        return after._replace(scores=scores, path=path, whitening=whitening), metrics
 
     def personal(state: CanaryState, i: jax.Array) -> Any:
         assert algorithm.personal is not None
@@ -141,177 +170,129 @@ def with_canaries(
     return algorithm._replace(init=init, round=round, personal=own)
 
 
-class Canaries(NamedTuple):
-    """Who takes the places of clients, or of records.
+def _clip_norm(release: Release) -> float:
+    """The largest of the mechanism's; 1 where there is none."""
+    bounds = np.asarray(jax.tree.leaves(getattr(release.mechanism, "clip_norm", ())), float)
+    return float(np.max(bounds[np.isfinite(bounds)], initial=0)) or 1.0
+
+
+def _worst(release: Release) -> Callable[[int], PyTree] | None:
+    """As `Mechanism.worst`, of one round."""
+    used = release.mechanism
+    if used is not None and used.correlation is not None:
+        used = used.correlation.mechanism
+    return getattr(used, "worst", None)
+
+
+def _followed(state: CanaryState, inner: State, present: jax.Array) -> CanaryState:
+    return state._replace(params=inner.params, round=inner.round, inner=inner, present=present)
+
+
+def _run(
+    algorithm: Algorithm,
+    key: Key,
+    inner: State,
+    cohort: Cohort,
+    canaries: Canaries,
+    injected: Injected | None,
+    places: list[Place],
+) -> tuple[Params, tuple[State, Metrics, tuple]]:
+    """(The model, (state, metrics, what correlated noise remembers)) after the round."""
+    heard = copy(cohort)
+    heard._memory = cohort._memory.nested()
+    among = AmongRecords if canaries.per_client else AmongClients
+    played: Any = among(heard, canaries, injected, places)
+    after, metrics = after_round(algorithm, key, inner, played)
+    return after.params, (after, metrics, heard._memory.after)
+
+
+def _places(run: Any) -> list[Place]:
+    places: list[Place] = []
+    jax.eval_shape(lambda: run(None, places)[0])
+    return places
+
+
+class _Seen(NamedTuple):
+    """What a round shows of the canaries.
 
     Attributes:
-      key: of their directions, which are drawn when they are needed: all together would be far larger than the model.
-      present: bool[k].
-      length: of what they contribute before it is clipped.
-      per_client: records of a client that are canaries; 0 where clients are.
+      hits: f32[k], how far the model moved along what a canary adds in one step, in units of that.
+      precision: f32[k], one over the variance of the noise in them.
+      step: f32[d], how far a single canary moves the model.
     """
 
-    key: Key
-    present: jax.Array
-    length: float
-    per_client: int
+    hits: jax.Array
+    precision: jax.Array
+    step: jax.Array
 
-    def direction(self, j: jax.Array, like: PyTree) -> PyTree:
-        """That of canary j (i32[]), of length 1, in the shapes of `like`."""
-        z = jax.random.normal(jax.random.fold_in(self.key, j), (dimension(like),))
-        return unflatten(_unit(z), like)
-
-    def contribution(self, j: jax.Array, like: PyTree) -> PyTree:
-        """What canary j (i32[]) sends, or has for a gradient: a tree as `like`, zeros where it is not there."""
-        length = self.present[self.last(j)] * self.length
-        return jax.tree.map(lambda leaf: length * leaf, self.direction(j, like))
-
-    def last(self, j: jax.Array) -> jax.Array:
-        """i32[]: j (i32[]), or the last canary where j is none."""
-        return jnp.minimum(j, len(self.present) - 1)
-
-    def gradients(self, of_records: Gradients, i: jax.Array) -> Gradients:
-        """Those of client i, whose first records are canaries; a batch is (examples, their positions i32[B])."""
-        first = i * self.per_client
-
-        def of_batch(params: Params, batch: tuple) -> PerExample:
-            examples, positions, *keys = (
-                (*batch[0], batch[1]) if isinstance(batch, Keyed) else batch
-            )
-            examples = Keyed(examples, *keys) if keys else examples
-            norms, weighted, each = of_records(params, examples)
-            places = jnp.arange(self.per_client)
-            canaries = jax.vmap(lambda p: self.contribution(first + p, params))(places)
-            at = jnp.minimum(positions, self.per_client - 1)
-            theirs = (positions < self.per_client) & (first + positions < len(self.present))
-
-            def replaced(own: PyTree, of_canaries: PyTree) -> PyTree:
-                def chosen(leaf: jax.Array, canary: jax.Array) -> jax.Array:
-                    rows = theirs.reshape(-1, *[1] * (leaf.ndim - 1))
-                    return jnp.where(rows, canary[at], leaf)
-
-                return jax.tree.map(chosen, own, of_canaries)
-
-            def summed(weights: PyTree) -> Params:
-                total = weighted(jax.tree.map(lambda w: jnp.where(theirs, 0.0, w), weights))
-
-                def add(total: jax.Array, w: jax.Array, canary: jax.Array) -> jax.Array:
-                    w = jnp.zeros(self.per_client).at[at].add(jnp.where(theirs, w, 0.0))
-                    return total + jnp.tensordot(w, canary, 1)
-
-                return jax.tree.map(add, total, weights, canaries)
-
-            lengths = jax.tree.map(
-                lambda leaf: jnp.linalg.norm(leaf.reshape(len(leaf), -1), axis=1), canaries
-            )
-            return PerExample(replaced(norms, lengths), summed, lambda: replaced(each(), canaries))
-
-        return GradientFunction(of_batch, needs_keys(of_records))
+    def ratio(self, release: Release) -> jax.Array:
+        """f32[k]: log-likelihood ratio of a canary whose client takes part, against one that contributes nothing."""
+        by_record = release.unit == "record"
+        steps, rate = (release.local_steps, release.sampling.rate) if by_record else (1, 1.0)
+        return jax.vmap(partial(_ratio, steps=steps, rate=rate))(self.hits, self.precision)
 
 
-class _Played:
-    """A cohort with canaries in it.
+def _observed(
+    run: Any, places: list[Place], canaries: Canaries, release: Release, members: jax.Array
+) -> tuple[tuple[State, Metrics, tuple], _Seen]:
+    """(What `run` gives back, what it shows).
 
-    `added` is added to its sums, one after the other; of each place that canaries find the shapes go to `places`.
+    `members` of the cohort move the model as far as the canary's client, and add as much noise.
     """
+    times = jnp.int32(1)
+    if canaries.per_client:
+        places, times = places[:1], release.local_steps * jnp.maximum(members, 1)
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), [p.like for p in places])
+    _, moved, out = jax.linearize(
+        lambda unknown, added: run(Injected(unknown, added), []), jnp.zeros(()), zeros, has_aux=True
+    )
+    unknown = flatten(moved(jnp.ones(()), zeros))
 
-    def __init__(
-        self, cohort: Cohort, canaries: Canaries, added: list[PyTree], places: list[PyTree]
-    ):
-        self._cohort, self._canaries, self._added, self._places = cohort, canaries, added, places
+    def of_canary(j: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        each = [clipped_direction(canaries, j, place) for place in places]
+        step = flatten(moved(jnp.zeros(()), each)) / times
+        square = sum(reach(p, c) ** 2 for p, c in zip(places, each, strict=True))
+        hits = _along(unknown, step) / jnp.maximum(jnp.linalg.norm(step), _TINY)
+        return hits, square / times, step
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cohort, name)
-
-
-class _AmongClients(_Played):
-    def sum(
-        self,
-        client: Client,
-        key: Key,
-        *,
-        mechanism: Any,
-        codec: Codec = UNCODED,
-        local: bool = False,
-        **how: Any,
-    ) -> Summed:
-        if mechanism is ALREADY_PRIVATE:
-            return self._cohort.sum(client, key, mechanism=mechanism, codec=codec, **how)
-        if isinstance(mechanism, Mechanism) and is_correlated(mechanism):
-            raise NoPlaceError(
-                "mechanism: its noise is correlated over rounds, which canaries cannot follow; audit the mechanism"
-            )
-        canaries, count = self._canaries, len(self._canaries.present)
-
-        def played(key: Key, shard: Shard, *mine: PyTree) -> Sent:
-            i, sent = jnp.asarray(shard.client_id), sent_by(client, key, shard, *mine)
-            canary = canaries.contribution(i, sent.message)
-            message = jax.tree.map(lambda u, c: jnp.where(i < count, c, u), sent.message, canary)
-            away = (i < count) & ~canaries.present[canaries.last(i)]
-            return sent._replace(message=message if local else (~away, message))
-
-        # Where clients add the noise themselves, who is away sends that; else nothing at all.
-        codec = codec if local else _of_those_there(codec)
-        summed = self._cohort.sum(played, key, mechanism=mechanism, codec=codec, local=local, **how)
-        total, call = summed.total, len(self._places)
-        self._places.append(jax.eval_shape(lambda: total))
-        if self._added:
-            total = jax.tree.map(jnp.add, total, self._added[call])
-        return summed._replace(total=total)
+    if len(canaries.present) == 1:
+        hits, precision, step = of_canary(jnp.int32(0))
+        return out, _Seen(hits[None], precision[None], step)
+    of_all = lax.map(lambda j: of_canary(j)[:2], jnp.arange(len(canaries.present)))
+    return out, _Seen(*of_all, jnp.zeros_like(unknown))
 
 
-def _of_those_there(codec: Codec) -> Codec:
-    """`codec` of (whether the client is there, message): the message, or zeros."""
-
-    def code(key: Key, given: tuple) -> Coded:
-        there, message = given
-        coded = codec.code(key, message)
-        return coded._replace(
-            message=jax.tree.map(lambda leaf: jnp.where(there, leaf, 0.0), coded.message)
-        )
-
-    return codec._replace(code=code)
+def _whitened(
+    factorization: Factorization, memory: PyTree, noise: PyTree, t: jax.Array
+) -> tuple[PyTree, PyTree]:
+    """(z of round t, of which `noise` is row t of C^-1 z, the memory after it)."""
+    nothing, _ = factorization.next(memory, jax.tree.map(jnp.zeros_like, noise), t)
+    one, _ = factorization.next(memory, jax.tree.map(jnp.ones_like, noise), t)
+    z = jax.tree.map(lambda x, a, b: (x - a) / (b - a), noise, nothing, one)
+    return z, factorization.next(memory, z, t)[1]
 
 
-class _AmongRecords(_Played):
-    def sum(self, client: Client, *given: Any, **how: Any) -> Summed:
-        return self._cohort.sum(self._played(client), *given, **how)
-
-    def unprotected(self, client: Client, *given: Any, **how: Any) -> Summed:
-        return self._cohort.unprotected(self._played(client), *given, **how)
-
-    def _played(self, client: Client) -> Client:
-        def played(key: Key, shard: Shard, *mine: PyTree) -> Any:
-            return client(key, _with_canaries(self._canaries, shard, self._places), *mine)
-
-        return played
+_TINY = jnp.finfo(jnp.float32).tiny
 
 
-def _with_canaries(canaries: Canaries, shard: Shard, places: list[PyTree]) -> Shard:
-    """The shard of a client, some of whose records are canaries."""
-    room = len(jax.tree.leaves(shard.examples)[0])
-    numbered = replace(shard, examples=(shard.examples, jnp.arange(room)))
-
-    class CanaryShard(Shard):
-        def private_mean(
-            self,
-            key: Key,
-            gradients: Gradients,
-            params: Params,
-            *,
-            records: RecordSampler,
-            **how: Any,
-        ) -> Params:
-            if canaries.per_client > (held := records.accounting.population):
-                raise ValueError(
-                    f"per_client: a client has {held} records, not {canaries.per_client} to give up"
-                )
-            places.append(())
-            played = canaries.gradients(gradients, jnp.asarray(shard.client_id))
-            return numbered.private_mean(key, played, params, records=records, **how)
-
-    return CanaryShard(shard.examples, shard.size, shard.round, shard.client_id)
+def _along(v: jax.Array, direction: jax.Array) -> jax.Array:
+    return jnp.vdot(v, direction) / jnp.maximum(jnp.linalg.norm(direction), _TINY)
 
 
-def _unit(v: jax.Array) -> jax.Array:
-    return v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(jnp.float32).tiny)
+def _ratio(hits: jax.Array, precision: jax.Array, steps: int, rate: float) -> jax.Array:
+    """log of N(k, 1 / precision) at `hits` over N(0, 1 / precision), in the mean over k ~ Bin(steps, rate)."""
+    from scipy.stats import binom
+
+    if steps == 1 and rate >= 1:
+        return precision * (hits - 0.5)
+    k = np.arange(steps + 1)
+    likely = binom.logpmf(k, steps, rate)
+    return jax.nn.logsumexp(likely + precision * (k * hits - k**2 / 2))
+
+
+def _without_the_cohort(release: Release, ratios: jax.Array, known: jax.Array) -> jax.Array:
+    """Ratios of whoever is not told who takes part, unless a public schedule says it."""
+    of_clients = release.participation if release.unit == "record" else release.sampling
+    if release.schedule:
+        return known
+    return ratios if of_clients is None else mixed(ratios, float(joining(of_clients)))

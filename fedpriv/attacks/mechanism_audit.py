@@ -109,14 +109,14 @@ def _certain(release: Release) -> bool:
     drawn = [sampling for sampling in (release.sampling, release.participation) if sampling]
     varies = any(isinstance(s, WithReplacement) and s.largest < 1 for s in drawn)
     varies |= _has_secret_round(release) and release.sampling.block > 1  # type: ignore[union-attr]
-    return not varies and all(_joining(sampling) >= 1 for sampling in drawn)
+    return not varies and all(joining(sampling) >= 1 for sampling in drawn)
 
 
 def _has_secret_round(release: Release) -> bool:
     return isinstance(release.sampling, Allocation) and release.view == "third_party"
 
 
-def _joining(sampling: Sampling) -> float:
+def joining(sampling: Sampling) -> float:
     """Probability that a unit takes part, after the cut of a cohort that is too large."""
     if not isinstance(sampling, Poisson) or not sampling.can_be_cut:
         return sampling.rate
@@ -135,7 +135,7 @@ def _known(key: Key, sampling: Sampling) -> tuple[jax.Array | float, jax.Array |
     if isinstance(sampling, Dropping) and loses_noise(sampling):
         stay = jax.random.binomial(key, sampling.size, 1 - sampling.dropout)
         return stay / sampling.population, jnp.sqrt(sampling.size / jnp.maximum(stay, 1))
-    return _joining(sampling), 1.0
+    return joining(sampling), 1.0
 
 
 def _taking_part(key: Key, known: Sampling | None) -> jax.Array:
@@ -143,7 +143,7 @@ def _taking_part(key: Key, known: Sampling | None) -> jax.Array:
     if known is None:
         return jnp.float32(1)
     if not loses_noise(known):
-        return jax.random.bernoulli(key, _joining(known)).astype(jnp.float32)
+        return jax.random.bernoulli(key, joining(known)).astype(jnp.float32)
     joins, far = _known(jax.random.fold_in(key, 1), known)
     return jax.random.bernoulli(key, joins) * far
 
@@ -175,8 +175,8 @@ def _part(
         sign = jnp.where(present, 1.0, -1.0 if relation == "replace_one" else 0.0)
         ratio, replaced = ratios(noise_key, times * jnp.where(joins, sign, 0.0), times)
         if relation == "replace_one":
-            return _mixed(ratio, secret) - _mixed(replaced, secret)
-        return _mixed(ratio, secret)
+            return mixed(ratio, secret) - mixed(replaced, secret)
+        return mixed(ratio, secret)
 
     def block(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:
         noise_key, own_key = jax.random.split(key)
@@ -238,7 +238,7 @@ def _laplace_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> _Ratios:
     return ratios
 
 
-def _mixed(ratio: jax.Array, rate: jax.Array | float) -> jax.Array:
+def mixed(ratio: jax.Array, rate: jax.Array | float) -> jax.Array:
     """log(1 - q + q e^L)."""
     if isinstance(rate, float) and rate >= 1:
         return ratio

@@ -78,8 +78,8 @@ class MarkedCohort(Cohort):
     def _drawn(self, drawn: Draw) -> None:
         self._unmarked = drawn
 
-    def _draw_for_audits(self) -> Draw:
-        return self._unmarked
+    def _draw_for_audits(self) -> None:
+        return None
 
     @property
     def size(self) -> jax.Array:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.data_checks import check_data
@@ -293,11 +294,16 @@ def _per_seed(federation: Any, seeds: int) -> Federation | list[StreamedFederati
 def _initial(
     algorithm: Algorithm, params: Any, federation: Federation | list[StreamedFederation], roots: Key
 ) -> State:
-    init, first = params if callable(params) else lambda _: params, of_seed(federation, 0)
-    models = [init(jax.random.fold_in(root, 0)) for root in roots]
+    first = of_seed(federation, 0)
+    if callable(params):
+        models = _stacked([params(jax.random.fold_in(root, 0)) for root in roots])
+    else:
+        models = _of_each_seed(params, len(roots))
     begin, private = unreadable(algorithm, first)
     # As one program, so that what is kept for each client is there once: per-client state may fill the memory.
-    return jax.jit(lambda ms, private: _stacked([begin(m, private) for m in ms]))(models, private)
+    return jax.jit(lambda each, private: lax.map(lambda m: begin(m, private), each))(
+        models, private
+    )
 
 
 @jax.jit

@@ -205,6 +205,7 @@ def whole_run(used: Mechanism, rounds: int, participation: Participation) -> Mec
         worst=worst,
         whiten=whiten,
         at=None,
+        correlation=used.correlation,
     )
 
 

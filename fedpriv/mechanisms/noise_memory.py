@@ -27,6 +27,14 @@ class NoiseMemory:
         """What is remembered after the round."""
         return tuple(self._after)
 
+    def nested(self) -> NoiseMemory:
+        """The same, for a function that runs the whole round; `follow` takes what it remembers afterwards."""
+        return NoiseMemory(self._before)
+
+    def follow(self, after: tuple[PyTree, ...]) -> None:
+        """Remembers what `nested` did."""
+        self._after = list(after)
+
     def check(self) -> None:
         """Raises ValueError: the call is in a loop, a branch or a jitted function, where nothing can be remembered."""
         if get_opaque_trace_state(convention="flax") != self._trace:

@@ -250,8 +250,8 @@ class Cohort:
         own_rows = (rows,) if jax.tree.leaves(own) else ()
         return over_clients(fn, key, self._drawn, self._federation, *own_rows, round=self.round)
 
-    def _draw_for_audits(self) -> Draw:
-        """Who takes part, for attacks, whose scores are not released: no certificate counts it."""
+    def _draw_for_audits(self) -> Draw | None:
+        """Who takes part, for attacks, whose scores are not released; None where a round is traced for a certificate."""
         return self._drawn
 
     @property
