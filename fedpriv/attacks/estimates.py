@@ -87,8 +87,9 @@ def _p_value(there: np.ndarray, away: np.ndarray) -> float:
         return math.nan
     from scipy.stats import f, normaltest
 
-    ratio = f(len(there) - 1, len(away) - 1)
-    larger = there.var(ddof=1) / away.var(ddof=1)
-    equal = 2 * min(ratio.cdf(larger), ratio.sf(larger))
+    if min(there.var(), away.var()) == 0:
+        return 0.0
+    ratio, freedom = there.var(ddof=1) / away.var(ddof=1), (len(there) - 1, len(away) - 1)
+    equal = 2 * min(f.cdf(ratio, *freedom), f.sf(ratio, *freedom))
     least = min(equal, normaltest(there).pvalue, normaltest(away).pvalue)
     return float(-np.expm1(3 * np.log1p(-min(least, 1.0))))
