@@ -25,6 +25,8 @@ from fedpriv.devices.layout import Strategy
 
 APART = (2**25, 2**26)
 """Seeds of draws of the exact pair, from those of `audit_mechanisms` and of each other."""
+LIMITS = 10
+"""Times that as many draws as runs are drawn for the limit."""
 
 
 def audit_many_runs(
@@ -88,9 +90,10 @@ def _exact_pairs(
 ) -> tuple[Scores | None, Scores | None]:
     """Independent draws for the limit and for thresholds; none for these where the view's scores have another scale."""
     traced, seen_as = ledger.trace(name), CERTIFIED.get(view, view)
-    given = (traced, seen_as, rounds, asked.runs // 2)
-    limit, thresholds = (exact_pair(*given, asked.seed + apart) for apart in APART)
-    return limit, thresholds if view == seen_as else None
+    n, (first, second) = asked.runs // 2, (asked.seed + apart for apart in APART)
+    limit = exact_pair(traced, seen_as, rounds, LIMITS * n, first)
+    scaled = view == seen_as
+    return limit, exact_pair(traced, seen_as, rounds, n, second) if scaled else None
 
 
 class _View(NamedTuple):
@@ -115,8 +118,12 @@ class _View(NamedTuple):
         return self._by_counts(self.own, delta, significance)
 
     def limit(self, delta: float) -> float | None:
-        """The same bound of the exact pair."""
-        return self._by_counts(self.exact, delta, LIKELY) if self.exact else None
+        """The same bound of as many draws of the exact pair, on average."""
+        if not self.exact:
+            return None
+        parts = (np.split(side, LIMITS) for side in (self.exact.present, self.exact.absent))
+        each = [self.exact._replace(present=p, absent=a) for p, a in zip(*parts, strict=True)]
+        return float(np.mean([self._by_counts(one, delta, LIKELY) for one in each]))
 
     def _by_counts(self, scores: Scores, delta: float, significance: float) -> float:
         fixed = None

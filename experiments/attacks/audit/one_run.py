@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from experiments.attacks.audit.canary import bounded, release_of
+from experiments.attacks.audit.canary import SEEN, bounded, release_of
 from experiments.attacks.audit.row import LIKELY, SURE, Row, Unaudited
 from experiments.attacks.audit.training import trained
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
-from fedpriv.attacks.canaries import VIEWS, CanaryState, NoPlaceError, with_canaries
+from fedpriv.attacks.canaries import CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.estimates import gaussian_estimate
 from fedpriv.attacks.one_run import Method, epsilon_one_run, p_value_one_run
 from fedpriv.data.federation import Federation
@@ -60,7 +60,7 @@ def _rows(
 ) -> Iterator[Row]:
     """By f-DP for any mechanism; as if it were Gaussian, by Steinke et al., and an estimate beside it."""
     present, scores = np.asarray(state.present), np.asarray(state.scores)
-    for v, view in enumerate(VIEWS):
+    for v, view in enumerate(SEEN):  # of many canaries the last model is not scored
         for delta in deltas:
             said = bounded(ledger, name, settings.rounds, view, delta)
             own = scores[:, v], present
