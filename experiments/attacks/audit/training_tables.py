@@ -12,9 +12,9 @@ NOTHING = "no algorithm adds noise to what its models or sums show"
 MANY = (
     "audited: at 95 % confidence, each row for itself, by counts (Clopper-Pearson) of guesses from the scores of an "
     "adversary that sees every model and knows all but the canary; last_model: the last model alone, which the "
-    "certificate of third_party covers; 1 - 1e-6: at that confidence; exact pair: what the same bound shows, on average, "
-    "of as many draws of the pair that dominates the run, the limit of any audit by so many runs; share: of that limit; "
-    "estimate: as if scores were Gaussian, with its interval, no bound"
+    "certificate of third_party covers; 1 - 1e-6: at that confidence; exact pair: what the same bound shows, on "
+    "average, of as many draws of the pair that dominates the run, the limit of any audit by so many runs; share: of "
+    "that limit; estimate: as if scores were Gaussian, with its interval, no bound"
 )
 ONE = (
     "audited: at 95 % confidence, each row for itself, by f-DP of guesses of who was there (Mahloujifar et al. 2025), "
