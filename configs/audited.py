@@ -5,9 +5,9 @@
 Small enough for thousands of trainings: scikit-learn's 1,797 bundled digits, 20 rounds of a network with 16 hidden
 units. dp_fed_avg, rand_k and top_k protect clients (120 with 12 digits each, Poisson cohorts of 30 on average), as does
 banded (cohorts of 30 that take turns). Records are protected by dp_sgd and wav (one client with all digits, a tenth of
-them in each step), by dp_scaffold and dp_sgd_fed, its rival without control variates (ten clients, one step a round), and
-by unequal (eight clients of 25 to 231 digits, whose numbers are secret). The others declare by hand what is not so. What
-came out: experiments/results/audit.md.
+them in each step), by dp_scaffold and dp_sgd_fed, its rival without control variates (ten clients, one step a round),
+and by unequal (eight clients of 25 to 231 digits, whose numbers are secret). The others declare by hand what is not
+so. What came out: experiments/results/audit.md.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,11 @@
 """python -m experiments.audit [CONFIG] [options] [--field value ...]: what an adversary learns, beside what is said.
 
-Three audits: of the mechanism, by draws of what a view sees on two neighbours in their worst direction; of real
-training runs, by canaries that take the places of clients or records; of the trained models, by membership inference
-from the loss. CONFIG and its fields are those of experiments.run; a folder given as --output gets audit.json and
-audit.png.
+Four audits: of the mechanism, by draws of what a view sees on two neighbours in their worst direction; of whole
+trainings, by thousands of them with and without a canary (`--parts many_runs --runs 4000`: minutes to hours, so only
+when it is asked for); of one training, by many canaries that take the places of clients or records; of the trained
+models, by membership inference from the loss. CONFIG and its fields are those of experiments.run; a folder given as
+--output gets audit.json and audit.png, and keeps the scores of many runs: the same command goes on where it was
+stopped, with more --runs it adds to them.
 
 Exit code 1: a certificate is refuted, which is a bug, or training failed; 2: something given was wrong; 130:
 interrupted.
@@ -13,38 +15,34 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.attacks.audit.audit import PARTS, Draws, Part, audited
+from experiments.attacks.audit.audit import audited
 from experiments.attacks.audit.picture import picture
 from experiments.attacks.audit.report import as_json, text
+from experiments.attacks.audit.wanted import Wanted
 from experiments.base.command import command, one_line
 from experiments.base.files import write_text
 from experiments.base.provenance import prng, versions
 from experiments.config import modules
-from experiments.config.fields import Number, NumberOrZero
 from experiments.config.options import config_name, listing, parse, split_options
 from experiments.runs.recorder import new_folder
 from fedpriv.engine import compilation_cache
 from fedpriv.engine.history import DivergedError
 
+OWN = ("--parts", "--runs", "--draws", "--audit-seed", "--output", "--json")
+"""What a stronger test has otherwise."""
+
 
 @dataclass(frozen=True)
-class Options:
+class Options(Wanted):
     """Of the command, beside the config's."""
 
     json: bool = False
     """Print one JSON object."""
-    parts: tuple[Part, ...] = PARTS
-    """Which audits; the first needs no data, the others train every algorithm once each."""
-    draws: Draws = 100_000
-    """Of each neighbour."""
-    canaries: Number | None = None
-    """In each run; by default half the clients, 500 at most; of records 500, at most 10 of a client."""
-    audit_seed: NumberOrZero = 0
-    """Of the draws."""
 
 
 @command
@@ -53,18 +51,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--list" in args:
         print(listing())
         return 0
+    given = list(args)
     name, module = modules.named(config_name(args))
     options, rest = split_options(Options, args)
     details = (__doc__ or "").partition("\n\n")[2]
     settings = parse(module, name, rest, "audit", Options, details)
     compilation_cache.cache_programs()
     folder = new_folder(settings, name) if settings.output else None
-    asked = (options.parts, options.draws, options.canaries, options.audit_seed)
     try:
-        report = audited(module, settings, *asked)
+        report = audited(name, module, settings, options, folder)
     except DivergedError as error:
         print(f"error: diverged: {one_line(error)}", file=sys.stderr)
         return 1
+    report = dataclasses.replace(report, command=_again(given, options.audit_seed + 1))
     about = {"settings": settings, "options": dataclasses.asdict(options)}
     found = as_json(name, report, about | {"versions": versions(), "prng": prng()})
     if folder:
@@ -72,6 +71,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         picture(found, folder / "audit.png")
     print(json.dumps(found, indent=2) if options.json else text(report))
     return int(report.refuted)
+
+
+def _again(args: Sequence[str], seed: int) -> str:
+    """The command with another seed, without `OWN`."""
+    kept: list[str] = []
+    dropped = False
+    for word in args:
+        if word.startswith("--"):
+            dropped = word.split("=")[0] in OWN
+        if not dropped:
+            kept.append(word)
+    return shlex.join(["python", "-m", "experiments.audit", *kept, "--audit-seed", str(seed)])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from PIL import Image
 from small import filled, regression, squared, start
 
 import fedpriv as fp
+from fedpriv.privacy.profile import PrivacyProfile
 
 FOLDER = tempfile.TemporaryDirectory()
 atexit.register(FOLDER.cleanup)
@@ -33,6 +34,7 @@ LABELS, OWNERS = ROWS % 2, [ROWS[:4], ROWS[4:8], ROWS[8:]]
 SAMPLER, BATCHES, GAUSSIAN = fp.everyone(3), fp.full_batch(), fp.gaussian(0.5, 2.0)
 GRADIENTS, SCORES = fp.per_example(squared), np.linspace(0, 1, 8).astype(np.float32)
 PRESENT = ROWS[:8] % 2 == 0
+PROFILE = PrivacyProfile(np.array([0.0, 1.0]), np.array([0.5, 0.0]))
 
 
 def optimizer(t):
@@ -192,12 +194,19 @@ FUNCTIONS = {
         "seed": 1,
         "dimension": 2,
     },
-    "attacks.epsilon_estimate": {"scores": SCORES, "present": PRESENT, "delta": 2.0**-10},
+    "attacks.best_thresholds": {
+        "scores": DRAWN,
+        "delta": 2.0**-10,
+        "significance": 0.25,
+        "runs": 8,
+    },
     "attacks.epsilon_one_run": {
         "scores": SCORES,
         "present": PRESENT,
         "delta": 2.0**-10,
         "significance": 0.25,
+        "method": "epsilon_delta",
+        "guesses": (2, 4),
     },
     "attacks.fit_weights": {
         "messages": MESSAGES,
@@ -206,6 +215,7 @@ FUNCTIONS = {
         "number": 1,
         "largest": 0.5,
     },
+    "attacks.gaussian_estimate": {"scores": SCORES, "present": PRESENT, "delta": 2.0**-10},
     "attacks.infer_membership": {
         "members": SCORES,
         "others": SCORES,
@@ -226,6 +236,12 @@ FUNCTIONS = {
     },
     "attacks.losses": {"loss": squared, "params": PARAMS, "examples": EXAMPLES, "batch_size": 4},
     "attacks.lower_bounds": {"scores": DRAWN, "delta": 2.0**-10, "significance": 0.25},
+    "attacks.p_value_one_run": {
+        "scores": SCORES,
+        "present": PRESENT,
+        "profile": PROFILE,
+        "guesses": (2, 4),
+    },
     "attacks.state_sum": {"messages": MESSAGES, "step": 0.25, "number": 2.0},
     "attacks.unmixed": {
         "messages": MESSAGES,
@@ -604,9 +620,11 @@ LEFT_OUT = {
     "StreamedFederation": "made by `from_arrays` and the like",
     "History.params": "of a run: tests/test_simulate.py",
     "History.state_of": "of a run: tests/test_simulate.py",
+    "attacks.GaussianEstimate": "what fedpriv gives back",
     "attacks.LowerBounds": "what fedpriv gives back",
     "attacks.Membership": "what fedpriv gives back",
     "attacks.Scores": "what fedpriv gives back",
+    "attacks.Thresholds": "what fedpriv gives back",
     "datasets.Dataset": "what fedpriv gives back",
     "noise_matrices.Error": "what fedpriv gives back",
 }

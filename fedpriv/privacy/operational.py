@@ -29,7 +29,8 @@ class OperationalNumbers:
     Attributes:
         advantage: true-positive less false-positive rate, at most.
         true_positive_rates: at false-positive rates of 1 % and 0.1 %.
-        precisions: of its positive answers at these, where half of the units are true ones.
+        precisions: share of its positive answers that are right, by false-positive rate, where a half and where 1 % of
+            the units are true ones.
         success: probability of the right answer, where a half and where 1 % of the units are true ones.
         reconstruction: probability of the right one of ten values of the unit that were equally likely beforehand, of
             which blind guessing finds 1 in 10.
@@ -40,7 +41,7 @@ class OperationalNumbers:
 
     advantage: float
     true_positive_rates: tuple[float, float]
-    precisions: tuple[float, float]
+    precisions: tuple[tuple[float, float], tuple[float, float]]
     success: tuple[float, float]
     reconstruction: float
     mu: float | None
@@ -51,7 +52,8 @@ class OperationalNumbers:
     def __post_init__(self) -> None:
         """Raises ValueError: a rate that is none, as a file may have it, or curves of two lengths."""
         rates = (
-            *(self.advantage, *self.true_positive_rates, *self.precisions, *self.success),
+            *(self.advantage, *self.true_positive_rates, *self.success),
+            *(precision for each in self.precisions for precision in each),
             *(self.reconstruction, *self.false_positive_rates, *self.false_negative_rates),
         )
         for rate in rates:
@@ -82,6 +84,15 @@ class OperationalNumbers:
         )
 
 
+def _precisions(true_positives: float, false_positives: float) -> tuple[float, float]:
+    """By Bayes' rule, for each of `PRIORS`."""
+    half, rare = (
+        prior * true_positives / (prior * true_positives + (1 - prior) * false_positives)
+        for prior in PRIORS
+    )
+    return half, rare
+
+
 def operational_numbers(profile: PrivacyProfile) -> OperationalNumbers:
     """Of all that a profile bounds."""
     few, fewer = FALSE_POSITIVES
@@ -93,7 +104,7 @@ def operational_numbers(profile: PrivacyProfile) -> OperationalNumbers:
     return OperationalNumbers(
         advantage=ahead,
         true_positive_rates=(first, second),
-        precisions=(first / (first + few), second / (second + fewer)),
+        precisions=(_precisions(first, few), _precisions(second, fewer)),
         success=((1 + ahead) / 2, 1 - rare + rare * float(profile.delta(odds))),
         reconstruction=1 - float(profile.false_negative_rate(BASELINE)),
         mu=gaussian.mu if gaussian else None,

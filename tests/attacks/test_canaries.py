@@ -1,6 +1,5 @@
 """Canaries: what they put in, what is seen of them, and bounds that keep below the certificate."""
 
-import dp_accounting
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +10,11 @@ from small import assert_normal, one_round, regression, squared, start, vector
 from small import records as records_of
 
 import fedpriv as fp
-from fedpriv.attacks.bounds import epsilon_estimate, epsilon_one_run
 from fedpriv.attacks.canaries import Canaries, NoPlaceError
 from fedpriv.attacks.canaries import with_canaries as attacked
+from fedpriv.attacks.estimates import gaussian_estimate
 from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.attacks.one_run import epsilon_one_run
 from fedpriv.core.trees import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -248,9 +248,9 @@ def test_bounds_keep_below_the_certificate(algorithm, per_client):
     """Wrong with probability 1e-6 at most, where the certificate is right; the estimate says something."""
     present, scores = trained(algorithm, per_client=per_client)
     for v, view in enumerate(("third_party", "server_secagg")):
-        bound = epsilon_one_run(scores[:, v], present, 1e-9, significance=1e-6)
+        bound = epsilon_one_run(scores[:, v], present, 1e-9, 1e-6, method="epsilon_delta")
         assert bound <= certified_of(algorithm, view)
-        assert epsilon_estimate(scores[:, v], present, 1e-9) > 0.3
+        assert gaussian_estimate(scores[:, v], present, 1e-9).epsilon > 0.3
 
 
 def sparse(noise, sampler=None):
@@ -283,8 +283,8 @@ def test_too_little_noise_is_seen(make):
     """A twentieth of the noise that is certified: the bound refutes that (wrong once in 1e6), the estimate too."""
     said = certified_of(make(10.0))
     present, scores = trained(make(0.5))
-    assert epsilon_one_run(scores[:, 0], present, 1e-9, significance=1e-6) > said
-    assert epsilon_estimate(scores[:, 0], present, 1e-9) > said
+    assert epsilon_one_run(scores[:, 0], present, 1e-9, 1e-6, method="epsilon_delta") > said
+    assert gaussian_estimate(scores[:, 0], present, 1e-9).epsilon > said
     assert len(np.unique(present, axis=0)) == 20  # coins differ by seed
     assert 288 < present.sum() < 512  # of 800 fair coins: 8 standard deviations
 
@@ -297,39 +297,6 @@ def test_only_rounds_of_one_s_own_count_behind_secure_aggregation():
     assert drawn.sum() == 10
     secret = np.log(3 / 4 + np.exp(known[drawn]) / 4)  # a quarter of the clients takes part
     np.testing.assert_allclose(third[drawn], secret, rtol=1e-4, atol=1e-6)
-
-
-def test_the_estimate_of_a_gaussian_mechanism():
-    """Scores of mu = 1; the relative error of 1e5 each is below 2 % (five standard deviations)."""
-    rng = np.random.default_rng(0)
-    present = np.arange(200_000) % 2 == 0
-    scores = rng.normal(size=200_000) + present
-    true = dp_accounting.get_epsilon_gaussian(1.0, 1e-5)
-    assert epsilon_estimate(scores, present, 1e-5) == pytest.approx(true, rel=0.03)
-    assert epsilon_estimate(-scores, present, 1e-5) == 0
-
-
-def test_one_run_by_hand():
-    """Steinke et al., Theorem 5.2 with delta near 0: r of r guesses right at p >= (1 + e^-eps)^-r."""
-    present = np.arange(40) % 2 == 0
-    found = epsilon_one_run(np.where(present, 1.0, 0.0), present, 1e-12, significance=0.05)
-    least = -np.log(0.05 ** (-1 / 10) - 1)  # half of them choose the threshold
-    assert found == pytest.approx(least, abs=1e-3)
-
-
-def test_coins_that_all_fell_alike_say_nothing():
-    for present in (np.ones(3, bool), np.zeros(3, bool)):
-        assert epsilon_one_run(np.arange(3.0), present, 1e-5) == 0
-        assert epsilon_estimate(np.arange(3.0), present, 1e-5) == 0
-
-
-def test_one_run_bounds_are_wrong_as_seldom_as_they_say():
-    """Scores that say nothing: at 90 % confidence more than 70 of 400 bounds above 0 have a chance of 3e-6."""
-    rng, wrong = np.random.default_rng(0), 0
-    for _ in range(400):
-        present = rng.random(200) < 0.5
-        wrong += epsilon_one_run(rng.normal(size=200), present, 1e-9, significance=0.1) > 0
-    assert wrong <= 70
 
 
 def test_what_has_no_place_for_them():
@@ -398,6 +365,6 @@ def test_a_run_with_a_warm_start_of_everyone_is_audited():
     algorithm = warm(fp.fixed_size(CLIENTS, 20), 0.1)
     present, scores = trained(algorithm, per_client=2)
     for v, view in enumerate(("third_party", "server_secagg")):
-        bound = epsilon_one_run(scores[:, v], present, 1e-9, significance=1e-6)
+        bound = epsilon_one_run(scores[:, v], present, 1e-9, 1e-6, method="epsilon_delta")
         assert bound <= certified_of(algorithm, view)
-        assert epsilon_estimate(scores[:, v], present, 1e-9) > 0.3
+        assert gaussian_estimate(scores[:, v], present, 1e-9).epsilon > 0.3

@@ -1,4 +1,4 @@
-"""python -m experiments.audit: three audits of a config, their words, exit codes; wrong input."""
+"""python -m experiments.audit: the audits of a config, their words, exit codes; wrong input."""
 
 import json
 from dataclasses import replace
@@ -12,8 +12,10 @@ from commands import audit
 
 import fedpriv as fp
 from configs import quickstart
+from experiments.attacks.audit.canary import SEEN
 from experiments.attacks.audit.mechanisms import audit_mechanisms
 from experiments.attacks.audit.report import Audited, text
+from experiments.attacks.audit.row import Row
 from experiments.config import Ledger, blank, modules
 from fedpriv.privacy import Claim
 
@@ -29,7 +31,7 @@ def ask(capsys, *args):
 
 
 @pytest.mark.slow
-def test_all_three_side_by_side(capsys, tmp_path):
+def test_the_usual_three_side_by_side(capsys, tmp_path):
     """As words, and as an object in the folder."""
     args = [*TINY, "--algorithms", "fed_avg", "rand_k", "--output", str(tmp_path / "there")]
     code, shown = ask(capsys, *args)
@@ -48,14 +50,15 @@ def test_all_three_side_by_side(capsys, tmp_path):
     assert by_view["server"]["claimed"] is None
     (bare,) = found["nothing_to_draw"]
     assert (bare["names"], bare["reason"]) == (["fed_avg"], "no noise is added")
-    runs = [(row["algorithm"], row["canaries"], row["seeds"]) for row in found["runs"]]
-    assert runs == [("rand_k", 20, 2)] * 2
-    assert {row["certified"]["view"] for row in found["runs"]} == {"third_party", "server_secagg"}
+    runs = [(row["algorithm"], *row["views"], row["canaries"]) for row in found["one_run"]]
+    assert runs == [("rand_k", view, 20) for view in SEEN]
+    assert [row["certified"]["view"] for row in found["one_run"]] == list(SEEN)
+    assert "many_runs" not in found  # takes too long to be usual
     assert [row["algorithm"] for row in found["membership"]] == ["fed_avg", "rand_k"]
     for row in found["membership"]:
         assert len(row["seeds"]) == 2
         assert all(0.3 < seed["auc"] < 0.7 for seed in row["seeds"])
-    for words in ("1. The mechanism", "2. Training runs", "3. Membership inference"):
+    for words in ("The mechanism", "One run", "Membership inference"):
         assert words in shown.out
     for words in ("client, add-or-remove", "claimed", "certified", "audited", "AUC", "delta = 0."):
         assert words in shown.out
@@ -67,9 +70,9 @@ def test_all_three_side_by_side(capsys, tmp_path):
 @pytest.mark.slow
 def test_records_are_canaries_where_records_are_protected(capsys):
     args = "dp_scaffold_synthetic --rounds 3 --warm-start 1 --clients 20 --client-rate 0.5 --records 50"
-    code, shown = ask(capsys, *args.split(), "--parts", "run", "--canaries", "30", "--json")
+    code, shown = ask(capsys, *args.split(), "--parts", "one_run", "--canaries", "30", "--json")
     assert (code, shown.err) == (0, "")
-    rows = json.loads(shown.out)["runs"]
+    rows = json.loads(shown.out)["one_run"]
     assert {row["certified"]["unit"] for row in rows} == {"record"}
     assert {row["canaries"] for row in rows} == {30}
 
@@ -123,29 +126,69 @@ def test_a_refuted_claim_is_said_in_words():
     assert f"DP-SGD-WAV [third_party, server, server_secagg]: {refuted}" in said
 
 
-def test_an_estimate_above_the_certificate_is_said_to_refute_nothing():
-    """A coin's scores: nothing is there, and a small epsilon is exceeded by chance."""
+def of_many_runs(epsilon=1.0, low=0.9, p_value=0.5, **changes) -> Row:
+    """A line of `many_runs` with such an estimate; its certificate is of a mechanism."""
     (drawn, *_), _ = audit_mechanisms(overstated(20.0, 20.0), 1, 500, 0)
-    epsilon = drawn.certificate.epsilon
-    row = replace(
+    estimate = {"epsilon": epsilon, "low": low, "high": 2 * epsilon, "mu": 1.0, "p_value": p_value}
+    made = replace(
         drawn,
         least=0.0,
         surely=0.0,
-        about={"canaries": 40, "seeds": 1},
-        audited={"estimate": epsilon + 0.5},
+        about={"runs": 1000, "rounds": 1, "seconds": 60.0},
+        audited={"limit": 2.0, "share": 0.0, "estimate": estimate},
     )
-    said = text(Audited(1e-3, runs=([row], [])))
-    number = f"{epsilon + 0.5:.3g}"
-    assert f"{number} (no bound)" in next(
-        x for x in said.splitlines() if x.startswith("DP-FedAvg ")
-    )
-    assert f"the estimate, {number}, is above the certificate and does not refute it" in said
-    assert "is expected to be above small epsilons, which refutes nothing" in said
-    assert "THE CERTIFICATE IS REFUTED" not in said
-    below = replace(row, audited={"estimate": epsilon / 2})
-    assert "is above the certificate" not in text(Audited(1e-3, runs=([below], [])))
-    wrong = replace(row, least=epsilon + 0.1)
-    assert "does not refute" not in text(Audited(1e-3, runs=([wrong], [])))
+    return replace(made, **changes)
+
+
+def said_of(row: Row) -> str:
+    return text(Audited(1e-3, many_runs=([row], []), command="python -m experiments.audit mine"))
+
+
+def test_an_estimate_above_the_certificate_is_suspicious():
+    """By the lower end of its interval; the line says what to run next."""
+    certified = of_many_runs().certificate.epsilon
+    row = of_many_runs(epsilon=certified + 0.5, low=certified + 0.1)
+    (line,) = [line for line in said_of(row).splitlines() if line.startswith("SUSPICIOUS")]
+    assert f"the estimate {certified + 0.5:.3g}" in line
+    assert f"lies above the certificate {certified:.4g} at delta 0.001" in line
+    assert line.endswith("python -m experiments.audit mine --parts many_runs --runs 4000")
+    assert not Audited(1e-3, many_runs=([row], [])).refuted
+    assert "SUSPICIOUS" not in said_of(of_many_runs(epsilon=certified + 0.5, low=certified - 0.01))
+    rejected = said_of(of_many_runs(epsilon=certified + 0.5, low=certified + 0.1, p_value=0.001))
+    assert "assumption rejected" in rejected
+    assert "SUSPICIOUS" not in rejected
+
+
+def test_a_bound_above_the_certificate_is_suspicious_until_it_is_sure():
+    certified = of_many_runs().certificate.epsilon
+    likely = of_many_runs(least=certified + 0.1, surely=certified - 0.1)
+    assert f"the bound {certified + 0.1:.3g} (95 %) lies above" in said_of(likely)
+    assert "THE CERTIFICATE IS REFUTED" not in said_of(likely)
+    sure = of_many_runs(least=certified + 0.2, surely=certified + 0.1)
+    assert "SUSPICIOUS" not in said_of(sure)
+    assert "THE CERTIFICATE IS REFUTED" in said_of(sure)
+    assert Audited(1e-3, many_runs=([sure], [])).refuted
+
+
+def test_so_many_right_guesses_that_the_certified_curve_is_impossible_refute_it():
+    row = of_many_runs()
+    for p_value, refuted in ((1e-5, False), (1e-7, True)):
+        assert replace(row, audited=row.audited | {"p_value": p_value}).refuted == refuted
+
+
+@pytest.mark.parametrize(
+    ("args", "again"),
+    [
+        (["mine.py", "--rounds", "3"], "mine.py --rounds 3 --audit-seed 8"),
+        (
+            ["--parts", "one_run", "many_runs", "--deltas", "0.1", "--json"],
+            "--deltas 0.1 --audit-seed 8",
+        ),
+        (["--runs=100", "--output", "a b", "--data-dir", "c d"], "--data-dir 'c d' --audit-seed 8"),
+    ],
+)
+def test_a_stronger_test_has_the_same_settings_and_other_seeds(args, again):
+    assert audit._again(args, 8) == f"python -m experiments.audit {again}"
 
 
 def claim(**changes) -> Claim:
@@ -178,15 +221,20 @@ def test_what_refutes_a_claim():
         (["--draws", "5"], "--draws: 5; give"),
         (["--canaries", "0"], "--canaries: 0; give"),
         (
-            [*TINY, "--parts", "run", "--canaries", "4"],
+            [*TINY, "--parts", "one_run", "--canaries", "4"],
             "--canaries: 4 in each of 2 run(s) bound nothing",
         ),
         (["--parts", "all"], "--parts"),
+        (["--runs", "99"], "--runs: 99; give"),
+        (["--deltas", "0.1", "1"], "--deltas[1]: 1.0; give"),
         (["--audit-seed", "-1"], "--audit-seed: -1; give"),
         (["--roundz", "5"], "--roundz: unknown field; did you mean --rounds?"),
-        ([*TINY, "--parts", "run", "--canaries", "41"], "count: 41; give 1 to 40"),
         (
-            ["fed_smp_fashion_mnist", "--parts", "run", "--data-dir", "/nowhere"],
+            [*TINY, "--parts", "one_run", "--canaries", "41", "--deltas", "1e-5"],
+            "count: 41; give 1 to 40",
+        ),
+        (
+            ["fed_smp_fashion_mnist", "--parts", "one_run", "--data-dir", "/nowhere"],
             "fashion_mnist",
         ),
     ],

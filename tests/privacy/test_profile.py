@@ -18,6 +18,7 @@ from fedpriv.privacy import (
     certify_choice,
     certify_releases,
 )
+from fedpriv.privacy.operational import operational_numbers
 from fedpriv.privacy.profile import PrivacyProfile
 
 DELTA = 1e-5
@@ -126,6 +127,19 @@ def test_attackers_by_the_likelihood_ratio(noise, rate):
     assert found[3] == pytest.approx(least[3], abs=1e-3)
 
 
+def bayes(prior: float, tpr: float, fpr: float) -> float:
+    """P(true unit | positive answer), from counts of 10^6 units."""
+    true = 1e6 * prior
+    return true * tpr / (true * tpr + (1e6 - true) * fpr)
+
+
+def test_what_hides_all_leaves_a_positive_answer_at_the_prior():
+    """True and false positives are equally frequent."""
+    nothing = PrivacyProfile(np.array([0.0, 1.0]), np.zeros(2))
+    for precisions in operational_numbers(nothing).precisions:
+        np.testing.assert_allclose(precisions, [0.5, 0.01], rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["poisson", "gaussian"])
 def test_operational_numbers_as_dp_accounting_has_them(name):
     from dp_accounting.pld import privacy_loss_distribution as pld
@@ -144,9 +158,10 @@ def test_operational_numbers_as_dp_accounting_has_them(name):
     numbers = certified(made).operational_numbers()
     told = [found(0.01), found(0.001)]
     np.testing.assert_allclose(numbers.true_positive_rates, told, atol=1e-3)
-    np.testing.assert_allclose(
-        numbers.precisions, told / (told + np.array([0.01, 0.001])), atol=1e-3
-    )
+    for precisions, tpr, fpr in zip(numbers.precisions, told, (0.01, 0.001), strict=True):
+        np.testing.assert_allclose(
+            precisions, [bayes(0.5, tpr, fpr), bayes(0.01, tpr, fpr)], atol=1e-3
+        )
     assert numbers.advantage == pytest.approx(delta[0], abs=1e-3)
     rare = 0.99 + 0.01 * library.get_delta_for_epsilon(math.log(99))
     np.testing.assert_allclose(numbers.success, [(1 + delta[0]) / 2, rare], atol=1e-3)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Any
 
 from experiments.accounting import budget
+from experiments.attacks.audit.many_runs import audit_many_runs
 from experiments.attacks.audit.mechanisms import audit_mechanisms
+from experiments.attacks.audit.membership import infer
+from experiments.attacks.audit.one_run import audit_one_run
+from experiments.attacks.audit.repeated_training import Asked
 from experiments.attacks.audit.report import Audited
-from experiments.attacks.audit.training import audit_runs, infer
+from experiments.attacks.audit.wanted import USUAL, Draws, Part, Runs, Wanted
 from experiments.config import modules
 from experiments.config.experiment import ledger_of, strategy_of
 from experiments.config.fields import Number, NumberOrZero
@@ -18,20 +22,16 @@ from experiments.config.modules import Config
 from experiments.config.settings import Settings, changed
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import SharedArrays
-from fedpriv.core.arguments import Range, checked, require
+from fedpriv.core.arguments import Probability, check_fields, checked, require
 from fedpriv.devices.layout import split_cpu
-
-Part: TypeAlias = Literal["mechanism", "run", "membership"]
-Draws: TypeAlias = Annotated[
-    int, Range("a whole number from 100 (fewer say nothing) to 2^24", 100, 2**24, whole=True)
-]
-PARTS: tuple[Part, ...] = get_args(Part)
 
 
 def audit(
     config: str | Path | Config = "quickstart",
     *,
-    parts: Sequence[Part] = PARTS,
+    parts: Sequence[Part] = USUAL,
+    runs: Runs = 1000,
+    deltas: Sequence[Probability] = (),
     draws: Draws = 100_000,
     canaries: Number | None = None,
     seed: NumberOrZero = 0,
@@ -41,51 +41,53 @@ def audit(
 
     Args:
       config, settings: as for `train`.
-      parts: "mechanism", by draws in its worst direction; "run", by canaries; "membership", from the loss. The first
-        needs no data, the others train every algorithm once each.
+      parts: "mechanism", by draws in its worst direction, which needs no data; "many_runs", by whole trainings with and
+        without a canary; "one_run", by many canaries in one; "membership", from the loss.
+      runs: of each algorithm for "many_runs", 100 at least.
+      deltas: at which trainings are audited, by default the config's.
       draws: of each neighbour, 100 at least.
       canaries: in each run; by default half the clients, 500 at most.
-      seed: of the draws.
+      seed: of the draws and of many runs.
 
     Raises:
       ValueError: something that was given is wrong.
       DivergedError: a training diverged.
     """
     split_cpu()
-    _, module = modules.named(config)
+    name, module = modules.named(config)
     require("output" not in settings, "output", settings.get("output"), "an audit writes nothing")
     parts = checked("parts", parts, Sequence[Part])
-    draws = checked("draws", draws, Draws)
-    canaries = checked("canaries", canaries, Number | None)
+    deltas = checked("deltas", deltas, Sequence[Probability])
     seed = checked("seed", seed, NumberOrZero)
-    return audited(module, changed(module.settings, settings), parts, draws, canaries, seed)
+    wanted = Wanted(tuple(parts), runs, tuple(deltas), draws, canaries, seed)
+    check_fields(wanted)
+    return audited(name, module, changed(module.settings, settings), wanted)
 
 
 def audited(
-    module: Config,
-    settings: Settings,
-    wanted: Sequence[str],
-    draws: int,
-    canaries: int | None,
-    seed: int,
+    name: str, module: Config, settings: Settings, wanted: Wanted, folder: Path | None = None
 ) -> Audited:
     """The parts that are wanted; the data first, so that a missing set is found before minutes are spent."""
-    require(len(wanted) > 0, "parts", [], f"name some of {', '.join(PARTS)}")
     parts: dict[str, Any] = {}
-    training = {"run", "membership"} & set(wanted)
+    training = {"many_runs", "one_run", "membership"} & set(wanted.parts)
     noise = budget.solved(module, settings)
     if training:
-        split_cpu(settings.layout.devices)
+        # Of many runs each has a device of its own, whatever a round is divided over.
+        split_cpu(None if "many_runs" in wanted.parts else settings.layout.devices)
         strategy = strategy_of(settings.layout)
         experiment = built(module, settings, noise, SharedArrays())
         ledger = experiment.ledger
     else:
         ledger = budget.made(partial(ledger_of, module), settings, noise)
-    if "mechanism" in wanted:
-        parts["mechanisms"] = audit_mechanisms(ledger, settings.rounds, draws, seed)
-    if training:
-        if "run" in wanted:
-            parts["runs"] = audit_runs(experiment, settings, strategy, canaries)
-        if "membership" in wanted:
-            parts["inferred"] = infer(experiment, settings, strategy)
+    deltas = wanted.deltas or (ledger.delta,)
+    if "mechanism" in wanted.parts:
+        given = (settings.rounds, wanted.draws, wanted.audit_seed)
+        parts["mechanisms"] = audit_mechanisms(ledger, *given)
+    if "many_runs" in wanted.parts:
+        asked = Asked(name, wanted.runs, deltas, wanted.audit_seed, folder)
+        parts["many_runs"] = audit_many_runs(experiment, settings, strategy, asked)
+    if "one_run" in wanted.parts:
+        parts["one_run"] = audit_one_run(experiment, settings, strategy, wanted.canaries, deltas)
+    if "membership" in wanted.parts:
+        parts["inferred"] = infer(experiment, settings, strategy)
     return Audited(ledger.delta, **parts)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import jax
 
 from experiments.accounting.cost import Account, accounts
-from experiments.attacks.audit.row import Row, Unaudited
+from experiments.attacks.audit.row import LIKELY, SURE, Row, Unaudited
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Ledger
 from fedpriv.attacks.bounds import lower_bounds
@@ -21,8 +21,6 @@ AFFORDABLE = 8e8
 """Normal numbers per row: 10 to 20 s."""
 FEWEST = 2000
 """Draws: where a whole run allows only fewer, they are of fewer rounds, which bound the whole from below too."""
-SURE = 1e-6
-"""Chance that a right certificate is refuted: rows are many."""
 
 
 def audit_mechanisms(
@@ -38,7 +36,7 @@ def audit_mechanisms(
         for views in groups:
             rows.append(_audited(account, traced, views, rounds, draws, seed))
             remaining.advance()
-        if not _drawable(traced.releases(1)):
+        if not drawable(traced.releases(1)):
             reasons = dict.fromkeys(r.reason for r in traced.releases(1) if r.reason)
             bare.append(Unaudited(account.names, "; ".join(reasons), account.claim))
     return rows, bare
@@ -61,7 +59,7 @@ def _by_mechanism(ledger: Ledger, found: Sequence[Account]) -> list[Account]:
     return parts
 
 
-def _drawable(releases: Sequence[Release]) -> list[Release]:
+def drawable(releases: Sequence[Release]) -> list[Release]:
     return [r for r in releases if r.multiplier > 0 and r.mechanism is not None]
 
 
@@ -70,7 +68,7 @@ def _alike(traced: TracedRound, account: Account, rounds: int) -> list[tuple[str
     groups: dict[object, list[str]] = {}
     for certificate in account.certificates:
         seen = [r for r in traced.releases(rounds) if r.view == certificate.view]
-        if _drawable(seen):
+        if drawable(seen):
             same = tuple(replace(r, view="server") for r in seen)
             by_record = all(r.unit == "record" for r in seen)
             groups.setdefault(same if by_record else certificate.view, []).append(certificate.view)
@@ -86,9 +84,9 @@ def _audited(
     seed: int,
 ) -> Row:
     drawn, some = affordable(traced, views[0], rounds, draws)
-    scores = draw_scores(traced.releases(some), views[0], draws=drawn, seed=seed)
+    scores = draw_scores(traced.releases(some), views[0], draws=drawn, seed=seed)  # type: ignore[arg-type]
     certificate = next(c for c in account.certificates if c.view == views[0])
-    bounds = lower_bounds(scores, certificate.delta)
+    bounds = lower_bounds(scores, certificate.delta, LIKELY)
     return Row(
         account.names,
         views,
@@ -114,7 +112,7 @@ def affordable(traced: TracedRound, view: str, rounds: int, draws: int) -> tuple
 
 def _cost(traced: TracedRound, view: str, rounds: int) -> float:
     """Normal numbers per draw of both neighbours."""
-    seen = _drawable([r for r in traced.releases(rounds) if r.view == view])
+    seen = drawable([r for r in traced.releases(rounds) if r.view == view])
     return 2.0 * sum(
         r.steps * r.local_steps * (r.mechanism.dimension or 4) for r in seen if r.mechanism
     )

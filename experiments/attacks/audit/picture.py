@@ -6,16 +6,21 @@ import math
 from pathlib import Path
 from typing import Any
 
-from experiments.base.formats import NAMES
+from experiments.attacks.audit.trade_off_picture import trade_offs
+from experiments.base.formats import NAMES, hyphenated
 
 TITLES = {
     "mechanisms": "mechanism, drawn in its worst direction",
-    "runs": "training runs with canaries",
+    "many_runs": "many runs, half of them with a canary",
+    "one_run": "one run with many canaries",
 }
 
 
 def picture(found: dict[str, Any], path: Path) -> None:
-    """Draws the object of `--json`: a panel for draws and one for runs, a line for each algorithm and view."""
+    """Draws the object of `--json`: a panel for each part, a line for each algorithm, view and delta.
+
+    Beside them an attacker's errors in many runs, where there are any.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -23,8 +28,20 @@ def picture(found: dict[str, Any], path: Path) -> None:
     if not panels:
         return
     rows = sum(map(len, panels.values()))
-    figure = Figure(figsize=(8, 1.2 * len(panels) + 0.42 * rows), layout="constrained")
+    errors = [line for line in found.get("many_runs", ()) if "errors" in line["audited"]]
+    height = max(1.2 * len(panels) + 0.42 * rows, 4.5 if errors else 0)
+    figure = Figure(figsize=(15 if errors else 8, height), layout="constrained")
     FigureCanvasAgg(figure)
+    ladders: Any = figure
+    if errors:
+        halves: Any = figure.subfigures(1, 2)
+        ladders, beside = halves
+        trade_offs(beside, errors)
+    _ladders(ladders, panels)
+    figure.savefig(path, dpi=130)
+
+
+def _ladders(figure: Any, panels: dict[str, list[dict[str, Any]]]) -> None:
     heights = [len(lines) + 1.5 for lines in panels.values()]
     axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axis, (part, lines) in zip(axes, panels.items(), strict=True):
@@ -34,7 +51,6 @@ def picture(found: dict[str, Any], path: Path) -> None:
     legends = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in axes]
     handles = {label: handle for each in legends for handle, label in each}
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=3, fontsize=8)
-    figure.savefig(path, dpi=130)
 
 
 def _panel(axis: Any, lines: list[dict[str, Any]]) -> None:
@@ -59,9 +75,10 @@ MARKS = {
     "certified: at most": "C0<",
     "claimed, refuted": "rX",
     "claimed by the paper": "gD",
-    "estimate (average, no bound)": "ko",
+    "estimate (no bound)": "ko",
+    "limit of so many runs": "k|",
 }
-FILLED = {"estimate (average, no bound)": "none"}
+FILLED = {"estimate (no bound)": "none"}
 
 
 def _numbers(line: dict[str, Any]) -> dict[str, float]:
@@ -75,7 +92,9 @@ def _numbers(line: dict[str, Any]) -> dict[str, float]:
         label = "claimed, refuted" if line["claim_refuted"] else "claimed by the paper"
         found[label] = line["claimed"]["epsilon"]
     if "estimate" in audited:
-        found["estimate (average, no bound)"] = audited["estimate"]
+        found["estimate (no bound)"] = audited["estimate"]["epsilon"]
+    if audited.get("limit") is not None:
+        found["limit of so many runs"] = audited["limit"]
     return {label: float(value) for label, value in found.items()}
 
 
@@ -85,5 +104,5 @@ def _label(line: dict[str, Any]) -> str:
     first = NAMES.get(names[0], names[0]) + (" and alike" if len(names) > 1 else "")
     seen_by = ", ".join(views) if len(views) < 3 else "all views"
     said = line["certified"]
-    about = f"{said['unit']}, {said['relation'].replace('_', '-')}, delta {said['delta']:.1g}"
+    about = f"{said['unit']}, {hyphenated(said['relation'])}, delta {said['delta']:.1g}"
     return f"{first}; {seen_by}\n{about}"

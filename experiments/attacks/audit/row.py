@@ -7,6 +7,13 @@ from typing import Any, NamedTuple
 
 from fedpriv.privacy import Certificate, Claim
 
+LIKELY = 0.05
+"""Chance that a bound is wrong."""
+SURE = 1e-6
+"""Chance that a right certificate is refuted: rows are many."""
+REJECTED = 0.01
+"""Of an estimate's assumption: the probability of scores that speak as much against it."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -36,8 +43,9 @@ class Row:
 
     @property
     def refuted(self) -> bool:
-        """Whether epsilon is larger than the certificate says."""
-        return self.surely > self.certificate.epsilon
+        """Whether epsilon is larger than the certificate says, or its whole curve impossible."""
+        impossible = self.audited.get("p_value", 1.0) <= SURE
+        return self.surely > self.certificate.epsilon or impossible
 
     @property
     def claim_refuted(self) -> bool:
@@ -54,6 +62,22 @@ class Row:
     def powerless(self) -> bool:
         """Whether less than a tenth was seen of what is certified, or of what can be shown at most."""
         return self.most == 0 or self.least < 0.1 * min(self.certificate.epsilon, self.most)
+
+    @property
+    def assumption_holds(self) -> bool:
+        """Whether scores may be Gaussian, as the estimate assumes; too few are not tested."""
+        return not self.audited["estimate"]["p_value"] < REJECTED
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether an estimate, or a bound that does not refute the certificate, lies above it.
+
+        An estimate whose assumption is rejected means nothing.
+        """
+        low = 0.0
+        if "estimate" in self.audited and self.assumption_holds:
+            low = self.audited["estimate"]["low"]
+        return not self.refuted and max(self.least, low) > self.certificate.epsilon
 
 
 class Unaudited(NamedTuple):

@@ -1,0 +1,18 @@
+"""Draws of the exact pair of neighbours that dominates a run: the limit of an audit by as many runs."""
+
+from __future__ import annotations
+
+from experiments.attacks.audit.mechanisms import affordable, drawable
+from fedpriv.attacks.mechanism_audit import Scores, draw_scores
+from fedpriv.certification.certificate import TracedRound
+
+
+def exact_pair(traced: TracedRound, view: str, rounds: int, draws: int, seed: int) -> Scores | None:
+    """Scores of as many draws of each neighbour; None where there is nothing to draw, or more than is affordable."""
+    releases = traced.releases(rounds)
+    seen = [release for release in releases if release.view == view]
+    if not seen or len(drawable(seen)) < len(seen):
+        return None
+    if affordable(traced, view, rounds, draws) != (draws, rounds):
+        return None
+    return draw_scores(releases, view, draws=draws, seed=seed)  # type: ignore[arg-type]

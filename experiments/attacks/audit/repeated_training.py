@@ -1,0 +1,137 @@
+"""Trains an algorithm again and again with a canary, keeping the scores of what is done."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.attacks.audit.kept_scores import KeptScores, Scored
+from experiments.attacks.audit.whole_runs import Trainer, compiled_trainer
+from experiments.base import signals
+from experiments.base.json_values import plain
+from experiments.base.provenance import prng
+from experiments.base.time_left import Remaining
+from experiments.config.experiment import Experiment
+from experiments.config.settings import Settings
+from fedpriv.attacks.canaries import NoPlaceError, with_canaries
+from fedpriv.data.federation import Federation
+from fedpriv.devices import distributed
+from fedpriv.devices.layout import Strategy
+from fedpriv.engine.history import DivergedError, History
+from fedpriv.privacy import Release
+
+MOST_RUNS = 2**20
+SCORES = "scores"
+"""Folder within that of an audit."""
+FREE: tuple[str, ...] = (
+    "output",
+    "seeds",
+    "every",
+    "layout",
+    "checkpoint",
+    "record",
+    "keep_model",
+    "algorithms",
+)
+FREE += ("metric", "view", "views", "stop_at", "patience", "per_client", "bound", "data_dir")
+"""Settings on which no score depends; the data themselves are compared."""
+
+
+class Asked(NamedTuple):
+    """Of an audit by many runs.
+
+    Attributes:
+      config: its name.
+      runs: of each algorithm.
+      deltas: at which epsilons are bounded.
+      seed: runs with another one are independent of these.
+      folder: where scores are kept; None keeps none.
+    """
+
+    config: str
+    runs: int
+    deltas: tuple[float, ...]
+    seed: int
+    folder: Path | None
+
+
+class RepeatedTraining(NamedTuple):
+    """Trains one algorithm again and again."""
+
+    experiment: Experiment
+    settings: Settings
+    strategy: Strategy
+    asked: Asked
+    name: str
+    release: Release
+
+    def train(self, scored: Scored, kept: KeptScores, remaining: Remaining) -> Scored:
+        """The scores of all runs that are asked for, of which some are there; each call's are kept at its end."""
+        runs = self.asked.runs
+        remaining.skip(min(scored.runs, runs))
+        if scored.runs >= runs:
+            return scored.first(runs)
+        call, at_once = self._compiled()
+        said = "stopping after the trainings of this minute; the same command goes on from there"
+        with signals.answering(said, said) if kept.path else nullcontext():
+            while scored.runs < runs:
+                with signals.undisturbed():
+                    began = time.perf_counter()
+                    scored = self._more(call, at_once, scored, began)
+                    kept.save(scored)
+                remaining.advance(at_once, time.perf_counter() - began)
+        return scored.first(runs)
+
+    def _compiled(self) -> tuple[Trainer, int]:
+        entry = self.experiment.entries[self.name]
+        federation = entry.federations[0]
+        if not isinstance(federation, Federation):
+            raise NoPlaceError("federation: many runs are of one that is in memory")
+        per_client = int(self.release.unit == "record")
+        played = with_canaries(entry.algorithm, 1, self.release, per_client=per_client)
+        rounds = self.settings.rounds
+        return compiled_trainer(
+            played, self.experiment.model.init, federation, rounds, self.strategy
+        )
+
+    def _more(self, call: Trainer, at_once: int, scored: Scored, began: float) -> Scored:
+        seeds = self.asked.seed * MOST_RUNS + scored.runs + np.arange(at_once)
+        more = call(seeds)
+        finite = more.finite & np.isfinite(more.scores).all(axis=0)
+        if not finite.all():
+            seed = seeds[np.argmin(finite)]
+            raise DivergedError(
+                f"{self.name}: a model became NaN or infinite (seed {seed})", History(())
+            )
+        present = np.concatenate([scored.present, more.present])
+        scores = np.concatenate([scored.scores, more.scores], axis=1)
+        return Scored(present, scores, scored.seconds + time.perf_counter() - began)
+
+
+def kept_scores(experiment: Experiment, name: str, settings: Settings, asked: Asked) -> KeptScores:
+    """Where the scores of an algorithm are kept, and all that they depend on."""
+    path = asked.folder / SCORES / f"{name}.npz" if asked.folder else None
+    if path is None:
+        return KeptScores(None, {})
+    entry = experiment.entries[name]
+    data = distributed.digest(jax.tree.leaves(entry.federations[0]))
+    used = {key: value for key, value in plain(settings).items() if key not in FREE}
+    told = [
+        f"{r.view}: {r.unit}, {r.event}, {r.multiplier:.9g}"
+        for r in experiment.ledger.trace(name).releases(settings.rounds)
+    ]
+    about: dict[str, Any] = {
+        "config": asked.config,
+        "settings": used,
+        "solved": {**entry.settings, **entry.solved},
+        "data": bytes(data).hex()[:16],
+        "releases": "; ".join(told),
+        "audit_seed": asked.seed,
+        "prng": prng(),
+    }
+    return KeptScores(path, plain(about))
