@@ -35,7 +35,6 @@ from small import (
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
-from fedpriv.attacks.canaries import with_canaries
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.attacks.server_views import server_view
 from fedpriv.mechanisms.correlated import OF_RUNS
@@ -474,7 +473,3 @@ class TestBeside:
             for used in (fp.gaussian(CLIP, 0), correlated(matrix_of("blt"), sigma=9.0))
         )
         assert_close(np.asarray(seen), np.asarray(bare), 1e-6)
-
-    def test_canaries_refuse(self):
-        with refused("correlated over rounds, which canaries cannot follow"):
-            run(with_canaries(descent(correlated(matrix_of("blt")), self.SAMPLER), 3))

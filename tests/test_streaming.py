@@ -102,7 +102,11 @@ ALGORITHMS = {
     "messages": fp.msp_fl(squared, **SPLIT, **LOCAL),
     "two sums": two_sums(),
     "everyone first": fp.dp_scaffold(RECORDS, sampler=FIXED, warm_start=2, everyone_first=True),
-    "canaries": canaries.with_canaries(fp.dp_fed_avg(squared, **DP), 2),
+    "canaries": canaries.with_canaries(
+        fp.dp_fed_avg(squared, **DP),
+        2,
+        fp.Release("third_party", "client", 1.0, POISSON.accounting, 1),
+    ),
 }
 
 

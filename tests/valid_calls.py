@@ -252,8 +252,8 @@ FUNCTIONS = {
     "attacks.with_canaries": {
         "algorithm": ALGORITHM,
         "count": 2,
+        "release": RELEASE,
         "per_client": 1,
-        "clip_norm": 0.5,
         "seed": 3,
     },
     "calibrate_noise": {

@@ -199,9 +199,16 @@ def _guesses(
 def _count(present: np.ndarray, absent: np.ndarray, pair: Pair) -> tuple[int, int, int]:
     """(Draws, guesses, right guesses)."""
     low, high = pair
-    right = np.sum(present >= high) + np.sum(absent <= low)
-    wrong = np.sum(absent >= high) + np.sum(present <= low)
-    return len(present) + len(absent), int(right + wrong), int(right)
+
+    def says_present(scores: np.ndarray) -> int:
+        return int(np.sum(scores >= high))
+
+    def says_absent(scores: np.ndarray) -> int:
+        return int(np.sum((scores <= low) & (scores < high)))
+
+    right = says_present(present) + says_absent(absent)
+    wrong = says_present(absent) + says_absent(present)
+    return len(present) + len(absent), right + wrong, right
 
 
 def _rates(

@@ -252,14 +252,16 @@ def _observed(
         each = [clipped_direction(canaries, j, place) for place in places]
         step = flatten(moved(jnp.zeros(()), each)) / times
         square = sum(reach(p, c) ** 2 for p, c in zip(places, each, strict=True))
-        hits = _along(unknown, step) / jnp.maximum(jnp.linalg.norm(step), _TINY)
-        return hits, square / times, step
+        moves = jnp.any(step != 0)  # it does not where nobody is drawn, or all is left as it is
+        hits = _along(unknown, step) / jnp.where(moves, jnp.linalg.norm(step), 1.0)
+        return hits, jnp.where(moves, square / times, 0.0), step
 
     if len(canaries.present) == 1:
         hits, precision, step = of_canary(jnp.int32(0))
         return out, _Seen(hits[None], precision[None], step)
-    of_all = lax.map(lambda j: of_canary(j)[:2], jnp.arange(len(canaries.present)))
-    return out, _Seen(*of_all, jnp.zeros_like(unknown))
+    every = jnp.arange(len(canaries.present))
+    hits, precision = lax.map(lambda j: of_canary(j)[:2], every)
+    return out, _Seen(hits, precision, jnp.zeros_like(unknown))
 
 
 def _whitened(
@@ -272,11 +274,9 @@ def _whitened(
     return z, factorization.next(memory, z, t)[1]
 
 
-_TINY = jnp.finfo(jnp.float32).tiny
-
-
 def _along(v: jax.Array, direction: jax.Array) -> jax.Array:
-    return jnp.vdot(v, direction) / jnp.maximum(jnp.linalg.norm(direction), _TINY)
+    length = jnp.linalg.norm(direction)
+    return jnp.vdot(v, direction) / jnp.where(length > 0, length, 1.0)
 
 
 def _ratio(hits: jax.Array, precision: jax.Array, steps: int, rate: float) -> jax.Array:

@@ -76,7 +76,7 @@ class MarkedCohort(Cohort):
 
     @_drawn.setter
     def _drawn(self, drawn: Draw) -> None:
-        self._unmarked = drawn
+        """Nothing: it is marked anew where it is read."""
 
     def _draw_for_audits(self) -> None:
         return None

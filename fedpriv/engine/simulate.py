@@ -130,8 +130,9 @@ def simulate(
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
         first = of_seed(federations, 0)
         traced = check_launch(algorithm, params, first)
-        for s in range(1, len(seeds)):
-            check_data(traced, of_seed(federations, s))
+        if not isinstance(federation, Federation | StreamedFederation):
+            for s in range(1, len(seeds)):
+                check_data(traced, of_seed(federations, s))
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, traced.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)

@@ -251,7 +251,7 @@ class Cohort:
         return over_clients(fn, key, self._drawn, self._federation, *own_rows, round=self.round)
 
     def _draw_for_audits(self) -> Draw | None:
-        """Who takes part, for attacks, whose scores are not released; None where a round is traced for a certificate."""
+        """Who takes part, for attacks, whose scores are not released; None in a trace for a certificate."""
         return self._drawn
 
     @property

@@ -101,6 +101,16 @@ def test_too_few_draws_show_nothing():
     refused(lambda: lower_bounds(scores, 1e-3, threshold=0.5), "threshold")
 
 
+def test_nothing_is_guessed_twice_where_thresholds_overlap():
+    """All are "present" here, which is right for half of them."""
+    overlap = Thresholds((1.0, 0.0), (1.0, 0.0))
+    scores = Scores(np.full(500, 0.5), np.full(500, 0.5), NOISE, True)
+    found = lower_bounds(scores, 1e-3, threshold=overlap)
+    assert (found.clopper_pearson, found.gaussian) == (0, 0)
+    scores = Scores(np.full(500, 1.0), np.full(500, -1.0), NOISE, True)
+    assert lower_bounds(scores, 1e-3, threshold=overlap).clopper_pearson > 3
+
+
 def test_the_gaussian_bound_is_for_gaussian_noise_alone():
     there, away = np.arange(100.0) + 50, np.arange(100.0)
     for noise, certain, delta in ((NOISE, False, 0.1), (frozenset({"laplace"}), True, 0.1)):
