@@ -74,7 +74,7 @@ SCALES += (
 )
 # What makes any other command small; later options win.
 OWN = {
-    "audit": ["--draws", "100", "--canaries", "40"],
+    "audit": ["--draws", "100", "--canaries", "40", "--runs", "100"],
     "inversion": ["--victims", "2", "--steps", "2", "--data", "digits"],
     "reproduce": ["--only", "top_k p=0.005", "--seeds", "1"],
     "benchmark": ["--clients", "2", "--repeats", "1", "--devices", "1"],

@@ -70,10 +70,10 @@ def audited(
     """The parts that are wanted; the data first, so that a missing set is found before minutes are spent."""
     parts: dict[str, Any] = {}
     training = {"many_runs", "one_run", "membership"} & set(wanted.parts)
+    if training:  # of many runs each has a device of its own, whatever a round is divided over
+        split_cpu(None if "many_runs" in wanted.parts else settings.layout.devices)
     noise = budget.solved(module, settings)
     if training:
-        # Of many runs each has a device of its own, whatever a round is divided over.
-        split_cpu(None if "many_runs" in wanted.parts else settings.layout.devices)
         strategy = strategy_of(settings.layout)
         experiment = built(module, settings, noise, SharedArrays())
         ledger = experiment.ledger
