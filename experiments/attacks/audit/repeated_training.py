@@ -77,7 +77,7 @@ class RepeatedTraining(NamedTuple):
         if scored.runs >= runs:
             return scored.first(runs)
         call, at_once = self._compiled()
-        said = "stopping after the trainings of this minute; the same command goes on from there"
+        said = "stopping after the trainings under way; the same command goes on from there"
         with signals.answering(said, said) if kept.path else nullcontext():
             while scored.runs < runs:
                 with signals.undisturbed():
