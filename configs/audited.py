@@ -21,13 +21,13 @@ import optax
 import fedpriv as fp
 from experiments.config import Experiment, Layout, Ledger
 from experiments.config.experiment import Entry
-from experiments.config.fields import Number, Single, check_each, each_once, mechanism
+from experiments.config.fields import Clients, Number, Single, check_each, each_once, mechanism
 from experiments.config.settings import Settings
 from fedpriv.core.arguments import Probability, Rate
 from fedpriv.data.datasets import Dataset
 
 MODEL = fp.models.classifier(fp.models.MLP((16,), 10), (8, 8, 1))
-CLIENTS, COHORT, HOSPITALS = 120, 30, 10
+HOSPITALS = 10
 UNEQUAL = (25, 47, 83, 120, 150, 178, 205, 231)
 
 Sound = Literal["dp_fed_avg", "rand_k", "top_k", "banded", "dp_sgd", "wav"]
@@ -41,6 +41,10 @@ class Audited(Settings):
 
     algorithms: tuple[Sound | Federated | Faulty, ...] = ("dp_fed_avg", "rand_k", "top_k", "dp_sgd")
     """What to train, one after the other."""
+    clients: int = 120
+    """Number of clients, where clients are what is protected."""
+    cohort: int = 30
+    """Clients per round: expected, but for banded."""
     p: float = 0.1
     """Compression ratio k / d of rand_k and top_k."""
     rate: float = 0.1
@@ -61,7 +65,12 @@ class Audited(Settings):
         each_once(self.algorithms)
         check_each(Rate, p=self.p, rate=self.rate)
         check_each(Single, learning_rate=self.learning_rate)
-        check_each(Number, public_examples=self.public_examples)
+        check_each(Clients, clients=self.clients)
+        check_each(Number, cohort=self.cohort, public_examples=self.public_examples)
+        if self.cohort > self.clients:
+            raise ValueError(
+                f"cohort: {self.cohort} exceeds the {self.clients} clients; choose fewer"
+            )
         check_each(Probability, delta=self.delta)
         mechanism(self.clip_norm, self.noise_multiplier)
 
@@ -80,7 +89,7 @@ def load(settings: Audited) -> Dataset:
 def on(settings: Audited, data: Dataset) -> Experiment:
     entries = {}
     for name in settings.algorithms:
-        sizes, held = _sizes(name, len(data.train["label"]), settings.public_examples)
+        sizes, held = _sizes(name, settings, len(data.train["label"]))
         rng = np.random.default_rng(0)
         public, rows = fp.partition.hold_out(rng, rng.permutation(held + sum(sizes)), held)
         shares = np.split(rows, np.cumsum(sizes)[:-1])
@@ -89,15 +98,17 @@ def on(settings: Audited, data: Dataset) -> Experiment:
     return Experiment(MODEL, data.test, settings.delta, entries)
 
 
-def _sizes(name: str, records: int, public: int) -> tuple[list[int], int]:
+def _sizes(name: str, settings: Audited, records: int) -> tuple[list[int], int]:
     """(Records of each client, public ones)."""
     if name == "unequal":
         return list(UNEQUAL), 0
     if name == "median_clip":  # lots of two
         return [20], 0
-    held = public if name == "top_k" else 0
+    held = settings.public_examples if name == "top_k" else 0
     clients = {"dp_sgd": 1, "wav": 1} | dict.fromkeys(("dp_sgd_fed", "dp_scaffold"), HOSPITALS)
-    number = clients.get(name, CLIENTS)
+    number = clients.get(name, settings.clients)
+    if number > records - held:
+        raise ValueError(f"clients: {number}, but there are {records - held} digits; choose fewer")
     return [(records - held) // number] * number, held
 
 
@@ -129,9 +140,10 @@ def _half(noisy: fp.Mechanism) -> Callable[[jax.Array, Any], Any]:
 
 
 def _of_clients(name: str, settings: Audited, used: fp.Mechanism) -> fp.Algorithm:
-    rate = COHORT / CLIENTS
+    rate = settings.cohort / settings.clients
+    room = min(settings.clients, fp.capacity_for(settings.cohort, rate))
     common: dict[str, Any] = {
-        "sampler": fp.poisson(CLIENTS, rate, fp.capacity_for(COHORT, rate)),
+        "sampler": fp.poisson(settings.clients, rate, room),
         "optimizer": lambda t: optax.sgd(settings.learning_rate),
         "batches": fp.full_batch(),
         "mechanism": used,
@@ -145,11 +157,11 @@ def _of_clients(name: str, settings: Audited, used: fp.Mechanism) -> fp.Algorith
 
 
 def _in_turns(settings: Audited, noisy: fp.Mechanism) -> fp.Algorithm:
-    bands = min(CLIENTS // COHORT, settings.rounds)
+    bands = min(settings.clients // settings.cohort, settings.rounds)
     matrix = fp.noise_matrices.banded_toeplitz(settings.rounds, bands)
     return fp.fed_avg(
         MODEL.loss,
-        sampler=fp.shuffled_blocks(CLIENTS, COHORT),
+        sampler=fp.shuffled_blocks(settings.clients, settings.cohort),
         optimizer=lambda t: optax.sgd(settings.learning_rate),
         batches=fp.full_batch(),
         mechanism=fp.correlated(noisy, matrix),

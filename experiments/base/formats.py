@@ -64,6 +64,13 @@ NAMES = {
     "banded_inverse": "BandInvMF",
     "fed_smp": "Fed-SMP, BandInvMF",
     "least_error": "matrix of least error",
+    "wav": "DP-SGD, Haar noise calibrated",
+    "dp_sgd_fed": "DP-SGD of ten clients",
+    "unequal": "DP-SGD of unequal clients",
+    "no_noise": "DP-FedAvg without noise",
+    "half_noise": "DP-FedAvg, half the noise",
+    "no_clip": "DP-FedAvg without clip",
+    "median_clip": "DP-SGD, median clip",
 }
 """Of the algorithms that come with the project; runs record those of others, see `config.Entry`."""
 ClientEpsilons: TypeAlias = tuple[float, float, float]

@@ -48,6 +48,7 @@ SMALL = {
     "personal": ["--clients", "8", "--cohort", "2", "--per-client", "8"],
     "correlated": ["--clients", "8", "--cohort", "2", "--bands", "2", "--buffers", "1"],
     "correlated_text": ["--cohort", "2", "--bands", "2", "--buffers", "1", "--fold", "1", "2"],
+    "audited": ["--clients", "20", "--cohort", "5"],
     "mspdq_mnist": ["--clients", "8", "--cohort", "3", "--local-epochs", "1", "--exchanges", "2"],
     "wavelet_cifar10": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
 }
