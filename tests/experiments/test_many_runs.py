@@ -123,7 +123,7 @@ def test_the_runs_are_those_of_simulate(experiment):
     entry, model = made.entries["dp_fed_avg"], made.model
     release = made.ledger.trace("dp_fed_avg").releases(1)[0]
     algorithm = with_canaries(entry.algorithm, 1, release)
-    given = (algorithm, model.init, entry.federations[0])
+    given = (algorithm, model.init(jax.random.key(3)), entry.federations[0])
     train, runs = compiled_trainer(*given, settings.rounds, Strategy())
     assert runs == whole_runs.CPU_RUNS * jax.local_device_count()
     seeds = np.arange(runs)

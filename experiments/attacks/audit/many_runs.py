@@ -25,8 +25,10 @@ from fedpriv.devices.layout import Strategy
 
 APART = (2**25, 2**26)
 """Seeds of draws of the exact pair, from those of `audit_mechanisms` and of each other."""
-LIMITS = 10
+LIMITS = 20
 """Times that as many draws as runs are drawn for the limit."""
+CHOOSING = 100_000
+"""Draws of each neighbour that choose the thresholds: their tails are what counts."""
 
 
 def audit_many_runs(
@@ -60,12 +62,14 @@ def _rows(name: str, ledger: Ledger, rounds: int, asked: Asked, scored: Scored) 
         )
         for delta in asked.deltas:
             said = bounded(ledger, name, rounds, view, delta)
-            limit = audit.limit(delta)
+            limits = audit.limits(delta)
+            limit = float(np.mean(limits)) if limits else None
             least = audit.bound(delta, LIKELY)
             found = {
                 "method": "Clopper-Pearson",
                 "significance": LIKELY,
                 "limit": limit,
+                "limits": limits,
                 "share": least / limit if limit else None,
                 "estimate": gaussian_estimate(audit.scores, audit.present, delta)._asdict(),
             }
@@ -92,8 +96,9 @@ def _exact_pairs(
     traced, seen_as = ledger.trace(name), CERTIFIED.get(view, view)
     n, (first, second) = asked.runs // 2, (asked.seed + apart for apart in APART)
     limit = exact_pair(traced, seen_as, rounds, LIMITS * n, first)
-    scaled = view == seen_as
-    return limit, exact_pair(traced, seen_as, rounds, n, second) if scaled else None
+    if view != seen_as:
+        return limit, None
+    return limit, exact_pair(traced, seen_as, rounds, CHOOSING, second)
 
 
 class _View(NamedTuple):
@@ -117,13 +122,13 @@ class _View(NamedTuple):
         """By counts, at thresholds that were fixed in advance if there are draws for that."""
         return self._by_counts(self.own, delta, significance)
 
-    def limit(self, delta: float) -> float | None:
-        """The same bound of as many draws of the exact pair, on average."""
+    def limits(self, delta: float) -> list[float]:
+        """The same bound of as many draws of the exact pair, several times; none where there are no draws."""
         if not self.exact:
-            return None
+            return []
         parts = (np.split(side, LIMITS) for side in (self.exact.present, self.exact.absent))
         each = [self.exact._replace(present=p, absent=a) for p, a in zip(*parts, strict=True)]
-        return float(np.mean([self._by_counts(one, delta, LIKELY) for one in each]))
+        return [self._by_counts(one, delta, LIKELY) for one in each]
 
     def _by_counts(self, scores: Scores, delta: float, significance: float) -> float:
         fixed = None

@@ -95,9 +95,8 @@ class RepeatedTraining(NamedTuple):
         per_client = int(self.release.unit == "record")
         played = with_canaries(entry.algorithm, 1, self.release, per_client=per_client)
         rounds = self.settings.rounds
-        return compiled_trainer(
-            played, self.experiment.model.init, federation, rounds, self.strategy
-        )
+        params = self.experiment.model.init(jax.random.fold_in(jax.random.key(0), 0))
+        return compiled_trainer(played, params, federation, rounds, self.strategy)
 
     def _more(self, call: Trainer, at_once: int, scored: Scored, began: float) -> Scored:
         seeds = self.asked.seed * MOST_RUNS + scored.runs + np.arange(at_once)

@@ -45,30 +45,32 @@ Trainer: TypeAlias = Callable[[np.ndarray], Outcome]
 
 def compiled_trainer(
     algorithm: Algorithm,
-    model: Callable[[Key], PyTree],
+    params: PyTree,
     federation: Federation,
     rounds: int,
     strategy: Strategy,
 ) -> tuple[Trainer, int]:
     """What trains, and with how many seeds a call: each as `simulate` does, without evaluation.
 
-    All train on the same clients. Every run has one device to itself, so that its numbers depend on no other.
+    All train on the same clients, from the same initial model, which an adversary knows. Every run has one device to
+    itself, so that its numbers depend on no other.
 
     Args:
       algorithm: of `with_canaries`, with one canary.
+      params: the initial model.
 
     Raises:
       ValueError, LeakError: what `simulate` refuses before its first round.
     """
-    memory = check_launch(algorithm, model, federation).first_memory(rounds)
+    memory = check_launch(algorithm, params, federation).first_memory(rounds)
     begin, private = unreadable(algorithm, federation)
     devices = jax.local_devices()
     on_cpu = devices[0].platform == "cpu"
     runs = len(devices) * (CPU_RUNS if on_cpu else OTHER_RUNS)
 
-    def many(roots: Key, federation: Federation, private: PyTree) -> tuple[jax.Array, ...]:
+    def many(roots: Key, params: PyTree, federation: Federation, private: PyTree) -> Any:
         def one(root: Key) -> tuple[jax.Array, ...]:
-            state = begin(model(jax.random.fold_in(root, 0)), private)
+            state = begin(params, private)
             first = Carried(state, memory, first_memories(algorithm.sampler))
             state, finite = _trained(algorithm, root, first, federation, rounds)
             return state.present[0], state.scores[:, 0], finite
@@ -76,13 +78,15 @@ def compiled_trainer(
         return lax.map(one, roots, batch_size=None if on_cpu else OTHER_RUNS)
 
     whole, each = PartitionSpec(), PartitionSpec("runs")
-    over: Any = {"in_specs": (each, whole, whole), "out_specs": each, "check_vma": False}
+    over: Any = {"in_specs": (each, whole, whole, whole), "out_specs": each, "check_vma": False}
     with use(Strategy(strategy.clients, 1)):
         program = jax.jit(jax.shard_map(many, mesh=Mesh(np.array(devices), ("runs",)), **over))
-        compiled = program.lower(_roots(np.arange(runs)), federation, private).compile()
+        compiled = program.lower(_roots(np.arange(runs)), params, federation, private).compile()
 
     def train(seeds: np.ndarray) -> Outcome:
-        present, scores, finite = jax.device_get(compiled(_roots(seeds), federation, private))
+        present, scores, finite = jax.device_get(
+            compiled(_roots(seeds), params, federation, private)
+        )
         return Outcome(present, scores.T, finite)
 
     return train, runs
