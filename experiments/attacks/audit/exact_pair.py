@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
 from experiments.attacks.audit.mechanisms import affordable, drawable
 from fedpriv.attacks.mechanism_audit import Scores, draw_scores
 from fedpriv.certification.certificate import TracedRound
+
+LIMITS = 20
+"""Times that as many draws as runs are drawn for the limit."""
+
+
+def of_limits(least: float, limits: Sequence[float]) -> dict[str, Any]:
+    """What is recorded of the bounds that the exact pair gives: their mean, all of them, the share that was reached."""
+    limit = float(np.mean(limits)) if limits else None
+    return {"limit": limit, "limits": limits, "share": least / limit if limit else None}
 
 
 def exact_pair(traced: TracedRound, view: str, rounds: int, draws: int, seed: int) -> Scores | None:

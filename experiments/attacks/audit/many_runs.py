@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.attacks.audit.canary import CERTIFIED, bounded, release_of
 from experiments.attacks.audit.errors import certified_errors, seen_errors
-from experiments.attacks.audit.exact_pair import exact_pair
+from experiments.attacks.audit.exact_pair import LIMITS, exact_pair, of_limits
 from experiments.attacks.audit.kept_scores import Scored
 from experiments.attacks.audit.repeated_training import Asked, RepeatedTraining, kept_scores
 from experiments.attacks.audit.row import LIKELY, SURE, Row, Unaudited
@@ -25,8 +25,6 @@ from fedpriv.devices.layout import Strategy
 
 APART = (2**25, 2**26)
 """Seeds of draws of the exact pair, from those of `audit_mechanisms` and of each other."""
-LIMITS = 20
-"""Times that as many draws as runs are drawn for the limit."""
 CHOOSING = 100_000
 """Draws of each neighbour that choose the thresholds: their tails are what counts."""
 
@@ -63,14 +61,11 @@ def _rows(name: str, ledger: Ledger, rounds: int, asked: Asked, scored: Scored) 
         for delta in asked.deltas:
             said = bounded(ledger, name, rounds, view, delta)
             limits = audit.limits(delta)
-            limit = float(np.mean(limits)) if limits else None
             least = audit.bound(delta, LIKELY)
             found = {
                 "method": "Clopper-Pearson",
                 "significance": LIKELY,
-                "limit": limit,
-                "limits": limits,
-                "share": least / limit if limit else None,
+                **of_limits(least, limits),
                 "estimate": gaussian_estimate(audit.scores, audit.present, delta)._asdict(),
             }
             if delta == asked.deltas[0]:  # the curves are the same at every delta
@@ -83,7 +78,7 @@ def _rows(name: str, ledger: Ledger, rounds: int, asked: Asked, scored: Scored) 
                 said.certificate,
                 least=least,
                 surely=audit.bound(delta, SURE),
-                most=math.log(asked.runs / 2) if limit is None else limit,
+                most=found["limit"] or math.log(asked.runs / 2),
                 about={"runs": asked.runs, "rounds": rounds, "seconds": scored.seconds},
                 audited=found,
             )

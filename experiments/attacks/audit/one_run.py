@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from experiments.attacks.audit.canary import SEEN, bounded, release_of
+from experiments.attacks.audit.exact_pair import LIMITS, exact_pair, of_limits
 from experiments.attacks.audit.row import LIKELY, SURE, Row, Unaudited
 from experiments.attacks.audit.training import trained
 from experiments.base.time_left import Remaining
@@ -15,10 +16,13 @@ from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
 from fedpriv.attacks.canaries import CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.estimates import gaussian_estimate
+from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.attacks.one_run import Method, epsilon_one_run, p_value_one_run
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy
 
+APART = 2**27
+"""Seed of draws of the exact pair, from those of other audits."""
 ANY: Method = "epsilon_delta"
 """Holds for any mechanism."""
 
@@ -61,27 +65,44 @@ def _rows(
     """By f-DP for any mechanism; as if it were Gaussian, by Steinke et al., and an estimate beside it."""
     present, scores = np.asarray(state.present), np.asarray(state.scores)
     for v, view in enumerate(SEEN):  # of many canaries the last model is not scored
+        draws = (LIMITS * present.size, APART)
+        exact = exact_pair(ledger.trace(name), view, settings.rounds, *draws)
         for delta in deltas:
             said = bounded(ledger, name, settings.rounds, view, delta)
             own = scores[:, v], present
+            limits = _limits(exact, present, delta)
+            least = epsilon_one_run(*own, delta, LIKELY, method=ANY)
             yield Row(
                 (name,),
                 (view,),
                 said.claim,
                 said.certificate,
-                least=epsilon_one_run(*own, delta, LIKELY, method=ANY),
+                least=least,
                 surely=epsilon_one_run(*own, delta, SURE, method=ANY),
                 most=_most(present.size, delta),
                 about={"canaries": present.shape[1], "seeds": settings.seeds},
                 audited={
                     "method": "f-DP in one run",
                     "significance": LIKELY,
+                    **of_limits(least, limits),
                     "as_gaussian": epsilon_one_run(*own, delta, LIKELY, method="f_dp"),
                     "steinke": epsilon_one_run(*own, delta, LIKELY, method="steinke"),
                     "p_value": p_value_one_run(*own, said.certificate.profile()),
                     "estimate": gaussian_estimate(*own, delta)._asdict(),
                 },
             )
+
+
+def _limits(exact: Scores | None, present: np.ndarray, delta: float) -> list[float]:
+    """The same bound of as many draws of the exact pair, as if canaries did not disturb each other, several times."""
+    if exact is None:
+        return []
+    parts = (np.split(side, LIMITS) for side in (exact.present, exact.absent))
+    there = present.ravel()
+    return [
+        epsilon_one_run(np.where(there, on, off), there, delta, LIKELY, method=ANY)
+        for on, off in zip(*parts, strict=True)
+    ]
 
 
 def _most(canaries: int, delta: float) -> float:

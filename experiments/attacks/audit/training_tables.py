@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from experiments.attacks.audit.row import Row, Unaudited
 from experiments.attacks.audit.words import SAID, estimated, named, said, verdicts
@@ -12,15 +13,16 @@ NOTHING = "no algorithm adds noise to what its models or sums show"
 MANY = (
     "audited: at 95 % confidence, each row for itself, by counts (Clopper-Pearson) of guesses from the scores of an "
     "adversary that sees every model and knows all but the canary; last_model: the last model alone, which the "
-    "certificate of third_party covers; 1 - 1e-6: at that confidence; exact pair: what the same bound shows, on "
-    "average, of as many draws of the pair that dominates the run, the limit of any audit by so many runs; share: of "
-    "that limit; estimate: as if scores were Gaussian, with its interval, no bound"
+    "certificate of third_party covers; 1 - 1e-6: at that confidence; exact pair: what the same bound shows of as many "
+    "draws of the pair that dominates the run, on average and at least and at most of 20 times, the limit of any audit "
+    "by so many runs; share: of that average; estimate: as if scores were Gaussian, with its interval, no bound"
 )
 ONE = (
     "audited: at 95 % confidence, each row for itself, by f-DP of guesses of who was there (Mahloujifar et al. 2025), "
-    "for any mechanism; as Gaussian: likewise, a bound where the trade-off curve is Gaussian; by Steinke et al. 2023; "
-    "p-value: of so many right guesses if the certificate is right; estimate: of the average canary, as if scores were "
-    "Gaussian, with its interval, no bound"
+    "for any mechanism; exact pair: what the same bound shows of so many draws of the pair that dominates the run, on "
+    "average and at least and at most of 20 times; share: of that average; as Gaussian: by f-DP, a bound where the "
+    "trade-off curve is Gaussian; by Steinke et al. 2023; p-value: of so many right guesses if the certificate is "
+    "right; estimate: of the average canary, as if scores were Gaussian, with its interval, no bound"
 )
 STRONGER = 4
 """Times as many runs for whom an audit leaves in doubt."""
@@ -44,17 +46,24 @@ def many_runs_table(rows: Sequence[Row], skipped: Sequence[Unaudited], command: 
 
 def _many_runs_cells(row: Row) -> list[str]:
     done, found = row.about, row.audited
-    limit, share = found["limit"], found["share"]
     return [
         *said(row),
         f">= {row.surely:.3g}",
-        ABSENT if limit is None else f"{limit:.3g}",
-        ABSENT if share is None else f"{100 * share:.0f} %",
+        *_limit(found),
         estimated(row),
         f"{row.certificate.delta:.2g}",
         str(done["runs"]),
         f"{done['seconds'] / 60:.3g}",
     ]
+
+
+def _limit(found: dict[str, Any]) -> list[str]:
+    """The cells of the exact pair and of the share."""
+    limits, share = found["limits"], found["share"]
+    if not limits:
+        return [ABSENT, ABSENT]
+    spread = f"{found['limit']:.3g} ({min(limits):.3g}..{max(limits):.3g})"
+    return [spread, ABSENT if share is None else f"{100 * share:.0f} %"]
 
 
 def one_run_table(rows: Sequence[Row], skipped: Sequence[Unaudited], command: str) -> list[str]:
@@ -66,6 +75,8 @@ def one_run_table(rows: Sequence[Row], skipped: Sequence[Unaudited], command: st
     table = [
         [
             *SAID,
+            "exact pair",
+            "share",
             "as Gaussian",
             "Steinke et al.",
             "p-value",
@@ -78,6 +89,9 @@ def one_run_table(rows: Sequence[Row], skipped: Sequence[Unaudited], command: st
     for row in rows:
         done = [str(row.about[name]) for name in ("canaries", "seeds")]
         beside = [f"{row.audited[name]:.3g}" for name in ("as_gaussian", "steinke", "p_value")]
-        table.append([*said(row), *beside, estimated(row), f"{row.certificate.delta:.2g}", *done])
+        limit = _limit(row.audited)
+        table.append(
+            [*said(row), *limit, *beside, estimated(row), f"{row.certificate.delta:.2g}", *done]
+        )
     stronger = f"{command} --parts many_runs --runs {AFTER_ONE_RUN}"
     return [*lines, *aligned(table), "", ONE, *verdicts(rows, stronger)]

@@ -52,9 +52,10 @@ def verdicts(rows: Sequence[Row], stronger: str) -> list[str]:
     lines = []
     for row in rows:
         if row.refuted:
-            lines.append(
-                f"{who(row)}: THE CERTIFICATE IS REFUTED, which is a bug; please report it"
-            )
+            declared = row.certificate.basis == "declared"
+            what = "WHAT WAS DECLARED BY HAND" if declared else "THE CERTIFICATE"
+            bug = "" if declared else ", which is a bug; please report it"
+            lines.append(f"{who(row)}: {what} IS REFUTED{bug}")
         if row.claim_refuted:
             lines.append(f"{who(row)}: REFUTED{_by_whom(row)}, {_least(row)}: {row.claim}")
         if row.suspicious:
