@@ -13,8 +13,6 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent)]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nothing is computed
 
-import fedpriv  # noqa: E402
-
 project = "fedpriv"
 author = copyright = "the fedpriv authors"
 version = release = "0.1.0"
@@ -68,5 +66,3 @@ html_show_sourcelink = False
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 copybutton_exclude = ".linenos, .gp"
-
-assert fedpriv.__all__
