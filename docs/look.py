@@ -110,6 +110,7 @@ def look(site: Path, chromium: str) -> Seen:
             browser.terminate()
             browser.wait()
             server.shutdown()
+            server.server_close()
     if server.seen["error"]:
         raise RuntimeError(server.seen["error"])
     return _judged(server)
@@ -172,7 +173,10 @@ def main(argv: list[str]) -> int:
     chromium = shutil.which("chromium")
     if chromium is None or not (site / "index.html").exists():
         missing = site / "index.html" if chromium else "chromium"
-        print(f"error: there is no {missing}; CONTRIBUTING.md says how the site is built", file=sys.stderr)
+        print(
+            f"error: there is no {missing}; CONTRIBUTING.md says how the site is built",
+            file=sys.stderr,
+        )
         return 2
     seen = look(site, chromium)
     wrong = [f"scrolls sideways: {page}" for page in seen.wide]

@@ -15,10 +15,15 @@ def meanings(module: str) -> dict[str, str]:
     body = ast.parse(Path(str(loaded.__file__)).read_text()).body
     found = {}
     for statement, after in zip(body, [*body[1:], None], strict=True):
-        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.annotation) == "TypeAlias":
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and ast.unparse(statement.annotation) == "TypeAlias"
+        ):
             name = ast.unparse(statement.target)
             if not name.startswith("_"):
-                found[name] = _words(after) or _range(getattr(loaded, name)) or _definition(statement)
+                found[name] = (
+                    _words(after) or _range(getattr(loaded, name)) or _definition(statement)
+                )
     return found
 
 
