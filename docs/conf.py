@@ -48,6 +48,7 @@ myst_links_external_new_tab = False
 
 autodoc_typehints = "none"  # they stand in the signatures, see `readable`
 napoleon_use_ivar = True
+napoleon_attr_annotations = False
 napoleon_use_rtype = False
 default_role = "py:obj"
 maximum_signature_line_length = 72

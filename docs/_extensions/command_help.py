@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import io
 import os
+import textwrap
 from collections.abc import Callable
 from unittest import mock
 
@@ -12,7 +13,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-WIDTH = "88"
+WIDTH = 80
 
 
 def help_of(name: str, config: str | None = None) -> str:
@@ -31,12 +32,17 @@ def printed(show: Callable[[], object]) -> str:
     """What it prints in a terminal of so many columns, before it ends."""
     told = io.StringIO()
     with (
-        mock.patch.dict(os.environ, {"COLUMNS": WIDTH, "NO_COLOR": "1"}),
+        mock.patch.dict(os.environ, {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}),
         contextlib.redirect_stdout(told),
         contextlib.suppress(SystemExit),
     ):
         show()
-    return told.getvalue().strip("\n")
+    return "\n".join(map(wrapped, told.getvalue().strip("\n").splitlines()))
+
+
+def wrapped(line: str) -> str:
+    """A command's description comes in lines as long as its paragraphs."""
+    return textwrap.fill(line, WIDTH) if len(line) > WIDTH else line.rstrip()
 
 
 class Command(SphinxDirective):

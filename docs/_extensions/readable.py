@@ -3,7 +3,9 @@
 import re
 
 from signatures import readable
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.util.nodes import make_refnode
 
 OURS = re.compile(r"(?<![`:\w])`fp\.([\w.]+)`")
 LITERAL = re.compile(r"(``.+?``|`[^`\n]+`)")
@@ -29,8 +31,25 @@ def skip(app, kind, name, value, skipped, options) -> bool | None:
     return True if (getattr(value, "__doc__", None) or "").startswith("Alias for field") else None
 
 
+def exact(app, doctree) -> None:
+    """A type in a signature is no name that merely ends like it."""
+    for node in doctree.findall(pending_xref):
+        node.attributes.pop("refspecific", None)
+
+
+def reference(app, env, node, shown):
+    """A name without its module is one of fedpriv's, wherever it is written."""
+    name = f"fedpriv.{node.get('reftarget')}"
+    found = env.domains.python_domain.objects.get(name)
+    if node.get("refdomain") != "py" or found is None:
+        return None
+    return make_refnode(app.builder, node["refdoc"], found.docname, found.node_id, shown, name)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-signature", signature)
     app.connect("autodoc-process-docstring", docstring, priority=400)  # before napoleon
     app.connect("autodoc-skip-member", skip)
+    app.connect("doctree-read", exact)
+    app.connect("missing-reference", reference)
     return {"parallel_read_safe": True}

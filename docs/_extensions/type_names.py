@@ -5,6 +5,8 @@ import importlib
 from pathlib import Path
 
 from docutils import nodes
+from docutils.statemachine import StringList
+from readable import plain_line
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -49,13 +51,12 @@ class Types(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         found = {name: text for module in self.arguments for name, text in meanings(module).items()}
-        listed = nodes.definition_list()
+        lines = ["```{eval-rst}", ".. py:currentmodule:: fedpriv", ""]
         for name, text in sorted(found.items()):
-            term = nodes.term("", "", nodes.literal(name, name))
-            words, _ = self.parse_inline(text)
-            meaning = nodes.definition("", nodes.paragraph(text, "", *words))
-            listed += nodes.definition_list_item("", term, meaning)
-        return [listed]
+            lines += [f".. py:type:: {name}", "", f"   {plain_line(text)}", ""]
+        node = nodes.container()
+        self.state.nested_parse(StringList([*lines, "```"], source=""), self.content_offset, node)
+        return node.children
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
