@@ -60,6 +60,7 @@ html_theme = "furo"
 html_title = f"fedpriv {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(HERE / "_static" / "scorer.js")
 templates_path = ["_templates"]
 html_additional_pages = {"index": "to_front_page.html"}
 html_copy_source = False

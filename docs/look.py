@@ -24,6 +24,7 @@ SEARCHES = {
     "adjacency": "docs/ideas/adjacency",
     "delta": "docs/ideas/delta",
     "unit": "docs/ideas/unit",
+    "view": "docs/ideas/view",
     "operational": "docs/ideas/operational_numbers",
     "glossary": "docs/glossary",
     "install": "docs/start",

@@ -99,6 +99,23 @@ def test_nothing_comes_from_elsewhere(site):
     assert [*from_elsewhere(site)] == []
 
 
+def test_formulas_are_drawn_by_the_browser(site):
+    text = (site / "docs" / "ideas" / "epsilon.html").read_text()
+    assert "<math" in text
+    assert "varepsilon" not in text
+
+
+def test_the_reference_prints_no_object(site):
+    pages = [*(site / "docs" / "reference").glob("*.html")]
+    assert len(pages) > 10
+    assert [page.name for page in pages if re.search(r"\bat 0x[0-9a-f]{6}", page.read_text())] == []
+
+
+def test_a_type_in_a_signature_leads_to_its_meaning(site):
+    links = read(site / "docs" / "reference" / "privacy.html").links
+    assert {"types.html#fedpriv.Probability", "types.html#fedpriv.View"} <= set(links)
+
+
 def test_what_is_wrong_is_found(tmp_path):
     text = """<link rel=stylesheet href="//c.d/s.css"><img src="gone.png"><h1 id="a b">A</h1>
     <a href="#a%20b">1</a> <a href="#b">2</a> <a href="other.html">3</a> <a href="https://a.b/c">4</a>

@@ -70,3 +70,25 @@ def test_no_public_signature_prints_an_object():
 def test_there_may_be_no_signature():
     assert readable(range.__len__) == ("()", "")
     assert readable(type) is None
+
+
+def test_help_is_the_parsers_own():
+    pytest.importorskip("sphinx", reason='pip install -e ".[docs]"')
+    from command_help import WIDTH, help_of
+
+    own, with_fields, alone = help_of("sweep"), help_of("run", "quickstart"), help_of("report")
+    assert "--best-of" in own
+    assert "--noise-multiplier" not in own
+    assert "--noise-multiplier FLOAT" in with_fields
+    assert "--output" in alone
+    assert max(map(len, own.splitlines())) <= WIDTH
+
+
+def test_a_type_is_explained_by_its_docstring_its_range_or_its_definition():
+    pytest.importorskip("sphinx", reason='pip install -e ".[docs]"')
+    from type_names import meanings
+
+    types = meanings("fedpriv.core.types")
+    assert types["LossFn"].startswith("Loss of ONE example")
+    assert types["Params"] == "PyTree"
+    assert meanings("fedpriv.core.arguments")["Rate"] == "a number above 0 and at most 1"
