@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(path for path in sorted(ROOT.glob("docs/**/*.md")) if "_build" not in path.parts),
     *sorted(ROOT.glob("fedpriv/**/*.md")),
     *sorted(ROOT.glob("experiments/**/*.md")),
     *sorted(ROOT.glob("notebooks/*.ipynb")),

@@ -32,7 +32,7 @@ def table(
 
     Args:
       runs: a run, a sweep, a folder of either, or several of these; as `train`, `sweep` or `resume` return them, as
-        paths, or as `RunFolder`s.
+        paths, or each as a `RunFolder`.
       above: an algorithm: columns say how far each score is above its (`lead_final_mean`), with an interval of 95 %
         (`_low`, `_high`) from 3 seeds on, and how that was found (`_how`).
       names: of algorithms, for people.

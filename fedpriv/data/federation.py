@@ -130,7 +130,7 @@ class Federation:
         """A federation of these shapes whose records are all 0: for what depends on shapes alone, such as `certify`.
 
         Args:
-            example: one record's leaves, arrays or `jax.ShapeDtypeStruct`s.
+            example: one record's leaves, arrays or instances of `jax.ShapeDtypeStruct`.
             clients, per_client: how many clients, and how many records each holds.
             public: number of the server's examples.
 

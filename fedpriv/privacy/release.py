@@ -21,6 +21,7 @@ View: TypeAlias = Literal["third_party", "server", "server_secagg"]
 Unit: TypeAlias = Literal["client", "record"]
 NoiseKind: TypeAlias = Literal["gaussian", "laplace"]
 VIEWS, UNITS = get_args(View), get_args(Unit)
+"""The names of all of them."""
 
 NO_NOISE = "no noise is added"
 """Why nothing hides a unit, by default."""
@@ -57,6 +58,7 @@ SEES = {
     "server": "sees every message, knows the cohort",
     "server_secagg": "sees the cohort's sum, knows the cohort",
 }
+"""By view, what it sees."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Release:
 
     Each round draws once by `participation`, and once by `sampling` for each of its `local_steps`, all independent. K
     releases of *one* draw that the view knows have that draw as `participation` and `sampling=Everyone(...)`; of one
-    that it does not know, they are one release of multiplier (sum_k multiplier_k^-2)^-1/2. Two `Release`s are composed
+    that it does not know, they are one release of multiplier (sum_k multiplier_k^-2)^-1/2. Two releases are composed
     as if their cohorts were drawn independently.
 
     Attributes:

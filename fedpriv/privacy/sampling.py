@@ -203,6 +203,7 @@ class WithReplacement:
 
 
 Sampling = Everyone | FixedSize | Poisson | Allocation | WithReplacement
+"""How units are drawn, once in each round."""
 
 
 def loses_noise(sampling: object) -> bool:

@@ -18,7 +18,7 @@ from experiments.speed.haar_speed import Transform
 from experiments.speed.workloads import Images, Records
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "experiments" / "README.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "start.md", ROOT / "experiments" / "README.md"]
 PAGES += sorted((ROOT / "experiments" / "results").glob("*.md"))
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]

@@ -29,6 +29,7 @@ NAMES = (
     *("mnist", "fashion_mnist", "cifar10", "svhn_cropped", "emnist/balanced", "emnist/bymerge"),
     *_OWN,
 )
+"""What `load` knows by name; it reads others of TensorFlow Datasets, too."""
 """The sets that the experiments use."""
 
 

@@ -113,8 +113,7 @@ def haar_multiplier(noise_multiplier: Multiplier, m: LargeCount, clip: Clip) -> 
     - "gradient", ||g|| <= C before the transform h = A g: the rows of D A are orthogonal, of norm sqrt(m) for the base
       coefficient and 2^(l / 2) at level l: sigma / sqrt(m), reached by a constant gradient.
     - "levels", each level's coefficients, and the base one, clipped to C / W (section 4.3): 1 + log2 m groups, each
-    moving
-      D h by at most C, so sigma / sqrt(1 + log2 m).
+      moving D h by at most C, so sigma / sqrt(1 + log2 m).
 
     Args:
         noise_multiplier: sigma.

@@ -1,0 +1,11 @@
+/* Sphinx's own scores, but for titles: a page called by the word comes before fields and types of that name. */
+var Scorer = {
+  objNameMatch: 11,
+  objPartialMatch: 6,
+  objPrio: { 0: 15, 1: 5, 2: -5 },
+  objPrioDefault: 0,
+  title: 30,
+  partialTitle: 7,
+  term: 5,
+  partialTerm: 2,
+};

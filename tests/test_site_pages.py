@@ -1,0 +1,110 @@
+"""The pages of docs/: short, and every example runs and prints what the page says."""
+
+import contextlib
+import importlib
+import io
+import re
+import types
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import experiments
+import fedpriv as fp
+from experiments.__main__ import commands
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts]
+EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+WITH_EXAMPLES = [page for page in PAGES if EXAMPLE.search(page.read_text())]
+NAMES = re.compile(r"```\{names\} (\S+)\n(.*?)```", re.DOTALL)
+
+
+def name_of(page):
+    return str(page.relative_to(DOCS))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_is_read_in_minutes(page):
+    assert len(page.read_text().split()) <= 1200
+
+
+def test_a_glossary_is_learned():
+    entries = re.findall(r"^- \*\*(.+?)\*\*", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    assert 20 <= len(entries) <= 40
+    assert entries == sorted(entries, key=str.lower)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quick_to_compile")
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
+def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for code, said in EXAMPLE.findall(page.read_text()):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, names)
+        assert not said or printed.getvalue() == said
+
+
+def test_the_idea_of_a_leak_names_the_line():
+    """What `the_check.md` says in words of what its example prints."""
+    (code,) = [code for code, _ in EXAMPLE.findall((DOCS / "ideas" / "the_check.md").read_text())]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    first, second = printed.getvalue().splitlines()
+    assert first == "1.36 constructed"
+    assert "depends on who takes part" in second
+    assert "past every release" in second
+
+
+def documented() -> Counter[str]:
+    """The full names that reference pages list."""
+    found: Counter[str] = Counter()
+    for page in sorted((DOCS / "reference").glob("*.md")):
+        for module, names in NAMES.findall(page.read_text()):
+            found.update(f"{module}.{name}" for name in names.split())
+    return found
+
+
+def public() -> set[str]:
+    """The names of `fp`, of its modules, and of `experiments`, but for the modules themselves."""
+    found = {f"experiments.{name}" for name in experiments.__all__}
+    for name in fp.__all__:
+        value = getattr(fp, name)
+        if isinstance(value, types.ModuleType):
+            found |= {f"fedpriv.{name}.{own}" for own in names_of(value)}
+        else:
+            found.add(f"fedpriv.{name}")
+    return found
+
+
+def names_of(module: types.ModuleType) -> list[str]:
+    """Of its own functions and classes, or of what it exports."""
+    own = [
+        name
+        for name, value in vars(module).items()
+        if name[0] != "_" and getattr(value, "__module__", "") == module.__name__
+    ]
+    return getattr(module, "__all__", own)
+
+
+def test_every_public_name_has_one_place():
+    found = documented()
+    assert [name for name, times in found.items() if times > 1] == []
+    assert len(public()) > 200
+    assert public() - set(found) == set()
+
+
+def test_all_that_is_for_accounting_has_a_place():
+    listed = {name.rpartition(".")[2] for name in documented()}
+    assert set(importlib.import_module("fedpriv.privacy").__all__) <= listed
+
+
+def test_every_command_has_its_help():
+    text = (DOCS / "reference" / "commands.md").read_text()
+    assert sorted(re.findall(r"```\{command\} (\w+)\n```", text)) == sorted(commands())
