@@ -37,6 +37,11 @@ from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy import Release
+from fedpriv.privacy.participation_schemas import (
+    CyclicPoisson,
+    MinimumSeparation,
+    RandomAllocation,
+)
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.cohort import Cohort
 
@@ -59,6 +64,7 @@ class CanaryState(NamedTuple):
       begin: f32[d], the initial model.
       path: f32[d], where a single canary would have moved it by now if it had been drawn always.
       whitening: the memory that makes independent what correlated noise did to the canaries.
+      turn: f32[k], a third party's log-likelihood ratio of all rounds since a canary could last be drawn, if it was.
     """
 
     params: Params
@@ -69,6 +75,7 @@ class CanaryState(NamedTuple):
     begin: jax.Array
     path: jax.Array
     whitening: PyTree
+    turn: jax.Array
 
 
 def with_canaries(
@@ -124,7 +131,8 @@ def with_canaries(
             scores=jnp.zeros((len(VIEWS), count)),
             begin=begin,
             path=jnp.zeros_like(begin),
-            whitening=factorization.init((none, none)),
+            whitening=factorization.init((none, none, none)),
+            turn=none,
         )
 
     def round(key: Key, state: CanaryState, cohort: Cohort) -> tuple[CanaryState, Metrics]:
@@ -148,19 +156,22 @@ def with_canaries(
         clients = jnp.arange(count) // max(per_client, 1)
         members = jnp.zeros(cohort.num_clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")
         there = members[clients]
+        may, rate = _may_take_part(cohort, clients, there, correlation is not None)
         if correlation is None:
             ratios, whitening = seen.ratio(release), state.whitening
-            known = jnp.where(there, ratios, 0.0)
-            third = _without_the_cohort(release, ratios, known)
+            known, blind = (jnp.where(times, ratios, 0.0) for times in (there, may))
         else:
-            both = seen.hits, there.astype(jnp.float32)
-            (hits, times), whitening = _whitened(factorization, state.whitening, both, state.round)
-            third = known = seen.precision * (hits * times - times**2 / 2)
+            noise = seen.hits, there.astype(jnp.float32), may.astype(jnp.float32)
+            (hits, *each), whitening = _whitened(factorization, state.whitening, noise, state.round)
+            known, blind = (seen.precision * (hits * times - times**2 / 2) for times in each)
+        before = jnp.where(may, 0.0, state.turn)
+        turn = before + blind
+        third = mixed(turn, rate) - mixed(before, rate)
         path = state.path + seen.step
         last = _along(flatten(inner.params) - state.begin, path) * (count == 1)
         scores = jnp.stack([*(state.scores[:2] + jnp.stack([third, known])), jnp.full(count, last)])
         after = _followed(state, inner, present)
-        return after._replace(scores=scores, path=path, whitening=whitening), metrics
+        return after._replace(scores=scores, path=path, whitening=whitening, turn=turn), metrics
 
     def personal(state: CanaryState, i: jax.Array) -> Any:
         assert algorithm.personal is not None
@@ -290,9 +301,17 @@ def _ratio(hits: jax.Array, precision: jax.Array, steps: int, rate: float) -> ja
     return jax.nn.logsumexp(likely + precision * (k * hits - k**2 / 2))
 
 
-def _without_the_cohort(release: Release, ratios: jax.Array, known: jax.Array) -> jax.Array:
-    """Ratios of whoever is not told who takes part, unless a public schedule says it."""
-    of_clients = release.participation if release.unit == "record" else release.sampling
-    if release.schedule:
-        return known
-    return ratios if of_clients is None else mixed(ratios, float(joining(of_clients)))
+def _may_take_part(
+    cohort: Cohort, clients: jax.Array, there: jax.Array, correlated: bool
+) -> tuple[jax.Array, float]:
+    """(Who may take part in the round, bool[k], how probably such a one does), as a third party knows it.
+
+    It may know no more than its certificate says: a draw that amplifies is secret, but not whose turn it is.
+    """
+    drawn = cohort._sampler.accounting
+    if isinstance(drawn, CyclicPoisson):
+        return clients % drawn.groups == cohort.round % drawn.groups, joining(drawn.of_a_round)
+    if correlated or isinstance(drawn, MinimumSeparation):
+        return there, 1.0
+    rate = 1 / drawn.block if isinstance(drawn, RandomAllocation) else joining(drawn)
+    return jnp.ones_like(there), rate

@@ -10,10 +10,11 @@ from small import assert_normal, one_round, regression, squared, start, vector
 from small import records as records_of
 
 import fedpriv as fp
+from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.canaries import Canaries, NoPlaceError
 from fedpriv.attacks.canaries import with_canaries as attacked
 from fedpriv.attacks.estimates import gaussian_estimate
-from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.attacks.mechanism_audit import Scores, draw_scores
 from fedpriv.attacks.one_run import epsilon_one_run
 from fedpriv.core.trees import flatten
 
@@ -222,6 +223,41 @@ def test_scores_of_secret_cohorts_are_those_of_the_certified_pair(make):
         pair = draw_scores(releases, view, draws=4_000)
         for there, exact in ((True, pair.present), (False, pair.absent)):
             assert scipy.stats.ks_2samp(scores[present == there, v], exact).pvalue > 1e-6
+
+
+def in_turns(used):
+    """A quarter of the clients in turn, of whom each joins by a coin; client 0 is the first's."""
+    return fp.fed_avg(squared, sampler=fp.cyclic_poisson(CLIENTS, 4, 0.3), mechanism=used, **COMMON)
+
+
+@pytest.mark.parametrize("noise", ["fresh", "correlated"])
+def test_whose_turn_it_is_may_be_known_but_not_who_joins(noise):
+    """The certificate of a third party is amplified by the draw: scores have the law of its pair, as above."""
+    used = fp.gaussian(CLIP, 0.7)
+    if noise == "correlated":
+        used = fp.correlated(used, fp.noise_matrices.banded_toeplitz(8, 4))
+    algorithm = in_turns(used)
+    present, scores = runs(algorithm, 400, 8)
+    releases = fp.trace_round(algorithm, start(), FEDERATION).releases(8)
+    pair = draw_scores(releases, "third_party", draws=4_000)
+    for there, exact in ((True, pair.present), (False, pair.absent)):
+        assert scipy.stats.ks_2samp(scores[present == there, 0], exact).pvalue > 1e-6
+
+
+def test_a_right_certificate_is_kept_by_a_secret_draw():
+    """One round of 20, drawn at random. Who knows it refutes what holds for others; wrong with probability 1e-6."""
+    used, delta = fp.gaussian(CLIP, 0.6), 0.1
+    sampler = fp.random_allocation(CLIENTS, 20, CLIENTS)
+    algorithm = fp.fed_avg(squared, sampler=sampler, mechanism=used, **COMMON)
+    present, scores = runs(algorithm, 1_500, 20)
+    third, known = (
+        lower_bounds(
+            Scores(mine[present], mine[~present], frozenset(), False), delta, 1e-6
+        ).clopper_pearson
+        for mine in scores.T[:2]
+    )
+    certified = fp.certify(algorithm, start(), FEDERATION, 20, delta, view="third_party").epsilon
+    assert third <= certified < known
 
 
 def test_the_last_model_tells_less_than_all_of_them():

@@ -201,11 +201,12 @@ def test_what_refutes_a_claim():
     (row, *_), _ = audit_mechanisms(overstated(1.0, 1.0), 1, 500, 0)
     assert row.certificate.relation == "zero_out"
 
-    def refuted(claim, least=1.1, certificate=row.certificate):
-        return replace(row, claim=claim, least=least, certificate=certificate).claim_refuted
+    def refuted(claim, surely=1.1, certificate=row.certificate):
+        made = replace(row, claim=claim, least=1.1, surely=surely, certificate=certificate)
+        return made.claim_refuted
 
     assert refuted(claim())
-    assert not refuted(claim(), least=0.9)
+    assert not refuted(claim(), surely=0.9)  # at 95 % alone: one row of twenty would be so
     assert not refuted(None)
     assert not refuted(claim(unit="record"))
     assert not refuted(claim(relation="replace_one"))

@@ -3,19 +3,23 @@
 import json
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import numpy as np
+import optax
 import pytest
 from commands import audit
 from scipy.stats import beta
-from small import refused
+from small import refused, regression, squared, start
 
 import fedpriv as fp
 from experiments.attacks.audit import repeated_training, whole_runs
 from experiments.attacks.audit.errors import certified_errors, seen_errors
 from experiments.attacks.audit.exact_pair import exact_pair
 from experiments.attacks.audit.kept_scores import NOTHING, KeptScores, Scored
+from experiments.attacks.audit.many_runs import _exact_pairs
+from experiments.attacks.audit.repeated_training import Asked
 from experiments.attacks.audit.whole_runs import compiled_trainer
 from experiments.config import modules
 from experiments.config.settings import changed
@@ -148,6 +152,34 @@ def test_the_exact_pair_is_drawn_where_it_is_affordable(experiment, monkeypatch)
     assert lower_bounds(drawn, 1e-5, 0.05, threshold=fixed).clopper_pearson <= certified * 2
     monkeypatch.setattr("experiments.attacks.audit.mechanisms.AFFORDABLE", 100)
     assert exact_pair(traced, "third_party", settings.rounds, 300, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("sampler", "used", "local", "fixed"),
+    [
+        (fp.poisson(20, 0.5, 20), fp.gaussian(1.0, 1.0), False, True),
+        (fp.fixed_size(20, 10), fp.gaussian(1.0, 1.0), False, False),
+        (fp.everyone(20), fp.laplace(1.0, 1.0), False, False),
+        (fp.everyone(20), fp.gaussian(1.0, 1.0), True, False),
+    ],
+    ids=["poisson", "replaced", "laplace", "local"],
+)
+def test_thresholds_are_of_the_pair_only_where_scores_have_its_scale(sampler, used, local, fixed):
+    """Others would guess "absent", or "present", nearly always, and show nothing."""
+    make = fp.ldp_fed_avg if local else fp.fed_avg
+    algorithm = make(
+        squared,
+        sampler=sampler,
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+        mechanism=used,
+    )
+    traced = fp.trace_round(algorithm, start(), regression([4] * 20))
+    ledger = SimpleNamespace(trace=lambda name: traced)
+    asked = Asked("", 200, (1e-3,), 0, None)
+    limit, thresholds = _exact_pairs(ledger, "", 2, "third_party", asked)
+    assert limit is not None
+    assert (thresholds is not None) == fixed
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from fedpriv.attacks.canaries import VIEWS, NoPlaceError
 from fedpriv.attacks.estimates import gaussian_estimate
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.devices.layout import Strategy
+from fedpriv.privacy.relations import relation_of
 
 APART = (2**25, 2**26)
 """Seeds of draws of the exact pair, from those of `audit_mechanisms` and of each other."""
@@ -87,11 +88,17 @@ def _rows(name: str, ledger: Ledger, rounds: int, asked: Asked, scored: Scored) 
 def _exact_pairs(
     ledger: Ledger, name: str, rounds: int, view: str, asked: Asked
 ) -> tuple[Scores | None, Scores | None]:
-    """Independent draws for the limit and for thresholds; none for these where the view's scores have another scale."""
+    """Independent draws for the limit and for thresholds; none for these where scores have another scale.
+
+    So they have of the last model, of units certified as replaced, which move sums twice as far as one that becomes
+    zero, of noise that is not Gaussian, and where each client adds all of the noise.
+    """
     traced, seen_as = ledger.trace(name), CERTIFIED.get(view, view)
     n, (first, second) = asked.runs // 2, (asked.seed + apart for apart in APART)
     limit = exact_pair(traced, seen_as, rounds, LIMITS * n, first)
-    if view != seen_as:
+    seen = [release for release in traced.releases(rounds) if release.view == seen_as]
+    gaussian = all(release.noise == "gaussian" and not release.own_noise for release in seen)
+    if view != seen_as or not gaussian or relation_of(seen, seen_as) == "replace_one":
         return limit, None
     return limit, exact_pair(traced, seen_as, rounds, CHOOSING, second)
 

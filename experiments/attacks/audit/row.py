@@ -25,7 +25,7 @@ class Row:
       claim: the paper's, if it is about one of these views.
       certificate: what is proved.
       least: what epsilon is at least, with 95 % confidence.
-      surely: what it has to be at least for the certificate to be refuted.
+      surely: what it is at least at 1 - 1e-6, by which certificates and claims are refuted: rows are many.
       most: what such an audit can show at most.
       about: what was done; as JSON.
       audited: what else was found; as JSON.
@@ -49,12 +49,12 @@ class Row:
 
     @property
     def claim_refuted(self) -> bool:
-        """Whether epsilon is larger than claimed, for neighbours and delta that the claim is about as well."""
+        """Whether epsilon is larger than claimed, surely; for neighbours and delta that the claim is about as well."""
         claim, certificate = self.claim, self.certificate
         if claim is None or claim.unit != certificate.unit or claim.delta > certificate.delta:
             return False
         alike = {claim.relation, certificate.relation}
-        return self.least > claim.epsilon and (
+        return self.surely > claim.epsilon and (
             len(alike) == 1 or alike <= {"zero_out", "add_or_remove"}
         )
 
