@@ -424,5 +424,5 @@ def test_client_level_certificates_do_not_ask_how_many():
 def test_refused_stragglers():
     with refused("rate: 1.5; give a number from 0 to 1"):
         fp.straggling(fp.full_batch(), 1.5)
-    with refused("batches: 3; give such as fp.epochs"):
+    with refused("work: 3; give such as fp.epochs"):
         fp.straggling(3, 0.5)

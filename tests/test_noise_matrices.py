@@ -378,7 +378,7 @@ def test_values():
         ),
         (lambda: noise_matrices.banded_inverse(10, 2, momentum=1.0), "momentum: 1.0; give"),
         (lambda: noise_matrices.blt(10, momentum=-0.1), "momentum: -0.1; give"),
-        (lambda: noise_matrices.least_error([], 10), r"candidates: \[\]; give one such as"),
+        (lambda: noise_matrices.least_error([], 10), r"candidates: \[\]; give some in a list"),
     ],
 )
 def test_refused(make, said):

@@ -139,7 +139,7 @@ def straggling(work: Work, rate: Fraction) -> Work:
     rate = checked("rate", rate, Fraction)
     if isinstance(work, LocalSteps):
         return work._replace(stragglers=rate)
-    check_parts(batches=work)
+    check_parts(work=work)
 
     def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
         whole = work(key, size, capacity)

@@ -29,6 +29,10 @@ def _is_schedule(value: Any) -> bool:
     return takes(value, 0) and not module.startswith("optax.")
 
 
+def _is_batches(value: Any) -> bool:
+    return callable(value) and value not in (epochs, steps, full_batch)
+
+
 _SCHEDULE = "a function of the round, such as lambda t: optax.sgd(0.1)"
 _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "sampler": (_of_type(Sampler, Opening, ScheduledSampler), "such as fp.poisson(1000, rate=0.1)"),
@@ -37,10 +41,8 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
         "such as fp.poisson(100, rate=0.1), of a client's records",
     ),
     "optimizer": (_is_schedule, _SCHEDULE),
-    "batches": (
-        lambda given: callable(given) and given not in (epochs, steps, full_batch),
-        "such as fp.epochs(5, batch_size=10) or fp.full_batch()",
-    ),
+    "batches": (_is_batches, "such as fp.epochs(5, batch_size=10) or fp.full_batch()"),
+    "work": (_is_batches, "such as fp.epochs(5, batch_size=10) or fp.LocalSteps(...)"),
     "grad": (callable, "such as fp.mean_grad(loss)"),
     "gradients": (callable, "such as fp.per_example(loss)"),
     "mechanism": (is_mechanism, MECHANISM),

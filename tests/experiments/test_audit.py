@@ -105,7 +105,7 @@ def test_a_certificate_that_is_wrong_is_refuted_by_exit_code_1(does, capsys, mon
     monkeypatch.setattr(quickstart, "ledger", lambda settings: overstated(2.0, does))
     code, shown = ask(capsys, *TINY, "--parts", "mechanism", "--draws", "20000")
     assert code == (does < 2)
-    assert ("THE CERTIFICATE IS REFUTED" in shown.out) == (does < 2)
+    assert ("BY HAND IS REFUTED" in shown.out) == (does < 2)
 
 
 def test_a_refuted_claim_is_said_in_words():
@@ -163,10 +163,10 @@ def test_a_bound_above_the_certificate_is_suspicious_until_it_is_sure():
     certified = of_many_runs().certificate.epsilon
     likely = of_many_runs(least=certified + 0.1, surely=certified - 0.1)
     assert f"the bound {certified + 0.1:.3g} (95 %) lies above" in said_of(likely)
-    assert "THE CERTIFICATE IS REFUTED" not in said_of(likely)
+    assert "BY HAND IS REFUTED" not in said_of(likely)
     sure = of_many_runs(least=certified + 0.2, surely=certified + 0.1)
     assert "SUSPICIOUS" not in said_of(sure)
-    assert "THE CERTIFICATE IS REFUTED" in said_of(sure)
+    assert "BY HAND IS REFUTED" in said_of(sure)
     assert Audited(1e-3, many_runs=([sure], [])).refuted
 
 

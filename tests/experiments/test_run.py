@@ -187,7 +187,7 @@ def test_a_config_may_be_a_file_anywhere(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["nonsense"], "config: there is no 'nonsense'; choose one of correlated, "),
+        (["nonsense"], "config: there is no 'nonsense'; choose one of audited, correlated, "),
         (["quikstart"], "config: there is no 'quikstart'; did you mean quickstart? Choose one of "),
         (["--noise", "4"], "--noise: unknown field; did you mean --noise-multiplier?"),
         (

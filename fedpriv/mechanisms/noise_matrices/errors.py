@@ -69,11 +69,14 @@ def least_error(
     Raises:
       ValueError: no candidates, or as `error`.
     """
-    given = [
+    several = isinstance(candidates, Sequence) and not isinstance(candidates, str | bytes)
+    known = several and all(isinstance(each, Factorization) for each in candidates)
+    remedy = "give some in a list, such as [fp.noise_matrices.tree(100)]"
+    require(known and len(candidates) > 0, "candidates", candidates, remedy)
+    errors = [
         error(each, rounds, separation, most, momentum).root_mean_square for each in candidates
     ]
-    require(bool(given), "candidates", candidates, "give one such as fp.noise_matrices.tree(100)")
-    return candidates[int(np.argmin(given))]
+    return candidates[int(np.argmin(errors))]
 
 
 def per_contribution(rounds: int, momentum: float) -> Floats:
