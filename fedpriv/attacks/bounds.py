@@ -84,7 +84,7 @@ def lower_bounds(
 
     Returns:
       The bounds. As the numbers of both neighbours are given and not tossed, coins choose which draws are counted: all
-      but about 4 sqrt(N) of them. They are seeded by the scores.
+      but about 4 sqrt(N) of them at a significance of 5 %. They are seeded by the scores.
 
     Raises:
       ValueError: no scores, or probabilities out of range.
