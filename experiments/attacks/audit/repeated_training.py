@@ -14,7 +14,7 @@ from experiments.attacks.audit.kept_scores import KeptScores, Scored
 from experiments.attacks.audit.whole_runs import Trainer, compiled_trainer
 from experiments.base import signals
 from experiments.base.json_values import plain
-from experiments.base.provenance import prng
+from experiments.base.provenance import provenance
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
@@ -131,6 +131,6 @@ def kept_scores(experiment: Experiment, name: str, settings: Settings, asked: As
         "data": bytes(data).hex()[:16],
         "releases": "; ".join(told),
         "audit_seed": asked.seed,
-        "prng": prng(),
+        **provenance(),  # scores of two revisions are not mixed: one may have a fault
     }
     return KeptScores(path, plain(about))
