@@ -296,15 +296,19 @@ def _initial(
     algorithm: Algorithm, params: Any, federation: Federation | list[StreamedFederation], roots: Key
 ) -> State:
     first = of_seed(federation, 0)
-    if callable(params):
-        models = _stacked([params(jax.random.fold_in(root, 0)) for root in roots])
-    else:
-        models = _of_each_seed(params, len(roots))
-    begin, private = unreadable(algorithm, first)
-    # As one program, so that what is kept for each client is there once: per-client state may fill the memory.
-    return jax.jit(lambda each, private: lax.map(lambda m: begin(m, private), each))(
-        models, private
+    models = (
+        [params(jax.random.fold_in(root, 0)) for root in roots]
+        if callable(params)
+        else [params] * len(roots)
     )
+    begin, private = unreadable(algorithm, first)
+
+    # One program, so that what is kept for each client is there once: per-client state may fill the memory.
+    @jax.jit
+    def initial(models: list[Params], private: dict[str, PyTree]) -> State:
+        return lax.map(lambda model: begin(model, private), _stacked(models))
+
+    return initial(models, private)
 
 
 @jax.jit

@@ -208,7 +208,9 @@ def trade_off(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], key
         return Picture(key, title, "", [])
 
     def draw(axes: Any) -> None:
-        axes.set(xscale="log", xlabel="false positives (log scale)", ylabel="")
+        scale(axes, "x", log=True)
+        axes.set_xlabel("false positives, log scale")
+        axes.set_xlim(1e-3, 1)
         axes.set_ylim(0, 1)
         for number, (view, (false_positives, false_negatives)) in enumerate(curves.items()):
             look = plots.look(number, number, len(false_positives))
@@ -216,7 +218,7 @@ def trade_off(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], key
         axes.plot(
             false_positives, 1 - np.asarray(false_positives), color=TEXT, lw=0.8, label="guess"
         )
-        axes.legend(frameon=False, fontsize=9)
+        axes.legend(frameon=False, fontsize="medium")
 
     said = "; ".join(
         f"{view}: at least {100 * np.interp(0.01, *rates):.3g} % missed at 1 % false positives"
