@@ -30,8 +30,10 @@ class Sent(NamedTuple):
     own: PyTree = ()
 
 
-Client: TypeAlias = Callable[..., Any]
-"""(key, shard) or (key, shard, own) -> a message, or a `Sent`."""
+Client: TypeAlias = (
+    Callable[[Key, Shard], PyTree | Sent] | Callable[[Key, Shard, PyTree], PyTree | Sent]
+)
+"""(key, shard), or (key, shard, own) where clients keep something -> a message, or a `Sent`."""
 
 
 def sent_by(client: Client, key: Key, shard: Shard, *mine: PyTree) -> Sent:
