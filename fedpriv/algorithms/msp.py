@@ -165,7 +165,7 @@ def msp_fl(
             begun, sent = _split(split_key, models, parts, splitting, transmission)
             agreed = agree(
                 send_key, begun, sent, coupling, transmission, count, exchanges.most
-            )  # lines 18 to 26
+            )  # lines 18 to 31
             return _outcome(agreed, models, jnp.sum(begun.real, 1)), agreed.messages
 
         agreed, _, secrets = cohort.unprotected(client, key, exchange, reason=reason, own=secrets)
