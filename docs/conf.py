@@ -38,7 +38,6 @@ include_patterns = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
-    "fedpriv/**.md",
     "experiments/**.md",
 ]
 exclude_patterns = [".*", "**/.*", "build", "dist", "runs", "venv", "docs/_build"]

@@ -344,7 +344,7 @@ def sealed_by_hand():
 
 @pytest.mark.parametrize("make", [told_the_seed, mixing_loss, sealed_by_hand])
 def test_what_passes_knowingly(make):
-    """The guide lists these: the check protects from mistakes, not from who writes the round."""
+    """docs/ideas/the_check.md lists these: the check protects from mistakes, not from who writes the round."""
     assert fp.certify(make(), PARAMS, FEDERATION, 1, 1e-3).basis == "constructed"
 
 

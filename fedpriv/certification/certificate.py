@@ -186,7 +186,7 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
 
 @names_user_code
 def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRound:
-    """Traces the algorithm's round.
+    """Traces the algorithm's round; `.releases(rounds)` lists what each view sees of so many.
 
     Args:
       params: the model, its shapes, or key -> model.

@@ -121,7 +121,8 @@ def top_k(k: Count) -> Codec:
 
     S. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018, arXiv:1809.07599. Values travel in
     32 bits each. Their places take ceil(log2 d) bits each, or one bit for each of d coordinates where that is less, or
-    nothing where all travel. The choice is biased; error feedback is under "What clients keep" in the guide.
+    nothing where all travel. The choice is biased. With error feedback a client keeps what is left out, as its row of
+    the store `own` of `Cohort.sum`, and adds it to its next update.
 
     Args:
       k: of d coordinates; of equal ones the first travel.
