@@ -18,8 +18,13 @@ from experiments.speed.haar_speed import Transform
 from experiments.speed.workloads import Images, Records
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "start.md", ROOT / "experiments" / "README.md"]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts),
+]
 PAGES += sorted((ROOT / "experiments" / "results").glob("*.md"))
+OWN_CONFIG = re.compile(r"```python\n# hospitals.py\n(.*?)```", re.DOTALL)
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
@@ -99,6 +104,7 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
             for command in re.findall(r"python -m experiments\.([^;&#|>]*)", line):
                 for name, value in values.items():
                     command = command.replace(f"${name}", value)
+                command = command.replace("CONFIG", "quickstart")
                 module, *args = shlex.split(command.replace("[", "").replace("]", ""))
                 found[module, tuple(args)] = None
     return list(found)
@@ -195,7 +201,6 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
     """The command on what is there, with options that make it small after its own."""
     there = {
         "DIR": data_dir,
-        "CONFIG": "quickstart",
         "runs/noise": trained,
         "runs/budgets": trained,
     }
@@ -225,11 +230,12 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
 
 
 def fewest(module: str, config: str) -> list[str]:
-    """Two of a config's algorithms, of a sweep's one; other tests train them all."""
+    """Two of a config's algorithms, of a sweep's or an audit's one; other tests train them all."""
     if module == "sweep":
         return ["--algorithms", "rand_k"]
     own = getattr(modules.load(config).settings, "algorithms", ())
-    return ["--algorithms", *own[:2]] if own else []
+    chosen = own[1:2] if module == "audit" else own[:2]
+    return ["--algorithms", *chosen] if own else []
 
 
 # Two rounds of two clients, mostly noise, may end in models whose gradients are not finite.
@@ -238,6 +244,7 @@ def fewest(module: str, config: str) -> list[str]:
 def test_it_runs(module, args, data_dir, trained, tmp_path, monkeypatch, capsys, tiny):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
-    (tmp_path / "my_config.py").write_text((ROOT / "configs" / "quickstart.py").read_text())
+    (config,) = OWN_CONFIG.findall((DOCS / "how_to" / "own_config.md").read_text())
+    (tmp_path / "hospitals.py").write_text(config)
     small = shrunk(module, list(args), data_dir, trained)
     assert launch(module, *small) == 0, capsys.readouterr().err
