@@ -322,7 +322,7 @@ class TestRefusals:
         for wrong in (fp.laplace(1.0, 1.0), fp.unprotected(), fp.joint(plain, plain), self.USED):
             with refused("mechanism: .*give one with Gaussian noise"):
                 fp.correlated(wrong, matrix_of("tree"))
-        with refused("factorization: .*give such as fp.noise_matrices"):
+        with refused("factorization: .*give one such as fp.noise_matrices"):
             fp.correlated(plain, np.eye(3))
         with refused("start: it has no Gaussian noise that could change"):
             fp.dynamic(self.USED, rounds=9, noise_decay=2.0)
@@ -331,7 +331,7 @@ class TestRefusals:
         local = fp.LocalSteps(
             fp.per_example(squared), fp.poisson(3, 0.5), 2, sgd, mechanism=self.USED
         )
-        with refused("mechanism: .*correlated over rounds; give fp.gaussian"):
+        with refused("mechanism: .*correlated over rounds, .*; give fp.gaussian"):
             certificate(fp.dp_sgd(local, sampler=self.SAMPLER))
 
 

@@ -235,7 +235,7 @@ FAULTS = {
                 fp.poisson(CLIENTS, 0.4, 5),
             )
         ),
-        "sampler: .* give such as fp.poisson",
+        "sampler: .* give one such as fp.poisson",
     ),
 }
 

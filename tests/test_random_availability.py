@@ -347,11 +347,11 @@ class TestByHand:
             ),
             (
                 {"draw": lambda key, t, memory: (every_other(key, t, memory)[0], t + 0.5)},
-                r"draw: memory: float32\[\] came back.*; give it back with the structure",
+                r"draw: memory: float32\[\] came back.*; return it with the structure",
             ),
             (
                 {"draw": lambda key, t, memory: (every_other(key, t, memory)[0], (memory,))},
-                "draw: memory: 1 values came back.*; give it back with the structure",
+                "draw: memory: 1 values came back.*; return it with the structure",
             ),
             (
                 {"draw": lambda key, t, memory: (fp.Draw(jnp.zeros(2), jnp.zeros(2)), memory)},

@@ -55,7 +55,7 @@ HOLES = {
     ),
     "a subclass": (
         lambda k, p, s: mean_of(k, p, s, FirstRecords(WALL, batch=10)),
-        "records: .*; give such as fp.poisson",
+        "records: .*; give one such as fp.poisson",
     ),
     "the room for records": (plus_capacity, "shard.capacity: 231 .* is secret"),
     "two adjacencies": (
@@ -87,7 +87,7 @@ def test_public_weights_are_for_private_means_of_records():
             weighting=weighting,
         ),
     ):
-        with refused("weighting: by public sizes, of messages that are not private means"):
+        with refused("weighting: public sizes cannot weight messages that are not private means"):
             fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
 
 

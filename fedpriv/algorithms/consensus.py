@@ -51,8 +51,8 @@ class Coupling(NamedTuple):
 
 
 Decay: TypeAlias = Literal["linear", "root", "none"]
-COUPLING = "such as fp.consensus.coupling(0.3, 0.1)"
-TRANSMISSION = "such as fp.consensus.dynamic(8)"
+COUPLING = "one such as fp.consensus.coupling(0.3, 0.1)"
+TRANSMISSION = "one such as fp.consensus.dynamic(8)"
 
 DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "linear": lambda k: 1.0 / (jnp.asarray(k, float) + 1.0),

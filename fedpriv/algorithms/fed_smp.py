@@ -179,7 +179,7 @@ def fed_avg_sparse(
         weighting=weighting,
     )
     fits = isinstance(sparsifier, Sparsifier)
-    require(fits, "sparsifier", sparsifier, "give such as fp.select_rand_k(0.1)")
+    require(fits, "sparsifier", sparsifier, "give one such as fp.select_rand_k(0.1)")
     grad = mean_grad(loss)
 
     def init(params: Params, federation: Federation) -> SparseState:

@@ -179,11 +179,11 @@ def msp_fl(
 
 def _check_protocol(splitting: Any, exchanges: Any, weights: Any, transmission: Any) -> None:
     """Raises ValueError naming the part that is of another kind."""
-    remedy = "give such as fp.splitting.uniform(0.1)"
+    remedy = "give one such as fp.splitting.uniform(0.1)"
     require(isinstance(splitting, Splitting), "splitting", splitting, remedy)
-    remedy = "give such as fp.consensus.constant(30)"
+    remedy = "give one such as fp.consensus.constant(30)"
     require(isinstance(exchanges, Exchanges), "exchanges", exchanges, remedy)
-    remedy = "give such as fp.splitting.per_client(0.5)"
+    remedy = "give one such as fp.splitting.per_client(0.5)"
     require(callable(weights), "weights", weights, remedy)
     fits = isinstance(transmission, Transmission)
     require(fits, "transmission", transmission, f"give {TRANSMISSION}")

@@ -116,7 +116,9 @@ def fed_rep(
       ValueError: as `fed_per`.
     """
     check_parts(optimizer=optimizer, batches=batches)
-    require(callable(head_batches), "head_batches", head_batches, "give such as fp.epochs(10, 10)")
+    require(
+        callable(head_batches), "head_batches", head_batches, "give one such as fp.epochs(10, 10)"
+    )
     grad = mean_grad(loss)
 
     def local(key: Key, theta: Params, shard: Shard, t: jax.Array) -> Params:

@@ -194,7 +194,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     """
     require_algorithm(algorithm)
     known = isinstance(federation, Federation | StreamedFederation | CohortFederation)
-    require(known, "federation", federation, "give such as fp.Federation.from_arrays(...)")
+    require(known, "federation", federation, "give one such as fp.Federation.from_arrays(...)")
     if isinstance(federation, StreamedFederation):
         federation = federation.empty()
     check_default_generator()
@@ -234,7 +234,7 @@ def _model(params: Any) -> Params:
 
 def _check_samplers(algorithm: Algorithm) -> None:
     for _, sampler in parts_of(algorithm.sampler, 2):
-        remedy = "give such as fp.poisson(clients, rate), or an fp.Opening of two of these"
+        remedy = "give one such as fp.poisson(clients, rate), or an fp.Opening of two of these"
         require(isinstance(sampler, AnySampler), "sampler", sampler, remedy)
 
 

@@ -61,8 +61,8 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
         _check_public(said, sizes)
     if weightings and (unit != "record" or not public or len(public) < len(stage.means)):
         raise ValueError(
-            "weighting: by public sizes, of messages that are not private means of records drawn by fp.PublicSizes; "
-            "draw them so, or leave it out"
+            "weighting: public sizes cannot weight messages that are not private means of records drawn by "
+            "fp.PublicSizes; draw them so, or leave it out"
         )
     for mean in stage.means:
         if isinstance(mean.records, PublicSizes):

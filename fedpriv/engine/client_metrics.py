@@ -247,7 +247,10 @@ def together(*measures: Measure) -> Measure:
     """
     for i, each in enumerate(measures):
         require(
-            callable(each), f"measures[{i}]", each, "give such as fp.measures.per_client(score)"
+            callable(each),
+            f"measures[{i}]",
+            each,
+            "give one such as fp.measures.per_client(score)",
         )
 
     def measure(state: State, federation: Any) -> dict[str, Any]:

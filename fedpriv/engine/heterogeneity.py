@@ -102,7 +102,7 @@ def minimum_of(
 
     one, l2 = without_key(loss), checked("l2", l2, NonNegative)
     check_params(params)
-    remedy = "give such as fp.Federation.from_arrays(...)"
+    remedy = "give one such as fp.Federation.from_arrays(...)"
     require(isinstance(federation, Federation), "federation", federation, remedy)
     with jax.enable_x64(True):
         start = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)

@@ -71,7 +71,10 @@ def correlated(
     require(draws and not mechanism.reason, "mechanism", mechanism, remedy)
     known = isinstance(factorization, Factorization)
     require(
-        known, "factorization", factorization, "give such as fp.noise_matrices.tree(rounds=1000)"
+        known,
+        "factorization",
+        factorization,
+        "give one such as fp.noise_matrices.tree(rounds=1000)",
     )
     enclave = checked("enclave", enclave, bool)
 

@@ -135,8 +135,8 @@ def mechanism(
       ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
     """
     fits = isinstance(clipping, Clipping)
-    require(fits, "clipping", clipping, "give such as fp.clipping.flat()")
-    require(isinstance(noise, Noise), "noise", noise, "give such as fp.noise.isotropic()")
+    require(fits, "clipping", clipping, "give one such as fp.clipping.flat()")
+    require(isinstance(noise, Noise), "noise", noise, "give one such as fp.noise.isotropic()")
     clip_norm, noise_multiplier = _checked(clip_norm, noise_multiplier)
     calibrated = checked("calibrated", calibrated, bool)
     reach = noise.reach(clipping)

@@ -187,9 +187,11 @@ def private_mean(
       ValueError: no gradients, no mechanism, or a size that is not positive; when called, parameters that are not real,
         such as complex ones.
     """
-    require(callable(gradients), "gradients", gradients, "give such as fp.per_example(loss)")
+    require(callable(gradients), "gradients", gradients, "give one such as fp.per_example(loss)")
     fits = hasattr(mechanism, "for_batch") and not isinstance(mechanism, type)
-    require(fits, "mechanism", mechanism, "give such as fp.gaussian(clip_norm, noise_multiplier)")
+    require(
+        fits, "mechanism", mechanism, "give one such as fp.gaussian(clip_norm, noise_multiplier)"
+    )
     expected_size = checked("expected_size", expected_size, Positive | jax.Array)
 
     def mean(key: Key, params: Params, batch: Example, mask: jax.Array) -> Params:

@@ -36,7 +36,7 @@ Parts: TypeAlias = Annotated[
 ]
 
 
-MECHANISM = "such as fp.gaussian(clip_norm, noise_multiplier), or fp.unprotected(reason)"
+MECHANISM = "one such as fp.gaussian(clip_norm, noise_multiplier), or fp.unprotected(reason)"
 
 
 def is_mechanism(value: Any) -> bool:
@@ -124,7 +124,7 @@ def dynamic(
       ValueError: a mechanism whose clip norm and noise cannot be changed or that has no noise, rounds or parts below 1,
         or a decay that is not positive.
     """
-    require(isinstance(start, Mechanism), "start", start, "give such as fp.gaussian(1.0, 1.0)")
+    require(isinstance(start, Mechanism), "start", start, "give one such as fp.gaussian(1.0, 1.0)")
     if start.at is None or start.certified_multiplier == 0:
         raise ValueError("start: it has no Gaussian noise to change; give a mechanism that has")
     rounds = checked("rounds", rounds, Count)

@@ -24,7 +24,7 @@ def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
     Raises:
       ValueError: the module has batch normalisation, or other state beside its parameters.
     """
-    require(callable(make), "make", make, "give such as lambda rngs: Net(rngs=rngs)")
+    require(callable(make), "make", make, "give one such as lambda rngs: Net(rngs=rngs)")
     from flax import nnx
 
     def parts(key: Key) -> Any:

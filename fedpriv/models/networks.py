@@ -123,7 +123,10 @@ def classifier(
       ValueError: at `init`, a module with state beside its parameters, such as that of batch normalisation.
     """
     require(
-        isinstance(module, nn.Module), "module", module, "give such as fp.models.MLP((64,), 10)"
+        isinstance(module, nn.Module),
+        "module",
+        module,
+        "give one such as fp.models.MLP((64,), 10)",
     )
     of: Any = input if hasattr(input, "dtype") else checked("input", input, Sequence[Count])
     like = jax.ShapeDtypeStruct(
@@ -287,7 +290,7 @@ def next_character(module: nn.Module) -> Model:
     Raises:
       ValueError: no module.
     """
-    such_as = "give such as fp.models.CharacterLSTM(90, 8, 256)"
+    such_as = "give one such as fp.models.CharacterLSTM(90, 8, 256)"
     require(isinstance(module, nn.Module), "module", module, such_as)
 
     def per_character(params: Params, example: Example) -> tuple[jax.Array, ...]:

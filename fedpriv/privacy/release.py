@@ -127,7 +127,7 @@ class Release:
             "it says how much noise one release has; give it as `sampling`, or beside Everyone and one local step",
         )
         whole = not (loses_noise(self.sampling) or loses_noise(drawn))
-        remedy = "what is left of Laplace noise when shares of it are lost is not Laplace; give Gaussian noise"
+        remedy = "Laplace noise that has lost shares is no longer Laplace; give Gaussian noise"
         require(self.noise == "gaussian" or whole, "noise", self.noise, remedy)
         few = self.steps * self.local_steps <= 2**53
         require(few, "local_steps", self.local_steps, "give at most 2^53 steps in all rounds")

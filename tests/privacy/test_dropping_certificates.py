@@ -347,9 +347,9 @@ def test_refusals():
         Dropping(N, 13, P)
     with refused("participation: .*it says how much noise one release has"):
         release(Everyone(N), local_steps=2, participation=Dropping(N, S, P, True))
-    with refused("noise: 'laplace'; what is left of Laplace noise"):
+    with refused("noise: 'laplace'; Laplace noise that has lost shares"):
         release(Dropping(N, S, P, True), noise="laplace")
-    with refused("noise: 'laplace'; what is left of Laplace noise"):
+    with refused("noise: 'laplace'; Laplace noise that has lost shares"):
         release(Everyone(N), participation=Dropping(N, S, P, True), noise="laplace")
 
 

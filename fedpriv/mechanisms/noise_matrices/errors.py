@@ -31,7 +31,7 @@ def error(
     most: Count | None = None,
     momentum: Decay = 0.0,
 ) -> Error:
-    """The noise that stays in the model, if it is scaled to sensitivity 1 (for mu-GDP, divide by mu).
+    """The noise that stays in the model, scaled to 1-GDP for the whole run (for mu-GDP, divide by mu).
 
     Args:
       factorization: such as `banded_toeplitz(100, 8)`.
@@ -43,7 +43,7 @@ def error(
       ValueError: more rounds than it is for, a count below 1, or a momentum of 1 or more.
     """
     given = isinstance(factorization, Factorization)
-    require(given, "factorization", factorization, "give such as fp.noise_matrices.tree(100)")
+    require(given, "factorization", factorization, "give one such as fp.noise_matrices.tree(100)")
     momentum = checked("momentum", momentum, Decay)
     noise = factorization.noising(rounds)
     for t in range(1, len(noise)):
