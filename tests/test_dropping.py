@@ -293,7 +293,7 @@ def test_refusals():
         drop(FIXED, -0.1)
     with refused("noise: 'some'; give one of 'whole', 'lost'"):
         drop(FIXED, 0.1, "some")
-    with refused("noise: 'lost'; nobody knows its share"):
+    with refused("noise: 'lost'; the size of a Poisson cohort is secret"):
         drop(fp.poisson(9, 0.4), 0.1, "lost")
     for sampler in (fp.with_replacement([1, 1], 2), LOST, FIXED._replace(expected_size=3.0)):
         with refused("sampler: .*; give one of fp.everyone, fp.fixed_size and fp.poisson"):

@@ -270,7 +270,7 @@ def test_user_drift_is_the_mean_distance_from_the_start():
         ),
         (
             lambda: dp_scaffold(local(), sampler=with_replacement([1] * CLIENTS, 2)),
-            "sampler: who is drawn twice counts twice",
+            "sampler: a client drawn twice counts twice",
         ),
         (lambda: dp_scaffold(local(unit="user"), sampler=ALL), "unit: 'user'; give"),
         (lambda: dp_scaffold(local(tensors=0), sampler=ALL), "tensors: 0; give"),

@@ -345,7 +345,7 @@ def test_refusals():
         Dropping(N, S, 1.0)
     with refused("size: 13"):
         Dropping(N, 13, P)
-    with refused("participation: .*it says how much noise one release has"):
+    with refused("participation: .*members that vanish set the noise"):
         release(Everyone(N), local_steps=2, participation=Dropping(N, S, P, True))
     with refused("noise: 'laplace'; Laplace noise that has lost shares"):
         release(Dropping(N, S, P, True), noise="laplace")
