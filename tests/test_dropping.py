@@ -241,7 +241,7 @@ def test_how_many_stay_is_private():
 def test_a_sampler_made_by_hand_is_refused():
     """What it draws could be measured, but not how seldom few stay."""
     by_hand = noisy(LOST._replace(draw=lambda key: LOST.draw(key)))
-    with refused("sampler: made by hand, .*; let members vanish by fp.dropping"):
+    with refused("sampler: made by hand, .*; use fp.dropping to let members vanish"):
         fp.check_algorithm(by_hand, start(), FEDERATION)
 
 

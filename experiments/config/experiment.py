@@ -302,7 +302,7 @@ def experiment_of(module: Any, settings: Settings) -> Experiment:
 def _given_back(value: Any, kind: type[Given], function: str) -> Given:
     if not isinstance(value, kind):
         raise ValueError(
-            f"config: its {function} gives {type(value).__name__}; give back experiments.config.{kind.__name__}"
+            f"config: its {function} gives {type(value).__name__}; return experiments.config.{kind.__name__}"
         )
     return value
 

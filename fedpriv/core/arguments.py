@@ -73,9 +73,9 @@ Bits: TypeAlias = Annotated[int, Range("a whole number of bits from 1 to 32", 1,
 Finite: TypeAlias = Annotated[float, Range("a finite number", -INF, INF, (-INF, INF))]
 Positive: TypeAlias = Annotated[float, Range("a finite number above 0", 0, INF, (0, INF))]
 NonNegative: TypeAlias = Annotated[float, Range("a finite number, 0 or more", 0, INF, (INF,))]
-Norm: TypeAlias = Annotated[float, Range("a number above 0, inf for no bound", 0, INF, (0,))]
+Norm: TypeAlias = Annotated[float, Range("a number above 0 (inf: no bound)", 0, INF, (0,))]
 Multiplier: TypeAlias = Annotated[
-    float, Range("noise over sensitivity, 0 or more (0: nothing hides it)", 0, INF)
+    float, Range("noise over sensitivity, 0 or more (0 hides nothing)", 0, INF)
 ]
 Budget: TypeAlias = Annotated[float, Range("an epsilon above 0, in nats", 0, INF, (0, INF))]
 Probability: TypeAlias = Annotated[

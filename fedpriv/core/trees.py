@@ -57,8 +57,8 @@ def _check_real(name: str, path: Any, leaf: Any) -> None:
     if jnp.issubdtype(dtype, jnp.complexfloating):
         remedy = "give jnp.stack([z.real, z.imag])"
     raise ValueError(
-        f"{name}{jax.tree_util.keystr(path)}: {dtype} holds no real numbers, which are what is clipped and perturbed; "
-        f"{remedy}"
+        f"{name}{jax.tree_util.keystr(path)}: {dtype} holds no real numbers, and only these can be clipped and "
+        f"perturbed; {remedy}"
     )
 
 
@@ -66,7 +66,7 @@ def check_arrays(params: Params) -> None:
     """Raises ValueError: parameters that are none at all, or a leaf that is no array of a type that JAX has."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     if not leaves:
-        raise ValueError(f"params: {shown(params)} holds no arrays; give a model's parameters")
+        raise ValueError(f"params: {shown(params)} holds no arrays; give the parameters of a model")
     for path, leaf in leaves:
         kind = getattr(leaf, "dtype", None)
         text = isinstance(kind, np.dtype) and kind.kind in "OSU"

@@ -123,12 +123,12 @@ def initial_state(algorithm: Algorithm, params: Params, federation: Federation) 
     """What `init` gives back.
 
     Raises:
-      ValueError: it is no function of these arguments, or does not give back a state of arrays.
+      ValueError: it is no function of these arguments, or does not return a state of arrays.
     """
     state = asked("init", algorithm.init, "(params, federation)", params, federation)
     for name in ModelState._fields:
         has = hasattr(state, name)
-        gives(has, "init", algorithm.init, state, f"give back a state with a field `{name}`")
+        gives(has, "init", algorithm.init, state, f"return a state with a field `{name}`")
     check_leaves("init: state", state)
     return state
 
@@ -139,13 +139,13 @@ def after_round(
     """What a round gives back.
 
     Raises:
-      ValueError: it is no function of these arguments, or does not give back a state of arrays, and metrics.
+      ValueError: it is no function of these arguments, or does not return a state of arrays, and metrics.
     """
     fn = algorithm.round
     wants, returns = "(key, state, cohort)", "(state, metrics)"
     after, metrics = both("round", fn, wants, returns, key, state, cohort)
     # A state of two fields would unpack as well.
-    gives(isinstance(metrics, dict), "metrics", fn, metrics, "give back (state, metrics), a dict")
+    gives(isinstance(metrics, dict), "metrics", fn, metrics, "return (state, metrics), a dict")
     check_leaves("round: state", after)
     check_diagnostics("metrics['diagnostics']", metrics.get("diagnostics", {}))
     check_leaves("metrics", metrics)

@@ -326,7 +326,7 @@ def agreed(protocol: Protocol, key: Key, messages: PyTree) -> tuple[PyTree, PyTr
     """What comes of messages, and what travels meanwhile.
 
     Raises:
-      ValueError: the protocol is no function of (key, messages), or does not give back both.
+      ValueError: the protocol is no function of (key, messages), or does not return both.
     """
     returns = "(what comes of them, what travels)"
     return both("protocol", protocol, "(key, messages)", returns, key, messages)

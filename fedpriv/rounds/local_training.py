@@ -184,7 +184,7 @@ def train(
     check_params(params)
     optimizer = promoting(optimizer)
     plan = asked("batches", batches, "(key, size, capacity)", key, shard.size, shard.capacity)
-    gives(isinstance(plan, Plan), "batches", batches, plan, "give back a plan, as fp.epochs does")
+    gives(isinstance(plan, Plan), "batches", batches, plan, "return a plan, as fp.epochs does")
 
     def batch_at(s: jax.Array) -> Batch:
         positions, mask = plan.at(s)

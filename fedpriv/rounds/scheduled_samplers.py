@@ -117,7 +117,7 @@ def cohort_drawn(
         "draw",
         draw,
         returned,
-        "give back (fp.Draw(ids, mask), memory), the latter as it came if unused",
+        "return (fp.Draw(ids, mask), memory), the latter as it came if unused",
     )
     drawn, after = returned
     check_draw(sampler, drawn)

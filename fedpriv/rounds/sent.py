@@ -45,7 +45,7 @@ def sent_by(client: Client, key: Key, shard: Shard, *mine: PyTree) -> Sent:
     """
     wants = "(key, shard, own)" if mine else "(key, shard)"
     returned = asked("client", client, wants, key, shard, *mine)
-    gives(returned is not None, "client", client, returned, "give back the message")
+    gives(returned is not None, "client", client, returned, "return the message")
     sent = returned if isinstance(returned, Sent) else Sent(returned)
     check_leaves("message", sent.message)
     check_diagnostics("diagnostics", sent.diagnostics)
