@@ -133,7 +133,7 @@ def test_the_guides_config_that_holds_records_out(tmp_path):
     mean = run.summary.final["fed_per"]["personal_accuracy_mean"].mean
     assert mean == history.metric("personal_accuracy_mean")[-1]
     assert mean > 0.5 > history.metric("held_out_accuracy_mean")[-1]
-    with refused("^state: there is none; .* the launcher keeps shared models"):
+    with refused("^state: there is none; .* the commands, which keep only shared models"):
         history.state_of(0)
     options = ["--grid", "per-client=5", "--folds", "2", "--rounds", "1"]
     assert loaded("sweep").main([module, *options, "--output", str(tmp_path / "swept")]) == 0
