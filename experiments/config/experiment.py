@@ -294,7 +294,7 @@ def experiment_of(module: Any, settings: Settings) -> Experiment:
         return replace(made, own_test=made.own_test or settings.fold is not None)
     if settings.fold is not None:
         raise ValueError(
-            "fold: the config has build alone, which loads all records; replace build by load and on"
+            "fold: the config has only build, which loads all records; replace build by load and on"
         )
     return _given_back(module.build(settings), Experiment, "build")
 

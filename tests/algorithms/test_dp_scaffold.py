@@ -282,7 +282,7 @@ def test_user_drift_is_the_mean_distance_from_the_start():
             lambda: trace_round(
                 dp_scaffold(local(), sampler=everyone(2)), start(), regression([5, 7])
             ),
-            "records: drawn among 6 of client 1, but it holds 7",
+            "records: drawn among 6, but client 1 holds 7",
         ),
         (
             lambda: trace_round(dp_scaffold(local(), sampler=everyone(3)), start(), FEDERATION),

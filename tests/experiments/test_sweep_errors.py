@@ -126,7 +126,7 @@ def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(Sweep, "train", failing)
     with pytest.raises(ValueError, match=r"^a bug") as caught:
         launch(*ONE, "--grid", "p=0.1,0.2,0.3", "--traceback", output=tmp_path)
-    assert caught.value.__notes__ == ["failed at p 0.2; the same sweep with its folder goes on"]
+    assert caught.value.__notes__ == ["failed at p 0.2; the same sweep with its folder continues"]
     assert [prepared.point.title for prepared in trained] == ["p 0.1"]
 
 
