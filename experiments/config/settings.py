@@ -46,7 +46,8 @@ class Layout:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How often a checkpoint is taken, from which --resume goes on: always at an evaluation, whichever is due first."""
+    """How often to take a checkpoint, from which --resume continues: always at an evaluation, whichever is due
+    first."""
 
     rounds: int | None = None
     """Take a checkpoint at the first evaluation at least so many rounds after the last one."""

@@ -132,7 +132,7 @@ def msp_fl(
     unstable = checked("unstable", unstable, bool)
     if not has_full_cohorts(sampler):
         raise ValueError(
-            "sampler: cohorts vary in size or have empty slots; draw fixed_size or with_replacement"
+            "sampler: cohorts vary in size or have empty slots; use fixed_size or with_replacement"
         )
     check_coupling(coupling, sampler.slots, high, stable=not unstable)
     grad = mean_grad(loss)

@@ -89,15 +89,15 @@ Percent: TypeAlias = Annotated[float, Range("a percentage from 0 to 100", 0, 100
 
 
 def checked(name: str, value: Any, kind: Any) -> Any:
-    """The argument as its kind, a Python number where that is a number.
+    """The argument as its kind; a number comes back as Python's.
 
     Args:
-      kind: one of the numbers above, `Literal` choices, `bool`, or several of these; with `| None`; with `| jax.Array`
-        for what a program may compute, which stays as it is; with `| Callable`; or a sequence of a kind, which comes
-        back as a tuple.
+      kind: one of the numbers above, `Literal` choices, `bool`, or several of these; optionally with `| None`, `|
+        Callable`, or `| jax.Array` for computed values, which are returned unchanged. Or a sequence of a kind, which is
+        returned as a tuple.
 
     Raises:
-      ValueError: it is not of that kind; names the argument, what was given and what is wanted.
+      ValueError: it is not of that kind; names the argument, the value and the remedy.
     """
     kinds = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
     if value is None and type(None) in kinds:

@@ -32,9 +32,9 @@ def same_structure(one: PyTree, other: PyTree) -> bool:
 
 
 def real(tree: PyTree, name: str = "message") -> PyTree:
-    """The tree as what is clipped and perturbed: every leaf in floats of 32 bits or more, of any type before.
+    """The tree to clip and perturb: every leaf, of any type, in floats of 32 bits or more.
 
-    Integers and booleans become float32, float64 in a tree that has 64 bits, and floats of fewer bits float32.
+    Integers and booleans become float32 (float64 in a tree with 64 bits), and shorter floats float32.
 
     Args:
       tree: arrays of any type, or numbers.
@@ -118,7 +118,7 @@ def _is_real(leaf: jax.Array) -> bool:
 
 
 def flatten(tree: PyTree) -> jax.Array:
-    """f32[d]: the leaves one after the other, as `jax.flatten_util.ravel_pytree` orders them."""
+    """f32[d]: the leaves one after another, in the order of `jax.flatten_util.ravel_pytree`."""
     leaves = [leaf.reshape(-1) for leaf in jax.tree.leaves(widened(tree))]
     return jnp.concatenate(leaves)
 

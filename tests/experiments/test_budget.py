@@ -95,7 +95,7 @@ def test_noise_that_was_solved_for_other_clients_is_refused():
     fewer = quickstart.ledger(
         replace(CONFIG, clients=8, algorithms=("rand_k",), noise_multiplier=noise["rand_k"])
     )
-    with pytest.raises(ValueError, match="other clients than the data.s, for which rand_k costs"):
+    with pytest.raises(ValueError, match="other clients than the data's, for which rand_k costs"):
         budget.check_reached(fewer, CONFIG, noise)
 
 

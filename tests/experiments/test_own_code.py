@@ -110,7 +110,7 @@ def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, 
     assert (folder / "code" / beside.name).read_text() == "SEEDS = 1\n"
     beside.write_text("SEEDS = 1  # as before\n")
     moved = mine.rename(mine.with_name("moved.py"))
-    with pytest.raises(ValueError, match=r"is of .*mine.py, which is not there any more; put it"):
+    with pytest.raises(ValueError, match=r"is of .*mine.py, which no longer exists; put it"):
         unfinished.earlier(folder)
     moved.rename(mine)
     assert main(["--resume", str(folder)]) == 0
