@@ -135,8 +135,8 @@ def dp_scaffold(
 
     Args:
       sampler: draws the cohort of clients.
-      warm_start: number of rounds that set the control variates and leave the initial model unchanged; in about 4 / l
-        rounds every client takes part. They count as rounds, for uplink (one message each) and for privacy.
+      warm_start: number of rounds that set the control variates and leave the initial model unchanged; about 4 / l are
+        enough for all clients to take part. They count as rounds, for uplink (one message each) and for privacy.
       everyone_first: everyone takes part in the first round of the warm start, as in the authors' code.
       codec: codes each of the two messages, see `dp_sgd`; clients keep the control variates that the server decodes.
       server: optimiser of the model alone, after the warm start, see `fed_avg`; the paper's is `optax.sgd(eta_g)`.

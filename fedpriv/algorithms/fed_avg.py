@@ -64,7 +64,7 @@ def fed_avg(
       optimizer: round -> the clients' optimiser, such as `lambda t: optax.sgd(0.1)`; its state begins anew in every
         round.
       batches: a client's batches.
-      mechanism: bounds a client's update and perturbs the sum; by default it does neither.
+      mechanism: bounds a client's update and perturbs the sum; by default neither.
       grad: the gradient that clients follow; by default, that of the mean loss.
       codec: codes the clients' messages, which are clipped after decoding. With a lossy codec the server adds the
         noise.

@@ -20,9 +20,9 @@ def proximal(
     """The clients' optimiser with a proximal term: it minimises h, so its gradient is that of F_k plus mu (w - w_t).
 
     Any algorithm whose clients train with it becomes FedProx. w_t is where the optimiser begins, and clients'
-    optimisers begin anew in every round. Privacy does not change: updates are clipped as any others, and for records
-    the term depends on noisy gradients alone. Do not use it as `server`: it would pull every model towards the first
-    one.
+    optimisers begin anew in every round. Privacy does not change: updates are clipped as usual, and where records are
+    protected, the term depends on noisy gradients alone. Do not use it as `server`: it would pull every model towards
+    the first one.
 
     Args:
       mu: weight of the proximal term; 0 gives `optimizer` itself.

@@ -69,8 +69,8 @@ def adapters(
     which are the paper's A and B, transposed, where a kernel's outputs come last. The parameters are
     {path of W: {"A": ..., "B": ...}} in W's own type; other leaves stay as they are in `base`.
 
-    The network sees whole kernels, so clients' steps take the time and memory of training it all. Smaller is what
-    travels, is clipped, and gets noise.
+    The network sees whole kernels, so clients' steps take the time and memory of training it all. Adapters shrink only
+    what travels, is clipped, and gets noise.
 
     Args:
       base: parameters of `model`, such as those of a kept model. They must be public, that is, independent of what the

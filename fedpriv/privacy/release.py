@@ -150,8 +150,8 @@ class Release:
     def with_honest(self, fraction: Rate) -> Release:
         """The release when only `fraction` of the noise's shares are added and stay unknown to the view.
 
-        For Gaussian noise the multiplier shrinks by sqrt(fraction). Shares of Laplace noise are not Laplace, so nothing
-        is certified.
+        For Gaussian noise the multiplier is sqrt(fraction) times the full one. Shares of Laplace noise are not Laplace,
+        so nothing is certified.
         """
         fraction = checked("fraction", fraction, Rate)
         unchanged = fraction == 1 or not self.noise_is_split
