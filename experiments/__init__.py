@@ -7,7 +7,7 @@
     experiments.table(runs), experiments.figure(runs, "accuracy.pdf"), experiments.report(runs, "report.html")
     experiments.cost("quickstart"), experiments.audit("quickstart"), experiments.reproduce("fed_smp", "table1")
 
-Nothing heavy is imported before a function is asked for.
+Nothing heavy is imported before a function is used.
 """
 
 from __future__ import annotations

@@ -37,27 +37,27 @@ class Options:
     """Of the command."""
 
     folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FOLDER")]
-    """Run folders, or folders of such."""
+    """Run folders, or folders of run folders."""
     output: tuple[Path, ...] = ()
-    """Files, or one folder, to write."""
+    """Files to write, or one folder."""
     metrics: tuple[str, ...] | None = None
-    """What to draw; by default the runs' own."""
+    """Metrics to draw; by default the runs' own."""
     by: By | None = None
-    """What to draw by; by default epsilon where the runs differ in their noise or budget alone, else round."""
+    """The horizontal axis; by default epsilon if the runs differ only in their noise or budget, else round."""
     together: bool = False
-    """One column for all folders."""
+    """One column of panels for all folders."""
     width: Width | None = None
-    """Of the picture: 3.3 or 6.8 inches."""
+    """Width of the picture: 3.3 or 6.8 inches."""
     views: tuple[View, ...] | None = None
-    """Whose epsilons are in the table; by default third_party's, and those of the runs' own --view."""
+    """Views whose epsilons the table shows; by default third_party and the runs' own --view."""
     title: str | None = None
-    """Above the figure; by default none, as papers have captions."""
+    """Title above the figure; by default none, as papers have captions."""
     names: tuple[str, ...] | None = None
-    """What to call the runs, one each, and algorithms, as in fed_avg=Ours; by default the settings that differ."""
+    """Names of the runs, one each, and of algorithms, as in fed_avg=Ours; by default the settings that differ."""
     best: bool = False
     """Also show the best of each metric over the evaluations, which is chosen on the test set."""
     above: str | None = None
-    """Also show how far each score is above this algorithm's, with an interval of 95 %."""
+    """Also show each score's lead over this algorithm, with a 95 % interval."""
 
 
 @command

@@ -36,7 +36,7 @@ class Options:
     repeats: Number = 5
     """Turns."""
     output: Path | None = None
-    """Folder to make; by default runs/growth-DATE-TIME."""
+    """New folder; by default runs/growth-DATE-TIME."""
     json: bool = False
     """Print one JSON object, nothing else."""
 

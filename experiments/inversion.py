@@ -33,13 +33,13 @@ class Options:
     data: Literal["fashion_mnist", "mnist", "digits"] = "fashion_mnist"
     """The data set."""
     victims: Annotated[int, Range("a whole number from 2 to 1000", 2, 1000, whole=True)] = 16
-    """Clients, with an image each."""
+    """Number of clients, with one image each."""
     steps: Number = 300
     """Of Adam."""
     seed: NumberOrZero = 0
-    """Of the victims, the model and the attack."""
+    """Seed of the victims, the model and the attack."""
     data_dir: Path | None = None
-    """Prepared data sets, as for experiments.run."""
+    """Folder of prepared data sets, as for experiments.run."""
     output: Path = Path("runs/inversion")
     """Folder to write into."""
     json: bool = False

@@ -30,14 +30,14 @@ class Options:
     json: bool = False
     """Print one JSON object."""
     solve: Sought | None = None
-    """Fill in noise_multiplier, or rounds, from --target-epsilon (and --view) below."""
+    """Solve for noise_multiplier, or rounds, given --target-epsilon (and --view) below."""
     claimed: bool = False
-    """Solve by the paper's claim, which has a view of its own."""
+    """Solve by the paper's claim, which has its own view."""
     honest: Rate = 1.0
     """Fraction of each cohort that adds its share of the noise and does not collude."""
     best_of: MeanRuns = 1.0
-    """What choosing costs: only the best of a secret number of runs is released, which is geometric with this mean;
-    third party alone."""
+    """Also count the cost of choosing: only the best of a secret number of runs is released, and that number is
+    geometric with this mean; third party only."""
 
 
 @command

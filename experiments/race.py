@@ -33,11 +33,11 @@ class Options:
     entrants: tuple[str, ...] = tuple(ENTRANTS)
     """Algorithms that race."""
     rounds: Number | None = None
-    """Of every training, in place of the data set's."""
+    """Rounds of every training, in place of the data set's."""
     seeds: Number = SEEDS
     """Of what was chosen."""
     data_dir: Path | None = None
-    """Prepared data sets, as for experiments.run."""
+    """Folder of prepared data sets, as for experiments.run."""
     output: Path = Path("runs/race")
     """Folder of the race."""
 

@@ -28,13 +28,13 @@ class Options:
     """Of the command."""
 
     folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
-    """Run folders, or folders of such."""
+    """Run folders, or folders of run folders."""
     output: Path | None = None
     """The page; by default report.html."""
     paper: Path | None = None
-    """Folder that also gets the table as LaTeX, CSV and Markdown, and the curves as PDF and PNG (300 dpi)."""
+    """Folder for the table as LaTeX, CSV and Markdown, and for the curves as PDF and PNG (300 dpi)."""
     names: tuple[str, ...] | None = None
-    """What to call the runs, one each, and algorithms, as in fed_avg=Ours."""
+    """Names of the runs, one each, and of algorithms, as in fed_avg=Ours."""
     best: bool = False
     """Also show the best of each metric over the evaluations, which is chosen on the test set."""
 

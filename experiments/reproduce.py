@@ -45,17 +45,17 @@ class Options:
     item: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="ITEM")] = None
     """table1, fig2, ...: see --list."""
     list: bool = False
-    """Every item, and how far it has come."""
+    """Show every item and its state."""
     time: bool = False
-    """Train two rounds of each algorithm that was never trained here, and say how long the item takes."""
+    """Train two rounds of each algorithm not yet trained here, and estimate how long the item takes."""
     scale: Rate = 1.0
     """Fraction of the paper's rounds and seeds."""
     seeds: Number | None = None
     """Number of seeds in place of the paper's."""
     only: tuple[str, ...] | None = None
-    """Train only what has these words: a config, a row ("top_k p=0.005"); what is done stays in the table."""
+    """Train only titles with these words: a config, a row ("top_k p=0.005"). Finished results stay in the table."""
     data_dir: Path | None = None
-    """Prepared data sets, as for experiments.run."""
+    """Folder of prepared data sets, as for experiments.run."""
     output: Path = DEFAULT_OUTPUT
     """Folder of everything."""
 

@@ -32,21 +32,21 @@ class Options:
     """Of the command, beside the config's."""
 
     resume: Path | None = None
-    """Folder of the run to go on with."""
+    """Folder of the run to continue."""
     coordinator: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
     """Where process 0 listens."""
     num_processes: int | None = None
     """Processes in all."""
     process_id: int | None = None
-    """Which this is, from 0 to the number of processes - 1."""
+    """Number of this process, from 0 to the number of processes - 1."""
 
 
 DESCRIPTION = """\
-A run that was stopped goes on with --resume FOLDER from its last checkpoint (see --checkpoint below) to the end that
-it would have had, bit for bit; its settings are those of its folder.
+--resume FOLDER continues a stopped run from its last checkpoint (see --checkpoint below) to the end that it would
+have had, bit for bit. The settings come from the folder.
 
-Several processes, on one host or many, train together: start each with the same arguments and its own --process-id, or
-all at once by Slurm's srun, which needs none of these options."""
+Several processes, on one host or many, can train together. Start each with the same arguments and its own
+--process-id, or all at once with Slurm's srun, which needs none of these options."""
 
 
 @command

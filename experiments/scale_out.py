@@ -31,7 +31,7 @@ class Options:
     configs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CONFIG")] = (
         CONFIGS
     )
-    """Whose algorithms' traffic is counted."""
+    """Config whose algorithms' traffic is counted."""
     clients: Number = 60
     """Of a round."""
     repeats: Number = 7

@@ -47,9 +47,9 @@ class Options:
     ] = ()
     """What to vary."""
     folds: int | None = None
-    """Choose on so many parts of the training records."""
+    """Choose by cross-validation on so many parts of the training records."""
     best_of: float | None = None
-    """Keep the best of so many trials, on average."""
+    """Keep the best of a random number of trials with this mean."""
     json: bool = False
     """Print one JSON object."""
 

@@ -28,7 +28,7 @@ class Options:
     """Of the command."""
 
     folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FOLDER")]
-    """Run folders, or folders of such."""
+    """Run folders, or folders of run folders."""
     accuracy: Fraction
     """To reach."""
 

@@ -202,7 +202,7 @@ OURS = {
     ),
     "another structure": (
         lambda: look(after(lambda s, m: (s._replace(params={}), m))),
-        "round: the state changes its str",
+        "round: the state's structure",
     ),
     "a state with text": (
         lambda: look(after(lambda s, m: (s._replace(params=PARAMS | {"w": "x"}), m))),

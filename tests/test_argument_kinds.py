@@ -21,8 +21,8 @@ COMMON = {
     [
         (flat(), isotropic, r"noise: the function isotropic, .*fp.noise.isotropic\(\)"),
         (flat, isotropic(), r"clipping: the function flat, .*fp.clipping.flat\(\)"),
-        (flat(), 2.0, "noise: 2.0; give such as"),
-        (isotropic(), isotropic(), "clipping: .* Noise; give such as"),
+        (flat(), 2.0, "noise: 2.0; give one such as"),
+        (isotropic(), isotropic(), "clipping: .* Noise; give one such as"),
     ],
 )
 def test_parts_of_a_mechanism(clipping, noise, said):
@@ -33,7 +33,7 @@ def test_parts_of_a_mechanism(clipping, noise, said):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (None, "None; give such as fp.gaussian"),
+        (None, "None; give one such as fp.gaussian"),
         (fp.gaussian, "the function gaussian, not what it returns"),
     ],
 )
@@ -54,7 +54,7 @@ def test_no_mechanism(given, said):
 def test_no_weighting(given):
     sparse = {"sparsifier": fp.select_rand_k(0.5), "mechanism": fp.gaussian(1.0, 1.0)}
     for make, options in ((fp.fed_avg, {}), (fp.fed_avg_sparse, sparse)):
-        with pytest.raises(ValueError, match=r"weighting: .*; give such as fp\.ByExamples"):
+        with pytest.raises(ValueError, match=r"weighting: .*; give one such as fp\.ByExamples"):
             make(squared, weighting=given, **options, **COMMON)
 
 
@@ -75,7 +75,7 @@ def test_no_numbers_and_no_optimiser(make, said):
 
 @pytest.mark.parametrize("given", [2, None, fp.epochs])
 def test_no_batches(given):
-    with pytest.raises(ValueError, match=r"batches: .*; give such as fp\.epochs"):
+    with pytest.raises(ValueError, match=r"batches: .*; give one such as fp\.epochs"):
         fp.fed_avg(squared, **COMMON | {"batches": given})
 
 

@@ -248,11 +248,11 @@ def test_runs_of_no_rounds_cost_nothing():
         ([(made(), 2.5)], r"rounds of runs\[0\]: 2\.5; give a whole number from 0"),
         (
             [(made(), 1), (made("fixed_size"), 1)],
-            r"sampling: .*add-or-remove and replace-one .*; draw all cohorts in one way",
+            r"sampling: .*add-or-remove and replace-one .*; draw all cohorts the same way",
         ),
         (
             [(made("with_replacement"), 1), (made("fixed_size"), 1)],
-            r"sampling: .*replace-one and zero-out .*; draw all cohorts in one way",
+            r"sampling: .*replace-one and zero-out .*; draw all cohorts the same way",
         ),
         (
             [(by_record("fixed_size"), 1), (by_record("poisson"), 1)],
@@ -261,15 +261,15 @@ def test_runs_of_no_rounds_cost_nothing():
         ([(made(), 1), (by_record(), 1)], r"unit: \['client', 'record'\]; certify one unit"),
         (
             [(made(), 1), (own_noise(), 1)],
-            r"sampling: \['Poisson'\]; .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
+            r"sampling: \['Poisson'\]; .*add-or-remove adjacency.* all of the noise.*; add all noise the same way",
         ),
         (
             [(made(), 1), (own_noise("everyone"), 1)],
-            r"sampling: \['Poisson'\]; .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
+            r"sampling: \['Poisson'\]; .*add-or-remove adjacency.* all of the noise.*; add all noise the same way",
         ),
         (
             [(made(), 1), (by_record(unit="client"), 1)],
-            r"sampling: \['Poisson'\]; .*add-or-remove adjacency.* all of their noise.*; add noise in one way",
+            r"sampling: \['Poisson'\]; .*add-or-remove adjacency.* all of the noise.*; add all noise the same way",
         ),
     ],
 )

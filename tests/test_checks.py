@@ -99,7 +99,7 @@ def test_a_model_may_be_given_as_the_function_that_makes_it():
 @pytest.mark.parametrize(
     ("algorithm", "said"),
     [
-        (starting(lambda s: tuple(s)), "init: .*; give back a state with a field `params`"),
+        (starting(lambda s: tuple(s)), "init: .*; return a state with a field `params`"),
         (starting(lambda s: s._replace(round=jnp.int32(4))), "init: `round` begins at 4"),
         (
             starting(lambda s: s._replace(params=jax.tree.map(jnp.negative, s.params))),
@@ -107,15 +107,15 @@ def test_a_model_may_be_given_as_the_function_that_makes_it():
         ),
         (
             in_round(lambda s, m: (s._replace(round=s.round * 1.0), m)),
-            r"the state changes: .round was int32\[\] and became float32\[\]; give back",
+            r"the state changes: .round was int32\[\] and became float32\[\]; return",
         ),
-        (in_round(lambda s, m: (tuple(s), m)), "round: the state changes its structure"),
-        (in_round(lambda s, m: s), r"give back \(state, metrics\)"),
+        (in_round(lambda s, m: (tuple(s), m)), "round: the state's structure changes"),
+        (in_round(lambda s, m: s), r"return \(state, metrics\)"),
         (in_round(lambda s, m: (s, None)), "metrics: None came back"),
         (in_round(lambda s, m: (s._replace(round=s.round - 1), m)), "`round` must go up by 1"),
         (without("uplink"), "metrics: there is no 'uplink'"),
         (with_metric(cohort_size=jnp.int32(3)), r"metrics: \['cohort_size'\] belong under 'diag"),
-        (with_metric(downlink=jnp.int32(3)), "'downlink' is not a `Wire`; give back the metrics"),
+        (with_metric(downlink=jnp.int32(3)), "'downlink' is not a `Wire`; return the metrics"),
         (
             with_metric(uplink=jax.tree.map(lambda n: n + 0.5, Wire(2))),
             "metrics: 'uplink' is not of whole numbers",

@@ -264,7 +264,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("sampler", [fp.poisson(N, 0.3), fp.fixed_size(N, SIZE)])
     def test_cohorts_without_a_schedule(self, sampler):
-        with refused("noise is correlated over rounds .*give one with a schedule"):
+        with refused("noise is correlated over rounds .*give a sampler with a schedule"):
             certificate(descent(self.USED, sampler))
 
     def test_an_opening(self):
@@ -322,7 +322,7 @@ class TestRefusals:
         for wrong in (fp.laplace(1.0, 1.0), fp.unprotected(), fp.joint(plain, plain), self.USED):
             with refused("mechanism: .*give one with Gaussian noise"):
                 fp.correlated(wrong, matrix_of("tree"))
-        with refused("factorization: .*give such as fp.noise_matrices"):
+        with refused("factorization: .*give one such as fp.noise_matrices"):
             fp.correlated(plain, np.eye(3))
         with refused("start: it has no Gaussian noise that could change"):
             fp.dynamic(self.USED, rounds=9, noise_decay=2.0)
@@ -331,7 +331,7 @@ class TestRefusals:
         local = fp.LocalSteps(
             fp.per_example(squared), fp.poisson(3, 0.5), 2, sgd, mechanism=self.USED
         )
-        with refused("mechanism: .*correlated over rounds; give fp.gaussian"):
+        with refused("mechanism: .*correlated over rounds, .*; give fp.gaussian"):
             certificate(fp.dp_sgd(local, sampler=self.SAMPLER))
 
 
@@ -348,12 +348,12 @@ class TestMadeByHand:
     def test_a_quiet_mechanism(self):
         quiet = fp.gaussian(CLIP, 1e-3)._replace(certified_multiplier=SIGMA)
         by_hand = fp.gaussian(CLIP, SIGMA)._replace(at=lambda bound, sigma: quiet.at(bound, 1e-3))
-        with refused("declares a multiplier of 0.8, but noise of at most"):
+        with refused("declares a multiplier of 0.8, but its noise was measured as at most"):
             self.check(fp.correlated(by_hand, self.MATRIX))
 
     def test_a_clip_that_does_not(self):
         used = correlated(self.MATRIX)._replace(clip=fp.gaussian(10 * CLIP, 1.0).clip)
-        with refused("declares a multiplier of 0.8, but noise of at most"):
+        with refused("declares a multiplier of 0.8, but its noise was measured as at most"):
             self.check(used)
 
     def test_a_quiet_matrix(self):
@@ -462,7 +462,7 @@ class TestBeside:
         )
         target = {"epsilon": 1.5, "delta": 1e-5}
         assert fp.calibrate_rounds(quiet, start(), FEDERATION, **target) == 3
-        with refused("9 rounds do not reach it"):
+        with refused("9 rounds, the most that its noise is made for, do not reach it"):
             fp.calibrate_rounds(loud, start(), FEDERATION, **target)
 
     def test_a_servers_view_is_of_bare_messages(self):

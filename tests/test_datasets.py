@@ -170,7 +170,9 @@ def test_images_of_any_size_are_resized(tmp_path):
     prepared.write_images(
         tmp_path, "beans_of_any_size", dict.fromkeys(("train", "test"), flat), 3, sized=False
     )
-    with pytest.raises(ValueError, match="of any size; resize them, with such as image_size"):
+    with pytest.raises(
+        ValueError, match="differ in size; resize them, for example with image_size"
+    ):
         load("beans_of_any_size", tmp_path)
     for size in ((4, 6), (2, 2)):
         found = load("beans_of_any_size", tmp_path, image_size=size).train["image"]

@@ -241,7 +241,7 @@ def test_how_many_stay_is_private():
 def test_a_sampler_made_by_hand_is_refused():
     """What it draws could be measured, but not how seldom few stay."""
     by_hand = noisy(LOST._replace(draw=lambda key: LOST.draw(key)))
-    with refused("sampler: made by hand, .*; let members vanish by fp.dropping"):
+    with refused("sampler: made by hand, .*; use fp.dropping to let members vanish"):
         fp.check_algorithm(by_hand, start(), FEDERATION)
 
 
@@ -293,7 +293,7 @@ def test_refusals():
         drop(FIXED, -0.1)
     with refused("noise: 'some'; give one of 'whole', 'lost'"):
         drop(FIXED, 0.1, "some")
-    with refused("noise: 'lost'; nobody knows its share"):
+    with refused("noise: 'lost'; the size of a Poisson cohort is secret"):
         drop(fp.poisson(9, 0.4), 0.1, "lost")
     for sampler in (fp.with_replacement([1, 1], 2), LOST, FIXED._replace(expected_size=3.0)):
         with refused("sampler: .*; give one of fp.everyone, fp.fixed_size and fp.poisson"):
@@ -310,7 +310,7 @@ def test_refusals():
         steps = fp.dp_sgd(local(records=drop(fp.fixed_size(3, 2), 0.1)), sampler=FIXED)
         after(steps)
     laplace = fp.fed_avg(squared, sampler=LOST, mechanism=fp.laplace(1.0, 1.0), **PLAIN)
-    with refused('mechanism: .*is not Laplace; give Gaussian noise, or fp.dropping.*"whole"'):
+    with refused('mechanism: .*is no longer Laplace; give Gaussian noise, or fp.dropping.*"whole"'):
         after(laplace)
     split = {"splitting": fp.splitting.uniform(0.3), "coupling": fp.consensus.coupling(0.4, 0.1)}
     with refused("sampler: cohorts vary in size"):
@@ -424,5 +424,5 @@ def test_client_level_certificates_do_not_ask_how_many():
 def test_refused_stragglers():
     with refused("rate: 1.5; give a number from 0 to 1"):
         fp.straggling(fp.full_batch(), 1.5)
-    with refused("work: 3; give such as fp.epochs"):
+    with refused("work: 3; give one such as fp.epochs"):
         fp.straggling(3, 0.5)

@@ -134,8 +134,8 @@ def changed(name, value, row=4):
         (GOOD | {"label": np.array(list("abcabcabcabc"))}, r"examples\['label'\]: .*encode_text"),
         (GOOD | {"image": IMAGE * 1j}, r"examples\['image'\]: its data type is complex128; give"),
         ({}, "examples: there are no leaves; give"),
-        (None, "examples: None is no array; give"),
-        (3.0, "examples: 3.0 is no array; give"),
+        (None, "examples: None is not an array; give"),
+        (3.0, "examples: 3.0 is not an array; give"),
     ],
 )
 def test_test_examples_that_are_none(test, said):

@@ -376,7 +376,7 @@ FAULTS = {
     ),
     "another number of records": (
         scaffold(records=fp.fixed_size(RECORDS + 1, 2)),
-        "records: drawn among 4 of client 0, but it holds 3",
+        "records: drawn among 4, but client 0 holds 3",
     ),
 }
 

@@ -81,7 +81,7 @@ def changed(leaf, index, value):
     ("given", "message"),
     [
         ({"examples": {}}, "^examples: there are no leaves"),
-        ({"examples": {"x": 1.0}}, r"^examples\['x'\]: 1.0 is no array"),
+        ({"examples": {"x": 1.0}}, r"^examples\['x'\]: 1.0 is not an array"),
         (
             {"examples": {"image": np.zeros((6, 2)), "label": np.zeros(5, int)}},
             r"^examples\['label'\]: 5 rows, examples\['image'\] has 6",
@@ -150,7 +150,7 @@ def test_repartition_shares_the_examples():
 def test_repartition_does_not_forget_what_is_held_out():
     """Another partition says by whom, or begins with a federation that holds nothing out."""
     first = Federation.from_arrays(examples(), [[4, 0, 2], [5]], held_out=[[1], []])
-    with refused("held_out: 1 records are held out, and this partition does not say by whom; give"):
+    with refused("held_out: 1 records are held out, but this partition does not say by whom; give"):
         first.repartition([[1], [0]])
     again = first.repartition([[1], [0]], held_out=[[4], [2]])
     np.testing.assert_array_equal(again.held_out_rows, [[4], [2]])
@@ -223,5 +223,5 @@ def test_a_table_is_the_dict_of_its_columns():
     for same in (arrays, {name: Series(column) for name, column in columns.items()}):
         of_dict = Federation.from_arrays(same, "who", num_classes=2)
         jax.tree.map(np.testing.assert_array_equal, of_table, of_dict)
-    with pytest.raises(ValueError, match=r"examples\['who'\]: .* is named as `clients`"):
+    with pytest.raises(ValueError, match=r"examples\['who'\]: .* column.s name as `clients`"):
         Federation.from_arrays(Frame(columns), [[0, 1], [2, 3]])

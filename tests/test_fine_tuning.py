@@ -316,7 +316,7 @@ def test_a_kept_model_is_the_whole_network_and_what_was_trained(tmp_path):
     assert_close(whole.predict(TEST["image"]), adapted.predict(params, TEST["image"]))
     assert_identical(fp.load_model(tmp_path, "lora", model=adapted).params, params)
     other = fp.models.adapters(LOGISTIC, moved(BASE), rank=2)
-    with refused("give the model with the base that was trained on"):
+    with refused("give the model with the base that it was trained on"):
         fp.load_model(tmp_path, "lora", model=other)
     fp.save_model(tmp_path, "lora", 0, LOGISTIC, BASE)
     with refused("give the model that was trained"):
@@ -340,7 +340,7 @@ REFUSED = {
     "shapes": (lambda f: f(LOGISTIC, SHAPES), "base: .*; give arrays"),
 }
 PATTERNS = {
-    "no leaf": ("Dense_7", r"'Dense_7' matches none of the leaves that it may be \(params.Dense_0"),
+    "no leaf": ("Dense_7", r"'Dense_7' matches none of the possible leaves \(params.Dense_0"),
     "no regular expression": ("(", r"'\(' \(.*\); give a regular expression"),
     "no text": (3, "3; give a regular expression"),
 }
@@ -366,7 +366,7 @@ def test_a_pattern_that_chooses_nothing_is_refused_in_a_line(name):
 
 
 def test_other_arguments_that_do_not_fit_are_refused_in_a_line():
-    with refused("^where: 'bias' matches none of the leaves that it may be"):
+    with refused("^where: 'bias' matches none of the possible leaves"):
         fp.models.adapters(LOGISTIC, BASE, where="bias")
     with refused("^rank: 0; give a whole number from 1"):
         fp.models.adapters(LOGISTIC, BASE, rank=0)

@@ -189,7 +189,7 @@ def flagged(rows):
         (lambda: hold_out(np.random.default_rng(0), PARTS, 5), "^count: 5; "),
         (
             lambda: fp.Federation.from_arrays(flagged(PARTS[2]), PARTS, held_out="test"),
-            "^held_out: all 5 records of client 2; leave it one",
+            "^held_out: all 5 records of client 2 are held out; leave it one",
         ),
         (
             lambda: fp.Federation.from_arrays(flagged([]), PARTS, held_out="test"),
@@ -213,7 +213,7 @@ def flagged(rows):
         ),
         (
             lambda: fp.StreamedFederation.from_arrays(flagged(PARTS[2]), PARTS, held_out="test"),
-            "^held_out: all 5 records of client 2; leave it one",
+            "^held_out: all 5 records of client 2 are held out; leave it one",
         ),
         (lambda: WHOLE.held_out, "^held_out: no records are held out; give"),
         (lambda: run(WHOLE), "^held_out: no records are held out; give"),
@@ -258,7 +258,7 @@ def test_personal_numbers_say_on_which_records_they_are():
     found = measure(fp.start(PARAMS, FEDERATION), FEDERATION)
     assert {"personal_accuracy_mean", "personal_per_client_accuracy_mean"} <= found.keys()
     twice = fp.measures.together(*[fp.measures.per_client(score, 5)] * 2)
-    with refused("measures: 'per_client_accuracy_below_0.5' is given by two of them"):
+    with refused("measures: two of them give 'per_client_accuracy_below_0.5'"):
         twice(fp.start(PARAMS, FEDERATION), FEDERATION)
     others = regression([3] * (CLIENTS + 1))
     foreign = fp.measures.per_client(score, 5, on=others, personal=personal)

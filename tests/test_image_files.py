@@ -75,7 +75,7 @@ def test_files_are_resized_and_jpeg_is_read(tmp_path):
     assert image.dtype == np.uint8
     np.testing.assert_allclose(image[0], 200, atol=2)
     np.testing.assert_array_equal(image[1], 7)
-    with refused(r"b\.png: 3 x 4 pixels, but .*a\.jpg has 9 x 7; give image_size"):
+    with refused(r"b\.png: 3 x 4 pixels, but .*a\.jpg has 9 x 7; give a size"):
         read_images(files)
 
 
@@ -114,7 +114,7 @@ def test_an_image_of_too_many_pixels(tmp_path, monkeypatch):
 def test_folders_that_say_something_else(pets):
     with refused(r"1\.png: it lies in 2 folders, but levels names 1 \(label\)"):
         from_image_folder(pets)
-    with refused("classes: a folder is called 'dog', which is none of cat, bird; add it"):
+    with refused("classes: the folder 'dog' is none of cat, bird; add it"):
         from_image_folder(pets, ("client", "label"), classes=["cat", "bird"])
     with refused("path: no images in a folder .*none"):
         from_image_folder(pets / "none")

@@ -84,7 +84,7 @@ def test_rows_that_do_not_go_together():
         from_huggingface(Table(x=[[[1], [1, 2]]]), x="x")
     splits = Table(train=0, test=0)
     splits.num_rows = {"train": 1, "test": 1}
-    with pytest.raises(ValueError, match=r"all of its splits train, test; give one"):
+    with pytest.raises(ValueError, match=r"has the splits train, test; give one"):
         from_huggingface(splits)
 
 
@@ -128,7 +128,7 @@ def test_the_packages_themselves():
     datasets = pytest.importorskip("datasets")
     check_table(datasets.Dataset.from_dict)
     split = datasets.Dataset.from_dict({"label": KIND})
-    with pytest.raises(ValueError, match="all of its splits train; give one"):
+    with pytest.raises(ValueError, match="has the splits train; give one"):
         from_huggingface(datasets.DatasetDict(train=split))
 
 
@@ -159,7 +159,9 @@ def test_ids_that_differ_stay_different(ids):
 
 
 def test_numbers_that_no_type_holds_together():
-    with refused("client: whole numbers that no 64 bits hold together; give them as strings"):
+    with refused(
+        "client: whole numbers that do not all fit in one 64-bit type; give them as strings"
+    ):
         from_huggingface({"client": [2**64 - 1, 2**64 - 2, -1]}, client="client")
 
 

@@ -113,7 +113,9 @@ def test_others_are_refused_in_one_line(way, name, tmp_path):
 
 def test_labels_that_are_none():
     for label, said in [(None, "None"), ({"fine": np.zeros(6, int)}, "{'fine'")]:
-        with pytest.raises(ValueError, match=rf"^examples\['label'\]: {said}.* is no array; give"):
+        with pytest.raises(
+            ValueError, match=rf"^examples\['label'\]: {said}.* is not an array; give"
+        ):
             in_memory(label, None)
 
 

@@ -96,7 +96,7 @@ FIVE = records(5)
         (content(users=None), "it has no users or no user_data"),
         (content({}), "it has no users"),
         (content(users=["ada", 3, "cem"]), "users: 3; give names"),
-        (content(users=["ada", "ben", "ada"]), "user 'ada' is there twice"),
+        (content(users=["ada", "ben", "ada"]), "user 'ada' occurs twice"),
         (content(users=["ada", "ben"]), "user_data has 'cem', which users has not"),
         (content(users=["ada", "ben", "cem", "dan"], num_samples=None), "user 'dan' is not in"),
         (content(num_samples=[2, 5]), r"num_samples: \[2, 5\] for 3 users; give"),
@@ -133,7 +133,7 @@ def test_files_that_cannot_be_read(tmp_path):
     twin = '{"users": ["a"], "user_data": {"a": {"x": [1], "y": [1]}, "a": {"x": [2], "y": [2]}}}'
     faults = {
         '{"users": [': "Expecting value",
-        twin: "'a' is there twice in one",
+        twin: "'a' occurs twice in one",
         "[" * 10**5: "recursion",
     }
     for text, said in faults.items():
@@ -152,12 +152,12 @@ def test_what_is_given_for_files_and_columns(tmp_path):
     with refused("path: 3; give a file"):
         from_leaf(3)
     file = write(tmp_path / "a.json", content())
-    with refused("client: the users are called that"):
+    with refused("client: this name is taken by the users"):
         from_leaf(file, client="x")
-    with refused("user 'ada' has no list 'image', only 'x', 'y'; name columns"):
+    with refused("user 'ada' has no list 'image', only 'x', 'y'; name existing columns"):
         from_leaf(file, image="image")
     write(tmp_path / "a.json.gz", content())
-    with refused(r"a\.json: it is there as a\.json\.gz, too; remove one"):
+    with refused(r"a\.json: a\.json\.gz exists, too; remove one"):
         from_leaf(tmp_path)
 
 

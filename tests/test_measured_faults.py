@@ -63,7 +63,7 @@ FAULTS = {
     # by hand, as in other libraries: what is declared is measured
     "no noise": (
         by_hand(scale=0.0),
-        "releases: it declares a multiplier of 1.4, but noise of at m",
+        "releases: it declares a multiplier of 1.4, but its noise was measured as at m",
     ),
     "half of the declared noise": (
         by_hand(scale=SIGMA / 2, releases=declaring(mechanism=GAUSSIAN)),
@@ -75,15 +75,15 @@ FAULTS = {
     ),
     "no clip": (
         by_hand(clip=None, times=100.0),
-        "releases: it declares a multiplier of 1.4, but noise of at most",
+        "releases: it declares a multiplier of 1.4, but its noise was measured as at most",
     ),
     "noise of a constant key": (
         by_hand(noise_key=lambda key: jax.random.key(0)),
-        "releases: it declares a multiplier of 1.4, but noise of at most .*e-",
+        "releases: it declares a multiplier of 1.4, but its noise was measured as at most .*e-",
     ),
     "another rate is declared": (
         by_hand(releases=declaring(sampling=Poisson(CLIENTS, 0.1, 5))),
-        "they declare a client in Poisson.*0.1.*, but the round protects a client in Poisson.*0.4",
+        "they declare the unit client in Poisson.*0.1.*, but the round protects the unit client in Poisson.*0.4",
     ),
     "more is declared than there is": (
         fed_avg(releases=declaring(2.8)),
@@ -95,11 +95,11 @@ FAULTS = {
     ),
     "a mechanism that does not clip": (
         fed_avg(GAUSSIAN._replace(clip=lambda u: (u, jnp.float32(0)))),
-        "mechanism .*: it declares a multiplier of 1.4, but noise of at most .* the largest contr",
+        "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most .* the largest contr",
     ),
     "a mechanism of half the noise": (
         fed_avg(fp.gaussian(CLIP, SIGMA / 2)._replace(certified_multiplier=SIGMA)),
-        "mechanism .*: it declares a multiplier of 1.4, but noise of at most 0.69",
+        "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most 0.69",
     ),
     "a mechanism of twice the noise": (
         fed_avg(fp.gaussian(CLIP, 2 * SIGMA)._replace(certified_multiplier=SIGMA)),
@@ -111,15 +111,15 @@ FAULTS = {
     ),
     "a mechanism that spares a coordinate": (
         fed_avg(GAUSSIAN._replace(perturb=sparing)),
-        "mechanism .*: it declares a multiplier of 1.4, but noise of at most 0 times",
+        "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most 0 times",
     ),
     "a mechanism with one key for all leaves": (
         fed_avg(GAUSSIAN._replace(perturb=alike)),
-        "mechanism .*: it declares a multiplier of 1.4, but noise of at most .* the largest contr",
+        "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most .* the largest contr",
     ),
     "a schedule of one's own that is quieter": (
         fed_avg(Quieter()),
-        "mechanism .*: it declares a multiplier of 1.4, but noise of at most 0.1",
+        "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most 0.1",
     ),
 }
 

@@ -112,7 +112,7 @@ def test_which_way_is_better_and_which_metric_is_shown():
         (lambda w, e: {"loss": w}, r"score: loss is \[3\] for an example, not a number"),
         (
             fp.models.Score(lambda w, e: {"loss": w[0]}, {"x": lambda m: m["mse"]}),
-            "score: derived asks for 'mse', which is no metric",
+            "score: derived asks for 'mse', which is not a metric",
         ),
     ],
 )

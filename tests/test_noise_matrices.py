@@ -371,7 +371,7 @@ def test_values():
         (lambda: noise_matrices.tree(10).noising(11), "rounds: 11; .* is for 10 at most"),
         (lambda: noise_matrices.tree(10).sensitivity(11), "rounds: 11; .* is for 10 at most"),
         (lambda: noise_matrices.tree(10).sensitivity(10, 0), "separation: 0; give a whole number"),
-        (lambda: noise_matrices.error(3, 10), "factorization: 3; give such as"),
+        (lambda: noise_matrices.error(3, 10), "factorization: 3; give one such as"),
         (
             lambda: noise_matrices.error(fp.noise_matrices.tree(4), 4, momentum=1.0),
             "momentum: 1.0; give",

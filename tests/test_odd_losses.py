@@ -247,5 +247,5 @@ def test_gradients_of_ones_own_that_are_not_like_the_parameters(change, said):
 
     given = {"grad": grad, "optimizer": optax.sgd(0.1), "batches": fp.full_batch()}
     shard = fp.Shard(BATCH, jnp.int32(3))
-    with pytest.raises(ValueError, match=f"^grad: gives {said}.*; give a tree like"):
+    with pytest.raises(ValueError, match=f"^grad: gives {said}.*; return a tree like"):
         jax.eval_shape(lambda: fp.train(jax.random.key(0), PARAMS, shard, **given))

@@ -70,8 +70,8 @@ from fedpriv.rounds.samplers import Opening
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-KEY = r"round: state\.\w+.* \(\w+\.py:\d+\) is a PRNG key, or made of words"
-TELLS = r"has random numbers \(\w+\.py:\d+\) drawn from the key that the noise in"
+KEY = r"round: state\.\w+.* \(\w+\.py:\d+\) is a PRNG key, or made from one"
+TELLS = r"has random numbers \(\w+\.py:\d+\) drawn from a key from which the noise in"
 FEW = r"the noise in \w+\.py:\d+ is drawn from a part of the round's key that has few values"
 OTHER = r"the noise in \w+\.py:\d+ is not drawn from the round's key"
 INIT = r"init: it reads the federation on the host \(\w+\.py:\d+"
@@ -99,11 +99,11 @@ FAULTS = {
     ),
     "a key's words in a diagnostic": (
         in_metrics(lambda key: {"seed": key_words(key)[0].astype(jnp.float32)}),
-        r"metrics\['diagnostics'\]\['seed'\].* is a PRNG key, or made of words",
+        r"metrics\['diagnostics'\]\['seed'\].* is a PRNG key, or made from one",
     ),
     "a key's words in the uplink": (
         sending(lambda k, shard, s: key_words(k).astype(jnp.float32) * shard.size),
-        r"a client's message \(\w+.py:\d+\) is a PRNG key, or made of words",
+        r"a client's message \(\w+.py:\d+\) is a PRNG key, or made from one",
     ),
     # random numbers that tell of noise
     "bits of the sum's own key": (keeping(lambda key: jax.random.bits(key, (4,))), TELLS),
@@ -166,7 +166,7 @@ FAULTS = {
         keeping(
             lambda key: jax.random.normal(jax.random.fold_in(jax.random.key(3), key_words(key)[0]))
         ),
-        "(is a PRNG key, or made of words|has random numbers)",
+        "(is a PRNG key, or made from one|has random numbers)",
     ),
     "random numbers that clients keep": (keeping_noise(), TELLS),
     "a point by the key of its noise": (record_level(randomly_placed), TELLS),
@@ -235,7 +235,7 @@ FAULTS = {
                 fp.poisson(CLIENTS, 0.4, 5),
             )
         ),
-        "sampler: .* give such as fp.poisson",
+        "sampler: .* give one such as fp.poisson",
     ),
 }
 

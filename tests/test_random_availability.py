@@ -334,7 +334,7 @@ class TestByHand:
         keeps = fp.random_availability(N, SIZE, 2, 1.0, 25)
         fp.check_algorithm(recording(keeps._replace(seal=())), start(), FEDERATION)
         algorithm = recording(keeps._replace(accounting=told))
-        with refused("some client takes part sooner, or more often"):
+        with refused("a client takes part sooner, or more often"):
             fp.check_algorithm(algorithm, start(), FEDERATION)
 
     @pytest.mark.parametrize(
@@ -343,15 +343,15 @@ class TestByHand:
             ({"draw": lambda key, t: None}, r"draw: it takes \(key, t\).*; give a function of"),
             (
                 {"draw": lambda key, t, memory: every_other(key, t, memory)[0]},
-                r"draw: .* came back.*; give back \(fp.Draw\(ids, mask\), memory\)",
+                r"draw: .* came back.*; return \(fp.Draw\(ids, mask\), memory\)",
             ),
             (
                 {"draw": lambda key, t, memory: (every_other(key, t, memory)[0], t + 0.5)},
-                r"draw: memory: float32\[\] came back.*; give it back with the structure",
+                r"draw: memory: float32\[\] came back.*; return it with the structure",
             ),
             (
                 {"draw": lambda key, t, memory: (every_other(key, t, memory)[0], (memory,))},
-                "draw: memory: 1 values came back.*; give it back with the structure",
+                "draw: memory: 1 values came back.*; return it with the structure",
             ),
             (
                 {"draw": lambda key, t, memory: (fp.Draw(jnp.zeros(2), jnp.zeros(2)), memory)},

@@ -73,7 +73,7 @@ class TestSchedules:
         draw = sooner.draw
         sooner = sooner._replace(draw=lambda key, t, memory: draw(key, t // 2, memory))
         algorithm = descent(fp.gaussian(CLIP, SIGMA), sooner)
-        with refused("some client takes part sooner"):
+        with refused("a client takes part sooner"):
             fp.check_algorithm(algorithm, start(), FEDERATION)
 
     def test_allocated_once_in_every_block(self):

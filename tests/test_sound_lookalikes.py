@@ -301,7 +301,7 @@ def test_every_seeds_federation_is_checked():
         lambda k, s, c, summed, m: (moved(s, jnp.sum(unequal.size) * jnp.ones(D)), m)
     )
     for algorithm, said in (
-        (scaffold(), "records: drawn among 3 of client 0, but it holds 2"),
+        (scaffold(), "records: drawn among 3, but client 0 holds 2"),
         (holding, r"closes over federation\['size'\]"),
     ):
         check_launch(algorithm, PARAMS, equal)

@@ -163,7 +163,7 @@ def test_a_run_that_stops_early_is_complete_and_goes_on_where_it_was(tmp_path, c
         (["--metric", "per_client_f1_mean", "--per-client", "3"], "per_client_f1_mean"),
         (["--patience", "0"], "patience: 0; give"),
         (["--per-client", "0"], "per_client: 0; give"),
-        (["--bound", "0.5"], "bound: 0.5 has no use without per_client"),
+        (["--bound", "0.5"], "bound: 0.5 has no effect without per_client"),
     ],
 )
 def test_what_the_launcher_refuses(args, said, tmp_path, capsys):

@@ -128,8 +128,8 @@ def by_records(params, federation):
     [
         ({"sampler": drawing(0, -1)}, "cohort: it holds client -1, but there are 6"),
         ({"sampler": drawing(7)}, "cohort: it holds client 7, but there are 6"),
-        ({"init": by_rows}, r"federation\.rows: a streamed federation gives records to the"),
-        ({"init": by_records}, r"federation\.records: a streamed federation gives records to the"),
+        ({"init": by_rows}, r"federation\.rows: a streamed federation gives records only to"),
+        ({"init": by_records}, r"federation\.records: a streamed federation gives records only to"),
     ],
 )
 def test_algorithms_that_ask_for_what_is_not_there(part, message):
@@ -141,7 +141,7 @@ def test_what_needs_all_records():
     view = jax.jit(
         lambda state, f: fp.attacks.server_view(averaging(), jax.random.key(0), state, f)
     )
-    alone = "a StreamedFederation is for `simulate` alone"
+    alone = "a StreamedFederation works only in `simulate`"
     for call, message in [
         (
             lambda: run(measure=fp.measures.heterogeneity(MODEL.loss)),

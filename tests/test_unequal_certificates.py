@@ -266,5 +266,5 @@ def test_public_weights_change_no_certificate_and_want_public_sizes():
     assert epsilon("public, batches", **weighting) == plain
     with refused(r"sizes\[0\]: 5, but the client holds 25"):
         epsilon("public, batches", weighting=fp.ByPublicSizes(LEAF))
-    with refused("weighting: messages carry their noise already"):
+    with refused("weighting: messages already carry their noise"):
         epsilon("public, batches", weighting=fp.ByExamples(cap=20))

@@ -55,7 +55,7 @@ HOLES = {
     ),
     "a subclass": (
         lambda k, p, s: mean_of(k, p, s, FirstRecords(WALL, batch=10)),
-        "records: .*; give such as fp.poisson",
+        "records: .*; give one such as fp.poisson",
     ),
     "the room for records": (plus_capacity, "shard.capacity: 231 .* is secret"),
     "two adjacencies": (
@@ -87,7 +87,7 @@ def test_public_weights_are_for_private_means_of_records():
             weighting=weighting,
         ),
     ):
-        with refused("weighting: by public sizes, of messages that are not private means"):
+        with refused("weighting: public sizes cannot weight messages that are not private means"):
             fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
 
 
@@ -102,10 +102,10 @@ def test_secret_and_public_sizes_do_not_compose():
 @pytest.mark.parametrize(
     ("records", "said"),
     [
-        (fp.fixed_size(231, 10), "records: drawn among 231 of client 0, but it holds 25; where"),
-        (fp.poisson(100, 0.1), "records: drawn among 100 of client 3, but it holds 231; where"),
-        (fp.everyone(100), "records: drawn among 100 of client 3, but it holds 231; where"),
-        (fp.with_replacement([1] * 231, 3), "records: drawn among 231 of client 0"),
+        (fp.fixed_size(231, 10), "records: drawn among 231, but client 0 holds 25; if"),
+        (fp.poisson(100, 0.1), "records: drawn among 100, but client 3 holds 231; if"),
+        (fp.everyone(100), "records: drawn among 100, but client 3 holds 231; if"),
+        (fp.with_replacement([1] * 231, 3), "records: drawn among 231, but client 0"),
         (
             fp.PublicSizes(LEAF, batch=3),
             r"sizes\[0\]: 5, but the client holds 25; give federation.size",

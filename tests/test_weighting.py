@@ -191,7 +191,9 @@ class Unbounded(fp.Weighting):
 
 @pytest.mark.parametrize("weighting", [Unbounded(), 20, fp.ByExamples], ids=str)
 def test_no_others_are_taken(weighting):
-    with pytest.raises(ValueError, match=r"weighting: .*; give such as fp.ByExamples\(cap=20\)"):
+    with pytest.raises(
+        ValueError, match=r"weighting: .*; give one such as fp.ByExamples\(cap=20\)"
+    ):
         fp.certify(fed_avg(weighting), PARAMS, FEDERATION, 5, 1e-3)
 
 
@@ -203,5 +205,5 @@ def test_messages_that_carry_noise_are_not_weighted(how):
         total, metrics, _ = cohort.sum(lambda key, shard: state.params, key, weighting=FIXED, **how)
         return fp.ModelState(total, state.round + 1), metrics
 
-    with pytest.raises(ValueError, match="weighting: messages carry their noise already"):
+    with pytest.raises(ValueError, match="weighting: messages already carry their noise"):
         fp.certify(fp.Algorithm(fp.start, round, POISSON), PARAMS, FEDERATION, 5, 1e-3)

@@ -100,7 +100,7 @@ def _solve(ledger_of: LedgerOf, settings: Settings, name: str) -> float:
         return noise_for(ledger_of, settings, name, epsilon=target, view=settings.view)
     except UnreachableError as error:
         raise ValueError(
-            f"target_epsilon: {target:g} cannot be had by {name} ({error}); choose another, or leave {name} out"
+            f"target_epsilon: {name} cannot reach {target:g} ({error}); choose another, or leave {name} out"
         ) from None
 
 
@@ -160,8 +160,8 @@ def check_reached(ledger: Ledger, settings: Settings, noise: Mapping[str, float]
         epsilon = ledger.certify(name, settings.rounds, view=settings.view).epsilon
         if epsilon > (settings.target_epsilon or 0.0):
             raise ValueError(
-                f"target_epsilon: {settings.target_epsilon:g} was solved for other clients than the data has, with "
-                f"whom {name} costs {epsilon:.4g}; set the config's clients to theirs"
+                f"target_epsilon: {settings.target_epsilon:g} was solved for other clients than the data's, for "
+                f"which {name} costs {epsilon:.4g}; set the config's clients to the data's"
             )
 
 

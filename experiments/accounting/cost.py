@@ -33,17 +33,17 @@ from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
 class Account(NamedTuple):
-    """Epsilons of the algorithms that release and claim the same.
+    """Epsilons of algorithms whose releases and claims are the same.
 
     Attributes:
       names: keys of the algorithms.
       labels: their names for people.
       rounds: number of rounds T.
       honest: fraction of each cohort that adds its share of the noise.
-      best_of: mean number of runs of which the best is released.
+      best_of: mean number of runs, of which the best is released.
       claim: the paper's, if there is one.
       certificates: one for each view.
-      client_epsilons: by view, where it is public how many records each client holds.
+      client_epsilons: by view, if the clients' numbers of records are public.
     """
 
     names: tuple[str, ...]
@@ -104,18 +104,19 @@ def cost(
     best_of: float = 1.0,
     **settings: Any,
 ) -> list[Account]:
-    """What a run of a config would cost, claimed and certified; trains nothing.
+    """The claimed and certified cost of a run of a config; trains nothing.
 
-    With `target_epsilon` it is of the noise that reaches it, with `stop_at_epsilon` of the rounds that it allows.
+    With `target_epsilon` it is the cost at the noise that reaches it, with `stop_at_epsilon` that of the rounds
+    allowed.
 
     Args:
       config, settings: as for `train`.
       view: by default all.
       honest: fraction of each cohort that adds its share of the noise and does not collude, in (0, 1].
-      best_of: mean of a secret number of runs, geometric, of which the best alone is released.
+      best_of: if given, only the best of a secret number of runs is released; that number is geometric with this mean.
 
     Raises:
-      ValueError: something that was given is wrong.
+      ValueError: an argument is wrong.
     """
     split_cpu()
     _, module = modules.named(config)
@@ -171,7 +172,7 @@ def _judged(claim: Claim | None, honest: float) -> Claim | None:
     """The papers' formulas count on everybody."""
     if claim is None or honest == 1 or not math.isfinite(claim.epsilon):
         return claim
-    reason = f"The formula counts on every member of the cohort; here only {honest:.4g} of the noise is counted on."
+    reason = f"The formula relies on every member of the cohort; here only {honest:.4g} of the noise is relied on."
     return replace(claim, sound=False, reasons=(reason, *claim.reasons))
 
 
@@ -203,7 +204,7 @@ def table(account: Account, delta: float) -> str:
     rows += [_row(account, certificate) for certificate in account.certificates]
     head = f"{', '.join(account.labels)}: epsilon of {account.rounds} rounds at delta = {delta:.3g}, {unit} level"
     if account.honest < 1:
-        head += f", {account.honest:.4g} of the noise's shares counted on"
+        head += f", relying on {account.honest:.4g} of the noise's shares"
     if account.best_of > 1:
         head += f", the best of {account.best_of:g} runs on average"
     return "\n".join([head, "", *aligned(rows), "", *_legend(account)])

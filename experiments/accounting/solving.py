@@ -46,8 +46,8 @@ def solve(
     reached = claim if claimed and claim else proved
     if reached.epsilon > target * (1 + 1e-6):
         raise ValueError(
-            f"solve: {sought} {value} makes another algorithm, which costs {reached.epsilon:.4g}, as its settings "
-            "depend on the rounds; try rounds by hand"
+            f"solve: {sought} {value} changes the algorithm, whose settings depend on the rounds, and it costs "
+            f"{reached.epsilon:.4g}; try rounds by hand"
         )
     return settings, {
         "for": sought,

@@ -124,7 +124,7 @@ def _listen(pipe: int) -> None:
     if said is not None:
         _tell(said)
     elif not select.select([pipe], [], [], PATIENCE)[0] and not _heard:
-        _tell("stopping when what is computed now is done; ask again to stop at once")
+        _tell("stopping after the current computation; ask again to stop at once")
     while os.read(pipe, 1)[0] not in ASKED:
         pass
     _tell(f"interrupted{_answer.again and '; '}{_answer.again}")

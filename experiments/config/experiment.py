@@ -294,7 +294,7 @@ def experiment_of(module: Any, settings: Settings) -> Experiment:
         return replace(made, own_test=made.own_test or settings.fold is not None)
     if settings.fold is not None:
         raise ValueError(
-            "fold: the config has build alone, which loads all records; replace build by load and on"
+            "fold: the config has only build, which loads all records; replace build by load and on"
         )
     return _given_back(module.build(settings), Experiment, "build")
 
@@ -302,7 +302,7 @@ def experiment_of(module: Any, settings: Settings) -> Experiment:
 def _given_back(value: Any, kind: type[Given], function: str) -> Given:
     if not isinstance(value, kind):
         raise ValueError(
-            f"config: its {function} gives {type(value).__name__}; give back experiments.config.{kind.__name__}"
+            f"config: its {function} gives {type(value).__name__}; return experiments.config.{kind.__name__}"
         )
     return value
 

@@ -29,7 +29,7 @@ def without_fold(data: Dataset, fold: Fold | None) -> Dataset:
         groups = [rows for rows in own if len(rows) > 1]
     held = np.concatenate([np.arange(0), *(rows[held_out(len(rows), fold)] for rows in groups)])
     if not len(held):
-        raise ValueError(f"fold: part {fold[0]} of {fold[1]} holds no record; take fewer parts")
+        raise ValueError(f"fold: part {fold[0]} of {fold[1]} holds no record; use fewer parts")
     kept = np.setdiff1d(np.arange(total), held)
     return data._replace(
         train={k: v[kept] for k, v in data.train.items()},

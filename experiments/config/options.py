@@ -202,7 +202,10 @@ def _dashed(flag: str) -> str:
 
 def _unknown(word: str, flags: list[str]) -> str:
     if not word.startswith("--"):
-        return f"{word!r}: belongs to no field; fields begin with --, and yes or no is --field true or --field false"
+        return (
+            f"{word!r}: belongs to no field; fields begin with --, and take yes or no as --field true or --field "
+            "false"
+        )
     name = word.lstrip("-")
     part = [flag for flag in flags if name in re.split(r"[.-]", flag)]
     begins = [flag for flag in flags if flag.startswith(word)]

@@ -46,12 +46,13 @@ class Layout:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How often a checkpoint is taken, from which --resume goes on: always at an evaluation, whichever is due first."""
+    """How often to take a checkpoint, from which --resume continues: always at an evaluation, whichever is due
+    first."""
 
     rounds: int | None = None
-    """At the first evaluation at or after so many rounds since the last one."""
+    """Take a checkpoint at the first evaluation at least so many rounds after the last one."""
     minutes: float | None = 10.0
-    """Likewise after so many minutes; None: not by the clock."""
+    """Likewise, in minutes; None: not by the clock."""
 
     def __post_init__(self) -> None:
         check_each(Number, **{"checkpoint.rounds": self.rounds})
@@ -65,56 +66,57 @@ class Settings:
     rounds: int = 100
     """Communication rounds T."""
     seeds: int = 1
-    """Number of seeds; seed s draws the partition, the initial model and everything random in training."""
+    """Number of seeds. Seed s draws the partition, the initial model and everything random in training."""
     every: int = 5
     """Rounds between evaluations on the test set."""
     metric: str | None = None
-    """Metric to show in progress, table and picture, one of the score or of what is measured beside it
+    """Metric in progress, table and picture: one of the score or of further measures
     (held_out_accuracy_mean); by default accuracy, else loss."""
     stop_at_epsilon: float | None = None
-    """Stop each private algorithm before its certified epsilon (`view`) exceeds this; the others run on."""
+    """Stop each private algorithm before its certified epsilon (`view`) exceeds this; others train on."""
     target_epsilon: float | None = None
-    """Give each private algorithm the noise with which all its rounds cost this certified epsilon (`view`)."""
+    """Choose each private algorithm's noise so that all its rounds cost this certified epsilon (`view`)."""
     view: View = "third_party"
-    """Whose view the epsilon is of that is shown, solved for and stopped at."""
+    """View of the epsilon that is shown, solved for and stopped at."""
     views: Literal["one", "all"] = "one"
-    """The epsilons in the table: that of `view`, or `all`."""
+    """Epsilons in the table: that of `view`, or `all`."""
     stop_at: str | None = None
-    """NAME=VALUE, such as accuracy=0.8: end each algorithm at the first evaluation where the metric, on average over
-    the seeds, is that good. Choosing the end by the test set makes its accuracy optimistic, and no epsilon here covers
-    the test records."""
+    """NAME=VALUE, such as accuracy=0.8: end each algorithm at the first evaluation where the metric, averaged over the
+    seeds, is that good. Choosing the end by the test set makes its accuracy optimistic, and no epsilon here covers the
+    test records."""
     patience: int | None = None
-    """End each algorithm after so many evaluations whose mean metric (see metric) is no better than the best before."""
+    """End each algorithm after so many evaluations without a better mean metric (see metric)."""
     per_client: int | None = None
-    """Also evaluate so many clients, each on those of its records that the config holds out, else on its training
-    records: mean over clients, pooled over records, median and worst tenth. Not private."""
+    """Also evaluate so many clients, each on its held-out records, or on its training records if the config holds out
+    none: mean over clients, pooled over records, median and worst tenth. Not private."""
     bound: float | None = None
-    """With per_client: the share of clients whose metric is worse than this, too; by default 0.5 for accuracy."""
+    """With per_client: also give the share of clients whose metric is worse than this; by default 0.5 for accuracy."""
     fold: Fold | None = None
     """K N: hold out the K-th of N parts of the training records, and evaluate on it in place of the test records."""
     output: Path | None = None
-    """Run folder to make; by default runs/CONFIG-DATE-TIME."""
+    """New run folder; by default runs/CONFIG-DATE-TIME."""
     data_dir: Path | None = None
     """Folder of prepared data sets; by default $TFDS_DATA_DIR, else ~/tensorflow_datasets."""
     layout: Layout = Layout()
     checkpoint: Checkpoint = Checkpoint()
     record: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Where else evaluations are recorded, beside metrics.jsonl; each needs a library that is installed."""
+    """Where to record evaluations beside metrics.jsonl; each needs an installed library."""
     keep_model: bool = True
-    """Keep each trained model in the run folder, for `fp.load_model`; --keep-model false leaves it out."""
+    """Keep each trained model in the run folder, for `fp.load_model`; --keep-model false does not."""
 
     def __post_init__(self) -> None:
         check_each(Number, rounds=self.rounds, seeds=self.seeds, every=self.every)
         check_each(Number, patience=self.patience, per_client=self.per_client)
         if self.bound is not None and self.per_client is None:
             raise ValueError(
-                f"bound: {self.bound} has no use without per_client; give --per-client"
+                f"bound: {self.bound} has no effect without per_client; give --per-client"
             )
         if self.stop_at is not None:
             target(self.stop_at)
         if self.fold is not None and not 1 <= self.fold[0] <= self.fold[1] != 1:
             raise ValueError(
-                f"fold: {self.fold[0]} {self.fold[1]} is no part of several; give K N, the K-th of N from 2 up"
+                f"fold: {self.fold[0]} {self.fold[1]} is not a part of several; give K N, the K-th of N, with N at "
+                "least 2"
             )
         if self.seeds > MOST_SEEDS:
             raise ValueError(f"seeds: {self.seeds} exceeds {MOST_SEEDS}; choose fewer")
@@ -126,8 +128,8 @@ class Settings:
                 )
         if self.stop_at_epsilon is not None and self.target_epsilon is not None:
             raise ValueError(
-                f"stop_at_epsilon: {self.stop_at_epsilon} ends training early, while target_epsilon finds the noise "
-                "for all rounds; give one of them"
+                f"stop_at_epsilon: {self.stop_at_epsilon} ends training early, while target_epsilon chooses the "
+                "noise for all rounds; give one of them"
             )
 
     def records_left(self, total: int) -> int:

@@ -211,7 +211,8 @@ class Recorder:
             if not self._told:
                 self._told = True
                 print(
-                    f"warning: {name} cannot be written ({outside(error)}); training goes on, it is tried again",
+                    f"warning: {name} cannot be written ({outside(error)}); training goes on, and writing is tried "
+                    "again",
                     file=sys.stderr,
                 )
         else:

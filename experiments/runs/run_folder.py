@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run as far as it is recorded.
+    """A run, as far as it is recorded.
 
     Attributes:
       begun: config.json.
       lines: metrics.jsonl by algorithm, in the order of training; by round, each round once.
-      summary: None where there is no summary.json yet.
-      remarks: what is torn or missing, in words.
-      label: what it is to be called in tables and figures; "": by what tells it from the others, see `names`.
+      summary: None if there is no summary.json yet.
+      remarks: what is damaged or missing, in words.
+      label: its name in tables and figures; "": the settings that differ from the other runs', see `names`.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class RunFolder:
 
     @property
     def history(self) -> dict[str, History]:
-        """Of each algorithm, without the trained state."""
+        """History of each algorithm, without the trained state."""
         seeds = {name: tuple(range(lines[-1].seeds)) for name, lines in self.lines.items()}
         return {
             name: History(seeds[name], [line.evaluation() for line in lines])
@@ -63,7 +63,7 @@ class RunFolder:
 
     @property
     def certificates(self) -> dict[str, dict[str, Certificate]]:
-        """By algorithm and view, as far as summary.json says."""
+        """Certificates by algorithm and view, from summary.json."""
         found = self.summary.privacy if self.summary else {}
         return {name: dict(report.certified) for name, report in found.items()}
 
@@ -73,12 +73,12 @@ class RunFolder:
 
     @property
     def results(self) -> Summary:
-        """The summary, or what it would say of what is recorded so far."""
+        """The summary, or a preliminary one of what is recorded so far."""
         return self.summary or so_far(self.begun, self.lines, UNENDED)
 
     @property
     def environment(self) -> Environment | None:
-        """None where it is not recorded yet."""
+        """None if it is not yet recorded."""
         if of := self.summary:
             return Environment(of.versions, of.device, of.git_revision, of.prng)
         return self.begun.environment
@@ -89,7 +89,7 @@ class RunFolder:
 
     @property
     def algorithms(self) -> list[str]:
-        """Those that were asked for, with those that were trained."""
+        """All algorithms that were asked for or trained."""
         wanted = self.settings.get("algorithms")
         ended = [*self.summary.rounds, *self.summary.diverged] if self.summary else []
         asked = map(str, wanted) if isinstance(wanted, list) else ()
@@ -108,7 +108,7 @@ def read(folder: Path) -> RunFolder:
         )
     summary = read_summary(folder)
     if summary and (lost := sorted(set(summary.rounds) - set(found))):
-        remarks.append(f"{METRICS} has no line of {', '.join(lost)}: no curves of these")
+        remarks.append(f"{METRICS} has no line of {', '.join(lost)}, so these have no curves")
     ordered = {name: tuple(of[t] for t in sorted(of)) for name, of in found.items()}
     return RunFolder(folder, begun, ordered, summary, tuple(remarks))
 
@@ -134,7 +134,7 @@ def read_lines(folder: Path, *, tolerant: bool = False) -> tuple[list[Line], str
     path, found = folder / METRICS, list[Line]()
     if not path.exists():
         return found, f"no {METRICS}: nothing was evaluated yet"
-    lines = _bytes(path, "mend it, or leave this run out").split(b"\n")
+    lines = _bytes(path, "repair it, or leave this run out").split(b"\n")
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
@@ -146,7 +146,7 @@ def read_lines(folder: Path, *, tolerant: bool = False) -> tuple[list[Line], str
                 error, json.JSONDecodeError | UnicodeDecodeError
             )
             if not (torn or tolerant):
-                remedy = "take the line out, or leave this run out"
+                remedy = "remove the line, or leave this run out"
                 raise ValueError(f"{path}, line {number}, is damaged ({error}); {remedy}") from None
             return found, f"{METRICS} is cut off in line {number}, which is left out"
     return found, ""
@@ -186,7 +186,7 @@ def read_all(given: Sequence[Path]) -> tuple[list[RunFolder], list[str]]:
       ValueError: a folder without a run, or with damaged files.
     """
     if not given:
-        raise ValueError("folders: none is given; name a run's, or one that holds such")
+        raise ValueError("folders: none is given; name a run folder, or one that holds run folders")
     paths: dict[Path, Path] = {}
     remarks: list[str] = []
     for path in given:
@@ -230,9 +230,7 @@ def _runs_in(path: Path) -> tuple[list[Path], list[str]]:
     """The run folders that `path` is or holds, those of a sweep in its order, and what it has not begun."""
     if (path / CONFIG).exists():
         return [path], []
-    remedy = (
-        "give a run folder of experiments.run, or a folder of such, as experiments.sweep leaves it"
-    )
+    remedy = "give a run folder of experiments.run, or a folder of them, as from experiments.sweep"
     try:
         inside = sorted((p for p in path.iterdir() if (p / CONFIG).exists()), key=_natural)
     except OSError as error:
@@ -273,7 +271,7 @@ def labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[Ru
     labels = [label for label, (key, name) in given if not (name and key in algorithms)]
     if wrong := [label for label in labels if re.match(r"\w+=.", label)]:
         raise ValueError(
-            f"names: {wrong[0]!r} is of no algorithm there; choose one of {', '.join(sorted(algorithms))}"
+            f"names: {wrong[0]!r} is no algorithm of these runs; choose one of {', '.join(sorted(algorithms))}"
         )
     if not labels and own:
         return list(runs)
@@ -293,7 +291,7 @@ def with_names(runs: Sequence[RunFolder], own: Mapping[str, str] | None) -> list
         )
     if len({*(own or {}).values()}) < len(own or {}):
         raise ValueError(
-            f"names: {', '.join((own or {}).values())}; give each algorithm a name of its own"
+            f"names: {', '.join((own or {}).values())}; give each algorithm its own name"
         )
     return [named(run, own or {}) for run in runs]
 
@@ -312,7 +310,7 @@ def _labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[R
     if len(labels) != len(runs) or len({*labels, ""}) <= len(labels):
         folders = ", ".join(run.path.name for run in runs)
         raise ValueError(
-            f"names: {' '.join(map(repr, labels))} for {folders}; give each run a name of its own, in this order"
+            f"names: {' '.join(map(repr, labels))} for {folders}; give each run its own name, in this order"
         )
     return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
 

@@ -87,6 +87,7 @@ class _Guarded:
             self._sink = None
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             print(
-                f"warning: record: {name} failed ({reason}); it gets no more of this run, metrics.jsonl has all",
+                f"warning: record: {name} failed ({reason}); it gets no more of this run, but metrics.jsonl has "
+                "everything",
                 file=sys.stderr,
             )

@@ -88,7 +88,7 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
             raise _gone(folder, name)
         if config is None and not name.endswith(".py") and name not in modules.names():
             raise MissingConfigError(
-                f"resume: {folder} is of {name}: there is no {name!r} in configs/; an object of your own goes on "
+                f"resume: {folder} is of {name}: there is no {name!r} in configs/; continue an object of your own "
                 "with experiments.resume(folder, config=...)"
             )
         config = config or modules.load(name)
@@ -97,7 +97,7 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"resume: cannot go on with {path} ({type(error).__name__}: {one_line(error)}); it is damaged, or of "
+            f"resume: cannot continue {path} ({type(error).__name__}: {one_line(error)}); it is damaged, or of "
             "another version: begin a new run"
         ) from None
     lines, _ = read_lines(folder, tolerant=True)
@@ -116,7 +116,7 @@ def going_on(found: Earlier, name: str, settings: Settings) -> Settings:
         and settings.output.resolve() != folder.resolve()
     ):
         raise ValueError(
-            f"output: {settings.output} is not {folder}, which is to be resumed; leave it out"
+            f"output: {settings.output} is not the folder to resume, {folder}; leave it out"
         )
     there, here = (
         {"config": found.name, **decisive_settings(saved)},
@@ -136,7 +136,7 @@ class MissingConfigError(ValueError):
 def _gone(folder: Path, name: str) -> MissingConfigError:
     kept = folder / user_modules.KEPT / Path(name).name
     return MissingConfigError(
-        f"resume: {folder} is of {name}, which is not there any more; put it back (a copy is kept as {kept})"
+        f"resume: {folder} is of {name}, which no longer exists; put it back (a copy is kept as {kept})"
     )
 
 
@@ -178,10 +178,10 @@ def resumed(
     if layout:
         raise ValueError(
             f"resume: {found.folder} was trained with another layout of clients, which adds in another order: "
-            f"{'; '.join(layout)}; use as many devices as there"
+            f"{'; '.join(layout)}; use as many devices as before"
         )
     if str(environment["git_revision"]).endswith("+") and not different:
-        different = ["git_revision: files were changed since, which may be other changes now"]
+        different = ["git_revision: files had been changed, and may have been changed again"]
     entry = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "rounds": {name: history.evaluations[-1].round for name, history in finished.items()},
@@ -193,6 +193,6 @@ def resumed(
     if not different:
         return about, None
     return about, (
-        f"resume: the run continues in another environment: {'; '.join(different)}; its numbers may not be "
-        "those of an uninterrupted run, bit for bit"
+        f"resume: the run continues in another environment: {'; '.join(different)}; its numbers may differ from "
+        "those of an uninterrupted run"
     )

@@ -47,12 +47,12 @@ def drawn(points: int, mean: float, rng: random.Random) -> list[tuple[int, int]]
 def require_settings(points: Sequence[Point], mean: float) -> None:
     """Raises ValueError: a mean or settings that do not go with a choice among trials."""
     if not 1 < mean < math.inf:
-        raise ValueError(f"best_of: {mean:g} is no finite mean above 1; give one, such as 5")
+        raise ValueError(f"best_of: {mean:g} is not a finite mean above 1; give one, such as 5")
     for settings in (point.settings for point in points):
         if settings.target_epsilon is not None or settings.view != "third_party":
             raise ValueError(
-                "target_epsilon, view: best_of certifies its choice towards a third party, for the noise that is set; "
-                "leave these out"
+                "target_epsilon, view: best_of certifies its choice towards a third party, at the given noise; leave "
+                "these out"
             )
 
 
@@ -70,7 +70,7 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
             raise ValueError(f"best_of: {' '.join(planned)} are several algorithms; name one")
         if experiment.own_test or parsed(point.settings.metric or ""):
             raise ValueError(
-                "best_of: the test records are the clients', and no certificate covers a choice by these"
+                "best_of: the test records are the clients', and no certificate covers a choice by them"
             )
         if experiment.delta != first.delta or _clients(experiment) != _clients(first):
             raise ValueError(

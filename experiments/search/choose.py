@@ -17,8 +17,8 @@ from fedpriv.engine.client_metrics import parsed
 from fedpriv.models.score import better_higher, is_fraction
 
 UNCOVERED = (
-    "the folds are clients' records: no epsilon covers a choice by these scores, neither of a fold's model nor of one "
-    "that is trained with what is chosen (--best-of MEAN certifies a choice by public test records)"
+    "the folds are clients' records: no epsilon covers a choice by these scores, neither for a fold's model nor for "
+    "one trained with the chosen settings (--best-of MEAN certifies a choice by public test records)"
 )
 
 

@@ -142,11 +142,11 @@ def _require_settings(every: Sequence[Point], module: Config) -> None:
     default = module.settings
     if any((p.settings.checkpoint, p.settings.record) != (default.checkpoint, ()) for p in every):
         raise ValueError(
-            "checkpoint, record: a sweep goes on with the point it was stopped at, from its start, and records in "
-            "its folders; leave these out"
+            "checkpoint, record: a sweep restarts the point at which it was stopped, and records in its folders; "
+            "leave these out"
         )
     if len({p.settings.metric for p in every}) > 1:
-        raise ValueError("metric: points are compared by one; leave it out of the grid")
+        raise ValueError("metric: one metric compares all points; leave it out of the grid")
 
 
 def _prepared(module: Config, left: Sequence[Point]) -> list[Prepared]:
@@ -172,7 +172,7 @@ def _require_in_memory(experiment: Experiment) -> None:
     for name, entry in experiment.entries.items():
         if any(isinstance(federation, StreamedFederation) for federation in entry.federations):
             raise ValueError(
-                f"federation: {name} trains on a StreamedFederation, which a sweep cannot compile for; give a "
+                f"federation: {name} trains on a StreamedFederation, for which a sweep cannot compile; give a "
                 "Federation in memory, or run the points one by one with experiments.run"
             )
 

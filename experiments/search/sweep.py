@@ -36,16 +36,16 @@ from fedpriv.devices.layout import split_cpu
 
 @dataclass(frozen=True)
 class Swept:
-    """A sweep that has ended, or was stopped.
+    """A sweep that has ended or was stopped.
 
     Attributes:
-      folder: of the sweep.
+      folder: the sweep's folder.
       complete: whether every point was trained.
       runs: the points that were begun.
-      scores: with `folds`, of each algorithm at each point.
-      chosen: with `folds`, the best of the scores, by algorithm.
-      text: what there is to know of it, for people.
-      answer: the same for machines, as JSON has it.
+      scores: with `folds`, the scores of each algorithm at each point.
+      chosen: with `folds`, the best score of each algorithm.
+      text: its report, for people.
+      answer: the same for machines, as JSON.
     """
 
     folder: Path
@@ -67,26 +67,26 @@ def sweep(
     progress: bool = True,
     **settings: Any,
 ) -> Swept:
-    """Trains a config at every point of a grid, into a folder; asked again, it goes on.
+    """Trains a config at every point of a grid, into a folder; the same call again continues.
 
     Args:
       config: as for `train`.
-      grid: field, nested ones by dots -> the values to try; points are all combinations.
-      folder: of the sweep; by default runs/sweep-CONFIG-DATE-TIME.
-      folds: train each point so often, each time without another of so many parts of the training records, and compare
-        the points by their scores on the parts. The test records stay unseen. No epsilon covers the choice.
-      best_of: train a random number of points, geometric with this mean, each with one seed and noise of its own; keep
-        the model of the best on the test records, and a certificate that covers choosing it.
-      progress: whether to show it on standard error.
-      settings: of all points.
+      grid: field (nested ones with dots) -> values to try; the points are all combinations.
+      folder: folder of the sweep; by default runs/sweep-CONFIG-DATE-TIME.
+      folds: divide the training records into so many parts, train each point once without each part, and compare points
+        by their scores on the parts left out. The test records stay unseen. No epsilon covers the choice.
+      best_of: train a random number of points, geometric with this mean, each with one seed and its own noise. Keep the
+        model that is best on the test records, and a certificate that covers this choice.
+      progress: whether to show progress on standard error.
+      settings: settings of all points.
 
     Returns:
-      The runs; after Ctrl-C those that were begun. Tables of them are in the folder. No epsilon in them covers choosing
+      The runs; after Ctrl-C, those that were begun. The folder has tables of them. No epsilon in these covers choosing
       a point.
 
     Raises:
-      ValueError: something that was given is wrong; nothing was trained.
-      OSError, MemoryError: something outside failed; what was trained is in the folder.
+      ValueError: an argument is wrong; nothing was trained.
+      OSError, MemoryError: something outside failed; what was trained so far is in the folder.
     """
     split_cpu()
     require(isinstance(grid, Mapping), "grid", grid, "give fields and their values, a mapping")
@@ -153,7 +153,9 @@ def train_points(planned: Planned, progress: bool = True) -> Sweep:
             if status != "complete":
                 print(status, file=sys.stderr)
     except Exception as error:
-        error.add_note(f"failed at {prepared.point.title}; the same sweep with its folder goes on")
+        error.add_note(
+            f"failed at {prepared.point.title}; the same sweep with its folder continues"
+        )
         raise
     return trained
 
@@ -173,7 +175,8 @@ def _outcome(plan: Planned, trained: Sweep) -> Swept:
         table = table._replace(notes=[*table.notes, *sweep_table.remarks(found)])
     cost = (
         f"compiled programs: {trained.compilations} for {trained.trained} trainings ({trained.seconds:.1f} s with "
-        f"tracing); trainings whose result is another point's: {trained.reused} (both since the sweep was last started)"
+        f"tracing); trainings that reuse another point's result: {trained.reused} (both since the sweep was last "
+        "started)"
     )
     text = as_markdown(table._replace(notes=[*table.notes, cost])) + "\n"
     write_text(folder / "table.csv", frame(rows).to_csv(index=False))

@@ -45,7 +45,7 @@ def read_sweep_folder(folder: Path, wanted: dict, module: Config) -> dict | None
     path = folder / SWEEP
     if not path.exists():
         if folder.exists() and (not folder.is_dir() or _foreign(folder)):
-            raise ValueError(f"output: {folder} is there and holds no sweep; choose another")
+            raise ValueError(f"output: {folder} exists and holds no sweep; choose another")
         return None
     try:
         there = json.loads(path.read_text())

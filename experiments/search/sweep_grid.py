@@ -57,15 +57,15 @@ def axes(grid: Axes) -> dict[str, list[str]]:
     for name, values in grid:
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise ValueError(
-                f"grid: {name}: {values!r} is no list of values; give [{values!r}, ...]"
+                f"grid: {name}: {values!r} is not a list of values; give [{values!r}, ...]"
             )
         field, texts = name.replace("-", "_"), [as_typed(value).strip() for value in values]
         if not field or not texts or not all(texts):
             raise ValueError(f"grid: {name!r} has no values, or an empty one")
         if field in found or len(set(texts)) < len(texts):
-            raise ValueError(f"grid: {name!r} names a field or a value again; give each once")
+            raise ValueError(f"grid: {name!r} repeats a field or a value; give each once")
         if field == "output":
-            raise ValueError("grid: every point has a folder of its own; leave output out")
+            raise ValueError("grid: every point has its own folder; leave output out")
         found[field] = texts
     if not found:
         raise ValueError("grid: none is given; name fields and values, as in rounds=10,20")

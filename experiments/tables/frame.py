@@ -108,7 +108,7 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
     done, other = (r.summary.rounds.get(r.algorithm) for r in (row, own[0]))
     if done != other:
         raise ValueError(
-            f"above: {who} has {done} rounds, {name} of {own[0].title} {other}; train them alike"
+            f"above: {who} has {done} rounds, {name} of {own[0].title} {other}; train both equally long"
         )
     return own[0]
 

@@ -200,9 +200,9 @@ def _on_leads(found: Sequence[Row]) -> list[str]:
             "of which one in twenty misses by chance"
         )
     if any(one.how == TOO_FEW for one in leads):
-        said.append(f"{TOO_FEW}: an interval takes 3; what fewer show is no result")
+        said.append(f"{TOO_FEW}: an interval takes 3 seeds; fewer show no result")
     said += [
-        f"{metric}: above means larger, which need not be better"
+        f"{metric}: above means larger, which is not always better"
         for metric in dict.fromkeys(r.summary.metric for r in found if r.leads)
         if not is_fraction(metric)
     ]
@@ -215,7 +215,7 @@ def _on_leads(found: Sequence[Row]) -> list[str]:
             )
     if unlike := [r for r in found if r.below and _cost(r) != _cost(r.below)]:
         who = dict.fromkeys(f"{r.summary.short_name_of(r.algorithm)} ({r.title})" for r in unlike)
-        said.append(f"not at one ε, and so no fair comparison: {', '.join(who)}")
+        said.append(f"not at the same ε, and so no fair comparison:  {', '.join(who)}")
     return said
 
 
@@ -238,8 +238,8 @@ def _on_seeds(found: Sequence[Row]) -> list[str]:
     if len(set(configs)) == len(configs):
         return []
     return [
-        "runs of one config share their seeds (clients, initial model, random numbers, as far as settings leave them): "
-        "what luck gives to a seed shows in all of them, so that being ahead at several points is not several results"
+        "runs of one config share their seeds (clients, initial model, random numbers, unless settings change them): "
+        "a lucky seed shows in all of them, so being ahead at several points is not several results"
     ]
 
 
@@ -261,13 +261,13 @@ def on_rounds(found: Sequence[Row]) -> list[str]:
         who = dict.fromkeys(r.summary.short_name_of(r.algorithm) for r in stopped)
         whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
         said.append(
-            f'{", ".join(who)}, where rounds are "n of N": stopped early, by the test set ({"; ".join(whys)}), so that '
-            "the metrics are selected on the test set and optimistic; epsilon is of all N rounds planned, as the "
-            "models chose when to stop"
+            f'{", ".join(who)}, where rounds are "n of N":  stopped early, by the test set  ({"; ".join(whys)}), so '
+            "that the metrics are selected on the test set and optimistic; epsilon is of all N rounds planned, as "
+            "the models chose when to stop"
         )
         if any((r.seeds or 0) > 1 for r in stopped):
             said.append(
-                "the seeds stopped together, so that the round tells of all of them, which no epsilon here covers: "
+                "the seeds stopped together, so the round depends on all of them, which no epsilon here covers: "
                 "release a model of a run with one seed"
             )
     for r in found:

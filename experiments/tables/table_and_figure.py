@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Drawn(NamedTuple):
-    """A figure in its file, and what to say below it: what is drawn, of how many seeds, what an epsilon means."""
+    """A figure's file and caption: what is drawn, over how many seeds, and what an epsilon means."""
 
     path: Path
     caption: str
@@ -28,17 +28,17 @@ class Drawn(NamedTuple):
 def table(
     runs: Any, *, above: str | None = None, names: Mapping[str, str] | None = None
 ) -> pandas.DataFrame:
-    """A row for each algorithm of each run, tidy columns with their units in their names.
+    """A tidy table: a row for each algorithm of each run, and columns with units in their names.
 
     Args:
-      runs: a run, a sweep, a folder of either, or several of these; as `train`, `sweep` or `resume` return them, as
-        paths, or each as a `RunFolder`.
-      above: an algorithm: columns say how far each score is above its (`lead_final_mean`), with an interval of 95 %
-        (`_low`, `_high`) from 3 seeds on, and how that was found (`_how`).
-      names: of algorithms, for people.
+      runs: a run, a sweep, a folder of either, or several of these: results of `train`, `sweep` or `resume`, paths, or
+        `RunFolder`s.
+      above: an algorithm to compare with: further columns give each score's lead over it (`lead_final_mean`), a 95 %
+        interval from 3 seeds on (`_low`, `_high`), and the method (`_how`).
+      names: display names of algorithms.
 
     Returns:
-      The frame, with shares of 1 as such; `attrs["notes"]` has what stands below the table of `compare`.
+      The frame, with fractions in [0, 1]; `attrs["notes"]` has the notes below the table of `compare`.
 
     Raises:
       ValueError: a folder without a run, or with damaged files.
@@ -65,16 +65,16 @@ def figure(
 
     Args:
       runs: as for `table`.
-      by: "round", "uplink", "epsilon" or "mu"; by default epsilon where the runs differ in their noise or budget alone,
-        else round. Of such runs the curve by epsilon goes through their ends, a point for each run; so does that by mu,
-        which others have not.
+      by: "round", "uplink", "epsilon" or "mu"; by default epsilon if the runs differ only in their noise or budget,
+        else round. For such runs the curve by epsilon has one point for each run, its end. So has the curve by mu,
+        which needs such runs.
       together: one panel for all runs.
       width: "column" (3.3 inches) or "page" (6.8).
-      title: above the panels; by default none, as papers have captions.
-      names: of algorithms, for people.
+      title: title above the panels; by default none, as papers have captions.
+      names: display names of algorithms.
 
     Raises:
-      ValueError: nothing to draw, or a file that cannot be written.
+      ValueError: there is nothing to draw, or the file cannot be written.
     """
     file = Path(path)
     require(

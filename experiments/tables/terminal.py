@@ -40,7 +40,9 @@ def table(summary: Summary, most: int = PROSE) -> str:
     rows, left_out = _fitting(rows, most)
     legend = _legend(summary, views)
     if left_out:
-        legend.append(f"not shown, as the terminal is narrow: {', '.join(left_out)} (summary.json)")
+        legend.append(
+            f"not shown, as the terminal is too narrow:  {', '.join(left_out)} (summary.json)"
+        )
     below = [*(wrapped(line, most) for line in legend)]
     return "\n".join([*aligned(rows), "", *_per_client(summary, most), *below])
 
@@ -58,8 +60,8 @@ def _per_client(summary: Summary, most: int) -> list[str]:
         lines += [*aligned(rows), "", wrapped(about, most), ""]
     if lines:
         about = (
-            "mean: over clients; pooled: over their records; worst decile: mean of the tenth of clients that fares "
-            "worst; not private: no epsilon covers publishing these numbers"
+            "mean: over clients; pooled: over their records; worst decile: mean over the worst tenth of clients; not "
+            "private: no epsilon covers publishing these numbers"
         )
         lines += [wrapped(about, most), ""]
     return lines
@@ -119,8 +121,8 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     shown = [of.certified[view] for of in reports.values() for view in views]
     if weak := max((c.epsilon for c in shown if WEAK < c.epsilon < math.inf), default=None):
         lines.append(
-            f"  an epsilon of {weak:.3g} protects hardly anybody: something may be e^{weak:.3g} times as likely to be "
-            "seen with the unit as without it"
+            f"  an epsilon of {weak:.3g} protects hardly anybody: an outcome may be e^{weak:.3g} times as likely "
+            "with the unit as without it"
         )
     if len({c.relation for c in shown if math.isfinite(c.epsilon)}) > 1:
         lines.append("  epsilons of different adjacency do not compare")
@@ -129,7 +131,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     lines += _not_finite(summary)
     if means:
         lines.append(
-            "what the epsilons assume and leave out, and why a claim is not proved: summary.json (privacy, "
+            "what the epsilons assume and omit, and why a claim is not proved: summary.json (privacy, "
             "privacy_notes), python -m experiments.report"
         )
     return lines
@@ -194,7 +196,7 @@ def _budget(summary: Summary) -> list[str]:
     for name, rounds in summary.rounds_planned.items():
         text = f"{rounds} of {summary.settings['rounds']} rounds"
         if math.isinf(summary.privacy[name].certified[view].epsilon):
-            text += ": not private, so that no budget applies"
+            text += ": not private, so no budget applies"
         elif rounds == summary.rounds[name]:
             text += f"; its {counted(rounds, summary.privacy[name].rounds)}"
         lines.append(

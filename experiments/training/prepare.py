@@ -163,7 +163,7 @@ def _solved(
     module: Config, settings: Settings, joined: Processes, progress: bool
 ) -> dict[str, float]:
     if settings.target_epsilon and joined.first and progress:
-        print(f"solving the noise for epsilon {settings.target_epsilon:g}", file=sys.stderr)
+        print(f"solving for the noise of epsilon {settings.target_epsilon:g}", file=sys.stderr)
     return budget.solved(module, settings)
 
 
@@ -176,8 +176,8 @@ def _recorded_noise(found: Earlier, settings: Settings) -> dict[str, float]:
     noise = found.about.get("noise")
     if settings.target_epsilon is not None and noise is None:
         raise ValueError(
-            f"{found.folder}: config.json does not say the noise for target_epsilon {settings.target_epsilon:g}; "
-            "restore it, or begin again"
+            f"{found.folder}: config.json lacks the noise for target_epsilon {settings.target_epsilon:g}; restore "
+            "it, or begin again"
         )
     return noise or {}
 

@@ -86,7 +86,7 @@ class Progress:
         self._show(f"{short_metric(metric, e.metric(metric))} {eps}{left}", e.round)
         if whole > OFTEN and self._others and not self._forecast:
             self._note(
-                f"the run: {span(whole)} left on this machine if the {self._others} other algorithm(s) cost as much"
+                f"the run: {span(whole)} left on this machine if the {self._others} other algorithm(s) take as long"
             )
         self._forecast = True
 

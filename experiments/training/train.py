@@ -37,17 +37,17 @@ def train(
 
     Args:
       config: a name in configs/, the path of a file, a module, or an object (`experiments.config.modules.Config`).
-      folder: of the run, a new one; by default runs/CONFIG-DATE-TIME.
-      progress: whether to show it, on standard error or as a notebook's bar.
-      sinks: get the lines of metrics.jsonl, too.
-      settings: fields of the config; nested ones as mappings, `local={"epochs": 2}`.
+      folder: a new folder for the run; by default runs/CONFIG-DATE-TIME.
+      progress: whether to show progress, on standard error or as a bar in a notebook.
+      sinks: also get the lines of metrics.jsonl.
+      settings: fields of the config; nested ones as mappings, such as `local={"epochs": 2}`.
 
     Returns:
-      What was trained; after Ctrl-C during the training, what there is, with the status "interrupted".
+      What was trained; after Ctrl-C, what was trained until then, with the status "interrupted".
 
     Raises:
-      ValueError: something that was given is wrong; nothing was trained.
-      TrainingError: a model diverged, or something outside failed; its `run` is what there is.
+      ValueError: an argument is wrong; nothing was trained.
+      TrainingError: a model diverged, or something outside failed; its `run` is what was trained.
     """
 
     def request() -> Request:
@@ -66,12 +66,12 @@ def resume(
     sinks: Sequence[Sink] = (),
     **settings: Any,
 ) -> TrainedRun:
-    """Goes on with a run that was stopped, to the end that it would have had; one that has ended is read.
+    """Continues a stopped run to the end that it would have had; reads one that has ended.
 
     Args:
       folder: of the run.
-      config: the object that it was begun with, where that was no name and no file.
-      settings: fields that change no results, such as `checkpoint`; others must be as they were.
+      config: the object that it was begun with, if that was neither a name nor a file.
+      settings: fields that do not change results, such as `checkpoint`; others must be as before.
 
     Returns, Raises: as `train`.
     """

@@ -131,8 +131,8 @@ def _unseen(run: PreparedRun, histories: Mapping[str, History]) -> Iterator[str]
         number = run.experiment.ledger.certify(name, rounds, view=run.settings.view)
         if not history.evaluations and math.isfinite(number.epsilon):
             yield (
-                f"{short_name_of(name, run.experiment.names)} was stopped before its first evaluation: up to {rounds} "
-                f"rounds may have run, eps {short_epsilon(number.epsilon)}"
+                f"{short_name_of(name, run.experiment.names)} was stopped before its first evaluation: up to "
+                f"{rounds} rounds may have run, eps {short_epsilon(number.epsilon)}"
             )
 
 

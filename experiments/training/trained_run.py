@@ -17,14 +17,14 @@ class TrainedRun:
     """What a training has come to.
 
     Attributes:
-      folder: of the run.
+      folder: the run's folder.
       status: "complete", "interrupted", "diverged: ..." or "failed: ...".
-      history: of each algorithm that was trained, if only a part of its rounds.
-      summary: summary.json; None before the first evaluation, and in a process that leaves recording to another.
-      problems: what else went wrong, in a line each, such as what could not be written.
-      unseen: a line for each algorithm that was stopped before its first evaluation: what it may have cost.
-      error: that ended it, if one did.
-      ended_before: whether it had come to its end earlier, so that nothing was trained.
+      history: history of each algorithm that was trained, even if only for a part of its rounds.
+      summary: summary.json; None before the first evaluation, and in a process that does not record.
+      problems: one line for each further problem, such as a file that could not be written.
+      unseen: for each algorithm that was stopped before its first evaluation, a line with its possible cost.
+      error: the error that ended it, if any.
+      ended_before: whether it had already ended, so that nothing was trained.
     """
 
     folder: Path
@@ -38,13 +38,13 @@ class TrainedRun:
 
     @property
     def certificates(self) -> dict[str, dict[str, Certificate]]:
-        """By algorithm and view, of the rounds that were trained."""
+        """Certificates of the rounds that were trained, by algorithm and view."""
         reports = self.summary.privacy if self.summary else {}
         return {name: dict(report.certified) for name, report in reports.items()}
 
     @property
     def goes_on(self) -> str:
-        """The command that goes on with it."""
+        """The command that continues it."""
         return goes_on(self.folder)
 
 
@@ -54,7 +54,7 @@ def goes_on(folder: Path) -> str:
 
 
 class TrainingError(RuntimeError):
-    """A training that did not come to its end; `run` is what there is of it."""
+    """A training failed; `run` is what there is of it."""
 
     def __init__(self, run: TrainedRun, text: str):
         super().__init__(text)

@@ -65,7 +65,7 @@ def adaptive_fed_avg(
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
-    """DP-FedAvg with adaptive clipping (Algorithm 1): C <- C exp(-eta_C (b - gamma)), b being the noisy fraction below.
+    """DP-FedAvg with adaptive clipping (Algorithm 1): C <- C exp(-eta_C (b - gamma)), b the noisy fraction below C.
 
     Formal guarantees: a client adds its update clipped at C, under noise z_Delta C, and its bit minus 1/2, under noise
     sigma_b; the two are one release of multiplier (z_Delta^-2 + (2 sigma_b)^-2)^-1/2 = z (Theorem 1), or of what the
@@ -73,13 +73,14 @@ def adaptive_fed_avg(
     or infinite is 0 and counts as not below.
 
     Args:
-      quantile: gamma in (0, 1), the fraction of updates that C should leave as they are.
-      clip_norm: C of the first round, in [1e-8, 1e8], where it stays.
-      noise_multiplier: z of both parts together; 0 for none on the updates, which certifies nothing.
-      count_noise: sigma_b, standard deviation of the noise on the count; by default the paper's 1/20 of the cohort.
+      quantile: gamma in (0, 1), the fraction of updates that C should leave unclipped.
+      clip_norm: C of the first round; it stays within [1e-8, 1e8].
+      noise_multiplier: z of both parts together; 0 adds no noise to the updates and certifies nothing.
+      count_noise: sigma_b, standard deviation of the noise on the count; by default 1/20 of the cohort, as in the
+        paper.
       clip_rate: eta_C.
-      mechanism: how updates are clipped and perturbed at (C, z_Delta), whatever its own clip norm and noise; by default
-        `gaussian`. The quantile is of the norms that its `clip` reports.
+      mechanism: how updates are clipped and perturbed at (C, z_Delta), which replace its own clip norm and noise; by
+        default `gaussian`. The quantile refers to the norms that its `clip` reports.
       loss, sampler, optimizer, batches, codec, server: as `fed_avg`.
 
     Raises:

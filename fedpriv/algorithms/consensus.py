@@ -1,4 +1,4 @@
-"""Average consensus between a server and clients who show it one of their submodels.
+"""Average consensus between a server and clients, each of which shows it one submodel.
 
 Y. Wang, X. Cao, S. Jin, M.-Y. Chow, "A Novel Privacy Enhancement Scheme with Dynamic Quantization for Federated
 Learning"; equation numbers from there.
@@ -36,9 +36,9 @@ class Coupling(NamedTuple):
 
     Attributes:
       step: e, how far a visible submodel follows the server's mean.
-      gamma: bound on alpha, the weight between the visible and each invisible submodel, of which `Submodels.weights`
-        are parts.
-      decay: k -> alpha[k] / gamma, not increasing.
+      gamma: bound on alpha, the weight between the visible and each invisible submodel; `Submodels.weights` are
+        fractions of it.
+      decay: k -> alpha[k] / gamma, which does not increase.
     """
 
     step: Positive
@@ -51,8 +51,8 @@ class Coupling(NamedTuple):
 
 
 Decay: TypeAlias = Literal["linear", "root", "none"]
-COUPLING = "such as fp.consensus.coupling(0.3, 0.1)"
-TRANSMISSION = "such as fp.consensus.dynamic(8)"
+COUPLING = "one such as fp.consensus.coupling(0.3, 0.1)"
+TRANSMISSION = "one such as fp.consensus.dynamic(8)"
 
 DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "linear": lambda k: 1.0 / (jnp.asarray(k, float) + 1.0),
@@ -87,10 +87,10 @@ def check_coupling(coupling: Coupling, size: Count, most: Count, *, stable: bool
     Args:
       size: M.
       most: largest number of invisible submodels.
-      stable: whether gamma has to meet its condition.
+      stable: whether gamma must meet its condition.
 
     Raises:
-      ValueError: where they do not hold.
+      ValueError: a condition does not hold.
     """
     require(isinstance(coupling, Coupling), "coupling", coupling, f"give {COUPLING}")
     size = checked("size", size, Count)
@@ -118,7 +118,7 @@ def exchange(
     Args:
       mean: f32[d], w[k].
       sent: f32[M, d], q_i[k].
-      alpha: f32[], gamma decay(k), of which every pair has its part.
+      alpha: f32[], gamma decay(k), of which every pair has its fraction.
     """
     require(isinstance(now, Submodels), "now", now, "give those of fp.splitting.Submodels")
     check_numbers("mean", mean)
@@ -144,15 +144,15 @@ _NORMS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 @checking_fields
 class Transmission(NamedTuple):
-    """What of a visible submodel reaches the server.
+    """The part of a visible submodel that reaches the server.
 
     Attributes:
       bits: B per value.
-      send: (key, a: f32[M, d], q: f32[M, d] what was sent before, width: f32[] of the interval) -> Quantized.
-      common: whether all visible submodels have to begin at one value, on the grid.
+      send: (key, a: f32[M, d], q: f32[M, d] sent before, width: f32[] of the interval) -> Quantized.
+      common: whether all visible submodels must begin at one value, on the grid.
       overhead: bits per message beside the values.
-      interval: width by the paper's rule -> width in use; 0 where nothing is quantized.
-      distance: submodels -> ||A - B||, of which the rule's W~ is the largest so far.
+      interval: the paper's width -> the width in use; 0 if nothing is quantized.
+      distance: submodels -> ||A - B||; the rule's W~ is the largest so far.
     """
 
     bits: Count
@@ -164,7 +164,7 @@ class Transmission(NamedTuple):
 
 
 def full_precision() -> Transmission:
-    """32 bits, as it is (MSP-FL, eq. 3 and 4)."""
+    """Unquantized, in 32 bits (MSP-FL, eq. 3 and 4)."""
 
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))
@@ -177,9 +177,9 @@ def dynamic(bits: Levels, norm: Norm = "frobenius") -> Transmission:
 
     Args:
       bits: B.
-      norm: of A - B [M, d]: the paper's Frobenius norm, or the longest column. Lemma 10 can be argued for every
-        coordinate by itself, so that the latter will do: eq. 23, read the right way round, is then 2^B >= sqrt(M) pi +
-        1 instead of sqrt(M d) pi + 1. The lemma's printed constants need e below 0.41; there is room in them up to 1.2.
+      norm: norm of A - B [M, d]: the paper's Frobenius norm, or the longest column. The latter suffices, as Lemma 10
+        can be argued for every coordinate separately: eq. 23, read the right way round, is then 2^B >= sqrt(M) pi + 1
+        instead of sqrt(M d) pi + 1. The lemma's printed constants need e below 0.41; they have room up to 1.2.
 
     Raises:
       ValueError: bits outside 1..22, or an unknown norm.
@@ -248,8 +248,8 @@ def by_rate(
 
     Args:
       learning_rate: t -> eta_t in (0, 1], the paper's 2 / (mu (theta + t)).
-      contraction: lambda in (0, 1), by which an exchange brings the submodels together.
-      most: what K_t is cut to.
+      contraction: lambda in (0, 1), by which an exchange contracts the distances of submodels.
+      most: upper limit of K_t.
 
     Raises:
       ValueError: lambda outside (0, 1), or most below 1.
@@ -276,9 +276,9 @@ class Consensus(NamedTuple):
     Attributes:
       model: f32[d], w[K].
       submodels: those after K exchanges.
-      saturated: f32[], fraction of the values of the K + 1 messages that lay outside their interval.
+      saturated: f32[], fraction of the values in the K + 1 messages that lay outside their interval.
       width: f32[], of the interval of the last round (0 at full precision).
-      messages: f32[K + 1, M, d], all that was sent; of exchanges that do not happen the last one again.
+      messages: f32[K + 1, M, d], all messages; the last one is repeated for exchanges that do not happen.
     """
 
     model: jax.Array
@@ -305,10 +305,10 @@ def agree(
     rounds: jax.Array | CountOrZero,
     most: CountOrZero,
 ) -> Consensus:
-    """K exchanges (Algorithm 1, lines 22 to 31), as one scan of `most` rounds of which the first K happen.
+    """K exchanges (Algorithm 1, lines 22 to 31): one scan of `most` rounds, of which the first K happen.
 
     Args:
-      sent: of f32[M, d], q_i[0].
+      sent: f32[M, d], q_i[0].
       rounds: K_t, i32[] in 0..most.
     """
     check_key("key", key)

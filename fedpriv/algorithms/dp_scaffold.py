@@ -55,19 +55,20 @@ def dp_scaffold_steps(
     unit: Unit = "record",
     tensors: Count = 1,
 ) -> LocalSteps:
-    """Lines 8-15 of Algorithm 1: local steps with the noise as this paper scales it.
+    """Lines 8-15 of Algorithm 1: local steps with this paper's scale of the noise.
 
-    A step's mean gets noise of standard deviation S sigma_g per coordinate, S = 2 C / (s R) being the distance of a
+    A step's mean gets noise of standard deviation S sigma_g per coordinate. S = 2 C / (s R) is its sensitivity to a
     replaced record.
 
     Args:
       learning_rate: eta_l; the paper's is eta_0 / (s K).
       clip_norm: C; "median" is the paper's heuristic, which is not private.
       noise_multiplier: sigma_g, the noise over the sensitivity S.
-      unit: what is protected; for a "client" the paper's S is 2 C / s (end of Section 3.3), 1 / s times the distance of
-        a replaced client.
-      tensors: above 1, the number of the model's parameter tensors, each clipped to C (or its own median) and perturbed
-        with sigma_g by itself, as the authors' code does; all together that is a multiplier of sigma_g / sqrt(tensors).
+      unit: the privacy unit; for a "client" the paper's S is 2 C / s (end of Section 3.3), 1 / s times the sensitivity
+        to a replaced client.
+      tensors: if above 1, the number of the model's parameter tensors; each is clipped to C (or its own median) and
+        perturbed with sigma_g separately, as in the authors' code. Together they have the multiplier sigma_g /
+        sqrt(tensors).
       gradients, records, steps: as `LocalSteps`.
 
     Raises:
@@ -127,22 +128,22 @@ def dp_scaffold(
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
-    """DP-SCAFFOLD(-warm), Algorithm 1; SCAFFOLD with an infinite clip norm and no noise.
+    """DP-SCAFFOLD(-warm), Algorithm 1; with an infinite clip norm and no noise it is SCAFFOLD.
 
-    Formal guarantees: every view sees no more of a unit than the K noisy gradients of each round that its client takes
-    part in, see `LocalSteps`.
+    Formal guarantees: of a unit every view sees at most the K noisy gradients of each round in which its client takes
+    part, see `LocalSteps`.
 
     Args:
       sampler: draws the cohort of clients.
-      warm_start: rounds that set the control variates at the initial model, which stays as it is; about 4 / l for all
-        clients to take part. They count as rounds, in uplink (one message each) and in privacy.
-      everyone_first: in the first round of the warm start everyone takes part, as in the authors' code.
-      codec: of each of the two messages, see `dp_sgd`; clients keep the control variates that the server decodes.
-      server: of the model alone, after the warm start, see `fed_avg`; the paper's is `optax.sgd(eta_g)`.
+      warm_start: number of rounds that set the control variates and leave the initial model unchanged; about 4 / l are
+        enough for all clients to take part. They count as rounds, for uplink (one message each) and for privacy.
+      everyone_first: everyone takes part in the first round of the warm start, as in the authors' code.
+      codec: codes each of the two messages, see `dp_sgd`; clients keep the control variates that the server decodes.
+      server: optimiser of the model alone, after the warm start, see `fed_avg`; the paper's is `optax.sgd(eta_g)`.
 
     Raises:
-      ValueError: warm_start below 0, everyone_first without a warm start, cohorts drawn with replacement, or what
-        `LocalSteps` holds is out of range.
+      ValueError: `warm_start` below 0, `everyone_first` without a warm start, cohorts drawn with replacement, or a
+        field of `LocalSteps` out of range.
     """
     check_steps(local)
     check_parts(sampler=sampler, codec=codec, server=server)
@@ -150,7 +151,7 @@ def dp_scaffold(
     everyone_first = checked("everyone_first", everyone_first, bool)
     if isinstance(sampler.accounting, WithReplacement):
         raise ValueError(
-            "sampler: who is drawn twice counts twice in c, but has one c_i; draw without replacement"
+            "sampler: a client drawn twice counts twice in c, but has one c_i; draw without replacement"
         )
     if everyone_first and warm_start == 0:
         raise ValueError("everyone_first: there is no warm start; give warm_start at least 1")
@@ -205,9 +206,9 @@ def record_fed_avg(
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,
 ) -> Algorithm:
-    """DP-FedAvg by noisy local steps (Algorithm 2); DP-FedSGD for one step. DP-SCAFFOLD without control variates.
+    """DP-FedAvg by noisy local steps (Algorithm 2), or DP-FedSGD for one step: DP-SCAFFOLD without control variates.
 
-    `dp_sgd` with the paper's claim.
+    It is `dp_sgd` with the paper's claim.
 
     Raises:
       ValueError: as `dp_sgd`.

@@ -38,20 +38,21 @@ def dp_sgd(
 ) -> Algorithm:
     """Each client of the cohort takes the K noisy steps of `local` (Algorithm 1); the model follows their mean.
 
-    Formal guarantees: every view sees no more of a unit than the K noisy gradients of each round that its client takes
-    part in, see `LocalSteps`. Of one step whose message is a fixed multiple of the noisy gradient, on cohorts that are
-    not Poisson, third parties and servers behind secure aggregation see the cohort's sum only, with the noise of all.
+    Formal guarantees: of a unit every view sees at most the K noisy gradients of each round in which its client takes
+    part, see `LocalSteps`. If there is one step, its message is a fixed multiple of the noisy gradient, and cohorts are
+    not Poisson, then third parties and servers behind secure aggregation see only the cohort's sum, with the noise of
+    all.
 
     Args:
       local: the clients' steps.
       sampler: draws the cohort of clients.
-      codec: of the clients' messages, which are noisy already; where they are rounded, a sum of them is not taken to
-        have the noise of all.
-      server: follows their mean update, see `fed_avg`; `optax.sgd(eta_g)` for a global rate.
-      weighting: `fp.ByPublicSizes`, where clients count by their number of records; by default they count equally.
+      codec: codes the clients' messages, which are already noisy. If it rounds them, their sum is not taken to have the
+        noise of all.
+      server: optimiser that follows the mean update, see `fed_avg`; `optax.sgd(eta_g)` for a global rate.
+      weighting: `fp.ByPublicSizes` weights clients by their number of records; by default they count equally.
 
     Raises:
-      ValueError: what `local` holds is out of range, or a server that is no optimiser.
+      ValueError: a field of `local` out of range, or a `server` that is not an optimiser.
     """
     check_steps(local)
     check_parts(sampler=sampler, codec=codec, server=server, weighting=weighting)

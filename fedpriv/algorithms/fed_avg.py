@@ -56,23 +56,25 @@ def fed_avg(
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,
 ) -> Algorithm:
-    """FederatedAveraging (McMahan et al. 2017, Algorithm 1); with a `mechanism`, of bounded and perturbed updates.
+    """FederatedAveraging (McMahan et al. 2017, Algorithm 1); a `mechanism` bounds and perturbs the updates.
 
     Args:
       loss: loss of one example.
       sampler: draws the cohort.
-      optimizer: round -> the clients' optimiser, `lambda t: optax.sgd(0.1)`; its state begins anew in every round.
+      optimizer: round -> the clients' optimiser, such as `lambda t: optax.sgd(0.1)`; its state begins anew in every
+        round.
       batches: a client's batches.
-      mechanism: what bounds a client's update and perturbs the sum; by default neither.
-      grad: the gradient that clients follow; by default that of the mean loss.
-      codec: of the clients' messages; what is decoded is clipped. If it is lossy, the server adds the noise.
-      server: follows the mean update, whose negative it takes for a gradient: any optimiser of optax, such as
-        `optax.sgd(1.0, momentum=0.9)` or `fedpriv.fed_opt.adam(0.01)`; by default SGD with rate 1.
-      weighting: by how many examples they hold clients count more or less; by default they count equally.
+      mechanism: bounds a client's update and perturbs the sum; by default neither.
+      grad: the gradient that clients follow; by default, that of the mean loss.
+      codec: codes the clients' messages, which are clipped after decoding. With a lossy codec the server adds the
+        noise.
+      server: optimiser whose gradient is the negative mean update: any of optax, such as `optax.sgd(1.0,
+        momentum=0.9)`, or `fedpriv.fed_opt.adam(0.01)`; by default SGD with rate 1.
+      weighting: weights of the clients by the number of their examples; by default they count equally.
 
     Raises:
-      ValueError: an optimiser that is no function of the round, a server that is no optimiser, or a weighting that is
-        none.
+      ValueError: an `optimizer` that is not a function of the round, a `server` that is not an optimiser, or an unknown
+        weighting.
     """
     check_parts(
         sampler=sampler,
@@ -112,7 +114,7 @@ def fed_sgd(
     learning_rate: LearningRate,
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
-    """FedSGD (McMahan et al. 2017, Section 2): one gradient over all of a client's records, one step on their mean.
+    """FedSGD (McMahan et al. 2017, Section 2): the server takes one step along the mean of the clients' full gradients.
 
     Raises:
       ValueError: as `fed_avg`.

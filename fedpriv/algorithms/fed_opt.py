@@ -1,9 +1,9 @@
-"""FedAdagrad, FedAdam and FedYogi: the adaptive optimisers of the server, as `server=` of any algorithm.
+"""FedAdagrad, FedAdam and FedYogi: adaptive optimisers of the server, for `server=` of any algorithm.
 
-S. J. Reddi et al., "Adaptive Federated Optimization", ICLR 2021, arXiv:2003.00295, Algorithm 2: without the correction
-of bias that `optax.adam` and `optax.yogi` make. FedAvgM (T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the Effects of
-Non-Identical Data Distribution for Federated Visual Classification", 2019, arXiv:1909.06335) is
-`optax.sgd(1.0, momentum=0.9)`.
+S. J. Reddi et al., "Adaptive Federated Optimization", ICLR 2021, arXiv:2003.00295, Algorithm 2: without the bias
+correction of `optax.adam` and `optax.yogi`. FedAvgM (T.-M. H. Hsu, H. Qi, M. Brown, "Measuring the Effects of
+Non-Identical Data Distribution for Federated Visual Classification", 2019, arXiv:1909.06335) is `optax.sgd(1.0,
+momentum=0.9)`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Moments(NamedTuple):
     """What the server remembers.
 
     Attributes:
-      m: a tree like the model, the mean update with momentum (of the pseudo-gradient: -m_t of the paper).
-      v: likewise, of its squares.
+      m: a tree like the model, the momentum of the pseudo-gradient, which is -m_t of the paper.
+      v: likewise, of its square.
     """
 
     m: Params

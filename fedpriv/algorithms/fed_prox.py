@@ -17,15 +17,16 @@ from fedpriv.rounds.optimizers import check_optimizer
 def proximal(
     optimizer: optax.GradientTransformation, mu: NonNegative, center: Params | None = None
 ) -> optax.GradientTransformation:
-    """The clients' optimiser on h instead of F_k: it gets the gradient plus mu (w - w_t).
+    """The clients' optimiser with a proximal term: it minimises h, so its gradient is that of F_k plus mu (w - w_t).
 
-    Any algorithm whose clients train with it is FedProx: w_t is where the optimiser begins, and clients' optimisers
-    begin anew in every round. The privacy is that without it: an update is clipped as any other, and where records are
-    protected, the term depends on noisy gradients alone. As `server` it would pull every model towards the first one.
+    Any algorithm whose clients train with it becomes FedProx. w_t is where the optimiser begins, and clients'
+    optimisers begin anew in every round. Privacy does not change: updates are clipped as usual, and where records are
+    protected, the term depends on noisy gradients alone. Do not use it as `server`: it would pull every model towards
+    the first one.
 
     Args:
-      mu: weight of the proximal term; with 0 it is `optimizer` itself.
-      center: w_t, where training begins elsewhere.
+      mu: weight of the proximal term; 0 gives `optimizer` itself.
+      center: w_t, if it is not where training begins.
 
     Raises:
       ValueError: mu below 0 or infinite, or no optimiser.

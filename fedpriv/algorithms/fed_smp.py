@@ -78,13 +78,13 @@ class Sparsifier(NamedTuple):
 
 
 def select_rand_k(p: Rate, *, unbiased: bool = True, period: Count | None = 1) -> Sparsifier:
-    """k = round(p d) coordinates uniformly at random, scaled by d / k, which keeps the mean unbiased (eq. 5).
+    """k = round(p d) uniformly random coordinates, scaled by d / k to keep the mean unbiased (eq. 5).
 
     Args:
       p: k / d.
-      unbiased: False leaves the factor d / k out.
-      period: rounds for which the choice stays, by the key of the first; 1 is the paper's, None the whole run. See the
-        mechanism of `fed_avg_sparse` for noise that is correlated over the rounds.
+      unbiased: False omits the factor d / k.
+      period: number of rounds for which the choice stays, drawn with the key of the first; 1 as in the paper, None for
+        the whole run. For correlated noise see `mechanism` of `fed_avg_sparse`.
 
     Raises:
       ValueError: p outside (0, 1], or a period below 1.
@@ -104,13 +104,13 @@ def select_rand_k(p: Rate, *, unbiased: bool = True, period: Count | None = 1) -
 
 
 def select_top_k(p: Rate, batches: Batches, *, period: Count | None = 1) -> Sparsifier:
-    """The k = round(p d) coordinates that training on the public examples moves most (eq. 6).
+    """The k = round(p d) coordinates that move most in training on the public examples (eq. 6).
 
     Args:
       p: k / d.
-      batches: of the public training; the paper's is `epochs(E, B)` with the clients' own E and B, "the same local
-        update period" being counted in epochs.
-      period: as `select_rand_k`; the public training takes place in the first of these rounds alone.
+      batches: batches of the public training; the paper's are `epochs(E, B)` with the clients' E and B, reading "the
+        same local update period" in epochs.
+      period: as `select_rand_k`; the public training takes place only in the first of these rounds.
 
     Raises:
       ValueError: p outside (0, 1], no batches, or a period below 1.
@@ -158,12 +158,12 @@ def fed_avg_sparse(
 
     Args:
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
-      codec: of the kept coordinates, see `fed_avg`.
-      server: as `fed_avg`; with momentum it moves all coordinates, those that were not kept in a round, too.
-      mechanism: as `fed_avg`. Noise of `correlated` goes by the place among the k coordinates, and so does what it
-        takes back. Its certificate holds whatever the coordinates are, as it bounds the k values. But when the mask
-        moves, what would take back earlier noise falls on other coordinates: noise of different periods adds up. Let
-        the period be None, or many times the bands; with a mask that moves every round fresh noise is the smaller.
+      codec: codes the kept coordinates, see `fed_avg`.
+      server: as `fed_avg`; momentum also moves coordinates that a round did not keep.
+      mechanism: as `fed_avg`. Noise of `correlated` goes by the place among the k kept values. Its certificate bounds
+        these values, so it holds for any mask. But when the mask changes, earlier noise is taken back on the wrong
+        coordinates, and noise of different periods adds up. Use the period None, or many times the bands; with a new
+        mask in every round independent noise is smaller.
       loss, sampler, optimizer, batches, weighting: as `fed_avg`.
 
     Raises:
@@ -179,13 +179,13 @@ def fed_avg_sparse(
         weighting=weighting,
     )
     fits = isinstance(sparsifier, Sparsifier)
-    require(fits, "sparsifier", sparsifier, "give such as fp.select_rand_k(0.1)")
+    require(fits, "sparsifier", sparsifier, "give one such as fp.select_rand_k(0.1)")
     grad = mean_grad(loss)
 
     def init(params: Params, federation: Federation) -> SparseState:
         k = sparsifier.kept(dimension(params))
         if sparsifier.needs_public and federation.public.shape[-1] == 0:
-            raise ValueError("public: top_k needs public examples and the federation has none")
+            raise ValueError("public: top_k needs public examples, but the federation has none")
         return SparseState(*begun(server, params, federation), jnp.zeros(k, jnp.int32))
 
     def round(key: Key, state: SparseState, cohort: Cohort) -> tuple[SparseState, Metrics]:
@@ -246,7 +246,7 @@ def fed_smp(
       clip_norm: C, bound on the l2 norm of a client's sparsified update.
       noise_multiplier: sigma; the noise of the released mean has standard deviation C sigma / r on each kept
         coordinate and is exactly 0 elsewhere.
-      codec: of the kept coordinates, see `fed_avg`; `qsgd(8)` for 8 bits each.
+      codec: codes the kept coordinates, see `fed_avg`; `qsgd(8)` for 8 bits each.
       server, weighting: as `fed_avg_sparse`.
 
     Raises:

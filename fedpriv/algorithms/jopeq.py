@@ -159,7 +159,7 @@ def jopeq(
     noise: JopeqNoise = "laplace",
     **options: Any,
 ) -> Algorithm:
-    """JoPEQ (Lang et al. 2023): federated averaging of updates that went through `private_laplace` or `private_t`.
+    """JoPEQ (Lang et al. 2023): federated averaging of updates coded by `private_laplace` or `private_t`.
 
     Formal guarantees: towards a server that decodes, every value or pair of a message has a pure epsilon, that of the
     clients' part of the noise alone (`PrivateQuantizer.hidden`); a model's d of them add up, to a number in the
@@ -167,9 +167,9 @@ def jopeq(
 
     Args:
       bits: B per value.
-      bound: gamma, what the values of an update are clipped to.
-      epsilon: pure epsilon, in nats, of one value (Laplace) or pair (t), the setting that the paper states.
-      options: `optimizer` and `batches`, and if need be `server` and `weighting`, as `fed_avg`.
+      bound: gamma, to which the values of an update are clipped.
+      epsilon: pure epsilon in nats of one value (Laplace) or pair (t), the paper's setting.
+      options: `optimizer` and `batches`, optionally `server` and `weighting`, as `fed_avg`.
 
     The diagnostics `clipped` and `saturated` are the fractions of values beyond gamma and, with noise, beyond the
     lattice's range.

@@ -36,7 +36,7 @@ def ldp_fed_avg(
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
-    """FedAvg + LDP (Wei et al. 2020): each client clips its update, adds all of `mechanism`'s noise, and sends that.
+    """FedAvg + LDP (Wei et al. 2020): each client clips its update, adds all of `mechanism`'s noise, and sends it.
 
     Formal guarantees: a message is `mechanism` on one contribution, of its multiplier, whoever sees it; coding it is
     post-processing of that message. A view of the sum alone sees sqrt(M) times as much Gaussian noise, of M clients,
@@ -45,7 +45,7 @@ def ldp_fed_avg(
 
     Args:
       mechanism: such as `laplace(C, b / C)`, (C / b)-private per message for one client zeroed out, or `gaussian`.
-      codec: of the noisy messages.
+      codec: codes the noisy messages.
       optimizer, batches, server: as `fed_avg`.
 
     Raises:

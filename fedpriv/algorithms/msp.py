@@ -100,7 +100,7 @@ def msp_fl(
     secret: Seed = 0,
     unstable: bool = False,
 ) -> Algorithm:
-    """MSP-FL: clients split their models and show the server one submodel, which K_t exchanges lead to the mean.
+    """MSP-FL: clients split their models and show the server one submodel each; K_t exchanges lead these to the mean.
 
     Formal guarantees: none; every view certifies to infinity (see `msp_laplace_claim` for the paper's own claim of the
     Laplace splitting).
@@ -113,15 +113,15 @@ def msp_fl(
       splitting: how the visible submodel is drawn.
       coupling: the weights of an exchange.
       exchanges: K_t.
-      submodels: least and largest number m_i of invisible submodels; each client draws its own once, from `secret`.
-      weights: of each client's submodels, parts of the coupling's gamma, likewise; `splitting.equal`, `per_client` or
-        `per_submodel`.
+      submodels: least and largest number m_i of invisible submodels; each client draws its m_i once, from `secret`.
+      weights: weights of each client's submodels, as parts of the coupling's gamma, likewise drawn once:
+        `splitting.equal`, `per_client` or `per_submodel`.
       transmission: what reaches the server; by default `full_precision()`.
       unstable: allow a gamma beyond the condition of Lemma 7, as in the paper's Figure 7.
 
     Raises:
-      ValueError: a cohort of varying size, a range of m_i that is empty or begins below 1, conditions on e and gamma
-        that do not hold, or, from `init`, weights of another shape.
+      ValueError: a cohort of varying size; a range of m_i that is empty or begins below 1; e or gamma that violate
+        their conditions; from `init`, weights of another shape.
     """
     check_parts(sampler=sampler, optimizer=optimizer, batches=batches)
     transmission = full_precision() if transmission is None else transmission
@@ -132,7 +132,7 @@ def msp_fl(
     unstable = checked("unstable", unstable, bool)
     if not has_full_cohorts(sampler):
         raise ValueError(
-            "sampler: cohorts vary in size or have empty slots; draw fixed_size or with_replacement"
+            "sampler: cohorts vary in size or have empty slots; use fixed_size or with_replacement"
         )
     check_coupling(coupling, sampler.slots, high, stable=not unstable)
     grad = mean_grad(loss)
@@ -179,23 +179,23 @@ def msp_fl(
 
 def _check_protocol(splitting: Any, exchanges: Any, weights: Any, transmission: Any) -> None:
     """Raises ValueError naming the part that is of another kind."""
-    remedy = "give such as fp.splitting.uniform(0.1)"
+    remedy = "give one such as fp.splitting.uniform(0.1)"
     require(isinstance(splitting, Splitting), "splitting", splitting, remedy)
-    remedy = "give such as fp.consensus.constant(30)"
+    remedy = "give one such as fp.consensus.constant(30)"
     require(isinstance(exchanges, Exchanges), "exchanges", exchanges, remedy)
-    remedy = "give such as fp.splitting.per_client(0.5)"
+    remedy = "give one such as fp.splitting.per_client(0.5)"
     require(callable(weights), "weights", weights, remedy)
     fits = isinstance(transmission, Transmission)
     require(fits, "transmission", transmission, f"give {TRANSMISSION}")
 
 
 def mspdq_fl(loss: LossFn, *, bits: Levels, norm: Norm = "frobenius", **options: Any) -> Algorithm:
-    """MSPDQ-FL: `msp_fl` whose visible submodels travel with `bits` each, on an interval that shrinks.
+    """MSPDQ-FL: `msp_fl` with visible submodels of `bits` per value, quantized on a shrinking interval.
 
     Formal guarantees: none; the claim is Proposition 4, (0, delta) for one value of one message, with delta = 1.
 
     Args:
-      norm: behind the interval's width, see `consensus.dynamic`.
+      norm: the norm that sets the interval's width, see `consensus.dynamic`.
       options: as `msp_fl`.
 
     Raises:

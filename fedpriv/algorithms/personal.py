@@ -74,8 +74,8 @@ def fed_per(
 
     Args:
       head: the parameters that clients keep, by parts of their paths, such as ("Dense_1",) or ("params/Dense_1/bias",);
-        () for none, which is FedAvg.
-      loss, sampler, optimizer, batches, mechanism, codec, server: as `fed_avg`, of the body's update.
+        () keeps none, which is FedAvg.
+      loss, sampler, optimizer, batches, mechanism, codec, server: as `fed_avg`, for the body's update.
 
     Raises:
       ValueError: as `fed_avg`; from `init`, a head that matches no parameter, or all of them.
@@ -103,20 +103,22 @@ def fed_rep(
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
-    """FedRep: clients first train their heads for the body that they get, then the body for these heads.
+    """FedRep: clients first train their heads for the body they receive, then the body for these heads.
 
     Formal guarantees: as `fed_per`.
 
     Args:
-      head_batches: with which the head is trained.
-      batches: with which the body is.
+      head_batches: batches that train the head.
+      batches: batches that train the body.
       head, loss, sampler, optimizer, mechanism, codec, server: as `fed_per`.
 
     Raises:
       ValueError: as `fed_per`.
     """
     check_parts(optimizer=optimizer, batches=batches)
-    require(callable(head_batches), "head_batches", head_batches, "give such as fp.epochs(10, 10)")
+    require(
+        callable(head_batches), "head_batches", head_batches, "give one such as fp.epochs(10, 10)"
+    )
     grad = mean_grad(loss)
 
     def local(key: Key, theta: Params, shard: Shard, t: jax.Array) -> Params:
@@ -143,13 +145,13 @@ def ditto(
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
-    """Ditto: beside FedAvg's model w each client trains its own v_k on F_k(v_k) + lam / 2 ||v_k - w||^2.
+    """Ditto: beside FedAvg's model w, each client trains its own v_k on F_k(v_k) + lam / 2 ||v_k - w||^2.
 
     Formal guarantees: those of `mechanism`, of w; v_k stays with its client, in no release.
 
     Args:
-      lam: how strongly personal models are drawn to the global one; with 0 each is trained on its client alone.
-      loss, sampler, optimizer, batches, mechanism, codec, server: as `fed_avg`; both models are trained with these.
+      lam: how strongly personal models are pulled to the global one; with 0 each is trained on its client alone.
+      loss, sampler, optimizer, batches, mechanism, codec, server: as `fed_avg`, for both models.
 
     Raises:
       ValueError: as `fed_avg`, or lam below 0.
@@ -235,7 +237,9 @@ def _kept_by(i: jax.Array, state: PersonalState) -> PyTree:
     """Raises ValueError: there is no such client; a state of several seeds."""
     client = checked("client", i, CountOrZero | jax.Array)
     if jnp.ndim(state.round):
-        raise ValueError("state: it has an axis of seeds; give that of one, history.state_of(seed)")
+        raise ValueError(
+            "state: it has an axis of seeds; give the state of one, history.state_of(seed)"
+        )
     clients = min((len(leaf) for leaf in jax.tree.leaves(state.own)), default=LARGEST)
     if isinstance(client, int) and client >= clients:
         raise ValueError(

@@ -37,14 +37,14 @@ def median_norm(
     *,
     chunk: Count = 64,
 ) -> jax.Array:
-    """f32[]: the median over public examples of the norm that `clipping` goes by; NaN if a norm is NaN.
+    """f32[]: the median over public examples of the norm that `clipping` uses; NaN if a norm is NaN.
 
     Args:
-      gradients: of single records, as in `LocalSteps`.
-      params: at which the gradients are taken, usually the initial model.
-      examples: leaves [n, ...]; those of a federation are `examples` at its rows `public`.
-      clipping: by default that of the whole gradient's l2 norm.
-      chunk: examples side by side; memory grows with it, not with n.
+      gradients: gradients of single records, as in `LocalSteps`.
+      params: where the gradients are taken, usually the initial model.
+      examples: leaves [n, ...]; in a federation, `examples` at the rows `public`.
+      clipping: by default the l2 norm of the whole gradient.
+      chunk: number of examples side by side; memory grows with it, not with n.
 
     Raises:
       ValueError: no example, or a chunk below 1.
@@ -78,11 +78,11 @@ def median_update_norm(
     batches: Batches,
     clipping: Clipping | None = None,
 ) -> jax.Array:
-    """f32[]: the median norm of the updates that training gives on public pseudo-clients; NaN if a norm is NaN.
+    """f32[]: the median norm of updates trained on public pseudo-clients; NaN if a norm is NaN.
 
     Args:
       loss: of one example.
-      proxies: public examples divided into clients of the federation's size, whose updates these stand for.
+      proxies: public examples divided into clients of the size of the federation's, for whose updates they stand.
       optimizer, batches: the clients' own.
       clipping: whose norm, as in `median_norm`.
 

@@ -1,4 +1,4 @@
-"""Model splitting: a client's model becomes one visible submodel and m invisible ones, of known mean.
+"""Model splitting: a client's model becomes one visible submodel and m invisible ones, with a known mean.
 
 Y. Wang, X. Cao, S. Jin, M.-Y. Chow, "A Novel Privacy Enhancement Scheme with Dynamic Quantization for Federated
 Learning" (MSP-FL, MSPDQ-FL); section and equation numbers from there.
@@ -25,7 +25,7 @@ class Submodels(NamedTuple):
     Attributes:
       visible: f32[M, d], a_i.
       invisible: f32[M, m_max, d], b_{i,n}; zeros beyond a client's m_i.
-      weights: f32[M, m_max] in [0, 1], a_(i, alpha beta_n)[k] as a part of gamma decay(k), constant in k; 0 beyond a
+      weights: f32[M, m_max] in [0, 1], a_(i, alpha beta_n)[k] divided by gamma decay(k), constant in k; 0 beyond a
         client's m_i.
     """
 
@@ -35,7 +35,7 @@ class Submodels(NamedTuple):
 
     @property
     def real(self) -> jax.Array:
-        """bool[M, m_max], which there are."""
+        """bool[M, m_max], True for submodels that exist."""
         return self.weights > 0
 
 
@@ -53,10 +53,10 @@ class Splitting(NamedTuple):
 
 
 def uniform(factor: Decay) -> Splitting:
-    """a[0] ~ U[eps w, (1 + m - eps) w], each entry by itself (Remark 1), eps the splitting factor.
+    """a[0] ~ U[eps w, (1 + m - eps) w], each entry independently (Remark 1); eps is the splitting factor.
 
-    Its mean is (1 + m) w / 2, which is w for m = 1 only: Remark 1 cites Lemma 8 for all m, whose proof is for m =
-    1. The sum is exact whatever a[0].
+    Its mean is (1 + m) w / 2, which is w only for m = 1. Remark 1 cites Lemma 8 for all m, but its proof is for m = 1.
+    The sum is exact for any a[0].
 
     Raises:
       ValueError: a factor outside [0, 1).
@@ -93,7 +93,7 @@ def laplace(sensitivity: Positive, epsilon: Budget) -> Splitting:
 
 
 def gaussian(std: Positive) -> Splitting:
-    """a[0] ~ N(w, std^2), std the standard deviation of each entry (ours, to compare with).
+    """a[0] ~ N(w, std^2), with `std` the standard deviation of each entry (ours, for comparison).
 
     Raises:
       ValueError: a standard deviation that is not positive and finite.
@@ -107,13 +107,13 @@ Weights: TypeAlias = Callable[[Key, tuple[int, int]], jax.Array]
 
 
 def equal(key: Key, shape: tuple[Count, Count]) -> jax.Array:
-    """gamma_i = gamma for all clients and submodels, as the paper's experiments have it (Remark 10)."""
+    """gamma_i = gamma for all clients and submodels, as in the paper's experiments (Remark 10)."""
     shape = checked("shape", shape, tuple[Count, Count])
     return jnp.ones(shape)
 
 
 def per_client(least: Rate) -> Weights:
-    """gamma_i ~ U[least gamma, gamma], a client's for all its submodels (Algorithm 1; the paper names no law).
+    """gamma_i ~ U[least gamma, gamma], one per client (Algorithm 1; the paper names no distribution).
 
     Raises:
       ValueError: least is not in (0, 1].
@@ -125,7 +125,7 @@ def per_client(least: Rate) -> Weights:
 
 
 def per_submodel(least: Rate) -> Weights:
-    """a_(i, alpha beta_n) ~ U[least gamma, gamma] (eq. 3, Section V-B), of every submodel its own.
+    """a_(i, alpha beta_n) ~ U[least gamma, gamma], one per submodel (eq. 3, Section V-B).
 
     Raises:
       ValueError: least is not in (0, 1].
@@ -135,9 +135,9 @@ def per_submodel(least: Rate) -> Weights:
 
 
 def invisible(key: Key, w: jax.Array, a: jax.Array, m: jax.Array, most: Count) -> jax.Array:
-    """f32[most, d]: b_1..b_m random about their mean, with sum (1 + m) w - a, then zeros.
+    """f32[most, d]: random b_1..b_m with the sum (1 + m) w - a, then zeros.
 
-    The paper leaves all but the sum open: here every entry is moved by a uniform part of w that cancels in the sum.
+    The paper fixes only the sum. Here every entry moves from the mean by a uniform part of w, which cancels in the sum.
 
     Args:
       w: f32[d], the model.

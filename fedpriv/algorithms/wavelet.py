@@ -56,7 +56,7 @@ def wavelet_mechanism(
 ) -> Mechanism:
     """WaveletNoise of Algorithm 1: noise N(0, (sigma C / W)^2) on each Haar coefficient of the sum, then the inverse.
 
-    The transform is linear: only clipping that looks at coefficients transforms single contributions, and noise is
+    As the transform is linear, only clipping that looks at coefficients transforms single contributions, and noise is
     added after its own inverse.
 
     Formal guarantees: those of `mechanism`, with multiplier sigma / m for "coefficients", sigma / sqrt(m) for
@@ -66,7 +66,7 @@ def wavelet_mechanism(
       d: number of coordinates of the model.
       clip_norm: C.
       noise_multiplier: sigma.
-      calibrated: with that much more noise.
+      calibrated: with so much more noise that the multiplier is sigma.
 
     Raises:
       ValueError: an unknown clip, or as `mechanism`.
@@ -97,8 +97,9 @@ def dp_sgd_wav(
 
     Args:
       sampler, codec, server: as `dp_sgd`.
-      noise_on_each: noise on each record of a lot, as the pseudo-code is indented, instead of on their sum: the sum's
-        multiplier is then sqrt(L) times as large. Needs lots of one size: otherwise the noise tells how many took part.
+      noise_on_each: add noise to each record of a lot, as the pseudo-code is indented, instead of to their sum. The
+        sum's multiplier is then sqrt(L) times as large. This requires lots of one size: otherwise the noise shows how
+        many took part.
 
     Raises:
       ValueError: as `dp_sgd`; `noise_on_each` with lots that vary.
@@ -166,7 +167,7 @@ def dp_fed_avg_wav(
       d: number of coordinates of the model.
       clip_norm: C.
       noise_multiplier: z.
-      bounded: what is clipped to C: the records' gradients, or the clients' whole updates.
+      bounded: what is clipped to C, the records' gradients or the clients' whole updates.
       noise: by default the paper's Haar noise; `noise.isotropic()` gives the paper's vanilla DP-FedAvg.
       codec, server: as `fed_avg`.
 

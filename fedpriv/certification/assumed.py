@@ -35,11 +35,11 @@ def assumed(
       made: as `closed_over`.
     """
     releases = [release for stage in stages for release in stage.releases]
-    texts = ["every noise has a key of its own (checked by `fp.check_algorithm`)"]
+    texts = ["every noise has its own key (checked by `fp.check_algorithm`)"]
     means = [release for release in releases if isinstance(release, Mean)]
     if any(isinstance(mean.records, PublicSizes) for mean in means):
         texts.append(
-            "how many records each client holds is public; the records of the smallest cost most"
+            "how many records each client holds is public; the records of the smallest client cost most"
         )
     places = {
         mean.records.accounting.population
@@ -48,7 +48,7 @@ def assumed(
     }
     if places:
         texts.append(
-            f"no client holds more than {min(places)} records, a number that is public; how many it holds is not"
+            f"no client holds more than {min(places)} records; this number is public, but how many each holds is not"
         )
     if generators := sorted({release.generator for release in releases if is_noisy(release)}):
         texts.append(

@@ -33,7 +33,7 @@ def calibrate_noise(
     claimed: bool = False,
     tolerance: Probability = 1e-4,
 ) -> float:
-    """Smallest noise multiplier for which `rounds` rounds cost at most `epsilon`.
+    """Smallest noise multiplier with which `rounds` rounds cost at most `epsilon`.
 
     Args:
         make: noise multiplier -> algorithm, such as `lambda sigma: dp_fed_avg(..., noise_multiplier=sigma)`.
@@ -41,17 +41,17 @@ def calibrate_noise(
         epsilon: target, above 0, in nats.
         rounds: number of rounds T.
         delta: probability, in (0, 1).
-        claimed: by the paper's formula instead of a certificate (view and honest are then ignored).
-        tolerance: relative, of the answer; it is on the safe side.
+        claimed: use the paper's formula instead of a certificate (view and honest are then ignored).
+        tolerance: relative tolerance of the answer, which errs on the safe side.
 
     Raises:
-        ValueError: no function is given; the target cannot be reached with any multiplier up to 1e6, or is met by any
-            from 1e-3 on; as `certify`.
+        ValueError: `make` is not a function; no multiplier up to 1e6 reaches the target, or every one from 1e-3 on
+            meets it; as `certify`.
         LeakError: as `certify`.
     """
     from scipy.optimize import brentq
 
-    require(callable(make), "make", make, "give a function: noise -> algorithm")
+    require(callable(make), "make", make, "give a function, noise -> algorithm")
     epsilon = checked("epsilon", epsilon, Budget)
     rounds = checked("rounds", rounds, Count)
     tolerance = checked("tolerance", tolerance, Probability)
@@ -63,7 +63,7 @@ def calibrate_noise(
     def excess(log_noise: float) -> float:
         """Above 0 where the noise is too little."""
         algorithm = asked("make", make, "(noise_multiplier)", math.exp(log_noise))
-        gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "give back an algorithm")
+        gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
         cost = epsilon_of(algorithm, rounds)
         return min(max(math.log(max(cost, 1e-300) / epsilon), -99.0), 99.0)
 
@@ -107,19 +107,19 @@ def calibrate_rounds(
     claimed: bool = False,
     at_most: Count | None = None,
 ) -> int:
-    """Largest number of rounds that costs at most `epsilon`, and at most `at_most`.
+    """Largest number of rounds, up to `at_most`, that costs at most `epsilon`.
 
     Args:
-        algorithm: its epsilon may not fall with the number of rounds.
+        algorithm: one whose epsilon does not fall with the number of rounds.
         params, federation, view, honest: as in `certify`.
         epsilon: target, above 0, in nats.
         delta: probability, in (0, 1).
         claimed: as in `calibrate_noise`.
-        at_most: rounds that are wanted anyway; reaching them ends the search.
+        at_most: the most rounds wanted, where the search ends.
 
     Raises:
-        ValueError: a single round costs more than the target, or `at_most` is left out and no number of rounds reaches
-            it; as `certify`.
+        ValueError: a single round costs more than the target; no number of rounds reaches the target and `at_most` is
+            left out; as `certify`.
         LeakError: as `certify`.
     """
     epsilon = checked("epsilon", epsilon, Budget)
@@ -140,12 +140,12 @@ def calibrate_rounds(
         first <= epsilon,
         "epsilon",
         epsilon,
-        f"a single round costs {first:.4g}; raise it or the noise",
+        f"a single round costs {first:.4g}; raise epsilon or the noise",
     )
     done = _largest(allowed, most)
     remedy = f"{done} rounds do not reach it; there is nothing to find"
     if of_noise is not None:
-        remedy = f"{done} rounds do not reach it, for which its noise is made; make it for more"
+        remedy = f"{done} rounds, the most that its noise is made for, do not reach it; make the noise for more"
     require(at_most is not None or done < most, "epsilon", epsilon, remedy)
     return done
 
@@ -183,9 +183,7 @@ def _priced(
             return last[0].certify(rounds, delta, view=view, honest=honest).epsilon
         claim = asked("claim", algorithm.claim, "(rounds, delta)", rounds, delta)
         if claim is None:
-            raise ValueError(
-                "claimed: this algorithm has no claim of its own; calibrate the certificate"
-            )
+            raise ValueError("claimed: this algorithm has no claim; calibrate the certificate")
         return claim.epsilon
 
     return epsilon

@@ -82,7 +82,7 @@ class TracedRound(NamedTuple):
             declare = self.algorithm.releases
             declared = asked("releases", declare, "(rounds)", rounds)
             several = isinstance(declared, tuple | list)
-            gives(several, "releases", declare, declared, "give back a tuple of fp.Release")
+            gives(several, "releases", declare, declared, "return a tuple of fp.Release")
             return tuple(declared)
         if correlated_sums(self.stages):
             stage, sampler = self.stages[0], self.algorithm.sampler
@@ -190,16 +190,16 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
 
     Args:
       params: the model, its shapes, or key -> model.
-      federation: what it trains on, or one of the same shapes (`Federation.blank`).
+      federation: what it trains on, or a federation of the same shapes (`Federation.blank`).
 
     Raises:
-      ValueError: the round releases what it does not bound, or what cannot be counted; a sampler for another number of
-        clients or of records; parameters that are no arrays.
+      ValueError: the round releases something unbounded, or something that cannot be counted; a sampler for another
+        number of clients or records; parameters that are not arrays.
       LeakError: something private gets past the releases of a round, or into the initial state.
     """
     require_algorithm(algorithm)
     known = isinstance(federation, Federation | StreamedFederation | CohortFederation)
-    require(known, "federation", federation, "give such as fp.Federation.from_arrays(...)")
+    require(known, "federation", federation, "give one such as fp.Federation.from_arrays(...)")
     if isinstance(federation, StreamedFederation):
         federation = federation.empty()
     check_default_generator()
@@ -239,7 +239,7 @@ def _model(params: Any) -> Params:
 
 def _check_samplers(algorithm: Algorithm) -> None:
     for _, sampler in parts_of(algorithm.sampler, 2):
-        remedy = "give such as fp.poisson(clients, rate), or an fp.Opening of two of these"
+        remedy = "give one such as fp.poisson(clients, rate), or an fp.Opening of two of these"
         require(isinstance(sampler, AnySampler), "sampler", sampler, remedy)
 
 
@@ -304,29 +304,28 @@ def certify(
     honest: Rate = 1.0,
     best_of: MeanRuns = 1.0,
 ) -> Certificate:
-    """Proved epsilon of everything that `view` sees of `rounds` rounds of `algorithm`, read off its traced round.
+    """Proved epsilon of all that `view` sees of `rounds` rounds of `algorithm`, read off its traced round.
 
-    Where the algorithm brings `releases`, or a mechanism made by hand, the certificate is *declared*, else
-    *constructed*.
+    The certificate is *constructed*, or *declared* if the algorithm has `releases` or a mechanism of your own.
 
     Formal guarantees: see `certify_releases`.
 
     Args:
         algorithm: what trains.
         params: the model, its shapes, or key -> model.
-        federation: what it trains on, or one of the same shapes (`Federation.blank`).
+        federation: what it trains on, or a federation of the same shapes (`Federation.blank`).
         rounds: number of rounds T, 0 or more.
         delta: probability, in (0, 1).
         view: "third_party" (every global model), "server" (every message, knows the cohort) or "server_secagg" (the
             cohort's sums, knows the cohort).
-        honest: fraction of each cohort that adds its share of the noise and keeps it to itself.
-        best_of: what choosing costs: only the best of a secret number of runs is released, which is geometric with
-            this mean; 1 is a single run.
+        honest: fraction of each cohort that adds its share of the noise and keeps it secret.
+        best_of: if above 1, also count the cost of choosing: only the best of a secret number of runs is released, and
+            that number is geometric with this mean.
 
     Raises:
-        ValueError: for rounds, delta, a view or a fraction that is not allowed; as `trace_round`; a round that counts
-            or draws on the host.
-        LeakError: something private gets past the releases of a round: what, and in which line.
+        ValueError: rounds, delta, view or honest out of range; as `trace_round`; a round that counts or draws on the
+            host.
+        LeakError: something private gets past the releases of a round; says what, and in which line.
     """
     rounds = checked("rounds", rounds, CountOrZero)
     delta = checked("delta", delta, Probability)
@@ -347,10 +346,10 @@ def certify_each_client(
     *,
     view: View = "third_party",
 ) -> tuple[Certificate, ...]:
-    """Certificates of the records of each client, [clients]: they differ where clients' sizes are public.
+    """Certificates of the records of each client, [clients]; they differ if clients' sizes are public.
 
     Args:
-        algorithm, params, federation, rounds, delta, view: as `certify`, whose epsilon is the largest of these.
+        algorithm, params, federation, rounds, delta, view: as `certify`, which gives the largest of these epsilons.
 
     Raises:
         ValueError, LeakError: as `certify`.

@@ -54,8 +54,8 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> TracedRo
       params, federation: as `trace_round`.
 
     Raises:
-      ValueError: what does not hold, in one line.
-      LeakError: something private gets past the releases of a round: what, and in which line.
+      ValueError: a check fails; says which, in one line.
+      LeakError: something private gets past the releases of a round; says what, and in which line.
     """
     traced = trace_round(algorithm, params, federation)
     model = jax.eval_shape(params, jax.random.key(0)) if callable(params) else params
@@ -68,7 +68,7 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> TracedRo
         _require(
             _kind(became) == _kind(was),
             f"round: the state changes: {jax.tree_util.keystr(path)} was {_kind(was)} and became {_kind(became)}; "
-            "give back what `init` gave",
+            "return what `init` gave",
         )
     _check_metrics(metrics)
     _check_counter(traced)
@@ -85,21 +85,25 @@ def check_algorithm(
     *,
     seed: Seed = 1,
 ) -> None:
-    """Runs a few rounds of `algorithm` and asks for its privacy.
+    """Checks `algorithm` by running a few rounds and certifying them.
 
-    Beyond the checks before a run: a round is a function of its arguments alone, needs nothing from the host, and
-    leaves the model finite; what clients send and the gradients of their records are finite; every view gets a
-    certificate; samplers, mechanisms made by hand and declared releases do what they say. Each of these tests refuses
-    a correct part with probability 1e-6.
+    Beyond the checks before every run, it checks that
+
+    - a round is a function of its arguments alone, needs nothing from the host, and leaves the model finite;
+    - what clients send, and the gradients of their records, are finite;
+    - every view gets a certificate;
+    - samplers, mechanisms of your own and declared releases do what they say.
+
+    Each of these tests refuses a correct part with probability 1e-6.
 
     Args:
-      params: an initial model, or the function of a key that makes one.
-      federation: a small one, of as many clients as the algorithm was made for.
-      seed: of the rounds.
+      params: an initial model, or key -> model.
+      federation: a small one, with as many clients as the algorithm was made for.
+      seed: seed of the rounds.
 
     Raises:
-      ValueError: what does not hold, in one line.
-      LeakError: something private gets past the releases of a round: what, and in which line.
+      ValueError: a check fails; says which, in one line.
+      LeakError: something private gets past the releases of a round; says what, and in which line.
     """
     seed = checked("seed", seed, Seed)
     if callable(params):
@@ -205,15 +209,13 @@ def _kind(leaf: Any) -> str:
 
 
 def _check_metrics(metrics: Any) -> None:
-    remedy = (
-        "give back the metrics of cohort.sum, or `fp.Wire(values, bits_per_value)` of a message"
-    )
+    remedy = "return the metrics of cohort.sum, or `fp.Wire(values, bits_per_value)` of a message"
     _require("uplink" in metrics, f"metrics: there is no 'uplink'; {remedy}")
     unknown = sorted(set(metrics) - _KNOWN, key=str)
     _require(
         not unknown,
         f"metrics: {unknown} belong under 'diagnostics', where numbers of your own are recorded for you and never "
-        "released; give back metrics | {'diagnostics': metrics['diagnostics'] | {'name': value}}",
+        "released; return metrics | {'diagnostics': metrics['diagnostics'] | {'name': value}}",
     )
     for way in {"uplink", "downlink"} & set(metrics):
         wire = metrics[way]

@@ -71,8 +71,8 @@ def _check_matrix(factorization: Factorization, line: str) -> None:
     for told, measured in ((told_one, of_one), (told_all, of_all)):
         if not measured <= told * (1 + _ROUNDING):
             raise ValueError(
-                f"factorization ({line}): it declares a sensitivity of {told:.4g}, but {measured:.4g} was measured of "
-                f"its noise over {rounds} rounds; declare that of what `next` adds"
+                f"factorization ({line}): it declares a sensitivity of {told:.4g}, but its noise over {rounds} "
+                f"rounds has {measured:.4g}; declare the sensitivity of what `next` adds"
             )
     far = np.tril(moved, -(factorization.bands or rounds))
     if np.abs(far).max(initial=0.0) > _ROUNDING * of_one:

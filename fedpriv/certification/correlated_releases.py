@@ -49,14 +49,14 @@ def check_correlated(stages: Sequence[Stage]) -> None:
         return
     if len(stages) > 1:
         raise ValueError(
-            f"sampler: an fp.Opening, but noise is correlated over all rounds ({sums[0].line}); draw all cohorts in "
-            "one way"
+            f"sampler: an fp.Opening, but noise is correlated over all rounds ({sums[0].line}); draw all cohorts the "
+            "same way"
         )
     for each in sums:
         if each.times != 1:
             raise ValueError(
-                f"round: {each.line} releases {each.times} times a round, with one memory of its noise; call "
-                "cohort.sum once for each"
+                f"round: {each.line} releases {each.times} times a round, but remembers its noise once; call "
+                "cohort.sum once for each release"
             )
 
 
@@ -71,8 +71,8 @@ def check_rounds(sums: Sequence[Sum], rounds: int) -> None:
         for factorization in _factorizations(each.mechanism):
             if factorization.rounds is not None and rounds > factorization.rounds:
                 raise ValueError(
-                    f"rounds: {rounds}; {factorization!r} is for {factorization.rounds} at most ({each.line}); make "
-                    "it for those"
+                    f"rounds: {rounds}; {factorization!r} is for at most {factorization.rounds} ({each.line}); make "
+                    f"it for {rounds}"
                 )
 
 
@@ -95,7 +95,7 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
     schema = _schema(sampler.accounting, sums[0].line)
     if stage.means:
         raise ValueError(
-            f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); certify one unit"
+            f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); protect one unit"
         )
     if rounds == 0:
         return tuple(
@@ -166,8 +166,8 @@ def _schema(drawn: Any, line: str) -> ParticipationSchema:
     if isinstance(drawn, ParticipationSchema):
         return drawn
     raise ValueError(
-        f"sampler: {drawn} may draw a client in any rounds, but noise is correlated over rounds ({line}); give one "
-        "with a schedule, such as fp.shuffled_blocks(clients, size)"
+        f"sampler: {drawn} may draw a client in any rounds, but noise is correlated over rounds ({line}); give a "
+        "sampler with a schedule, such as fp.shuffled_blocks(clients, size)"
     )
 
 
@@ -186,7 +186,7 @@ def _multiplier(sums: Sequence[Sum], rounds: int, participation: Participation) 
             squared += each.times * _squared(each.mechanism, rounds, participation)
         except jax.errors.ConcretizationTypeError:
             raise ValueError(
-                f"mechanism: its multiplier is computed in the round ({each.line}), so that nothing can be certified; "
+                f"mechanism: its multiplier is computed in the round ({each.line}), so nothing can be certified; "
                 "give a number"
             ) from None
     return squared**-0.5

@@ -44,8 +44,8 @@ def _check_capacity(stage: Stage, capacity: int) -> None:
     fewer = [each for each in secret if may_hold_fewer(each)]
     if stage.capacities and any(each.accounting.population != capacity for each in fewer):
         raise ValueError(
-            f"shard.capacity: {capacity} ({stage.capacities[0]}), the number of records of the largest client, which "
-            "is secret; give a number that is fixed beforehand"
+            f"shard.capacity: {capacity} ({stage.capacities[0]}), the number of records of the largest client, is "
+            "secret; give a number that is fixed beforehand"
         )
 
 
@@ -61,8 +61,8 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
         _check_public(said, sizes)
     if weightings and (unit != "record" or not public or len(public) < len(stage.means)):
         raise ValueError(
-            "weighting: by public sizes, of messages that are not private means of records drawn by fp.PublicSizes; "
-            "draw them so, or leave it out"
+            "weighting: public sizes cannot weight messages that are not private means of records drawn by "
+            "fp.PublicSizes; draw them so, or leave it out"
         )
     for mean in stage.means:
         if isinstance(mean.records, PublicSizes):
@@ -72,8 +72,8 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
         if wrong.any():
             client, held = _first(wrong, sizes)
             raise ValueError(
-                f"records: drawn among {places} of client {client}, but it holds {held}; where sizes are secret give "
-                f"fp.poisson({sizes.max()}, rate), where they are public fp.PublicSizes(federation.size, batch=...)"
+                f"records: drawn among {places}, but client {client} holds {held}; if sizes are secret, give "
+                f"fp.poisson({sizes.max()}, rate); if they are public, fp.PublicSizes(federation.size, batch=...)"
             )
 
 

@@ -23,16 +23,17 @@ def lines_that_print(jaxpr: Jaxpr) -> tuple[str, ...]:
         name, chain = eqn.primitive.name, (eqn, *callers)
         if name in _CALLS:
             raise ValueError(
-                f"round: it calls the host ({_line(chain)}), where nothing can be followed; compute it in JAX"
+                f"round: it calls the host ({_line(chain)}), where the check cannot follow; compute this in JAX"
             )
         if name in _REFS:
             raise ValueError(
-                f"round: it writes to a mutable array ({_line(chain)}), which cannot be followed; return new arrays"
+                f"round: it writes to a mutable array ({_line(chain)}), which the check cannot follow; return new "
+                "arrays"
             )
         if name == "check" and not eqn.params.get("debug", False):
             raise ValueError(
                 f"round: checkify.check ({_line(chain)}) does not compile alone; use checkify.debug_check, or wrap "
-                "the function that it is in in checkify.checkify"
+                "its function in checkify.checkify"
             )
         if name in PRINTS:
             lines[_line(chain)] = None

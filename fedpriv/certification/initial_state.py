@@ -44,8 +44,8 @@ def trace_init(
     except _NOT_CONCRETE as error:
         line = user_line(error)
         raise LeakError(
-            f"init: it reads the federation on the host{f' ({line})' if line else ''}; begin without the clients' "
-            "examples, rows and sizes"
+            f"init: it reads the federation on the host{f' ({line})' if line else ''}; do not use the clients' "
+            "examples, rows or sizes"
         ) from None
     rules = Rules([], algorithm.unit, True)
     models = len(jax.tree.leaves(model))
@@ -56,7 +56,7 @@ def trace_init(
         if rules.private(labels):
             name = "state" + jax.tree_util.keystr(path)
             raise LeakError(
-                f"init: {name} depends on the clients' records or sizes; begin without them"
+                f"init: {name} depends on the clients' records or sizes; do not use them"
             )
     return state, closed_over(program, made_at(algorithm))
 

@@ -86,8 +86,8 @@ class Rules:
         """Raises LeakError: what is called `name` is a key, or has words of one."""
         if of(key_labels.KeyLabel, labels):
             raise LeakError(
-                f"round: {name} is a PRNG key, or made of words of one, so that noise can be computed from it; leave "
-                "it out, and take random numbers from every round's own key"
+                f"round: {name} is a PRNG key, or made from one, so noise can be computed from it; leave it out, and "
+                "take random numbers from each round's own key"
             )
 
     def keep_random(self, name: str, labels: Labels, *, reserved: bool) -> None:
@@ -102,9 +102,9 @@ class Rules:
             for noise, key in roots:
                 if key.path is not None and may_reveal(drawn.path, key.path, reserved=reserved):
                     raise LeakError(
-                        f"round: {name} has random numbers ({drawn.line}) drawn from the key that the noise in "
-                        f"{noise.line} descends from, so that they tell of it; draw them from another part of "
-                        "jax.random.split(key) than the noise"
+                        f"round: {name} has random numbers ({drawn.line}) drawn from a key from which the noise in "
+                        f"{noise.line} descends, so they reveal it; draw them from another part of "
+                        "jax.random.split(key)"
                     )
 
     def step(self, eqn: JaxprEqn, labels: Any) -> Labels:
@@ -145,8 +145,8 @@ class Rules:
             case ChangedRecords(line=line):
                 if self.private(every):
                     raise LeakError(
-                        f"round: records were changed before private_mean ({line}) draws among them, so that one may "
-                        "depend on others; change each in the loss"
+                        f"round: records were changed before private_mean ({line}) draws among them, so one may "
+                        "depend on others; change each record in the loss"
                     )
                 return [*labels]
             case NoiseKey() as noise:
@@ -193,7 +193,7 @@ class Rules:
         if is_noisy(release):
             if self._unit == "record":
                 raise ValueError(
-                    f"unit: 'record', but cohort.sum ({release.line}) protects whole clients; leave out the unit, or "
+                    f"unit: 'record', but cohort.sum ({release.line}) protects whole clients; leave out unit=, or "
                     "give ALREADY_PRIVATE"
                 )
             self._check_release(release, private | kept, {release.call}, key, place)
@@ -244,8 +244,8 @@ class Rules:
             raise LeakError(f"round: whether {release.line} releases depends on private data")
         if self.private(key):
             raise LeakError(
-                f"round: the key of the noise in {release.line} depends on private data; derive it from `key` by what "
-                "is public"
+                f"round: the key of the noise in {release.line} depends on private data; derive it from `key` and "
+                "public values"
             )
         if fault := key_labels.fault_of(key):
             raise LeakError(
@@ -253,7 +253,8 @@ class Rules:
             )
         if not all(key_labels.varies(key, loop) for loop in place.loops):
             raise LeakError(
-                f"round: the noise in {release.line} is the same in every turn of a loop; fold the turn into its key"
+                f"round: the noise in {release.line} is the same in every turn of a loop; fold the turn's number "
+                "into its key"
             )
 
     def _count(self, release: Sum | Mean, place: Place) -> None:
@@ -262,8 +263,8 @@ class Rules:
         if place.counted:
             if release.times and is_noisy(release):
                 raise LeakError(
-                    f"round: {release.line} is traced once and computed twice, which may repeat its noise; write the "
-                    "jitted function, or the body of the loop, twice, or leave out jax.jit"
+                    f"round: {release.line} is traced once but computed twice, which may repeat its noise; write the "
+                    "jitted function (or loop body) twice, or leave out jax.jit"
                 )
             release.times += place.times
 
@@ -288,7 +289,7 @@ def _check_generator(release: Sum | Mean, key: Labels, *, by_client: bool) -> No
     if is_noisy(release) and (not is_known(generator) or (generator == "rbg" and by_client)):
         raise ValueError(
             f"round: the noise in {release.line} is drawn by {generator!r}, which can give different clients the "
-            f"same noise; make keys of {THREEFRY}, JAX's default"
+            f"same noise; make keys with {THREEFRY}, JAX's default"
         )
 
 

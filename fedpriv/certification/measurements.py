@@ -56,7 +56,7 @@ def check_sampler(sampler: Sampler, seed: int) -> None:
         return
     if isinstance(sampler.accounting, Dropping):  # how many stay decides how much noise there is
         raise ValueError(
-            f"sampler: made by hand, for {sampler.accounting}; let members vanish by fp.dropping"
+            f"sampler: made by hand, for {sampler.accounting}; use fp.dropping to let members vanish"
         )
     from scipy.stats import binom
 
@@ -70,7 +70,7 @@ def check_sampler(sampler: Sampler, seed: int) -> None:
     wrong_size = fixed and (there.sum(1) != told.most).any()
     if not isinstance(told, WithReplacement) and (there.max() > 1 or wrong_size):
         raise ValueError(
-            f"sampler: some of its draws are no {told}; make draw and accounting together, as `fp.poisson` does"
+            f"sampler: some draws are not {told}; make draw and accounting together, as `fp.poisson` does"
         )
     once = there > 0
     pair = (
@@ -94,7 +94,7 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
         return
     told, n = sampler.accounting, sampler.accounting.population
     if isinstance(told, RandomAllocation):
-        raise ValueError(f"sampler: made by hand, for {told}; draw by fp.random_allocation")
+        raise ValueError(f"sampler: made by hand, for {told}; use fp.random_allocation")
     turns = max(20, (told.participations or 0) + 1)
     rounds = min(_MOST_ROUNDS, turns * max(told.separation, -(-n // told.most)))
     key, (begin,) = jax.random.key(seed), first_memories(sampler)
@@ -112,7 +112,7 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
     near = window[told.separation :] - window[: -told.separation]
     if there.max() > 1 or near.max() > 1 or there.sum(0).max() > told.rounds_of_a_unit(rounds):
         raise ValueError(
-            f"sampler: some client takes part sooner, or more often, than {told} says; make draw and accounting "
+            f"sampler: a client takes part sooner, or more often, than {told} allows; make draw and accounting "
             "together, as `fp.fixed_order` does"
         )
 
@@ -128,7 +128,8 @@ def check_codec(release: Sum, seed: int) -> None:
         decoded = release.codec.code(keys[1], message).message
         if not all(map(np.array_equal, jax.tree.leaves(decoded), jax.tree.leaves(message))):
             raise ValueError(
-                f"codec ({release.line}): what is decoded is not what was sent, but it says lossy=False; say True"
+                f"codec ({release.line}): the decoded message differs from the original, but it says lossy=False; "
+                "give lossy=True"
             )
 
 
@@ -147,7 +148,8 @@ def check_mechanism(release: Sum | Mean, seed: int) -> None:
         by_batch = getattr(type(used.in_round(t)), "for_batch", None)
         if isinstance(release, Mean) and by_batch is not Mechanism.for_batch:
             raise ValueError(
-                f"{what}: `for_batch` looks at the gradients that it bounds; leave it out, and fix the bound beforehand"
+                f"{what}: `for_batch` looks at the gradients that it bounds; leave it out and fix the bound "
+                "beforehand"
             )
         _check_noise(what, told, used.noise, *measured(t))
 
@@ -222,9 +224,7 @@ def _check_noise(
     _compare(what, quiet, loud, told, low, high)
     _compare(what, last, 0.0, told, bounds(draws, _TESTS * d)[0], high)
     if not finite:
-        raise ValueError(
-            f"{what}: a contribution with NaN or infinity in it is not bounded; make it 0"
-        )
+        raise ValueError(f"{what}: a contribution with NaN or infinity is not bounded; make it 0")
 
 
 def check_declared(
@@ -241,8 +241,8 @@ def check_declared(
         told = release.participation or release.sampling
         if release.unit != algorithm.unit or told != drawn.accounting:
             raise ValueError(
-                f"releases: for {release.view} they declare a {release.unit} in {told}, but the round protects a "
-                f"{algorithm.unit} in {drawn.accounting}; declare that"
+                f"releases: for {release.view} they declare the unit {release.unit} in {told}, but the round "
+                f"protects the unit {algorithm.unit} in {drawn.accounting}; declare that"
             )
         known = derived[release.view].multiplier
         if 0 < known < release.multiplier * (1 - _ROUNDING):
@@ -309,13 +309,13 @@ def _compare(
 ) -> None:
     if quiet < low * declared * (1 - _ROUNDING):
         raise ValueError(
-            f"{what}: it declares a multiplier of {declared:.4g}, but noise of at most {quiet:.3g} times the "
-            "largest contribution was measured; add the noise, clip, or declare less"
+            f"{what}: it declares a multiplier of {declared:.4g}, but its noise was measured as at most {quiet:.3g} "
+            "times the largest contribution; add the noise, clip, or declare less"
         )
     if math.isfinite(high) and loud > high * declared * (1 + _ROUNDING):
         raise ValueError(
-            f"{what}: it declares a multiplier of {declared:.4g}, but noise of {loud:.3g} times the largest "
-            "contribution was measured; declare what is there"
+            f"{what}: it declares a multiplier of {declared:.4g}, but its noise was measured as {loud:.3g} times the "
+            "largest contribution; declare that"
         )
 
 

@@ -8,7 +8,7 @@ from fedpriv.certification.information_flow import Labels
 
 
 class LeakError(ValueError):
-    """Something private gets past the releases of a round: what, to where, and in which line."""
+    """Something private gets past the releases of a round; says what, to where, and in which line."""
 
 
 # Labels are not tuples: those of two kinds would be equal where their numbers are.

@@ -35,7 +35,7 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
     rows = jnp.unique(federation.rows)[: _RECORDS + 1]
     if len(rows) < 3:
         raise ValueError(
-            f"gradients ({mean.line}): {len(rows)} records are too few to measure them by; give a federation of 3 or "
+            f"gradients ({mean.line}): {len(rows)} records are too few to measure them; give a federation with 3 or "
             "more"
         )
 
@@ -58,7 +58,7 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
         for was, became in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
             if not _close(was[others], became[others]):
                 raise ValueError(
-                    f"gradients ({mean.line}): those of a record change with another record of its batch; compute "
+                    f"gradients ({mean.line}): a record's gradient depends on another record of its batch; compute "
                     "each from its own, as fp.per_example(loss) does"
                 )
 
@@ -73,8 +73,8 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
         worst = int(jnp.argmax(lengths - said))
         if lengths[worst] > said[worst] * (1 + _CLOSE) + 1e-30:
             raise ValueError(
-                f"gradients ({mean.line}): they are longer than they say, {lengths[worst]:.3g} for "
-                f"{said[worst]:.3g}; give true norms, as fp.per_example(loss) does"
+                f"gradients ({mean.line}): a norm is {lengths[worst]:.3g}, but `norms` says {said[worst]:.3g}; give "
+                "true norms, as fp.per_example(loss) does"
             )
 
 
@@ -97,7 +97,7 @@ def _check_sums(
     )
     if not all(_close(one, other) for one, other in together):
         raise ValueError(
-            f"gradients ({mean.line}): `weighted` and `each` are not of the same gradients; give fp.per_example(loss)"
+            f"gradients ({mean.line}): `weighted` and `each` disagree; give fp.per_example(loss)"
         )
 
 

@@ -110,8 +110,8 @@ def _multiplier(release: Sum | Mean, t: int) -> float:
         return float(release.mechanism.multipliers(t + 1)[-1][1])
     except jax.errors.ConcretizationTypeError:
         raise ValueError(
-            f"mechanism: its multiplier is computed in the round ({release.line}), so that nothing can be certified; "
-            "give a number, or `fp.dynamic` for one that changes"
+            f"mechanism: its multiplier is computed in the round ({release.line}), so nothing can be certified; give "
+            "a number, or `fp.dynamic` for one that changes"
         ) from None
 
 
@@ -130,7 +130,7 @@ def stage_releases(
     sums = _of_messages(stage)
     if sums and stage.means and any(_multiplier(release, first) > 0 for release in sums):
         raise ValueError(
-            f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); certify one unit"
+            f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); protect one unit"
         )
     if sums:
         return _of_clients(sums, cohorts, unit, first, stage.remembers)
@@ -285,7 +285,7 @@ def _kind_of_noise(sums: Sequence[Sum], first: int, shares_are_lost: bool) -> No
     if any(len(kind) > 1 for kind in ({each.local for each in sums}, kinds, adding)):
         raise ValueError(
             f"round: sums of one cohort differ in their kind of noise, or in who adds it ({sums[0].line}, "
-            f"{sums[-1].line}); give all the same"
+            f"{sums[-1].line}); make them alike"
         )
     return kinds.pop() if kinds else "gaussian"  # type: ignore[return-value]
 

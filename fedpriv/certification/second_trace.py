@@ -34,8 +34,8 @@ def check_same_again(
     if line is None and len(before) == len(after):
         return
     raise ValueError(
-        f"round: traced again it is another program{f' ({line})' if line else ''}; it counts or draws on the host "
-        "(np.random, a global): take numbers from its key and its state"
+        f"round: traced again it is another program{f' ({line})' if line else ''}, as it counts or draws on the host "
+        "(np.random, a global); take numbers from its key and its state"
     )
 
 

@@ -26,25 +26,24 @@ def certify_together(
     view: View = "third_party",
     honest: Rate = 1.0,
 ) -> Certificate:
-    """Proved epsilon of everything that `view` sees of all `runs`, whose rounds are traced as by `certify`.
+    """Proved epsilon of all that `view` sees of all `runs`, whose rounds are traced as by `certify`.
 
-    Such as statistics first and then training that uses them, `[(first, 1), (second, 50)]`, or three models,
-    `[(algorithm, 50)] * 3`. Each run has noise of its own and draws its cohorts independently; a later one may depend
-    on what the earlier ones released. The certificate is *constructed* where that of each is.
+    Examples are statistics and then training that uses them, `[(first, 1), (second, 50)]`, and three models,
+    `[(algorithm, 50)] * 3`. Each run has its own noise and draws its cohorts independently. A later run may depend on
+    what earlier ones released. The certificate is *constructed* if that of each run is.
 
     Formal guarantees: see `certify_releases`; what is composed there may be chosen adaptively (dominating pairs: Zhu,
     Dong and Wang 2022; Rényi divergences: Mironov 2017).
 
     Args:
-        runs: (algorithm, rounds) of each, in their order, or (algorithm, rounds, params) where it has a model of its
-            own.
-        params: the model of the others, its shapes, or key -> model.
-        federation: what all train on, or one of the same shapes (`Federation.blank`).
-        delta: probability of all together, in (0, 1).
+        runs: (algorithm, rounds) for each run, in order, or (algorithm, rounds, params) if it has its own model.
+        params: the model of the other runs, its shapes, or key -> model.
+        federation: what all train on, or a federation of the same shapes (`Federation.blank`).
+        delta: probability, for all runs together, in (0, 1).
         view, honest: as in `certify`.
 
     Raises:
-        ValueError: no run, or none in this form; runs that protect different units, or are certified for different
+        ValueError: no runs, or runs in another form; runs that protect different units, or are certified for different
             adjacencies; as `certify`.
         LeakError: as `certify`.
     """

@@ -109,8 +109,8 @@ def traced_program(
         cohort = MarkedCohort(t, shape, sampler, marks)
         after, metrics = after_round(algorithm, key, state, cohort)
         if not same_structure(after, state):
-            remedy = f"{line_of(algorithm.round)}; give back what `init` gave"
-            raise ValueError(f"round: the state changes its structure{remedy}")
+            remedy = f"{line_of(algorithm.round)}; return the structure that `init` gave"
+            raise ValueError(f"round: the state's structure changes{remedy}")
         return after, metrics
 
     key = jax.eval_shape(lambda: jax.random.key(0))
@@ -122,8 +122,8 @@ def traced_program(
         if MARK.name not in str(error):
             raise
         raise ValueError(
-            "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; call "
-            "them in a loop"
+            "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; use a "
+            "loop"
         ) from error
     rules = Rules(marks, algorithm.unit, _secret(marks, sampler, algorithm.unit))
     return TracedProgram(program, out, marks, rules, lines_that_print(program.jaxpr))

@@ -26,8 +26,8 @@ from fedpriv.core.types import Key, PyTree
 class Wire(NamedTuple):
     """Size of one message: `values` numbers of `bits_per_value` bits each, plus `overhead` bits.
 
-    Integers (or i32[] arrays), to be multiplied on the host, where they do not overflow. Values that no codec shortens
-    count 32 bits each, whatever their type.
+    The numbers are integers (or i32[] arrays), to be multiplied on the host, where they do not overflow. Values without
+    a codec count 32 bits each, whatever their type.
     """
 
     values: CountOrZero | jax.Array
@@ -35,7 +35,7 @@ class Wire(NamedTuple):
     overhead: CountOrZero | jax.Array = 0
 
     def bits(self) -> int:
-        """Of the whole message, exactly."""
+        """Size of the whole message."""
         return int(self.values) * int(self.bits_per_value) + int(self.overhead)
 
 
@@ -53,13 +53,14 @@ class Coded(NamedTuple):
 
 @checking_fields
 class Codec(NamedTuple):
-    """How a client's message is coded; encoding and decoding are one step, as nothing happens between them.
+    """How a client's message is coded. Encoding and decoding are one step, as nothing happens between them.
 
     Attributes:
-      code: (key, message) -> `Coded`. The key is the client's, from which a codec that draws takes a stream of its own.
-      wire: (d) -> size of the coded message of d values.
-      lossy: whether what is decoded may differ from the message.
-      seal: see `fedpriv.core.provenance`; whoever makes a codec by hand leaves it out.
+      code: (key, message) -> `Coded`. A codec that draws random numbers derives its own stream from the key, the
+        client's.
+      wire: d -> size of a coded message of d values.
+      lossy: whether the decoded message may differ from the original.
+      seal: see `fedpriv.core.provenance`; leave it out of a codec of your own.
     """
 
     code: Callable[[Key, PyTree], Coded]
@@ -73,7 +74,7 @@ UNCODED = sealed(Codec(lambda key, message: Coded(message, {}), Wire, False))
 
 
 def fixed_interval(bits: Levels, bound: FloatBound) -> Codec:
-    """2^B levels from -bound to bound (eq. 18), whatever the message; what lies outside becomes the nearest end.
+    """2^B levels from -bound to bound (eq. 18) for every message; values outside move to the nearest end.
 
     The diagnostic `saturated` is the fraction of values outside.
 
@@ -97,7 +98,7 @@ def qsgd(bits: SignedLevels) -> Codec:
 
     D. Alistarh et al., "QSGD: Communication-Efficient SGD via Gradient Quantization and Encoding", NIPS 2017, scaled by
     the largest entry instead of the l2 norm, as is usual for dense codes; without the Elias coding of the levels.
-    Unbiased, and nothing is ever outside.
+    It is unbiased, and no value is ever outside.
 
     Raises:
       ValueError: bits outside 2..22.
@@ -117,15 +118,15 @@ def qsgd(bits: SignedLevels) -> Codec:
 
 
 def top_k(k: Count) -> Codec:
-    """Each client's own k largest coordinates, exactly; the others become 0.
+    """Each client's k largest coordinates, unrounded; the others become 0.
 
-    S. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018, arXiv:1809.07599. Values travel in
-    32 bits each. Their places take ceil(log2 d) bits each, or one bit for each of d coordinates where that is less, or
-    nothing where all travel. The choice is biased. With error feedback a client keeps what is left out, as its row of
-    the store `own` of `Cohort.sum`, and adds it to its next update.
+    S. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018, arXiv:1809.07599. A value takes 32
+    bits. Its place takes ceil(log2 d) bits; or places take one bit for each of d coordinates, if that is less, or none
+    if all values travel. The choice is biased. With error feedback a client keeps what is left out, as its row of the
+    store `own` of `Cohort.sum`, and adds it to its next update.
 
     Args:
-      k: of d coordinates; of equal ones the first travel.
+      k: number of coordinates to keep, of d; among equal ones the first travel.
 
     Raises:
       ValueError: k below 1; in a round, above d.

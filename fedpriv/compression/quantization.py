@@ -29,12 +29,12 @@ FloatBound: TypeAlias = Annotated[
 
 
 class Quantized(NamedTuple):
-    """What a receiver knows, and what was lost.
+    """What a receiver knows, and which values were out of range.
 
     Attributes:
       values: f32, the levels' values, in the shape of the input.
-      codes: i32, the levels' numbers in 0..2^B - 1, which is what travels.
-      outside: bool, where the input lay outside the interval and became the nearest level.
+      codes: i32, the levels' numbers in 0..2^B - 1, which travel.
+      outside: bool, True where the input lay outside the interval and moved to the nearest level.
     """
 
     values: jax.Array
@@ -45,12 +45,13 @@ class Quantized(NamedTuple):
 def quantize(key: Key, x: jax.Array, low: jax.Array, high: jax.Array, bits: Levels) -> Quantized:
     """Q of Wang et al., eq. 18: the level below or above, with probabilities that make it unbiased inside [low, high].
 
-    2^B levels, evenly from low to high; the paper's formula, which has signs, is for an interval that begins at 0. The
-    error is below (high - low) / (2^B - 1), its variance at most a quarter of that squared (eq. 19, Lemma 11).
+    There are 2^B levels, evenly spaced from low to high. The paper's formula, which has signs, is for an interval that
+    begins at 0. The error is below (high - low) / (2^B - 1), its variance at most a quarter of that squared (eq. 19,
+    Lemma 11).
 
     Args:
       x: f32[...].
-      low, high: f32[...], ends of the interval, broadcast against x; an empty one (low = high) has one level.
+      low, high: f32[...], ends of the interval, broadcast against x; an empty interval (low = high) has one level.
       bits: B.
 
     Raises:

@@ -73,9 +73,9 @@ Bits: TypeAlias = Annotated[int, Range("a whole number of bits from 1 to 32", 1,
 Finite: TypeAlias = Annotated[float, Range("a finite number", -INF, INF, (-INF, INF))]
 Positive: TypeAlias = Annotated[float, Range("a finite number above 0", 0, INF, (0, INF))]
 NonNegative: TypeAlias = Annotated[float, Range("a finite number, 0 or more", 0, INF, (INF,))]
-Norm: TypeAlias = Annotated[float, Range("a number above 0, inf for no bound", 0, INF, (0,))]
+Norm: TypeAlias = Annotated[float, Range("a number above 0 (inf: no bound)", 0, INF, (0,))]
 Multiplier: TypeAlias = Annotated[
-    float, Range("noise over sensitivity, 0 or more (0: nothing hides it)", 0, INF)
+    float, Range("noise over sensitivity, 0 or more (0 hides nothing)", 0, INF)
 ]
 Budget: TypeAlias = Annotated[float, Range("an epsilon above 0, in nats", 0, INF, (0, INF))]
 Probability: TypeAlias = Annotated[
@@ -89,15 +89,15 @@ Percent: TypeAlias = Annotated[float, Range("a percentage from 0 to 100", 0, 100
 
 
 def checked(name: str, value: Any, kind: Any) -> Any:
-    """The argument as its kind, a Python number where that is a number.
+    """The argument as its kind; a number comes back as Python's.
 
     Args:
-      kind: one of the numbers above, `Literal` choices, `bool`, or several of these; with `| None`; with `| jax.Array`
-        for what a program may compute, which stays as it is; with `| Callable`; or a sequence of a kind, which comes
-        back as a tuple.
+      kind: one of the numbers above, `Literal` choices, `bool`, or several of these; optionally with `| None`, `|
+        Callable`, or `| jax.Array` for computed values, which are returned unchanged. Or a sequence of a kind, which is
+        returned as a tuple.
 
     Raises:
-      ValueError: it is not of that kind; names the argument, what was given and what is wanted.
+      ValueError: it is not of that kind; names the argument, the value and the remedy.
     """
     kinds = get_args(kind) if get_origin(kind) in _UNIONS else (kind,)
     if value is None and type(None) in kinds:

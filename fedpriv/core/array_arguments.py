@@ -40,7 +40,7 @@ def check_leaves(name: str, tree: PyTree) -> None:
             require(False, name + jax.tree_util.keystr(path), leaf, remedy)
 
 
-def check_key(name: str, value: Key, remedy: str = "give such as jax.random.key(0)") -> None:
+def check_key(name: str, value: Key, remedy: str = "give one such as jax.random.key(0)") -> None:
     """Raises ValueError: it is not one key of JAX's, typed or not."""
     array = isinstance(value, jax.Array | np.ndarray)
     typed = array and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)

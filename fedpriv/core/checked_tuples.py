@@ -23,7 +23,7 @@ def _functions(cls: Any) -> frozenset[str]:
 
 
 def checking_fields(cls: T) -> T:
-    """The same class of named tuples, which checks its fields as `check_fields` does whenever one is made.
+    """The same named-tuple class, which checks its fields, as `check_fields` does, whenever one is made.
 
     So by `_replace`, too; not where JAX takes a tree apart and puts it together again.
     """

@@ -36,8 +36,8 @@ def check_loss(loss: Loss, params: Params, example: Any) -> None:
     gradient = jax.make_jaxpr(jax.grad(number))(params, example).jaxpr
     if _is_zero(gradient):
         raise ValueError(
-            "loss: gives a number on which the parameters have no influence: its gradient is 0 for every example; "
-            "return one that is computed from them, without argmax, rounding or stop_gradient on the way"
+            "loss: the parameters have no influence on its value, so the gradient is 0 for every example; compute it "
+            "from them, without argmax, rounding or stop_gradient"
         )
 
 

@@ -9,7 +9,7 @@ Bundle = TypeVar("Bundle", bound=Any)
 
 
 def sealed(bundle: Bundle) -> Bundle:
-    """The same, as one whose bounds are proved of its functions."""
+    """The same, marked as one whose bounds are proved for its functions."""
     return bundle._replace(seal=(type(bundle), *bundle[:-1]))
 
 

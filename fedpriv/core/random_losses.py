@@ -34,7 +34,7 @@ class Keyed(NamedTuple):
 
 
 def with_keys(key: Key, examples: Example) -> Keyed:
-    """Each of the examples (leaves [B, ...]) with a key of its own: a batch for gradients of a random loss."""
+    """Gives each of the examples (leaves [B, ...]) its own key: a batch for the gradients of a random loss."""
     count = jax.tree.leaves(examples)[0].shape[0]
     return Keyed(examples, jax.random.split(key, count))
 
@@ -52,8 +52,8 @@ def takes_key(fn: Callable[..., Any]) -> bool:
     third = [p for p in named if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][2:3]
     if third and third[0].name != "key" and third[0].default is inspect.Parameter.empty:
         raise ValueError(
-            f"{getattr(fn, '__name__', 'loss')}: its third parameter is called {third[0].name!r}; call it `key` if it "
-            "is for random numbers, or leave it out"
+            f"{getattr(fn, '__name__', 'loss')}: its third parameter is called {third[0].name!r}; call it `key` if "
+            "it is for random numbers, else leave it out"
         )
     return [p.name for p in third] == ["key"]
 

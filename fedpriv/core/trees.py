@@ -32,9 +32,9 @@ def same_structure(one: PyTree, other: PyTree) -> bool:
 
 
 def real(tree: PyTree, name: str = "message") -> PyTree:
-    """The tree as what is clipped and perturbed: every leaf in floats of 32 bits or more, of any type before.
+    """The tree to clip and perturb: every leaf, of any type, in floats of 32 bits or more.
 
-    Integers and booleans become float32, float64 in a tree that has 64 bits, and floats of fewer bits float32.
+    Integers and booleans become float32 (float64 in a tree with 64 bits), and shorter floats float32.
 
     Args:
       tree: arrays of any type, or numbers.
@@ -57,8 +57,8 @@ def _check_real(name: str, path: Any, leaf: Any) -> None:
     if jnp.issubdtype(dtype, jnp.complexfloating):
         remedy = "give jnp.stack([z.real, z.imag])"
     raise ValueError(
-        f"{name}{jax.tree_util.keystr(path)}: {dtype} holds no real numbers, which are what is clipped and perturbed; "
-        f"{remedy}"
+        f"{name}{jax.tree_util.keystr(path)}: {dtype} holds no real numbers, and only these can be clipped and "
+        f"perturbed; {remedy}"
     )
 
 
@@ -66,7 +66,7 @@ def check_arrays(params: Params) -> None:
     """Raises ValueError: parameters that are none at all, or a leaf that is no array of a type that JAX has."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
     if not leaves:
-        raise ValueError(f"params: {shown(params)} holds no arrays; give a model's parameters")
+        raise ValueError(f"params: {shown(params)} holds no arrays; give the parameters of a model")
     for path, leaf in leaves:
         kind = getattr(leaf, "dtype", None)
         text = isinstance(kind, np.dtype) and kind.kind in "OSU"
@@ -118,7 +118,7 @@ def _is_real(leaf: jax.Array) -> bool:
 
 
 def flatten(tree: PyTree) -> jax.Array:
-    """f32[d]: the leaves one after the other, as `jax.flatten_util.ravel_pytree` orders them."""
+    """f32[d]: the leaves one after another, in the order of `jax.flatten_util.ravel_pytree`."""
     leaves = [leaf.reshape(-1) for leaf in jax.tree.leaves(widened(tree))]
     return jnp.concatenate(leaves)
 

@@ -39,7 +39,7 @@ def both(
     """
     returned = asked(name, fn, wants, *args)
     pair = isinstance(returned, tuple) and len(returned) == 2
-    gives(pair, name, fn, returned, f"give back {returns}")
+    gives(pair, name, fn, returned, f"return {returns}")
     return returned
 
 

@@ -25,19 +25,19 @@ def write_clients(
     *,
     public: Mapping[str, ArrayLike] | None = None,
 ) -> None:
-    """Writes NAME.npy for each array of the clients' examples, and sizes.npy, for `StreamedFederation.from_folder`.
+    """Writes the files that `StreamedFederation.from_folder` reads: NAME.npy for each array, and sizes.npy.
 
-    Of a partition of arrays, `clients` are `({name: a[rows] for name, a in examples.items()} for rows in partition)`.
+    For a partition of arrays, give `({name: a[rows] for name, a in examples.items()} for rows in partition)`.
 
     Args:
-      folder: is made if it is not there; files in it are not overwritten.
-      clients: dicts, or tables, of arrays [records, ...] with the same names, shapes and data types; lists of numbers
-        are arrays, 64-bit ones become 32-bit.
+      folder: made if it does not exist; files in it are not overwritten.
+      clients: dicts or tables of arrays [records, ...] with the same names, shapes and data types. Lists of numbers
+        become arrays, and 64-bit ones 32-bit.
       public: the server's examples, likewise.
 
     Raises:
-      ValueError: a folder that has files of that kind, no client, or one without records, with other arrays than the
-        first client has, or with values that are NaN, infinite or beyond 32 bits.
+      ValueError: a folder that already has such files; no client; a client without records, with other arrays than the
+        first client, or with values that are NaN, infinite or beyond 32 bits.
     """
     check_path("folder", folder, "give the path of an empty folder, or of one to make")
     folder = Path(folder)
@@ -112,7 +112,7 @@ class _Files:
             name = next(n for n in [*ours, *theirs] if ours.get(n) != theirs.get(n))
             here, first = _words(theirs.get(name)), _words(ours.get(name))
             raise ValueError(
-                f"{whose}: {name!r} is {here}, that of the first client {first}; give all the same"
+                f"{whose}: {name!r} is {here}, but {first} for the first client; give all the same"
             )
 
     def __enter__(self) -> None:

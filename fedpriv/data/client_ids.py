@@ -100,8 +100,8 @@ def _numbered(name: str, ids: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray,
     for i, value in enumerate(ids):
         if _kind(value) is not kind:
             raise ValueError(
-                f"{name}: {shown(value)} in row {rows[i]} is of another type than those before; give all of one, as "
-                "astype(str) does"
+                f"{name}: {shown(value)} in row {rows[i]} is of another type than earlier ids; give all of one type, "
+                "as astype(str) does"
             )
         try:
             client[i] = numbers.setdefault(value, len(numbers))

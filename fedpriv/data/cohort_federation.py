@@ -15,8 +15,8 @@ from fedpriv.core.types import PyTree
 def not_here(name: str) -> NoReturn:
     """Raises ValueError: `name` is what only a federation in memory has."""
     raise ValueError(
-        f"federation.{name}: a streamed federation gives records to the cohorts of `simulate` alone; use a Federation "
-        "in memory"
+        f"federation.{name}: a streamed federation gives records only to cohorts of `simulate`; use a Federation in "
+        "memory"
     )
 
 

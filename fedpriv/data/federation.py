@@ -24,17 +24,17 @@ PyTree = Any
 
 @flax.struct.dataclass
 class Federation:
-    """Examples, and their partition among clients and server; a pytree of device arrays.
+    """Examples and their partition among clients and server, a pytree of device arrays.
 
-    After `stack`, all but `examples` have a leading axis of seeds.
+    After `stack`, all fields except `examples` have a leading axis of seeds.
 
     Attributes:
-        examples: leaves [total, ...], in their own data type (uint8 stays uint8).
-        rows: i32[clients, capacity], the rows of `examples` each client holds.
-        size: i32[clients], how many of its rows count; those beyond are padding and repeat the client's own first row.
-        public: i32[p], rows the server holds as public examples, and no client; may be empty.
-        held_out_rows, held_out_size: i32[clients, ...] and i32[clients], as `rows` and `size`, of the records that
-            clients are evaluated on and never train on; None where nothing is held out.
+        examples: leaves [total, ...], in their original data type (uint8 stays uint8).
+        rows: i32[clients, capacity], the rows of `examples` that each client holds.
+        size: i32[clients], how many of these rows count; the rest are padding, copies of the client's first row.
+        public: i32[p], rows that only the server holds, as public examples; may be empty.
+        held_out_rows, held_out_size: i32[clients, ...] and i32[clients], as `rows` and `size`, for held-out records,
+            which clients are evaluated on and never train on; None if there are none.
     """
 
     examples: PyTree
@@ -51,12 +51,12 @@ class Federation:
 
     @property
     def capacity(self) -> int:
-        """How many rows the largest client has room for."""
+        """The largest number of rows that a client can hold."""
         return int(self.rows.shape[-1])
 
     @property
     def held_out(self) -> "Federation":
-        """The same clients with the records that are held out, of which one may have none.
+        """The same clients with their held-out records, of which a client may have none.
 
         Raises:
             ValueError: nothing is held out.
@@ -69,7 +69,7 @@ class Federation:
 
     @property
     def for_training(self) -> "Federation":
-        """The same without the records that are held out: what a round is given."""
+        """The same without the held-out records: what a round is given."""
         return replace(self, held_out_rows=None, held_out_size=None)
 
     def records(self, ids: jax.Array, mask: jax.Array) -> Callable[[jax.Array], PyTree]:
@@ -91,25 +91,24 @@ class Federation:
         held_out: Sequence[ArrayLike] | str | None = None,
         num_classes: Count | None = None,
     ) -> "Federation":
-        """Checks the arrays and the partition, and puts them on the device.
+        """Checks arrays and partition, and puts them on the device.
 
         Args:
             examples: pytree of arrays with the same leading axis, by convention a dict such as
-                `{"image": u8[N, 28, 28, 1], "label": i32[N]}`, or a table such as a pandas DataFrame,
-                of which each column is a leaf. Lists of numbers are arrays; 64-bit leaves become 32-bit.
-            clients: [rows] for each client, its row numbers; rows given to nobody are left out. Or the name of the leaf
-                [N] that holds each record's client, of any one type; the clients come in order of first appearance, and
-                that leaf is not stored.
-            public: [p], the rows the server holds.
-            held_out: [rows] for each client, beside those it trains on, which it is evaluated on and never trains on
-                (`partition.hold_out`); some may have none. Or the name of the leaf [N] of booleans that says so of each
-                record, and is not stored.
-            num_classes: if given, the leaf `label` must hold integers in [0, num_classes), or booleans or floats that
-                are such, which become integers.
+                `{"image": u8[N, 28, 28, 1], "label": i32[N]}`, or a table such as a pandas DataFrame, whose columns are
+                        leaves. Lists of numbers become arrays, and 64-bit leaves 32-bit ones.
+            clients: [rows] for each client, its row numbers; other rows are left out. Or the name of a leaf [N] with
+                each record's client, all of one type; clients come in order of first appearance, and the leaf is not
+                stored.
+            public: [p], the rows that the server holds.
+            held_out: [rows] for each client, which it is evaluated on and never trains on (`partition.hold_out`); may
+                be empty. Or the name of a leaf [N] of booleans that marks these records, and is not stored.
+            num_classes: if given, the leaf `label` must hold integers in [0, num_classes), or equal booleans or floats,
+                which become integers.
 
         Raises:
-            ValueError: leaves of different length; NaN or infinity; a label that is no class; an empty client, or one
-                whose records are all held out; a record whose client is missing; a row out of range, or given twice.
+            ValueError: leaves of different length; NaN or infinity; a label that is not a class; a client without
+                records to train on; a record without a client; a row out of range, or given twice.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
         examples = leaves_of(examples)
@@ -127,11 +126,11 @@ class Federation:
     def blank(
         cls, example: PyTree, clients: Count, per_client: Count, *, public: CountOrZero = 0
     ) -> "Federation":
-        """A federation of these shapes whose records are all 0: for what depends on shapes alone, such as `certify`.
+        """A federation of these shapes whose records are all 0, where only shapes matter, as in `certify`.
 
         Args:
-            example: one record's leaves, arrays or instances of `jax.ShapeDtypeStruct`.
-            clients, per_client: how many clients, and how many records each holds.
+            example: the leaves of one record: arrays, or instances of `jax.ShapeDtypeStruct`.
+            clients, per_client: number of clients, and of records that each holds.
             public: number of the server's examples.
 
         Raises:
@@ -160,15 +159,15 @@ class Federation:
         """The same stored examples (shared, not copied) under another partition; see `stack`.
 
         Args:
-            clients, public, held_out: as `from_arrays`, row numbers all.
+            clients, public, held_out: as `from_arrays`, but only row numbers.
 
         Raises:
-            ValueError: an empty client; a row out of range, or given twice; records are held out, and the partition
-                does not say which.
+            ValueError: an empty client; a row out of range, or given twice; no `held_out`, although records are held
+                out.
         """
         if held_out is None and self.held_out_size is not None:
             raise ValueError(
-                f"held_out: {int(self.held_out_size.sum())} records are held out, and this partition does not say by "
+                f"held_out: {int(self.held_out_size.sum())} records are held out, but this partition does not say by "
                 "whom; give held_out=[rows of each client], or repartition federation.for_training"
             )
         total = len(jax.tree.leaves(self.examples)[0])

@@ -86,7 +86,8 @@ def _divided(all_rows: Rows, flags: np.ndarray) -> tuple[Rows, Rows]:
     if (number == size).any():
         i = int(np.argmax(number == size))
         raise ValueError(
-            f"held_out: all {size[i]} records of client {i}; leave it one to train on, or leave this client out"
+            f"held_out: all {size[i]} records of client {i} are held out; leave it one to train on, or leave this "
+            "client out"
         )
     return Rows(size - number, rows[~out]), Rows(number, rows[out])
 

@@ -43,7 +43,7 @@ def stored(examples: PyTree, num_classes: int | None) -> PyTree:
 def _classes(labels: Any, num_classes: int) -> Any:
     """Integers in [0, num_classes), of any shape."""
     if not hasattr(labels, "dtype"):
-        raise ValueError(f"{NAME}: {shown(labels)} is no array; give one of integers, [total, ...]")
+        raise ValueError(f"{NAME}: {shown(labels)} is not an array; give integers, [total, ...]")
     _check_not_one_hot(labels, num_classes)
     labels = class_numbers(NAME, labels)
     numbers = np.asarray(labels)
@@ -113,7 +113,7 @@ def _whole(name: str, floats: np.ndarray) -> np.ndarray:
         where = tuple(np.argwhere(wrong)[0])
         remedy = "remove or repair that row"
         if np.isfinite(values[where]):
-            remedy = "give whole numbers of classes, or leave num_classes out for a regression"
+            remedy = "give whole numbers, or leave num_classes out for a regression"
         raise ValueError(f"{name}: {values[where]} in row {where[0]}; {remedy}")
     return values.astype(np.int32)
 

@@ -1,12 +1,12 @@
-"""Partitions of a dataset among clients, on the host: for each client an array of row numbers, i64[...].
+"""Partitions of a data set among clients, on the host: an array of row numbers, i64[...], for each client.
 
-The second argument describes *all* examples (their number, labels or keys), `rows` those to be distributed, of which
-every one goes to exactly one client. So public rows are taken out first::
+The second argument describes *all* examples (their number, labels or keys). `rows` are those to distribute, each to
+exactly one client. So take public rows out first::
 
     public, rest = hold_out(rng, total, 1000)
     clients = shards(rng, labels, 100, 2, rows=rest)
 
-A client's rows come in random order, so that a slice of them is a sample of its classes; those of `natural` come in the
+A client's rows come in random order, so that a slice of them is a sample of its classes. Those of `natural` keep the
 order of the examples, which may be that of time.
 """
 
@@ -51,7 +51,7 @@ def hold_out(
     total_or_rows: CountOrZero | ArrayLike | Sequence[ArrayLike],
     count: CountOrZero | Rate,
 ) -> tuple[Any, Any]:
-    """Draws rows without replacement, for the server or for validation; of a partition, from each client's rows.
+    """Draws rows without replacement, for the server or for validation; from a partition, rows of each client.
 
     ::
 
@@ -60,14 +60,14 @@ def hold_out(
 
     Args:
         total_or_rows: the number of examples; or [n], the row numbers to draw from; or [n] for each client.
-        count: how many; or, as a float, which share of them, rounded, so that a client of few rows may give none.
+        count: how many; or, as a float, which share, rounded, so that a client with few rows may give none.
 
     Returns:
-        (i64[count], the rows held out; i64[n - count], the remaining rows), both in the given order; of a partition, a
-        list of these for each client.
+        (i64[count], the rows held out; i64[n - count], the remaining rows), both in the given order; for a partition,
+        two lists with an entry per client.
 
     Raises:
-        ValueError: count outside [0, number of rows], or a share outside (0, 1]; a client that is left without a row.
+        ValueError: count outside [0, number of rows], or a share outside (0, 1]; a client left without a row.
     """
     check_generator(rng)
     count = checked("count", count, CountOrZero | Rate)
@@ -112,14 +112,14 @@ def iid(
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """Uniformly at random, in sizes that are equal up to one; i64[...] for each client.
+    """Uniformly at random, in sizes that differ by at most one; i64[...] for each client.
 
     Args:
         total_or_rows: the number of examples, or [n], the row numbers to distribute.
         rows: [n], the row numbers to distribute, if a number of examples is given.
 
     Raises:
-        ValueError: clients < 1 or more than there are rows.
+        ValueError: clients < 1 or above the number of rows.
     """
     check_generator(rng)
     own = rows_of(total_or_rows, rows)
@@ -135,7 +135,7 @@ def shards(
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """Label-sorted shards of equal size up to one: each client gets a few, so few classes; i64[...] for each.
+    """Label-sorted shards of equal size (up to one): a client gets a few, and so few classes; i64[...] for each.
 
     H. B. McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS 2017,
     arXiv:1602.05629, Sec. 3: 100 clients with 2 shards of 300 each on MNIST.
@@ -168,17 +168,17 @@ def similar(
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """gamma%-similar data: gamma% of each client's rows i.i.d., the others sorted by label; i64[...] for each.
+    """gamma%-similar data: gamma% of a client's rows are i.i.d., the others sorted by label; i64[...] for each.
 
     S. P. Karimireddy et al., "SCAFFOLD: Stochastic controlled averaging for federated learning", ICML 2020,
-    arXiv:1910.06378, Sec. 7. Sizes are equal up to one; the i.i.d. share of all rows is rounded once, so that it can
-    differ from `percent` by one row in a client.
+    arXiv:1910.06378, Sec. 7. Sizes differ by at most one. The i.i.d. share of all rows is rounded once, so a client's
+    may differ from `percent` by one row.
 
     Args:
         labels, rows: as `shards`.
 
     Raises:
-        ValueError: clients < 1 or more than there are rows; percent outside [0, 100].
+        ValueError: clients < 1 or above the number of rows; percent outside [0, 100].
     """
     labels, own = labels_and_rows(rng, labels, rows)
     clients = checked_clients(clients, len(own))
@@ -201,18 +201,18 @@ def dirichlet(
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """Each class is divided among the clients in proportions drawn from Dirichlet(alpha); i64[...] for each.
+    """Divides each class among the clients in proportions drawn from Dirichlet(alpha); i64[...] for each client.
 
-    After T.-M. H. Hsu, H. Qi and M. Brown, arXiv:1909.06335, who draw each client's class proportions; here they are
-    drawn per class over the clients (M. Yurochkin et al., ICML 2019, arXiv:1905.12022), anew until every client has
+    After T.-M. H. Hsu, H. Qi and M. Brown, arXiv:1909.06335, who draw each client's class proportions. Here proportions
+    are drawn per class over the clients (M. Yurochkin et al., ICML 2019, arXiv:1905.12022), anew until every client has
     `min_size` rows.
 
     Args:
         labels, rows: as `shards`.
-        alpha: concentration; large is i.i.d., small is one class per client.
+        alpha: concentration; large means i.i.d., small means few clients per class.
 
     Raises:
-        ValueError: clients < 1 or more than there are rows; alpha <= 0; min_size < 1; min_size not reached in 100
+        ValueError: clients < 1 or above the number of rows; alpha <= 0; min_size < 1; min_size not reached in 100
             draws.
     """
     labels, own = labels_and_rows(rng, labels, rows)
@@ -231,17 +231,17 @@ def dirichlet_mixtures(
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """Clients of equal size up to one, the classes of each in proportions from Dirichlet(alpha); i64[...] for each.
+    """Clients of equal size (up to one), each with class proportions from Dirichlet(alpha); i64[...] for each.
 
-    T.-M. H. Hsu, H. Qi and M. Brown, arXiv:1909.06335, Sec. 2: client after client draws its records from its mixture
-    without replacement, from what is left of the classes. The last clients get what nobody else drew.
+    T.-M. H. Hsu, H. Qi and M. Brown, arXiv:1909.06335, Sec. 2: one client after another draws its records from its
+    mixture, without replacement, from what is left of the classes. The last clients get what nobody else drew.
 
     Args:
         labels, rows: as `shards`.
         alpha: as `dirichlet`.
 
     Raises:
-        ValueError: clients < 1 or more than there are rows; alpha <= 0.
+        ValueError: clients < 1 or above the number of rows; alpha <= 0.
     """
     labels, own = labels_and_rows(rng, labels, rows)
     clients = checked_clients(clients, len(own))
@@ -280,14 +280,14 @@ def quantity_skew(
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """Records i.i.d., in sizes whose proportions are drawn from Dirichlet(alpha); i64[...] for each client.
+    """I.i.d. records, in sizes whose proportions are drawn from Dirichlet(alpha); i64[...] for each client.
 
     Q. Li, Y. Diao, Q. Chen and B. He, "Federated Learning on Non-IID Data Silos", ICDE 2022, arXiv:2102.02079,
     Sec. IV-C; drawn anew until every client has `min_size` rows.
 
     Args:
         total_or_rows, rows: as `iid`.
-        alpha: concentration; large is equal sizes, small is most records with few clients.
+        alpha: concentration; large means equal sizes, small means most records with few clients.
 
     Raises:
         ValueError: as `dirichlet`.
@@ -320,15 +320,14 @@ def _divided(
 def natural(keys: ArrayLike, *, rows: ArrayLike | None = None) -> list[np.ndarray]:
     """One client per distinct key (a writer, a speaking role), in order of first appearance; i64[...] for each.
 
-    A client's rows keep the order in which they are given, which may be that of time: what comes first in a client's
-    history is then what its first rows are.
+    A client's rows keep the given order. If that is the order of time, its first rows are the beginning of its history.
 
     Args:
-        keys: [N], the key of every example: names, numbers or others, all of one type.
+        keys: [N], the key of every example, such as names or numbers, all of one type.
         rows: as `shards`.
 
     Raises:
-        ValueError: keys is not 1-d; a key that is missing (None, NaN, an empty string); no rows.
+        ValueError: keys that are not 1-d; a missing key (None, NaN, an empty string); no rows.
     """
     ids = array_of("keys", keys)
     require(np.ndim(ids) > 0, "keys", keys, "give one key per example")

@@ -13,14 +13,14 @@ from fedpriv.data.validation import array_of, on_host
 
 def check_generator(rng: Generator) -> None:
     """Raises ValueError: it is no generator."""
-    require(isinstance(rng, Generator), "rng", rng, "give such as np.random.default_rng(0)")
+    require(isinstance(rng, Generator), "rng", rng, "give one such as np.random.default_rng(0)")
 
 
 def check_spawning(rng: Generator) -> None:
     """Raises ValueError: it is no generator, or can have none beside it."""
     check_generator(rng)
     able = hasattr(rng.bit_generator.seed_seq, "spawn")
-    require(able, "rng", rng, "it cannot spawn another; give such as np.random.default_rng(0)")
+    require(able, "rng", rng, "it cannot spawn another; give one such as np.random.default_rng(0)")
 
 
 def rows_of(total_or_rows: CountOrZero | ArrayLike, rows: ArrayLike | None) -> np.ndarray:

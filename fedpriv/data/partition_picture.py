@@ -18,14 +18,14 @@ _NAMED = 20  # classes with a colour and a line in the legend of their own
 
 
 def counts(clients: Sequence[ArrayLike], labels: ArrayLike) -> np.ndarray:
-    """i64[clients, classes], how many records of each class a client has.
+    """i64[clients, classes], the number of records of each class that a client has.
 
     Args:
         clients: [rows] for each client, its row numbers.
         labels: [N], the classes of all examples, from 0.
 
     Raises:
-        ValueError: no client; rows that are not there; labels that are not integers from 0.
+        ValueError: no client; rows out of range; labels that are not integers from 0.
     """
     array = on_host("labels", labels)
     labels = np.asarray(class_numbers("labels", array)) if array.ndim == 1 else array
@@ -46,11 +46,12 @@ def picture(
     labels: ArrayLike,
     path: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """A bar for each client, as long as it has records, coloured by class; a `matplotlib.figure.Figure`.
+    """A `matplotlib.figure.Figure` with a bar for each client, of its number of records, coloured by class.
 
     Args:
         clients, labels: as `counts`.
-        path: where to save it, as its ending says (`.png`, `.pdf`, `.svg`); a notebook shows what is returned.
+        path: where to save it, in the format of its ending (`.png`, `.pdf`, `.svg`); a notebook shows the returned
+            figure.
 
     Raises:
         ValueError: as `counts`.

@@ -28,20 +28,20 @@ from fedpriv.data.validation import check_lengths, held_rows, name_of, on_host
 
 @dataclass(frozen=True, eq=False)
 class StreamedFederation:
-    """Examples on the host, in memory or in mapped files, and their partition among clients and server.
+    """Examples on the host (in memory or memory-mapped files), and their partition among clients and server.
 
-    `simulate` takes it in the place of a `Federation`, with the same results; each round's records are read, and sent
-    to the device, while the round before runs. Values are checked when they are read. What an algorithm keeps for each
-    client stays on the device. Of several processes, each reads the whole cohort's records.
+    `simulate` takes it in place of a `Federation`, with the same results. A round's records are read and sent to the
+    device while the previous round runs, and values are checked when they are read. What an algorithm keeps for each
+    client stays on the device. With several processes, each reads the whole cohort's records.
 
     Attributes:
-      examples: leaves [total, ...], `np.memmap` or `np.ndarray`; sliced, never copied as a whole.
+      examples: leaves [total, ...], `np.memmap` or `np.ndarray`; sliced, never copied whole.
       offsets: i64[clients + 1]; client i holds the rows `order[offsets[i] : offsets[i + 1]]`.
-      order: i64[offsets[-1]], or None for 0, 1, 2, ...: examples that are sorted by client.
-      public: i64[p], rows the server holds.
-      capacity: records that there is room for in a round, for each client of the cohort.
-      num_classes: if not None, the leaf `label` holds such classes, as in `Federation.from_arrays`.
-      held_out_rows: those that clients are evaluated on and never train on, or None.
+      order: i64[offsets[-1]], or None for 0, 1, 2, ... if examples are sorted by client.
+      public: i64[p], rows that the server holds.
+      capacity: most records of a client of the cohort.
+      num_classes: if not None, the leaf `label` holds classes, as in `Federation.from_arrays`.
+      held_out_rows: rows that clients are evaluated on and never train on, or None.
     """
 
     examples: PyTree
@@ -63,17 +63,17 @@ class StreamedFederation:
         num_classes: Count | None = None,
         capacity: Count | None = None,
     ) -> StreamedFederation:
-        """As `Federation.from_arrays`, and the arrays stay where they are.
+        """As `Federation.from_arrays`, but the arrays stay where they are.
 
-        A partition whose clients are scattered over a file makes a read for every record; see `write_clients`.
+        If a client's records are scattered over a file, each takes a read of its own; see `write_clients`.
 
         Args:
           examples: pytree of NumPy arrays, memory-mapped or not.
           clients, public, held_out, num_classes: as `Federation.from_arrays`.
-          capacity: by default the records of the largest client.
+          capacity: by default the number of records of the largest client.
 
         Raises:
-          ValueError: as `Federation.from_arrays`, a leaf that is no NumPy array, or a client above `capacity`.
+          ValueError: as `Federation.from_arrays`; a leaf that is not a NumPy array; a client above `capacity`.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
         total = _check_arrays(examples)
@@ -99,15 +99,15 @@ class StreamedFederation:
         num_classes: Count | None = None,
         capacity: Count | None = None,
     ) -> StreamedFederation:
-        """Examples that are sorted by client, which is how they are read fastest.
+        """Examples that are sorted by client, which are read fastest.
 
         Args:
           examples, num_classes, capacity: as `from_arrays`.
           held_out: the name of a leaf, as `from_arrays`.
-          sizes: [clients], records of each; the rows after those of the last client are the server's public ones.
+          sizes: [clients], number of records of each; any rows after the last client's are the server's public ones.
 
         Raises:
-          ValueError: as `from_arrays`, or sizes that are not positive integers or more than there are rows.
+          ValueError: as `from_arrays`; sizes that are not positive integers, or add up to more than there are rows.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
         total, flags = _check_arrays(examples), None
@@ -127,7 +127,7 @@ class StreamedFederation:
         offsets = _offsets(sizes)
         if offsets[-1] > total:
             raise ValueError(
-                f"sizes: they add up to {offsets[-1]} records, but there are {total}; give as many records as they say"
+                f"sizes: they add up to {offsets[-1]} records, but there are {total}; give as many records"
             )
         public, order, out = np.arange(offsets[-1], total), None, None
         if flags is not None:
@@ -145,10 +145,10 @@ class StreamedFederation:
         num_classes: Count | None = None,
         capacity: Count | None = None,
     ) -> StreamedFederation:
-        """The memory-mapped files that `write_clients` left: NAME.npy for each leaf of a dict, and sizes.npy.
+        """Memory-maps the files of `write_clients`: NAME.npy for each leaf of a dict, and sizes.npy.
 
         Raises:
-          ValueError: as `from_sorted`, or a file that is missing.
+          ValueError: as `from_sorted`, or a missing file.
         """
         check_path("folder", folder, "give the path of one that write_clients made")
         files = {path.stem: path for path in sorted(Path(folder).glob("*.npy"))}
@@ -161,7 +161,7 @@ class StreamedFederation:
 
     @property
     def held_out(self) -> StreamedFederation:
-        """The same clients with the records that are held out, of which one may have none.
+        """The same clients with their held-out records, of which a client may have none.
 
         Raises:
           ValueError: nothing is held out.
@@ -192,10 +192,10 @@ class StreamedFederation:
         not_here("records")
 
     def empty(self) -> CohortFederation:
-        """What is on the device throughout a run: sizes and public examples.
+        """What stays on the device throughout a run: sizes and public examples.
 
         Raises:
-          ValueError: a public example that is NaN, infinite or of no class.
+          ValueError: a public example that is NaN or infinite, or whose label is not a class.
         """
         examples = self._checked(self.public, "public examples")
         no_records = jax.tree.map(
@@ -210,13 +210,14 @@ class StreamedFederation:
         )
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, PyTree]:
-        """`holders` and `holder_records` of `CohortFederation` for clients in any order, on the host.
+        """`holders` and `holder_records` of a `CohortFederation`, on the host, for clients in any order.
 
         Args:
-          ids: i32[slots]; the number of clients where there is nobody. Who is there twice is read once.
+          ids: i32[slots]; the number of clients in an empty slot. A client that occurs twice is read once.
 
         Raises:
-          ValueError: an id that is no client's, or a client's record that is NaN, infinite or of no class.
+          ValueError: an id that is not a client's; a client's record that is NaN or infinite, or whose label is not a
+            class.
         """
         holders, nobody = np.unique(ids), self.num_clients
         if len(holders) and not 0 <= holders[0] <= holders[-1] <= nobody:
@@ -253,7 +254,7 @@ class StreamedFederation:
 
 def _not_an_argument(*_: object) -> NoReturn:
     raise ValueError(
-        "federation: a StreamedFederation is for `simulate` alone, for its records are not on the device; use a "
+        "federation: a StreamedFederation works only in `simulate`, as its records are not on the device; use a "
         "Federation in memory"
     )
 

@@ -80,7 +80,7 @@ def array_of(name: str, leaf: Any) -> Any:
     except (ValueError, TypeError, RuntimeError):  # what NumPy and other libraries raise
         kind = "a list" if isinstance(leaf, list) else f"a {type(leaf).__name__}"
         raise ValueError(
-            f"{name}: {kind} that NumPy makes no array of; give rows of one shape, as np.asarray(...) has them"
+            f"{name}: {kind} that NumPy cannot make an array of; give rows of one shape"
         ) from None
 
 
@@ -137,7 +137,7 @@ def check_lengths(examples: PyTree) -> int:
     for path, leaf in leaves:
         if np.ndim(leaf) == 0:
             raise ValueError(
-                f"{name_of(path)}: {shown(leaf)} is no array; give one of [total, ...]"
+                f"{name_of(path)}: {shown(leaf)} is not an array; give one of [total, ...]"
             )
         if total is None:
             total = len(leaf)
@@ -170,7 +170,7 @@ def converted(path: Any, leaf: Any) -> Any:
     if array.dtype.kind not in "biuf" and array.dtype != jnp.bfloat16:
         raise ValueError(
             f"{name}: {_no_numbers(array)}; give numbers or booleans, or leave it out (fp.datasets.encode_text turns "
-            "texts into numbers; a column that says who holds each record is named as `clients`)"
+            "texts into numbers; to say who holds each record, give a column's name as `clients`)"
         )
     if jnp.issubdtype(array.dtype, jnp.floating):
         wrong = ~np.isfinite(array)
@@ -207,8 +207,8 @@ def held_rows(
     require(some, "clients", clients, "give one array of row numbers per client")
     if axes == 1 and getattr(clients, "dtype", np.dtype(object)) != np.dtype(object):
         raise ValueError(
-            f"clients: {shown(clients)}, one value per record; give fp.partition.natural(clients), or the name of a "
-            "leaf that holds them"
+            f"clients: {shown(clients)}, one value per record; give fp.partition.natural(clients), or the name of "
+            "the leaf that holds them"
         )
     try:
         held = [np.asarray(rows) for rows in clients]

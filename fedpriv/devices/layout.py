@@ -30,16 +30,16 @@ UNFITTED = 8  # clients side by side where the memory was not looked at
 
 @dataclass(frozen=True)
 class Strategy:
-    """Layout of the client axis. Results agree across strategies up to rounding.
+    """Layout of the client axis. Results of all layouts agree up to rounding.
 
     Attributes:
       clients: `"map"` runs one client after another (fastest on CPU), an integer n runs equal chunks of at most n
         clients side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory.
-      devices: number of devices the cohort is divided over, the same number of each process; 1 is this process's own.
+      devices: number of devices that share the cohort, the same number in each process; 1 is this process's own.
 
     Raises:
-      ValueError: an unknown layout, a chunk below 1, or a number of devices that there are not, or that the processes
-        do not have in equal parts.
+      ValueError: an unknown layout, a chunk below 1, more devices than there are, or a number that the processes cannot
+        share equally.
     """
 
     clients: Literal["map", "vmap", "fit"] | Count = "map"
@@ -101,12 +101,12 @@ if jax.__version_info__[:2] == (0, 10):  # an XLA that does not know a flag ends
 
 
 def split_cpu(devices: Count | None = None) -> None:
-    """Makes `devices` JAX devices of the CPU, by default one per core; without effect once JAX has started.
+    """Splits the CPU into `devices` JAX devices, by default one per core; has no effect once JAX has started.
 
-    XLA ends the process when one CPU device has waited a minute for another (an uneven round of large clients, a busy
-    or suspended machine); here it waits up to a day. It hands fusions of elementwise operations to a library in which
-    the steps of a recurrent network wait for each other; here it compiles them itself, by its older code generator,
-    whose programs are as fast and take half the time to compile. XLA_FLAGS may say otherwise.
+    By default XLA ends the process if one CPU device waits a minute for another (an uneven round of large clients, a
+    busy or suspended machine); here it waits up to a day. XLA also hands fusions of elementwise operations to a library
+    in which the steps of a recurrent network wait for each other. Here it uses its older code generator, whose programs
+    are as fast and compile in half the time. XLA_FLAGS overrides both.
 
     Raises:
       ValueError: devices below 1.

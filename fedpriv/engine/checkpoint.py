@@ -36,23 +36,23 @@ class OtherRunError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where `simulate` keeps a run's checkpoints, and how often it takes one: always at an evaluation.
+    """Where `simulate` keeps a run's checkpoints, and how often it takes one (always at an evaluation).
 
-    A checkpoint appears under its final name when it is complete; the last two are kept. With several processes,
-    process 0 writes, and all have to be able to read the folder.
+    A checkpoint gets its final name when it is complete; the last two are kept. With several processes, process 0
+    writes, and all must be able to read the folder.
 
     Attributes:
-      folder: of this run alone; made if it is not there.
-      rounds: take one at the first evaluation at or after so many rounds since the last; None: not by rounds.
-      minutes: likewise by the clock; None: not by the clock.
-      settings: what must be as it was when the run was begun for it to go on, beside what `simulate` itself knows: the
-        settings of the algorithm, as JSON (nested mappings are compared field by field).
-      say: gets a line where a checkpoint cannot be read, and at the first that cannot be written; training goes on, and
-        the checkpoints before stay.
-      on_resume: called with the evaluations before, where a run goes on.
+      folder: a folder for this run alone; made if it does not exist.
+      rounds: take a checkpoint at the first evaluation at least so many rounds after the last one; None: not by rounds.
+      minutes: likewise, in minutes of wall-clock time; None: not by the clock.
+      settings: settings of the algorithm, as JSON. A run continues only with the same settings, beside what `simulate`
+        itself compares (nested mappings are compared field by field).
+      say: called with a line of text for each checkpoint that cannot be read, and for the first that cannot be written.
+        Training goes on, and earlier checkpoints stay.
+      on_resume: called with the earlier evaluations when a run is resumed.
 
     Raises:
-      ValueError: rounds below 1, minutes below 0, or settings that are no JSON.
+      ValueError: rounds below 1, minutes below 0, or settings that are not JSON.
     """
 
     folder: Path | str
@@ -77,7 +77,7 @@ class Checkpoints:
 
     @contextmanager
     def opened(self, identity: Mapping[str, Any]) -> Iterator[Keeper]:
-        """What `simulate` uses; `identity` must be as it was, too.
+        """The opened checkpoints, for `simulate`; `identity` must be unchanged, too.
 
         Raises:
           ValueError: the folder cannot be made.

@@ -77,37 +77,41 @@ def per_client(
     on: Literal["train", "held_out"] | Federation = "train",
     personal: Personal | None = None,
 ) -> Measure:
-    """A `measure` for `simulate`: a metric of the clients' own records, and how it is spread over the clients.
+    """A `measure` for `simulate`: a metric on the clients' own records, and its spread over the clients.
 
-    For accuracy, say: `per_client_accuracy_mean`, over the clients, each counting equally; `_pooled`, of their records
-    together, each record counting equally; `_median`; `_worst_decile`, the mean over the tenth of the clients (rounded
-    up) that fare worst (T. Li et al., "Fair resource allocation in federated learning", ICLR 2020); and `_below_0.5`,
-    the fraction of clients worse than the bound (`_above_` where lower is better). A client whose records have no
-    weight does not count; one whose metric is NaN is worse than all others, and makes the mean NaN.
+    For accuracy, for example, it gives `per_client_accuracy_` with the endings
 
-    The names begin with `held_out_` where the records are held out. Where the models are the clients' own they begin
-    with `personal_` on held-out records, else with `personal_per_client_`.
+    - `mean`, over the clients, each counting equally, and `pooled`, over their records, each counting equally;
+    - `median`, and `worst_decile`, the mean over the worst tenth of the clients, rounded up (T. Li et al., "Fair
+      resource allocation in federated learning", ICLR 2020);
+    - `below_0.5`, the fraction of clients worse than the bound (`above_` if lower is better).
+
+    A client whose records have no weight does not count. One whose metric is NaN ranks worst, and makes the mean NaN.
+
+    The names begin with `held_out_` for held-out records. For personal models they begin with `personal_` on held-out
+    records, else with `personal_per_client_`.
 
     Args:
       score: as `simulate`'s.
-      clients: how many are evaluated, the same ones every time: drawn once without replacement, all if there are fewer.
-      metric: by default accuracy, else loss, else the first.
-      bound: by default 0.5 for an accuracy, none for others.
-      on: records that clients train on, or that are held out; or other clients with theirs, who with `personal` are
-        the same clients in the same order.
-      personal: (state, client i: i32[]) -> the model that the client is evaluated with, as `Algorithm.personal`; by
-        default everybody's, `state.params`. That of a client that was never drawn is the one it began with. It may be
-        more than a model, for a score that reads more: it is the score's first argument.
+      clients: how many clients to evaluate, always the same ones, drawn once without replacement; all if there are
+        fewer.
+      metric: by default accuracy, else loss, else the first metric.
+      bound: by default 0.5 for an accuracy, none for other metrics.
+      on: the records that clients train on, their held-out ones, or another federation; with `personal` its clients
+        must be the same, in the same order.
+      personal: (state, client i: i32[]) -> the client's model, as `Algorithm.personal`; by default the shared one,
+        `state.params`. A client that was never drawn has its initial model. The result is the score's first argument,
+        and may be more than a model.
 
     Raises:
-      ValueError: clients below 1, or a bound that is no number; when it is called, no such metric, a bound that it
-        cannot have, nothing held out, or another number of clients than there are personal models.
+      ValueError: clients below 1, or a bound that is not a number; when called, an unknown metric, a bound outside its
+        range, nothing held out, or a number of clients other than that of the personal models.
     """
     require(callable(score), "score", score, "give a function, (params, example) -> {name: number}")
     clients = checked("clients", clients, Count)
     bound = checked("bound", bound, Finite | None)
     known = metric is None or isinstance(metric, str)
-    require(known, "metric", metric, "give the name of one that the score gives")
+    require(known, "metric", metric, "give the name of a metric of the score")
     fits = isinstance(on, Federation) or (isinstance(on, str) and on in ("train", HELD_OUT))
     require(fits, "on", on, "give 'train', 'held_out', or such as fp.Federation.from_arrays(...)")
     fits = personal is None or callable(personal)
@@ -240,14 +244,17 @@ def by_kind(names: Collection[str]) -> dict[tuple[str, str], dict[str, str]]:
 
 
 def together(*measures: Measure) -> Measure:
-    """One `measure` of several, with the numbers of all.
+    """Combines several measures into one, with the numbers of all.
 
     Raises:
-      ValueError: one of them is no function.
+      ValueError: one of them is not a function.
     """
     for i, each in enumerate(measures):
         require(
-            callable(each), f"measures[{i}]", each, "give such as fp.measures.per_client(score)"
+            callable(each),
+            f"measures[{i}]",
+            each,
+            "give one such as fp.measures.per_client(score)",
         )
 
     def measure(state: State, federation: Any) -> dict[str, Any]:
@@ -256,7 +263,7 @@ def together(*measures: Measure) -> Measure:
             own = each(state, federation)
             if twice := sorted(measured.keys() & own.keys()):
                 raise ValueError(
-                    f"measures: {twice[0]!r} is given by two of them; leave one out, or rename it"
+                    f"measures: two of them give {twice[0]!r}; leave one out, or rename it"
                 )
             measured |= own
         return measured

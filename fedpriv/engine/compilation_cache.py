@@ -23,19 +23,19 @@ _JAXS_OWN = 1.0  # seconds that a program takes to compile, at least, so that JA
 
 
 def cache_programs(folder: str | Path | None = None) -> Path | None:
-    """Keeps what is compiled from now on, in all of JAX.
+    """Caches on disk what JAX compiles from now on.
 
     JAX's own settings come first: `JAX_ENABLE_COMPILATION_CACHE=false` turns the cache off, `JAX_COMPILATION_CACHE_DIR`
-    puts it elsewhere. The folder may be deleted at any time; what lies there for 30 days is. Entries that cannot be
-    read are JAX's to warn of and to compile again.
+    puts it elsewhere. The folder may be deleted at any time; entries are deleted after 30 days. If an entry cannot be
+    read, JAX warns and compiles again.
 
     Args:
-      folder: by default fedpriv/xla in the user's cache folder. In it each kind of processor has a folder of its own,
-        as a home may be shared by machines that cannot run each other's programs.
+      folder: by default fedpriv/xla in the user's cache folder. Each kind of processor gets its own folder in it, as a
+        home may be shared by machines that cannot run each other's programs.
 
     Returns:
-      Where programs are kept, after a first call the same. None, and programs are compiled as without this: where JAX
-      is told to keep none, before JAX 0.10.2, unless JAX is told where, and where there is no folder to write to.
+      Where programs are kept; later calls return the same. None if nothing is cached: JAX is told not to, no folder can
+      be written, or JAX is older than 0.10.2 and was not told where.
     """
     config: Any = jax.config
     if not config.jax_enable_compilation_cache:

@@ -32,7 +32,7 @@ def objective(
     """(params, examples [n, ...], mask bool[n]) -> mean loss of the real examples + l2 / 2 ||params||^2.
 
     Raises:
-      ValueError: an l2 below 0, or a loss that is no number, as `fedpriv.mean_grad`.
+      ValueError: an l2 below 0, or a loss that is not a number, as `fedpriv.mean_grad`.
     """
     one, l2 = without_key(loss), checked("l2", l2, NonNegative)
 
@@ -45,10 +45,10 @@ def objective(
 
 
 def heterogeneity(loss: LossFn, l2: NonNegative = 0.0, minimum: Finite | None = None) -> Measure:
-    """A `measure` for `simulate`: over all clients' training data, every client counting equally.
+    """A `measure` for `simulate`, over all clients' training data; every client counts equally.
 
-    `objective` F(x) = mean_i F_i(x); with `minimum`, `log_gap` = log10(F(x) - F*); `dissimilarity` =
-    mean_i ||grad F_i||^2 - ||grad F||^2, and `log_dissimilarity` the difference of the two natural logarithms.
+    `objective` is F(x) = mean_i F_i(x); with `minimum`, `log_gap` is log10(F(x) - F*). `dissimilarity` is mean_i ||grad
+    F_i||^2 - ||grad F||^2, and `log_dissimilarity` the difference of the natural logarithms of these two terms.
 
     Args:
       loss: of ONE example.
@@ -56,7 +56,7 @@ def heterogeneity(loss: LossFn, l2: NonNegative = 0.0, minimum: Finite | None = 
       minimum: F*, see `minimum_of`.
 
     Raises:
-      ValueError: as `objective`, or a minimum that is no number.
+      ValueError: as `objective`, or a minimum that is not a number.
     """
     minimum = checked("minimum", minimum, Finite | None)
     of_client = objective(loss, l2)
@@ -91,9 +91,9 @@ def heterogeneity(loss: LossFn, l2: NonNegative = 0.0, minimum: Finite | None = 
 def minimum_of(
     loss: LossFn, params: Params, federation: Federation, l2: NonNegative = 0.0
 ) -> float:
-    """F*: the least of mean_i F_i, by L-BFGS in double precision from `params` to machine tolerance.
+    """F*, the minimum of mean_i F_i, by L-BFGS in double precision from `params` to machine tolerance.
 
-    The global minimum where F is convex, such as for logistic regression.
+    It is the global minimum if F is convex, as for logistic regression.
 
     Raises:
       ValueError: as `objective`, or parameters that cannot be trained.
@@ -102,7 +102,7 @@ def minimum_of(
 
     one, l2 = without_key(loss), checked("l2", l2, NonNegative)
     check_params(params)
-    remedy = "give such as fp.Federation.from_arrays(...)"
+    remedy = "give one such as fp.Federation.from_arrays(...)"
     require(isinstance(federation, Federation), "federation", federation, remedy)
     with jax.enable_x64(True):
         start = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)

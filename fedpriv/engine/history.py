@@ -20,19 +20,19 @@ SHARES = {"not_finite_messages": "messages", "not_finite_records": "records"}
 
 
 class Evaluation(NamedTuple):
-    """What is known after `round` rounds; arrays have one entry per seed.
+    """What was measured after `round` rounds; arrays have one entry per seed.
 
     Attributes:
       round: rounds done.
-      metrics: name -> f64[seeds], what `simulate`'s `score` gives on the test examples.
+      metrics: name -> f64[seeds], from `simulate`'s `score` on the test examples.
       uplink_mb: f64[seeds], megabytes (10^6 bytes) sent so far per client of the population, on average.
-      downlink_mb: f64[seeds], received so far, likewise.
-      diagnostics: not private, not released: name -> f64[seeds], means over the rounds since the last evaluation.
-        `not_finite_messages` and `not_finite_records` are shares in 0..1 of what clients sent, and of the gradients of
-        their records, that was NaN or infinite and counted as 0; they are there where they are above 0. Records are
-        not counted where a client of one's own calls `private_mean` within a `jit` or loop of its own.
+      downlink_mb: f64[seeds], likewise received so far.
+      diagnostics: name -> f64[seeds], means over the rounds since the last evaluation; not private, not released.
+        `not_finite_messages` and `not_finite_records` are the shares in 0..1 of messages, and of records' gradients,
+        that were NaN or infinite and counted as 0; they are listed if above 0. Records are not counted if your client
+        calls `private_mean` in its own `jit` or loop.
       seconds: wall-clock time of those rounds, evaluation included.
-      measures: what `simulate`'s `measure` found: name -> f64[seeds].
+      measures: name -> f64[seeds], from `simulate`'s `measure`.
     """
 
     round: int
@@ -47,7 +47,7 @@ class Evaluation(NamedTuple):
         """f64[seeds], a metric, a measure or a diagnostic.
 
         Raises:
-          ValueError: there is no such; says which there are.
+          ValueError: the name is unknown; says which exist.
         """
         none = {share: np.zeros_like(self.uplink_mb) for share in SHARES}
         every = {**none, **self.diagnostics, **self.measures, **self.metrics}
@@ -57,12 +57,12 @@ class Evaluation(NamedTuple):
 
     @property
     def accuracy(self) -> np.ndarray:
-        """f64[seeds], 0..1, of a score that has it."""
+        """f64[seeds], 0..1, if the score has it."""
         return self.metric("accuracy")
 
     @property
     def loss(self) -> np.ndarray:
-        """f64[seeds], of a score that has it."""
+        """f64[seeds], if the score has it."""
         return self.metric("loss")
 
 
@@ -71,11 +71,11 @@ class History:
     """A run's evaluations, and the state it ended in.
 
     Attributes:
-      seeds: of the runs side by side.
+      seeds: the seeds that were trained side by side.
       evaluations: oldest first.
-      state: of the algorithm, leaves [seeds, ...]; None until the run has ended, and in a run of the launcher.
-      compile_seconds: seconds of tracing and compiling, before the first round; None until that is done, and for a
-        streamed federation, whose programs are compiled when they are first needed.
+      state: the algorithm's state, leaves [seeds, ...]; None until the run has ended, and in a run of the commands.
+      compile_seconds: seconds of tracing and compiling before the first round; None until then, and for a streamed
+        federation, whose programs are compiled when first needed.
     """
 
     seeds: tuple[int, ...]
@@ -97,16 +97,17 @@ class History:
         return np.array([e.round for e in self.evaluations])
 
     def state_of(self, seed: Seed | None = None) -> State:
-        """The state of one of `seeds`, by default the first; leaves as a round has them, without the axis of seeds.
+        """The state of one of `seeds`, by default the first; leaves as in a round, without the axis of seeds.
 
         Raises:
-          ValueError: no such seed was trained, the run has not ended, or it was the launcher's, which keeps no state.
+          ValueError: no such seed was trained, the run has not ended, or it is a run of the commands, which keep no
+            state.
         """
         at = self._place_of(seed)
         return jax.tree.map(lambda leaf: leaf[at], self.state)
 
     def params(self, seed: Seed | None = None) -> Params:
-        """The trained model of one of `seeds`, by default the first; of personal models the shared one.
+        """The trained model of one of `seeds`, by default the first; with personal models, the shared one.
 
         Raises:
           ValueError: as `state_of`.
@@ -118,18 +119,18 @@ class History:
         """f64[evaluations, seeds], a metric, a measure or a diagnostic.
 
         Raises:
-          ValueError: there is no such; says which there are.
+          ValueError: the name is unknown; says which exist.
         """
         return self._each(lambda e: e.metric(name))
 
     @property
     def accuracy(self) -> np.ndarray:
-        """f64[evaluations, seeds], 0..1, of a score that has it."""
+        """f64[evaluations, seeds], 0..1, if the score has it."""
         return self.metric("accuracy")
 
     @property
     def loss(self) -> np.ndarray:
-        """f64[evaluations, seeds], of a score that has it."""
+        """f64[evaluations, seeds], if the score has it."""
         return self.metric("loss")
 
     @property
@@ -147,8 +148,8 @@ class History:
         seed = checked("seed", self.seeds[0] if seed is None else seed, Seed)
         if self.state is None:
             raise ValueError(
-                "state: there is none; a run that goes on has none yet, and one of the launcher keeps shared models "
-                "alone, which fp.load_model(folder, algorithm, seed) reads"
+                "state: there is none: the run has not ended, or it is a run of the commands, which keep only shared "
+                "models; read these with fp.load_model(folder, algorithm, seed)"
             )
         if seed not in self.seeds:
             raise ValueError(f"seed: {seed} was not trained; give one of {list(self.seeds)}")
@@ -160,7 +161,7 @@ class History:
 
 
 class DivergedError(FloatingPointError):
-    """The model or its loss on the test examples became NaN or infinite; `history` keeps what was recorded before."""
+    """The model, or its loss on the test examples, became NaN or infinite; `history` is what was recorded before."""
 
     def __init__(self, message: str, history: History):
         super().__init__(message)

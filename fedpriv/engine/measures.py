@@ -1,4 +1,4 @@
-"""Further numbers of every evaluation: each makes a `measure` for `simulate`. For whoever experiments; not private."""
+"""Further numbers for every evaluation: each function makes a `measure` for `simulate`. They are not private."""
 
 from fedpriv.engine.client_metrics import per_client, together
 from fedpriv.engine.heterogeneity import heterogeneity, minimum_of, objective

@@ -24,11 +24,11 @@ def check_run(algorithm: Any, params: Any, federation: Any, test: Any, score: An
     require(not isinstance(params, Model), "params", params, "give its `init`, or parameters")
     check_values(params)
     require(not isinstance(score, Model), "score", score, "give its `score`")
-    require(callable(score), "score", score, "give such as model.score")
+    require(callable(score), "score", score, "give one such as model.score")
     require(not isinstance(test, Dataset), "test", test, "give its `test`")
     require(not isinstance(test, FEDERATIONS), "test", test, "give its `examples`, or others")
     several = federation if isinstance(federation, list | tuple) else [federation]
-    remedy = "give fp.Federation.from_arrays(...) or a streamed one, for all seeds or one per seed"
+    remedy = "give fp.Federation.from_arrays(...) or a streamed federation, one for all seeds or one per seed"
     require(len(several) > 0, "federation", federation, remedy)
     for each in several:
         require(isinstance(each, FEDERATIONS), "federation", each, remedy)

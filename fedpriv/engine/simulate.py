@@ -83,41 +83,41 @@ def simulate(
     checkpoints: Checkpoints | None = None,
     compiler: Compiler = compiled,
 ) -> History:
-    """Trains `algorithm` for `rounds` rounds with every seed, evaluating every `every` rounds and at the end.
+    """Trains `algorithm` for `rounds` rounds with every seed; evaluates every `every` rounds and at the end.
 
-    Seed s, of up to 63 bits, has the root key `jax.random.key(s)` of 64-bit JAX: `fold_in(root, t)` is the key of round
-    t (from 1), `fold_in(root, 0)` that of the initial parameters. With several processes (`fedpriv.distributed`) all
-    call it with the same arguments, and all get the results.
+    Seed s, of up to 63 bits, has the root key `jax.random.key(s)` of 64-bit JAX. The key of round t (from 1) is
+    `fold_in(root, t)`, that of the initial parameters `fold_in(root, 0)`. With several processes
+    (`fedpriv.distributed`) all call it with the same arguments, and all get the results.
 
     Args:
       algorithm: what to train.
       params: key -> initial parameters, or the parameters.
-      federation: for all seeds, or one per seed (over the same examples, unless they are streamed).
+      federation: one for all seeds, or one per seed (with the same examples, unless they are streamed).
       test: test examples, leaves [n, ...], or a table with a column for each.
-      score: (params, example) -> {name: f32[]} for ONE example, as `Model.score`: the metrics of every evaluation are
-        sums over the test examples, divided by that of "weight" (1 where there is none).
-      strategy: how clients are laid out; by default `fedpriv.devices.layout.default()`.
-      measure: (state, federation) -> {name: f32[]}, further numbers of every evaluation, such as
-        `measures.heterogeneity`; runs on the device. Of a streamed federation it reads what it needs, as
+      score: (params, example) -> {name: f32[]} for ONE example, as `Model.score`. A metric is its sum over the test
+        examples, divided by the sum of "weight" (1 each by default).
+      strategy: layout of the clients; by default `fedpriv.devices.layout.default()`.
+      measure: (state, federation) -> {name: f32[]}, further numbers for every evaluation, such as
+        `measures.heterogeneity`; runs on the device. From a streamed federation it reads what it needs, as
         `measures.per_client` does.
-      on_evaluation: called with each `Evaluation` as soon as it is there. If it returns True (Python's or NumPy's;
-        anything else goes on), training is over: in every process, if it does so in one. A checkpoint says so, and
-        the same call returns it. If it raises KeyboardInterrupt, the run ends there, with a checkpoint to go on from.
-      checkpoints: where to keep them, and how often to take one. The same call goes on from the last one that is there,
-         to the same results, bit for bit; the history has the evaluations before it, too.
-      compiler: what compiles the rounds (those of a federation in memory), by default `jax.jit`.
+      on_evaluation: called with each new `Evaluation`. If it returns True (Python's or NumPy's; nothing else counts) in
+        any process, training ends in all. The checkpoint records this, and the same call returns that history. If it
+        raises KeyboardInterrupt, the run ends there, with a checkpoint to resume from.
+      checkpoints: where to keep checkpoints, and how often to take one. The same call resumes from the last one, with
+        the same results, bit for bit; the history includes earlier evaluations.
+      compiler: compiles the rounds (only of a federation in memory), by default `jax.jit`.
 
     Raises:
-      ValueError: an argument out of range or of the wrong kind, what `init`, `check_launch`, `check_examples` or a
-        streamed federation's reading finds wrong, arguments that are not the same in every process, or checkpoints of
-        another run: of other settings, data, noise, cohorts, layout of clients, or shapes of the state.
-      LeakError: something private gets past the releases of a round: what, and in which line.
-      DivergedError: a model, or its loss on the test examples (any metric, without a loss), became NaN or infinite;
-        says in which round, with the likely cause.
+      ValueError: an argument out of range or of the wrong kind; errors of `init`, `check_launch`, `check_examples` or
+        of reading a streamed federation; arguments that differ between processes; checkpoints of another run, with
+        other settings, data, noise, cohorts, layout of clients, or shapes of the state.
+      LeakError: something private gets past the releases of a round; says what, and in which line.
+      DivergedError: a model, or its loss on the test examples (any metric, if there is no loss), became NaN or
+        infinite; says in which round, with the likely cause.
 
     Warns:
-      RuntimeWarning: once, of the first round in which something that was clipped was NaN or infinite, with the likely
-        cause; `Evaluation.diagnostics` has the shares.
+      RuntimeWarning: once, for the first round in which a clipped value was NaN or infinite, with the likely cause;
+        `Evaluation.diagnostics` has the shares.
     """
     check_run(algorithm, params, federation, test, score)
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)

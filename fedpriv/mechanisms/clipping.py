@@ -1,4 +1,4 @@
-"""What bounds a contribution: sets that it is clipped into, and how far such sets reach.
+"""The sets into which contributions are clipped, and how far those sets reach.
 
 Flat and per-layer clipping: H. B. McMahan, D. Ramage, K. Talwar, L. Zhang, ICLR 2018, arXiv:1710.06963, Section 2.
 Clipping of Haar coefficients: K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced
@@ -27,24 +27,24 @@ Bound: TypeAlias = float | jax.Array
 
 @checking_fields
 class Clipping(NamedTuple):
-    """A set of contributions u, scaled by C, and a way into it.
+    """A set of contributions u, scaled by C, and the function that clips into it.
 
-    With a finite C, a contribution whose norm is NaN or infinite becomes 0; a norm is infinite from 1.8e19 on, as
-    float32 cannot hold its square. Sets of Haar coefficients are sets of vectors padded to m = 2^L entries.
+    With a finite C, a contribution whose norm is NaN or infinite becomes 0. Norms are infinite from 1.8e19 on, as
+    float32 cannot hold their square. Sets of Haar coefficients are sets of vectors padded to m = 2^L entries.
 
     Attributes:
       clip: (contribution, C) -> (bounded contribution, of 32 bits or more, its norm before).
       length: sup ||u||_2 for C = 1.
       weighted_length: sup ||W H u||_2 for C = 1, of the Haar coefficients times the paper's weights, where it is less
         than sqrt(m) times `length`, which always bounds it.
-      worst: (d) -> a contribution of d coordinates, on the border for C = 1, that is as hard to hide as any, by
-        isotropic noise and by noise on Haar coefficients (there, for d no power of two, only nearly so).
-      dimension: number of coordinates d, if it is for one number only.
-      tensors: that contributions have, if they are clipped one by one.
-      scales: (norms of the tensors, C) -> what each tensor is multiplied by (trees of f32[...]), for clipping that
-        scales; else None.
-      norms: u -> those norms, where they are not the tensors' l2 norms.
-      seal: see `fedpriv.core.provenance`; whoever makes a clipping by hand leaves it out.
+      worst: d -> a contribution of d coordinates on the border for C = 1 that is hardest to hide, by isotropic noise
+        and by noise on Haar coefficients (there only nearly, unless d is a power of two).
+      dimension: the number of coordinates d, if the set requires a fixed one.
+      tensors: the number of tensors in a contribution, if each is clipped separately.
+      scales: (norms of the tensors, C) -> the factor of each tensor (trees of f32[...]); None if clipping does more
+        than scale.
+      norms: u -> those norms, unless they are the tensors' l2 norms.
+      seal: see `fedpriv.core.provenance`; leave it out of a clipping of your own.
     """
 
     clip: Callable[[PyTree, Bound], tuple[PyTree, jax.Array]]
@@ -80,7 +80,7 @@ def per_layer(tensors: Count) -> Clipping:
       tensors: p.
 
     Raises:
-      ValueError: p below 1; when it is used, a contribution of another number of tensors.
+      ValueError: p below 1; when used, a contribution with another number of tensors.
     """
     tensors = checked("tensors", tensors, Count)
     each = separately(tensors)
@@ -95,9 +95,9 @@ def per_layer(tensors: Count) -> Clipping:
 
 
 def separately(tensors: Count) -> Clipping:
-    """||u_j||_2 <= C, or C_j where C is a tree of bounds, in each of the model's p tensors: of length sqrt(p).
+    """||u_j||_2 <= C in each of the model's p tensors, or C_j where C is a tree of bounds; length sqrt(p).
 
-    So the authors' code of DP-SCAFFOLD (arXiv:2111.09278) clips.
+    The authors' code of DP-SCAFFOLD (arXiv:2111.09278) clips this way.
 
     Args:
       tensors: p.
@@ -131,7 +131,7 @@ def coefficients(d: Count) -> Clipping:
       d: number of coordinates.
 
     Raises:
-      ValueError: d below 1; when it is used, another number of coordinates.
+      ValueError: d below 1; when used, another number of coordinates.
     """
     d = checked("d", d, Count)
     m = padded_length(d)
@@ -157,7 +157,7 @@ def per_level(d: Count) -> Clipping:
     """||H_l u||_2 <= C / W_l for the coefficients of each level l, and for the overall mean (Section 4.3).
 
     sup ||u|| is 1, as ||u||^2 = sum_l 2^l ||H_l u||^2 + m H_0^2 <= C^2 (sum_l 2^-l + 1 / m) = C^2; sup ||W H u|| is
-    sqrt(1 + log2 m), as each of the 1 + log2 m groups moves W H u by at most C. The norm that `clip` tells is ||u||_2.
+    sqrt(1 + log2 m), as each of the 1 + log2 m groups moves W H u by at most C. `clip` reports ||u||_2.
 
     Args:
       d: number of coordinates.
@@ -202,12 +202,12 @@ def _sizes(d: int, tensors: int) -> list[int]:
 
 
 def over_tensors(norms: PyTree) -> jax.Array:
-    """f32[...]: the norm of the whole, from those of its tensors (a tree of f32[...])."""
+    """f32[...]: the norm of the whole, from the norms of its tensors (a tree of f32[...])."""
     return jnp.sqrt(sum(n**2 for n in jax.tree.leaves(norms)))
 
 
 def spread(bound: PyTree, like: PyTree) -> PyTree:
-    """A bound for each leaf of `like`, of one bound or of a tree of them."""
+    """One bound for each leaf of `like`, from a single bound or a tree of bounds."""
     leaf = jax.tree_util.treedef_is_leaf(jax.tree.structure(bound))
     return jax.tree.map(lambda _: bound, like) if leaf else bound
 

@@ -45,9 +45,9 @@ class Correlation(NamedTuple):
 def correlated(
     mechanism: Mechanism, factorization: Factorization, *, enclave: bool = False
 ) -> Mechanism:
-    """`mechanism`, whose noise in round t is row t of C^-1 z (in clip norms) instead of z_t.
+    """`mechanism` with correlated noise: row t of C^-1 z (in clip norms) in round t, instead of z_t.
 
-    The engine remembers earlier noise, for each call of `cohort.sum`, and never shows it to the round.
+    The engine remembers earlier noise for each call of `cohort.sum`. The round never sees it.
 
     Formal guarantees: with C x the noisy sums are a function of C g + z, where g holds the bounded sums of all rounds.
     A unit that takes part in the rounds of a pattern moves C g by at most the sensitivity of C over all patterns that
@@ -56,13 +56,14 @@ def correlated(
     who see the noisy sums alone: whoever sums adds the noise, as clients cannot take back noise of earlier rounds.
 
     Args:
-      mechanism: clips, and draws Gaussian noise for a sum.
+      mechanism: one with Gaussian noise on a sum.
       factorization: such as `fp.noise_matrices.blt(rounds=1000, separation=100)`.
-      enclave: whether messages are summed, and the noise is added, where the server cannot look, which a certificate
-        towards a server with secure aggregation then assumes.
+      enclave: whether messages are summed and noise is added where the server cannot look. Certificates towards a
+        server with secure aggregation then assume this.
 
     Raises:
-      ValueError: a mechanism without Gaussian noise, or whose noise changes over the rounds or is correlated already.
+      ValueError: a mechanism without Gaussian noise, or with noise that changes over the rounds or is already
+        correlated.
     """
     plain = type(mechanism) is Mechanism and mechanism.correlation is None
     draws = plain and mechanism.at is not None and mechanism.noise == "gaussian"
@@ -70,7 +71,10 @@ def correlated(
     require(draws and not mechanism.reason, "mechanism", mechanism, remedy)
     known = isinstance(factorization, Factorization)
     require(
-        known, "factorization", factorization, "give such as fp.noise_matrices.tree(rounds=1000)"
+        known,
+        "factorization",
+        factorization,
+        "give one such as fp.noise_matrices.tree(rounds=1000)",
     )
     enclave = checked("enclave", enclave, bool)
 

@@ -31,7 +31,7 @@ _FACTORS = {"averaging": 0.5, "orthonormal": 0.5**0.5}
 
 
 def padded_length(length: Count) -> int:
-    """m, the least power of two from `length` up.
+    """m, the least power of two that is not below `length`.
 
     Raises:
       ValueError: length below 1.
@@ -61,8 +61,8 @@ def haar(x: jax.Array, form: Form = "averaging") -> jax.Array:
 def haar_norm(x: jax.Array) -> jax.Array:
     """The norm over all coefficients in averaging form, f32[..., n] -> f32[...], without storing them.
 
-    Every detail is computed before it is squared: taken as a difference of sums of squares, the details of a nearly
-    constant vector would be lost in rounding.
+    Every detail is computed before it is squared. As differences of sums of squares, the details of a nearly constant
+    vector would be lost in rounding.
 
     Raises:
       ValueError: no entry.
@@ -97,7 +97,7 @@ def inverse_haar(coefficients: jax.Array, length: Count, form: Form = "averaging
     """Coefficients f32[..., m] -> the first `length` entries, f32[..., length].
 
     Raises:
-      ValueError: an unknown form, or coefficients that do not belong to a vector of this length.
+      ValueError: an unknown form, or coefficients of a vector of another length.
     """
     check_numbers("coefficients", coefficients)
     length = checked("length", length, Count)
@@ -131,9 +131,9 @@ def weights(m: Count) -> np.ndarray:
 def variance_left(variances: np.ndarray, form: Form = "averaging") -> np.ndarray:
     """Variance of each entry after the inverse, f64[m], of independent noise of `variances` f64[m] on the coefficients.
 
-    An entry is the sum of the mean and of one detail per level, with signs; in the orthonormal form each times the
-    square root of its share, 1 / m for the mean and 2^-l for level l. With the paper's variances (s / W)^2 it is
-    s^2 (1/3 + 2 / (3 m^2)) for every entry, next to s^2 / 3 whatever the length.
+    An entry is the signed sum of the mean and one detail per level. In orthonormal form each is multiplied by the
+    square root of its share: 1 / m for the mean, 2^-l for level l. With the paper's variances (s / W)^2 it is s^2 (1/3
+    + 2 / (3 m^2)) for every entry, next to s^2 / 3 whatever the length.
 
     Raises:
       ValueError: an unknown form, or a length that is not a power of two.

@@ -44,28 +44,31 @@ makes what is clipped 6e-5 too long, relative to C, and less for any other.
 
 @checking_fields
 class Mechanism(NamedTuple):
-    """A mechanism does not know its privacy unit: the unit is the axis it is summed over.
+    """Bounds contributions and perturbs their sum; the privacy unit is whatever the sum runs over.
 
     Attributes:
       clip: contribution -> (bounded contribution, its norm before).
-      perturb: (key, sum) -> noisy sum. Both give floats of 32 bits or more, see `fedpriv.core.trees.real`.
-      certified_multiplier: noise standard deviation of the sum over the most one contribution can move it (1 / whitened
-        sensitivity where that differs by direction); 0 where nothing is hidden.
-      reason: why nothing is hidden, where `certified_multiplier` is 0.
+      perturb: (key, sum) -> noisy sum. Like `clip`, it returns floats of 32 bits or more (`fedpriv.core.trees.real`).
+      certified_multiplier: standard deviation of the noise on the sum, divided by the most that one contribution can
+        move it (1 / whitened sensitivity where the noise differs by direction); 0 if nothing is hidden.
+      reason: why nothing is hidden, if `certified_multiplier` is 0.
       noise: "gaussian" (sensitivity in the l2 norm) or "laplace" (l1).
       clip_norm: C.
-      noise_multiplier: sigma, by which papers name their noise; `certified_multiplier` is what is proved.
-      scales, norms: (norms of the tensors) -> what each is multiplied by, and contribution -> those norms, see
-        `fedpriv.clipping.Clipping`; None if `clip` does more than scale, and if they are the tensors' own.
-      worst: (d) -> a contribution at the bound that moves the noisy sum as much as any, of d coordinates, see
-        `fedpriv.clipping.Clipping`; None where nothing is hidden.
-      whiten: what is perturbed -> f32[...], in units of the noise, of independent entries.
-      dimension: number of coordinates, if the mechanism is for one number only; of a `joint` one, its first part's.
-      tensors: least number of them: one for each tensor that is clipped by itself.
-      at: (C, sigma) -> the same with these instead, which may be traced and are not checked; None if it has neither.
-      parts: of a `joint` mechanism.
-      correlation: of a `correlated` one, its `Correlation`.
-      seal: see `fedpriv.core.provenance`; whoever makes a mechanism by hand leaves it out.
+      noise_multiplier: sigma as the paper states it; `certified_multiplier` is what is proved.
+      scales, norms: norms of the tensors -> the factor of each, and contribution -> those norms; see
+        `fedpriv.clipping.Clipping`. `scales` is None if `clip` does more than scale, `norms` if they are the tensors'
+        l2 norms.
+      worst: d -> a worst-case contribution of d coordinates: no other moves the noisy sum more; see
+        `fedpriv.clipping.Clipping`. None if nothing is hidden.
+      whiten: a perturbed tree -> f32[...] with independent entries, in units of the noise.
+      dimension: the number of coordinates, if the mechanism requires a fixed one; for a `joint` mechanism, that of its
+        first part.
+      tensors: the least number of tensors: one for each that is clipped separately.
+      at: (C, sigma) -> this mechanism with these values, which may be traced and are not checked; None if it has
+        neither.
+      parts: the mechanisms of a `joint` one.
+      correlation: the `Correlation` of a `correlated` mechanism.
+      seal: see `fedpriv.core.provenance`; leave it out of a mechanism of your own.
     """
 
     clip: Callable[[PyTree], tuple[PyTree, jax.Array]]
@@ -87,21 +90,21 @@ class Mechanism(NamedTuple):
     seal: tuple = ()
 
     def in_round(self, t: jax.Array | CountOrZero) -> Mechanism:
-        """The mechanism of round t: this one; schedules differ."""
+        """The mechanism of round t: always this one, except in schedules."""
         checked("t", t, jax.Array | CountOrZero)
         return self
 
     def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
-        """The mechanism for contributions of these norms: this one; a rule that looks at the data is not private.
+        """The mechanism for contributions with these norms: this one, as a rule that looks at the data is not private.
 
         Args:
-          norms: a tree of f32[B], of each tensor of each contribution.
+          norms: a tree of f32[B], the norms of each tensor.
           mask: bool[B], which contributions count.
         """
         return self
 
     def multipliers(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
-        """(number of rounds, multiplier) of each part of a run."""
+        """(number of rounds, multiplier) for each part of a run."""
         rounds = checked("rounds", rounds, CountOrZero)
         return ((rounds, self.certified_multiplier),)
 
@@ -114,7 +117,7 @@ def mechanism(
     noise_multiplier: NonNegative,
     calibrated: bool = False,
 ) -> Mechanism:
-    """Clips into `clipping`'s set at C, adds C sigma times `noise` to the sum: a Gaussian mechanism (Appendix A).
+    """A Gaussian mechanism: clips into `clipping`'s set at C, and adds C sigma times `noise` to the sum (Appendix A).
 
     Formal guarantees:
       In exact arithmetic a clipped contribution moves the sum, whitened by the noise, by at most
@@ -124,16 +127,16 @@ def mechanism(
       rounding of the norm (relative 1e-6) is not accounted for.
 
     Args:
-      clip_norm: C; infinity without noise is no mechanism at all.
+      clip_norm: C; infinity only without noise.
       noise_multiplier: sigma.
-      calibrated: multiply the noise by the reach, so that the multiplier is sigma.
+      calibrated: scale the noise by the reach, which makes the multiplier sigma.
 
     Raises:
       ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
     """
     fits = isinstance(clipping, Clipping)
-    require(fits, "clipping", clipping, "give such as fp.clipping.flat()")
-    require(isinstance(noise, Noise), "noise", noise, "give such as fp.noise.isotropic()")
+    require(fits, "clipping", clipping, "give one such as fp.clipping.flat()")
+    require(isinstance(noise, Noise), "noise", noise, "give one such as fp.noise.isotropic()")
     clip_norm, noise_multiplier = _checked(clip_norm, noise_multiplier)
     calibrated = checked("calibrated", calibrated, bool)
     reach = noise.reach(clipping)
@@ -176,7 +179,7 @@ def mechanism(
 
 
 def gaussian(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
-    """Clips to l2 norm `clip_norm` (C) over all coordinates, adds N(0, (C sigma)^2) to each of the sum (Appendix A).
+    """Clips to l2 norm `clip_norm` (C), and adds N(0, (C sigma)^2) to every coordinate of the sum (Appendix A).
 
     Formal guarantees: those of `mechanism`, with multiplier sigma.
 
@@ -187,7 +190,7 @@ def gaussian(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
 
 
 def laplace(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
-    """Clips to l1 norm `clip_norm` (C) over all coordinates, adds Laplace(0, C x multiplier) to each of the sum's.
+    """Clips to l1 norm `clip_norm` (C), and adds Laplace(0, C x multiplier) to every coordinate of the sum.
 
     Formal guarantees: as `gaussian`, with the l1 norm: (1 / noise_multiplier, 0)-differentially private per
     contribution removed or added (Dwork, McSherry, Nissim and Smith 2006).
@@ -286,8 +289,8 @@ def _perturb(
 
 
 def unprotected(reason: str = NO_NOISE) -> Mechanism:
-    """Neither bounds nor hides anything; a certificate gives the reason (ours)."""
-    require(isinstance(reason, str), "reason", reason, "say in words why nothing is hidden")
+    """A mechanism that neither bounds nor hides anything; certificates state the reason (ours)."""
+    require(isinstance(reason, str), "reason", reason, "say why nothing is hidden")
     return gaussian(math.inf, 0)._replace(clip=_measured, reason=reason)
 
 
@@ -303,12 +306,12 @@ ALREADY_PRIVATE = unprotected("messages carry the noise of records' means alone"
 
 
 def joint(*parts: Mechanism) -> Mechanism:
-    """Each part of a message (a tuple) by a mechanism of its own, with noise of its own; one release of all together.
+    """One release of a tuple, each part of which has its own mechanism and its own noise.
 
     Formal guarantees: multiplier (sum_k m_k^-2)^-1/2 for Gaussian noise (Andrew et al., arXiv:1905.03871, Theorem 1).
 
     Args:
-      parts: Gaussian; the norm that is reported is of the first.
+      parts: Gaussian mechanisms; the norm that is reported is the first part's.
 
     Raises:
       ValueError: no parts, or noise that is not Gaussian.

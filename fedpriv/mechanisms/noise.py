@@ -1,4 +1,4 @@
-"""Shapes of Gaussian noise on a sum of bounded contributions, and how much of a contribution each leaves to see.
+"""Shapes of Gaussian noise on a sum of bounded contributions, and how well each hides one contribution.
 
 On Haar coefficients: K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced Approach".
 """
@@ -26,11 +26,11 @@ class Noise(NamedTuple):
     """A Gaussian distribution of scale 1.
 
     Attributes:
-      draw: (key, like) -> noise in the shapes of `like`, f32 or f64 where that is.
+      draw: (key, like) -> noise in the shapes of `like`, f32, or f64 where `like` is f64.
       reach: clipping -> the whitened sensitivity sup ||Sigma^-1/2 u|| over its set for C = 1.
-      whiten: u -> Sigma^-1/2 u, f32[...] of independent entries of variance 1 if u is noise of this distribution.
-      dimension: number of coordinates, if it is for one number only.
-      seal: see `fedpriv.core.provenance`; whoever makes a noise by hand leaves it out.
+      whiten: u -> Sigma^-1/2 u, f32[...]; if u is such noise, its entries are independent and of variance 1.
+      dimension: the number of coordinates, if the noise requires a fixed one.
+      seal: see `fedpriv.core.provenance`; leave it out of a noise of your own.
     """
 
     draw: Callable[[Key, PyTree], PyTree]
@@ -52,15 +52,15 @@ def isotropic() -> Noise:
 def haar_noise(d: Count, form: Form = "averaging") -> Noise:
     """Noise on the Haar coefficients of all d coordinates together, seen after the inverse transform.
 
-    In averaging form the paper's N(0, 1 / W^2) (Ranaweera et al., Algorithms 1 and 2), which leaves every coordinate a
-    variance of 1/3 + 2 / (3 m^2); in orthonormal form N(0, 1), which leaves N(0, 1): `isotropic` in distribution.
-    The transform is linear, so that only the noise needs an inverse, whatever it is added to.
+    In averaging form it is the paper's N(0, 1 / W^2) (Ranaweera et al., Algorithms 1 and 2), after whose inverse every
+    coordinate has the variance 1/3 + 2 / (3 m^2). In orthonormal form it is N(0, 1), which stays N(0, 1): `isotropic`
+    in distribution. As the transform is linear, only the noise is inverted.
 
     Args:
       d: number of coordinates, padded to m = 2^L.
 
     Raises:
-      ValueError: an unknown form; when it is used, another number of coordinates.
+      ValueError: an unknown form; when used, another number of coordinates than d.
     """
     d = checked("d", d, Count)
     form = checked("form", form, Form)

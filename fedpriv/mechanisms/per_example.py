@@ -32,13 +32,13 @@ from fedpriv.privacy.release import NO_NOISE
 
 
 class PerExample(NamedTuple):
-    """The gradients g_1..g_B of a batch, never needed one by one.
+    """The gradients g_1..g_B of a batch, without forming them one by one.
 
     Attributes:
-      norms: a tree as the parameters', with the l2 norms f32[B] of the records' gradients in each tensor.
-      weighted: a tree of weights f32[B] -> sum_j w_j g_j, in each tensor with its own weights; a gradient of weight 0
-        does not count, even if it is not finite.
-      each: () -> the gradients themselves, a tree with leaves [B, ...], for clipping that needs more than norms.
+      norms: a tree like the parameters, with f32[B], the l2 norms of the records' gradients in that tensor.
+      weighted: a tree of weights f32[B], one set per tensor -> sum_j w_j g_j. A gradient of weight 0 does not count,
+        even if it is not finite.
+      each: () -> the gradients, leaves [B, ...], for clipping that needs more than norms.
     """
 
     norms: PyTree
@@ -62,12 +62,12 @@ class RecordGradients(GradientFunction):
 def per_example(loss: LossFn, l2: NonNegative = 0.0) -> Gradients:
     """Gradients of `loss + l2 / 2 ||params||^2` of any model.
 
-    Those of a dense layer stay factors, so that their memory does not grow with the batch times the layer; of other
-    tensors they are formed by `vmap`. The regulariser forms them all.
+    Gradients of a dense layer stay factored, which saves memory: batch times layer is never stored. Those of other
+    tensors are formed by `vmap`. With a regulariser all are formed.
 
     Args:
-      loss: of ONE example; for a random one, which takes a key, the batch is `fp.with_keys(key, examples)`.
-      l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.
+      loss: loss of ONE example. If it takes a key, the batch is `fp.with_keys(key, examples)`.
+      l2: weight of the regulariser, which belongs to each record's loss and is clipped with it.
 
     Raises:
       ValueError: `loss` is no function of these parameters, or l2 below 0; when called, as the gradients of
@@ -118,12 +118,12 @@ class MedianClipping(NamedTuple):
 
     The heuristic of M. Noble, A. Bellet, A. Dieuleveut, arXiv:2111.09278, Appendix D.1.
 
-    It looks at the data without privacy: nothing is certified.
+    The median is not private, so nothing is certified.
 
     Attributes:
       noise_multiplier: sigma, relative to the median.
-      tensors: above 1, the number of the model's tensors, each clipped to its own median and perturbed with sigma by
-        itself.
+      tensors: if above 1, the number of the model's tensors; each is clipped to its own median and perturbed with sigma
+        separately.
     """
 
     noise_multiplier: NonNegative
@@ -148,7 +148,7 @@ class MedianClipping(NamedTuple):
         return each.at(medians, self.noise_multiplier)  # type: ignore[misc]
 
     def multipliers(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
-        """(number of rounds, multiplier) of the whole run: the multiplier is 0."""
+        """(number of rounds, multiplier) for the whole run; the multiplier is 0."""
         rounds = checked("rounds", rounds, CountOrZero)
         return ((rounds, 0.0),)
 
@@ -173,23 +173,25 @@ def private_mean(
     mechanism: Mechanism | MedianClipping,
     expected_size: Positive | jax.Array,
 ) -> Callable[[Key, Params, Example, jax.Array], Params]:
-    """(key, params, batch, mask) -> the mean of the batch's gradients, each clipped, their sum perturbed, in f32.
+    """(key, params, batch, mask) -> the mean gradient of the batch: each is clipped and their sum perturbed, in f32.
 
-    Then the mean is rounded to the parameters' own types of floats, as gradients are.
+    The mean is then rounded to the parameters' own float types.
 
     Formal guarantees: those of the mechanism, per record; a record that `mask` leaves out does not count. With
     `MedianClipping`, none.
 
     Args:
-      expected_size: what the sum is divided by, whatever the number of records: the lot size L, or s R.
+      expected_size: divisor of the sum, whatever the number of records: the lot size L, or s R.
 
     Raises:
-      ValueError: no gradients, no mechanism, or a size that is not positive; when called, parameters that hold no real
-        numbers, such as complex ones.
+      ValueError: no gradients, no mechanism, or a size that is not positive; when called, parameters that are not real,
+        such as complex ones.
     """
-    require(callable(gradients), "gradients", gradients, "give such as fp.per_example(loss)")
+    require(callable(gradients), "gradients", gradients, "give one such as fp.per_example(loss)")
     fits = hasattr(mechanism, "for_batch") and not isinstance(mechanism, type)
-    require(fits, "mechanism", mechanism, "give such as fp.gaussian(clip_norm, noise_multiplier)")
+    require(
+        fits, "mechanism", mechanism, "give one such as fp.gaussian(clip_norm, noise_multiplier)"
+    )
     expected_size = checked("expected_size", expected_size, Positive | jax.Array)
 
     def mean(key: Key, params: Params, batch: Example, mask: jax.Array) -> Params:

@@ -20,12 +20,12 @@ def per_example_dense(l2: NonNegative = 0.0) -> Gradients:
 
     A layer z = W^T x + b whose output has the error e = dloss / dz has the gradients x e^T + l2 W and e + l2 b, with
     the squared norms ||x||^2 ||e||^2 + 2 l2 e.(W^T x) + l2^2 ||W||^2 and ||e||^2 + 2 l2 e.b + l2^2 ||b||^2 (I.
-    Goodfellow, arXiv:1510.01799). The sums may cancel: a bound on their rounding is added. In all products the batch is
-    the long axis and the first factor is stored as it is used, which is fast on CPU; barriers keep XLA from turning
-    them round.
+    Goodfellow, arXiv:1510.01799). Since the sums may cancel, a bound on their rounding is added. In every product the
+    batch is the long axis and the first factor is stored as it is used, which is fast on CPU. Barriers keep XLA from
+    changing that order.
 
     Args:
-      l2: weight of the regulariser, which is part of each record's loss and so is clipped with it.
+      l2: weight of the regulariser, which belongs to each record's loss and is clipped with it.
 
     Raises:
       ValueError: l2 below 0; when called, parameters of another model.
@@ -61,7 +61,8 @@ def _in_order(params: Params) -> list[str]:
     if set(names) != set(params["params"]):
         layers = ", ".join(params["params"])
         raise ValueError(
-            f"params: layers {layers}; per_example_dense knows LogisticRegression and MLP, take per_example for others"
+            f"params: layers {layers}; per_example_dense supports LogisticRegression and MLP; use per_example for "
+            "others"
         )
     return names
 

@@ -36,7 +36,7 @@ Parts: TypeAlias = Annotated[
 ]
 
 
-MECHANISM = "such as fp.gaussian(clip_norm, noise_multiplier), or fp.unprotected(reason)"
+MECHANISM = "one such as fp.gaussian(clip_norm, noise_multiplier), or fp.unprotected(reason)"
 
 
 def is_mechanism(value: Any) -> bool:
@@ -46,18 +46,18 @@ def is_mechanism(value: Any) -> bool:
 
 @checking_fields
 class Dynamic(NamedTuple):
-    """Both fall geometrically over T rounds: C_t = C clip_decay^(-t / T), sigma_t = sigma noise_decay^(-t / T).
+    """Clip norm and noise fall geometrically: C_t = C clip_decay^(-t / T), sigma_t = sigma noise_decay^(-t / T).
 
-    In steps: `parts` equal pieces of the run, each with the values at its start, so that a certificate composes that
-    many mechanisms instead of one per round. Rounds from T on keep the last.
+    They fall in steps: the run has `parts` equal pieces, each with the values at its start. So a certificate composes
+    that many mechanisms instead of one per round. Rounds from T on keep the last values.
 
     Formal guarantees: in each round those of the mechanism at (C_t, sigma_t), see `multipliers`.
 
     Attributes:
       start: the mechanism at C and sigma.
       rounds: T.
-      clip_decay: C over what it would be in round T, rho_C.
-      noise_decay: sigma over what it would be in round T, rho_mu (the paper lets mu = 1 / sigma grow).
+      clip_decay: rho_C, C divided by its value in round T.
+      noise_decay: rho_mu, sigma divided by its value in round T (the paper lets mu = 1 / sigma grow).
       parts: number of pieces.
       seal: see `fedpriv.core.provenance`; `dynamic` sets it.
     """
@@ -81,7 +81,7 @@ class Dynamic(NamedTuple):
         )
 
     def multipliers(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
-        """(number of rounds, multiplier) of each piece that a run of `rounds` rounds reaches."""
+        """(number of rounds, multiplier) for each piece that a run of `rounds` rounds reaches."""
         rounds = checked("rounds", rounds, CountOrZero)
         cuts = [min(cut, rounds) for cut in (0, *self.ends.tolist())] + [rounds]
         return tuple(
@@ -95,7 +95,7 @@ class Dynamic(NamedTuple):
 
     @property
     def ends(self) -> np.ndarray:
-        """i32[parts - 1], the rounds at which all pieces but the first begin."""
+        """i32[parts - 1], the first round of each piece after the first."""
         begin = [-(-piece * self.rounds // self.parts) for piece in range(1, self.parts)]
         return np.array(begin, np.int32)
 
@@ -118,15 +118,15 @@ def dynamic(
     noise_decay: Positive = 1.0,
     parts: Parts = 10,
 ) -> Dynamic:
-    """A `Dynamic` whose noise can change, and stays within float32.
+    """A `Dynamic` that is checked: its noise can change and stays within float32.
 
     Raises:
       ValueError: a mechanism whose clip norm and noise cannot be changed or that has no noise, rounds or parts below 1,
         or a decay that is not positive.
     """
-    require(isinstance(start, Mechanism), "start", start, "give such as fp.gaussian(1.0, 1.0)")
+    require(isinstance(start, Mechanism), "start", start, "give one such as fp.gaussian(1.0, 1.0)")
     if start.at is None or start.certified_multiplier == 0:
-        raise ValueError("start: it has no Gaussian noise that could change; give one with noise")
+        raise ValueError("start: it has no Gaussian noise to change; give a mechanism that has")
     rounds = checked("rounds", rounds, Count)
     clip_decay = checked("clip_decay", clip_decay, Positive)
     noise_decay = checked("noise_decay", noise_decay, Positive)

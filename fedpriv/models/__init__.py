@@ -1,4 +1,4 @@
-"""The models of the papers, and what of them is faster here than in XLA."""
+"""The papers' models, with parts that run faster here than XLA's own."""
 
 from fedpriv.models.fine_tuning import adapters, frozen
 from fedpriv.models.from_nnx import from_nnx

@@ -40,7 +40,7 @@ def conv_same(x: jax.Array, w: jax.Array) -> jax.Array:
       ValueError: an even kernel.
     """
     if w.shape[0] % 2 == 0 or w.shape[1] % 2 == 0:
-        raise ValueError(f"w: kernel {w.shape[:2]} is even; conv_same needs odd sizes")
+        raise ValueError(f"w: kernel {w.shape[:2]} has an even size; conv_same needs odd sizes")
     return _conv.bind(x, w)
 
 

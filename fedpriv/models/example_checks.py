@@ -21,12 +21,13 @@ def check_leaves(example: Example, *names: str) -> None:
     read = ", ".join(f'"{name}"' for name in names)
     if not isinstance(example, Mapping):
         raise ExampleError(
-            f"example: {_kind(example)}; this model reads {read}, so give the arrays in such a dict"
+            f"example: {_kind(example)}; this model reads {read}; give the arrays in such a dict"
         )
     for name in names:
         if name not in example:
             raise ExampleError(
-                f'example: there is no "{name}", only {sorted(example)}; this model reads {read}, so name the arrays so'
+                f'example: there is no "{name}", only {sorted(example)}; this model reads {read}; name the arrays '
+                "accordingly"
             )
 
 
@@ -78,8 +79,8 @@ def _check_value(label: Any, outputs: int) -> None:
     for value in np.ravel(label):
         if not 0 <= value < outputs:
             raise ExampleError(
-                f"label: {value} is outside [0, {outputs}), as the model has {outputs} outputs; correct the labels, or "
-                "make a model of so many classes"
+                f"label: {value} is outside [0, {outputs}), as the model has {outputs} outputs; correct the labels, "
+                "or the model's number of classes"
             )
 
 

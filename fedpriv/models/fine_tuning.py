@@ -58,34 +58,34 @@ def adapters(
     *,
     alpha: Positive | None = None,
 ) -> Model:
-    """`model` at `base` + low-rank adapters (LoRA), of which the adapters alone are trained, sent and made private.
+    """`model` at `base` with low-rank adapters (LoRA); only the adapters are trained, sent and made private.
 
-    A leaf W of two or more axes is taken for a matrix [n, m]: its axes are split in two where n + m is smallest. A
-    dense kernel [in, out] stays as it is; a large kernel of a convolution becomes [height * width * in, out], one of
-    attention [features, heads * size]. In its place stands
+    A leaf W with two or more axes is viewed as a matrix [n, m]: its axes are split in two where n + m is smallest. A
+    dense kernel stays [in, out]; a large convolution kernel becomes [height * width * in, out], an attention kernel
+    [features, heads * size]. It is replaced by
 
         W + (alpha / rank) A B,   A ~ N(0, 1 / n) of [n, rank],   B = 0 of [rank, m] at the start,
 
     which are the paper's A and B, transposed, where a kernel's outputs come last. The parameters are
     {path of W: {"A": ..., "B": ...}} in W's own type; other leaves stay as they are in `base`.
 
-    The network sees whole kernels, so the clients' steps take the time and memory of training all of it: what is
-    smaller is what travels, is clipped, and gets noise.
+    The network sees whole kernels, so clients' steps take the time and memory of training it all. Adapters shrink only
+    what travels, is clipped, and gets noise.
 
     Args:
-      base: parameters of `model`, such as a kept model's, by its paths. They have to be public, that is, not depend
-        on what the clients hold. Nothing here can check that; the certificate lists it among its assumptions.
-      rank: of A B, at most min(n, m).
-      where: regular expression, searched in each leaf's path, such as params.Dense_0.kernel; by default all match.
+      base: parameters of `model`, such as those of a kept model. They must be public, that is, independent of what the
+        clients hold. Nothing can check that here; certificates list it as an assumption.
+      rank: rank of A B, at most min(n, m).
+      where: regular expression, searched for in each leaf's path, such as params.Dense_0.kernel; by default all match.
       alpha: by default `rank`.
 
     Returns:
-      A model whose `merged` gives the whole network's parameters. It may be fine-tuned itself: `frozen` of it with
-      trainable=r"B$" keeps A as it is drawn (FFA-LoRA; Y. Sun et al., ICLR 2024, arXiv:2403.12313).
+      A model whose `merged` gives the whole network's parameters. It can itself be fine-tuned: `frozen` with
+      trainable=r"B$" keeps A as drawn (FFA-LoRA; Y. Sun et al., ICLR 2024, arXiv:2403.12313).
 
     Raises:
-      ValueError: no model; a base of other shapes; a pattern that matches no leaf of two or more axes; a rank below 1,
-        or above the smaller side of a leaf.
+      ValueError: not a model; a base with other shapes; a pattern that matches no leaf with two or more axes; a rank
+        below 1, or above the smaller side of a leaf.
     """
     its = _base(model, base)
     rank = checked("rank", rank, Count)
@@ -124,19 +124,19 @@ def adapters(
 
 @names_user_code
 def frozen(model: Model, base: Params, trainable: str) -> Model:
-    """`model` of which some leaves alone are trained, sent and made private, from `base` on; the others stay there.
+    """`model` at `base`; only the leaves that match `trainable` are trained, sent and made private.
 
-    The parameters are {path: leaf}. They begin as they are in `base`, whatever the key.
+    The parameters are {path: leaf}. They begin at their values in `base`, whatever the key.
 
     Args:
       base: as for `adapters`.
-      trainable: regular expression, searched in each leaf's path, such as params.Dense_0.kernel.
+      trainable: regular expression, searched for in each leaf's path, such as params.Dense_0.kernel.
 
     Returns:
       A model whose `merged` gives the whole network's parameters.
 
     Raises:
-      ValueError: no model; a base of other shapes; a pattern that matches no leaf, or all.
+      ValueError: not a model; a base with other shapes; a pattern that matches no leaf, or all.
     """
     its = _base(model, base)
     chosen = _matching("trainable", trainable, its.leaves)
@@ -157,7 +157,7 @@ def _base(model: Model, base: Params) -> _Base:
     wanted = jax.eval_shape(model.init, jax.random.key(0))
     check_shapes("base", base, wanted)
     shapes_alone = any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(base))
-    require(not shapes_alone, "base", base, "give arrays; to certify alone, zeros will do")
+    require(not shapes_alone, "base", base, "give arrays (zeros suffice if you only certify)")
     given = named_leaves(base)  # perhaps in dicts, where the model has lists or objects
     leaves = {path: jnp.asarray(given[path]) for path in named_leaves(wanted)}
     return _Base(leaves, jax.tree.structure(wanted))
@@ -184,7 +184,7 @@ def _matching(name: str, pattern: str, paths: Collection[str]) -> list[str]:
     if not found:
         some = ", ".join([*paths][:9]) + ", ..." * (len(paths) > 9)
         raise ValueError(
-            f"{name}: {shown(pattern)} matches none of the leaves that it may be ({some or 'there are none'}); {remedy}"
+            f"{name}: {shown(pattern)} matches none of the possible leaves ({some or 'there are none'}); {remedy}"
         )
     return found
 

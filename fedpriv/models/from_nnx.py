@@ -13,18 +13,18 @@ from fedpriv.models.networks import Model, from_apply, state_beside
 
 
 def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
-    """A `Model`, as `from_apply`, of the module that `make(rngs: nnx.Rngs)` makes; its parameters are nested dicts.
+    """A `Model`, as from `from_apply`, of the module that `make(rngs: nnx.Rngs)` returns; parameters are nested dicts.
 
-    In training its dropout gets a key of its own for each record; elsewhere it is off (`module.eval()`).
+    In training, dropout gets its own key for each record; otherwise it is off (`module.eval()`).
 
     Args:
       make: such as `lambda rngs: Net(784, 10, rngs=rngs)`. The module gives the logits f32[classes] of ONE input.
-      inputs: the part of an example that goes in.
+      inputs: name of the input in an example.
 
     Raises:
       ValueError: the module has batch normalisation, or other state beside its parameters.
     """
-    require(callable(make), "make", make, "give such as lambda rngs: Net(rngs=rngs)")
+    require(callable(make), "make", make, "give one such as lambda rngs: Net(rngs=rngs)")
     from flax import nnx
 
     def parts(key: Key) -> Any:

@@ -83,7 +83,7 @@ def model_folder(folder: Path | str, algorithm: str, seed: Seed) -> Path:
     require(isinstance(algorithm, str), "algorithm", algorithm, "give its name")
     seed = checked("seed", seed, Seed)
     if algorithm in ("", ".", "..") or {"/", "\\", "\0"} & set(algorithm):
-        raise ValueError(f"algorithm: {algorithm!r} is no name of a folder; give a plain name")
+        raise ValueError(f"algorithm: {algorithm!r} cannot name a folder; give a plain name")
     return Path(folder) / "model" / algorithm / f"seed-{seed}"
 
 
@@ -95,14 +95,14 @@ def is_kept(folder: Path | str, algorithm: str, seed: Seed) -> bool:
 def save_model(
     folder: Path | str, algorithm: str, seed: Seed, model: Model, params: Params
 ) -> None:
-    """Keeps `params`, those of `model`, where `load_model` finds them; replaces what is there.
+    """Saves `params` of `model` for `load_model`; replaces what was there.
 
-    Of a model that is fine-tuned it keeps the whole network's parameters, too.
+    For a fine-tuned model it also saves the whole network's parameters.
 
     Raises:
-      ValueError: a name that is not that of a folder; parameters of other shapes than the model's, such as those of
+      ValueError: a name that cannot name a folder; parameters with other shapes than the model's, such as those of
         several seeds.
-      OSError: they cannot be written.
+      OSError: the files cannot be written.
     """
     from safetensors import numpy
 
@@ -128,16 +128,16 @@ def save_model(
 def load_model(
     folder: Path | str, algorithm: str, seed: Seed = 0, *, model: Model | None = None
 ) -> Trained:
-    """The model that a run has kept, to the bit.
+    """The model that a run has kept, bit for bit.
 
     Args:
-      folder: of the run. It may be from anybody: nothing in it is executed.
-      model: what was trained, for a network that is not of this package. Without it, a warning says so: the parameters
-        of such a network are nested dicts, and there is no `apply`. Of a run that fine-tuned, the whole network comes
-        back, base included, or, with the fine-tuned model, what was trained, such as adapters.
+      folder: folder of the run. It may come from anybody: nothing in it is executed.
+      model: the model that was trained, if it is not one of this package. Without it, you get a warning, nested dicts
+        as parameters, and no `apply`. A run that fine-tuned returns the whole network, base included, or, if you give
+        the fine-tuned model, only what was trained, such as adapters.
 
     Raises:
-      ValueError: there is no such model, its files are damaged, or do not fit the network; says what.
+      ValueError: there is no such model, or its files are damaged or do not fit the network; says which.
     """
     place = model_folder(folder, algorithm, seed)
     if not is_kept(folder, algorithm, seed):
@@ -295,8 +295,8 @@ def _check_base(whole: Params, arrays: Mapping[str, np.ndarray], place: Path) ->
         made = np.asarray(leaf).astype(np.float64)
         if made.shape != kept.shape or not np.allclose(made, kept, 0, rounding, equal_nan=True):
             raise ValueError(
-                f"{place}: {_printable(name)} comes out otherwise with this base; give the model with the base that "
-                "was trained on"
+                f"{place}: {_printable(name)} differs with this base; give the model with the base that it was "
+                "trained on"
             )
 
 

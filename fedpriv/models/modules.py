@@ -66,15 +66,15 @@ class MLP(_Checked):
 
 
 class CNN(_Checked):
-    """5 x 5 convolutions, each with 2 x 2 max pooling and ReLU, then dense layers with ReLU and a linear output.
+    """5 x 5 convolutions, each with 2 x 2 max pooling and ReLU; dense layers with ReLU; a linear output.
 
     `CNN((32, 64), (512,), 10)` on 28 x 28 x 1 images is McMahan et al.'s network (1,663,370 parameters).
 
     Attributes:
-      filters: number of each convolution's.
+      filters: number of filters of each convolution.
       hidden: width of each hidden dense layer.
       classes: number of outputs, the logits.
-      weights: whose default initial weights, see `initializers`.
+      weights: whose default initial weights to use, see `initializers`.
     """
 
     filters: Sequence[Count]
@@ -105,8 +105,8 @@ class DropoutCNN(_Checked):
 
     Attributes:
       classes: number of outputs, the logits.
-      mean: of each channel, subtracted from pixels between 0 and 1.
-      std: of each channel, by which they are divided then.
+      mean: mean of each channel, subtracted from pixels between 0 and 1.
+      std: standard deviation of each channel, by which the result is divided.
     """
 
     classes: Count
@@ -143,13 +143,13 @@ class DropoutCNN(_Checked):
 
 
 def initializers(weights: Weights, fan_in: Count) -> dict[str, Any]:
-    """How a layer with `fan_in` inputs per output starts.
+    """Initial weights of a layer with `fan_in` inputs per output.
 
-    By flax's defaults (LeCun normal kernels of variance 1 / fan_in, zero biases) or PyTorch's (both uniform in
+    They follow flax's defaults (LeCun normal kernels of variance 1 / fan_in, zero biases) or PyTorch's (both uniform in
     +-1 / sqrt(fan_in), of variance 1 / (3 fan_in)).
 
     Raises:
-      ValueError: other weights, or a fan_in below 1.
+      ValueError: unknown weights, or a fan_in below 1.
     """
     weights = checked("weights", weights, Weights)
     fan_in = checked("fan_in", fan_in, Count)
@@ -164,7 +164,7 @@ def initializers(weights: Weights, fan_in: Count) -> dict[str, Any]:
 
 
 class SigmoidLeNet(_Checked):
-    """The network on which gradients are inverted: three 5 x 5 convolutions of 12 filters with sigmoids, a dense layer.
+    """A network for gradient inversion: three 5 x 5 convolutions of 12 filters with sigmoids, and a dense layer.
 
     L. Zhu, Z. Liu, S. Han, "Deep Leakage from Gradients", NeurIPS 2019; strides 2, 2, 1, no pooling, all weights
     uniform in +-1/2, so that gradients have second derivatives everywhere.
@@ -190,10 +190,10 @@ def _within_half(key: Key, shape: Sequence[int], dtype: Any = jnp.float32) -> ja
 
 
 class CharacterLSTM(_Checked):
-    """Embedding, two LSTM layers, a linear output at every position.
+    """An embedding, two LSTM layers, and a linear output at every position.
 
     Attributes:
-      vocabulary: number of characters, in and out.
+      vocabulary: number of characters, of input and output.
       embedding: numbers per character.
       hidden: width of the LSTM layers.
     """
@@ -212,15 +212,15 @@ class CharacterLSTM(_Checked):
 
 
 class CharacterTransformer(_Checked):
-    """Embedding and positions, blocks of causal attention and two dense layers, a linear output at every position.
+    """Embeddings of characters and positions, blocks of causal attention and two dense layers, a linear output.
 
-    Each half of a block adds to its input what it makes of the normalised input (A. Vaswani et al., arXiv:1706.03762,
-    with layer normalisation first, R. Xiong et al., arXiv:2002.04745).
+    There is an output at every position. Each half of a block adds a function of its normalised input to its input (A.
+    Vaswani et al., arXiv:1706.03762, with layer normalisation first, R. Xiong et al., arXiv:2002.04745).
 
     Attributes:
-      vocabulary: number of characters, in and out.
-      width: numbers per character, of which every head of attention takes its share.
-      heads: of attention; they divide `width`.
+      vocabulary: number of characters, of input and output.
+      width: numbers per character, divided among the heads.
+      heads: number of attention heads; divides `width`.
       blocks: number of blocks.
     """
 

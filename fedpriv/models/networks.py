@@ -53,17 +53,17 @@ class Built(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A model as functions; any library's model becomes one by writing the first three.
+    """A model as functions. To use any library's model, write the first three.
 
     Attributes:
       init: key -> params.
       loss: (params, example) -> f32[], for ONE example.
-      score: (params, example) -> {name: f32[]} for ONE example, what evaluation sums: a metric is its sum divided by
-        that of "weight", which is 1 for each example where it is left out. A `Score` where metrics are no means.
-      apply: (params, x) -> outputs, for ONE input x, such as an image; what `predict` needs.
-      built: what it is made of, if that is a module of flax.linen; None for others.
-      merged: of a model that is fine-tuned (`adapters`, `frozen`): params -> those of the model that it was made of,
-        which scores the same with them. None for others.
+      score: (params, example) -> {name: f32[]} for ONE example. Evaluation sums these: a metric is its sum divided by
+        the sum of "weight" (1 per example by default). Use a `Score` for metrics that are not means.
+      apply: (params, x) -> outputs, for ONE input x, such as an image; `predict` needs it.
+      built: the flax.linen module that it is made of; None for other models.
+      merged: in a fine-tuned model (`adapters`, `frozen`): params -> parameters with which the original model scores
+        the same. None for other models.
     """
 
     init: Callable[[Key], Params]
@@ -75,7 +75,7 @@ class Model(NamedTuple):
 
     @names_user_code
     def predict(self, params: Params, inputs: PyTree) -> PyTree:
-        """The outputs [n, ...] for inputs [n, ...]; of a classifier the logits, whose `argmax(-1)` are the labels.
+        """The outputs [n, ...] for inputs [n, ...]; for a classifier, logits, whose `argmax(-1)` is the label.
 
         Raises:
           ValueError: the model has no `apply`.
@@ -91,7 +91,7 @@ def predict(apply: Apply | None, params: Params, inputs: PyTree, batch_size: Cou
     """
     if apply is None:
         raise ValueError(
-            "apply: this model has none; give it one, Model(..., apply=lambda params, x: ...)"
+            "apply: this model has none; make it with Model(..., apply=lambda params, x: ...)"
         )
     return _mapped(apply, params, inputs, batch_size)
 
@@ -110,20 +110,23 @@ def classifier(
 ) -> Model:
     """A `Model` of examples {"image": ..., "label": i32[]} with cross-entropy loss.
 
-    A module whose `__call__` has a parameter `train` is random: it is called with True and a key for "dropout" in
-    training, with False otherwise.
+    A module whose `__call__` has a parameter `train` counts as random: it is called with True and a key for "dropout"
+    in training, and with False otherwise.
 
     Args:
       module: gives the logits f32[classes] of ONE input.
-      input: one input, such as `data.train["x"][0]`, whose shape and type count; or the shape of an image of bytes.
-      inputs: the part of an example that it is. The networks of `models` divide bytes (uint8) by 255, and refuse images
-        of other integers, or of floats that are not scaled.
+      input: one input, such as `data.train["x"][0]`, for its shape and type; or the shape of an image of bytes.
+      inputs: name of the input in an example. The networks of `models` divide bytes (uint8) by 255, and refuse images
+        of other integers or of unscaled floats.
 
     Raises:
-      ValueError: at `init`, a module with state beside its parameters, such as that of batch normalisation.
+      ValueError: at `init`, a module with state beside its parameters, such as batch normalisation.
     """
     require(
-        isinstance(module, nn.Module), "module", module, "give such as fp.models.MLP((64,), 10)"
+        isinstance(module, nn.Module),
+        "module",
+        module,
+        "give one such as fp.models.MLP((64,), 10)",
     )
     of: Any = input if hasattr(input, "dtype") else checked("input", input, Sequence[Count])
     shape, dtype = (of.shape, of.dtype) if hasattr(of, "dtype") else (of, jnp.uint8)
@@ -205,12 +208,12 @@ def from_apply(init: Callable[[Key], Params], apply: Apply, inputs: str = "image
 
     Args:
       init: key -> params.
-      apply: (params, x) -> logits f32[classes], for ONE input. With dropout, (params, x, key=None): training gives a
-        key, evaluation none.
-      inputs: the part of an example that goes in.
+      apply: (params, x) -> logits f32[classes], for ONE input. With dropout, (params, x, key=None): only training gives
+        a key.
+      inputs: name of the input in an example.
 
     Raises:
-      ValueError: no functions.
+      ValueError: `init` or `apply` is not a function.
     """
     require(callable(init), "init", init, "give a function, key -> params")
     require(callable(apply), "apply", apply, "give a function, (params, x) -> logits")
@@ -222,7 +225,7 @@ def from_apply(init: Callable[[Key], Params], apply: Apply, inputs: str = "image
         shape = getattr(z, "shape", None)
         if shape is None or len(shape) != 1:
             what = f"a {type(z).__name__}" if shape is None else f"{z.dtype}{list(shape)}"
-            raise ValueError(f"apply: it gives {what} for one input; give its logits [classes]")
+            raise ValueError(f"apply: it gives {what} for one input; return logits [classes]")
         return z, class_of(example["label"], z)
 
     def loss(params: Params, example: Example) -> jax.Array:
@@ -262,15 +265,15 @@ def small_mnist_cnn() -> Model:
 
 
 def small_cifar10_cnn() -> Model:
-    """Convolutions of 16, 32 and 64 filters, a dense layer of 64: 131,562 parameters (cf. Figure 6 there)."""
+    """Convolutions of 16, 32 and 64 filters, a dense layer of 64: 131,562 parameters (cf. the paper's Figure 6)."""
     return classifier(CNN((16, 32, 64), (64,), 10), (32, 32, 3))
 
 
 def shakespeare_lstm() -> Model:
     """Fed-SMP's next-character network: embedding 8, 2 x LSTM 256, dense 90; d = 820,522.
 
-    Table 3's 46.02 MB imply 822,570: 2 x 4 x 256 more, the second bias vector that PyTorch gives an LSTM layer, which
-    adds nothing to what the layer can compute.
+    Table 3's 46.02 MB imply 822,570, which is 2 x 4 x 256 more: the second bias vector of PyTorch's LSTM layers, which
+    adds nothing to what a layer can compute.
     """
     return next_character(CharacterLSTM(90, 8, 256))
 
@@ -278,15 +281,15 @@ def shakespeare_lstm() -> Model:
 def next_character(module: nn.Module) -> Model:
     """A `Model` of examples {"text": [80] character ids, "label": i32[80] next characters, "mask": bool[80]}.
 
-    Its loss is the mean cross-entropy of the characters that count; accuracy and perplexity are by character.
+    Its loss is the mean cross-entropy of the unmasked characters; accuracy and perplexity are per character.
 
     Args:
-      module: gives logits f32[80, classes] of ONE text, those of a position by what is before the next character.
+      module: maps ONE text to logits f32[80, classes]; each position's depend only on characters before the next one.
 
     Raises:
-      ValueError: no module.
+      ValueError: not a module.
     """
-    such_as = "give such as fp.models.CharacterLSTM(90, 8, 256)"
+    such_as = "give one such as fp.models.CharacterLSTM(90, 8, 256)"
     require(isinstance(module, nn.Module), "module", module, such_as)
 
     def per_character(params: Params, example: Example) -> tuple[jax.Array, ...]:

@@ -21,14 +21,15 @@ _FRACTIONS = ("accuracy", *(f"accuracy_{statistic}" for statistic in OVER_CLIENT
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """A score with more metrics than means over the examples. A plain function of its kind needs none of this.
+    """A score with metrics that are not means over the examples. For means, a plain function is enough.
 
     Attributes:
       function: (params, example) -> {name: f32[]} for ONE example. A metric is the sum over the examples divided by
         that of "weight" (1 for each example where the score has none).
-      derived: name -> function of the metrics (name -> array) in jax.numpy: a metric that is no mean, such as
+      derived: name -> function of the metrics (name -> array) in jax.numpy, for a metric that is not a mean, such as
         perplexity, `lambda means: jnp.exp(means["loss"])`.
-      higher: names that are better when higher, beside all that end in "accuracy"; the others are better when lower.
+      higher: metrics that are better when higher, beside those that end in "accuracy"; all others are better when
+        lower.
     """
 
     function: Callable[[Params, Example], dict[str, jax.Array]]
@@ -41,23 +42,23 @@ class Score:
 
     @classmethod
     def of(cls, score: Callable[[Params, Example], dict[str, jax.Array]]) -> Score:
-        """`score` itself, if it is one."""
+        """`score` as a `Score`."""
         return score if isinstance(score, cls) else cls(score)
 
     def metrics(self, sums: Mapping[str, Any]) -> dict[str, Any]:
-        """Name -> array like the sums."""
+        """Name -> metric, an array like the sums."""
         metrics = {name: each / sums[WEIGHT] for name, each in sums.items() if name != WEIGHT}
         return metrics | {name: derive(metrics) for name, derive in self.derived.items()}
 
     def names(self, params: Params, examples: Example) -> list[str]:
-        """Of the metrics, by tracing alone.
+        """Names of the metrics, found by tracing alone.
 
         Args:
-          params: or their shapes.
+          params: the parameters, or their shapes.
           examples: leaves [n, ...].
 
         Raises:
-          ValueError: the score gives no numbers with names.
+          ValueError: the score does not return numbers by name.
         """
 
         def first(params: Params, examples: Example) -> Any:
@@ -76,13 +77,13 @@ class Score:
             if getattr(leaf, "shape", None) != ():
                 shape = list(getattr(leaf, "shape", ())) or type(leaf).__name__
                 raise ValueError(
-                    f"score: {name} is {shape} for an example, not a number; sum over it, with the count as weight"
+                    f"score: {name} is {shape} for an example, not a number; return its sum, and the count as weight"
                 )
         sums = {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32), **returned}
         try:
             return list(jax.eval_shape(self.metrics, sums))
         except KeyError as missing:
-            raise ValueError(f"score: derived asks for {missing}, which is no metric") from None
+            raise ValueError(f"score: derived asks for {missing}, which is not a metric") from None
 
 
 def better_higher(name: str, higher: Collection[str] = ()) -> bool:

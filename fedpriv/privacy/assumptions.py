@@ -26,9 +26,9 @@ def assumptions(
     if any(isinstance(r.participation or r.sampling, WithReplacement) for r in active):
         secret = any(_has_secret_size(release.sampling) for release in active)
         which = "which clients' sizes are not" if secret else "such as clients' sizes"
-        texts.append(f"the weights that cohorts are drawn by, {which}, are public")
+        texts.append(f"the weights by which cohorts are drawn,  {which}, are public")
     if any(isinstance(r.sampling, WithReplacement) for r in active):
-        texts.append("what is drawn n times moves a sum by n clip norms; n, too, is visible")
+        texts.append("a unit drawn n times moves a sum by n clip norms, and n is visible")
     texts += _of_vanishing(active, view)
     if view == "server_secagg" and any(r.noise_is_split for r in active):
         texts.append("secure aggregation shows nothing but the sum")
@@ -46,14 +46,14 @@ def _of_vanishing(active: Sequence[Release], view: str) -> list[str]:
     adds = "an enclave that sums" if view == "server_secagg" else "whoever sums"
     if any(map(loses_noise, vanishing)):
         texts.append(
-            "shares of the noise that are lost with members who vanish are counted as lost; `honest` is beside it, the "
-            "fraction of those who stay that adds its share; without dropouts in the sampling, it bounds what members "
-            "take along who vanish together"
+            "members who vanish lose their shares of the noise, and this is counted; `honest` is, beside that, the "
+            "fraction of the remaining members that adds its share; without dropouts in the sampling, `honest` "
+            "bounds what members who vanish together take along"
         )
     elif any(release.noise_is_split for release in active):
         texts.append(
-            f"whoever vanishes, the noise is whole: those who stay make up for lost shares, or {adds} adds them; "
-            "`honest` is beside it, the fraction of the noise that is added and unknown to the view"
+            f"the noise is whole, whoever vanishes: those who stay make up for lost shares, or {adds} adds them; "
+            "`honest` is, beside that, the fraction of the noise that is added and unknown to the view"
         )
     return texts
 
@@ -83,8 +83,7 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
         texts.append("units join independently, and sums are divided by a number fixed beforehand")
     if blocks:
         texts.append(
-            "units draw their rounds independently, all with the same probability; sums are divided by a number fixed "
-            "beforehand"
+            "units draw their rounds independently and uniformly, and sums are divided by a number fixed beforehand"
         )
     for sampling in samplings:
         if not isinstance(sampling, Poisson | Allocation):
@@ -94,19 +93,21 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
         if sampling.can_be_cut:
             texts.append(f"{drawn} above {sampling.capacity} are cut down uniformly at random")
         if sampling.can_be_cut and sampling.neighbour == "removed":
-            texts.append(f"the larger of two neighbouring populations has {sampling.population}")
+            texts.append(
+                f"the larger of two neighbouring populations has {sampling.population} units"
+            )
     if any(isinstance(r.sampling, Everyone) and not r.schedule for r in releases):
         texts.append("a release without sampling involves every unit in every round")
     turns = [r.schedule for r in releases if not isinstance(r.sampling, Allocation)]
     if schedules := list(dict.fromkeys(filter(None, turns))):
         texts.append(
-            "whose turn it is may be known, and stays the same for all others where a client comes or goes: "
+            "whose turn it is may be known; if a client comes or goes, the turns of all others stay the same:  "
             + "; ".join(schedules)
         )
     if any(release.participation for release in releases):
         texts.append(
-            "which clients take part may be known and is drawn without looking at the data; delta is an average over "
-            "that draw"
+            "which clients take part may be known, and is drawn without looking at the data; delta is an average "
+            "over that draw"
         )
     return list(dict.fromkeys(texts))
 
@@ -130,21 +131,21 @@ def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[st
     texts = []
     if any(release.server_adds_noise and release.view == "server_secagg" for release in active):
         texts.append(
-            "an enclave that the server cannot look into sums the messages, adds all of the noise, and shows no more"
+            "an enclave, which the server cannot look into, sums the messages, adds all of the noise, and shows "
+            "nothing else"
         )
     elif any(release.server_adds_noise for release in active):
         texts.append(
-            "the server adds all of the noise to the sum in every round, also in one that nobody joins, and shows "
-            "nothing else"
+            "the server adds all of the noise to the sum in every round, even if nobody joins, and shows nothing else"
         )
     if not all(release.noise_is_split or release.server_adds_noise for release in active):
-        texts.append("whoever holds the unit adds that noise itself, before anything leaves it")
+        texts.append("whoever holds the unit adds that noise before sending anything")
     if not any(release.noise_is_split for release in active):
         return tuple(texts)
     if honest == 1:
         texts.append(
-            "each of the s members of a cohort adds 1 / s of the noise's variance and keeps it to itself; if only "
-            "a fraction h does, the multiplier is sqrt(h) of the one accounted for (`honest`)"
+            "each of the s members of a cohort adds 1 / s of the noise's variance and keeps its share secret; if "
+            "only a fraction h does so, the multiplier is sqrt(h) times the one accounted for (`honest`)"
         )
     else:
         left = (
@@ -158,10 +159,10 @@ def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[st
         )
     if relation != "zero_out":
         if any(isinstance(release.sampling, Poisson | Allocation) for release in active):
-            texts.append("the noise is whole in every round, also in one that nobody joins")
+            texts.append("the noise is whole in every round, even if nobody joins")
         if honest < 1:
             texts.append(
-                "who does not add its share drops out or colludes without telling whether it took part: with the "
-                "size of the cohort that would say something of the others"
+                "members who drop out or collude do not reveal whether they took part; with the size of the cohort "
+                "that would tell something about the others"
             )
     return tuple(texts)

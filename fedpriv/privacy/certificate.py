@@ -12,22 +12,22 @@ from fedpriv.privacy.release import NO_NOISE, SEES
 
 @dataclass(frozen=True)
 class Certificate:
-    """A proved (epsilon, delta), with all that is needed to read it.
+    """A proved (epsilon, delta), with everything needed to read it.
 
     Attributes:
-        epsilon: privacy loss, in nats; infinity where nothing is guaranteed.
+        epsilon: privacy loss, in nats; infinity if nothing is guaranteed.
         delta: probability, in (0, 1).
-        view: who looks; one of `VIEWS`.
+        view: from whom epsilon hides; one of `VIEWS`.
         unit: "client" or "record".
-        relation: neighbouring data sets: "add_or_remove", "replace_one" or "zero_out" one unit.
+        relation: adjacency, how neighbouring data sets differ in one unit: "add_or_remove", "replace_one" or
+            "zero_out".
         event: what was composed: rounds, noise, multiplier and sampling of each release.
-        accountant: which accountant gave epsilon, the smallest: "PLD", "RDP" or "none".
-        bound: which side of the truth the number lies on, and why.
-        assumptions: what must hold for the number to be true; where epsilon is infinite, why.
-        epsilons: accountant -> its epsilon, for those that have one for this noise and sampling.
-        basis: "constructed" where the releases were read off the round that runs, "declared" where somebody wrote them
-            down.
-        composition: what was composed; None of a certificate that was read from a file.
+        accountant: the accountant whose epsilon is smallest: "PLD", "RDP" or "none".
+        bound: on which side of the truth the number lies, and why.
+        assumptions: what must hold for the number to be true; if epsilon is infinite, why.
+        epsilons: accountant -> its epsilon, for accountants that cover this noise and sampling.
+        basis: "constructed" if the releases were read off the round that runs, "declared" if somebody wrote them down.
+        composition: what was composed; None if the certificate was read from a file.
     """
 
     epsilon: float
@@ -44,17 +44,17 @@ class Certificate:
     composition: Composition | None = field(default=None, compare=False, repr=False)
 
     def profile(self) -> PrivacyProfile:
-        """What is proved at every delta at once.
+        """The proved epsilon at every delta.
 
         Raises:
-            ValueError: the certificate was read from a file, which does not hold what was composed.
+            ValueError: the certificate was read from a file, which lacks the composition.
         """
         if self.composition is None:
             raise ValueError("certificate: read from a file; certify again for its profile")
         return profile_of(self.composition, self.epsilon, self.delta)
 
     def operational_numbers(self) -> OperationalNumbers:
-        """How well an attacker with this view can do.
+        """How well an attacker with this view can do at best.
 
         Raises:
             ValueError: as `profile`.
@@ -62,7 +62,7 @@ class Certificate:
         return operational_numbers(self.profile())
 
     def in_words(self) -> str:
-        """What it means to a person, in one sentence.
+        """What the certificate means, in one sentence.
 
         Raises:
             ValueError: as `profile`.
@@ -77,7 +77,7 @@ class Certificate:
     def _why_infinite(self) -> str:
         bare = [text for text in self.assumptions if text.startswith("not private: ")]
         if f"not private: {NO_NOISE}" in bare:
-            bare.append("noise that a round adds itself is not counted, give it as the mechanism")
+            bare.append("noise that a round adds itself does not count; give it as the mechanism")
         return "; ".join(bare or self.assumptions[:1])
 
 
@@ -87,15 +87,15 @@ class Claim:
 
     Attributes:
         epsilon: privacy loss by the paper's formula, in nats.
-        delta: probability; 0 where the paper claims pure privacy, and as large as the paper's formula makes it.
+        delta: probability; 0 if the paper claims pure privacy, else whatever the paper's formula gives.
         unit: "client" or "record".
-        view: against whom the formula is read; one of `VIEWS`.
-        relation: the neighbouring data sets that the paper states.
+        view: from whom the formula is taken to hide; one of `VIEWS`.
+        relation: the adjacency that the paper states.
         source: citation of the formula.
-        reproduced: whether the paper prints epsilons and the formula, as computed here, gives them.
+        reproduced: whether the formula, as computed here, gives the epsilons that the paper prints.
         sound: whether epsilon is an upper bound for this view, relation and sampling.
-        reasons: why, or why not, in words.
-        status: "claimed" of this run, or "extrapolation" to another, which was not made.
+        reasons: why epsilon is or is not such a bound, in words.
+        status: "claimed" for this run, or "extrapolation" to a run that was not made.
     """
 
     epsilon: float

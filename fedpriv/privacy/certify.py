@@ -65,12 +65,12 @@ def certify_releases(
     honest = checked("honest", honest, Rate)
     best_of = checked("best_of", best_of, MeanRuns)
     public = view == "third_party" or best_of == 1
-    require(public, "view", view, "a server sees every run, not the best alone: leave best_of out")
+    require(public, "view", view, "a server sees every run, not only the best; leave best_of out")
     of_view = [release for release in releases if release.view == view]
     remedy = f"declare a release of this view (found: {sorted({r.view for r in releases})})"
     require(bool(of_view), "view", view, remedy)
     units = sorted({release.unit for release in of_view})
-    remedy = "certify one unit at a time, as an epsilon hides either records or whole clients"
+    remedy = "certify one unit at a time: an epsilon hides either records or whole clients"
     require(len(units) == 1, "unit", units, remedy)
 
     of_view = [_within_range(release.with_honest(honest)) for release in of_view]
@@ -233,7 +233,7 @@ def _of_the_best(
     epsilon = rdp_epsilon(releases, relation, delta, best_of)
     if epsilon is None:
         raise ValueError(
-            f"best_of: {best_of:g}; no Rényi divergences are known for this noise and sampling, so leave it out"
+            f"best_of: {best_of:g}; no Rényi divergences are known for this noise and sampling; leave it out"
         )
     return epsilon
 

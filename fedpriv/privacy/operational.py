@@ -57,7 +57,7 @@ class OperationalNumbers:
             *(self.reconstruction, *self.false_positive_rates, *self.false_negative_rates),
         )
         for rate in rates:
-            require(0 <= rate <= 1, "operational", rate, "rates are numbers in [0, 1]")
+            require(0 <= rate <= 1, "operational", rate, "give rates in [0, 1]")
         points = len(self.false_positive_rates)
         alike = points == len(self.false_negative_rates) > 0
         require(alike, "false_negative_rates", points, "give one for each false-positive rate")

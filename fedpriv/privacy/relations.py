@@ -40,7 +40,7 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
         len(adjacencies) == 1,
         "sampling",
         drawn,
-        f"certified for {' and '.join(adjacencies)} adjacency, which do not compose; draw all cohorts in one way",
+        f"certified for {' and '.join(adjacencies)} adjacency, which do not compose; draw all cohorts the same way",
     )
     if adjacencies == ["replace-one"]:
         return "replace_one"
@@ -48,9 +48,9 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
         not any(map(_takes_noise_along, releases)),
         "sampling",
         drawn,
-        "certified for add-or-remove adjacency, which does not compose with clients who add all of their noise, or a "
-        "share that may be lost, as one that is removed takes it along; add noise in one way, or draw cohorts of fixed "
-        "size",
+        "certified for add-or-remove adjacency, which does not compose with clients who add all of the noise, or a "
+        "share that may be lost: a removed client takes it along; add all noise the same way, or draw cohorts of "
+        "fixed size",
     )
     return "add_or_remove"
 

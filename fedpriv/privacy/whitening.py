@@ -30,7 +30,7 @@ def whitened_multiplier(
     clip_norm = checked("clip_norm", clip_norm, Norm)
     std = np.atleast_1d(_floats("noise_std", noise_std))
     least = std.min() if std.ndim == 1 and std.size else np.nan
-    require(least >= 0, "noise_std", noise_std, "give numbers of 0 or more, one per coordinate")
+    require(least >= 0, "noise_std", noise_std, "give numbers of at least 0, one per coordinate")
     a = np.eye(len(std)) if transform is None else _floats("transform", transform)
     fits = a.ndim == 2 and a.shape[0] == len(std) and bool(np.isfinite(a).all())
     require(fits, "transform", transform, f"give a matrix of finite numbers with {len(std)} rows")

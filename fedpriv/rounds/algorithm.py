@@ -27,7 +27,7 @@ from fedpriv.rounds.sent import check_diagnostics
 
 
 class ModelState(NamedTuple):
-    """State of an algorithm that remembers nothing but the model. Richer states also have these two fields.
+    """State of an algorithm that remembers only the model. Richer states also have these two fields.
 
     Attributes:
       params: the model.
@@ -39,7 +39,7 @@ class ModelState(NamedTuple):
 
 
 def start(params: Params, federation: Federation) -> ModelState:
-    """`Algorithm.init` of what remembers nothing but the model."""
+    """`Algorithm.init` of an algorithm that remembers only the model."""
     return ModelState(params, jnp.int32(0))
 
 
@@ -56,21 +56,19 @@ def claim_if_sampled(
 
 @checking_fields
 class Algorithm(NamedTuple):
-    """A federated algorithm; everything the laboratory offers needs no more than this.
+    """A federated algorithm. Everything that fedpriv offers needs no more than this.
 
     Attributes:
       init: (params, federation) -> state, a pytree with fields `params` and `round`.
-      round: (key, state, cohort) -> (state, metrics); pure and jittable. The `Cohort` alone reaches clients.
-        `metrics` are those of the cohort's call: `uplink` (`Wire` of one client's message), where it is not the model
-        once in 32 bits per value `downlink` (of what a client receives), and, under `diagnostics`, numbers that are not
-        private and never part of what is released.
+      round: (key, state, cohort) -> (state, metrics); pure and jittable. It reaches clients through the `Cohort` alone.
+        `metrics` are those of the cohort's call: `uplink` (the `Wire` of one client's message) and `diagnostics`
+        (numbers that are not private and never released). Add `downlink` (the `Wire` of what a client receives) unless
+        that is the model once, in 32 bits per value.
       sampler: draws the cohorts, or an `Opening`.
-      unit: what is protected, "client" (all data of one client) or "record" (one example).
-      claim: (rounds, delta) -> the paper's own epsilon, or None; by default None.
-      releases: (rounds) -> what each view sees in that many rounds, declared by hand; by default it is read off the
-        round.
-      personal: (state, client i: i32[]) -> the model that this client uses, where that is its own; by default it is
-        everybody's, `state.params`.
+      unit: the privacy unit: "client" (all data of one client) or "record" (one example).
+      claim: (rounds, delta) -> the paper's own epsilon, or None (the default).
+      releases: rounds -> what each view sees in that many rounds, declared by you; by default it is read off the round.
+      personal: (state, client i: i32[]) -> that client's own model; by default the shared one, `state.params`.
     """
 
     init: Callable[[Params, Federation], State]
@@ -118,19 +116,19 @@ def made_at(algorithm: Algorithm) -> str | None:
 def require_algorithm(algorithm: Any) -> None:
     """Raises ValueError: it is none."""
     fits = isinstance(algorithm, Algorithm)
-    require(fits, "algorithm", algorithm, "give such as fp.fed_avg(...)")
+    require(fits, "algorithm", algorithm, "give one such as fp.fed_avg(...)")
 
 
 def initial_state(algorithm: Algorithm, params: Params, federation: Federation) -> State:
     """What `init` gives back.
 
     Raises:
-      ValueError: it is no function of these arguments, or does not give back a state of arrays.
+      ValueError: it is no function of these arguments, or does not return a state of arrays.
     """
     state = asked("init", algorithm.init, "(params, federation)", params, federation)
     for name in ModelState._fields:
         has = hasattr(state, name)
-        gives(has, "init", algorithm.init, state, f"give back a state with a field `{name}`")
+        gives(has, "init", algorithm.init, state, f"return a state with a field `{name}`")
     check_leaves("init: state", state)
     return state
 
@@ -141,13 +139,13 @@ def after_round(
     """What a round gives back.
 
     Raises:
-      ValueError: it is no function of these arguments, or does not give back a state of arrays, and metrics.
+      ValueError: it is no function of these arguments, or does not return a state of arrays, and metrics.
     """
     fn = algorithm.round
     wants, returns = "(key, state, cohort)", "(state, metrics)"
     after, metrics = both("round", fn, wants, returns, key, state, cohort)
     # A state of two fields would unpack as well.
-    gives(isinstance(metrics, dict), "metrics", fn, metrics, "give back (state, metrics), a dict")
+    gives(isinstance(metrics, dict), "metrics", fn, metrics, "return (state, metrics), a dict")
     check_leaves("round: state", after)
     check_diagnostics("metrics['diagnostics']", metrics.get("diagnostics", {}))
     check_leaves("metrics", metrics)

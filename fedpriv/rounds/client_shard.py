@@ -25,14 +25,13 @@ from fedpriv.rounds.record_samplers import RecordSampler, draw_records
 class Shard:
     """The records of one client.
 
-    Where records are what is protected, they are private: what a client sends may depend on them through
-    `private_mean` alone.
+    If the unit is a record, what a client sends may depend on the records through `private_mean` alone.
 
     Attributes:
       examples: leaves [capacity, ...].
-      size: i32[], how many of them are real, the first ones.
-      round: i32[], number of rounds done, for mechanisms that change.
-      client_id: i32[], whose they are, for audits; private as the records are.
+      size: i32[], how many of them are real; these come first.
+      round: i32[], number of rounds done, for mechanisms that change over the rounds.
+      client_id: i32[], whose records they are, for audits; as private as the records.
     """
 
     examples: Example
@@ -43,7 +42,7 @@ class Shard:
 
     @property
     def capacity(self) -> int:
-        """How many records there is room for."""
+        """The largest number of records that fit."""
         return int(jax.tree.leaves(self.examples)[0].shape[0])
 
     @property
@@ -60,20 +59,22 @@ class Shard:
         records: RecordSampler,
         mechanism: RecordMechanism,
     ) -> Params:
-        """The mean gradient of records drawn by `records`, each clipped, their sum perturbed by `mechanism`.
+        """The mean gradient of records drawn by `records`; `mechanism` clips each and perturbs their sum.
 
-        Formal guarantees: those of the mechanism at one record of a batch that is drawn afresh, see
-        `fedpriv.mechanisms.per_example.private_mean`. Every call is a release of its own, which needs a key of its own.
+        Formal guarantees: those of the mechanism, for one record of a freshly drawn batch; see
+        `fedpriv.mechanisms.per_example.private_mean`. Every call is a separate release and needs its own key.
 
         Args:
           key: it must differ between clients, rounds, and the turns of a loop.
-          gradients: of single records at `params`.
-          records: draws a batch among the client's records, as `LocalSteps`. Its expected size is what the sum is
-            divided by.
+          gradients: gradients of single records, taken at `params`.
+          records: draws a batch of the client's records, as in `LocalSteps`. The sum is divided by its expected size.
         """
         require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
         fresh = not (isinstance(mechanism, Mechanism) and is_correlated(mechanism))
-        remedy = "its noise is correlated over rounds; give fp.gaussian, as nobody remembers that of a client's steps"
+        remedy = (
+            "its noise is correlated over rounds, but nobody remembers the noise of a client's steps; give "
+            "fp.gaussian"
+        )
         require(fresh, "mechanism", mechanism, remedy)
         check_key("key", key, "give a random key, before the gradients")
         of_call = self._of_call(key)

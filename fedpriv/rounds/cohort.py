@@ -36,12 +36,12 @@ Protocol: TypeAlias = Callable[[Key, PyTree], tuple[PyTree, PyTree]]
 
 
 class Summed(NamedTuple):
-    """What a call of the cohort gives back.
+    """The result of a call of the cohort.
 
     Attributes:
-      total: the noisy sum of the clients' messages, a tree like one of them, or what a protocol made of them.
+      total: the noisy sum of the clients' messages, a tree like one of them, or the result of a protocol.
       metrics: `uplink` (`Wire` of one message) and `diagnostics` (means over the cohort), as a round returns them.
-      own: the store of what clients keep, leaves [clients, ...], with the cohort's rows replaced.
+      own: what all clients keep, leaves [clients, ...], with the cohort's rows replaced.
     """
 
     total: PyTree
@@ -99,7 +99,7 @@ class Cohort:
 
     @property
     def size(self) -> jax.Array:
-        """i32[], how many take part: of a Poisson cohort private, so not what a mean divides by."""
+        """i32[], how many take part. In a Poisson cohort it is private, so means do not divide by it."""
         return jnp.sum(self._drawn.mask).astype(jnp.int32)
 
     @property
@@ -120,25 +120,26 @@ class Cohort:
         local: bool = False,
         weighting: Weighting = EQUALLY,
     ) -> Summed:
-        """Runs `client` for every member; codes and clips the messages, adds them up and perturbs the sum.
+        """Runs `client` for every member; codes, clips and sums the messages, and perturbs the sum.
 
-        Formal guarantees: those of `mechanism`, for one client, whatever `client` does. The s members each add 1 / s of
-        the noise's variance; here it is drawn once. Messages of a lossy codec carry none: the server adds it. Where
-        members vanish and take their shares along (`fp.dropping`), the noise is that of the k that are left.
+        Formal guarantees: those of `mechanism`, for one client, whatever `client` does. Each of the s members adds 1 /
+        s of the noise's variance; here the total is drawn once. With a lossy codec, messages carry no noise: the server
+        adds it. If members vanish and their shares are lost (`fp.dropping`), the noise is that of the k members that
+        are left.
 
         Args:
-          client: what a member does. Its key depends on `key` and its id alone.
-          key: for this call; it must differ between rounds, and between the turns of a loop.
-          mechanism: what bounds a message and perturbs the sum; `unprotected(reason)` where nothing does.
-          codec: of the messages; what is decoded is clipped.
-          own: what clients keep for themselves, leaves [clients, ...]; each gets its row.
+          client: what a member does. Its key depends only on `key` and on its id.
+          key: key of this call; it must differ between rounds, and between the turns of a loop.
+          mechanism: bounds a message and perturbs the sum; `unprotected(reason)` if nothing does.
+          codec: codes the messages; they are clipped after decoding.
+          own: what clients keep for themselves, leaves [clients, ...]; each client gets its row.
           local: each member adds all of the noise to its own clipped message before coding it (local differential
               privacy).
-          weighting: how much each clipped message counts; the mean is the total over `expected_size` either way.
+          weighting: how much each clipped message counts; the mean is always the total divided by `expected_size`.
 
         Raises:
-          ValueError: what clients keep has no row for each of them; no mechanism; no weighting, or one of messages that
-            carry noise already; Laplace noise of which shares are lost.
+          ValueError: `own` without a row for each client; no mechanism; no weighting, or one for messages that already
+            carry noise; Laplace noise with lost shares.
         """
         check_parts(mechanism=mechanism, codec=codec, weighting=weighting)
         local = checked("local", local, bool)
@@ -152,12 +153,12 @@ class Cohort:
         public = isinstance(weighting, ByPublicSizes)
         if carry_noise and weighting != EQUALLY and not public:
             raise ValueError(
-                "weighting: messages carry their noise already, and a weight would show through it; leave it out, or "
+                "weighting: messages already carry their noise, and a weight would show through it; leave it out, or "
                 "give fp.ByPublicSizes where clients' sizes are public"
             )
         if public and mechanism is not ALREADY_PRIVATE:
             raise ValueError(
-                "weighting: by public sizes, of messages that are not private yet; give fp.ByExamples(cap)"
+                "weighting: public sizes cannot weight messages that are not yet private; give fp.ByExamples(cap)"
             )
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
@@ -202,19 +203,19 @@ class Cohort:
         reason: str,
         own: PyTree = (),
     ) -> Summed:
-        """Runs `client` for every member and hands all messages (leaves [slots, ...]) to `protocol`, as they are.
+        """Runs `client` for every member and passes all messages (leaves [slots, ...]) unchanged to `protocol`.
 
         Formal guarantees: none.
 
         Args:
-          protocol: (key, messages) -> (what comes of them, what travels meanwhile), the latter for attacks.
-          reason: why nothing is hidden, in words; the certificate says it.
+          protocol: (key, messages) -> (the result, what travels meanwhile); the latter is for attacks.
+          reason: why nothing is hidden, in words, for the certificate.
           client, key, own: as `sum`.
 
         Raises:
           ValueError: as `sum`.
         """
-        require(isinstance(reason, str), "reason", reason, "say in words why nothing is hidden")
+        require(isinstance(reason, str), "reason", reason, "say why nothing is hidden")
         clients_key, protocol_key = self._keys(key, own)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[tuple, tuple]:
@@ -272,8 +273,8 @@ class Cohort:
             return _perturbed(used, key, total)
         if used.noise == "laplace" and used.certified_multiplier > 0:
             raise ValueError(
-                "mechanism: what is left of Laplace noise when shares of it are lost is not Laplace; give Gaussian "
-                'noise, or fp.dropping(..., noise="whole")'
+                "mechanism: Laplace noise that has lost shares is no longer Laplace; give Gaussian noise, or "
+                'fp.dropping(..., noise="whole")'
             )
         left = self._noise_left()
         noise = _perturbed(used, key, jax.tree.map(jnp.zeros_like, real(total)))
@@ -317,7 +318,7 @@ class Cohort:
 
     @property
     def not_finite(self) -> dict[str, jax.Array]:
-        """Shares f32[] of messages, and of records' gradients, that were NaN or infinite: a diagnostic."""
+        """Diagnostic: the shares f32[] of messages, and of records' gradients, that were NaN or infinite."""
         return {"messages": self._messages.share(), "records": self._records.share()}
 
 
@@ -325,7 +326,7 @@ def agreed(protocol: Protocol, key: Key, messages: PyTree) -> tuple[PyTree, PyTr
     """What comes of messages, and what travels meanwhile.
 
     Raises:
-      ValueError: the protocol is no function of (key, messages), or does not give back both.
+      ValueError: the protocol is no function of (key, messages), or does not return both.
     """
     returns = "(what comes of them, what travels)"
     return both("protocol", protocol, "(key, messages)", returns, key, messages)

@@ -23,23 +23,23 @@ from fedpriv.rounds.record_samplers import RecordSampler
 
 @checking_fields
 class LocalSteps(NamedTuple):
-    """DP-SGD on a client's records, or any other optimiser of optax on noisy gradients.
+    """DP-SGD on a client's records, with any optimiser of optax on the noisy gradients.
 
     Formal guarantees: those of `Shard.private_mean`, once a step: a record is bounded for replacement where `records`
     draws exact subsets or sizes are public, for addition and removal where it draws by Poisson, else for zero-out, as a
     whole client always is.
 
     Attributes:
-      gradients: of single records, `per_example(loss)` or a closed form.
-      records: draws a step's records. `fp.poisson(R, s)` and `fp.everyone(R)` draw among R places, of which a client
-        fills as many as it has records, R at most: their number stays secret, and the lot size L = s R, which a step's
-        sum is divided by, is the same for all. `fp.fixed_size(R, L)` is for clients of exactly R records each,
-        `fp.PublicSizes` for clients whose number of records is no secret.
+      gradients: gradients of single records, from `per_example(loss)` or in closed form.
+      records: draws a step's records. `fp.poisson(R, s)` and `fp.everyone(R)` draw among R places; a client fills one
+        per record, at most R. So its number of records stays secret, and a step's sum is divided by the same lot size L
+        = s R for all. `fp.fixed_size(R, L)` is for clients with exactly R records each, `fp.PublicSizes` for clients
+        whose numbers of records are public.
       steps: K.
-      optimizer: round -> what takes the noisy gradients; its state (momentum) starts afresh in every round.
-      mechanism: what bounds a record's gradient and perturbs the sum.
-      unit: what is protected.
-      stragglers: share of the clients that take fewer steps, see `fp.straggling`. All K are counted.
+      optimizer: round -> the optimiser of the noisy gradients; its state (momentum) starts afresh in every round.
+      mechanism: bounds a record's gradient and perturbs the sum.
+      unit: the privacy unit.
+      stragglers: share of the clients that take fewer steps, see `fp.straggling`. Certificates count all K steps.
     """
 
     gradients: Gradients
@@ -59,7 +59,7 @@ class LocalSteps(NamedTuple):
         *,
         moving: jax.Array | bool = True,
     ) -> tuple[Params, jax.Array, jax.Array]:
-        """K steps from x along the noisy gradients plus `correction`; where not `moving`, all at x.
+        """K steps from x along the noisy gradients plus `correction`; unless `moving`, all gradients are taken at x.
 
         Returns:
           (y_K, the mean of the K noisy gradients f32[d], the user drift: the mean of ||y_k - x||^2). Of a straggler,
@@ -121,10 +121,10 @@ Work = TypeVar("Work", LocalSteps, Batches)
 
 
 def straggling(work: Work, rate: Fraction) -> Work:
-    """A client's local steps, of which it takes only a part with probability `rate`: the first k, k uniform from 1 on.
+    """`work` that a client, with probability `rate`, ends early: after k steps, k uniform from 1 on.
 
     T. Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, arXiv:1812.06127, Section 5.2. Who is
-    late, and by how much, is drawn afresh in every round, independently of data.
+    late, and how late, is drawn afresh in every round, independently of data.
 
     Formal guarantees: those without stragglers. A client's message is bounded whatever the client does. A record is
     seen through the noisy gradients of the steps taken, which all K together show, too: the certificate counts K.
@@ -134,7 +134,7 @@ def straggling(work: Work, rate: Fraction) -> Work:
       rate: share of the clients that are late.
 
     Raises:
-      ValueError: a rate outside [0, 1], or what is no local work.
+      ValueError: a rate outside [0, 1], or `work` of another kind.
     """
     rate = checked("rate", rate, Fraction)
     if isinstance(work, LocalSteps):

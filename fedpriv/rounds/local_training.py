@@ -59,7 +59,7 @@ Batches: TypeAlias = Callable[[Key, jax.Array, int], Plan]
 
 
 def epochs(count: Count, batch_size: Count) -> Batches:
-    """`count` passes over the client's records, each in a fresh order; the last batch of a pass may be smaller.
+    """`count` passes over the client's records, each in a fresh order. The last batch of a pass may be smaller.
 
     Raises:
       ValueError: a count or batch size below 1.
@@ -84,7 +84,7 @@ def epochs(count: Count, batch_size: Count) -> Batches:
 
 
 def steps(count: Count, batch_size: Count) -> Batches:
-    """`count` batches, each a fresh subset of min(batch_size, size) records without replacement.
+    """`count` batches, each a fresh subset of min(batch_size, size) records, drawn without replacement.
 
     Raises:
       ValueError: a count or batch size below 1.
@@ -105,7 +105,7 @@ def steps(count: Count, batch_size: Count) -> Batches:
 
 
 def full_batch() -> Batches:
-    """One batch of all records."""
+    """One batch with all records."""
 
     def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
         positions = jnp.arange(capacity, dtype=jnp.int32)
@@ -130,11 +130,11 @@ def _order(key: Key, size: jax.Array, capacity: int) -> jax.Array:
 def mean_grad(loss: LossFn) -> GradFn:
     """Gradient of the mean loss over the real examples of a batch (0 for an empty one).
 
-    Of a random loss, which takes a key, the batch is `fp.with_keys(key, examples)`; `train` gives one.
+    If the loss takes a key, the batch is `fp.with_keys(key, examples)`, which `train` supplies.
 
     Raises:
-      ValueError: `loss` is no function of these parameters; when called, a loss that is no number, or depends on no
-        parameter, and parameters that are not of floats.
+      ValueError: `loss` does not have these parameters; when called, a loss that is not a number or depends on no
+        parameter, or model parameters that are not floats.
     """
     one = of_one(loss)
 
@@ -184,7 +184,7 @@ def train(
     check_params(params)
     optimizer = promoting(optimizer)
     plan = asked("batches", batches, "(key, size, capacity)", key, shard.size, shard.capacity)
-    gives(isinstance(plan, Plan), "batches", batches, plan, "give back a plan, as fp.epochs does")
+    gives(isinstance(plan, Plan), "batches", batches, plan, "return a plan, as fp.epochs does")
 
     def batch_at(s: jax.Array) -> Batch:
         positions, mask = plan.at(s)
@@ -225,7 +225,7 @@ def _check_gradient(gradient: Any, params: Params) -> None:
         if kinds.get(name) != wanted.get(name):
             raise ValueError(
                 f"grad: gives {kinds.get(name, 'nothing')} for params{name}, which is "
-                f"{wanted.get(name, 'not there')}; give a tree like the parameters, as fp.mean_grad(loss) does"
+                f"{wanted.get(name, 'not there')}; return a tree like the parameters, as fp.mean_grad(loss) does"
             )
 
 

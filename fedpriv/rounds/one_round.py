@@ -22,17 +22,17 @@ from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_me
 
 
 def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
-    """(key, state, federation) -> (state, metrics), to be jitted: a round with a cohort of its own.
+    """(key, state, federation) -> (state, metrics): a single round with its own cohort, to be jitted.
 
-    For rounds by themselves: where noise is correlated over rounds, `fp.simulate` remembers it. A sampler that goes by
-    the round takes the key for that of the run; one that remembers who took part begins anew, so that no client has
-    to rest: only `fp.simulate` keeps its bounds.
+    It is for single rounds. Only `fp.simulate` remembers noise that is correlated over rounds. A sampler with a
+    schedule takes the key as that of the run. One that remembers who took part begins anew, so that no client has to
+    rest; only `fp.simulate` keeps its bounds.
 
     `metrics` also has `cohort_size` (i32[], clients that took part), `downlink`, and `not_finite`, see
     `Cohort.not_finite`. A fourth argument is the number of rounds done, i32[], by default the state's.
 
     Raises:
-      ValueError: no algorithm; noise that is correlated over rounds.
+      ValueError: not an algorithm; noise that is correlated over rounds.
     """
     require_algorithm(algorithm)
 

@@ -29,12 +29,12 @@ from fedpriv.rounds.scheduled_samplers import ScheduledSampler
 def fixed_order(
     population: Count, size: Count, participations: Count | None = None
 ) -> ScheduledSampler:
-    """Cohorts of at most `size` clients by number, everyone once in b = ceil(population / size) rounds.
+    """Cohorts of at most `size` clients by id; each client takes part once in b = ceil(population / size) rounds.
 
-    Cohorts differ by one client at most, and a mean divides by population / b.
+    Cohort sizes differ by at most one, and a mean divides by population / b.
 
     Args:
-      participations: k, after which a client takes part no more; None: as long as the run lasts.
+      participations: k, the most rounds in which a client takes part; None for no limit.
 
     Raises:
       ValueError: a number below 1, or a size above the population.
@@ -45,7 +45,7 @@ def fixed_order(
 def shuffled_blocks(
     population: Count, size: Count, participations: Count | None = None
 ) -> ScheduledSampler:
-    """As `fixed_order`, in a random order that is drawn once for the whole run.
+    """As `fixed_order`, but in a random order that is drawn once per run.
 
     Raises:
       ValueError: as `fixed_order`.
@@ -88,13 +88,13 @@ def _in_turn(
 def cyclic_poisson(
     population: Count, groups: Count, rate: Rate, capacity: Count | None = None
 ) -> ScheduledSampler:
-    """Groups of clients take turns; each member of the group joins on its own with probability `rate`.
+    """Groups of clients take turns; each member of the group joins independently with probability `rate`.
 
     C. Choquette-Choo et al., "(Amplified) Banded Matrix Factorization", NeurIPS 2023, Algorithm 2.
 
     Args:
       groups: b; client i is in group i modulo b.
-      capacity: as `fp.poisson`, of the group.
+      capacity: as `fp.poisson`, for the group.
 
     Raises:
       ValueError: a number below 1, groups that do not divide the population, or a rate outside (0, 1].
@@ -118,14 +118,14 @@ _MOST_BLOCK = 2**16  # above it, `jax.random.randint` is less even than by 2^-48
 def random_allocation(
     population: Count, block: Count, capacity: Count | None = None
 ) -> ScheduledSampler:
-    """In every block of `block` rounds each client takes part once, in a round that it draws on its own.
+    """In every block of `block` rounds each client takes part once, in a round that it draws independently.
 
     V. Feldman, M. Shenfeld, "Privacy amplification by random allocation", 2025 (arXiv:2502.08202). A mean divides by
     population / block.
 
     Args:
       block: b, number of rounds.
-      capacity: as `fp.poisson`, of a round; those who are left out take part in no round of the block.
+      capacity: as `fp.poisson`, for a round; clients that are cut take part in no round of the block.
 
     Raises:
       ValueError: a number below 1, or a block above 65,536 rounds.
@@ -170,16 +170,17 @@ def random_availability(
     availability: Rate,
     participations: Count | None = None,
 ) -> ScheduledSampler:
-    """Clients check in at random, and the server takes at most `size` of those who have rested.
+    """Clients check in at random, and the server takes at most `size` of those that have rested.
 
-    In every round each client is available on its own with probability `availability`. Of those who are, whose last
-    participation is `separation` rounds ago or more, and who took part in fewer than `participations` rounds, `size`
-    are drawn uniformly without replacement; all, where there are fewer. So devices' timers work in P. Kairouz et al.,
-    "Practical and Private (Deep) Learning without Sampling or Shuffling", ICML 2021, and Z. Xu et al., "Federated
-    Learning of Gboard Language Models with Differential Privacy", ACL 2023.
+    In every round each client is available independently with probability `availability`. An available client is
+    eligible if its last participation was at least `separation` rounds ago, and if it took part in fewer than
+    `participations` rounds. Of the eligible clients `size` are drawn uniformly without replacement, or all if they are
+    fewer. Devices' timers work this way in P. Kairouz et al., "Practical and Private (Deep) Learning without Sampling
+    or Shuffling", ICML 2021, and Z. Xu et al., "Federated Learning of Gboard Language Models with Differential
+    Privacy", ACL 2023.
 
-    A mean divides by `size`, which is public: a cohort that is not full moves the model by less, with the same noise.
-    The engine remembers 8 bytes for each client.
+    A mean divides by `size`, which is public; so a smaller cohort moves the model less, with the same noise. The engine
+    remembers 8 bytes per client.
 
     Formal guarantees: `MinimumSeparation(population, size, separation, participations)` for every outcome of the draws,
     and so for any availability that does not depend on data.
@@ -188,13 +189,13 @@ def random_availability(
     the separation, nor once it was counted `participations` times.
 
     Args:
-      separation: b; 1 where a client may take part in consecutive rounds.
-      availability: in (0, 1], a multiple of 2^-32 or rounded to one.
-      participations: k, after which a client takes part no more; None: as long as the run lasts.
+      separation: b; with 1 a client may take part in consecutive rounds.
+      availability: in (0, 1], rounded to a multiple of 2^-32.
+      participations: k, the most rounds in which a client takes part; None for no limit.
 
     Raises:
-      ValueError: a number below 1, an availability outside (0, 1], or a size or separation that the population is too
-        small for: cohorts could never be full.
+      ValueError: a number below 1, an availability outside (0, 1], or a population too small for this size and
+        separation, so that cohorts could never be full.
     """
     population = checked("population", population, Count)
     size = checked("size", size, Count)

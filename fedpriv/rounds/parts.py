@@ -35,27 +35,30 @@ def _is_batches(value: Any) -> bool:
 
 _SCHEDULE = "a function of the round, such as lambda t: optax.sgd(0.1)"
 _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "sampler": (_of_type(Sampler, Opening, ScheduledSampler), "such as fp.poisson(1000, rate=0.1)"),
+    "sampler": (
+        _of_type(Sampler, Opening, ScheduledSampler),
+        "one such as fp.poisson(1000, rate=0.1)",
+    ),
     "records": (
         lambda given: isinstance(given, Sampler) or type(given) is PublicSizes,
-        "such as fp.poisson(100, rate=0.1), of a client's records",
+        "one such as fp.poisson(100, rate=0.1), of a client's records",
     ),
     "optimizer": (_is_schedule, _SCHEDULE),
-    "batches": (_is_batches, "such as fp.epochs(5, batch_size=10) or fp.full_batch()"),
-    "work": (_is_batches, "such as fp.epochs(5, batch_size=10) or fp.LocalSteps(...)"),
-    "grad": (callable, "such as fp.mean_grad(loss)"),
-    "gradients": (callable, "such as fp.per_example(loss)"),
+    "batches": (_is_batches, "one such as fp.epochs(5, batch_size=10) or fp.full_batch()"),
+    "work": (_is_batches, "one such as fp.epochs(5, batch_size=10) or fp.LocalSteps(...)"),
+    "grad": (callable, "one such as fp.mean_grad(loss)"),
+    "gradients": (callable, "one such as fp.per_example(loss)"),
     "mechanism": (is_mechanism, MECHANISM),
-    "codec": (_of_type(Codec), "such as fp.qsgd(8)"),
+    "codec": (_of_type(Codec), "one such as fp.qsgd(8)"),
     "server": (
         _of_type(optax.GradientTransformation),
-        "such as optax.sgd(1.0, momentum=0.9) or fp.fed_opt.adam(0.01), schedules within",
+        "one such as optax.sgd(1.0, momentum=0.9) or fp.fed_opt.adam(0.01), schedules within",
     ),
     "weighting": (
         lambda given: type(given) in (Weighting, ByExamples, ByPublicSizes),
-        "such as fp.ByExamples(cap=20), where a client of 20 examples or more counts 1",
+        "one such as fp.ByExamples(cap=20), where a client of 20 examples or more counts 1",
     ),
-    "clipping": (_of_type(Clipping), "such as fp.clipping.flat()"),
+    "clipping": (_of_type(Clipping), "one such as fp.clipping.flat()"),
 }
 
 

@@ -18,21 +18,21 @@ from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, fixed_size, poiss
 
 @dataclass(frozen=True)
 class PublicSizes:
-    """Draws each client's batch among its own records, where it is no secret how many each client holds.
+    """Draws each client's batches from its own records, if the number of records of each client is public.
 
-    With `batch`, so many of a client's records, uniformly without replacement, or all of a client that holds fewer;
-    their sum is divided by their number. With `rate`, each record on its own; their sum is divided by rate times the
-    client's number of records. Where sizes are secret, give `fp.poisson(largest number of records, rate)`.
+    With `batch`, that many records are drawn uniformly without replacement, or all if the client holds fewer; the sum
+    is divided by their number. With `rate`, each record joins independently; the sum is divided by rate times the
+    client's number of records. If sizes are secret, use `fp.poisson(largest number of records, rate)`.
 
-    Formal guarantees: bounded for a record that is replaced by another, or by one that counts nothing. With `batch`
-    the records of the smallest client are drawn most often: its epsilon is the largest, see `certify_each_client`.
+    Formal guarantees: bounded for a record that is replaced by another, or by one that counts for nothing. With `batch`
+    the records of the smallest client are drawn most often, so its epsilon is the largest; see `certify_each_client`.
 
     Attributes:
       sizes: [clients], such as `federation.size`.
       batch: records of a step.
       rate: probability of each record.
-      capacity: of batches drawn by `rate`, as `fp.poisson`.
-      places: draws among as many records as the largest client has.
+      capacity: as `fp.poisson`, for batches drawn by `rate`.
+      places: number of places to draw among: the records of the largest client.
 
     Raises:
       ValueError: a client without records; both or neither of batch and rate; a capacity beside batch.
@@ -61,21 +61,21 @@ class PublicSizes:
 
     @property
     def accounting(self) -> Sampling:
-        """Of the smallest client."""
+        """That of the smallest client."""
         return self.accounting_of(min(self.sizes))
 
     @property
     def expected_size(self) -> float:
-        """Of a batch of the largest client."""
+        """That of a batch of the largest client."""
         return self.places.expected_size
 
     @property
     def most(self) -> int:
-        """Most records of a client that one draw can hold."""
+        """Most records that one draw can hold."""
         return self.places.slots
 
     def accounting_of(self, size: Count) -> Sampling:
-        """The draws among `size` records, as the accountant sees them."""
+        """Draws among `size` records, as the accountant sees them."""
         size = checked("size", size, Count)
         if self.batch is not None:
             return FixedSize(size, min(self.batch, size))
@@ -83,7 +83,7 @@ class PublicSizes:
         return Poisson(max(self.sizes), self.rate, self.most, "replaced")
 
     def divisor(self, size: jax.Array) -> jax.Array | float:
-        """What the sum of a batch among `size` (i32[]) records is divided by."""
+        """Divisor of the sum of a batch that is drawn among `size` (i32[]) records."""
         if self._are_equal:
             return self.places.expected_size
         if self.batch is not None:
@@ -91,7 +91,7 @@ class PublicSizes:
         return jnp.float32(self.rate) * size
 
     def draw(self, key: Key, size: jax.Array) -> Draw:
-        """A batch among the first `size` (i32[]) records."""
+        """A batch drawn among the first `size` (i32[]) records."""
         if self.batch is None or self._are_equal:
             return self.places.draw(key)
         return _subset(key, size, max(self.sizes), self.most)
@@ -122,7 +122,9 @@ def draw_records(
 ) -> tuple[Draw, jax.Array | float]:
     """(A batch among a client's `size` (i32[]) records, what its sum is divided by)."""
     known = isinstance(records, Sampler) or type(records) is PublicSizes
-    require(known, "records", records, "give such as fp.poisson(100, rate=0.1), or fp.PublicSizes")
+    require(
+        known, "records", records, "give one such as fp.poisson(100, rate=0.1), or fp.PublicSizes"
+    )
     remedy = "clients vanish, not records; give the sampler of the clients to fp.dropping"
     require(not isinstance(records.accounting, Dropping), "records", records.accounting, remedy)
     if isinstance(records, PublicSizes):

@@ -40,11 +40,11 @@ _MOST_SLOTS = 2**22  # of a Poisson cohort, whose sizes' probabilities are compu
 
 
 class Draw(NamedTuple):
-    """Who takes part: the clients of a round, or the records of a local step.
+    """Who takes part: clients in a round, or records in a local step.
 
     Attributes:
-      ids: i32[slots]; equal to the population in a slot that nobody fills, so that nobody's state is touched there.
-      mask: bool[slots], True where somebody takes part.
+      ids: i32[slots]; an empty slot has the population's size as its id, so that nobody's state is touched.
+      mask: bool[slots], False in an empty slot.
     """
 
     ids: jax.Array
@@ -53,14 +53,14 @@ class Draw(NamedTuple):
 
 @checking_fields
 class Sampler(NamedTuple):
-    """How a cohort is drawn, and how that is accounted for: made together, so that the two cannot differ.
+    """How a cohort is drawn and how that is accounted for; both are made together, so that they agree.
 
     Attributes:
       draw: key -> Draw.
-      slots: length of a draw's arrays; at least `accounting.most`, the largest cohort there can be.
-      expected_size: what a mean over the cohort divides by (never the realised size, which may depend on who exists).
+      slots: length of a draw's arrays; at least `accounting.most`, the size of the largest possible cohort.
+      expected_size: divisor of a mean over the cohort (never the realised size, which may depend on who exists).
       accounting: the same sampling as the accountant sees it.
-      seal: see `fedpriv.core.provenance`; whoever makes a sampler by hand leaves it out.
+      seal: see `fedpriv.core.provenance`; leave it out of a sampler of your own.
     """
 
     draw: Callable[[Key], Draw]
@@ -101,7 +101,7 @@ def check_draw(sampler: Any, drawn: object) -> None:
 
 @checking_fields
 class Opening(NamedTuple):
-    """Another sampler for the first rounds, such as a warm start of everyone; the two draw independently.
+    """A separate sampler for the first rounds, such as a warm start with everyone; the two draw independently.
 
     Attributes:
       first: draws the first `rounds` rounds.
@@ -115,12 +115,12 @@ class Opening(NamedTuple):
 
     @property
     def accounting(self) -> Sampling:
-        """Of the rounds after the first ones."""
+        """That of the rounds after the first ones."""
         return self.then.accounting
 
     @property
     def expected_size(self) -> float:
-        """Of the rounds after the first ones."""
+        """That of the rounds after the first ones."""
         return self.then.expected_size
 
 
@@ -148,7 +148,7 @@ def everyone(population: Count) -> Sampler:
 
 
 def fixed_size(population: Count, size: Count) -> Sampler:
-    """`size` of `population` clients, or records, uniformly without replacement.
+    """`size` of `population` clients or records, uniformly without replacement.
 
     Raises:
       ValueError: a size below 1 or above the population.
@@ -165,11 +165,11 @@ def fixed_size(population: Count, size: Count) -> Sampler:
 
 
 def poisson(population: Count, rate: Rate, capacity: Count | None = None) -> Sampler:
-    """Each client on its own with probability `rate`; a cohort above `capacity` is cut to a random `capacity` of it.
+    """Each client joins independently with probability `rate`; a cohort above `capacity` is cut to a random subset.
 
-    By default the capacity is that of `capacity_for`, at most everybody. The cut is part of the accounting
-    (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation. Drawn are the binomial size, and then who: given
-    the size, every subset is equally likely.
+    By default the capacity is `capacity_for`'s, at most the population. The cut is accounted for
+    (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation. First the binomial size is drawn, then a uniform
+    subset of that size.
 
     Raises:
       ValueError: a population or capacity below 1, or a rate outside (0, 1].
@@ -221,10 +221,10 @@ def _table(numbers: np.ndarray) -> jax.Array:
 
 
 def capacity_for(size: Positive, rate: Rate, deviations: NonNegative = 6.0) -> int:
-    """Slots for a Poisson cohort of `size` on average: room for so many of its standard deviations more.
+    """Slots for a Poisson cohort of mean size `size`: the mean plus `deviations` standard deviations.
 
-    `rate` is each client's probability. Six are exceeded once in 1e9 draws, four once in 3e4 (of a normal law); the
-    certificate counts the cut either way.
+    `rate` is each client's probability. A normal variable exceeds six deviations once in 1e9 draws, and four once in
+    3e4. Certificates count the cut either way.
 
     Raises:
       ValueError: a size that is not positive, a rate outside (0, 1], or deviations below 0.
@@ -236,13 +236,13 @@ def capacity_for(size: Positive, rate: Rate, deviations: NonNegative = 6.0) -> i
 
 
 def with_replacement(sizes: Sequence[Positive], size: Count) -> Sampler:
-    """`size` draws with replacement, each of client i with probability p_i = sizes[i] / sum(sizes).
+    """`size` draws with replacement; each is client i with probability p_i = sizes[i] / sum(sizes).
 
     X. Li et al., "On the Convergence of FedAvg on Non-IID Data", ICLR 2020, scheme I: the mean over the draws, equally
     weighted, is an unbiased estimate of sum_i p_i w_i. A client drawn twice fills two slots with the same message.
 
     Args:
-      sizes: [clients], records of each client, or other weights; positive.
+      sizes: [clients], positive weights, such as the number of records of each client.
       size: M, number of draws.
 
     Raises:
@@ -266,11 +266,11 @@ def with_replacement(sizes: Sequence[Positive], size: Count) -> Sampler:
 
 
 def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "whole") -> Sampler:
-    """The members that `sampler` draws, each of whom vanishes with probability `rate` before it sends anything.
+    """As `sampler`, but each member vanishes with probability `rate` before it sends anything.
 
-    They vanish independently of one another and of data. What vanishes is not waited for: its slot is empty, what it
-    keeps for itself stays as it was, it is not counted as traffic, and a mean divides by the expected number of those
-    who stay. A Poisson cohort is cut to its capacity after members vanished.
+    Members vanish independently of one another and of data. The round does not wait for them: their slots are empty,
+    what they keep is unchanged, they cause no traffic, and a mean divides by the expected number of members who stay. A
+    Poisson cohort is cut to its capacity after members have vanished.
 
     Formal guarantees: those of the certificate; proofs are in `fedpriv.privacy.truncation`. Towards a third party, who
     vanishes has to stay as secret as who is drawn. Members who vanish together are not covered; without `dropping`, a
@@ -279,15 +279,14 @@ def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "w
 
     Args:
       sampler: `everyone`, `fixed_size` or `poisson`.
-      rate: p, in [0, 1); 0, or less than 2^-33, gives back `sampler`.
-      noise: "whole": a sum has all of its noise, whoever vanishes, as those who stay make up for it, or whoever sums
-        adds it. "lost": each of the s members drawn adds 1 / s of the variance, and the shares of those who vanish are
-        missing; if all do, nothing is released. Where members add all of the noise themselves, they take it along
-        either way.
+      rate: p, in [0, 1); 0, or less than 2^-33, returns `sampler`.
+      noise: "whole": a sum always has all of its noise, as those who stay, or whoever sums, make up for missing shares.
+        "lost": each of the s members drawn adds 1 / s of the variance, and the shares of those who vanish are missing;
+        if all vanish, nothing is released. Members who each add all of the noise take it along either way.
 
     Raises:
-      ValueError: a rate outside [0, 1); a sampler made by hand, with replacement or with members that vanish already;
-        noise lost from a Poisson cohort, of whose secret size nobody knows its share.
+      ValueError: a rate outside [0, 1); a sampler of your own, with replacement, or whose members already vanish;
+        "lost" noise of a Poisson cohort, as its size is secret and so nobody knows its share.
     """
     fits = isinstance(sampler, Sampler)
     remedy = "give one of fp.everyone, fp.fixed_size and fp.poisson, on each side of an Opening"
@@ -301,7 +300,7 @@ def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "w
     if rate == 0:
         return sampler
     if isinstance(drawn, Poisson):
-        remedy = "nobody knows its share of a Poisson cohort's secret size; give 'whole', or draw fixed_size"
+        remedy = "the size of a Poisson cohort is secret, so nobody knows its share; give 'whole', or draw fixed_size"
         require(noise == "whole", "noise", noise, remedy)
         return poisson(drawn.population, drawn.rate * (1 - rate), drawn.capacity)
     # Of 32 random bits: the probability that is drawn by is a multiple of 2^-32, and so is that accounted for.

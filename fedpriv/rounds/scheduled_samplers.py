@@ -37,16 +37,16 @@ def no_memory() -> tuple[()]:
 
 @checking_fields
 class ScheduledSampler(NamedTuple):
-    """Draws each round's cohort by the number of the round and what it remembers; made together with its accounting.
+    """Draws each round's cohort from the round's number and a memory; it is made together with its accounting.
 
     Attributes:
-      draw: (key of the run, rounds done t: i32[], memory) -> (Draw, memory after the round), of the same shapes and
-        types; the engine keeps it from round to round, and no algorithm sees it. With nothing to remember: ().
+      draw: (key of the run, rounds done t: i32[], memory) -> (Draw, memory after the round, of the same shapes and
+        types). The engine keeps the memory between rounds, and no algorithm sees it. It is () if nothing is remembered.
       slots: length of a draw's arrays.
-      expected_size: what a mean over the cohort divides by.
-      accounting: which rounds a client may take part in.
+      expected_size: divisor of a mean over the cohort.
+      accounting: the rounds in which a client may take part.
       init: () -> the memory before the first round, a tree of arrays; by default ().
-      seal: see `fedpriv.core.provenance`; whoever makes a sampler by hand leaves it out.
+      seal: see `fedpriv.core.provenance`; leave it out of a sampler of your own.
     """
 
     draw: Callable[[Key, jax.Array, PyTree], tuple[Draw, PyTree]]
@@ -117,12 +117,12 @@ def cohort_drawn(
         "draw",
         draw,
         returned,
-        "give back (fp.Draw(ids, mask), memory), the latter as it came if unused",
+        "return (fp.Draw(ids, mask), memory), the latter as it came if unused",
     )
     drawn, after = returned
     check_draw(sampler, drawn)
     check_leaves("draw: memory", after)
-    remedy = "give it back with the structure, shapes and types that `init` gave"
+    remedy = "return it with the structure, shapes and types of `init`"
     gives(_kinds(after) == _kinds(memory), "draw: memory", draw, after, remedy)
     return drawn, after
 

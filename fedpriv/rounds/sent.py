@@ -17,12 +17,12 @@ from fedpriv.rounds.client_shard import Shard
 
 
 class Sent(NamedTuple):
-    """What a client gives back, where that is more than its message.
+    """What a client returns, if that is more than its message.
 
     Attributes:
-      message: what travels, a tree.
-      diagnostics: name -> f32[], numbers about the client that are not private and never released.
-      own: what the client keeps for itself until it takes part again, a tree like its row of the store.
+      message: a tree, which travels.
+      diagnostics: name -> f32[], numbers about the client; they are not private, and never released.
+      own: what the client keeps until it takes part again, a tree like its row of the store.
     """
 
     message: PyTree
@@ -45,17 +45,17 @@ def sent_by(client: Client, key: Key, shard: Shard, *mine: PyTree) -> Sent:
     """
     wants = "(key, shard, own)" if mine else "(key, shard)"
     returned = asked("client", client, wants, key, shard, *mine)
-    gives(returned is not None, "client", client, returned, "give back the message")
+    gives(returned is not None, "client", client, returned, "return the message")
     sent = returned if isinstance(returned, Sent) else Sent(returned)
     check_leaves("message", sent.message)
     check_diagnostics("diagnostics", sent.diagnostics)
     check_leaves("own", sent.own)
     if not mine:
-        remedy = "hand the store to the cohort, `own=` of leaves [clients, ...]"
+        remedy = "pass the store to the cohort as own=, leaves [clients, ...]"
         gives(not jax.tree.leaves(sent.own), "own", client, sent.own, remedy)
     else:
         row = jax.tree.map(lambda leaf: list(leaf.shape), mine[0])
-        remedy = f"give back fp.Sent(message, own=...), a tree like its row {row}"
+        remedy = f"return fp.Sent(message, own=...) with a tree like its row {row}"
         gives(_alike(sent.own, mine[0]), "own", client, sent.own, remedy)
     return sent
 

@@ -19,7 +19,7 @@ from fedpriv.core.types import PyTree
 
 @dataclass(frozen=True)
 class Weighting:
-    """All clients count alike."""
+    """All clients count equally."""
 
     @property
     def by_server(self) -> bool:
@@ -28,15 +28,15 @@ class Weighting:
 
     @property
     def bits(self) -> int:
-        """Of a weight, which travels where the server adds the noise; elsewhere clients multiply by themselves."""
+        """Bits of a weight; it travels only if the server adds the noise."""
         return 0
 
     def weigh(self, message: PyTree, size: jax.Array) -> tuple[PyTree, PyTree]:
-        """(a clipped message times w_k, w_k f32[] or nothing) of a client with `size` (i32[]) examples."""
+        """(w_k times the clipped message, w_k: f32[] or nothing) of a client with `size` (i32[]) examples."""
         return message, ()
 
     def bounded(self, total: PyTree, weights: PyTree, expected_size: Positive) -> PyTree:
-        """What is perturbed, and moved by one client no further than the bound of a message.
+        """What is perturbed. One client moves it by at most the bound of a message.
 
         Args:
           total: the sum of the weighted messages.
@@ -47,7 +47,7 @@ class Weighting:
         return total
 
     def shown(self, total: PyTree) -> PyTree:
-        """What is perturbed as a total, whose quotient by the expected size is the mean."""
+        """The perturbed value as a total, which the expected size divides to give the mean."""
         return total
 
 
@@ -56,7 +56,7 @@ EQUALLY = Weighting()
 
 @dataclass(frozen=True)
 class ByExamples(Weighting):
-    """Client k counts w_k = min(n_k / cap, 1), n_k being the number of its examples.
+    """Client k, with n_k examples, has the weight w_k = min(n_k / cap, 1).
 
     Formal guarantees: an update is clipped to S before it is weighted, and w_k <= 1.
 
@@ -71,13 +71,14 @@ class ByExamples(Weighting):
     2 z S / (q W_min).
 
     Attributes:
-      cap: w_hat, in examples; from there on clients count alike.
-      mean: the mean weight of all n clients: with "fixed" W / n, with "clipped" W_min / n, a lower bound on it. It has
-        to be public: no number that is computed from who holds how much. 1 is always safe, and makes the steps shorter.
+      cap: w_hat, in examples; clients with at least so many count equally.
+      mean: the mean weight of all n clients, W / n ("fixed"), or a lower bound on it, W_min / n ("clipped"). It has to
+        be public: do not compute it from the clients' numbers of examples. 1 is always safe, and makes the steps
+        shorter.
       estimator: "fixed" (f_f) or "clipped" (f_c).
 
     Raises:
-      ValueError: a cap that is no bound, a mean weight outside (0, 1], or another estimator.
+      ValueError: a cap that is not positive, a mean weight outside (0, 1], or an unknown estimator.
     """
 
     cap: Positive
@@ -119,7 +120,7 @@ class ByExamples(Weighting):
 
 @dataclass(frozen=True)
 class ByPublicSizes(Weighting):
-    """Client k counts n_k / mean(n), n_k being the number of its records, which is no secret (`fp.PublicSizes`).
+    """Client k, with n_k records, has the weight n_k / mean(n); all n_k are public (`fp.PublicSizes`).
 
     Formal guarantees: messages that are private already stay so; their sum is not taken to have the noise of all.
 

@@ -270,7 +270,7 @@ def test_user_drift_is_the_mean_distance_from_the_start():
         ),
         (
             lambda: dp_scaffold(local(), sampler=with_replacement([1] * CLIENTS, 2)),
-            "sampler: who is drawn twice counts twice",
+            "sampler: a client drawn twice counts twice",
         ),
         (lambda: dp_scaffold(local(unit="user"), sampler=ALL), "unit: 'user'; give"),
         (lambda: dp_scaffold(local(tensors=0), sampler=ALL), "tensors: 0; give"),
@@ -282,7 +282,7 @@ def test_user_drift_is_the_mean_distance_from_the_start():
             lambda: trace_round(
                 dp_scaffold(local(), sampler=everyone(2)), start(), regression([5, 7])
             ),
-            "records: drawn among 6 of client 1, but it holds 7",
+            "records: drawn among 6, but client 1 holds 7",
         ),
         (
             lambda: trace_round(dp_scaffold(local(), sampler=everyone(3)), start(), FEDERATION),

@@ -233,7 +233,7 @@ def test_noise_that_the_server_adds_does_not_hide_messages_from_it():
     assert seen(coded)["third_party"].multiplier == seen(plain)["third_party"].multiplier
     said = " ".join(certified(coded, 3, DELTA).assumptions)
     assert "the server adds all of the noise" in said
-    assert "before anything leaves it" not in said
+    assert "before sending anything" not in said
 
 
 def test_rounding_messages_takes_away_the_noise_of_others():

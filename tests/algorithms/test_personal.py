@@ -180,7 +180,9 @@ def test_the_model_of_a_client_is_that_of_one_seed_and_one_client(make):
         assert_identical(
             one, jax.jit(algorithm.personal)(jax.tree.map(lambda x: x[1], history.state), 2)
         )
-    with refused(r"^state: it has an axis of seeds; give that of one, history.state_of\(seed\)"):
+    with refused(
+        r"^state: it has an axis of seeds; give the state of one, history.state_of\(seed\)"
+    ):
         algorithm.personal(history.state, 2)
     with refused("^client: 4, but there are 4; give one of 0 to 3"):
         algorithm.personal(history.state_of(7), CLIENTS)

@@ -56,9 +56,9 @@ def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--best-of", "0.5"], "best_of: 0.5 is no finite mean above 1"),
-        (["--best-of", "inf"], "best_of: inf is no finite mean"),
-        (["--best-of", "nan"], "best_of: nan is no finite mean"),
+        (["--best-of", "0.5"], "best_of: 0.5 is not a finite mean above 1"),
+        (["--best-of", "inf"], "best_of: inf is not a finite mean"),
+        (["--best-of", "nan"], "best_of: nan is not a finite mean"),
         (["--best-of", "many"], "--best-of: 'many' is not"),
         (["--grid", "seeds=1,2"], "seeds 1 and seeds 2 are the same settings"),
         (["--view", "server"], "target_epsilon, view: best_of certifies"),
@@ -70,7 +70,7 @@ def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher
         (["--algorithms", "fed_avg"], "fed_avg has no finite epsilon (not private"),
         (["--grid", "delta=0.01,0.02"], "delta and clients must be those of the other points"),
         (["--grid", "clients=60,120"], "delta and clients must be those of the other points"),
-        (["--grid", "metric=loss,accuracy"], "metric: points are compared by one"),
+        (["--grid", "metric=loss,accuracy"], "metric: one metric compares all points"),
         (
             ["--grid", "sampling=poisson,fixed_size"],
             "relation: ['add_or_remove', 'replace_one']; choose among settings of one kind",

@@ -71,7 +71,7 @@ def test_noise_of_another_name_and_no_noise_at_all():
     assert said == ("ldp.epsilon", 1 / noise["ldp_fed_avg"])
     assert 40 * (1 - 1e-3) < ledger.certify("ldp_fed_avg", 2).epsilon <= 40
     one = replace(config, algorithms=("ldp_fed_avg",), target_epsilon=1e-6)
-    with pytest.raises(ValueError, match=r"target_epsilon: 1e-06 cannot be had by ldp_fed_avg \("):
+    with pytest.raises(ValueError, match=r"target_epsilon: ldp_fed_avg cannot reach 1e-06 \("):
         budget.solved(mspdq_mnist, one)
 
 
@@ -95,7 +95,7 @@ def test_noise_that_was_solved_for_other_clients_is_refused():
     fewer = quickstart.ledger(
         replace(CONFIG, clients=8, algorithms=("rand_k",), noise_multiplier=noise["rand_k"])
     )
-    with pytest.raises(ValueError, match="other clients than the data has, with whom rand_k costs"):
+    with pytest.raises(ValueError, match="other clients than the data's, for which rand_k costs"):
         budget.check_reached(fewer, CONFIG, noise)
 
 

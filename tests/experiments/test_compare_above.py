@@ -85,14 +85,14 @@ def test_a_rival_is_of_the_same_run_or_the_only_one(recorded):
     said = grid.grid([own, rival, alone]).notes
     text = f"compared with DP-FedAvg of {rival.title}, which has "
     assert any(text in x and "beta = 0" in x for x in said)
-    assert not any("not at one ε" in x for x in said)
+    assert not any("not at the same ε" in x for x in said)
 
 
 def test_what_is_not_at_one_epsilon_is_named(recorded, tmp_path):
     record(tmp_path / "loud", name="dp_scaffold_synthetic", rounds=(20, 40), noise_multiplier=20.0)
     loud, rival = kept(tmp_path / "loud")[0], kept(recorded[0][0])[1]
     found = frame.above([loud, rival], "dp_fed_avg")
-    said = "not at one ε, and so no fair comparison: DP-SCAFFOLD"
+    said = "not at the same ε, and so no fair comparison: DP-SCAFFOLD"
     assert any(note.startswith(said) for note in grid.grid(found).notes)
 
 

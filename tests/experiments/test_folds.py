@@ -47,7 +47,7 @@ def test_folds_are_parts_of_the_training_records_and_leave_every_client_some(key
 def test_no_fold_is_all_of_the_data_and_an_empty_one_is_refused():
     data = numbered()
     assert without_fold(data, None) is data
-    with pytest.raises(ValueError, match="fold: part 1 of 200 holds no record; take fewer parts"):
+    with pytest.raises(ValueError, match="fold: part 1 of 200 holds no record; use fewer parts"):
         without_fold(data, (1, 200))
 
 
@@ -124,7 +124,7 @@ def test_a_config_that_builds_in_one_piece_is_refused(tmp_path, capsys):
     assert command.main([*words, "--output", str(tmp_path / "never")]) == 2
     error = capsys.readouterr().err
     assert (
-        "fold: the config has build alone, which loads all records; replace build by load and on"
+        "fold: the config has only build, which loads all records; replace build by load and on"
         in error
     )
     assert error.count("\n") == 1

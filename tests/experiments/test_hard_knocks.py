@@ -146,7 +146,7 @@ def test_ctrl_c_twice_ends_what_hears_nothing(tmp_path):
     waited(lambda: select.select([process.stderr], [], [], 0)[0], process)
     process.send_signal(signal.SIGINT)
     err = process.communicate(timeout=30)[1]
-    asked = "stopping when what is computed now is done; ask again to stop at once"
+    asked = "stopping after the current computation; ask again to stop at once"
     assert err == f"\n{asked}\n\ninterrupted\n"
     assert process.returncode == 130
 

@@ -110,7 +110,7 @@ def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, 
     assert (folder / "code" / beside.name).read_text() == "SEEDS = 1\n"
     beside.write_text("SEEDS = 1  # as before\n")
     moved = mine.rename(mine.with_name("moved.py"))
-    with pytest.raises(ValueError, match=r"is of .*mine.py, which is not there any more; put it"):
+    with pytest.raises(ValueError, match=r"is of .*mine.py, which no longer exists; put it"):
         unfinished.earlier(folder)
     moved.rename(mine)
     assert main(["--resume", str(folder)]) == 0
@@ -154,7 +154,7 @@ def test_a_config_that_holds_records_out(tmp_path):
     mean = run.summary.final["fed_per"]["personal_accuracy_mean"].mean
     assert mean == history.metric("personal_accuracy_mean")[-1]
     assert mean > 0.5 > history.metric("held_out_accuracy_mean")[-1]
-    with refused("^state: there is none; .* the launcher keeps shared models"):
+    with refused("^state: there is none; .* the commands, which keep only shared models"):
         history.state_of(0)
     options = ["--grid", "per-client=5", "--folds", "2", "--rounds", "1"]
     assert loaded("sweep").main([module, *options, "--output", str(tmp_path / "swept")]) == 0

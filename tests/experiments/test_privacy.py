@@ -102,9 +102,9 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
     shown = " ".join(ask(capsys, "quickstart", *options).split())
     assert set(asked) == {0.5}
     assert len(asked) > 3  # the curves, too
-    assert "0.5 of the noise's shares counted on" in shown
+    assert "relying on 0.5 of the noise's shares" in shown
     assert "(*) not proved" in shown
-    assert "counts on every member" in shown
+    assert "relies on every member" in shown
     assert "holds for this run" not in shown
 
 

@@ -75,8 +75,8 @@ def test_a_sweep_solves_a_noise_once_where_the_releases_are_equal(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"fold": (1, 1)}, "fold: 1 1 is no part of several"),
-        ({"fold": (4, 3)}, "fold: 4 3 is no part of several"),
+        ({"fold": (1, 1)}, "fold: 1 1 is not a part of several"),
+        ({"fold": (4, 3)}, "fold: 4 3 is not a part of several"),
         (
             {"algorithms": ("ldp_fed_avg",), "weighting": replace(TINY.weighting, cap=3.0)},
             "weighting.cap: ldp_fed_avg counts all clients equally",

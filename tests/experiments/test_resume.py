@@ -237,7 +237,9 @@ def test_another_layout_is_refused(folder, capsys):
     about["environment"]["layout"]["devices"] = 8
     path.write_text(json.dumps(about))
     assert launch("--resume", folder) == 2
-    assert "layout.devices 8 there, 1 here; use as many devices as there" in capsys.readouterr().err
+    assert (
+        "layout.devices 8 there, 1 here; use as many devices as before" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_a_stop_says_which_rounds_its_epsilon_counts(folder):
     done = replace(done, privacy={n: replace(p, rounds=40) for n, p in done.privacy.items()})
     shown = " ".join(table(done).split())
     assert "DP-FedAvg 40 of 60 rounds; its epsilon counts these 40" in shown
-    assert "FedAvg 40 of 60 rounds: not private, so that no budget applies" in shown
+    assert "FedAvg 40 of 60 rounds: not private, so no budget applies" in shown
 
 
 class Terminal(io.StringIO):

@@ -121,7 +121,7 @@ def test_what_noise_does_not_touch_is_trained_once(finished):
 def test_one_compilation_for_each_algorithm_and_a_table(finished):
     text = (finished / "table.md").read_text()
     assert "compiled programs: 2 for 9 trainings" in text
-    assert "trainings whose result is another point's: 3" in text
+    assert "trainings that reuse another point's result: 3" in text
     lines = text.splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[:14]]
     assert rows[0][:3] == ["noise multiplier", "local learning rate", "algorithm"]

@@ -40,9 +40,9 @@ def planned(config, rest, *grid):
         (["--grid", "rounds=1,,2"], "grid: 'rounds' has no values, or an empty one"),
         (
             ["--grid", "rounds=1,2", "p=0.1", "rounds=3"],
-            "'rounds' names a field or a value again",
+            "'rounds' repeats a field or a value",
         ),
-        (["--grid", "p=0.1,0.1"], "'p' names a field or a value again"),
+        (["--grid", "p=0.1,0.1"], "'p' repeats a field or a value"),
         (["--grid", "p=0.1,0.10"], "p 0.1 and p 0.10 are the same settings"),
         (["--grid", "p=0.1,0.2", "--p", "0.3"], "p: swept by the grid, too"),
         (["--grid", "roundz=1,2"], "--roundz: unknown field; did you mean --rounds"),
@@ -67,7 +67,7 @@ def planned(config, rest, *grid):
         (["--grid", "p=0.1,0.2", "--folds", "many"], "--folds: 'many' is not"),
         (["--grid", "p=0.1,0.2", "--folds", "2", "--best-of", "3"], "leave best_of out"),
         (["--grid", "p=0.1,0.2", "--folds", "2", "--fold", "1", "2"], "fold: swept by the grid"),
-        (["--grid", "metric=loss,accuracy"], "metric: points are compared by one"),
+        (["--grid", "metric=loss,accuracy"], "metric: one metric compares all points"),
         (["--grid", "p=0.1,0.2", "--rouns", "3"], "--rouns: unknown field; did you mean --rounds"),
     ],
 )
@@ -89,7 +89,7 @@ def test_yes_and_no_are_swept_as_true_and_false():
     found = planned(dp_scaffold_synthetic, ["--records", "50"], *grid)
     assert [p.settings.authors.per_tensor for p in found] == [True, False]
     assert [p.settings.records for p in found] == [50, 50]
-    with pytest.raises(ValueError, match=r"yes or no is --field true or --field false"):
+    with pytest.raises(ValueError, match=r"yes or no as --field true or --field false"):
         planned(dp_scaffold_synthetic, [], "authors.per_tensor=maybe")
 
 
@@ -126,7 +126,7 @@ def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(Sweep, "train", failing)
     with pytest.raises(ValueError, match=r"^a bug") as caught:
         launch(*ONE, "--grid", "p=0.1,0.2,0.3", "--traceback", output=tmp_path)
-    assert caught.value.__notes__ == ["failed at p 0.2; the same sweep with its folder goes on"]
+    assert caught.value.__notes__ == ["failed at p 0.2; the same sweep with its folder continues"]
     assert [prepared.point.title for prepared in trained] == ["p 0.1"]
 
 
@@ -187,7 +187,7 @@ def test_values_of_several_words_and_names_that_are_too_long():
 def test_a_folder_with_something_else_is_left_alone(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     assert launch("--grid", "p=0.1,0.2", output=tmp_path) == 2
-    assert "is there and holds no sweep" in capsys.readouterr().err
+    assert "exists and holds no sweep" in capsys.readouterr().err
     assert [f.name for f in tmp_path.iterdir()] == ["mine.txt"]
 
 

@@ -119,7 +119,7 @@ def rounds(sigma=1.4, **changes):
         (lambda: rounds(epsilon=-1.0), r"epsilon: -1\.0; give an epsilon"),
         (
             lambda: calibrate_noise(NINE, *AT_NINE, epsilon=1.0, rounds=1, delta=0.1),
-            "make: an object of type Algorithm; give a function: noise -> algorithm",
+            "make: an object of type Algorithm; give a function, noise -> algorithm",
         ),
         (lambda: rounds(at_most=0), r"at_most: 0; give a whole number"),
         (lambda: rounds(sigma=9e5, view="server_secagg"), r"rounds do not reach it"),

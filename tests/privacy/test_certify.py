@@ -300,11 +300,11 @@ def test_what_adds_noise_is_assumed_in_words():
     def texts(view="third_party", **more):
         return " ".join(certify_releases([release(view=view, **more)], 1e-5, view).assumptions)
 
-    assert "also in one that nobody joins" in texts()
+    assert "even if nobody joins" in texts()
     assert "nobody joins" not in texts(sampling=SAMPLINGS[1])
     assert "1 / s of the noise's variance" in texts("server_secagg")
     own = texts("server", noise_is_split=False)
-    assert "adds that noise itself" in own
+    assert "adds that noise before" in own
     assert "1 / s" not in own
 
 
@@ -344,7 +344,7 @@ def test_other_ways_of_drawing_cannot_be_mixed_with_replacement():
     for other in (Poisson(100, 0.01), FixedSize(100, 1)):
         quiet = Release("third_party", "client", 1e5, other, 1)
         with pytest.raises(
-            ValueError, match=r"zero-out adjacency, .*; draw all cohorts in one way"
+            ValueError, match=r"zero-out adjacency, .*; draw all cohorts the same way"
         ):
             certify_releases([replaced, quiet], 1e-5, "third_party")
     everyone_once = Release("third_party", "client", 1e5, Everyone(100), 1)

@@ -224,14 +224,14 @@ def test_few_cases_are_above_many(monkeypatch):
 
 def test_honest_is_beside_it():
     """A fraction h of the noise of those who stay: sqrt(h) of the multiplier; assumptions say how they relate."""
-    for noise, said in (("whole", "the noise is whole"), ("lost", "are counted as lost")):
+    for noise, said in (("whole", "the noise is whole"), ("lost", "and this is counted")):
         certificate = found(fp.dropping(FIXED, P, noise), "server_secagg", honest=0.8)
         sampling = Dropping(N, S, P, noise == "lost")
         less = release(sampling, "server_secagg", 3, SIGMA * math.sqrt(0.8))
         assert certificate.epsilon == pytest.approx(epsilon_of(less), rel=1e-9)
         text = " ".join(certificate.assumptions)
         assert said in text
-        assert "`honest` is beside it" in text
+        assert "`honest` is, beside that" in text
         assert "members vanish with probability 0.3" in text
 
 
@@ -345,11 +345,11 @@ def test_refusals():
         Dropping(N, S, 1.0)
     with refused("size: 13"):
         Dropping(N, 13, P)
-    with refused("participation: .*it says how much noise one release has"):
+    with refused("participation: .*members that vanish set the noise"):
         release(Everyone(N), local_steps=2, participation=Dropping(N, S, P, True))
-    with refused("noise: 'laplace'; what is left of Laplace noise"):
+    with refused("noise: 'laplace'; Laplace noise that has lost shares"):
         release(Dropping(N, S, P, True), noise="laplace")
-    with refused("noise: 'laplace'; what is left of Laplace noise"):
+    with refused("noise: 'laplace'; Laplace noise that has lost shares"):
         release(Everyone(N), participation=Dropping(N, S, P, True), noise="laplace")
 
 

@@ -91,7 +91,7 @@ def test_fixed_cohorts_may_not_be_told_of():
     certificate = certify_releases(
         [release(sampling=FixedSize(6000, 100))], DELTA, "third_party", honest=0.9
     )
-    assert any("without telling whether it took part" in text for text in certificate.assumptions)
+    assert any("do not reveal whether they took part" in text for text in certificate.assumptions)
 
 
 @pytest.mark.parametrize("honest", [0.0, -0.5, 1.1, math.nan])

@@ -63,7 +63,7 @@ def test_limits():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((-1.0, 1.0), r"noise_std: -1\.0; give numbers of 0 or more"),
+        ((-1.0, 1.0), r"noise_std: -1\.0; give numbers of at least 0"),
         ((1.0, 0.0), r"clip_norm: 0\.0; give a number above 0"),
         (([1.0], 1.0, [[math.inf]]), r"transform: \[\[inf\]\]; give a matrix of finite"),
         (([1.0, 1.0], 1.0, [[1.0]]), r"transform: \[\[1\.0\]\]; give a matrix .* 2 rows"),

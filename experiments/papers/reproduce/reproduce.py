@@ -27,13 +27,13 @@ DEFAULT_OUTPUT = Path("runs/reproduce")
 
 @dataclass(frozen=True)
 class Reproduced:
-    """An item as far as it has come.
+    """The state of an item.
 
     Attributes:
-      folder: with table.md, table.csv and picture.png.
-      text: of table.md.
-      complete: whether all that was asked for was done; not after Ctrl-C.
-      problems: what failed, such as a training that diverged, in a line each.
+      folder: holds table.md, table.csv and picture.png.
+      text: the text of table.md.
+      complete: whether everything asked for was done; False after Ctrl-C.
+      problems: one line for each failure, such as a training that diverged.
     """
 
     folder: Path
@@ -70,19 +70,19 @@ def reproduce(
     progress: bool = True,
     command: str = "",
 ) -> Reproduced:
-    """Does what is missing of an item's work, and writes what there is; asked again, it goes on.
+    """Does the missing work of an item, and writes the results so far; the same call again continues.
 
     Args:
       paper, item: see `python -m experiments.reproduce --list`.
       scale: fraction of the paper's rounds and seeds, in (0, 1].
       seeds: their number in place of the paper's.
-      only: words of the titles of what is to be trained, all words of one of the texts.
-      folder: of everything.
-      progress: whether to say on standard error what is done, and how long the rest takes.
-      command: what the page says made it.
+      only: trains only what has all words of one of these texts in its title.
+      folder: where everything is kept.
+      progress: whether to report progress and the remaining time on standard error.
+      command: the command that the page names as its origin.
 
     Raises:
-      ValueError: there is no such item, or it has nothing to measure; something is wrong with what is there.
+      ValueError: there is no such item, or it has nothing to measure; existing results are damaged.
     """
     found, size = find(paper, item), scaled_by(scale, seeds)
     if found.illustration:

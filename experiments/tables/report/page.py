@@ -26,14 +26,14 @@ def report(
     best: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> Path:
-    """Writes one HTML page of everything that the runs have recorded; it needs no network.
+    """Writes one HTML page, which needs no network, with everything that the runs recorded.
 
     Args:
-      runs: as for `table`; they need not have ended.
-      path: of the page, which is replaced where there is one; by default report.html in the folder of the run or
-        sweep, of several in the current one, as the command has it.
-      best: whether the table has the best of each metric over the evaluations, too, which is chosen on the test set.
-      names: of algorithms, for people.
+      runs: as for `table`; they may still be running.
+      path: file of the page, which is replaced if it exists; by default report.html in the folder of the run or sweep,
+        for several in the current folder.
+      best: whether the table also shows the best of each metric over the evaluations, which is chosen on the test set.
+      names: display names of algorithms.
 
     Returns:
       The page's file.

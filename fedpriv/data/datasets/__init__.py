@@ -1,6 +1,6 @@
-"""Real datasets as NumPy arrays, read without TensorFlow and never downloaded.
+"""Real data sets as NumPy arrays, read without TensorFlow and never downloaded.
 
-A set that is not there is an error that says how to get it, never a substitute.
+If a data set is missing, an error says how to get it; nothing is substituted.
 """
 
 import os
@@ -47,7 +47,7 @@ def load(
     image_size: tuple[Count, Count] | None = None,
     text_length: Count = 256,
 ) -> Dataset:
-    """Reads a dataset: one of `NAMES`, or any of TensorFlow Datasets with an image or a text, and a label.
+    """Reads a data set: one of `NAMES`, or any of TensorFlow Datasets that has an image or a text, and a label.
 
     Sets of TensorFlow Datasets have to be prepared as `array_record`. Decoded, they are kept in the user's cache folder
     (`~/.cache/fedpriv/data`), which may be deleted at any time; nothing is written into `data_dir`.
@@ -55,19 +55,20 @@ def load(
     Args:
         name: such as `mnist`, `emnist/balanced` or `imdb_reviews`.
         data_dir: the folder of prepared sets; default: `default_data_dir()`.
-        train, test: the splits that make the training and the test set; default: those that bear the name, and for
-            `svhn_cropped` also `extra`.
-        image_size: (height, width) to which images are resized; needed where they differ in size.
-        text_length: a text becomes so many bytes, see `encode_text`.
+        train, test: the splits for training and for testing; default: those of that name, and for `svhn_cropped` also
+            `extra`.
+        image_size: (height, width) to which images are resized; needed if they differ in size.
+        text_length: number of bytes of each text, see `encode_text`.
 
     Returns:
         Leaves `image` (u8[N, height, width, channels]) or `text` (u8[N, text_length]), and `label` (i32[N]).
 
     Raises:
-        ValueError: unknown name, which suggests a close one; a set of other features; sizes that are no counts.
-        MissingDataError: the set, or a split of it, is not there.
-        CorruptDataError: a file of it cannot be read.
-        ModuleNotFoundError: a package that reads it is not installed; names it.
+        ValueError: an unknown name (the error suggests a similar one); a data set with other features; sizes that are
+            not counts.
+        MissingDataError: the data set, or a split of it, is missing.
+        CorruptDataError: one of its files cannot be read.
+        ModuleNotFoundError: a package that reads it is not installed; says which.
     """
     require(isinstance(name, str), "name", name, "give one of fp.datasets.NAMES, such as 'digits'")
     text_length = checked("text_length", text_length, Count)

@@ -72,7 +72,7 @@ def columns_of(
     height, width, channels = example.shape
     if image_size is None and None in (height, width):
         raise ValueError(
-            f"dataset {name}: its images are of any size; resize them, with such as image_size=(64, 64)"
+            f"dataset {name}: its images differ in size; resize them, for example with image_size=(64, 64)"
         )
     shape = (*(image_size or (height, width)), channels or 3)
     return Columns(
@@ -99,10 +99,10 @@ def _keys(supervised: Any, features: dict[str, Any], name: str) -> tuple[str, st
 
 
 def encode_text(texts: Iterable[str | bytes], length: Count) -> np.ndarray:
-    """UTF-8 bytes, cut off or padded with zeros; u8[N, length], with at most 256 tokens for an embedding.
+    """Texts as UTF-8 bytes, truncated or padded with zeros; u8[N, length], so at most 256 tokens for an embedding.
 
     Raises:
-        ValueError: length < 1; a text that is none.
+        ValueError: length < 1; something that is not a text.
     """
     length = checked("length", length, Count)
     alone = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)

@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Dataset(NamedTuple):
-    """A dataset in memory.
+    """A data set in memory.
 
     Attributes:
         name: the name given to `load`.
@@ -14,7 +14,7 @@ class Dataset(NamedTuple):
             "label": i32[N]}.
         test: leaves [M, ...], alike.
         num_classes: labels lie in [0, num_classes).
-        keys: i32[N], the natural client of each training example (`shakespeare`), else None.
+        keys: i32[N], the natural client of each training example (`shakespeare`); None if there is none.
     """
 
     name: str
@@ -25,8 +25,8 @@ class Dataset(NamedTuple):
 
 
 class MissingDataError(FileNotFoundError):
-    """A dataset or a split is not where it was looked for; the message says how to get it."""
+    """A data set or a split was not found; the message says how to get it."""
 
 
 class CorruptDataError(ValueError):
-    """A file of a dataset is there and cannot be read; the message names it."""
+    """A file of a data set exists but cannot be read; the message names it."""

@@ -23,25 +23,24 @@ def from_image_folder(
     classes: Sequence[str] | None = None,
     image_size: tuple[Count, Count] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Images in folders: `image`, as `read_images` has it, and a leaf [N] for each level of folders.
+    """Images in folders: `image`, as from `read_images`, and a leaf [N] for each level of folders.
 
-    Files come sorted by their paths. Hidden ones are left out, and those whose names do not end as images' do
-    (`SUFFIXES`).
+    Files are sorted by path. Hidden files are left out, and so are those whose names do not end in one of `SUFFIXES`.
 
     Args:
-        path: of the folder that holds the others.
-        levels: what the folders say, from the outermost: `("label",)` for CLASS/FILE, `("client", "label")` for
+        path: the outermost folder.
+        levels: what the folders' names mean, from the outermost: `("label",)` for CLASS/FILE, `("client", "label")` for
             CLIENT/CLASS/FILE.
-        classes: names of the folders of the level `label`, which becomes their numbers, i32[N]; by default all that are
-            there, sorted. Give the same to all parts of a data set, as one of them may lack a class.
+        classes: folder names of the level `label`, which becomes their numbers, i32[N]; by default all that exist,
+            sorted. Give all parts of a data set the same, as a part may lack a class.
         image_size: as `read_images`.
 
     Returns:
-        `image`, `label` as numbers, and other levels as the names of their folders.
+        `image`, `label` as numbers, and other levels as folder names.
 
     Raises:
-        ValueError: no such folder, or no images in it; an image in more or fewer folders than there are levels; a
-            folder without images, or of no class; as `read_images`.
+        ValueError: no such folder, or no images in it; an image in more or fewer folders than levels; a folder without
+            images, or that is not a class; as `read_images`.
     """
     check_path("path", path, "give the path of a folder")
     _check_names("levels", levels, "give names of folders' levels, such as ('client', 'label')")
@@ -63,16 +62,16 @@ def from_image_folder(
 def read_images(
     paths: Iterable[str | os.PathLike[str]], image_size: tuple[Count, Count] | None = None
 ) -> np.ndarray:
-    """Files of PNG, JPEG, or another format of Pillow: u8[N, height, width, channels].
+    """Reads files of PNG, JPEG, or another format of Pillow: u8[N, height, width, channels].
 
-    One channel, if all are gray, else three: red, green, blue. What is transparent is lost.
+    There is one channel if all images are gray, else red, green and blue. Transparency is lost.
 
     Args:
-        paths: of the files, such as a column of a table.
-        image_size: (height, width) to which they are resized; needed where they differ in size.
+        paths: paths of the files, such as a column of a table.
+        image_size: (height, width) to which they are resized; needed if they differ in size.
 
     Raises:
-        ValueError: none; an image of another size than the first; one of more than 8 bits per channel.
+        ValueError: no paths; an image of another size than the first, or with more than 8 bits per channel.
         MissingDataError: no such file.
         CorruptDataError: a file that cannot be read.
     """
@@ -88,8 +87,8 @@ def read_images(
     for file, image in zip(files, images, strict=True):
         if image.shape[:2] != (height, width):
             raise ValueError(
-                f"{file}: {image.shape[0]} x {image.shape[1]} pixels, but {files[0]} has {height} x {width}; give "
-                "image_size, such as image_size=(64, 64)"
+                f"{file}: {image.shape[0]} x {image.shape[1]} pixels, but {files[0]} has {height} x {width}; give a "
+                "size, such as image_size=(64, 64)"
             )
     channels = max(image.shape[-1] for image in images)
     return np.stack([np.broadcast_to(image, (height, width, channels)) for image in images])
@@ -147,7 +146,7 @@ def _numbered(folders: list[str], classes: Sequence[str] | None) -> np.ndarray:
     for name in folders:
         if name not in number:
             raise ValueError(
-                f"classes: a folder is called {name!r}, which is none of {', '.join(classes)}; add it"
+                f"classes: the folder {name!r} is none of {', '.join(classes)}; add it"
             )
     return np.array([number[name] for name in folders], np.int32)
 

@@ -14,23 +14,23 @@ Arrays = dict[str, np.ndarray]
 
 
 def from_huggingface(dataset: Any, **columns: str) -> Arrays:
-    """One split of a data set of Hugging Face, or any table whose columns are `dataset[name]`.
+    """One split of a Hugging Face data set, or any table whose columns are `dataset[name]`.
 
-    Pictures become u8[N, height, width, channels], lists and arrays [N, ...], strings an array of strings: an id of a
-    client, or a text for `encode_text`. 64-bit numbers become 32-bit where they fit; whole ones, such as ids, where
+    Pictures become u8[N, height, width, channels], lists and arrays become [N, ...], and strings an array of strings
+    (client ids, or texts for `encode_text`). 64-bit numbers become 32-bit if they fit; whole numbers, such as ids, if
     they stay the same.
 
     Args:
         dataset: a `datasets.Dataset`, such as `load_dataset("mnist")["train"]`.
-        columns: what a leaf is called = the column it is in, such as `image="img", label="fine_label",
-            client="writer"`; by default `image="image", label="label"`.
+        columns: name of a leaf = its column, such as `image="img", label="fine_label", client="writer"`; by default
+            `image="image", label="label"`.
 
     Raises:
-        ValueError: all splits at once; a column that is not there; rows that are missing or differ in shape.
+        ValueError: all splits at once; a missing column; rows that are missing or differ in shape.
     """
     if hasattr(dataset, "num_rows") and isinstance(dataset.num_rows, dict):
         raise ValueError(
-            f"dataset: all of its splits {', '.join(dataset)}; give one, such as dataset[{next(iter(dataset))!r}]"
+            f"dataset: has the splits {', '.join(dataset)}; give one, such as dataset[{next(iter(dataset))!r}]"
         )
     there = getattr(dataset, "column_names", None)
     there = list(dataset) if there is None else there
@@ -47,16 +47,16 @@ def from_huggingface(dataset: Any, **columns: str) -> Arrays:
 def from_torch(
     dataset: Any, names: Sequence[str] = ("image", "label"), *, channels_first: bool = True
 ) -> Arrays:
-    """A map-style data set of PyTorch; tensors, pictures, arrays and numbers as in `from_huggingface`.
+    """A map-style PyTorch data set; tensors, pictures, arrays and numbers become arrays as in `from_huggingface`.
 
     Args:
-        dataset: with a length, whose items are tuples or dicts.
-        names: what the entries of a tuple are called; dicts have names.
-        channels_first: a tensor called `image` is [channels, height, width], as torchvision's are, and becomes
-            [height, width, channels].
+        dataset: has a length, and items that are tuples or dicts.
+        names: names of a tuple's entries; dicts have names.
+        channels_first: a tensor `image` is [channels, height, width], as in torchvision, and becomes [height, width,
+            channels].
 
     Raises:
-        ValueError: no length; nothing in it; items of another number of entries; rows that differ in shape.
+        ValueError: no length; no items; items with another number of entries; rows that differ in shape.
     """
     channels_first = checked("channels_first", channels_first, bool)
     named = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
@@ -72,8 +72,8 @@ def from_torch(
     for i, item in enumerate(items):
         if item.keys() != items[0].keys():
             raise ValueError(
-                f"dataset[{i}]: its entries are {', '.join(item)}, those of dataset[0] {', '.join(items[0])}; give all "
-                "items the same"
+                f"dataset[{i}]: its entries are {', '.join(item)}, but those of dataset[0] are "
+                f"{', '.join(items[0])}; give all items the same"
             )
     return {
         name: stacked(name, [item[name] for item in items], channels_first) for name in items[0]
@@ -109,7 +109,7 @@ def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> n
     for i, row in enumerate(rows):
         if row.dtype == object:
             raise ValueError(
-                f"{name}: row {i} is {values[i]!r:.40}; leave out such rows, or make numbers of them"
+                f"{name}: row {i} is {values[i]!r:.40}; leave out such rows, or turn them into numbers"
             )
         if is_text(row) != is_text(rows[0]):
             raise ValueError(
@@ -117,13 +117,13 @@ def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> n
             )
         if row.shape != rows[0].shape:
             raise ValueError(
-                f"{name}: row {i} has the shape {list(row.shape)}, row 0 has {list(rows[0].shape)}; bring all to one, "
-                "pictures by resizing them"
+                f"{name}: row {i} has the shape {list(row.shape)}, row 0 has {list(rows[0].shape)}; give all the "
+                "same shape, by resizing pictures"
             )
     whole = np.stack(rows) if rows else np.zeros(0)
     if whole.dtype.kind == "f" and all(row.dtype.kind in "iu" for row in rows) and rows:
         raise ValueError(
-            f"{name}: whole numbers that no 64 bits hold together; give them as strings"
+            f"{name}: whole numbers that do not all fit in one 64-bit type; give them as strings"
         )
     return narrowed(whole)
 

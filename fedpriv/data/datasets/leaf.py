@@ -24,24 +24,24 @@ from fedpriv.data.datasets.importers import Arrays, is_text, narrowed, stacked
 
 
 def from_leaf(path: str | os.PathLike[str], **columns: str) -> Arrays:
-    """A file in LEAF's format, or all of a folder: its columns, and `client`, the user of each record.
+    """Reads a file in LEAF's format, or a folder of them: columns, and `client`, the user of each record.
 
-    Users come in the order of the files' names and of their `users`; one who is in several files has the records of
-    all. Hidden files are left out. Numbers, lists of them and strings become arrays as in `from_huggingface`.
+    Users come in the order of file names and of `users` in each file. A user in several files has the records of all.
+    Hidden files are left out. Numbers, lists of them and strings become arrays as in `from_huggingface`.
 
     Args:
-        path: FILE.json, FILE.json.gz, or a folder of such files, as LEAF's `data/train`.
-        columns: what a leaf is called = its name in `user_data`, such as `image="x", label="y"`; by default
-            `features="x", label="y"`.
+        path: FILE.json, FILE.json.gz, or a folder of such files, such as LEAF's `data/train`.
+        columns: name of a leaf = its name in `user_data`, such as `image="x", label="y"`; by default `features="x",
+            label="y"`.
 
     Raises:
-        ValueError: no such file; a user who is there twice in a file, or has no records; numbers of records that do not
-            agree; values that are missing or NaN; records that differ in shape.
+        ValueError: no such file; a user who occurs twice in a file, or has no records; numbers of records that
+            disagree; missing values or NaN; records that differ in shape.
         CorruptDataError: a file that cannot be read.
     """
     columns = columns or {"features": "x", "label": "y"}
     if "client" in columns:
-        raise ValueError("client: the users are called that; give this column another name")
+        raise ValueError("client: this name is taken by the users; give the column another name")
     clients: list[str] = []
     parts: dict[str, list[np.ndarray]] = {leaf: [] for leaf in columns}
     for file in _files(path):
@@ -67,7 +67,7 @@ def _files(path: str | os.PathLike[str]) -> list[Path]:
         )
     for file in files:
         if file.with_name(f"{file.name}.gz") in files:
-            raise ValueError(f"{file}: it is there as {file.name}.gz, too; remove one of them")
+            raise ValueError(f"{file}: {file.name}.gz exists, too; remove one of them")
     return files
 
 
@@ -89,7 +89,7 @@ def _users_of(file: Path, columns: list[str]) -> Iterator[tuple[str, int, Mappin
         if not isinstance(user, str) or not user or user.endswith("\0"):  # NumPy would lose this
             raise ValueError(f"{file}: users: {shown(user)}; give names, which are strings")
     if twice := _twice(users):
-        raise ValueError(f"{file}: user {twice!r} is there twice; give each user one name")
+        raise ValueError(f"{file}: user {twice!r} occurs twice; list each user once")
     if other := data.keys() - set(users):
         raise ValueError(
             f"{file}: user_data has {min(other)!r}, which users has not; add it there, or remove it"
@@ -114,9 +114,7 @@ def _check_records(whose: str, records: Any, columns: list[str]) -> int:
     for column in columns:
         if not isinstance(records.get(column), list):
             names = ", ".join(map(repr, records)) or "nothing"
-            raise ValueError(
-                f"{whose} has no list {column!r}, only {names}; name columns that are there"
-            )
+            raise ValueError(f"{whose} has no list {column!r}, only {names}; name existing columns")
     lengths = {column: len(records[column]) for column in columns}
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{count} in {column!r}" for column, count in lengths.items())
@@ -138,7 +136,7 @@ def _array(whose: str, leaf: str, values: list, before: list[np.ndarray]) -> np.
         raise ValueError(f"{whose}: {leaf}: row {row} is not finite; remove or repair it")
     if before and (own.shape[1:] != before[0].shape[1:] or is_text(own) != is_text(before[0])):
         raise ValueError(
-            f"{whose}: {leaf}: {_words(own)}, but {_words(before[0])} of the first user; bring all to one shape"
+            f"{whose}: {leaf}: {_words(own)}, but {_words(before[0])} of the first user; give all the same shape"
         )
     return own
 
@@ -161,7 +159,7 @@ def _content(file: Path) -> dict[str, Any]:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON, of which Python's reader would keep the last of two values with one name."""
     if twice := _twice([name for name, _ in pairs]):
-        raise ValueError(f"{twice!r} is there twice in one object")
+        raise ValueError(f"{twice!r} occurs twice in one object")
     return dict(pairs)
 
 

@@ -30,26 +30,27 @@ def synthetic(
 ) -> Dataset:
     """Records of `clients` clients, the first four fifths of each for training.
 
-    Client i: u_i ~ N(0, alpha) per entry of the model, W_i ~ N(u_i, 1), b_i likewise; B_i ~ N(0, beta) per feature, v_i
-    ~ N(B_i, 1), x ~ N(v_i, diag(j^-1.2)); the label is the most likely class of softmax(W_i^T x + b_i), changed with
-    probability 0.05. alpha and beta are variances. An argmax knows no scale: alpha does not change the law of the data.
+    For client i: u_i ~ N(0, alpha) per entry of the model, W_i ~ N(u_i, 1), b_i likewise; B_i ~ N(0, beta) per feature,
+    v_i ~ N(B_i, 1), x ~ N(v_i, diag(j^-1.2)); the label is the most likely class of softmax(W_i^T x + b_i), changed
+    with probability 0.05. alpha and beta are variances. As an argmax has no scale, alpha does not change the
+    distribution of the data.
 
     Args:
       alpha: heterogeneity of the clients' models.
       beta: heterogeneity of their features.
       clients: M.
-      records: R of each client, train and test together.
-      seed: of `numpy.random.default_rng`.
+      records: R, the records of each client, train and test together.
+      seed: seed of `numpy.random.default_rng`.
       preprocess: standardise each feature over all clients' training records, then scale every record to unit l2 norm,
         as the paper does; without privacy.
       flip_to: what a changed label becomes, uniformly: "another" class, or "any", as in the authors' code.
 
     Returns:
-      {"image": f32[N, 40, 1, 1], "label": i32[N]} for train and test; `keys` the client of each training record, and
-      {"client": i32[N]} beside the test records.
+      {"image": f32[N, 40, 1, 1], "label": i32[N]} for train and test. `keys` is the client of each training record;
+      test records also have {"client": i32[N]}.
 
     Raises:
-      ValueError: a variance that is negative or beyond 1e12, a negative seed, no client, or fewer than 5 records.
+      ValueError: a variance below 0 or above 1e12, a negative seed, no client, or fewer than 5 records.
     """
     alpha, beta = checked("alpha", alpha, NonNegative), checked("beta", beta, NonNegative)
     for name, variance in (("alpha", alpha), ("beta", beta)):

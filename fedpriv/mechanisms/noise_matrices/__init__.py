@@ -1,8 +1,8 @@
-"""Noise that is correlated over the rounds, C^-1 z: which strategy matrix C, how its noise is made round by round.
+"""Correlated noise C^-1 z: strategy matrices C, and how each makes its noise round by round.
 
 S. Denisov et al., "Improved Differential Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams",
-arXiv:2202.08312. Round t adds row t of C^-1 z to its sum; all rounds together are one Gaussian release of C x, whatever
-earlier rounds showed. Later noise takes back part of earlier noise, so that their sum stays small.
+arXiv:2202.08312. Round t adds row t of C^-1 z to its sum. All rounds together are one Gaussian release of C x, whatever
+earlier rounds showed. Later noise takes back part of earlier noise, which keeps their sum small.
 """
 
 from fedpriv.mechanisms.noise_matrices.banded import (

@@ -121,15 +121,15 @@ def remembered(memory: jax.Array, x: jax.Array, t: jax.Array) -> jax.Array:
 
 
 def banded_toeplitz(rounds: Rounds, bands: Count, momentum: Decay = 0.0) -> Factorization:
-    """C Toeplitz with so many bands, of norm 1, optimised for the mean squared `error` under the momentum.
+    """Toeplitz C of norm 1 with `bands` bands, optimised for the mean squared `error` under the momentum.
 
-    Sensitivity is sqrt(k) where units take part at most k times, `bands` or more rounds apart. Optimised by
-    `jax_privacy.matrix_factorization` in about 5 seconds. One band is `identity`.
+    Its sensitivity is sqrt(k) if units take part at most k times, at least `bands` rounds apart.
+    `jax_privacy.matrix_factorization` optimises it in about 5 seconds. One band is `identity`.
 
     Args:
       rounds: T.
       bands: b, at most T; memory is b - 1 vectors.
-      momentum: of the server's SGD; 0 is for prefix sums.
+      momentum: of the server's SGD; 0 for prefix sums.
 
     Raises:
       ValueError: more bands than rounds, more than 10,000 rounds, a count below 1, or a momentum of 1 or more.
@@ -142,15 +142,15 @@ def banded_toeplitz(rounds: Rounds, bands: Count, momentum: Decay = 0.0) -> Fact
 
 
 def banded(rounds: Rounds, bands: Count, momentum: Decay = 0.0) -> Factorization:
-    """C with so many bands and columns of norm 1, optimised for the mean squared `error` under the momentum.
+    """C with `bands` bands and columns of norm 1, optimised for the mean squared `error` under the momentum.
 
-    As `banded_toeplitz` with an error that is a little smaller, below 1 % for 1,000 rounds. To optimise it takes
+    Its error is a little smaller than that of `banded_toeplitz`: by less than 1 % for 1,000 rounds. Optimising takes
     seconds for 100 rounds, and minutes for 1,000.
 
     Args:
-      rounds: T, exactly: a shorter run has the noise and at most the sensitivity of the longer.
+      rounds: T. A shorter run has the same noise, and at most the same sensitivity.
       bands: b, at most T; memory is b - 1 vectors.
-      momentum: of the server's SGD; 0 is for prefix sums.
+      momentum: of the server's SGD; 0 for prefix sums.
 
     Raises:
       ValueError: more bands than rounds, more than 10,000 rounds, a count below 1, or a momentum of 1 or more.
@@ -163,16 +163,16 @@ def banded(rounds: Rounds, bands: Count, momentum: Decay = 0.0) -> Factorization
 
 
 def banded_inverse(rounds: Rounds, bands: Count, momentum: Decay = 0.0) -> Factorization:
-    """C^-1 Toeplitz with so many bands: the first coefficients of (1 - x)^1/2, 1, -1/2, -1/8, -1/16, ...
+    """Toeplitz C^-1 with `bands` bands: the first coefficients of (1 - x)^1/2, which are 1, -1/2, -1/8, -1/16, ...
 
-    The banded inverse square root (BISR), for units that take part several times. One band is `identity`. Under a
-    momentum m the workload's square root has the inverse (1 - x)^1/2 (1 - m x)^1/2; cut to few bands it may leave more
-    noise than the one for prefix sums, see `least_error`.
+    This is the banded inverse square root (BISR), for units that take part several times. One band is `identity`. Under
+    a momentum m the inverse of the workload's square root is (1 - x)^1/2 (1 - m x)^1/2. Cut to few bands, it may leave
+    more noise than the one for prefix sums; see `least_error`.
 
     Args:
       rounds: T.
       bands: b, at most T; memory is b vectors.
-      momentum: of the server's SGD; 0 is for prefix sums.
+      momentum: of the server's SGD; 0 for prefix sums.
 
     Raises:
       ValueError: more bands than rounds, more than 10,000 rounds, a count below 1, or a momentum of 1 or more.

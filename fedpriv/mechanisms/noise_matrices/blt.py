@@ -64,17 +64,17 @@ def blt(
     buffers: Count = 3,
     momentum: Decay = 0.0,
 ) -> Factorization:
-    """A BLT, optimised for the mean squared `error` under the momentum.
+    """A buffered linear Toeplitz matrix (BLT), optimised for the mean squared `error` under the momentum.
 
-    `jax_privacy.matrix_factorization` finds it in half a minute. Under a momentum of 0.9 its bounds leave about one
-    buffer of use.
+    `jax_privacy.matrix_factorization` finds it in half a minute. Under a momentum of 0.9 its bounds leave only about
+    one useful buffer.
 
     Args:
       rounds: T.
-      separation: fewest rounds from one participation of a unit to its next.
-      participations: most rounds that a unit takes part in; None is as many as fit.
-      buffers: memory in vectors; 2 to 5 do.
-      momentum: of the server's SGD; 0 is for prefix sums.
+      separation: least number of rounds from one participation of a unit to the next.
+      participations: most rounds in which a unit takes part; None for as many as fit.
+      buffers: memory in vectors; 2 to 5 suffice.
+      momentum: of the server's SGD; 0 for prefix sums.
 
     Raises:
       ValueError: more than 10,000 rounds, a count below 1, a momentum of 1 or more, or buffers for which the
@@ -111,7 +111,7 @@ def _optimized(
             found, _ = library.optimize_loss(loss, num_buffers=buffers)
         except (RuntimeError, ValueError) as failure:
             raise ValueError(
-                f"buffers: {buffers}; no matrix was found with those, give fewer"
+                f"buffers: {buffers}; no matrix was found with so many; give fewer"
             ) from failure
         decays, scales = np.asarray(found.buf_decay), np.asarray(found.output_scale)
     return tuple(decays.tolist()), tuple(scales.tolist())

@@ -16,8 +16,8 @@ class Error(NamedTuple):
     """Standard deviations of the noise in one coordinate, over the rounds of a run.
 
     Attributes:
-      root_mean_square: of the average variance.
-      largest: of the round with the largest variance.
+      root_mean_square: square root of the average variance.
+      largest: in the round with the largest variance.
     """
 
     root_mean_square: float
@@ -31,19 +31,19 @@ def error(
     most: Count | None = None,
     momentum: Decay = 0.0,
 ) -> Error:
-    """The noise that is left in the model, at a noise that gives sensitivity 1 (for mu-GDP: divide by mu).
+    """The noise that stays in the model, scaled to 1-GDP for the whole run (for mu-GDP, divide by mu).
 
     Args:
       factorization: such as `banded_toeplitz(100, 8)`.
       rounds: of the run.
       separation, most: as for `Factorization.sensitivity`.
-      momentum: of the server's SGD, of rate 1. With 0 the model less its start is a prefix sum of all rounds.
+      momentum: of the server's SGD with rate 1. With 0, the model minus its start is the sum of all rounds so far.
 
     Raises:
       ValueError: more rounds than it is for, a count below 1, or a momentum of 1 or more.
     """
     given = isinstance(factorization, Factorization)
-    require(given, "factorization", factorization, "give such as fp.noise_matrices.tree(100)")
+    require(given, "factorization", factorization, "give one such as fp.noise_matrices.tree(100)")
     momentum = checked("momentum", momentum, Decay)
     noise = factorization.noising(rounds)
     for t in range(1, len(noise)):
@@ -60,7 +60,7 @@ def least_error(
     most: Count | None = None,
     momentum: Decay = 0.0,
 ) -> Factorization:
-    """The candidate whose `error` has the smallest root mean square; of equal ones the first.
+    """The candidate whose `error` has the smallest root mean square; the first one on a tie.
 
     Args:
       candidates: such as `[tree(100), banded_inverse(100, 8)]`.

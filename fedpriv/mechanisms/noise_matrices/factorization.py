@@ -29,11 +29,11 @@ Rounds: TypeAlias = Annotated[
 
 
 class Factorization(ABC):
-    """A strategy matrix C, and the noise C^-1 z for z of independent N(0, 1): a value, equal if its numbers are.
+    """A strategy matrix C, and its noise C^-1 z for independent z ~ N(0, 1). Equal numbers make equal factorizations.
 
     Attributes:
-      rounds: the longest run that it is for; None is any.
-      bands: of C, where that is banded; None otherwise.
+      rounds: the longest run that it supports; None for any.
+      bands: number of bands of C; None if C is not banded.
     """
 
     rounds: int | None
@@ -42,10 +42,10 @@ class Factorization(ABC):
     @property
     @abstractmethod
     def memory_size(self) -> int:
-        """Numbers that are kept between rounds, for each coordinate of the sum."""
+        """How many numbers are kept between rounds for each coordinate of the sum."""
 
     def init(self, like: PyTree) -> PyTree:
-        """The memory before the first round: f32[memory_size, n] for each leaf of n numbers, f64 where that is.
+        """The memory before the first round: f32[memory_size, n] for each leaf of n numbers, f64 where the leaf is.
 
         Args:
           like: the sum that gets the noise, or its shapes and types.
@@ -53,10 +53,10 @@ class Factorization(ABC):
         return jax.tree.map(self._empty, like)
 
     def next(self, memory: PyTree, z: PyTree, t: jax.Array) -> tuple[PyTree, PyTree]:
-        """The noise of round t and the memory for the next: row t of C^-1, applied to z of rounds 0 to t.
+        """The noise of round t (row t of C^-1, applied to z of rounds 0 to t), and the memory for the next round.
 
         Args:
-          memory: of the round before, or `init`.
+          memory: that of the previous round, or of `init`.
           z: fresh noise N(0, 1) of this round, in the shapes of the sum.
           t: i32[], the round.
         """
@@ -71,10 +71,10 @@ class Factorization(ABC):
         return treedef.unflatten(noise), treedef.unflatten([after for _, after in both])
 
     def strategy(self, rounds: Rounds) -> Floats:
-        """C, f64[rounds, rounds], lower triangular: what a run releases of the sums, each row with noise N(0, 1).
+        """C, f64[rounds, rounds], lower triangular: a run releases C times the sums, with noise N(0, 1) on each row.
 
         Raises:
-          ValueError: more rounds than it is for, or than 10,000.
+          ValueError: more rounds than it supports, or than 10,000.
         """
         return self._strategy(self._checked(rounds))
 
@@ -82,24 +82,24 @@ class Factorization(ABC):
         """f64[rounds, rounds], lower triangular: the matrix that `next` applies to z.
 
         Raises:
-          ValueError: more rounds than it is for, or than 10,000.
+          ValueError: more rounds than it supports, or than 10,000.
         """
         return self._noising(self._checked(rounds))
 
     def sensitivity(
         self, rounds: Rounds, separation: Count = 1, most: Count | None = None
     ) -> float:
-        """The largest ||C u|| of a unit whose contributions have norm 1 or less.
+        """The largest ||C u|| of a unit whose contributions have norm at most 1.
 
         With noise sigma z the whole run is one Gaussian release of multiplier sigma / sensitivity.
 
         Args:
           rounds: of the run.
-          separation: fewest rounds from one participation of a unit to its next.
-          most: most rounds that a unit takes part in; None is as many as fit.
+          separation: least number of rounds from one participation of a unit to the next.
+          most: most rounds in which a unit takes part; None for as many as fit.
 
         Raises:
-          ValueError: more rounds than it is for, or than 10,000; a count below 1.
+          ValueError: more rounds than it supports, or than 10,000; a count below 1.
         """
         return sensitivity(self.strategy(rounds), separation, most)
 

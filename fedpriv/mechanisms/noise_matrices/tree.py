@@ -105,7 +105,7 @@ def tree(rounds: Rounds, restart_every: Count | None = None) -> Factorization:
 
     Args:
       rounds: T.
-      restart_every: rounds of a tree, at most T, after which a new one begins; None is one tree. Memory is the binary
+      restart_every: rounds after which a new tree begins, at most T; None for a single tree. Memory is the binary
         logarithm of it, in vectors. Trees of one round are `identity`.
 
     Raises:

@@ -57,7 +57,12 @@ def fed_smp_claim(
         ValueError: for a negative multiplier or number of rounds, or delta outside (0, 1).
     """
     multiplier = checked("multiplier", multiplier, Multiplier)
-    require(isinstance(sampling, Sampling), "sampling", sampling, "give such as Poisson(1000, 0.1)")
+    require(
+        isinstance(sampling, Sampling),
+        "sampling",
+        sampling,
+        "give one such as Poisson(1000, 0.1)",
+    )
     rounds = checked("rounds", rounds, CountOrZero)
     delta = checked("delta", delta, Probability)
     epsilon = poisson_rdp_epsilon(multiplier, sampling.rate, rounds, delta)

@@ -66,7 +66,12 @@ def wavelet_claim(
         ValueError: for a negative noise multiplier or number of rounds, delta outside (0, 1), or an unknown unit.
     """
     noise_multiplier = checked("noise_multiplier", noise_multiplier, Multiplier)
-    require(isinstance(sampling, Sampling), "sampling", sampling, "give such as Poisson(1000, 0.1)")
+    require(
+        isinstance(sampling, Sampling),
+        "sampling",
+        sampling,
+        "give one such as Poisson(1000, 0.1)",
+    )
     rounds = checked("rounds", rounds, CountOrZero)
     delta = checked("delta", delta, Probability)
     unit = checked("unit", unit, Unit)
