@@ -30,7 +30,6 @@ def in_turns(matrix, sigma):
 
 for name, matrix in {
     "BLT noise, two buffers": fp.noise_matrices.blt(ROUNDS, separation=APART, buffers=2),
-    "tree noise": fp.noise_matrices.tree(ROUNDS),
     "fresh noise": fp.noise_matrices.identity(),
 }.items():
     noisy = partial(in_turns, matrix)
@@ -43,7 +42,7 @@ for name, matrix in {
     print(f"{name}: {mean[-1]:.1f} ± {std[-1]:.1f} %")
 c = fp.certify(algorithm, model.init, federation, ROUNDS, delta=1e-3)
 of = f"{c.unit}, {c.view}, {c.relation}, δ = {c.delta:g}, {c.basis}".replace("_", " ")
-plt.title(f"each: ε = {c.epsilon:.2f} ({of})\n5 seeds; band: one standard deviation")
+plt.title(f"ε = {c.epsilon:.2f} ({of})\nof each; 5 seeds; band: one standard deviation")
 plt.xlabel("round")
 plt.ylabel("test accuracy (%)")
 plt.legend(loc="lower right")

@@ -22,7 +22,7 @@ for algorithm, history in run.history.items():
 c = run.certificates["rand_k"]["third_party"]
 assert c.epsilon == run.certificates["dp_fed_avg"]["third_party"].epsilon
 of = f"{c.unit}, {c.view}, {c.relation}, δ = {c.delta:.3g}, {c.basis}".replace("_", " ")
-plt.title(f"private ones: ε = {c.epsilon:.2f} ({of})\n5 seeds; band: one standard deviation")
+plt.title(f"ε = {c.epsilon:.2f} ({of})\nof the private ones; 5 seeds; band: one standard deviation")
 plt.xlabel("round")
 plt.ylabel("test accuracy (%)")
 plt.ylim(0, 100)

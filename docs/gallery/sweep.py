@@ -13,7 +13,7 @@ grid = {"rounds": rounds}
 
 with tempfile.TemporaryDirectory() as folder:
     swept = experiments.sweep(
-        "quickstart", grid, folder=f"{folder}/sweep", every=80, progress=False, **budget
+        "quickstart", grid, folder=f"{folder}/sweep", every=5, progress=False, **budget
     )
     runs = sorted(swept.runs, key=lambda run: run.settings["rounds"])
     for name, label in {"rand_k": "Fed-SMP rand_k", "dp_fed_avg": "DP-FedAvg"}.items():
@@ -26,7 +26,7 @@ with tempfile.TemporaryDirectory() as folder:
             print(f"{label}: {m:.1f} ± {s:.1f} %, {c}")
 
 of = f"{c.unit}, {c.view}, {c.relation}, δ = {c.delta:g}, {c.basis}".replace("_", " ")
-plt.title(f"each: ε = {c.epsilon:.2f} ({of})\n5 seeds; band: one standard deviation")
+plt.title(f"ε = {c.epsilon:.2f} ({of})\nof each; 5 seeds; band: one standard deviation")
 plt.xscale("log")
 plt.xticks(rounds, rounds)
 plt.minorticks_off()
