@@ -33,7 +33,8 @@ def sparse(k, keep, rate=0.5):
             sent = fp.top_k(k).code(key, update).message
             return fp.Sent(update, own=jax.tree.map(lambda u, s: u - s, update, sent))
 
-        total, metrics, memory = cohort.sum(client, key, codec=fp.top_k(k), own=state.memory)
+        options = {"codec": fp.top_k(k), "mechanism": fp.UNPROTECTED, "own": state.memory}
+        total, metrics, memory = cohort.sum(client, key, **options)
         params = jax.tree.map(lambda p, s: p - rate * s / 30, state.params, total)
         return State(params, state.round + 1, memory), metrics
 

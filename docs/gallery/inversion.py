@@ -38,11 +38,11 @@ for z in (0, 0.01, 0.1):
     rows[f"{name}; mean squared error {attacks.mse(images, true).mean():.3f}"] = images
     print(c, attacks.mse(images, true).mean())
 of = f"{c.unit}, {c.view}, {c.relation}, δ = {c.delta:g}, one round, {c.basis}".replace("_", " ")
-figure, panels = plt.subplots(4, 8, figsize=(4.5, 3.2))
-figure.suptitle(f"ε: {of}", fontsize=8, x=0.02, ha="left")
-for panel, image in zip(panels.flat, jnp.concatenate([*rows.values()]), strict=True):
-    panel.imshow(image[..., 0], cmap="gray_r", vmin=0, vmax=1)
+figure, panels = plt.subplots(4, figsize=(4.5, 3.6))
+figure.suptitle(f"ε: {of}", fontsize=8, x=0.01, ha="left")
+for panel, (name, images) in zip(panels, rows.items(), strict=True):
+    side_by_side = jnp.hstack(jnp.pad(images[..., 0], ((0, 0), (0, 0), (1, 1))))
+    panel.imshow(side_by_side, cmap="gray_r", vmin=0, vmax=1)
+    panel.set_title(name)
     panel.set_axis_off()
-for first, name in zip(panels[:, 0], rows, strict=True):
-    first.set_title(name)
 plt.savefig("inversion.png")

@@ -7,7 +7,7 @@ import numpy as np
 
 import experiments
 
-budget = {"target_epsilon": 1.0, "delta": 1e-3, "seeds": 5, "algorithms": ["dp_fed_avg", "rand_k"]}
+budget = {"target_epsilon": 1.0, "delta": 1e-3, "seeds": 3, "algorithms": ["dp_fed_avg", "rand_k"]}
 rounds = [5, 10, 20, 40, 80]
 grid = {"rounds": rounds}
 
@@ -26,7 +26,7 @@ with tempfile.TemporaryDirectory() as folder:
             print(f"{label}: {m:.1f} ± {s:.1f} %, {c}")
 
 of = f"{c.unit}, {c.view}, {c.relation}, δ = {c.delta:g}, {c.basis}".replace("_", " ")
-plt.title(f"ε = {c.epsilon:.2f} ({of})\nof each; 5 seeds; band: one standard deviation")
+plt.title(f"ε = {c.epsilon:.2f} ({of})\nof each; 3 seeds; band: one standard deviation")
 plt.xscale("log")
 plt.xticks(rounds, rounds)
 plt.minorticks_off()

@@ -21,8 +21,8 @@ BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#5f5f5f"
 
 def canvas(width, height):
     """Axes in which a unit is a tenth of the picture's width."""
-    figure = plt.figure(figsize=(4.5, 0.45 * height), layout="none")
-    axes = figure.add_axes((0, 0, 1, 1))
+    figure, axes = plt.subplots(figsize=(4.5, 0.45 * height))
+    figure.get_layout_engine().set(w_pad=0, h_pad=0)
     axes.set(xlim=(0, width), ylim=(0, height * width / 10))
     axes.set_axis_off()
     return axes
