@@ -65,7 +65,7 @@ def test_a_wrong_name_is_refused(capsys):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize("name", ["dp_statistics", "error_feedback", "lora", "personal_heads"])
+@pytest.mark.parametrize("name", ["error_feedback", "lora", "personal_heads"])
 def test_programs_run(name, tmp_path, monkeypatch):
     """With two rounds and two seeds."""
     simulate = fp.simulate
@@ -82,9 +82,8 @@ def test_programs_run(name, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_pictures_of_ideas_are_drawn(tmp_path, monkeypatch):
+def test_pictures_of_ideas_are_drawn(tmp_path):
     pictures = runpy.run_path(str(IDEAS / "pictures.py"))
-    monkeypatch.setitem(pictures["main"].__globals__, "HERE", tmp_path)
     plt.switch_backend("agg")
-    pictures["main"](["unit", "epsilon", "view", "operational_numbers"])
+    pictures["main"](["unit", "epsilon", "view", "operational_numbers"], tmp_path)
     assert len([*tmp_path.glob("*.png")]) == 4

@@ -221,12 +221,12 @@ NUMBERS = (epsilon, delta, claimed_certified_audited, operational_numbers)
 PICTURES = {draw.__name__: draw for draw in STRUCTURES + NUMBERS}
 
 
-def main(names):
-    mpl.rc_file(HERE.parent / "gallery" / "matplotlibrc")
-    for name in names or PICTURES:
-        PICTURES[name]()
-        plt.savefig(HERE / f"{name}.png")
-        plt.close()
+def main(names, folder=HERE):
+    with mpl.rc_context(fname=HERE.parent / "gallery" / "matplotlibrc"):
+        for name in names or PICTURES:
+            PICTURES[name]()
+            plt.savefig(folder / f"{name}.png")
+            plt.close()
 
 
 if __name__ == "__main__":
