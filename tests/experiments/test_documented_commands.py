@@ -81,7 +81,6 @@ OWN = {
     "benchmark": ["--clients", "2", "--repeats", "1", "--devices", "1"],
     "growth": ["--repeats", "1"],
     "race": ["--datasets", "digits", "--rounds", "2", "--seeds", "1", "--entrants", "DP-FedAvg"],
-    "scale_out": ["mspdq_mnist", "--clients", "2", "--repeats", "1"],
 }
 
 
@@ -105,8 +104,8 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
-    """Of those with the same config and options, one. Other tests have what needs PyTorch or other simulators, and the
-    items of other papers than Fed-SMP (test_reproduce_trained)."""
+    """Of those with the same config and options, one. Other tests have what needs PyTorch, other simulators or several
+    processes, and the items of other papers than Fed-SMP (test_reproduce_trained)."""
     kept: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
     for module, given in documented():
         args = tuple(a for a in given if a not in ("--torch", "--peers"))
@@ -116,12 +115,15 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
             "benchmark_page",
             "benchmark_gpu",
             "benchmark_cifar10",
-        )  # test_planted, test_any_argument, test_benchmark, test_cifar10_speed
+            "scale_out",
+        )  # test_planted, test_any_argument, test_benchmark, test_cifar10_speed, test_scale_out
         if module == "reproduce":
             elsewhere = args[:1] not in (("--list",), ("fed_smp",))
         if not elsewhere:
             options = sorted(a for a in args if a.startswith("--") and a not in SCALES)
-            kept.setdefault((module, *args[:1], *options), (module, args))
+            first = next((a for a in args[:1] if not a.startswith("--")), "CONFIG")
+            named = "quickstart" if first == "CONFIG" else first  # as `shrunk` has it
+            kept.setdefault((module, named, *options), (module, args))
     return list(kept.values())
 
 
@@ -209,7 +211,8 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         args = []
     before = ["", *args][: len(args)]
     args = [
-        a if b == "--output" else str(there.get(a, a)) for a, b in zip(args, before, strict=True)
+        a if b == "--output" else str(there.get(a, fewer(a)))
+        for a, b in zip(args, before, strict=True)
     ]
     trains = module in ("run", "sweep", "audit", "privacy")
     if module == "benchmark" and "C" in args:  # it has no clients
@@ -222,6 +225,12 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
     few = [] if module == "privacy" or "--algorithms" in args else fewest(module, args[0])
     few += ["--folds", "2"] if "--folds" in args else []
     return args + small + few + OWN.get(module, [])
+
+
+def fewer(word: str) -> str:
+    """Of an axis of numbers the first and the last; whatever else stays as it is."""
+    axis = re.fullmatch(r"([\w.-]+=[\d.e+-]+,)(?:[\d.e+-]+,)+([\d.e+-]+)", word)
+    return "".join(axis.groups()) if axis else word
 
 
 def fewest(module: str, config: str) -> list[str]:
