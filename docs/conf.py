@@ -13,9 +13,11 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent)]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # nothing is computed
 
+import fedpriv  # noqa: E402
+
 project = "fedpriv"
 author = copyright = "the fedpriv authors"
-version = release = "0.1.0"
+version = release = fedpriv.__version__
 
 extensions = [
     "myst_parser",

@@ -81,6 +81,8 @@ from fedpriv.rounds.scheduled_samplers import ScheduledSampler
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.weighting import ByExamples, ByPublicSizes, Weighting
 
+__version__ = "0.2.0"
+
 __all__ = [
     "ALREADY_PRIVATE",
     "UNPROTECTED",

@@ -15,8 +15,11 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+import jax
 import pytest
 from packaging.requirements import Requirement
+
+import fedpriv as fp
 
 pytestmark = pytest.mark.slow
 
@@ -123,6 +126,9 @@ def test_the_wheel_is_the_library_alone(built):
     assert ours == modules | {"fedpriv/py.typed"}
     assert {f"{info}licenses/LICENSE", f"{info}METADATA", f"{info}RECORD"} <= names
     assert "License-Expression: Apache-2.0" in told
+    assert f"Version: {fp.__version__}\n" in told
+    assert f"\nversion: {fp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {fp.__version__} (" in (ROOT / "CHANGELOG.md").read_text()
     assert (ROOT / "README.md").read_text() in told
 
 
@@ -154,10 +160,11 @@ def test_the_wheel_says_where_the_commands_are(installed, tmp_path):
     script += "sys.path = [p for p in sys.path if not pathlib.Path(p, 'experiments').is_dir()]; "
     script += "runpy.run_module('fedpriv', run_name='__main__')"
     done = python_in(tmp_path, sys.executable, "-c", script, str(installed))
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert done.stderr.startswith("error: this is the library alone")
-    assert "pip install -e ." in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert (done.returncode, done.stderr) == (0, "")
+    version, devices, rest = done.stdout.splitlines()
+    assert version.startswith(f"fedpriv {fp.__version__}, JAX {jax.__version__}")
+    assert devices.startswith("devices: ")
+    assert "pip install -e ." in rest
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +194,11 @@ def test_the_launcher_runs_in_every_folder(editable, built, tmp_path):
     assert (tmp_path / "r" / "report.html").exists()
     done = python_in(tmp_path, editable, "-c", "import configs; print(configs.__file__)")
     assert done.stdout.strip() == str(built / "checkout" / "configs" / "__init__.py")
-    assert python_in(tmp_path, editable, "-m", "fedpriv").returncode == 0
+    done = python_in(tmp_path, editable, "-m", "fedpriv")
+    assert done.returncode == 0, done.stderr
+    *_, commands, documentation = done.stdout.splitlines()
+    assert commands == "commands: python -m experiments"
+    assert Path(documentation.removeprefix("documentation: ")).exists()
     done = python_in(tmp_path, editable, "-m", "experiments", "swep")
     assert (done.returncode, done.stdout) == (2, "")
     assert "did you mean sweep?" in done.stderr

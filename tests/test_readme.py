@@ -12,7 +12,7 @@ from small import assert_identical
 import fedpriv as fp
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+ALGORITHMS = (ROOT / "docs" / "reference" / "algorithms.md").read_text()
 
 
 def snippets(guide: str) -> list[str]:
@@ -76,6 +76,18 @@ def test_the_examples_run(capsys, tmp_path, monkeypatch):
     fp.check_algorithm(names["own"], params, jax.device_put(names["shapes"]))
 
 
+@pytest.mark.slow
+def test_the_front_page_prints_what_it_says(capsys):
+    names: dict = {}
+    for text in snippets("README.md"):
+        exec(text, names)
+    accuracy, certificate = capsys.readouterr().out.splitlines()
+    (said,) = re.findall(r"```text\n(.*?)\n```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert said.splitlines()[1] == certificate
+    expected = float(said.splitlines()[0].removeprefix("accuracy "))
+    assert float(accuracy.removeprefix("accuracy ")) == pytest.approx(expected, abs=0.03)
+
+
 def test_data_of_ones_own(tmp_path, monkeypatch):
     names: dict = {"fp": fp, "np": np, "data": fp.datasets.load("digits")}
     monkeypatch.chdir(tmp_path)
@@ -86,8 +98,7 @@ def test_data_of_ones_own(tmp_path, monkeypatch):
 
 def test_the_custom_round_gets_every_service(quick_to_compile):
     names: dict = {}
-    (front_page,) = snippets("README.md")
-    exec(front_page, names)
+    exec(snippets("README.md")[0], names)
     data = fp.datasets.load("digits")
     clients = fp.partition.iid(np.random.default_rng(0), 1437, 120)
     federation = fp.Federation.from_arrays(data.train, clients, num_classes=10)
@@ -124,7 +135,7 @@ def test_the_custom_round_gets_every_service(quick_to_compile):
 def test_the_table_of_algorithms_is_complete():
     """Every function of fedpriv.algorithms that makes an Algorithm is there, and nothing that does not exist."""
     named = set(
-        re.findall(r"`fp\.(\w+)`", "\n".join(x for x in README.splitlines() if x[:1] == "|"))
+        re.findall(r"`fp\.(\w+)`", "\n".join(x for x in ALGORITHMS.splitlines() if x[:1] == "|"))
     )
     made = {
         name

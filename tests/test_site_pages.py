@@ -41,9 +41,13 @@ def test_a_glossary_is_learned():
 @pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
 def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
+    """A block that begins with the name of a file is that file."""
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     for code, said in EXAMPLE.findall(page.read_text()):
+        if file := re.match(r"# (\S+\.py)\n", code):
+            (tmp_path / file[1]).write_text(code)
+            continue
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(code, names)

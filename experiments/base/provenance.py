@@ -5,14 +5,14 @@ from __future__ import annotations
 import platform
 import subprocess
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import fedpriv
 from fedpriv.devices.layout import Strategy
 
 PACKAGES = (
-    "fedpriv",
     "jax",
     "jaxlib",
     "flax",
@@ -36,13 +36,8 @@ def provenance() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Of Python and of the packages that numbers depend on."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # fedpriv itself, run from its folder
-            found[package] = "not installed"
-    return found
+    found = {"python": platform.python_version(), "fedpriv": fedpriv.__version__}
+    return found | {package: version(package) for package in PACKAGES}
 
 
 def device() -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import closing
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def compared() -> dict[str, Any]:
         algorithm, _ = faults[fault]
         ours = [_checked(tests, algorithm), _certified(tests, algorithm)]
         rows.append([fault, *ours, first["said"][fault], last["said"][fault]])
-    versions = {name: metadata.version(name) for name in ("fedpriv", "jax")}
+    versions = {"fedpriv": fp.__version__, "jax": jax.__version__}
     for each in others:
         versions |= each["versions"]
     return {"rows": rows, "versions": versions}
