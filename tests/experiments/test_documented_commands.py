@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from commands import loaded
+from flax import linen as nn
 from prepared import write_random
 from test_shakespeare import LONG, write_plays
 
@@ -16,6 +17,8 @@ from experiments.speed import benchmark, growth, haar_speed, round_speed
 from experiments.speed.growth_point import here
 from experiments.speed.haar_speed import Transform
 from experiments.speed.workloads import Images, Records
+from fedpriv import models
+from fedpriv.data.datasets.shakespeare import VOCABULARY
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -85,10 +88,9 @@ OWN = {
     "benchmark": ["--clients", "2", "--repeats", "1", "--devices", "1"],
     "growth": ["--repeats", "1"],
     "race": ["--datasets", "digits", "--rounds", "2", "--seeds", "1", "--entrants", "DP-FedAvg"],
-    "scale_out": ["mspdq_mnist", "--clients", "2", "--repeats", "1"],
 }
-# test_planted, test_any_argument, test_inversion_command, test_benchmark, test_cifar10_speed
-ELSEWHERE = {"faults", "odd_calls", "inversion"}
+# test_planted, test_any_argument, test_inversion_command, test_scale_out, test_benchmark, test_cifar10_speed
+ELSEWHERE = {"faults", "odd_calls", "inversion", "scale_out"}
 ELSEWHERE |= {"benchmark_page", "benchmark_gpu", "benchmark_cifar10"}
 
 
@@ -113,8 +115,8 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
-    """Of those with the same config and options, one. Other tests have what needs PyTorch or other simulators, and the
-    items of other papers than Fed-SMP (test_reproduce_trained)."""
+    """Of those with the same config and options, one. Other tests have what needs PyTorch, other simulators or several
+    processes, and the items of other papers than Fed-SMP (test_reproduce_trained)."""
     kept: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
     for module, given in documented():
         args = tuple(a for a in given if a not in ("--torch", "--peers"))
@@ -123,7 +125,8 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
             elsewhere = args[:1] not in (("--list",), ("fed_smp",))
         if not elsewhere:
             options = sorted(a for a in args if a.startswith("--") and a not in SCALES)
-            kept.setdefault((module, *args[:1], *options), (module, args))
+            named = next((a for a in args[:1] if not a.startswith("--")), "quickstart")
+            kept.setdefault((module, named, *options), (module, args))
     return list(kept.values())
 
 
@@ -169,9 +172,20 @@ def test_the_pages_have_commands():
     assert expected | {"reproduce", "benchmark", "growth"} <= modules
 
 
+class Bigrams(nn.Module):
+    """In the place of transformers, which test_every_config trains: they take long to trace, whatever their size."""
+
+    @nn.compact
+    def __call__(self, characters):
+        return nn.Dense(VOCABULARY, name="head")(nn.Embed(VOCABULARY, 8)(characters))
+
+
 @pytest.fixture
 def tiny(monkeypatch, tiny_networks):
     """Sizes that no option changes: of networks, the benchmark, the growth command, the race and the papers."""
+    bigrams = models.next_character(Bigrams())
+    monkeypatch.setattr(modules.load("correlated_text"), "MODEL", bigrams)
+    monkeypatch.setattr(modules.load("fine_tuning_text").ToOtherPlays, "NETWORK", bigrams)
     workloads = {
         "A": Images(clients=2, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2),
         "B": Records(2, 10, 4, 3),
@@ -210,7 +224,8 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         args = []
     before = ["", *args][: len(args)]
     args = [
-        a if b == "--output" else str(there.get(a, a)) for a, b in zip(args, before, strict=True)
+        a if b == "--output" else str(there.get(a, fewer(a)))
+        for a, b in zip(args, before, strict=True)
     ]
     trains = module in ("run", "sweep", "audit", "privacy")
     if module == "benchmark" and "C" in args:  # it has no clients
@@ -223,6 +238,12 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
     few = [] if module == "privacy" or "--algorithms" in args else fewest(module, args[0])
     few += ["--folds", "2"] if "--folds" in args else []
     return args + small + few + OWN.get(module, [])
+
+
+def fewer(word: str) -> str:
+    """Of an axis of numbers the first and the last; whatever else stays as it is."""
+    axis = re.fullmatch(r"([\w.-]+=[\d.e+-]+,)(?:[\d.e+-]+,)+([\d.e+-]+)", word)
+    return "".join(axis.groups()) if axis else word
 
 
 def fewest(module: str, config: str) -> list[str]:
