@@ -1,14 +1,14 @@
-"""Audits an algorithm by thousands of whole trainings, in half of which a worst-case canary takes part."""
+"""Audits an algorithm by thousands of whole trainings, in half of which a canary takes part."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.attacks.audit.canary import CERTIFIED, bounded, release_of
+from experiments.attacks.audit.canary import CERTIFIED, WORST, Kind, bounded, release_of
 from experiments.attacks.audit.errors import certified_errors, seen_errors
 from experiments.attacks.audit.exact_pair import LIMITS, exact_pair, of_limits
 from experiments.attacks.audit.kept_scores import Scored
@@ -31,34 +31,47 @@ CHOOSING = 100_000
 
 
 def audit_many_runs(
-    experiment: Experiment, settings: Settings, strategy: Strategy, asked: Asked
+    experiment: Experiment,
+    settings: Settings,
+    strategy: Strategy,
+    asked: Asked,
+    kinds: Sequence[Kind] = (WORST,),
 ) -> tuple[list[Row], list[Unaudited]]:
-    """Every algorithm that adds noise to models or sums, for each view and each delta."""
+    """Every algorithm that adds noise to models or sums, with each kind of canary, for each view and each delta."""
     rows: list[Row] = []
     skipped = []
-    ledger = experiment.ledger
-    releases = {name: release_of(ledger, name, settings.rounds) for name in experiment.entries}
-    audited = {name: release for name, release in releases.items() if release is not None}
-    kept = {name: kept_scores(experiment, name, settings, asked) for name in audited}
-    before = {name: each.load() for name, each in kept.items()}
+    releases = {
+        name: release_of(experiment.ledger, name, settings.rounds) for name in experiment.entries
+    }
+    audited = {
+        (name, kind): release
+        for name, release in releases.items()
+        if release is not None
+        for kind in kinds
+    }
+    kept = {of: kept_scores(experiment, *of, settings, asked) for of in audited}
+    before = {of: each.load() for of, each in kept.items()}
     remaining = Remaining("trainings with a canary", len(audited) * asked.runs)
-    for name, release in audited.items():
+    for (name, kind), release in audited.items():
         try:
-            repeated = RepeatedTraining(experiment, settings, strategy, asked, name, release)
-            scored = repeated.train(before[name], kept[name], remaining)
+            repeated = RepeatedTraining(experiment, settings, strategy, asked, name, kind, release)
+            scored = repeated.train(before[name, kind], kept[name, kind], remaining)
         except NoPlaceError as error:
             remaining.skip(asked.runs)
             skipped.append(Unaudited((name,), str(error)))
         else:
-            rows += _rows(name, ledger, settings.rounds, asked, scored)
+            rows += _rows(name, kind, experiment.ledger, settings.rounds, asked, scored)
     return rows, skipped
 
 
-def _rows(name: str, ledger: Ledger, rounds: int, asked: Asked, scored: Scored) -> Iterator[Row]:
+def _rows(
+    name: str, kind: Kind, ledger: Ledger, rounds: int, asked: Asked, scored: Scored
+) -> Iterator[Row]:
     for v, view in enumerate(VIEWS):
-        audit = _View(
-            scored.scores[v], scored.present, *_exact_pairs(ledger, name, rounds, view, asked)
-        )
+        exact, other = _exact_pairs(ledger, name, rounds, view, asked)
+        if kind != WORST:  # its scores are smaller than those of the pair
+            other = None
+        audit = _View(scored.scores[v], scored.present, exact, other)
         for delta in asked.deltas:
             said = bounded(ledger, name, rounds, view, delta)
             limits = audit.limits(delta)
@@ -80,7 +93,12 @@ def _rows(name: str, ledger: Ledger, rounds: int, asked: Asked, scored: Scored) 
                 least=least,
                 surely=audit.bound(delta, SURE),
                 most=found["limit"] or math.log(asked.runs / 2),
-                about={"runs": asked.runs, "rounds": rounds, "seconds": scored.seconds},
+                about={
+                    "canary": kind,
+                    "runs": asked.runs,
+                    "rounds": rounds,
+                    "seconds": scored.seconds,
+                },
                 audited=found,
             )
 
