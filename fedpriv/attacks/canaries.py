@@ -95,7 +95,8 @@ def with_canaries(
     from the models before, and by which random numbers a client trains, so the score is still the exact ratio: the sum
     of (<y_t - k_t, m_t> - |m_t|^2 / 2) / s^2, for sums y_t with noise of deviation s, of which k_t is known; a third
     party's is the mixture over the draw. Of a record that takes several steps of a round the mean gradient stands for
-    all of them. Whoever sees the last model alone knows only the first message, along which the move is scored.
+    all of them, and of a random loss's gradient another draw. Whoever sees the last model alone knows only the first
+    message, along which the move is scored.
 
     Args:
       release: what the canaries are looked for in, one of `fp.trace_round(...).releases(rounds)`.

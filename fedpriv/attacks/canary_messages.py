@@ -117,7 +117,7 @@ class Canaries(NamedTuple):
         return GradientFunction(of_batch, needs_keys(of_records))
 
     def gradient(self, of_records: Gradients, key: Key, params: Params, examples: PyTree) -> Params:
-        """Of the first of a client's records, if it is an honest canary."""
+        """Of the first of a client's records, if it is an honest canary; a random loss is drawn anew by the key."""
         batch = self._data_of(jax.tree.map(lambda leaf: leaf[:1], examples))
         if needs_keys(of_records):
             batch = with_keys(key, batch)
