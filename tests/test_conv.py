@@ -149,5 +149,7 @@ def test_flax_uses_it_where_it_applies():
 
 
 def test_even_kernel():
-    with pytest.raises(ValueError, match=r"w: kernel \(2, 3\) has an even size; conv_same needs odd"):
+    with pytest.raises(
+        ValueError, match=r"w: kernel \(2, 3\) has an even size; conv_same needs odd"
+    ):
         conv_same(X, W[:2, :3])
