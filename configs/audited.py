@@ -40,25 +40,25 @@ class Audited(Settings):
     """Algorithms under audit."""
 
     algorithms: tuple[Sound | Federated | Faulty, ...] = ("dp_fed_avg", "rand_k", "top_k", "dp_sgd")
-    """What to train, one after the other."""
+    """Algorithms to train, one after another."""
     clients: int = 120
-    """Number of clients, where clients are what is protected."""
+    """Number of clients, if the unit is a client."""
     cohort: int = 30
-    """Clients per round: expected, but for banded."""
+    """Clients per round (expected, except for banded)."""
     p: float = 0.1
     """Compression ratio k / d of rand_k and top_k."""
     rate: float = 0.1
     """Probability of a record in a step."""
     learning_rate: float = 0.5
-    """Of the clients' SGD."""
+    """Learning rate of the clients' SGD."""
     public_examples: int = 100
-    """Digits that the server holds, by which top_k chooses its coordinates."""
+    """Digits that the server holds, for top_k's choice of coordinates."""
     clip_norm: float = 0.5
-    """C, of an update or of a gradient."""
+    """C, clip norm of an update or gradient."""
     noise_multiplier: float = 1.0
     """sigma."""
     delta: float = 5e-3
-    """Of the privacy guarantee."""
+    """delta of the privacy guarantee."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

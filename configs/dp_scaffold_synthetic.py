@@ -44,9 +44,9 @@ class Synthetic(DPScaffold):
     beta: float = 0.0
     """Variance between the clients' features."""
     data_seed: int = 0
-    """Of the data, which all seeds share."""
+    """Seed of the data, which all seeds of the run share."""
     any_label: bool = False
-    """A flipped label may stay as it is, as in the authors' code; by default it becomes another one."""
+    """Whether a flipped label may stay the same, as in the authors' code; by default it changes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

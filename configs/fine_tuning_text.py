@@ -38,9 +38,9 @@ class ToOtherPlays(FineTuning):
     PUBLIC: ClassVar[str] = "the base was trained on some plays, which are taken to be public"
 
     base_plays: int = 1
-    """Plays that the base is trained on, the first ones; each role of the others is a client."""
+    """The base is trained on the first so many plays; each role of the others is a client."""
     base_epochs: int = 10
-    """Passes over them."""
+    """Passes over these plays."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -51,31 +51,31 @@ class Personal(Settings):
     """DP-FedAvg, FedPer, FedRep and Ditto."""
 
     algorithms: tuple[Name, ...] = ("dp_fed_avg", "fed_per", "fed_rep", "ditto")
-    """What to train, one after the other."""
+    """Algorithms to train, one after another."""
     clients: int = 1000
-    """Number of clients, who share all images in equal parts."""
+    """Number of clients, among which all images are divided equally."""
     alpha: float = 0.1
     """Concentration of each client's mixture of classes; small: few classes."""
     held_out: float = 0.2
-    """The share of each client's images that it is evaluated on and does not train on."""
+    """Share of each client's images that are held out for evaluation."""
     cohort: int = 100
-    """Clients per round, expected: each takes part on its own."""
+    """Expected clients per round; each takes part independently."""
     epochs: int = 1
     """Passes over a client's images per round."""
     head_epochs: int = 5
-    """Of fed_rep: passes that train the head, before the body's."""
+    """fed_rep: passes that train the head, before those for the body."""
     batch_size: int = 10
     """Images per step."""
     learning_rate: float = 0.1
-    """Of the clients' SGD."""
+    """Learning rate of the clients' SGD."""
     lam: float = 0.1
-    """Of ditto: how strongly personal models are drawn to the global one; with 0 clients train theirs alone."""
+    """ditto: how strongly personal models are pulled to the global one; with 0 clients train theirs alone."""
     clip_norm: float = 1.0
-    """Bound on the l2 norm of a client's update of what is shared."""
+    """Bound on the l2 norm of a client's update of the shared part."""
     noise_multiplier: float = 1.0
     """sigma; the cohort's sum gets noise of standard deviation clip_norm sigma."""
     delta: float = 1e-4
-    """Of the privacy guarantee."""
+    """delta of the privacy guarantee."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

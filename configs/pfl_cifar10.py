@@ -39,23 +39,23 @@ class PflCifar10(Settings):
     """FedAvg and DP-FedAvg."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "dp_fed_avg")
-    """What to train, one after the other; fed_avg is not private."""
+    """Algorithms to train, one after another; fed_avg is not private."""
     partition: Literal["iid", "dirichlet"] = "iid"
-    """Who has which images: drawn uniformly, or each client from a mixture of classes of its own."""
+    """Which images a client has: drawn uniformly, or from its own mixture of classes."""
     alpha: float = 0.1
     """Concentration of the mixtures of `dirichlet`."""
     clients: int = 1000
-    """Number of clients, who share all images in equal parts."""
+    """Number of clients, among which all images are divided equally."""
     cohort: int = 50
     """Clients per round (expected, for Poisson cohorts)."""
     sampling: Literal["fixed_size", "poisson"] = "fixed_size"
-    """How the cohort is drawn: that many without replacement, or each client on its own."""
+    """How the cohort is drawn: that many without replacement, or each client independently."""
     epochs: int = 1
     """Passes over a client's images per round."""
     batch_size: int = 10
     """Images per step."""
     learning_rate: float = 0.1
-    """Of the clients' SGD."""
+    """Learning rate of the clients' SGD."""
     clip_norm: float = 0.4
     """Bound on the l2 norm of a client's update."""
     noise_multiplier: float = 9.41
@@ -65,11 +65,11 @@ class PflCifar10(Settings):
     """As pfl-research: sigma is meant for so large a cohort, and the sum gets cohort / noise_cohort of it. What such a
     cohort would cost is an extrapolation; what is certified is what is run, with so much less noise."""
     noise_population: int = 1_000_000
-    """Of how many clients the noise_cohort would be drawn."""
+    """Number of clients from which the noise_cohort would be drawn."""
     delta: float = 1e-6
-    """Of the privacy guarantee."""
+    """delta of the privacy guarantee."""
     pixels: Literal["images", "planes"] = "images"
-    """`planes`: the three planes of colours, one after the other, read as rows of three-channel pixels."""
+    """`planes` reads the three colour planes, one after another, as rows of three-channel pixels."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -85,13 +85,13 @@ class Race(FedSMP):
     """FedAvg, and what protects its clients."""
 
     algorithms: tuple[fed_smp.Name | Rival, ...] = ("fed_avg", "dp_fed_avg", "rand_k", "top_k")  # type: ignore[assignment]
-    """What to train, one after the other; those that begin with fed_ are not private."""
+    """Algorithms to train, one after another; those that begin with fed_ are not private."""
     dataset: Literal["digits", "synthetic", "fashion_mnist", "cifar10", "shakespeare"] = "digits"
-    """The last has clients of its own, `synthetic` those it is made with."""
+    """`shakespeare` and `synthetic` have their own clients."""
     quantile: float = 0.5
-    """The fraction of updates that adaptive clipping leaves as they are."""
+    """Fraction of updates that adaptive clipping leaves unclipped."""
     scaffold_steps: int = 2
-    """Of a client of DP-SCAFFOLD, each on all of its records."""
+    """Local steps of a client in DP-SCAFFOLD, each on all of its records."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

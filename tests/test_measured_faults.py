@@ -103,7 +103,7 @@ FAULTS = {
     ),
     "a mechanism of twice the noise": (
         fed_avg(fp.gaussian(CLIP, 2 * SIGMA)._replace(certified_multiplier=SIGMA)),
-        "mechanism .*: it declares a multiplier of 1.4, but noise of 2.7",
+        "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as 2.7",
     ),
     "a mechanism that ignores its key": (
         fed_avg(GAUSSIAN._replace(perturb=lambda key, s: GAUSSIAN.perturb(jax.random.key(0), s))),

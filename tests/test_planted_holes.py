@@ -242,11 +242,11 @@ FAULTS = {
 MEASURED = {  # seals that can be carried over
     "gradients that mix records": (
         of_records(mixed),
-        r"gradients \(\w+\.py:\d+\): those of a",
+        r"gradients \(\w+\.py:\d+\): a record's gradient",
     ),
     "norms that are too small": (
         of_records(wrapped(lambda g: g._replace(norms=jax.tree.map(lambda n: n / 10, g.norms)))),
-        r"gradients \(\w+\.py:\d+\): they are longer",
+        r"gradients \(\w+\.py:\d+\): a norm is",
     ),
     "a mechanism's subclass": (fed_avg(Loud(*GAUSSIAN)), MECHANISM + "it declares a multiplier"),
     "a schedule's subclass": (

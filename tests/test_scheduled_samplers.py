@@ -119,7 +119,7 @@ class TestSchedules:
 
     def test_allocation_made_by_hand(self):
         sampler = fp.random_allocation(N, 3)._replace(seal=())
-        with refused("made by hand, for RandomAllocation.*; draw by fp.random_allocation"):
+        with refused("made by hand, for RandomAllocation.*; use fp.random_allocation"):
             fp.check_algorithm(descent(fp.gaussian(CLIP, SIGMA), sampler), start(), FEDERATION)
 
 

@@ -44,9 +44,9 @@ class Server:
     second_momentum: float = 0.99
     """beta_2 of adam and yogi."""
     adaptivity: float = 1e-3
-    """tau of adagrad, adam and yogi: the smaller, the more each coordinate gets a rate of its own."""
+    """tau of adagrad, adam and yogi; the smaller, the more the rates of coordinates differ."""
     decay: float = 1.0
-    """Factor on the learning rate every round."""
+    """Factor by which the learning rate changes every round."""
 
     def __post_init__(self) -> None:
         check_each(Single, learning_rate=self.learning_rate, adaptivity=self.adaptivity)
@@ -69,14 +69,14 @@ class Server:
 
 @dataclass(frozen=True)
 class Weighting:
-    """How much clients count."""
+    """Weights of the clients."""
 
     cap: float | None = None
-    """w_hat: a client of n examples counts min(n / cap, 1); by default all count equally."""
+    """w_hat: a client with n examples has the weight min(n / cap, 1); by default all count equally."""
     mean: float = 1.0
-    """Mean weight W / n of all clients, or for the clipped estimator a lower bound on it; a public number."""
+    """Mean weight W / n of all clients, or a lower bound for the clipped estimator; a public number."""
     estimator: Literal["fixed", "clipped"] = "fixed"
-    """What the weighted sum is divided by: what is expected, or what is realised but at least as the mean says."""
+    """Divisor of the weighted sum: the expected weight, or the realised one but no less than `mean` implies."""
 
     def __post_init__(self) -> None:
         if self.cap is not None:

@@ -37,25 +37,26 @@ class Correlated(Settings):
     """DP-FedAvg with fresh noise, and with noise that is correlated over the rounds."""
 
     algorithms: tuple[Name, ...] = get_args(Compared)
-    """What to train, one after the other; least_error has whichever matrix of the others has the least error."""
+    """Algorithms to train, one after another; least_error uses the matrix with the least error among the others."""
     clients: int = 1200
     """Number of clients (ignored where the data has natural clients)."""
     cohort: int = 60
-    """Clients per round; of poisson expected, as each takes part on its own."""
+    """Clients per round (expected for poisson, where each takes part independently)."""
     local: Local = field(default_factory=Local)
     server_rate: float = 1.0
-    """Of the server's SGD."""
+    """Learning rate of the server's SGD."""
+
     momentum: float = 0.9
-    """Of the server's SGD, for all but dp_fed_avg."""
+    """Momentum of the server's SGD, except for dp_fed_avg."""
     error: Literal["prefix", "momentum"] = "prefix"
     """For which the matrices of banded, blt, banded_inverse, fed_smp and least_error are made: that of prefix sums, or
     of the model under the server's momentum."""
     bands: int = 20
-    """Of banded, and of the inverse of banded_inverse; at most the rounds."""
+    """Bands of banded, and of the inverse of banded_inverse; at most the rounds."""
     buffers: int = 3
-    """Of blt."""
+    """Buffers of blt."""
     p: float = 0.4
-    """Of fed_smp, whose noise is that of banded_inverse: the share of coordinates that is trained."""
+    """fed_smp: share of coordinates that is trained; its noise is that of banded_inverse."""
     period: int | None = None
     """Rounds for which the coordinates of fed_smp stay; by default the whole run."""
     clip_norm: float = 0.5
@@ -63,7 +64,7 @@ class Correlated(Settings):
     noise_multiplier: float = 4.0
     """sigma; noise of standard deviation clip_norm sigma is drawn for the cohort's sum, and then correlated."""
     delta: float = 1e-5
-    """Of the privacy guarantee."""
+    """delta of the privacy guarantee."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -77,7 +77,7 @@ class DPScaffold(Settings):
     """Name -> eta_0, chosen on a fold of the training records."""
 
     algorithms: tuple[Name, ...] = ("dp_scaffold", "dp_fed_avg")
-    """What to train, one after the other; scaffold, fed_avg and fed_sgd are not private."""
+    """Algorithms to train, one after another; scaffold, fed_avg and fed_sgd are not private."""
     clients: int = 100
     """Number of clients M."""
     records: int = 5000
@@ -108,9 +108,9 @@ class DPScaffold(Settings):
     noise_multiplier: float = 60.0
     """sigma_g; a step's mean gets noise of standard deviation 2 C sigma_g / (s R) per coordinate."""
     unit: Literal["record", "client"] = "record"
-    """What is protected; for a client the noise is R times as large (S = 2 C / s)."""
+    """Privacy unit; for a client the noise is R times as large (S = 2 C / s)."""
     delta: float | None = None
-    """Of the privacy guarantee; by default 1 / (M R), the paper's choice for records."""
+    """delta of the privacy guarantee; by default 1 / (M R), the paper's choice for records."""
     measured: bool = True
     """Also measure objective, gap to its minimum and dissimilarity at every evaluation, over all training records."""
     authors: Authors = Authors()

@@ -25,7 +25,7 @@ class Images(DPScaffold):
     gamma: float = 0.0
     """Percentage of a client's images that is i.i.d.; the others are sorted by label."""
     data_seed: int = 0
-    """Of partition and split, which all seeds share."""
+    """Seed of partition and split, which all seeds of the run share."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

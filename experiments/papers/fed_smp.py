@@ -84,7 +84,7 @@ class FedSMP(Settings):
     """Fed-SMP and its baselines."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "dp_fed_avg", "rand_k", "top_k")
-    """What to train, one after the other; those that begin with fed_ are not private."""
+    """Algorithms to train, one after another; those that begin with fed_ are not private."""
     p: float = 0.4
     """Compression ratio k / d of the sparsified algorithms."""
     unbiased: bool = True
@@ -102,7 +102,7 @@ class FedSMP(Settings):
     noise_multiplier: float = 1.4
     """sigma; the cohort's sum gets noise of standard deviation C sigma per kept coordinate."""
     delta: float | None = None
-    """Of the privacy guarantee; by default n^-1.1, the paper's choice: n delta is then near 1/2, more than is usual."""
+    """delta of the privacy guarantee; by default n^-1.1, the paper's choice: n delta is then near 1/2, more than usual."""
     public_examples: int = 1000
     """Examples the server holds, for top_k only."""
     public_epochs: int | None = None

@@ -72,7 +72,7 @@ class Msp(Settings):
     """MSP-FL, MSPDQ-FL and their rivals on label-sorted shards."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "msp_fl", "mspdq_fl", "ldp_fed_avg", "jopeq")
-    """What to train, one after the other; msp_laplace is MSP + Lap, msp_gaussian MSP + Gauss."""
+    """Algorithms to train, one after another; msp_laplace is MSP + Lap, msp_gaussian MSP + Gauss."""
     clients: int = 100
     """N, with equally many records."""
     cohort: int = 20
@@ -117,7 +117,7 @@ class Msp(Settings):
     ldp: Ldp = Ldp()
     jopeq: Jopeq = Jopeq()
     delta: float = 1e-5
-    """Of the privacy guarantee."""
+    """delta of the privacy guarantee."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -68,7 +68,7 @@ class Wavelet(Settings):
     """DP-SGD and DP-FedAvg with and without wavelets, and the private baselines that adapt."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "dp_sgd", "dp_sgd_wav")
-    """What to train, one after the other. *_sgd, *_adam and *_adagrad protect records, dp_fed_avg* clients; *_sound
+    """Algorithms to train, one after another. *_sgd, *_adam and *_adagrad protect records, dp_fed_avg* clients; *_sound
     have noise until their certificate is that of sigma; so have dyn_*, for which the ledger solves half a minute;
     fed_avg is not private."""
     clients: int = 100
@@ -103,7 +103,7 @@ class Wavelet(Settings):
     """Of the update norms, which adaptive clipping (Andrew et al. 2021) follows with a private count."""
     dyn: Dyn = Dyn()
     delta: float = 1e-5
-    """Of the privacy guarantee."""
+    """delta of the privacy guarantee."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
