@@ -32,7 +32,7 @@ def table(
 
     Args:
       runs: a run, a sweep, a folder of either, or several of these: results of `train`, `sweep` or `resume`, paths, or
-        `RunFolder`s.
+        `RunFolder` objects.
       above: an algorithm to compare with: further columns give each score's lead over it (`lead_final_mean`), a 95 %
         interval from 3 seeds on (`_low`, `_high`), and the method (`_how`).
       names: display names of algorithms.

@@ -96,7 +96,7 @@ class Federation:
         Args:
             examples: pytree of arrays with the same leading axis, by convention a dict such as
                 `{"image": u8[N, 28, 28, 1], "label": i32[N]}`, or a table such as a pandas DataFrame, whose columns are
-                        leaves. Lists of numbers become arrays, and 64-bit leaves 32-bit ones.
+                leaves. Lists of numbers become arrays, and 64-bit leaves 32-bit ones.
             clients: [rows] for each client, its row numbers; other rows are left out. Or the name of a leaf [N] with
                 each record's client, all of one type; clients come in order of first appearance, and the leaf is not
                 stored.

@@ -76,8 +76,8 @@ class Release:
         unit: the privacy unit, "client" (all data of one client) or "record" (one example).
         multiplier: 1 / whitened sensitivity of zeroing out one unit when it takes part, 1 / sup ||Sigma^-1/2 A u|| (see
             `whitened_multiplier`); for Laplace noise its scale b over the l1 sensitivity; 0 if nothing hides the unit,
-                    infinity if the view does not see it. It is that of a unit drawn once: one drawn n times counts n
-                    times.
+            infinity if the view does not see it. It is that of a unit drawn once: one drawn n times counts n
+            times.
         sampling: how the units of a round, or the records of a local step, are drawn.
         steps: number of rounds.
         local_steps: number of releases in a round, such as a client's K local steps, each with its own draw by
