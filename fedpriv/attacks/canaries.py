@@ -92,11 +92,11 @@ def with_canaries(
 
     With `data` a single canary is weaker: it sends (has for a gradient) what honest training on data of the adversary's
     choice gives, such as its own, or with other labels. Whoever sees every model knows that message m_t of each round
-    from the models before, and by which random numbers a client trains, so the score is still the exact ratio: the sum
-    of (<y_t - k_t, m_t> - |m_t|^2 / 2) / s^2, for sums y_t with noise of deviation s, of which k_t is known; a third
-    party's is the mixture over the draw. Of a record that takes several steps of a round the mean gradient stands for
-    all of them, and of a random loss's gradient another draw. Whoever sees the last model alone knows only the first
-    message, along which the move is scored.
+    from the models before, and by which random numbers a client trains. So where sums y_t have noise of one deviation s
+    in all directions, the score is still the exact ratio: the sum of (<y_t - k_t, m_t> - |m_t|^2 / 2) / s^2, of which
+    k_t is known; a third party's is the mixture over the draw. Of a record that takes several steps of a round the mean
+    gradient stands for all of them, and of a random loss's gradient another draw. Whoever sees the last model alone
+    knows only the first message, along which the move is scored.
 
     Args:
       release: what the canaries are looked for in, one of `fp.trace_round(...).releases(rounds)`.
@@ -108,7 +108,8 @@ def with_canaries(
       ValueError: `data` with more than one canary, or with noise that is correlated over rounds; at `init`, more
         canaries than places; in a round, more of a client than it has records.
       NoPlaceError: in a round, an algorithm that protects no client in a cohort's sum, or no record in a private
-        mean; `data`, and a federation that is streamed.
+        mean; `data`, and a federation that is streamed, or clients that keep something and take part in secret: what
+        they send would tell when they took part.
     """
     require_algorithm(algorithm)
     count = checked("count", count, Count)

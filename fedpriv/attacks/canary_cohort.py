@@ -25,6 +25,8 @@ from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.not_finite_counts import Tally
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
+from fedpriv.privacy.participation_schemas import MinimumSeparation
+from fedpriv.privacy.sampling import Everyone
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed, SumOptions
 from fedpriv.rounds.record_samplers import RecordSampler
@@ -67,6 +69,8 @@ class AmongClients(_Played):
         if mechanism is ALREADY_PRIVATE:
             return self._cohort.sum(client, key, mechanism=mechanism, codec=codec, **how)
         canaries = self._canaries
+        if canaries.data is not None and jax.tree.leaves(how.get("own", ())):
+            _check_known(self._cohort)
 
         def played(key: Key, shard: Shard, *mine: PyTree) -> Sent:
             sent = canaries.sent(client, key, shard, *mine)
@@ -133,6 +137,16 @@ def _listening(
 
     heard._over, heard._noisy, heard._observe = over, noisy, observe
     return heard
+
+
+def _check_known(cohort: Cohort) -> None:
+    """Raises NoPlaceError: the cohort is secret, so that a third party does not know what a client keeps."""
+    drawn = cohort._sampler.accounting
+    if not isinstance(drawn, Everyone | MinimumSeparation):
+        raise NoPlaceError(
+            "own: an honest canary that keeps something tells by its message when it took part, which is secret; audit "
+            "the worst case, or let everyone take part"
+        )
 
 
 def _of_those_there(codec: Codec) -> Codec:

@@ -306,7 +306,8 @@ def certify(
 ) -> Certificate:
     """Proved epsilon of all that `view` sees of `rounds` rounds of `algorithm`, read off its traced round.
 
-    The certificate is *constructed*, or *declared* if the algorithm has `releases` or a mechanism of your own.
+    The certificate is *constructed*, or *declared* if something in it is your word: `releases` of the algorithm, or a
+    mechanism, sampler or other part made by hand.
 
     Formal guarantees: see `certify_releases`.
 

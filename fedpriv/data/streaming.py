@@ -39,7 +39,7 @@ class StreamedFederation:
       offsets: i64[clients + 1]; client i holds the rows `order[offsets[i] : offsets[i + 1]]`.
       order: i64[offsets[-1]], or None for 0, 1, 2, ... if examples are sorted by client.
       public: i64[p], rows that the server holds.
-      capacity: most records of a client of the cohort.
+      capacity: room for records of each client of a cohort; at least the number of the largest client.
       num_classes: if not None, the leaf `label` holds classes, as in `Federation.from_arrays`.
       held_out_rows: rows that clients are evaluated on and never train on, or None.
     """

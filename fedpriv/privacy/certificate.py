@@ -17,7 +17,7 @@ class Certificate:
     Attributes:
         epsilon: privacy loss, in nats; infinity if nothing is guaranteed.
         delta: probability, in (0, 1).
-        view: from whom epsilon hides; one of `VIEWS`.
+        view: against whom the guarantee holds; one of `VIEWS`.
         unit: "client" or "record".
         relation: adjacency, how neighbouring data sets differ in one unit: "add_or_remove", "replace_one" or
             "zero_out".
@@ -89,7 +89,7 @@ class Claim:
         epsilon: privacy loss by the paper's formula, in nats.
         delta: probability; 0 if the paper claims pure privacy, else whatever the paper's formula gives.
         unit: "client" or "record".
-        view: from whom the formula is taken to hide; one of `VIEWS`.
+        view: against whom the formula is taken to hold; one of `VIEWS`.
         relation: the adjacency that the paper states.
         source: citation of the formula.
         reproduced: whether the formula, as computed here, gives the epsilons that the paper prints.

@@ -72,7 +72,7 @@ class Release:
     multiplier_k^-2)^-1/2. Two releases are composed as if their cohorts were drawn independently.
 
     Attributes:
-        view: from whom it hides; one of `VIEWS`.
+        view: who sees it; one of `VIEWS`.
         unit: the privacy unit, "client" (all data of one client) or "record" (one example).
         multiplier: 1 / whitened sensitivity of zeroing out one unit when it takes part, 1 / sup ||Sigma^-1/2 A u|| (see
             `whitened_multiplier`); for Laplace noise its scale b over the l1 sensitivity; 0 if nothing hides the unit,
@@ -91,8 +91,8 @@ class Release:
         own_noise: whether each member of a cohort adds its own noise, whoever else takes part, so that a removed
             member's noise is gone with it.
         server_adds_noise: whether whoever sums adds the noise to the sum, instead of those who hold the units.
-        schedule: if the round decides who takes part: which rounds are a client's, in words. Then `steps` counts a
-            client's rounds, or is 1 if noise is correlated over the whole run.
+        schedule: if the number of a round decides who takes part: which rounds are a client's, in words. Then `steps`
+            counts a client's rounds, or is 1 if noise is correlated over the whole run.
         reason: why `multiplier` is 0, in words.
         mechanism: the `fp.Mechanism` that bounds a contribution and perturbs the sum, for audits.
 

@@ -67,7 +67,8 @@ class Shard:
         Args:
           key: it must differ between clients, rounds, and the turns of a loop.
           gradients: gradients of single records, taken at `params`.
-          records: draws a batch of the client's records, as in `LocalSteps`. The sum is divided by its expected size.
+          records: draws a batch of the client's records, as in `LocalSteps`. The sum is divided by the batch's expected
+              size.
         """
         require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
         fresh = not (isinstance(mechanism, Mechanism) and is_correlated(mechanism))

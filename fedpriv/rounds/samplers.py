@@ -165,7 +165,7 @@ def fixed_size(population: Count, size: Count) -> Sampler:
 
 
 def poisson(population: Count, rate: Rate, capacity: Count | None = None) -> Sampler:
-    """Each client joins independently with probability `rate`; a cohort above `capacity` is cut to a random subset.
+    """Each client joins independently with probability `rate`; a random `capacity` are kept of a larger cohort.
 
     By default the capacity is `capacity_for`'s, at most the population. The cut is accounted for
     (`TruncatedSubsampledGaussianDpEvent`), not a silent approximation. First the binomial size is drawn, then a uniform

@@ -285,6 +285,24 @@ def test_the_certificate_stays_as_it_is(per_client):
     assert certified_of(audited) == certified_of(algorithm) < np.inf
 
 
+def test_who_keeps_something_has_to_take_part_openly():
+    """Its messages would tell when it took part, so that a right certificate of a third party could be refuted."""
+
+    def keeping(sampler):
+        return fp.fed_per(
+            squared, head=("b",), sampler=sampler, mechanism=fp.gaussian(CLIP, NOISE), **COMMON
+        )
+
+    for secret in (fp.poisson(CLIENTS, 0.3, CLIENTS), fp.fixed_size(CLIENTS, 10)):
+        with refused("own: an honest canary that keeps something tells", NoPlaceError):
+            a_round(with_canaries(keeping(secret), 1, data=natural))
+        a_round(
+            with_canaries(keeping(secret), 1)
+        )  # the worst case sends the same whenever it takes part
+    for known in (fp.everyone(CLIENTS), fp.shuffled_blocks(CLIENTS, 10)):
+        a_round(with_canaries(keeping(known), 1, data=natural))
+
+
 def test_what_is_refused():
     with refused("count: 2; give 1, as honest canaries hide each other"):
         with_canaries(clients(1.0), 2, data=natural)
