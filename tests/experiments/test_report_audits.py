@@ -30,7 +30,7 @@ def run(tmp_path_factory):
     return folder
 
 
-def an_audit(folder, run, **other):
+def an_audit(folder, run, config="quickstart", **other):
     """As `experiments.audit` writes it, of the run's own certificate towards a third party."""
     certificate = read(run).summary.privacy["dp_fed_avg"].certified["third_party"]
     row = {
@@ -45,8 +45,8 @@ def an_audit(folder, run, **other):
     later = row | {"audited": {}}
     weaker = row | {"canary": "natural"}
     folder.mkdir(exist_ok=True)
-    rows = {"many_runs": [row, last, later, weaker]}
-    (folder / "audit.json").write_text(json.dumps(rows))
+    found = {"config": config, "many_runs": [row, last, later, weaker]}
+    (folder / "audit.json").write_text(json.dumps(found))
     return folder
 
 
@@ -78,12 +78,26 @@ def test_the_command_draws_them_too(run, tmp_path):
     assert "Points: what audits by" in text(tree(output))
 
 
-@pytest.mark.parametrize("other", [{"event": "another"}, {"unit": "record"}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"event": "another"},
+        {"unit": "record"},
+        {"relation": "zero_out"},
+        {"basis": "declared"},
+        {"config": "another"},
+    ],
+)
 def test_audits_of_something_else_are_not_drawn_but_named(run, tmp_path, other):
     folder = an_audit(tmp_path / "a", run, **other)
     said = text(tree(experiments.report(run, tmp_path / "a.html", audits=[folder])))
     assert "what it audited of dp_fed_avg is not what was run here, and not drawn" in said
     assert "Points: what audits by" not in said
+
+
+def test_an_audit_at_another_delta_is_of_the_same_curve(run, tmp_path):
+    folder = an_audit(tmp_path / "a", run, delta=1e-9, epsilon=5.0)
+    assert "Points: what audits by" in text(tree(experiments.report(run, audits=[folder])))
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"many_runs": [{}]}'])

@@ -14,8 +14,8 @@ MANY = (
     "audited: at 95 % confidence, each row for itself, by counts (Clopper-Pearson) of guesses from the scores of an "
     "adversary that sees every model and knows all but the canary; last_model: the last model alone, which the "
     "certificate of third_party covers; 1 - 1e-6: at that confidence; exact pair: what the same bound shows of as many "
-    "draws of the pair that dominates the run, on average and at least and at most of 20 times, the limit of any audit "
-    "by so many runs; share: of that average; estimate: as if scores were Gaussian, with its interval, no bound; "
+    "draws of the pair that dominates the run, on average and at least and at most of 20 times, about the limit of an "
+    "audit by so many runs; share: of that average; estimate: as if scores were Gaussian, with its interval, no bound; "
     "canary: the mechanism's worst case, or a unit that trains on its own data (natural) or with wrong labels"
 )
 ONE = (

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fedpriv.privacy import Certificate
 
-SAME = ("view", "unit", "relation", "event")
+SAME = ("view", "unit", "relation", "event", "basis")
 """What of a certificate has to be that of the run."""
 WORST = "worst_case"
 """The kind of canary that needs no name."""
@@ -20,11 +20,13 @@ class Errors(NamedTuple):
 
     Attributes:
       source: the audit's file.
+      config: that it trained.
       certified: the certificate that was audited, as JSON.
       points: "false_positives" and "false_negatives", each with its "rate" and the ends of its interval, "low", "high".
     """
 
     source: Path
+    config: str
     algorithm: str
     canary: str
     runs: int
@@ -37,10 +39,14 @@ class Errors(NamedTuple):
         kind = "" if self.canary == WORST else f", {self.canary.replace('_', ' ')}"
         return f"{self.certified['view']}, seen{kind}"
 
-    def are_of(self, algorithm: str, certificate: Certificate) -> bool:
-        """Whether the algorithm of a run has what was audited."""
+    def are_of(self, config: str, algorithm: str, certificate: Certificate) -> bool:
+        """Whether the algorithm of a run of `config` has what was audited.
+
+        Its delta may be another one: a curve holds for all.
+        """
         same = all(self.certified[name] == getattr(certificate, name) for name in SAME)
-        return same and algorithm == self.algorithm
+        trained = Path(self.config).stem, self.algorithm
+        return same and (Path(config).stem, algorithm) == trained
 
 
 def read_audits(given: Sequence[str | Path]) -> list[Errors]:
@@ -55,13 +61,13 @@ def read_audits(given: Sequence[str | Path]) -> list[Errors]:
 def _read(path: Path) -> Iterator[Errors]:
     file = path / "audit.json" if path.is_dir() else path
     try:
-        rows = json.loads(file.read_text()).get("many_runs", [])
-        for row in rows:
+        found = json.loads(file.read_text())
+        for row in found.get("many_runs", []):
             certified, points = row["certified"], row["audited"].get("errors")
             if points and row["views"] == [
                 certified["view"]
             ]:  # no certificate is of the last model alone
-                about = (row["algorithm"], row["canary"], row["runs"])
+                about = (found["config"], row["algorithm"], row["canary"], row["runs"])
                 yield Errors(file, *about, certified, points["seen"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(

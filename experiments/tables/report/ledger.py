@@ -82,9 +82,11 @@ def _account(report: Report, found: Sequence[Result], audits: Sequence[Errors]) 
         seen=[
             errors
             for errors in audits
-            for algorithm in dict.fromkeys(result.algorithm for result in found)
             if any(
-                errors.are_of(algorithm, c) for c in certificates if c.view in report.operational
+                errors.are_of(result.run.config, result.algorithm, c)
+                for result in found
+                for c in certificates
+                if c.view in report.operational
             )
         ],
     )
