@@ -236,8 +236,8 @@ def trade_off(
     if seen:
         runs = " and ".join(dict.fromkeys(f"{errors.runs:,}" for errors in seen))
         caption.append(
-            f"Points: what audits by {runs} trainings counted, with intervals of 95 % for each rate and threshold, some "
-            "of which miss by chance. The room between them and their curve is what was not seen."
+            f"Points: what audits by {runs} trainings counted, with intervals of 95 % for each rate and threshold, "
+            "some of which miss by chance. The room between them and their curve is what was not seen."
         )
     return Picture(key, title, _inline(_svg(draw, key), key, f"{title}. {said}."), caption)
 
