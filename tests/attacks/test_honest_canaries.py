@@ -286,7 +286,7 @@ def test_the_certificate_stays_as_it_is(per_client):
 
 
 def test_who_keeps_something_has_to_take_part_openly():
-    """Its messages would tell when it took part, so that a right certificate of a third party could be refuted."""
+    """Its messages tell when it took part: the score would be that of somebody who knows more than a third party."""
 
     def keeping(sampler):
         return fp.fed_per(
