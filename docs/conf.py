@@ -38,8 +38,7 @@ include_patterns = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
-    "fedpriv/**.md",
-    "experiments/**.md",
+    "experiments/results/**.md",
 ]
 exclude_patterns = [".*", "**/.*", "build", "dist", "runs", "venv", "docs/_build"]
 source_suffix = {".md": "markdown"}

@@ -2,7 +2,8 @@
 
 RUN is a run folder, ended or not, or a folder of such, as experiments.sweep leaves it. The page has curves (mean and
 band over the seeds) by round, by uplink and by certified epsilon, a table, the ledger by view, what the configs differ
-in, and where the numbers come from; it needs no network. It is written to report.html, in RUN if there is one, else in
+in, and where the numbers come from; with --audits DIR also what an audit by many runs counted, under the curves of an
+attacker's errors. It needs no network. It is written to report.html, in RUN if there is one, else in
 the current folder. Exit code 2: something given was wrong.
 """
 
@@ -20,6 +21,7 @@ from experiments.base.command import command
 from experiments.config.options import only_options
 from experiments.runs.run_folder import labelled, read_all
 from experiments.tables import compare
+from experiments.tables.report.audits import read_audits
 from experiments.tables.report.page import write_page
 
 
@@ -35,6 +37,8 @@ class Options:
     """Folder for the table as LaTeX, CSV and Markdown, and for the curves as PDF and PNG (300 dpi)."""
     names: tuple[str, ...] | None = None
     """Names of the runs, one each, and of algorithms, as in fed_avg=Ours."""
+    audits: tuple[Path, ...] = ()
+    """Output folders of experiments.audit --parts many_runs, whose counts are drawn under the certified curves."""
     best: bool = False
     """Also show the best of each metric over the evaluations, which is chosen on the test set."""
 
@@ -48,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.paper:
         compare.for_paper(runs, options.paper, options.best)
     path = options.output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
-    write_page(path, runs, remarks, options.best)
+    write_page(path, runs, remarks, options.best, read_audits(options.audits))
     print(path)
     return 0
 

@@ -62,14 +62,26 @@ def compiled_once(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPath
     return str(tmp_path_factory.mktemp("xla"))  # with -p no:cacheprovider
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _with_cache(compiled_once: str) -> None:
-    """Puts it to use, for every module, as some commands turn it off."""
+def _use(folder: str) -> None:
+    """Keeps programs there from now on."""
     jax.config.update("jax_enable_compilation_cache", True)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    fp.cache_programs(compiled_once)
+    fp.cache_programs(folder)
     compilation_cache.reset_cache()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _with_cache(compiled_once: str) -> None:
+    """For every module, as those before may have changed JAX's settings."""
+    _use(compiled_once)
+
+
+@pytest.fixture(autouse=True)
+def _with_cache_again(compiled_once: str) -> None:
+    """After a test whose command turned it off."""
+    if not jax.config.jax_enable_compilation_cache:
+        _use(compiled_once)
 
 
 @pytest.fixture

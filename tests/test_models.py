@@ -353,6 +353,7 @@ class Tokens(nn.Module):
     ("module", "x"),
     [
         (models.MLP((5,), 3), np.linspace(-1, 1, 7, dtype=np.float32)),
+        (models.MLP((5,), 3), np.linspace(-1, 1, 7)),
         (Tokens(), np.arange(6, dtype=np.int32)),
     ],
 )

@@ -1,4 +1,4 @@
-"""The Python of the READMEs is run as it stands there."""
+"""The Python of the front page is run as it stands there."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import optax
 import pytest
-from small import assert_identical
 
 import fedpriv as fp
 
@@ -15,65 +14,8 @@ ROOT = Path(__file__).parents[1]
 ALGORITHMS = (ROOT / "docs" / "reference" / "algorithms.md").read_text()
 
 
-def snippets(guide: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / guide).read_text(), re.DOTALL)
-
-
-def snippet(word: str) -> str:
-    """The first of the guide's from Python that has the word."""
-    return next(text for text in snippets("fedpriv/README.md") if word in text)
-
-
-@pytest.mark.slow
-def test_the_examples_run(capsys, tmp_path, monkeypatch):
-    names: dict = {}
-    exec(snippet("history ="), names)
-    assert names["history"].accuracy[-1].mean() > 0.5
-    assert "certified (constructed): client-level" in capsys.readouterr().out
-    monkeypatch.chdir(tmp_path)
-    exec(snippet("trained ="), names)  # the model that was trained
-    right = np.mean(names["labels"] == names["data"].test["label"])
-    assert right == pytest.approx(names["history"].accuracy[-1, 0])
-    exec(snippet("streamed ="), names)  # the same federation from files
-    assert names["streamed"].num_clients == names["federation"].num_clients
-    exec(snippet("of_nnx ="), names)  # models of every library
-    for made in ("of_linen", "of_nnx", "of_jax"):
-        logits = names[made].predict(names[made].init(jax.random.key(0)), np.ones((5, 7)))
-        assert logits.shape == (5, 3)
-    exec(snippet("lora ="), names)  # adapters of a public base
-    assert "is public: it does not depend on data" in capsys.readouterr().out
-    lying, labels = names["turned"](names["data"].test)["image"], names["data"].test["label"]
-    before = names["model"].predict(names["base"], lying).argmax(-1) == labels
-    assert names["right"].mean() > before.mean() + 0.2
-    exec(snippet("haar ="), names)  # mechanisms, on the same model
-    told = capsys.readouterr().out
-    assert told.startswith("2.0 0.000")
-    assert "certified (constructed): record-level" in told
-    exec(snippet("sizes ="), names)  # unequal clients
-    epsilons = [certificate.epsilon for certificate in names["each"]]
-    assert np.argmax(epsilons) == np.argmin(names["sizes"])
-    exec(snippet("own ="), names)  # a round of one's own, for records
-    assert "certified (constructed): record-level" in capsys.readouterr().out
-    exec(snippet("error_feedback"), names)  # what clients keep
-    assert "certified (constructed): client-level" in capsys.readouterr().out
-    seen_by_server = fp.certify(
-        names["sparse"], names["model"].init, names["federation"], 50, 1e-3, view="server"
-    )
-    assert seen_by_server.epsilon == float("inf")
-    exec(snippet("on_held_out ="), names)
-    exec(snippet("fed_per ="), names)
-    assert names["history"].metric("personal_accuracy_mean").shape == (1, 1)
-    heads = names["history"].state.own["params"]["Dense_1"]["bias"]  # [seeds, clients, classes]
-    assert_identical(names["of_client_3"]["params"]["Dense_1"]["bias"], heads[0, 3])
-    exec(snippet("phases ="), names)
-    alone = fp.certify(names["algorithm"], names["model"].init, names["federation"], 50, 1e-3)
-    assert alone.epsilon < names["phases"].epsilon < names["three"].epsilon
-    exec(snippet("regression ="), names)
-    assert names["regression"].metric("rmse")[-1] < 0.1
-    params = names["model"].init(jax.random.key(0))
-    with pytest.raises(ValueError, match=r"fp\.PublicSizes"):
-        fp.check_algorithm(names["own"], params, names["federation"])
-    fp.check_algorithm(names["own"], params, jax.device_put(names["shapes"]))
+def snippets(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
 @pytest.mark.slow
@@ -86,14 +28,6 @@ def test_the_front_page_prints_what_it_says(capsys):
     assert said.splitlines()[1] == certificate
     expected = float(said.splitlines()[0].removeprefix("accuracy "))
     assert float(accuracy.removeprefix("accuracy ")) == pytest.approx(expected, abs=0.03)
-
-
-def test_data_of_ones_own(tmp_path, monkeypatch):
-    names: dict = {"fp": fp, "np": np, "data": fp.datasets.load("digits")}
-    monkeypatch.chdir(tmp_path)
-    exec(snippet("fp.partition.picture"), names)
-    assert names["natural"].num_clients == 3
-    assert {p.name for p in tmp_path.iterdir()} == {f"{name}.png" for name in names["skewed"]}
 
 
 def test_the_custom_round_gets_every_service(quick_to_compile):

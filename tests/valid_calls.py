@@ -251,10 +251,11 @@ FUNCTIONS = {
     },
     "attacks.with_canaries": {
         "algorithm": ALGORITHM,
-        "count": 2,
+        "count": 1,
         "release": RELEASE,
         "per_client": 1,
         "seed": 3,
+        "data": dict,
     },
     "calibrate_noise": {
         "make": lambda sigma: ALGORITHM,

@@ -19,16 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.attacks.canary_cohort import (
-    FAR,
-    AmongClients,
-    AmongRecords,
-    Canaries,
-    Injected,
-    Place,
-    clipped_direction,
-    reach,
-)
+from fedpriv.attacks.canary_cohort import AmongClients, AmongRecords, NoPlaceError
+from fedpriv.attacks.canary_messages import FAR, Canaries, Data
+from fedpriv.attacks.injected import Injected, Place
 from fedpriv.attacks.mechanism_audit import joining, mixed
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, CountOrZero, Seed, checked, require
@@ -49,10 +42,6 @@ VIEWS = ("third_party", "server_secagg", "last_model")
 """Whose scores are kept: who sees every model, who also knows the cohorts, who sees the last model alone."""
 
 
-class NoPlaceError(ValueError):
-    """The algorithm lets nobody take the place of a client, or of a record."""
-
-
 class CanaryState(NamedTuple):
     """State of the algorithm under audit, and what was seen of the canaries.
 
@@ -62,7 +51,8 @@ class CanaryState(NamedTuple):
       present: bool[k], by fair coins that are thrown in the first round.
       scores: f32[3, k], for each of `VIEWS`; the last are zeros but for a single canary.
       begin: f32[d], the initial model.
-      path: f32[d], where a single canary would have moved it by now if it had been drawn always.
+      path: f32[d], where a single canary would have moved it by now if it had been drawn always; of an honest one,
+        where it would have moved the initial model first.
       whitening: the memory that makes independent what correlated noise did to the canaries.
       turn: f32[k], a third party's log-likelihood ratio of all rounds since a canary could last be drawn, if it was.
     """
@@ -85,28 +75,40 @@ def with_canaries(
     *,
     per_client: CountOrZero = 0,
     seed: Seed = 0,
+    data: Data | None = None,
 ) -> Algorithm:
     """`algorithm` in which `count` canaries take the places of clients or of records.
 
     Canary j takes the place of client j; or, with `per_client` = q > 0, of the record at position j mod q of client j
     div q. Tossed heads, it sends an update (has a gradient) far beyond the clip norm in its own direction, which the
     algorithm bounds, codes and perturbs as any other; tossed tails, it does not contribute, or sends no more than its
-    own noise where clients add that themselves. So the runs differ by a unit that becomes zero. A single canary has the
-    mechanism's worst direction.
+    own noise where clients add that themselves. So the runs differ by a unit that becomes zero, and its weight with it.
+    A single canary has the mechanism's worst direction.
 
     Scores are log-likelihood ratios, summed over the rounds, of how far noise and canaries moved the model along a
     canary's direction: an adversary is taken to know the data and cohorts of all others, but not the canaries'. They
     are exact where the model follows a round's sum linearly; elsewhere they tell less than could be told. The last
-    view's is the move of the last model along the canary's path.
+    view's is the move of the last model along the canary's path, no likelihood ratio.
+
+    With `data` a single canary is weaker: it sends (has for a gradient) what honest training on data of the adversary's
+    choice gives, such as its own, or with other labels. Whoever sees every model knows that message m_t of each round
+    from the models before, and by which random numbers a client trains, so the score is still the exact ratio: the sum
+    of (<y_t - k_t, m_t> - |m_t|^2 / 2) / s^2, for sums y_t with noise of deviation s, of which k_t is known; a third
+    party's is the mixture over the draw. Of a record that takes several steps of a round the mean gradient stands for
+    all of them, and of a random loss's gradient another draw. Whoever sees the last model alone knows only the first
+    message, along which the move is scored.
 
     Args:
       release: what the canaries are looked for in, one of `fp.trace_round(...).releases(rounds)`.
       seed: of the directions, which are those of all runs.
+      data: records of a client (leaves [n, ...]) -> those that the canary has instead, each by itself where records are
+        protected; `lambda examples: examples` leaves it its own. None: the worst.
 
     Raises:
-      ValueError: at `init`, more canaries than places; in a round, more of a client than it has records.
+      ValueError: `data` with more than one canary, or with noise that is correlated over rounds; at `init`, more
+        canaries than places; in a round, more of a client than it has records.
       NoPlaceError: in a round, an algorithm that protects no client in a cohort's sum, or no record in a private
-        mean.
+        mean; `data`, and a federation that is streamed.
     """
     require_algorithm(algorithm)
     count = checked("count", count, Count)
@@ -116,6 +118,7 @@ def with_canaries(
     seed = checked("seed", seed, Seed)
     length, worst = FAR * _clip_norm(release), _worst(release)
     correlation = getattr(release.mechanism, "correlation", None)
+    _check_data(data, count, correlation)
     factorization = identity() if correlation is None else correlation.factorization
 
     def init(params: Params, federation: Federation) -> CanaryState:
@@ -140,7 +143,7 @@ def with_canaries(
             jax.random.fold_in(key, random_streams.CANARIES), 0.5, (count,)
         )
         present = jnp.where(state.round == 0, coins, state.present)
-        canaries = Canaries(jax.random.key(seed), present, length, per_client, worst)
+        canaries = Canaries(jax.random.key(seed), present, length, per_client, worst, data)
         run = partial(_run, algorithm, key, state.inner, cohort, canaries)
         if not (places := _places(run)):
             what = "records with shard.private_mean" if per_client else "clients with cohort.sum"
@@ -167,7 +170,8 @@ def with_canaries(
         before = jnp.where(may, 0.0, state.turn)
         turn = before + blind
         third = mixed(turn, rate) - mixed(before, rate)
-        path = state.path + seen.step
+        begun = jnp.any(state.path != 0) & (data is not None)
+        path = jnp.where(begun, state.path, state.path + seen.step)
         last = _along(flatten(inner.params) - state.begin, path) * (count == 1)
         scores = jnp.stack([*(state.scores[:2] + jnp.stack([third, known])), jnp.full(count, last)])
         after = _followed(state, inner, present)
@@ -179,6 +183,19 @@ def with_canaries(
 
     own = personal if algorithm.personal else None
     return algorithm._replace(init=init, round=round, personal=own)
+
+
+def _check_data(data: Data | None, count: int, correlation: Any) -> None:
+    """Raises ValueError: no function; more than one honest canary, or noise correlated over rounds."""
+    if data is None:
+        return
+    require(callable(data), "data", data, "give a function, examples -> those of the canary")
+    require(count == 1, "count", count, "give 1, as honest canaries hide each other")
+    if correlation is not None:
+        raise ValueError(
+            "data: noise that is correlated over rounds hides an honest canary's changing direction otherwise than is "
+            "scored; leave it out"
+        )
 
 
 def _clip_norm(release: Release) -> float:
@@ -250,29 +267,42 @@ def _observed(
 
     `members` of the cohort move the model as far as the canary's client, and add as much noise.
     """
-    times = jnp.int32(1)
+    steps, times = 1, jnp.int32(1)
     if canaries.per_client:
-        places, times = places[:1], release.local_steps * jnp.maximum(members, 1)
+        steps = release.local_steps
+        places, times = places[:1], steps * jnp.maximum(members, 1)
+    zero, one = jnp.zeros(()), jnp.ones(())
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), [p.like for p in places])
     _, moved, out = jax.linearize(
-        lambda unknown, added: run(Injected(unknown, added), []), jnp.zeros(()), zeros, has_aux=True
+        lambda *given: run(Injected(*given), []), zero, zeros, zero, has_aux=True
     )
-    unknown = flatten(moved(jnp.ones(()), zeros))
+    unknown = flatten(moved(one, zeros, zero))
 
-    def of_canary(j: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        each = [clipped_direction(canaries, j, place) for place in places]
-        step = flatten(moved(jnp.zeros(()), each)) / times
-        square = sum(reach(p, c) ** 2 for p, c in zip(places, each, strict=True))
-        moves = jnp.any(step != 0)  # it does not where nobody is drawn, or all is left as it is
-        hits = _along(unknown, step) / jnp.where(moves, jnp.linalg.norm(step), 1.0)
-        return hits, jnp.where(moves, square / times, 0.0), step
+    def of_canary(j: jax.Array) -> _Seen:
+        each = [canaries.clipped(j, place) for place in places]
+        step = flatten(moved(zero, each, zero)) / times
+        square = sum(p.reach(c) ** 2 for p, c in zip(places, each, strict=True))
+        return _seen_along(unknown, step, square / times)
 
+    if canaries.data is not None:
+        worst, step = of_canary(jnp.int32(0)), flatten(moved(zero, zeros, one)) / steps
+        longer = _over(jnp.linalg.norm(step), jnp.linalg.norm(worst.step))
+        return out, _single(_seen_along(unknown, step, worst.precision * longer**2))
     if len(canaries.present) == 1:
-        hits, precision, step = of_canary(jnp.int32(0))
-        return out, _Seen(hits[None], precision[None], step)
-    every = jnp.arange(len(canaries.present))
-    hits, precision = lax.map(lambda j: of_canary(j)[:2], every)
+        return out, _single(of_canary(jnp.int32(0)))
+    hits, precision = lax.map(lambda j: of_canary(j)[:2], jnp.arange(len(canaries.present)))
     return out, _Seen(hits, precision, jnp.zeros_like(unknown))
+
+
+def _seen_along(unknown: jax.Array, step: jax.Array, precision: jax.Array) -> _Seen:
+    """Of one canary, whose step is zero where nobody is drawn, or all is left as it is."""
+    moves = jnp.any(step != 0)
+    hits = _over(_along(unknown, step), jnp.linalg.norm(step))
+    return _Seen(hits, jnp.where(moves, precision, 0.0), step)
+
+
+def _single(seen: _Seen) -> _Seen:
+    return _Seen(seen.hits[None], seen.precision[None], seen.step)
 
 
 def _whitened(
@@ -285,9 +315,13 @@ def _whitened(
     return z, factorization.next(memory, z, t)[1]
 
 
+def _over(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a / b, or 0 where b is 0."""
+    return jnp.where(b > 0, a / jnp.where(b > 0, b, 1.0), 0.0)
+
+
 def _along(v: jax.Array, direction: jax.Array) -> jax.Array:
-    length = jnp.linalg.norm(direction)
-    return jnp.vdot(v, direction) / jnp.where(length > 0, length, 1.0)
+    return _over(jnp.vdot(v, direction), jnp.linalg.norm(direction))
 
 
 def _ratio(hits: jax.Array, precision: jax.Array, steps: int, rate: float) -> jax.Array:

@@ -1,7 +1,9 @@
-"""Canaries in the places of clients or of records, and what of a round an adversary does not know who knows the others.
+"""A cohort with canaries in the places of clients or of records.
 
-A round is run with a number `unknown` that is 0: its derivative by it is how far the model moves because of what such
-an adversary does not know, the noise and the canaries' contributions, through whatever the round does with them.
+A round is run with a number `unknown` that is 0: its derivative by it is how far the model moves because of what an
+adversary does not know who knows the others, the noise and the canaries' contributions, through whatever the round does
+with them. Another such number, `whole`, multiplies what an honest canary would add: its client is run once more by
+itself, as it may not have been drawn.
 """
 
 from __future__ import annotations
@@ -15,143 +17,24 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedpriv.attacks.canary_messages import Canaries
+from fedpriv.attacks.injected import Injected, Place
 from fedpriv.compression.codecs import UNCODED, Codec, Coded
-from fedpriv.core.random_losses import GradientFunction, Keyed, needs_keys
-from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, Params, PyTree
+from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
-from fedpriv.mechanisms.per_example import Gradients, PerExample, RecordMechanism
+from fedpriv.mechanisms.not_finite_counts import Tally
+from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Summed
+from fedpriv.rounds.cohort import Cohort, Summed, SumOptions
 from fedpriv.rounds.record_samplers import RecordSampler
-from fedpriv.rounds.sent import Client, Sent, sent_by
-
-FAR = 100.0
-"""Clip norms that a canary contributes before it is clipped."""
-
-
-class Place(NamedTuple):
-    """Where canaries can be: a call of `cohort.sum`, or of `shard.private_mean`.
-
-    Attributes:
-      like: the shapes of what is summed.
-      mechanism: that of the round; a heuristic of which nothing is certified has none.
-    """
-
-    like: PyTree
-    mechanism: Mechanism | None
+from fedpriv.rounds.samplers import Draw
+from fedpriv.rounds.sent import Client, Sent
+from fedpriv.rounds.weighting import Weighting
 
 
-class Injected(NamedTuple):
-    """Numbers that are 0, by which a round is differentiated.
-
-    Attributes:
-      unknown: f32[], multiplies what is random or a canary's.
-      added: to the noisy sum of each place; with records to that of every step of every client. Empty: nothing.
-    """
-
-    unknown: jax.Array
-    added: list[PyTree]
-
-    def noise(self, noisy: PyTree, total: PyTree) -> PyTree:
-        """The noisy sum, in which the noise is unknown."""
-        return jax.tree.map(lambda n, s: self.part(n, n - s), noisy, total)
-
-    def part(self, value: jax.Array, unknown: jax.Array) -> jax.Array:
-        """`value`, of which a part is unknown."""
-        return value + self.unknown.astype(value.dtype) * lax.stop_gradient(unknown)
-
-    def at(self, place: int, total: PyTree) -> PyTree:
-        """The noisy sum of a place, with what is added there."""
-        return jax.tree.map(jnp.add, total, self.added[place]) if self.added else total
-
-
-class Canaries(NamedTuple):
-    """Who takes the places of clients, or of records.
-
-    Attributes:
-      key: of their directions, which are drawn when they are needed: all together would be far larger than the model.
-      present: bool[k].
-      length: of what they contribute before it is clipped.
-      per_client: records of a client that are canaries; 0 where clients are.
-      worst: (d) -> the direction of a single canary, as `Mechanism.worst`.
-    """
-
-    key: Key
-    present: jax.Array
-    length: float
-    per_client: int
-    worst: Callable[[int], PyTree] | None = None
-
-    def direction(self, j: jax.Array, like: PyTree) -> PyTree:
-        """That of canary j (i32[]), of length 1, in the shapes of `like`.
-
-        Random signs on coordinates of its own, so that all are orthogonal; more canaries than coordinates have random
-        directions, a single one the worst.
-        """
-        count, d = len(self.present), dimension(like)
-        if count == 1 and self.worst:
-            z = flatten(self.worst(d))
-            if len(z) > d:  # that of a joint mechanism, whose other parts come on top
-                z = flatten(self.worst(2 * d - len(z)))
-        elif count > d:
-            z = jax.random.normal(jax.random.fold_in(self.key, j), (d,))
-        else:
-            order_key, sign_key = jax.random.split(self.key)
-            own = jax.random.permutation(order_key, d) % count == j
-            z = jnp.where(own, jax.random.rademacher(sign_key, (d,), jnp.float32), 0.0)
-        return unflatten(_unit(z), like)
-
-    def contribution(self, j: jax.Array, like: PyTree) -> PyTree:
-        """What canary j (i32[]) sends, or has for a gradient: a tree as `like`, zeros where it is not there."""
-        length = self.present[self.last(j)] * self.length
-        return jax.tree.map(lambda leaf: length * leaf, self.direction(j, like))
-
-    def last(self, j: jax.Array) -> jax.Array:
-        """i32[]: j (i32[]), or the last canary where j is none."""
-        return jnp.minimum(j, len(self.present) - 1)
-
-    def gradients(
-        self, of_records: Gradients, i: jax.Array, injected: Injected | None = None
-    ) -> Gradients:
-        """Those of client i, whose first records are canaries; a batch is (examples, their positions i32[B])."""
-        first = i * self.per_client
-
-        def of_batch(params: Params, batch: tuple) -> PerExample:
-            examples, positions, *keys = (
-                (*batch[0], batch[1]) if isinstance(batch, Keyed) else batch
-            )
-            examples = Keyed(examples, *keys) if keys else examples
-            at_model = lax.stop_gradient(params) if injected else params
-            norms, weighted, each = of_records(at_model, examples)
-            places = jnp.arange(self.per_client)
-            canaries = jax.vmap(lambda p: self.contribution(first + p, params))(places)
-            at = jnp.minimum(positions, self.per_client - 1)
-            theirs = (positions < self.per_client) & (first + positions < len(self.present))
-
-            def replaced(own: PyTree, of_canaries: PyTree) -> PyTree:
-                def chosen(leaf: jax.Array, canary: jax.Array) -> jax.Array:
-                    rows = theirs.reshape(-1, *[1] * (leaf.ndim - 1))
-                    return jnp.where(rows, canary[at], leaf)
-
-                return jax.tree.map(chosen, own, of_canaries)
-
-            def summed(weights: PyTree) -> Params:
-                total = weighted(jax.tree.map(lambda w: jnp.where(theirs, 0.0, w), weights))
-
-                def add(total: jax.Array, w: jax.Array, canary: jax.Array) -> jax.Array:
-                    w = jnp.zeros(self.per_client).at[at].add(jnp.where(theirs, w, 0.0))
-                    own = jnp.tensordot(w, canary, 1)
-                    return injected.part(total + own, own) if injected else total + own
-
-                return jax.tree.map(add, total, weights, canaries)
-
-            lengths = jax.tree.map(
-                lambda leaf: jnp.linalg.norm(leaf.reshape(len(leaf), -1), axis=1), canaries
-            )
-            return PerExample(replaced(norms, lengths), summed, lambda: replaced(each(), canaries))
-
-        return GradientFunction(of_batch, needs_keys(of_records))
+class NoPlaceError(ValueError):
+    """The algorithm lets nobody take the place of a client, or of a record."""
 
 
 class _Played:
@@ -183,45 +66,72 @@ class AmongClients(_Played):
         """As `Cohort.sum`."""
         if mechanism is ALREADY_PRIVATE:
             return self._cohort.sum(client, key, mechanism=mechanism, codec=codec, **how)
-        canaries, count = self._canaries, len(self._canaries.present)
+        canaries = self._canaries
 
         def played(key: Key, shard: Shard, *mine: PyTree) -> Sent:
-            i, sent = jnp.asarray(shard.client_id), sent_by(client, key, shard, *mine)
-            canary = canaries.contribution(i, sent.message)
-            message = jax.tree.map(lambda u, c: jnp.where(i < count, c, u), sent.message, canary)
-            away = (i < count) & ~canaries.present[canaries.last(i)]
-            return sent._replace(message=message if local else (~away, message))
+            sent = canaries.sent(client, key, shard, *mine)
+            there = ~canaries.away(shard.client_id)
+            return sent if local else sent._replace(message=(there, sent.message))
 
         # Where clients add the noise themselves, who is away sends that; else nothing at all.
-        codec = codec if local else _of_those_there(codec)
-        cohort = _listening(self._cohort, self._injected, count, local)
-        summed = cohort.sum(played, key, mechanism=mechanism, codec=codec, local=local, **how)
-        self._cohort._calls = cohort._calls
-        total, call = summed.total, len(self._places)
-        like = jax.eval_shape(lambda: total)
+        options: dict[str, Any] = {
+            "codec": codec if local else _of_those_there(codec),
+            "local": local,
+        }
+        place = len(self._places)
+        cohort = _listening(self._cohort, canaries, self._injected, local, place)
+        summed = cohort.sum(played, key, mechanism=mechanism, **options, **how)
+        like = jax.eval_shape(lambda: summed.total)
         self._places.append(Place(like, mechanism.in_round(self._cohort.round)))
-        return summed._replace(total=self._injected.at(call, total)) if self._injected else summed
+        if self._injected and canaries.data is not None:
+            alone = _alone(self._cohort, self._injected.of_canary)
+            whole = canaries._replace(present=jnp.ones_like(canaries.present))
+            theirs = alone.sum(
+                lambda *given: whole.sent(client, *given),
+                key,
+                mechanism=mechanism,
+                codec=codec,
+                **how,
+            )
+            summed = summed._replace(total=jax.tree.map(jnp.add, summed.total, theirs.total))
+        self._cohort._calls = cohort._calls
+        return summed
 
 
-def _listening(cohort: Cohort, injected: Injected | None, count: int, local: bool) -> Cohort:
-    """The cohort, in whose sums the noise and what canaries send are unknown; messages that carry noise are, too."""
+def _listening(
+    cohort: Cohort, canaries: Canaries, injected: Injected | None, local: bool, place: int
+) -> Cohort:
+    """The cohort, in which who is away has no weight.
+
+    In its sums the noise and what canaries send are unknown; messages that carry noise are, too.
+    """
+    heard: Any = copy(cohort)
+
+    def size_for(weighting: Weighting, shard: Shard) -> jax.Array:
+        size = cohort._size_for(weighting, shard)
+        return jnp.where(canaries.away(shard.client_id), 0, size)
+
+    heard._size_for = size_for
     if injected is None:
-        return cohort
-    heard = copy(cohort)
+        return heard
 
     def over(fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple:
             message, kept = fn(key, shard, *mine)
-            hidden = jnp.asarray(local) | (jnp.asarray(shard.client_id) < count)
+            is_canary = jnp.asarray(shard.client_id) < len(canaries.present)
+            hidden = jnp.asarray(local) | is_canary
             parts = jax.tree.map(lambda u: jnp.where(hidden, u, jnp.zeros_like(u)), message)
             return jax.tree.map(injected.part, message, parts), kept
 
         return cohort._over(one, key, own)
 
-    def noisy(used: Mechanism, key: Key, total: PyTree, options: Any) -> PyTree:
+    def noisy(used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
         return injected.noise(cohort._noisy(used, key, total, options), total)
 
-    heard._over, heard._noisy = over, noisy  # type: ignore[method-assign]
+    def observe(total: PyTree, key: Key, options: SumOptions) -> PyTree:
+        return injected.at(place, cohort._observe(total, key, options))
+
+    heard._over, heard._noisy, heard._observe = over, noisy, observe
     return heard
 
 
@@ -238,31 +148,56 @@ def _of_those_there(codec: Codec) -> Codec:
     return codec._replace(code=code)
 
 
+def _alone(cohort: Cohort, shown: Callable[[PyTree], PyTree]) -> Cohort:
+    """A cohort of client 0, of whose sums `shown` is shown in place of noise.
+
+    Raises:
+      NoPlaceError: the federation holds nobody's records but the cohort's.
+    """
+    if not isinstance(cohort._federation, Federation):
+        raise NoPlaceError("federation: an honest canary is of one that is in memory")
+    alone: Any = copy(cohort)
+    alone._drawn = Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
+    alone._messages, alone._records = Tally(), Tally()
+    alone._noisy = lambda used, key, total, options: shown(total)
+    return alone
+
+
 class AmongRecords(_Played):
     """Canary j takes the place of the record at position j mod q of client j div q."""
 
-    def sum(self, client: Client, *given: Any, **how: Any) -> Summed:
+    def sum(self, client: Client, key: Key, **how: Any) -> Summed:
         """As `Cohort.sum`."""
-        return self._cohort.sum(self._played(client), *given, **how)
+        alone = copy(self._cohort)
+        summed = self._cohort.sum(self._played(client, self._places), key, **how)
+        if not self._injected or self._canaries.data is None:
+            return summed
+        alone = _alone(alone, lambda total: jax.tree.map(lambda s: s - lax.stop_gradient(s), total))
+        theirs = alone.sum(self._played(client, [], alone=True), key, **how)
+        return summed._replace(total=jax.tree.map(jnp.add, summed.total, theirs.total))
 
     def unprotected(self, client: Client, *given: Any, **how: Any) -> Summed:
-        """As `Cohort.unprotected`."""
-        return self._cohort.unprotected(self._played(client), *given, **how)
+        """As `Cohort.unprotected`, where an honest canary finds no place."""
+        places = self._places if self._canaries.data is None else []
+        return self._cohort.unprotected(self._played(client, places), *given, **how)
 
-    def _played(self, client: Client) -> Client:
+    def _played(self, client: Client, places: list[Place], alone: bool = False) -> Client:
         def played(key: Key, shard: Shard, *mine: PyTree) -> Any:
-            of_both = _with_canaries(self._canaries, shard, self._injected, self._places)
+            of_both = _with_canaries(self._canaries, shard, self._injected, places, alone)
             return client(key, of_both, *mine)
 
         return played
 
 
 def _with_canaries(
-    canaries: Canaries, shard: Shard, injected: Injected | None, places: list[Place]
+    canaries: Canaries, shard: Shard, injected: Injected | None, places: list[Place], alone: bool
 ) -> Shard:
-    """The shard of a client, some of whose records are canaries."""
+    """The shard of a client, some of whose records are canaries; `alone` it is run for what an honest one would add."""
     room = len(jax.tree.leaves(shard.examples)[0])
     numbered = replace(shard, examples=(shard.examples, jnp.arange(room)))
+    if alone:
+        assert injected is not None
+        injected = injected.alone
 
     class CanaryShard(Shard):
         def private_mean(
@@ -282,7 +217,8 @@ def _with_canaries(
             like = jax.eval_shape(lambda: params)
             places.append(Place(like, used if isinstance(used, Mechanism) else None))
             played = canaries.gradients(gradients, jnp.asarray(shard.client_id), injected)
-            heard: Any = _Heard(mechanism, injected) if injected else mechanism
+            theirs = canaries.gradient(gradients, key, params, shard.examples) if alone else None
+            heard: Any = _Heard(mechanism, injected, theirs) if injected else mechanism
             return numbered.private_mean(key, played, params, records=records, mechanism=heard)
 
     return CanaryShard(shard.examples, shard.size, shard.round, shard.client_id)
@@ -292,10 +228,14 @@ class _Heard(NamedTuple):
     """A mechanism for records in whose sums the noise is unknown.
 
     Where clipping does more than scale, all that is summed is: canaries are not told from others there.
+
+    Attributes:
+      theirs: an honest canary's gradient, which is added as it would be; None: nothing.
     """
 
     mechanism: RecordMechanism
     injected: Injected
+    theirs: PyTree | None
 
     def in_round(self, t: Any) -> _Heard:
         """That of round t."""
@@ -308,28 +248,10 @@ class _Heard(NamedTuple):
         def perturb(key: Key, total: PyTree) -> PyTree:
             noisy = used.perturb(key, total)
             known = total if used.scales else jax.tree.map(jnp.zeros_like, total)
-            return self.injected.at(0, self.injected.noise(noisy, known))
+            heard = self.injected.at(0, self.injected.noise(noisy, known))
+            if self.theirs is None:
+                return heard
+            adds = self.injected.of_canary(used.clip(self.theirs)[0])
+            return jax.tree.map(jnp.add, heard, adds)
 
         return used._replace(perturb=perturb)
-
-
-def _unit(v: jax.Array) -> jax.Array:
-    return v / jnp.maximum(jnp.linalg.norm(v), jnp.finfo(jnp.float32).tiny)
-
-
-def clipped_direction(canaries: Canaries, j: jax.Array, place: Place) -> PyTree:
-    """What canary j adds to a place's sum when it is there."""
-    u = canaries.direction(j, place.like)
-    if place.mechanism is None:
-        return u
-    return place.mechanism.clip(jax.tree.map(lambda leaf: canaries.length * leaf, u))[0]
-
-
-def reach(place: Place, contribution: PyTree) -> jax.Array:
-    """f32[]: its length in units of the noise, of the z_t of correlated noise; without noise 1."""
-    used = place.mechanism
-    if used is not None and used.correlation is not None:
-        used = used.correlation.mechanism
-    if used is None or used.whiten is None:
-        return jnp.float32(1)
-    return jnp.linalg.norm(flatten(used.whiten(contribution)))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over
@@ -17,14 +18,19 @@ from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
 from fedpriv.rounds.samplers import Sampler
+from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler
 
 
 def assumed(
-    stages: Sequence[Stage], init_arrays: Sequence[ClosedOver], made: str | None
+    stages: Sequence[Stage],
+    samplers: Sequence[AnySampler],
+    init_arrays: Sequence[ClosedOver],
+    made: str | None,
 ) -> tuple[str, ...]:
     """What has to hold beside what was read off the rounds of these `stages`.
 
     Args:
+      samplers: of cohorts and of records.
       init_arrays: that `init` closes over.
       made: as `closed_over`.
     """
@@ -59,6 +65,10 @@ def assumed(
         texts.append(
             f"the arrays that the algorithm closes over ({', '.join(names)}) do not depend on data"
         )
+    if names := sorted({_name(each) for each in _of_draws(samplers)}):
+        texts.append(
+            f"the arrays that a sampler made by hand closes over ({', '.join(names)}) do not depend on data"
+        )
     if lines := dict.fromkeys(line for stage in stages for line in stage.prints):
         texts.append(f"what the round prints ({', '.join(lines)}) is not released")
     return tuple(texts)
@@ -67,12 +77,23 @@ def assumed(
 def _names(arrays: Sequence[ClosedOver], releases: Sequence[Sum | Mean]) -> list[str]:
     """Of the arrays, but for the tables of sealed samplers and schedules."""
     tables = list(_tables(releases)) if arrays else []
-    names = {
-        f"{each.array.dtype} {np.shape(each.array)} in {each.line}"
-        for each in arrays
-        if not any(same_array(each.array, table) for table in tables)
-    }
-    return sorted(names)
+    own = (x for x in arrays if not any(same_array(x.array, table) for table in tables))
+    return sorted({_name(each) for each in own})
+
+
+def _name(each: ClosedOver) -> str:
+    return f"{each.array.dtype} {np.shape(each.array)} in {each.line}"
+
+
+def _of_draws(samplers: Sequence[AnySampler]) -> Iterator[ClosedOver]:
+    """The arrays that the draws of samplers made by hand close over."""
+    key = jax.eval_shape(jax.random.key, 0)
+    for sampler in (sampler for sampler in samplers if not constructed(sampler)):
+        if isinstance(sampler, ScheduledSampler):
+            program = jax.make_jaxpr(sampler.draw)(key, jnp.int32(0), sampler.init())
+        else:
+            program = jax.make_jaxpr(sampler.draw)(key)
+        yield from closed_over(program)
 
 
 def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:

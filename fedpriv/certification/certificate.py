@@ -152,18 +152,23 @@ class TracedRound(NamedTuple):
         """What the traced program does not show; nothing where releases are declared."""
         if self.algorithm.releases is not None:
             return ()
-        return assumed(self.stages, self.init_arrays, made_at(self.algorithm))
+        return assumed(self.stages, self.samplers, self.init_arrays, made_at(self.algorithm))
+
+    @property
+    def samplers(self) -> tuple[AnySampler, ...]:
+        """Of cohorts, and of a client's records."""
+        cohorts = [sampler for _, sampler in parts_of(self.algorithm.sampler, 2)]
+        records = [mean.records for stage in self.stages for mean in stage.means]
+        places = [each.places if isinstance(each, PublicSizes) else each for each in records]
+        return (*cohorts, *places)
 
     @property
     def basis(self) -> str:
         """Of a certificate: "constructed", or "declared" where a release or a multiplier is somebody's word."""
         if self.algorithm.releases is not None:
             return "declared"
-        samplers = [sampler for _, sampler in parts_of(self.algorithm.sampler, 2)]
-        records = [mean.records for stage in self.stages for mean in stage.means]
-        samplers += [each.places if isinstance(each, PublicSizes) else each for each in records]
         releases = (release for stage in self.stages for release in stage.releases)
-        proved = all(map(is_proved, releases)) and all(map(constructed, samplers))
+        proved = all(map(is_proved, releases)) and all(map(constructed, self.samplers))
         return "constructed" if proved else "declared"
 
 
@@ -181,7 +186,7 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
 
 @names_user_code
 def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRound:
-    """Traces the algorithm's round.
+    """Traces the algorithm's round; `.releases(rounds)` lists what each view sees of so many.
 
     Args:
       params: the model, its shapes, or key -> model.

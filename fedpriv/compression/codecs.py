@@ -122,7 +122,8 @@ def top_k(k: Count) -> Codec:
 
     S. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", NeurIPS 2018, arXiv:1809.07599. A value takes 32
     bits. Its place takes ceil(log2 d) bits; or places take one bit for each of d coordinates, if that is less, or none
-    if all values travel. The choice is biased; for error feedback see "What clients keep" in the guide.
+    if all values travel. The choice is biased. With error feedback a client keeps what is left out, as its row of the
+    store `own` of `Cohort.sum`, and adds it to its next update.
 
     Args:
       k: number of coordinates to keep, of d; among equal ones the first travel.

@@ -67,7 +67,7 @@ CountOrZero: TypeAlias = Annotated[
 ]
 LargeCount: TypeAlias = Annotated[int, Range("a whole number from 1 to 2^53", 1, 2**53, whole=True)]
 Seed: TypeAlias = Annotated[
-    int, Range("a whole number of at most 64 bits", -(2**63), 2**63 - 1, whole=True)
+    int, Range("a whole number from -2^63 to 2^63 - 1", -(2**63), 2**63 - 1, whole=True)
 ]
 Bits: TypeAlias = Annotated[int, Range("a whole number of bits from 1 to 32", 1, 32, whole=True)]
 Finite: TypeAlias = Annotated[float, Range("a finite number", -INF, INF, (-INF, INF))]

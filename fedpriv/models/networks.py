@@ -129,9 +129,8 @@ def classifier(
         "give one such as fp.models.MLP((64,), 10)",
     )
     of: Any = input if hasattr(input, "dtype") else checked("input", input, Sequence[Count])
-    like = jax.ShapeDtypeStruct(
-        *((of.shape, of.dtype) if hasattr(of, "dtype") else (of, jnp.uint8))
-    )
+    shape, dtype = (of.shape, of.dtype) if hasattr(of, "dtype") else (of, jnp.uint8)
+    like = jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
     image = inputs == "image" or len(like.shape) == 3
     of_images = image and isinstance(module, _OF_IMAGES)
     random = "train" in inspect.signature(type(module).__call__).parameters

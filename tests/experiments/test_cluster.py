@@ -1,4 +1,4 @@
-"""The files of experiments/cluster.md run as they stand there, with a stand-in for Slurm."""
+"""The files of docs/how_to/slurm run as they stand there, with a stand-in for Slurm."""
 
 import json
 import os
@@ -13,9 +13,8 @@ from small import assert_close
 
 import fedpriv as fp
 
-PAGE = (ROOT / "experiments" / "cluster.md").read_text()
-FILES = dict(re.findall(r"```bash\n(?=#!/bin/bash\n# (\S+\.sbatch):)(.*?)```", PAGE, re.DOTALL))
-FILES |= dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", PAGE, re.DOTALL))
+FOLDER = ROOT / "docs" / "how_to" / "slurm"
+FILES = {path.name: path.read_text() for path in FOLDER.iterdir() if path.is_file()}
 OWN = "train_own.py"
 TASKS = """\
 #!/bin/bash
@@ -78,8 +77,9 @@ def summary(folder):
     return json.loads((folder / "summary.json").read_text())
 
 
-def test_there_are_two_jobs_and_a_script():
-    assert list(FILES) == ["train.sbatch", "points.sbatch", OWN]
+def test_the_page_names_all_files():
+    page = FOLDER.with_name("devices_and_slurm.md").read_text()
+    assert {*re.findall(r"\]\(slurm/(.+?)\)", page)} == FILES.keys()
 
 
 @pytest.mark.parametrize("name", ["train.sbatch", "points.sbatch"])

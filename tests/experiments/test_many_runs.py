@@ -11,22 +11,24 @@ import optax
 import pytest
 from commands import audit
 from scipy.stats import beta
-from small import refused, regression, squared, start
+from small import classification, refused, regression, squared, start
 
 import fedpriv as fp
 from experiments.attacks.audit import repeated_training, whole_runs
+from experiments.attacks.audit.canary import data_of
 from experiments.attacks.audit.errors import certified_errors, seen_errors
 from experiments.attacks.audit.exact_pair import exact_pair
 from experiments.attacks.audit.kept_scores import NOTHING, KeptScores, Scored
 from experiments.attacks.audit.many_runs import _exact_pairs
 from experiments.attacks.audit.repeated_training import Asked
+from experiments.attacks.audit.wanted import Wanted
 from experiments.attacks.audit.whole_runs import compiled_trainer
 from experiments.config import modules
 from experiments.config.settings import changed
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import SharedArrays
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
-from fedpriv.attacks.canaries import VIEWS, with_canaries
+from fedpriv.attacks.canaries import VIEWS, NoPlaceError, with_canaries
 from fedpriv.devices.layout import Strategy
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -41,6 +43,11 @@ ARGS += [
 def ask(capsys, *args):
     code = audit.main([*ARGS, *args])
     return code, capsys.readouterr()
+
+
+def loaded(file):
+    with np.load(file) as kept:
+        return dict(kept)
 
 
 def scored(runs: int, seed: int = 0) -> Scored:
@@ -111,6 +118,22 @@ def test_the_certified_curve_is_that_of_a_gaussian_pair():
     exact = norm.cdf(norm.isf(rates) - 0.5)
     np.testing.assert_allclose(curve["false_negative_rates"], exact, atol=2e-4)
     assert certified_errors(replace(certificate, epsilon=np.inf)) is None
+
+
+def test_on_what_each_kind_of_canary_trains():
+    federation, _, _ = classification()
+    given = {"image": np.ones((3, 2, 2, 1)), "label": np.array([0, 1, 2])}
+    assert data_of("worst_case", federation) is None
+    assert data_of("natural", federation)(given) is given
+    changed = data_of("mislabelled", federation)(given)
+    assert changed["image"] is given["image"]
+    np.testing.assert_array_equal(changed["label"], [1, 2, 0])
+    with refused("canary: mislabelled needs examples with a class as their `label`", NoPlaceError):
+        data_of("mislabelled", regression([4] * 3))
+    with refused(r"canary: \['natural', 'natural'\]; name each kind once"):
+        Wanted(canary=("natural", "natural"))
+    with refused(r"canary: \[\]; name some of worst_case, natural, mislabelled"):
+        Wanted(canary=())
 
 
 @pytest.fixture(scope="module")
@@ -223,15 +246,33 @@ def test_rows_picture_and_going_on(capsys, tmp_path, monkeypatch):
         del row["seconds"]
     assert again == whole
 
-    first = np.load(folder / "scores" / "dp_fed_avg.npz")["scores"]
+    first = np.load(folder / "scores" / "dp_fed_avg_worst_case.npz")["scores"]
     assert ask(capsys, "--runs", "130", "--output", str(folder))[0] == 0
-    more = np.load(folder / "scores" / "dp_fed_avg.npz")["scores"]
+    more = np.load(folder / "scores" / "dp_fed_avg_worst_case.npz")["scores"]
     assert more.shape[1] >= 130
     np.testing.assert_array_equal(more[:, : first.shape[1]], first)
     code, shown = ask(capsys, "--rounds", "3", "--output", str(folder))
     assert code == 2
     assert "holds scores of other settings (" in shown.err
     assert "settings.rounds: 2 then, 3 now" in shown.err
+
+
+@pytest.mark.slow
+def test_weaker_canaries_have_rows_and_scores_of_their_own(capsys, tmp_path):
+    kinds = ("natural", "mislabelled")
+    code, shown = ask(capsys, "--canary", *kinds, "--output", str(tmp_path / "a"))
+    assert code == 0
+    rows = json.loads((tmp_path / "a" / "audit.json").read_text())["many_runs"]
+    said = [(row["canary"], row["views"][0]) for row in rows]
+    assert said == [(kind, view) for kind in kinds for view in VIEWS]
+    assert all(row["audited"]["least"] <= row["certified"]["epsilon"] for row in rows)
+    assert all(f"{kind}\n" in shown.out for kind in kinds)  # the last column
+    files = sorted((tmp_path / "a" / "scores").iterdir())
+    assert [file.stem for file in files] == [f"dp_fed_avg_{kind}" for kind in sorted(kinds)]
+    mislabelled, natural = map(loaded, files)
+    np.testing.assert_array_equal(mislabelled["present"], natural["present"])
+    assert not np.array_equal(mislabelled["scores"], natural["scores"])
+    assert json.loads(str(natural["settings"]))["canary"] == "natural"
 
 
 @pytest.mark.slow

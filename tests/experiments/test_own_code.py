@@ -121,11 +121,32 @@ def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, 
     assert (folder / "code" / "resumed-1" / beside.name).read_text() != "SEEDS = 1\n"
 
 
+DIGITS = '''
+"""Digits: personal heads, evaluated on the records that clients hold out."""
+import fedpriv as fp, optax
+from experiments.config import Entry, Experiment, Layout, Settings, federations
+
+settings = Settings(
+    rounds=10, every=5, per_client=20, metric="personal_accuracy_mean", layout=Layout(devices=1))
+MODEL = fp.models.classifier(fp.models.MLP((16,), 10), (8, 8, 1))
+
+def load(settings):
+    return fp.datasets.load("digits", settings.data_dir)
+
+def on(settings, data):
+    deal = lambda rng: fp.partition.dirichlet(rng, data.train["label"], clients=20, alpha=0.3)
+    dealt = federations(data, settings.seeds, deal, held_out=0.2)
+    fed_per = fp.fed_per(
+        MODEL.loss, head=("Dense_1",), mechanism=fp.gaussian(1.0, 1.0), sampler=fp.poisson(20, rate=0.5),
+        optimizer=lambda t: optax.sgd(0.1), batches=fp.epochs(1, 10))
+    return Experiment(MODEL, data.test, 1e-3, {"fed_per": Entry(fed_per, dealt)})
+'''
+
+
 @pytest.mark.slow
-def test_the_guides_config_that_holds_records_out(tmp_path):
-    """As it stands there: its metric is that of personal models, and a fold can be held out."""
-    (config,) = (block for block in guides_python() if "# my_digits.py" in block)
-    (tmp_path / "my_digits.py").write_text(config)
+def test_a_config_that_holds_records_out(tmp_path):
+    """Its metric is that of personal models, and a fold can be held out."""
+    (tmp_path / "my_digits.py").write_text(DIGITS)
     module = str(tmp_path / "my_digits.py")
     run = experiments.train(module, folder=tmp_path / "run", progress=False)
     assert run.summary.metric == "personal_accuracy_mean"
@@ -141,24 +162,20 @@ def test_the_guides_config_that_holds_records_out(tmp_path):
     assert "personal_accuracy_mean after the last round, on records of single clients" in caption
 
 
-def guides_python():
-    guide = Path(configs.__file__).parents[1] / "experiments" / "README.md"
-    return re.findall(r"```python\n(.*?)```", guide.read_text(), re.DOTALL)
-
-
 @pytest.mark.slow
 def test_the_guides_config(tmp_path, monkeypatch):
-    """As it stands there, from another folder; its model is trained on."""
-    algorithm, config, further = (block for block in guides_python() if "halved" in block)
+    """As it stands there, from another folder; and at folds, which take a part of each client's records."""
+    page = Path(configs.__file__).parents[1] / "docs" / "how_to" / "own_config.md"
+    (config,) = re.findall(r"```python\n# hospitals.py\n(.*?)```", page.read_text(), re.DOTALL)
     project = tmp_path / "project"
     project.mkdir()
-    (project / "halved.py").write_text(algorithm)
-    (project / "my_config.py").write_text(config)
+    (project / "hospitals.py").write_text(config)
     monkeypatch.chdir(tmp_path)
-    assert main([str(project / "my_config.py"), "--seeds", "1", "--output", "runs/mine"]) == 0
+    name = str(project / "hospitals.py")
+    assert main([name, "--output", "runs/mine"]) == 0
     summary = json.loads(Path("runs/mine/summary.json").read_text())
-    assert summary["rounds"] == {"halved": 10, "dp_fed_avg": 10}
-    assert {"halved.py", "my_config.py"} <= {p.name for p in Path("runs/mine/code").iterdir()}
-    found = {}
-    exec(compile(further, "guide", "exec"), found)
-    assert found["more"].accuracy.shape == (1, 1)
+    assert summary["rounds"] == {"fed_avg": 10, "dp_fed_avg": 10}
+    assert "hospitals.py" in {path.name for path in Path("runs/mine/code").iterdir()}
+    options = ["--grid", "noise-multiplier=1,2", "--folds", "2", "--rounds", "1"]
+    assert loaded("sweep").main([name, *options, "--output", "runs/swept"]) == 0
+    assert "on parts" in Path("runs/swept/table.md").read_text()

@@ -229,17 +229,6 @@ def test_an_object_is_a_config(tmp_path):
     assert "| Ours, $q$ |" in (swept.folder / "table.md").read_text()
 
 
-@pytest.mark.slow
-def test_the_guides_example(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    guide = Path(experiments.__file__).with_name("README.md").read_text()
-    (example,) = re.findall(r"## From Python\n\n```python\n(.*?)```", guide, re.DOTALL)
-    names = {}
-    exec(example.replace('"rounds": 20', '"rounds": 2'), names)
-    assert len(names["frame"]) == 3 * 2
-    assert {path.name for path in tmp_path.iterdir()} == {"runs", "accuracy.pdf", "report.html"}
-
-
 def test_importing_it_imports_nothing_heavy():
     script = (
         "import sys, experiments; print({'jax', 'jinja2', 'pandas', 'fedpriv'} & set(sys.modules))"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.accounting import budget
+from experiments.attacks.audit.canary import WORST, Kind
 from experiments.attacks.audit.many_runs import audit_many_runs
 from experiments.attacks.audit.mechanisms import audit_mechanisms
 from experiments.attacks.audit.membership import infer
@@ -31,6 +32,7 @@ def audit(
     *,
     parts: Sequence[Part] = USUAL,
     runs: Runs = 1000,
+    canary: Sequence[Kind] = (WORST,),
     deltas: Sequence[Probability] = (),
     draws: Draws = 100_000,
     canaries: Number | None = None,
@@ -44,6 +46,8 @@ def audit(
       parts: "mechanism", by draws in its worst direction, which needs no data; "many_runs", by whole trainings with and
         without a canary; "one_run", by many canaries in one; "membership", from the loss.
       runs: of each algorithm for "many_runs", 100 at least.
+      canary: of "many_runs", each with runs of its own: "worst_case"; a unit with its own data ("natural"), or with
+        wrong labels ("mislabelled").
       deltas: at which trainings are audited, by default the config's.
       draws: of each neighbour, 100 at least.
       canaries: in each run; by default half the clients, 500 at most.
@@ -59,7 +63,8 @@ def audit(
     parts = checked("parts", parts, Sequence[Part])
     deltas = checked("deltas", deltas, Sequence[Probability])
     seed = checked("seed", seed, NumberOrZero)
-    wanted = Wanted(tuple(parts), runs, tuple(deltas), draws, canaries, seed)
+    canary = checked("canary", canary, Sequence[Kind])
+    wanted = Wanted(tuple(parts), runs, tuple(canary), tuple(deltas), draws, canaries, seed)
     check_fields(wanted)
     return audited(name, module, changed(module.settings, settings), wanted)
 
@@ -81,11 +86,12 @@ def audited(
         ledger = budget.made(partial(ledger_of, module), settings, noise)
     deltas = wanted.deltas or (ledger.delta,)
     if "mechanism" in wanted.parts:
-        given = (settings.rounds, wanted.draws, wanted.audit_seed)
-        parts["mechanisms"] = audit_mechanisms(ledger, *given)
+        drawn = (settings.rounds, wanted.draws, wanted.audit_seed)
+        parts["mechanisms"] = audit_mechanisms(ledger, *drawn)
     if "many_runs" in wanted.parts:
         asked = Asked(name, wanted.runs, deltas, wanted.audit_seed, folder)
-        parts["many_runs"] = audit_many_runs(experiment, settings, strategy, asked)
+        given = (experiment, settings, strategy, asked)
+        parts["many_runs"] = audit_many_runs(*given, wanted.canary)
     if "one_run" in wanted.parts:
         parts["one_run"] = audit_one_run(experiment, settings, strategy, wanted.canaries, deltas)
     if "membership" in wanted.parts:

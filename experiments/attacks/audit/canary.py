@@ -1,17 +1,43 @@
-"""What canaries in an algorithm are scored by, and what is proved and claimed of it."""
+"""Kinds of canaries in an algorithm, what they are scored by, and what is proved and claimed of it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
 
 from experiments.config.experiment import Ledger
+from fedpriv.attacks.canaries import NoPlaceError
+from fedpriv.attacks.canary_messages import Data
+from fedpriv.data.federation import Federation
 from fedpriv.privacy import Certificate, Claim, Release
+
+Kind: TypeAlias = Literal["worst_case", "natural", "mislabelled"]
+WORST: Kind = "worst_case"
 
 SEEN = ("third_party", "server_secagg")
 """Views that see models, or sums: whose noise hides a canary."""
 CERTIFIED = {"last_model": "third_party"}
 """Whose certificate holds for a view of canaries that no certificate names: who sees the last model alone sees less."""
+
+
+def data_of(kind: Kind, federation: Federation) -> Data | None:
+    """On what a canary of this kind trains, as `with_canaries` takes it.
+
+    Raises:
+      NoPlaceError: labels to be changed that there are not.
+    """
+    if kind == WORST:
+        return None
+    if kind == "natural":
+        return lambda examples: examples
+    labels = federation.examples.get("label") if isinstance(federation.examples, dict) else None
+    if labels is None or not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise NoPlaceError("canary: mislabelled needs examples with a class as their `label`")
+    classes = int(np.max(labels)) + 1
+    return lambda examples: examples | {"label": (examples["label"] + 1) % classes}
 
 
 def release_of(ledger: Ledger, name: str, rounds: int) -> Release | None:

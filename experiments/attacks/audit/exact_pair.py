@@ -21,6 +21,14 @@ def of_limits(least: float, limits: Sequence[float]) -> dict[str, Any]:
     return {"limit": limit, "limits": limits, "share": least / limit if limit else None}
 
 
+def parts_of(exact: Scores | None) -> list[Scores]:
+    """As many draws as runs, `LIMITS` times; nothing where there are none."""
+    if exact is None:
+        return []
+    parts = (np.split(side, LIMITS) for side in (exact.present, exact.absent))
+    return [exact._replace(present=p, absent=a) for p, a in zip(*parts, strict=True)]
+
+
 def exact_pair(traced: TracedRound, view: str, rounds: int, draws: int, seed: int) -> Scores | None:
     """Scores of as many draws of each neighbour; None where there is nothing to draw, or more than is affordable."""
     releases = traced.releases(rounds)

@@ -1,27 +1,28 @@
-"""Audits an algorithm by thousands of whole trainings, in half of which a worst-case canary takes part."""
+"""Audits an algorithm by thousands of whole trainings, in half of which a canary takes part."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.attacks.audit.canary import CERTIFIED, bounded, release_of
+from experiments.attacks.audit.canary import CERTIFIED, WORST, Kind, release_of
 from experiments.attacks.audit.errors import certified_errors, seen_errors
-from experiments.attacks.audit.exact_pair import LIMITS, exact_pair, of_limits
+from experiments.attacks.audit.exact_pair import LIMITS, exact_pair, parts_of
 from experiments.attacks.audit.kept_scores import Scored
 from experiments.attacks.audit.repeated_training import Asked, RepeatedTraining, kept_scores
-from experiments.attacks.audit.row import LIKELY, SURE, Row, Unaudited
+from experiments.attacks.audit.row import LIKELY, Row, Unaudited
+from experiments.attacks.audit.training_rows import rows_of
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
 from fedpriv.attacks.canaries import VIEWS, NoPlaceError
-from fedpriv.attacks.estimates import gaussian_estimate
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.devices.layout import Strategy
+from fedpriv.privacy import Certificate
 from fedpriv.privacy.relations import relation_of
 
 APART = (2**25, 2**26)
@@ -31,58 +32,56 @@ CHOOSING = 100_000
 
 
 def audit_many_runs(
-    experiment: Experiment, settings: Settings, strategy: Strategy, asked: Asked
+    experiment: Experiment,
+    settings: Settings,
+    strategy: Strategy,
+    asked: Asked,
+    kinds: Sequence[Kind] = (WORST,),
 ) -> tuple[list[Row], list[Unaudited]]:
-    """Every algorithm that adds noise to models or sums, for each view and each delta."""
+    """Every algorithm that adds noise to models or sums, with each kind of canary, for each view and each delta."""
     rows: list[Row] = []
     skipped = []
-    ledger = experiment.ledger
-    releases = {name: release_of(ledger, name, settings.rounds) for name in experiment.entries}
-    audited = {name: release for name, release in releases.items() if release is not None}
-    kept = {name: kept_scores(experiment, name, settings, asked) for name in audited}
-    before = {name: each.load() for name, each in kept.items()}
+    releases = {
+        name: release_of(experiment.ledger, name, settings.rounds) for name in experiment.entries
+    }
+    audited = {
+        (name, kind): release
+        for name, release in releases.items()
+        if release is not None
+        for kind in kinds
+    }
+    kept = {of: kept_scores(experiment, *of, settings, asked) for of in audited}
+    before = {of: each.load() for of, each in kept.items()}
     remaining = Remaining("trainings with a canary", len(audited) * asked.runs)
-    for name, release in audited.items():
+    for (name, kind), release in audited.items():
         try:
-            repeated = RepeatedTraining(experiment, settings, strategy, asked, name, release)
-            scored = repeated.train(before[name], kept[name], remaining)
+            repeated = RepeatedTraining(experiment, settings, strategy, asked, name, kind, release)
+            scored = repeated.train(before[name, kind], kept[name, kind], remaining)
         except NoPlaceError as error:
             remaining.skip(asked.runs)
             skipped.append(Unaudited((name,), str(error)))
         else:
-            rows += _rows(name, ledger, settings.rounds, asked, scored)
+            rows += _rows(name, kind, experiment.ledger, settings.rounds, asked, scored)
     return rows, skipped
 
 
-def _rows(name: str, ledger: Ledger, rounds: int, asked: Asked, scored: Scored) -> Iterator[Row]:
+def _rows(
+    name: str, kind: Kind, ledger: Ledger, rounds: int, asked: Asked, scored: Scored
+) -> Iterator[Row]:
+    about = {
+        "canary": kind,
+        "runs": asked.runs,
+        "rounds": rounds,
+        "seconds": scored.seconds,
+    }
     for v, view in enumerate(VIEWS):
-        audit = _View(
-            scored.scores[v], scored.present, *_exact_pairs(ledger, name, rounds, view, asked)
+        exact, other = _exact_pairs(ledger, name, rounds, view, asked)
+        if kind != WORST:  # its scores are smaller than those of the pair
+            other = None
+        seen = _View(
+            scored.scores[v], scored.present, exact, other, about, with_errors_at=asked.deltas[0]
         )
-        for delta in asked.deltas:
-            said = bounded(ledger, name, rounds, view, delta)
-            limits = audit.limits(delta)
-            least = audit.bound(delta, LIKELY)
-            found = {
-                "method": "Clopper-Pearson",
-                "significance": LIKELY,
-                **of_limits(least, limits),
-                "estimate": gaussian_estimate(audit.scores, audit.present, delta)._asdict(),
-            }
-            if delta == asked.deltas[0]:  # the curves are the same at every delta
-                seen = seen_errors(audit.own.present, audit.own.absent)
-                found["errors"] = {"certified": certified_errors(said.certificate), "seen": seen}
-            yield Row(
-                (name,),
-                (view,),
-                said.claim,
-                said.certificate,
-                least=least,
-                surely=audit.bound(delta, SURE),
-                most=found["limit"] or math.log(asked.runs / 2),
-                about={"runs": asked.runs, "rounds": rounds, "seconds": scored.seconds},
-                audited=found,
-            )
+        yield from rows_of(seen, name, view, ledger, rounds, asked.deltas)
 
 
 def _exact_pairs(
@@ -104,17 +103,25 @@ def _exact_pairs(
 
 
 class _View(NamedTuple):
-    """What a view saw of all runs, and draws of the exact pair for the limit and for thresholds.
+    """What a view saw of all runs, and draws of the exact pair for the limit and for thresholds, as `Seen`.
 
     Attributes:
       scores: f32[runs].
       present: bool[runs].
+      about: what was done.
+      with_errors_at: the delta whose row has an attacker's errors, which are the same at every delta.
     """
 
     scores: np.ndarray
     present: np.ndarray
     exact: Scores | None
     other: Scores | None
+    about: dict[str, Any]
+    with_errors_at: float
+
+    @property
+    def method(self) -> str:
+        return "Clopper-Pearson"
 
     @property
     def own(self) -> Scores:
@@ -125,12 +132,17 @@ class _View(NamedTuple):
         return self._by_counts(self.own, delta, significance)
 
     def limits(self, delta: float) -> list[float]:
-        """The same bound of as many draws of the exact pair, several times; none where there are no draws."""
-        if not self.exact:
-            return []
-        parts = (np.split(side, LIMITS) for side in (self.exact.present, self.exact.absent))
-        each = [self.exact._replace(present=p, absent=a) for p, a in zip(*parts, strict=True)]
-        return [self._by_counts(one, delta, LIKELY) for one in each]
+        return [self._by_counts(one, delta, LIKELY) for one in parts_of(self.exact)]
+
+    def most(self, delta: float, limit: float | None) -> float:
+        return limit or math.log(len(self.present) / 2)
+
+    def beside(self, certificate: Certificate) -> dict[str, Any]:
+        """An attacker's errors."""
+        if certificate.delta != self.with_errors_at:
+            return {}
+        seen = seen_errors(self.own.present, self.own.absent)
+        return {"errors": {"certified": certified_errors(certificate), "seen": seen}}
 
     def _by_counts(self, scores: Scores, delta: float, significance: float) -> float:
         fixed = None

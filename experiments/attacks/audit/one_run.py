@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.attacks.audit.canary import SEEN, bounded, release_of
-from experiments.attacks.audit.exact_pair import LIMITS, exact_pair, of_limits
-from experiments.attacks.audit.row import LIKELY, SURE, Row, Unaudited
+from experiments.attacks.audit.canary import SEEN, release_of
+from experiments.attacks.audit.exact_pair import LIMITS, exact_pair, parts_of
+from experiments.attacks.audit.row import LIKELY, Row, Unaudited
 from experiments.attacks.audit.training import trained
+from experiments.attacks.audit.training_rows import rows_of
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
 from fedpriv.attacks.canaries import CanaryState, NoPlaceError, with_canaries
-from fedpriv.attacks.estimates import gaussian_estimate
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.attacks.one_run import Method, epsilon_one_run, p_value_one_run
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy
+from fedpriv.privacy import Certificate
 
 APART = 2**27
 """Seed of draws of the exact pair, from those of other audits."""
@@ -62,47 +64,55 @@ def audit_one_run(
 def _rows(
     name: str, ledger: Ledger, settings: Settings, state: CanaryState, deltas: tuple[float, ...]
 ) -> Iterator[Row]:
-    """By f-DP for any mechanism; as if it were Gaussian, by Steinke et al., and an estimate beside it."""
     present, scores = np.asarray(state.present), np.asarray(state.scores)
     for v, view in enumerate(SEEN):  # of many canaries the last model is not scored
         draws = (LIMITS * present.size, APART)
         exact = exact_pair(ledger.trace(name), view, settings.rounds, *draws)
-        for delta in deltas:
-            said = bounded(ledger, name, settings.rounds, view, delta)
-            own = scores[:, v], present
-            limits = _limits(exact, present, delta)
-            least = epsilon_one_run(*own, delta, LIKELY, method=ANY)
-            yield Row(
-                (name,),
-                (view,),
-                said.claim,
-                said.certificate,
-                least=least,
-                surely=epsilon_one_run(*own, delta, SURE, method=ANY),
-                most=_most(present.size, delta),
-                about={"canaries": present.shape[1], "seeds": settings.seeds},
-                audited={
-                    "method": "f-DP in one run",
-                    "significance": LIKELY,
-                    **of_limits(least, limits),
-                    "as_gaussian": epsilon_one_run(*own, delta, LIKELY, method="f_dp"),
-                    "steinke": epsilon_one_run(*own, delta, LIKELY, method="steinke"),
-                    "p_value": p_value_one_run(*own, said.certificate.profile()),
-                    "estimate": gaussian_estimate(*own, delta)._asdict(),
-                },
-            )
+        seen = _Guesses(scores[:, v], present, exact)
+        yield from rows_of(seen, name, view, ledger, settings.rounds, deltas)
 
 
-def _limits(exact: Scores | None, present: np.ndarray, delta: float) -> list[float]:
-    """The same bound of as many draws of the exact pair, as if canaries did not disturb each other, several times."""
-    if exact is None:
-        return []
-    parts = (np.split(side, LIMITS) for side in (exact.present, exact.absent))
-    there = present.ravel()
-    return [
-        epsilon_one_run(np.where(there, on, off), there, delta, LIKELY, method=ANY)
-        for on, off in zip(*parts, strict=True)
-    ]
+class _Guesses(NamedTuple):
+    """What a view saw of the canaries, by f-DP for any mechanism; as `Seen`.
+
+    Attributes:
+      scores: f32[seeds, canaries].
+      present: bool[seeds, canaries].
+      exact: draws of the exact pair.
+    """
+
+    scores: np.ndarray
+    present: np.ndarray
+    exact: Scores | None
+
+    @property
+    def method(self) -> str:
+        return "f-DP in one run"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"canaries": self.present.shape[1], "seeds": self.present.shape[0]}
+
+    def bound(self, delta: float, significance: float) -> float:
+        return epsilon_one_run(self.scores, self.present, delta, significance, method=ANY)
+
+    def limits(self, delta: float) -> list[float]:
+        """As if canaries did not disturb each other."""
+        there = self.present.ravel()
+        each = [np.where(there, one.present, one.absent) for one in parts_of(self.exact)]
+        return [epsilon_one_run(one, there, delta, LIKELY, method=ANY) for one in each]
+
+    def most(self, delta: float, limit: float | None) -> float:
+        return _most(self.present.size, delta)
+
+    def beside(self, certificate: Certificate) -> dict[str, Any]:
+        """As if the mechanism were Gaussian, by Steinke et al., and how probable so many right guesses are."""
+        own, delta = (self.scores, self.present), certificate.delta
+        return {
+            "as_gaussian": epsilon_one_run(*own, delta, LIKELY, method="f_dp"),
+            "steinke": epsilon_one_run(*own, delta, LIKELY, method="steinke"),
+            "p_value": p_value_one_run(*own, certificate.profile()),
+        }
 
 
 def _most(canaries: int, delta: float) -> float:

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from experiments.attacks.audit.canary import WORST
 from experiments.attacks.audit.trade_off_picture import trade_offs
 from experiments.base.formats import NAMES, hyphenated
 
@@ -102,6 +103,8 @@ def _label(line: dict[str, Any]) -> str:
     names = line.get("algorithms") or [line["algorithm"]]
     views = line.get("views") or [line["certified"]["view"]]
     first = NAMES.get(names[0], names[0]) + (" and alike" if len(names) > 1 else "")
+    if (kind := line.get("canary", WORST)) != WORST:
+        first += f", {kind}"
     seen_by = ", ".join(views) if len(views) < 3 else "all views"
     said = line["certified"]
     about = f"{said['unit']}, {hyphenated(said['relation'])}, delta {said['delta']:.1g}"

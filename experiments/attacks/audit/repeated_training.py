@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from experiments.attacks.audit.canary import Kind, data_of
 from experiments.attacks.audit.kept_scores import KeptScores, Scored
 from experiments.attacks.audit.whole_runs import Trainer, compiled_trainer
 from experiments.base import signals
@@ -68,6 +69,7 @@ class RepeatedTraining(NamedTuple):
     strategy: Strategy
     asked: Asked
     name: str
+    kind: Kind
     release: Release
 
     def train(self, scored: Scored, kept: KeptScores, remaining: Remaining) -> Scored:
@@ -93,7 +95,8 @@ class RepeatedTraining(NamedTuple):
         if not isinstance(federation, Federation):
             raise NoPlaceError("federation: many runs are of one that is in memory")
         per_client = int(self.release.unit == "record")
-        played = with_canaries(entry.algorithm, 1, self.release, per_client=per_client)
+        data = data_of(self.kind, federation)
+        played = with_canaries(entry.algorithm, 1, self.release, per_client=per_client, data=data)
         rounds = self.settings.rounds
         params = self.experiment.model.init(jax.random.fold_in(jax.random.key(0), 0))
         return compiled_trainer(played, params, federation, rounds, self.strategy)
@@ -112,9 +115,11 @@ class RepeatedTraining(NamedTuple):
         return Scored(present, scores, scored.seconds + time.perf_counter() - began)
 
 
-def kept_scores(experiment: Experiment, name: str, settings: Settings, asked: Asked) -> KeptScores:
+def kept_scores(
+    experiment: Experiment, name: str, kind: Kind, settings: Settings, asked: Asked
+) -> KeptScores:
     """Where the scores of an algorithm are kept, and all that they depend on."""
-    path = asked.folder / SCORES / f"{name}.npz" if asked.folder else None
+    path = asked.folder / SCORES / f"{name}_{kind}.npz" if asked.folder else None
     if path is None:
         return KeptScores(None, {})
     entry = experiment.entries[name]
@@ -131,6 +136,7 @@ def kept_scores(experiment: Experiment, name: str, settings: Settings, asked: As
         "data": bytes(data).hex()[:16],
         "releases": "; ".join(told),
         "audit_seed": asked.seed,
+        "canary": kind,
         **provenance(),  # scores of two revisions are not mixed: one may have a fault
     }
     return KeptScores(path, plain(about))

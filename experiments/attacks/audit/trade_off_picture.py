@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiments.attacks.audit.canary import WORST
 from experiments.base.formats import NAMES
 
 
@@ -29,6 +30,9 @@ def trade_offs(figure: Any, lines: list[dict[str, Any]]) -> None:
 
 def _draw(axis: Any, line: dict[str, Any], colour: str) -> None:
     errors, name = line["audited"]["errors"], line["algorithm"]
+    name = NAMES.get(name, name)
+    if line["canary"] != WORST:
+        name += f", {line['canary']} canary"
     if curve := errors["certified"]:
         axis.plot(curve["false_positive_rates"], curve["false_negative_rates"], color=colour)
     both = ("false_positives", "false_negatives")
@@ -40,5 +44,5 @@ def _draw(axis: Any, line: dict[str, Any], colour: str) -> None:
         ]
         for kind in both
     ]
-    look = {"fmt": ".", "color": colour, "lw": 0.8, "label": NAMES.get(name, name)}
+    look = {"fmt": ".", "color": colour, "lw": 0.8, "label": name}
     axis.errorbar(x, y, xerr=bars[0], yerr=bars[1], **look)

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.attacks.audit.row import Row, Unaudited
 from experiments.attacks.audit.words import SAID, estimated, named, said, verdicts
-from experiments.base.formats import ABSENT, aligned
+from experiments.base.formats import ABSENT, aligned, hyphenated
 
 NOTHING = "no algorithm adds noise to what its models or sums show"
 MANY = (
@@ -15,7 +15,8 @@ MANY = (
     "adversary that sees every model and knows all but the canary; last_model: the last model alone, which the "
     "certificate of third_party covers; 1 - 1e-6: at that confidence; exact pair: what the same bound shows of as many "
     "draws of the pair that dominates the run, on average and at least and at most of 20 times, the limit of any audit "
-    "by so many runs; share: of that average; estimate: as if scores were Gaussian, with its interval, no bound"
+    "by so many runs; share: of that average; estimate: as if scores were Gaussian, with its interval, no bound; "
+    "canary: the mechanism's worst case, or a unit that trains on its own data (natural) or with wrong labels"
 )
 ONE = (
     "audited: at 95 % confidence, each row for itself, by f-DP of guesses of who was there (Mahloujifar et al. 2025), "
@@ -32,14 +33,12 @@ AFTER_ONE_RUN = 4000
 
 def many_runs_table(rows: Sequence[Row], skipped: Sequence[Unaudited], command: str) -> list[str]:
     """Lines; `command` repeats the audit."""
-    lines = [
-        "Many runs: whole trainings on one federation, with a worst-case canary by a fair coin"
-    ]
+    lines = ["Many runs: whole trainings on one federation, with a canary by a fair coin"]
     lines += [f"{named(one.names)}: {one.reason}" for one in skipped]
     if not rows:
         return lines if skipped else [*lines, NOTHING]
     more = ["1 - 1e-6", "exact pair", "share", "estimate (no bound)", "delta", "runs", "min"]
-    table = [[*SAID, *more], *map(_many_runs_cells, rows)]
+    table = [[*SAID, *more, "canary"], *map(_many_runs_cells, rows)]
     stronger = f"{command} --parts many_runs --runs {STRONGER * rows[0].about['runs']}"
     return [*lines, *aligned(table), "", MANY, *verdicts(rows, stronger)]
 
@@ -54,6 +53,7 @@ def _many_runs_cells(row: Row) -> list[str]:
         f"{row.certificate.delta:.2g}",
         str(done["runs"]),
         f"{done['seconds'] / 60:.3g}",
+        hyphenated(done["canary"]),
     ]
 
 

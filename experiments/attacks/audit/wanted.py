@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias, get_args
 
+from experiments.attacks.audit.canary import WORST, Kind
 from experiments.attacks.audit.repeated_training import MOST_RUNS
 from experiments.config.fields import Number, NumberOrZero
 from fedpriv.core.arguments import Probability, Range, require
@@ -33,6 +34,9 @@ class Wanted:
     `many_runs` trains it --runs times."""
     runs: Runs = 1000
     """Trainings of each algorithm for `many_runs`, half of them with a canary."""
+    canary: tuple[Kind, ...] = (WORST,)
+    """Of `many_runs`, each kind with trainings of its own: the `worst_case` of the mechanism; a client (a record) that
+    trains on its own data (`natural`), or with every label moved to the next class (`mislabelled`)."""
     deltas: tuple[Probability, ...] = ()
     """At which the trainings' epsilons are bounded and certified; by default that of the config."""
     draws: Draws = 100_000
@@ -44,3 +48,6 @@ class Wanted:
 
     def __post_init__(self) -> None:
         require(len(self.parts) > 0, "parts", [], f"name some of {', '.join(PARTS)}")
+        require(len(self.canary) > 0, "canary", [], f"name some of {', '.join(get_args(Kind))}")
+        repeated = len(set(self.canary)) < len(self.canary)
+        require(not repeated, "canary", list(self.canary), "name each kind once")

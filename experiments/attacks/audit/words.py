@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from experiments.accounting.cost import claimed
+from experiments.attacks.audit.canary import WORST
 from experiments.attacks.audit.row import Row
 from experiments.base.formats import NAMES, epsilon, hyphenated
 from experiments.base.json_values import plain
@@ -18,7 +19,9 @@ def named(names: Sequence[str]) -> str:
 
 
 def who(row: Row) -> str:
-    return f"{named(row.names)} [{', '.join(row.views)}]"
+    kind = row.about.get("canary", WORST)
+    weaker = "" if kind == WORST else f", {kind} canary"
+    return f"{named(row.names)} [{', '.join(row.views)}{weaker}]"
 
 
 def said(row: Row) -> list[str]:

@@ -16,6 +16,7 @@ from experiments.base.formats import meaning_of_epsilon, with_unit
 from experiments.runs.contents import Line
 from experiments.tables import plots
 from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, colours, far, scale
+from experiments.tables.report.audits import Errors
 from experiments.tables.report.tables import Result, measured
 from fedpriv.models.score import is_fraction
 
@@ -197,11 +198,16 @@ def _end(chart: Chart, s: Series) -> str:
     return f"{mean[-1]:.4g}" + (f" ± {std[-1]:.2g}" if len(std) else "") + f" (x = {x[-1]:.4g})"
 
 
-def trade_off(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], key: str) -> Picture:
-    """What is proved of an attacker's two errors, by view, and what guessing has; rates on log scales.
+def trade_off(
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    key: str,
+    seen: Sequence[Errors] = (),
+) -> Picture:
+    """What is proved of an attacker's two errors, by view, and what guessing has; false positives on a log scale.
 
     Args:
       curves: false-positive and false-negative rates.
+      seen: those that audits counted, of these views.
     """
     title = "Errors of an attacker"
     if not curves:
@@ -218,6 +224,8 @@ def trade_off(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], key
         axes.plot(
             false_positives, 1 - np.asarray(false_positives), color=TEXT, lw=0.8, label="guess"
         )
+        for errors in seen:
+            _counted(axes, errors, list(curves).index(errors.certified["view"]))
         axes.legend(frameon=False, fontsize="medium")
 
     said = "; ".join(
@@ -225,7 +233,26 @@ def trade_off(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], key
         for view, rates in curves.items()
     )
     caption = ["No attacker is below its view's curve: false negatives by false positives."]
+    if seen:
+        runs = " and ".join(dict.fromkeys(f"{errors.runs:,}" for errors in seen))
+        caption.append(
+            f"Points: what audits by {runs} trainings counted, with intervals of 95 % for each rate and threshold. The "
+            "room between them and their curve is what was not seen."
+        )
     return Picture(key, title, _inline(_svg(draw, key), key, f"{title}. {said}."), caption)
+
+
+def _counted(axes: Any, errors: Errors, number: int) -> None:
+    """Points with intervals, in the colour of their view."""
+
+    def rates(kind: str) -> tuple[np.ndarray, np.ndarray]:
+        each = [[point[kind][name] for name in ("rate", "low", "high")] for point in errors.points]
+        rate, low, high = np.array(each).T
+        return rate, np.array([rate - low, high - rate])
+
+    (x, x_error), (y, y_error) = rates("false_positives"), rates("false_negatives")
+    look = {"fmt": ".", "markersize": 5, "elinewidth": 0.8, "label": errors.label}
+    axes.errorbar(x, y, xerr=x_error, yerr=y_error, color=COLOURS[number % len(COLOURS)], **look)
 
 
 def _svg(draw: Callable[[Any], None], key: str) -> str:

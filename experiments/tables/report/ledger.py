@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from experiments.base.formats import ABSENT, assumptions, hyphenated, spread_over_clients
 from experiments.runs.contents import Report
+from experiments.tables.report.audits import Errors
 from experiments.tables.report.tables import Cell, Result, Table, epsilon
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
 
@@ -26,6 +27,7 @@ class Account(NamedTuple):
       meaning: what an attacker of each view can do, where it is known.
       in_words: the same, a sentence for each view.
       trade_off: false-positive and false-negative rates, by view.
+      seen: those that audits counted.
     """
 
     names: list[str]
@@ -38,23 +40,24 @@ class Account(NamedTuple):
     meaning: Table | None
     in_words: list[str]
     trade_off: dict[str, tuple[Sequence[float], Sequence[float]]]
+    seen: list[Errors]
 
 
-def ledger(results: Sequence[Result]) -> list[Account]:
+def ledger(results: Sequence[Result], audits: Sequence[Errors] = ()) -> list[Account]:
     """Private ones first."""
-    groups: dict[str, tuple[Report, list[str]]] = {}
+    groups: dict[str, tuple[Report, list[Result]]] = {}
     for result in results:
         if report := result.summary.privacy.get(result.algorithm):
-            groups.setdefault(repr(report), (report, []))[1].append(result.label)
+            groups.setdefault(repr(report), (report, []))[1].append(result)
     ordered = sorted(groups.values(), key=lambda group: not _private(group[0]))
-    return [_account(report, names) for report, names in ordered]
+    return [_account(report, found, audits) for report, found in ordered]
 
 
 def _private(report: Report) -> bool:
     return any(math.isfinite(c.epsilon) for c in report.certified.values())
 
 
-def _account(report: Report, names: list[str]) -> Account:
+def _account(report: Report, found: Sequence[Result], audits: Sequence[Errors]) -> Account:
     views = sorted(report.certified, key=VIEWS.index)
     certificates = [report.certified[view] for view in views]
     rows = [_certified(c, report) for c in certificates]
@@ -63,7 +66,7 @@ def _account(report: Report, names: list[str]) -> Account:
         at = views.index(claim.view) + 1 if claim.view in views else len(rows)
         rows.insert(at, _claimed(claim))
     return Account(
-        names=names,
+        names=[result.label for result in found],
         table=Table(f"Epsilons of {report.rounds} rounds", HEAD, rows),
         missing=[view for view in VIEWS if view not in views],
         claim=claim,
@@ -76,6 +79,14 @@ def _account(report: Report, names: list[str]) -> Account:
             view: (numbers.false_positive_rates, numbers.false_negative_rates)
             for view, numbers in report.operational.items()
         },
+        seen=[
+            errors
+            for errors in audits
+            for algorithm in dict.fromkeys(result.algorithm for result in found)
+            if any(
+                errors.are_of(algorithm, c) for c in certificates if c.view in report.operational
+            )
+        ],
     )
 
 

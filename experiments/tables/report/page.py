@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.base.files import write_text
 from experiments.runs.run_folder import RunFolder, names, runs_of, with_names
 from experiments.tables.report import charts, tables
+from experiments.tables.report.audits import Errors, read_audits, undrawn
 from experiments.tables.report.ledger import Account, ledger
 from experiments.tables.swept_privacy import ends_by_epsilon
 from fedpriv.core.arguments import require
@@ -25,6 +26,7 @@ def report(
     *,
     best: bool = False,
     names: Mapping[str, str] | None = None,
+    audits: Sequence[str | Path] = (),
 ) -> Path:
     """Writes one HTML page, which needs no network, with everything that the runs recorded.
 
@@ -34,17 +36,19 @@ def report(
         for several in the current folder.
       best: whether the table also shows the best of each metric over the evaluations, which is chosen on the test set.
       names: display names of algorithms.
+      audits: output folders of `experiments.audit` with many runs, whose counts are drawn under the certified curves
+        of an attacker's errors.
 
     Returns:
       The page's file.
 
     Raises:
-      ValueError: a folder without a run, or a file that cannot be written.
+      ValueError: a folder without a run or an audit, or a file that cannot be written.
     """
     file = _folder_of(runs) / "report.html" if path is None else Path(path)
     require(file.suffix in (".html", ".htm"), "path", str(path), "give a file that ends in .html")
     found, remarks = runs_of(runs)
-    write_page(file, with_names(found, names), remarks, best)
+    write_page(file, with_names(found, names), remarks, best, read_audits(audits))
     return file
 
 
@@ -56,23 +60,33 @@ def _folder_of(runs: Any) -> Path:
 
 
 def write_page(
-    path: Path, runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = False
+    path: Path,
+    runs: Sequence[RunFolder],
+    remarks: Sequence[str] = (),
+    best: bool = False,
+    audits: Sequence[Errors] = (),
 ) -> None:
     """Raises ValueError: the file cannot be written."""
     try:
-        write_text(path, page(runs, remarks, best))
+        write_text(path, page(runs, remarks, best, audits))
     except OSError as error:
         raise ValueError(
             f"output: cannot write {path} ({error.strerror}); give a file in a folder that can be written"
         ) from None
 
 
-def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = False) -> str:
+def page(
+    runs: Sequence[RunFolder],
+    remarks: Sequence[str] = (),
+    best: bool = False,
+    audits: Sequence[Errors] = (),
+) -> str:
     """HTML of everything that `runs` have recorded; what they say is escaped.
 
     Args:
       remarks: on what could not be read.
       best: whether the table has the best of the metric over the evaluations, too.
+      audits: what they counted of an attacker's errors.
     """
     named = names(runs)
     results = tables.results(runs, named)
@@ -81,10 +95,12 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = Fa
     one_seed = [s.result.label for s in series if s.result.lines[0].seeds == 1]
     configs = ", ".join(dict.fromkeys(Path(run.config).stem for run in runs))
     table, notes = tables.last_states(results, best)
+    accounts = ledger(results, audits)
+    other = undrawn(audits, [errors for account in accounts for errors in account.seen])
     written = _template().render(
         title=f"fedpriv: {configs}",
         summary=_summary(runs, results, configs),
-        remarks=_remarks(runs, named, remarks),
+        remarks=_remarks(runs, named, [*remarks, *other]),
         series=[*series, *ends],
         one_seed=one_seed,
         bands=len(one_seed) < len(series),
@@ -94,7 +110,7 @@ def page(runs: Sequence[RunFolder], remarks: Sequence[str] = (), best: bool = Fa
         clients=tables.single_clients(results),
         evaluations=tables.evaluations(results),
         privacy_notes=list(dict.fromkeys(x for run in runs for x in run.results.privacy_notes)),
-        ledger=_with_curves(ledger(results)),
+        ledger=_with_curves(accounts),
         settings=tables.settings(runs, named),
         runs=tables.commands(runs, named),
         versions=tables.versions(runs, named),
@@ -124,7 +140,9 @@ def _ends(runs: Sequence[RunFolder]) -> list[tables.Result]:
 
 
 def _with_curves(accounts: Sequence[Account]) -> list[tuple[Account, charts.Picture]]:
-    return [(a, charts.trade_off(a.trade_off, f"trade-off-{i}")) for i, a in enumerate(accounts)]
+    return [
+        (a, charts.trade_off(a.trade_off, f"trade-off-{i}", a.seen)) for i, a in enumerate(accounts)
+    ]
 
 
 def _summary(runs: Sequence[RunFolder], results: Sequence[tables.Result], configs: str) -> str:

@@ -49,6 +49,9 @@ def load(
 ) -> Dataset:
     """Reads a data set: one of `NAMES`, or any of TensorFlow Datasets that has an image or a text, and a label.
 
+    Sets of TensorFlow Datasets have to be prepared as `array_record`. Decoded, they are kept in the user's cache folder
+    (`~/.cache/fedpriv/data`), which may be deleted at any time; nothing is written into `data_dir`.
+
     Args:
         name: such as `mnist`, `emnist/balanced` or `imdb_reviews`.
         data_dir: the folder of prepared sets; default: `default_data_dir()`.

@@ -1,0 +1,71 @@
+"""Numbers that are 0 in a round, by which it is differentiated: how far it moves by what an adversary does not know."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedpriv.core.trees import flatten
+from fedpriv.core.types import PyTree
+from fedpriv.mechanisms.mechanisms import Mechanism
+
+
+class Place(NamedTuple):
+    """Where canaries can be: a call of `cohort.sum`, or of `shard.private_mean`.
+
+    Attributes:
+      like: the shapes of what is summed.
+      mechanism: that of the round; a heuristic of which nothing is certified has none.
+    """
+
+    like: PyTree
+    mechanism: Mechanism | None
+
+    def reach(self, contribution: PyTree) -> jax.Array:
+        """f32[]: its length in units of the noise, of the z_t of correlated noise; without noise 1."""
+        used = self.mechanism
+        if used is not None and used.correlation is not None:
+            used = used.correlation.mechanism
+        if used is None or used.whiten is None:
+            return jnp.float32(1)
+        return jnp.linalg.norm(flatten(used.whiten(contribution)))
+
+
+class Injected(NamedTuple):
+    """Numbers that are 0.
+
+    Attributes:
+      unknown: f32[], multiplies what is random or a canary's.
+      added: to the noisy sum of each place; with records to that of every step of every client. Empty: nothing.
+      whole: f32[], multiplies what an honest canary adds where it takes part, whether it does or not.
+    """
+
+    unknown: jax.Array
+    added: list[PyTree]
+    whole: jax.Array
+
+    def noise(self, noisy: PyTree, total: PyTree) -> PyTree:
+        """The noisy sum, in which the noise is unknown."""
+        return jax.tree.map(lambda n, s: self.part(n, n - s), noisy, total)
+
+    def part(self, value: jax.Array, unknown: jax.Array) -> jax.Array:
+        """`value`, of which a part is unknown."""
+        return value + self.unknown.astype(value.dtype) * lax.stop_gradient(unknown)
+
+    def at(self, place: int, total: PyTree) -> PyTree:
+        """The noisy sum of a place, with what is added there."""
+        return jax.tree.map(jnp.add, total, self.added[place]) if self.added else total
+
+    def of_canary(self, contribution: PyTree) -> PyTree:
+        """0, which grows with `whole` as what a canary adds."""
+        return jax.tree.map(
+            lambda c: self.whole.astype(c.dtype) * lax.stop_gradient(c), contribution
+        )
+
+    @property
+    def alone(self) -> Injected:
+        """For a canary's client on its own: nothing there is unknown, or added."""
+        return Injected(jnp.zeros(()), [], self.whole)

@@ -1,0 +1,183 @@
+"""Scores of canaries: their laws, and bounds that keep below the certificate."""
+
+import numpy as np
+import pytest
+import scipy.stats
+from canary_runs import (
+    CLIENTS,
+    CLIP,
+    COMMON,
+    FEDERATION,
+    WHOLE,
+    a_round,
+    certified_of,
+    clients,
+    of_one_client,
+    records,
+    runs,
+    sparse,
+    trained,
+    warm,
+    with_canaries,
+)
+from small import squared, start
+
+import fedpriv as fp
+from fedpriv.attacks.bounds import lower_bounds
+from fedpriv.attacks.estimates import gaussian_estimate
+from fedpriv.attacks.mechanism_audit import Scores, draw_scores
+from fedpriv.attacks.one_run import epsilon_one_run
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+def correlated(noise):
+    used = fp.correlated(fp.gaussian(CLIP, noise), fp.noise_matrices.tree(rounds=4))
+    return fp.fed_avg(squared, sampler=fp.everyone(CLIENTS), mechanism=used, **COMMON)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "federation", "per_client"),
+    [
+        (clients(2.0), FEDERATION, 0),
+        (of_one_client(2.0, 1), WHOLE, 1),
+        (of_one_client(2.0, 3), WHOLE, 1),
+        (correlated(4.0), FEDERATION, 0),
+    ],
+    ids=["clients", "records", "records in three steps", "correlated"],
+)
+def test_scores_are_log_likelihood_ratios(algorithm, federation, per_client):
+    """Where nothing but noise is random: N(mu^2 / 2, mu^2), and N(-mu^2 / 2, mu^2) without the canary.
+
+    By Kolmogorov and Smirnov; false alarm 1e-6 each.
+    """
+    rounds = 4
+    present, scores = runs(algorithm, 400, rounds, federation, per_client=per_client)
+    releases = fp.trace_round(algorithm, start(), federation).releases(rounds)
+    seen = next(r for r in releases if r.view == "third_party")
+    mu = np.sqrt(seen.steps * seen.local_steps) / seen.multiplier
+    for there in (True, False):
+        law = scipy.stats.norm((there - 0.5) * mu**2, mu)
+        assert scipy.stats.kstest(scores[present == there, 0], law.cdf).pvalue > 1e-6
+    np.testing.assert_array_equal(scores[:, 0], scores[:, 1])
+
+
+@pytest.mark.parametrize("make", ["dense", "sparse"])
+def test_scores_of_secret_cohorts_are_those_of_the_certified_pair(make):
+    """Two samples, by Kolmogorov and Smirnov; false alarm 1e-6 each."""
+    sampler = fp.poisson(CLIENTS, 0.3, CLIENTS)
+    algorithm = clients(1.0, sampler) if make == "dense" else sparse(1.0, sampler)
+    present, scores = runs(algorithm, 400, 4)
+    releases = fp.trace_round(algorithm, start(), FEDERATION).releases(4)
+    for v, view in enumerate(("third_party", "server_secagg")):
+        pair = draw_scores(releases, view, draws=4_000)
+        for there, exact in ((True, pair.present), (False, pair.absent)):
+            assert scipy.stats.ks_2samp(scores[present == there, v], exact).pvalue > 1e-6
+
+
+def in_turns(used):
+    """A quarter of the clients in turn, of whom each joins by a coin; client 0 is the first's."""
+    return fp.fed_avg(squared, sampler=fp.cyclic_poisson(CLIENTS, 4, 0.3), mechanism=used, **COMMON)
+
+
+@pytest.mark.parametrize("noise", ["fresh", "correlated"])
+def test_whose_turn_it_is_may_be_known_but_not_who_joins(noise):
+    """The certificate of a third party is amplified by the draw: scores have the law of its pair, as above."""
+    used = fp.gaussian(CLIP, 0.7)
+    if noise == "correlated":
+        used = fp.correlated(used, fp.noise_matrices.banded_toeplitz(8, 4))
+    algorithm = in_turns(used)
+    present, scores = runs(algorithm, 400, 8)
+    releases = fp.trace_round(algorithm, start(), FEDERATION).releases(8)
+    pair = draw_scores(releases, "third_party", draws=4_000)
+    for there, exact in ((True, pair.present), (False, pair.absent)):
+        assert scipy.stats.ks_2samp(scores[present == there, 0], exact).pvalue > 1e-6
+
+
+def test_a_right_certificate_is_kept_by_a_secret_draw():
+    """One round of 20, drawn at random. Who knows it refutes what holds for others; wrong with probability 1e-6."""
+    used, delta = fp.gaussian(CLIP, 0.6), 0.1
+    sampler = fp.random_allocation(CLIENTS, 20, CLIENTS)
+    algorithm = fp.fed_avg(squared, sampler=sampler, mechanism=used, **COMMON)
+    present, scores = runs(algorithm, 1_500, 20)
+    third, known = (
+        lower_bounds(
+            Scores(mine[present], mine[~present], frozenset(), False), delta, 1e-6
+        ).clopper_pearson
+        for mine in scores.T[:2]
+    )
+    certified = fp.certify(algorithm, start(), FEDERATION, 20, delta, view="third_party").epsilon
+    assert third <= certified < known
+
+
+def test_the_last_model_tells_less_than_all_of_them():
+    present, scores = runs(clients(1.0), 400, 4)
+
+    def apart(v):
+        on, off = scores[present, v], scores[~present, v]
+        return (on.mean() - off.mean()) / np.sqrt((on.var() + off.var()) / 2)
+
+    assert 0.5 < apart(2) < apart(0) == pytest.approx(2.0, abs=0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "per_client"),
+    [
+        (clients(2.0, fp.poisson(CLIENTS, 0.5, CLIENTS)), 0),
+        (clients(2.0, fp.fixed_size(CLIENTS, 20)), 0),
+        (records(0.5, 1), 2),
+    ],
+    ids=["poisson", "fixed size", "records"],
+)
+def test_bounds_keep_below_the_certificate(algorithm, per_client):
+    """Wrong with probability 1e-6 at most, where the certificate is right; the estimate says something."""
+    present, scores = trained(algorithm, per_client=per_client)
+    for v, view in enumerate(("third_party", "server_secagg")):
+        bound = epsilon_one_run(scores[:, v], present, 1e-9, 1e-6, method="epsilon_delta")
+        assert bound <= certified_of(algorithm, view)
+        assert gaussian_estimate(scores[:, v], present, 1e-9).epsilon > 0.3
+
+
+def adaptive(noise):
+    """Messages are pairs, of which the model follows the first."""
+    return fp.adaptive_fed_avg(
+        squared,
+        sampler=fp.everyone(CLIENTS),
+        quantile=0.5,
+        clip_norm=CLIP,
+        noise_multiplier=noise,
+        count_noise=10.0,
+        **COMMON,
+    )
+
+
+@pytest.mark.parametrize("make", [clients, sparse, adaptive])
+def test_too_little_noise_is_seen(make):
+    """A twentieth of the noise that is certified: the bound refutes that (wrong once in 1e6), the estimate too."""
+    said = certified_of(make(10.0))
+    present, scores = trained(make(0.5))
+    assert epsilon_one_run(scores[:, 0], present, 1e-9, 1e-6, method="epsilon_delta") > said
+    assert gaussian_estimate(scores[:, 0], present, 1e-9).epsilon > said
+    assert len(np.unique(present, axis=0)) == 20  # coins differ by seed
+    assert 288 < present.sum() < 512  # of 800 fair coins: 8 standard deviations
+
+
+def test_only_rounds_of_one_s_own_count_behind_secure_aggregation():
+    audited = with_canaries(clients(1.0, fp.fixed_size(CLIENTS, 10)), CLIENTS)
+    after = a_round(audited)
+    third, known, _ = np.asarray(after.scores, np.float64)
+    drawn = known != 0
+    assert drawn.sum() == 10
+    secret = np.log(3 / 4 + np.exp(known[drawn]) / 4)  # a quarter of the clients takes part
+    np.testing.assert_allclose(third[drawn], secret, rtol=1e-4, atol=1e-6)
+
+
+def test_a_run_with_a_warm_start_of_everyone_is_audited():
+    """The bound as in the tests above; the estimate's false alarm has a chance of 1e-6."""
+    algorithm = warm(fp.fixed_size(CLIENTS, 20), 0.1)
+    present, scores = trained(algorithm, per_client=2)
+    for v, view in enumerate(("third_party", "server_secagg")):
+        bound = epsilon_one_run(scores[:, v], present, 1e-9, 1e-6, method="epsilon_delta")
+        assert bound <= certified_of(algorithm, view)
+        assert gaussian_estimate(scores[:, v], present, 1e-9).epsilon > 0.3

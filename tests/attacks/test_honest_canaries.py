@@ -1,0 +1,300 @@
+"""Canaries that train honestly on natural or mislabelled data: scores, limits, refusals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from canary_runs import (
+    CLIENTS,
+    CLIP,
+    COMMON,
+    FEDERATION,
+    RATE,
+    RECORDS,
+    WHOLE,
+    WIDE,
+    a_round,
+    certified_of,
+    clients,
+    clipped,
+    gradients,
+    of_one_client,
+    runs,
+    sparse,
+    with_canaries,
+)
+from canary_runs import records as record_steps
+from small import (
+    FALSE_ALARM,
+    gradient,
+    keys_of,
+    members,
+    one_round,
+    records,
+    refused,
+    regression,
+    squared,
+    start,
+    vector,
+)
+
+import fedpriv as fp
+from fedpriv.attacks.canaries import NoPlaceError
+from fedpriv.core import random_streams
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+ROUNDS, NOISE = 4, 0.8
+
+
+def natural(examples):
+    return examples
+
+
+def mislabelled(examples):
+    return examples | {"y": 2.0 - examples["y"]}
+
+
+def linear(params, example):
+    """Its gradient (y, x) is the same at every model."""
+    return params["b"] * example["y"] + example["x"] @ params["w"]
+
+
+def history(algorithm, seed, *, federation=FEDERATION, data=natural, per_client=0):
+    """(keys, states before and after each round) of an audited run."""
+    audited = with_canaries(algorithm, 1, federation, per_client=per_client, data=data)
+    states, keys = [audited.init(start(), federation)], []
+    for t in range(ROUNDS):
+        keys.append(jax.random.key(100 * seed + t))
+        states.append(one_round(audited)(keys[-1], states[-1], federation)[0])
+    return keys, states
+
+
+def both_kinds(run):
+    """Histories with and without the canary."""
+    found = {}
+    for seed in range(20):  # all coins alike: 2e-6
+        keys, states = run(seed)
+        found.setdefault(bool(states[-1].present[0]), (keys, states))
+        if len(found) == 2:
+            return found.items()
+    raise AssertionError("one kind only")
+
+
+def bent(x, y, data):
+    return (x, y) if data is natural else (x, 2.0 - y)
+
+
+def log_ratio(seen, known, message, std):
+    """log of N(known + message, std^2) over N(known, std^2)."""
+    return ((seen - known) @ message - message @ message / 2) / std**2
+
+
+@pytest.mark.parametrize("data", [natural, mislabelled])
+@pytest.mark.parametrize("make", [clients, sparse])
+def test_scores_of_clients_are_log_likelihood_ratios(make, data):
+    """Over four rounds, against NumPy: messages of the model at hand, a cohort that may be known or not."""
+    rate, sampler = 0.3, fp.poisson(CLIENTS, 0.3, CLIENTS)
+    algorithm = make(NOISE, sampler)
+
+    def kept(after):
+        return np.asarray(after.inner.kept) if make is sparse else np.arange(4)
+
+    def message(i, theta, after):
+        x, y = records(FEDERATION, i)
+        x, y = bent(x, y, data) if i == 0 else (x, y)
+        of_client = RATE * gradient(theta, x, y)[kept(after)]
+        return clipped(of_client[None] * 4 / len(kept(after)))[0]
+
+    for there, (keys, states) in both_kinds(lambda seed: history(algorithm, seed, data=data)):
+        known_cohort = third_party = 0.0
+        for key, before, after in zip(keys, states, states[1:], strict=False):
+            theta, moved = vector(before.params), vector(before.params) - vector(after.params)
+            ids = members(sampler, key)
+            others = sum(message(i, theta, after) for i in ids if i != 0)
+            seen = moved[kept(after)] * sampler.expected_size
+            ratio = log_ratio(seen, others, message(0, theta, after), NOISE * CLIP)
+            known_cohort += ratio * (0 in ids)
+            third_party += np.log(1 - rate + rate * np.exp(ratio))
+        found = np.asarray(states[-1].scores)[:2, 0]
+        np.testing.assert_allclose(found, [third_party, known_cohort], rtol=2e-4, atol=2e-4)
+        assert bool(states[-1].present[0]) == there
+
+
+def bounded_records(i, theta, federation, data):
+    x, y = records(federation, i)
+    if i == 0:
+        _, y0 = bent(x[:1], y[:1], data)
+        y = np.concatenate([y0, y[1:]])
+    x = np.concatenate([np.ones((len(x), 1)), x], 1)
+    return clipped(x * (x @ theta - y)[:, None])
+
+
+@pytest.mark.parametrize("data", [natural, mislabelled])
+def test_scores_of_records_are_log_likelihood_ratios(data):
+    """The same of one record, of which it is not known whether it is in the batch."""
+    rate, size = 0.3, 60
+    batches = fp.poisson(size, rate, size)
+    local = fp.LocalSteps(
+        fp.per_example(squared), batches, 1, COMMON["optimizer"], fp.gaussian(CLIP, NOISE)
+    )
+    algorithm = fp.dp_sgd(local, sampler=fp.everyone(1))
+
+    def drawn(key):
+        of_call = jax.random.fold_in(jax.random.fold_in(keys_of(key).clients, 0), 0)
+        of_call = jax.random.fold_in(of_call, random_streams.RECORDS)
+        batch = batches.draw(jax.random.split(of_call)[0])
+        return np.asarray(batch.ids)[np.asarray(batch.mask)]
+
+    def run(seed):
+        return history(algorithm, seed, federation=WHOLE, data=data, per_client=1)
+
+    for _, (keys, states) in both_kinds(run):
+        expected = 0.0
+        for key, before, after in zip(keys, states, states[1:], strict=False):
+            theta, ids = vector(before.params), drawn(key)
+            each = bounded_records(0, theta, WHOLE, data)
+            others = each[[i for i in ids if i != 0]].sum(0)
+            seen = (theta - vector(after.params)) * batches.expected_size / RATE
+            ratio = log_ratio(seen, others, each[0], NOISE * CLIP)
+            expected += np.log(1 - rate + rate * np.exp(ratio))
+        found = np.asarray(states[-1].scores)[:2, 0]
+        np.testing.assert_allclose(found, [expected, expected], rtol=5e-4, atol=5e-4)
+
+
+def test_records_of_clients_who_may_be_away():
+    """The record's direction is known in rounds, too, in which its client is not drawn."""
+    rate, sampler = 0.3, fp.poisson(CLIENTS, 0.3, CLIENTS)
+    algorithm = record_steps(NOISE, 1, sampler)
+    for _, (keys, states) in both_kinds(lambda seed: history(algorithm, seed, per_client=1)):
+        known_cohort = third_party = 0.0
+        for key, before, after in zip(keys, states, states[1:], strict=False):
+            theta, ids = vector(before.params), members(sampler, key)
+            each = {i: bounded_records(i, theta, FEDERATION, natural) for i in {0, *ids}}
+            others = sum((each[i].sum(0) for i in ids if i != 0), np.zeros(4))
+            others = others + each[0][1:].sum(0) * (0 in ids)
+            seen = (theta - vector(after.params)) * sampler.expected_size * RECORDS / RATE
+            std = NOISE * CLIP * np.sqrt(len(ids))
+            ratio = log_ratio(seen, others, each[0][0], std)
+            known_cohort += ratio * (0 in ids)
+            third_party += np.log(1 - rate + rate * np.exp(ratio))
+        found = np.asarray(states[-1].scores)[:2, 0]
+        np.testing.assert_allclose(found, [third_party, known_cohort], rtol=5e-4, atol=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "federation", "per_client", "share"),
+    [
+        (clients(0.5, loss=linear), FEDERATION, 0, RATE),
+        (of_one_client(0.5, 1, loss=linear), WHOLE, 1, 1.0),
+    ],
+    ids=["clients", "records"],
+)
+def test_scores_of_a_constant_message_have_a_known_law(algorithm, federation, per_client, share):
+    """N(mu^2 / 2, mu^2), and N(-mu^2 / 2, mu^2) without it, by Kolmogorov and Smirnov; false alarm 1e-6 each."""
+    present, scores = runs(algorithm, 400, ROUNDS, federation, per_client=per_client, data=natural)
+    x, y = records(federation, 0)
+    each = np.concatenate([y[:, None], x], 1)
+    message = clipped(share * (each[:1] if per_client else each.mean(0, keepdims=True)))[0]
+    mu = np.sqrt(ROUNDS) * np.linalg.norm(message) / (0.5 * CLIP)
+    for there in (True, False):
+        law = scipy.stats.norm((there - 0.5) * mu**2, mu)
+        assert scipy.stats.kstest(scores[present == there, 0], law.cdf).pvalue > FALSE_ALARM
+    np.testing.assert_array_equal(scores[:, 0], scores[:, 1])
+
+
+@pytest.mark.parametrize("per_client", [0, 1])
+def test_a_message_of_zeros_tells_nothing(per_client):
+    def nothing(examples):
+        return jax.tree.map(jnp.zeros_like, examples)
+
+    algorithm = of_one_client(0.5, 1, loss=linear) if per_client else clients(0.5, loss=linear)
+    federation = WHOLE if per_client else FEDERATION
+    present, scores = runs(algorithm, 20, ROUNDS, federation, per_client=per_client, data=nothing)
+    assert set(present) == {True, False}  # all coins alike: 2e-6
+    assert not scores.any()
+
+
+@pytest.mark.parametrize("per_client", [0, 1])
+def test_equal_labels_are_no_other_data(per_client):
+    def of_ones(examples):
+        return examples | {"y": jnp.ones_like(examples["y"])}
+
+    same = FEDERATION.replace(examples=of_ones(FEDERATION.examples))
+    algorithm = record_steps(NOISE, 1) if per_client else clients(NOISE)
+    expected, other = (
+        history(algorithm, 1, federation=same, data=data, per_client=per_client)[1][-1]
+        for data in (natural, mislabelled)
+    )
+    jax.tree.map(np.testing.assert_array_equal, other, expected)
+
+
+@pytest.mark.parametrize("per_client", [0, 1])
+def test_who_is_there_trains_as_ever_and_who_is_not_adds_nothing(per_client):
+    """Without noise: with it the model is that of the algorithm alone, without it that of all others."""
+    algorithm = record_steps(0.0, 1) if per_client else clients(0.0)
+    audited = with_canaries(algorithm, 1, per_client=per_client, data=natural)
+    theta, seen = vector(start()), set()
+    each = [clipped(gradients(i, theta)) for i in range(CLIENTS)]
+    for key in range(1, 21):  # all coins alike: 2e-6
+        after = a_round(audited, key)
+        seen.add(there := bool(after.present[0]))
+        if per_client:
+            total = RATE * (np.sum(each, (0, 1)) - (not there) * each[0][0]) / RECORDS
+        else:
+            means = [RATE * gradients(i, theta).mean(0) for i in range(CLIENTS)]
+            total = clipped(np.stack(means))[not there :].sum(0)
+        np.testing.assert_allclose(vector(after.params), theta - total / CLIENTS, atol=1e-6)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("data", [None, natural], ids=["worst", "natural"])
+def test_who_is_away_has_no_weight(data):
+    """The mean by examples, divided by the weights of those there: as if the client were not in the federation."""
+    sizes = [2, 4, 3, 4]
+    federation = regression(sizes)
+    weighting = fp.ByExamples(4.0, mean=0.25, estimator="clipped")
+    algorithm = clients(0.0, fp.everyone(4), weighting=weighting)
+    audited = with_canaries(algorithm, 1, federation, data=data)
+    theta = vector(start())
+    updates = clipped(np.stack([RATE * gradient(theta, *records(federation, i)) for i in range(4)]))
+    weights = np.array(sizes) / 4
+    expected = theta - (weights[1:] @ updates[1:]) / weights[1:].sum()
+    state = audited.init(start(), federation)
+    found = [one_round(audited)(jax.random.key(k), state, federation)[0] for k in range(20)]
+    away = [after for after in found if not after.present[0]]
+    assert away  # all coins alike: 1e-6
+    np.testing.assert_allclose(vector(away[0].params), expected, atol=1e-6)
+
+
+def test_the_last_model_is_scored_along_the_first_message():
+    """Whoever sees no other model does not know the later messages."""
+    _, states = history(clients(NOISE), 1)
+    theta = vector(start())
+    message = clipped(RATE * gradient(theta, *records(FEDERATION, 0))[None])[0]
+    moved = theta - vector(states[-1].params)
+    expected = moved @ message / np.linalg.norm(message)
+    assert states[-1].scores[2, 0] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("per_client", [0, 1])
+def test_the_certificate_stays_as_it_is(per_client):
+    algorithm = record_steps(3.0, 1) if per_client else clients(3.0, fp.poisson(CLIENTS, 0.3, 30))
+    audited = with_canaries(algorithm, 1, WIDE, 770, per_client=per_client, data=mislabelled)
+    assert certified_of(audited) == certified_of(algorithm) < np.inf
+
+
+def test_what_is_refused():
+    with refused("count: 2; give 1, as honest canaries hide each other"):
+        with_canaries(clients(1.0), 2, data=natural)
+    with refused("data: 'natural'; give a function"):
+        with_canaries(clients(1.0), 1, data="natural")
+    with refused("data: .* came back.*give back records of the shapes"):
+        a_round(with_canaries(clients(1.0), 1, data=lambda examples: examples["y"]))
+    tree = fp.correlated(fp.gaussian(CLIP, 1.0), fp.noise_matrices.tree(rounds=4))
+    algorithm = fp.fed_avg(squared, sampler=fp.everyone(CLIENTS), mechanism=tree, **COMMON)
+    with refused("data: noise that is correlated over rounds"):
+        with_canaries(algorithm, 1, data=natural)
+    with refused("canaries find no place in it", NoPlaceError):
+        a_round(with_canaries(record_steps(1.0, 1), 1, data=natural))
