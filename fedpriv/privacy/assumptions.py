@@ -26,7 +26,7 @@ def assumptions(
     if any(isinstance(r.participation or r.sampling, WithReplacement) for r in active):
         secret = any(_has_secret_size(release.sampling) for release in active)
         which = "which clients' sizes are not" if secret else "such as clients' sizes"
-        texts.append(f"the weights by which cohorts are drawn,  {which}, are public")
+        texts.append(f"the weights by which cohorts are drawn, {which}, are public")
     if any(isinstance(r.sampling, WithReplacement) for r in active):
         texts.append("a unit drawn n times moves a sum by n clip norms, and n is visible")
     texts += _of_vanishing(active, view)
@@ -101,7 +101,7 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
     turns = [r.schedule for r in releases if not isinstance(r.sampling, Allocation)]
     if schedules := list(dict.fromkeys(filter(None, turns))):
         texts.append(
-            "whose turn it is may be known; if a client comes or goes, the turns of all others stay the same:  "
+            "whose turn it is may be known; if a client comes or goes, the turns of all others stay the same: "
             + "; ".join(schedules)
         )
     if any(release.participation for release in releases):
