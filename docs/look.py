@@ -37,7 +37,6 @@ SEARCHES = {
     "slurm": "docs/how_to/devices_and_slurm",
     "resume": "docs/how_to/resume",
     "publish": "docs/how_to/publish_a_model",
-    "gallery": "docs/gallery/index",
 }
 """A word, and the page that a search for it shows first."""
 
