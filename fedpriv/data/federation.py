@@ -44,6 +44,11 @@ class Federation:
     held_out_rows: jax.Array | None = None
     held_out_size: jax.Array | None = None
 
+    def __repr__(self) -> str:
+        """Without a record, which a notebook would show."""
+        shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", self.examples)
+        return f"Federation({self.num_clients} clients, up to {self.capacity} records each, {shapes})"
+
     @property
     def num_clients(self) -> int:
         """How many clients there are."""
