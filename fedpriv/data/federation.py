@@ -47,7 +47,9 @@ class Federation:
     def __repr__(self) -> str:
         """Without a record, which a notebook would show."""
         shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", self.examples)
-        return f"Federation({self.num_clients} clients, up to {self.capacity} records each, {shapes})"
+        return (
+            f"Federation({self.num_clients} clients, up to {self.capacity} records each, {shapes})"
+        )
 
     @property
     def num_clients(self) -> int:
