@@ -32,6 +32,11 @@ SEARCHES = {
     "LeakError": "docs/reference/own_algorithms",
     "StreamedFederation": "docs/reference/data",
     "blt": "docs/reference/mechanisms",
+    "lora": "docs/how_to/fine_tuning",
+    "csv": "docs/how_to/csv",
+    "slurm": "docs/how_to/devices_and_slurm",
+    "resume": "docs/how_to/resume",
+    "publish": "docs/how_to/publish_a_model",
 }
 """A word, and the page that a search for it shows first."""
 

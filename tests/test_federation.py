@@ -29,6 +29,12 @@ def test_rows_sizes_and_padding():
     assert federation.examples["image"].dtype == jnp.uint8
 
 
+def test_it_is_printed_without_records():
+    examples = {"x": np.full((3, 2), 1234.5, np.float32)}
+    printed = repr(Federation.from_arrays(examples, [[0, 1], [2]]))
+    assert printed == "Federation(2 clients, up to 2 records each, {'x': 'float32[3, 2]'})"
+
+
 def test_no_public_rows():
     federation = Federation.from_arrays(examples(), CLIENTS)
     assert federation.public.shape == (0,)

@@ -1,4 +1,5 @@
-/* Sphinx's own scores, but for titles: a page called by the word comes before fields and types of that name. */
+/* Sphinx's own scores, but for titles: a page called by the word comes before fields and types of that name. The gallery, which only
+   shows a thing, comes after what explains it. */
 var Scorer = {
   objNameMatch: 11,
   objPartialMatch: 6,
@@ -8,4 +9,5 @@ var Scorer = {
   partialTitle: 7,
   term: 5,
   partialTerm: 2,
+  score: ([page, , , , score]) => (page.startsWith("docs/gallery") ? score / 4 : score),
 };

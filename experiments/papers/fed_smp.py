@@ -102,7 +102,7 @@ class FedSMP(Settings):
     noise_multiplier: float = 1.4
     """sigma; the cohort's sum gets noise of standard deviation C sigma per kept coordinate."""
     delta: float | None = None
-    """of the guarantee; by default n^-1.1, the paper's choice: n delta is then near 1/2, more than usual."""
+    """delta of the privacy guarantee; by default the paper's n^-1.1, where n delta is near 1/2, more than usual."""
     public_examples: int = 1000
     """Examples the server holds, for top_k only."""
     public_epochs: int | None = None

@@ -215,7 +215,7 @@ def _on_leads(found: Sequence[Row]) -> list[str]:
             )
     if unlike := [r for r in found if r.below and _cost(r) != _cost(r.below)]:
         who = dict.fromkeys(f"{r.summary.short_name_of(r.algorithm)} ({r.title})" for r in unlike)
-        said.append(f"not at the same ε, and so no fair comparison:  {', '.join(who)}")
+        said.append(f"not at the same ε, and so no fair comparison: {', '.join(who)}")
     return said
 
 
@@ -261,7 +261,7 @@ def on_rounds(found: Sequence[Row]) -> list[str]:
         who = dict.fromkeys(r.summary.short_name_of(r.algorithm) for r in stopped)
         whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
         said.append(
-            f'{", ".join(who)}, where rounds are "n of N":  stopped early, by the test set  ({"; ".join(whys)}), so '
+            f'{", ".join(who)}, where rounds are "n of N": stopped early, by the test set ({"; ".join(whys)}), so '
             "that the metrics are selected on the test set and optimistic; epsilon is of all N rounds planned, as "
             "the models chose when to stop"
         )

@@ -41,7 +41,7 @@ def table(summary: Summary, most: int = PROSE) -> str:
     legend = _legend(summary, views)
     if left_out:
         legend.append(
-            f"not shown, as the terminal is too narrow:  {', '.join(left_out)} (summary.json)"
+            f"not shown, as the terminal is too narrow: {', '.join(left_out)} (summary.json)"
         )
     below = [*(wrapped(line, most) for line in legend)]
     return "\n".join([*aligned(rows), "", *_per_client(summary, most), *below])

@@ -3,6 +3,8 @@
 The examples are stored once, on the device; a partition is a table of row numbers, and a client's batch a gather.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -44,6 +46,13 @@ class Federation:
     held_out_rows: jax.Array | None = None
     held_out_size: jax.Array | None = None
 
+    def __repr__(self) -> str:
+        """Without a record, which a notebook would show."""
+        shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", self.examples)
+        return (
+            f"Federation({self.num_clients} clients, up to {self.capacity} records each, {shapes})"
+        )
+
     @property
     def num_clients(self) -> int:
         """How many clients there are."""
@@ -55,7 +64,7 @@ class Federation:
         return int(self.rows.shape[-1])
 
     @property
-    def held_out(self) -> "Federation":
+    def held_out(self) -> Federation:
         """The same clients with their held-out records, of which a client may have none.
 
         Raises:
@@ -68,7 +77,7 @@ class Federation:
         )
 
     @property
-    def for_training(self) -> "Federation":
+    def for_training(self) -> Federation:
         """The same without the held-out records: what a round is given."""
         return replace(self, held_out_rows=None, held_out_size=None)
 
@@ -90,7 +99,7 @@ class Federation:
         public: ArrayLike = (),
         held_out: Sequence[ArrayLike] | str | None = None,
         num_classes: Count | None = None,
-    ) -> "Federation":
+    ) -> Federation:
         """Checks arrays and partition, and puts them on the device.
 
         Args:
@@ -125,7 +134,7 @@ class Federation:
     @classmethod
     def blank(
         cls, example: PyTree, clients: Count, per_client: Count, *, public: CountOrZero = 0
-    ) -> "Federation":
+    ) -> Federation:
         """A federation of these shapes whose records are all 0, where only shapes matter, as in `certify`.
 
         Args:
@@ -155,7 +164,7 @@ class Federation:
         *,
         public: ArrayLike = (),
         held_out: Sequence[ArrayLike] | None = None,
-    ) -> "Federation":
+    ) -> Federation:
         """The same stored examples (shared, not copied) under another partition; see `stack`.
 
         Args:

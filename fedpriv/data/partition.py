@@ -10,6 +10,8 @@ A client's rows come in random order, so that a slice of them is a sample of its
 order of the examples, which may be that of time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

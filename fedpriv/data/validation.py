@@ -1,5 +1,7 @@
 """What is checked of examples and of their partition, wherever they are stored."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

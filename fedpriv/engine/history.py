@@ -148,7 +148,7 @@ class History:
         seed = checked("seed", self.seeds[0] if seed is None else seed, Seed)
         if self.state is None:
             raise ValueError(
-                "state: there is none: the run has not ended, or it is a run of the commands, which keep only shared "
+                "state: there is none; the run has not ended, or it is a run of the commands, which keep only shared "
                 "models; read these with fp.load_model(folder, algorithm, seed)"
             )
         if seed not in self.seeds:

@@ -69,18 +69,17 @@ class OperationalNumbers:
         units = f"{unit}s"
         attacker = f"an attacker that {SEES[view]}"
         if relation == "add_or_remove":
+            without, present = f"{units} that did not take part", "that did"
+        elif relation == "zero_out":
+            without, present = f"{units} whose contributions were set to zero", "that contributed"
+        else:
             return (
-                f"of 1,000 {units} that did not take part, {attacker} and is wrong about {wrong} of them recognises at "
-                f"most {found} of 1,000 that did, in expectation"
-            )
-        if relation == "zero_out":
-            return (
-                f"of 1,000 {units} whose contributions were set to zero, {attacker} and is wrong about {wrong} of them "
-                f"recognises at most {found} of 1,000 that contributed, in expectation"
+                f"{attacker}, and takes {wrong} of 1,000 trainings with one {unit} for trainings with another in its "
+                f"place, recognises at most {found} of 1,000 with the other, in expectation"
             )
         return (
-            f"of 1,000 trainings with one of two {units}, {attacker} and takes {wrong} of them for the other's "
-            f"recognises at most {found} of 1,000 with the other, in expectation"
+            f"{attacker}, and wrongly accuses {wrong} of 1,000 {without}, recognises at most {found} of 1,000 "
+            f"{present}, in expectation"
         )
 
 

@@ -95,7 +95,7 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
         (["--output", "p.nonsense"], "output: cannot write"),
         (["--output", "config.json/x.tex"], "output: cannot write"),
         (["--names", "one"], "names: 'one' for 0, 5; give each run its own name"),
-        (["--names", "one", "one"], "names: 'one' 'one' for 0, 5; give each run a name"),
+        (["--names", "one", "one"], "names: 'one' 'one' for 0, 5; give each run its own name"),
         (["--outptu", "p.png"], "--outptu: unknown field"),
     ],
 )

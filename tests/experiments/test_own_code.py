@@ -178,4 +178,4 @@ def test_the_guides_config(tmp_path, monkeypatch):
     assert "hospitals.py" in {path.name for path in Path("runs/mine/code").iterdir()}
     options = ["--grid", "noise-multiplier=1,2", "--folds", "2", "--rounds", "1"]
     assert loaded("sweep").main([name, *options, "--output", "runs/swept"]) == 0
-    assert "on parts" in Path("runs/swept/table.md").read_text()
+    assert "over 2 folds" in Path("runs/swept/table.md").read_text()

@@ -255,21 +255,15 @@ def test_a_certificate_from_a_file_has_no_profile():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (
-            "gaussian",
-            "of 1,000 clients whose contributions were set to zero, an attacker that sees ",
-        ),
-        ("poisson", "of 1,000 clients that did not take part, an attacker that sees every global "),
-        (
-            "fixed",
-            "of 1,000 trainings with one of two clients, an attacker that sees every global ",
-        ),
+        ("gaussian", "10 of 1,000 clients whose contributions were set to zero, recognises"),
+        ("poisson", "10 of 1,000 clients that did not take part, recognises"),
+        ("fixed", "10 of 1,000 trainings with one client for trainings with another in its place,"),
     ],
 )
 def test_the_sentence_speaks_of_the_neighbours(name, said):
     certificate = certified(RELEASES[name])
     numbers, sentence = certificate.operational_numbers(), certificate.in_words()
-    assert sentence.startswith(said)
+    assert said in sentence
     (most,) = (
         int(a)
         for a, b in itertools.pairwise(sentence.split())

@@ -33,6 +33,9 @@ class Audited:
     inferred: Sequence[Inferred] | None = None
     command: str = "python -m experiments.audit ..."
 
+    def __repr__(self) -> str:
+        return text(self)
+
     @property
     def refuted(self) -> bool:
         """Whether a certificate is."""

@@ -119,7 +119,7 @@ class Factorization(ABC):
     def _checked(self, rounds: Rounds) -> int:
         rounds = checked("rounds", rounds, Rounds)
         fits = self.rounds is None or rounds <= self.rounds
-        require(fits, "rounds", rounds, f"{self!r} is for {self.rounds} at most; make it for those")
+        require(fits, "rounds", rounds, f"{self!r} is for at most {self.rounds}; make it for more")
         return rounds
 
 
