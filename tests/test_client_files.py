@@ -53,8 +53,16 @@ def test_what_was_broken_off_is_not_read(tmp_path):
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (clients(x=np.zeros((1, 3))), {}, r"clients\[1\]: 'x' is float32\[records, 3\], that of"),
-        (clients(x=np.zeros((1, 2), int)), {}, r"clients\[1\]: 'x' is int32\[records, 2\], that"),
+        (
+            clients(x=np.zeros((1, 3))),
+            {},
+            r"clients\[1\]: 'x' is float32\[records, 3\], but float32",
+        ),
+        (
+            clients(x=np.zeros((1, 2), int)),
+            {},
+            r"clients\[1\]: 'x' is int32\[records, 2\], but float32",
+        ),
         (clients(y=np.zeros(1)), {}, r"clients\[1\]: 'y' is float32\[records\], .* missing"),
         (clients(x=np.zeros((2, 2))), {}, r"clients\[1\]: examples\['x'\]: 2 rows"),
         (clients(x=np.full((1, 2), np.nan)), {}, r"clients\[1\]: examples\['x'\]: nan in row 0"),

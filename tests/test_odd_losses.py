@@ -90,14 +90,14 @@ SOME = ("one entry", "a tuple", "an integer", "a constant")
 @pytest.mark.parametrize("taker", ["mean_grad", "per_example"])
 def test_no_number_is_named_with_its_remedy(taker, name):
     loss, said = NO_LOSSES[name]
-    with refused(f"^loss: gives .*{said.removeprefix('gives ')}"):
+    with refused(f"^loss: .*{said}"):
         TAKERS[taker](loss, PARAMS)
 
 
 @pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("taker", TAKERS)
 def test_wherever_a_loss_is_taken(taker, name):
-    with refused("^loss: gives "):
+    with refused("^loss: (gives|the parameters have no influence)"):
         TAKERS[taker](NO_LOSSES[name][0], PARAMS)
 
 

@@ -133,7 +133,7 @@ def test_terms_that_cancel_leave_no_norm_too_small():
 
 def test_closed_form_refuses_other_layers():
     odd = {"params": {"Conv_0": PARAMS["params"]["Dense_0"]}}
-    with pytest.raises(ValueError, match="layers Conv_0; per_example_dense knows"):
+    with pytest.raises(ValueError, match="layers Conv_0; per_example_dense supports"):
         per_example_dense()(odd, BATCH)
 
 

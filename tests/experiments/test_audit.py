@@ -134,7 +134,7 @@ def of_many_runs(epsilon=1.0, low=0.9, p_value=0.5, **changes) -> Row:
         drawn,
         least=0.0,
         surely=0.0,
-        about={"runs": 1000, "rounds": 1, "seconds": 60.0},
+        about={"runs": 1000, "rounds": 1, "seconds": 60.0, "canary": "worst_case"},
         audited={"limit": 2.0, "limits": [2.0], "share": 0.0, "estimate": estimate},
     )
     return replace(made, **changes)

@@ -145,7 +145,7 @@ WRONG = {
     "nothing": (lambda base: [], "folders: none is given"),
     "unknown option": (lambda base: ["x", "--picture", "y"], "--picture: unknown field"),
     "a sweep that is damaged": (swept, "sweep.json is damaged; restore it"),
-    "a line without": (torn, "metrics.jsonl, line 1, is damaged (lacks round); take the line out"),
+    "a line without": (torn, "metrics.jsonl, line 1, is damaged (lacks round); remove the line"),
 }
 
 

@@ -114,9 +114,7 @@ def test_a_run_that_goes_on_takes_the_lines_before_a_damaged_one(copied):
     path = copied / "metrics.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:3], b"\0\xff\n", *lines[3:]]))
-    with pytest.raises(
-        ValueError, match=r"metrics.jsonl, line 4, is damaged .*; take the line out"
-    ):
+    with pytest.raises(ValueError, match=r"metrics.jsonl, line 4, is damaged .*; remove the line"):
         read_lines(copied)
     found, remark = read_lines(copied, tolerant=True)
     assert len(found) == 3
@@ -194,7 +192,7 @@ def test_whatever_a_field_holds_there_is_a_page_or_one_line(name, copied, monkey
     """Every field in turn replaced by something else; the pictures, which are slow, are of numbers alone."""
     monkeypatch.setattr(charts, "pictures", lambda drawn, ends: [])
     nothing = charts.Picture("k", "", "", [])
-    monkeypatch.setattr(charts, "trade_off", lambda curves, key: nothing)
+    monkeypatch.setattr(charts, "trade_off", lambda *_: nothing)
     monkeypatch.setattr(tables, "command", lambda run: None)
     path = copied / name
     held = json.loads(
