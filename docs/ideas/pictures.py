@@ -181,9 +181,7 @@ def claimed_certified_audited():
     axes.bar_label(bars, fmt=" %.2f", fontsize=9)
     axes.invert_yaxis()
     axes.set(xlabel="ε", xlim=(0, 2.1))
-    axes.set_title(
-        f"ε: {meaning(c)}\naudited with 95 % confidence by 100,000 draws of the mechanism"
-    )
+    axes.set_title(f"ε: {meaning(c, 'basis')}\ncertified: {c.basis}; audited: 95 %, 100,000 draws")
 
 
 def operational_numbers():
