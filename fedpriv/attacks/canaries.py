@@ -161,22 +161,8 @@ def with_canaries(
         members = jnp.zeros(cohort.num_clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")
         there = members[clients]
         may, rate = _may_take_part(cohort, clients, there, correlation is not None)
-        if correlation is None:
-            ratios, whitening = seen.ratio(release), state.whitening
-            known, blind = (jnp.where(times, ratios, 0.0) for times in (there, may))
-        else:
-            noise = seen.hits, there.astype(jnp.float32), may.astype(jnp.float32)
-            (hits, *each), whitening = _whitened(factorization, state.whitening, noise, state.round)
-            known, blind = (seen.precision * (hits * times - times**2 / 2) for times in each)
-        before = jnp.where(may, 0.0, state.turn)
-        turn = before + blind
-        third = mixed(turn, rate) - mixed(before, rate)
-        begun = jnp.any(state.path != 0) & (data is not None)
-        path = jnp.where(begun, state.path, state.path + seen.step)
-        last = _along(flatten(inner.params) - state.begin, path) * (count == 1)
-        scores = jnp.stack([*(state.scores[:2] + jnp.stack([third, known])), jnp.full(count, last)])
-        after = _followed(state, inner, present)
-        return after._replace(scores=scores, path=path, whitening=whitening, turn=turn), metrics
+        scored = _scored(state, inner.params, seen, there, may, rate, release, data is not None)
+        return _followed(scored, inner, present), metrics
 
     def personal(state: CanaryState, i: jax.Array) -> Any:
         assert algorithm.personal is not None
@@ -304,6 +290,43 @@ def _seen_along(unknown: jax.Array, step: jax.Array, precision: jax.Array) -> _S
 
 def _single(seen: _Seen) -> _Seen:
     return _Seen(seen.hits[None], seen.precision[None], seen.step)
+
+
+def _scored(
+    state: CanaryState,
+    model: Params,
+    seen: _Seen,
+    there: jax.Array,
+    may: jax.Array,
+    rate: float,
+    release: Release,
+    honest: bool,
+) -> CanaryState:
+    """The state before a round, with what the round adds to the scores.
+
+    Args:
+      model: after it.
+      there, may: bool[count], whether a canary's client takes part, and whether it may, as a third party knows.
+      rate: with which probability one that may takes part.
+    """
+    correlation = getattr(release.mechanism, "correlation", None)
+    if correlation is None:
+        ratios, whitening = seen.ratio(release), state.whitening
+        known, blind = (jnp.where(times, ratios, 0.0) for times in (there, may))
+    else:
+        noise = seen.hits, there.astype(jnp.float32), may.astype(jnp.float32)
+        of_noise = correlation.factorization
+        (hits, *each), whitening = _whitened(of_noise, state.whitening, noise, state.round)
+        known, blind = (seen.precision * (hits * times - times**2 / 2) for times in each)
+    before = jnp.where(may, 0.0, state.turn)
+    turn = before + blind
+    third = mixed(turn, rate) - mixed(before, rate)
+    begun = jnp.any(state.path != 0) & honest
+    path = jnp.where(begun, state.path, state.path + seen.step)
+    count = len(there)
+    last = _along(flatten(model) - state.begin, path) * (count == 1)
+    scores = jnp.stack([*(state.scores[:2] + jnp.stack([third, known])), jnp.full(count, last)])
+    return state._replace(scores=scores, path=path, whitening=whitening, turn=turn)
 
 
 def _whitened(
