@@ -216,8 +216,9 @@ def trade_off(
     def draw(axes: Any) -> None:
         scale(axes, "x", log=True)
         axes.set_xlabel("false positives, log scale")
-        axes.set_xlim(1e-3, 1)
-        axes.set_ylim(0, 1)
+        axes.set_xlim(9e-4, 1)
+        scale(axes, "y", log=False)
+        axes.set_ylim(-0.02, 1)
         for number, (view, (false_positives, false_negatives)) in enumerate(curves.items()):
             look = plots.look(number, number, len(false_positives))
             axes.plot(false_positives, false_negatives, markersize=4, label=view, **look)
