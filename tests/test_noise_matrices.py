@@ -366,10 +366,10 @@ def test_values():
         (lambda: noise_matrices.blt(10, 1, 0), "participations: 0; give a whole number"),
         (
             lambda: noise_matrices.tree(10).strategy(11),
-            r"rounds: 11; fp.noise_matrices.tree\(rounds=10\) is for 10",
+            r"rounds: 11; fp.noise_matrices.tree\(rounds=10\) is for at most 10",
         ),
-        (lambda: noise_matrices.tree(10).noising(11), "rounds: 11; .* is for 10 at most"),
-        (lambda: noise_matrices.tree(10).sensitivity(11), "rounds: 11; .* is for 10 at most"),
+        (lambda: noise_matrices.tree(10).noising(11), "rounds: 11; .* is for at most 10"),
+        (lambda: noise_matrices.tree(10).sensitivity(11), "rounds: 11; .* is for at most 10"),
         (lambda: noise_matrices.tree(10).sensitivity(10, 0), "separation: 0; give a whole number"),
         (lambda: noise_matrices.error(3, 10), "factorization: 3; give one such as"),
         (

@@ -100,14 +100,14 @@ def _in_file(path: Path) -> ModuleType:
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None
-        assert spec.loader is not None  # for any file that ends in .py
         module = importlib.util.module_from_spec(spec)
         beside = str(path.resolve().parent)
         if beside not in sys.path:  # as `python my_config.py` would find what lies there
             sys.path.insert(0, beside)
         sys.modules[name] = module  # dataclasses look their module up
         try:
-            spec.loader.exec_module(module)
+            # Not by the loader: bytecode of a file edited in the same second would be taken for its own.
+            exec(compile(path.read_bytes(), spec.origin or str(path), "exec"), module.__dict__)
         except BaseException:
             del sys.modules[name]
             raise
