@@ -27,6 +27,7 @@ def test_the_front_page_prints_what_it_says(capsys):
     (said,) = re.findall(r"```text\n(.*?)\n```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert said.splitlines()[1] == certificate
     expected = float(said.splitlines()[0].removeprefix("accuracy "))
+    # Sums round differently on another processor; 0.03 is 11 of 360 test digits.
     assert float(accuracy.removeprefix("accuracy ")) == pytest.approx(expected, abs=0.03)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -31,7 +32,7 @@ class Workload(Protocol):
 
 
 @dataclass(frozen=True)
-class LocalSGD:
+class LocalSGD(ABC):
     """A DP-FedAvg round. A client's batch is all of its examples, so that it takes `epochs` steps."""
 
     clients: int = 100
@@ -42,8 +43,9 @@ class LocalSGD:
     clip_norm: float = 1.0
     noise_multiplier: float = 1.4
 
+    @abstractmethod
     def model(self) -> fedpriv.models.Model:
-        raise NotImplementedError
+        """What clients train."""
 
     def algorithm(self, clients: int) -> fedpriv.Algorithm:
         return fedpriv.dp_fed_avg(
