@@ -13,10 +13,13 @@ from pathlib import Path
 
 import jax
 import pytest
+from flax import linen as nn
 from jax.experimental.compilation_cache import compilation_cache
 
 import fedpriv as fp
+from experiments.config import modules
 from fedpriv import models
+from fedpriv.data.datasets.shakespeare import VOCABULARY
 from fedpriv.devices.layout import split_cpu
 
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
@@ -96,3 +99,19 @@ def tiny_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, shape in shapes.items():
         network = models.classifier(models.MLP((4,), 10), shape)
         monkeypatch.setattr(models, name, lambda *weights, network=network: network)
+
+
+class Bigrams(nn.Module):
+    """A network that is traced at once."""
+
+    @nn.compact
+    def __call__(self, characters: jax.Array) -> jax.Array:
+        return nn.Dense(VOCABULARY, name="head")(nn.Embed(VOCABULARY, 8)(characters))
+
+
+@pytest.fixture
+def tiny_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the place of the configs', which take long to trace, whatever their size."""
+    bigrams = models.next_character(Bigrams())
+    monkeypatch.setattr(modules.load("correlated_text"), "MODEL", bigrams)
+    monkeypatch.setattr(modules.load("fine_tuning_text").ToOtherPlays, "NETWORK", bigrams)

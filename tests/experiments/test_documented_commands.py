@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from commands import loaded
-from flax import linen as nn
 from prepared import write_random
 from test_shakespeare import LONG, write_plays
 
@@ -17,8 +16,6 @@ from experiments.speed import benchmark, growth, haar_speed, round_speed
 from experiments.speed.growth_point import here
 from experiments.speed.haar_speed import Transform
 from experiments.speed.workloads import Images, Records
-from fedpriv import models
-from fedpriv.data.datasets.shakespeare import VOCABULARY
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -172,20 +169,12 @@ def test_the_pages_have_commands():
     assert expected | {"reproduce", "benchmark", "growth"} <= modules
 
 
-class Bigrams(nn.Module):
-    """In the place of transformers, which test_every_config trains: they take long to trace, whatever their size."""
-
-    @nn.compact
-    def __call__(self, characters):
-        return nn.Dense(VOCABULARY, name="head")(nn.Embed(VOCABULARY, 8)(characters))
-
-
 @pytest.fixture
-def tiny(monkeypatch, tiny_networks):
-    """Sizes that no option changes: of networks, the benchmark, the growth command, the race and the papers."""
-    bigrams = models.next_character(Bigrams())
-    monkeypatch.setattr(modules.load("correlated_text"), "MODEL", bigrams)
-    monkeypatch.setattr(modules.load("fine_tuning_text").ToOtherPlays, "NETWORK", bigrams)
+def tiny(monkeypatch, tiny_networks, tiny_transformers):
+    """Sizes that no option changes: of networks, the benchmark, the growth command, the race and the papers.
+
+    test_every_config trains the transformers.
+    """
     workloads = {
         "A": Images(clients=2, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2),
         "B": Records(2, 10, 4, 3),

@@ -63,6 +63,7 @@ def is_one_line(err):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("tiny_networks", "tiny_transformers")
 @pytest.mark.parametrize("name", CONFIGS)
 @cases(8, 600)
 @given(st.data())
