@@ -162,17 +162,26 @@ def test_no_run(tmp_path):
         read(tmp_path)
 
 
+def keys_of(tree):
+    """Those of all dictionaries in a JSON value, of a list those of its first entry."""
+    if isinstance(tree, dict):
+        return tuple((key, keys_of(value)) for key, value in tree.items())
+    return keys_of(tree[0]) if isinstance(tree, list) and tree else ()
+
+
 def leaves(tree, path=()):
-    """Paths to everything in a JSON value; of a list to its first entry."""
+    """Paths to everything in a JSON value; of entries with equal keys, as those of algorithms, to the first."""
     yield path
-    inside = (
+    entries = (
         tree.items()
         if isinstance(tree, dict)
-        else enumerate(tree[:1])
-        if isinstance(tree, list)
-        else ()
+        else enumerate(tree[:1] if isinstance(tree, list) else ())
     )
-    for key, value in inside:
+    alike = set()
+    for key, value in entries:
+        if keys_of(value) and keys_of(value) in alike:
+            continue
+        alike.add(keys_of(value))
         yield from leaves(value, (*path, key))
 
 
