@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -183,8 +184,8 @@ def add_traffic(sent: list[int], name: str, metrics: dict, rounds: int) -> None:
     for seed, total in enumerate(sent):
         wire = [leaf[seed, :rounds].tolist() for leaf in metrics[name]]
         messages = metrics["cohort_size"][seed, :rounds].tolist()
-        bits = (m * Wire(*w).bits() for m, *w in zip(messages, *wire, strict=True))
-        sent[seed] = total + sum(bits)
+        alike = Counter(zip(messages, *wire, strict=True))
+        sent[seed] = total + sum(n * m * Wire(*w).bits() for (m, *w), n in alike.items())
 
 
 def above_zero(diagnostics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
