@@ -145,7 +145,7 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     """
     program, rules = traced.program.jaxpr, traced.rules
     outputs = zip(followed, program.outvars, strict=True)
-    leaves = jax.tree_util.tree_leaves_with_path(traced.out)
+    leaves, left = jax.tree_util.tree_leaves_with_path(traced.out), NONE
     for (path, _), (labels, var) in zip(leaves, outputs, strict=True):
         name = _name(path)
         if rules.private(labels) | of(ClientState, labels) | of(key_labels.KeyLabel, labels):
@@ -153,6 +153,7 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
         rules.keep_keys(name, labels)
         if path[0].idx == 1 and getattr(path[1], "key", None) == "diagnostics":
             continue
+        left |= labels
         theirs = path[0].idx == 0 and getattr(path[1], "name", "") not in ("params", "round")
         leaked = rules.private(labels) | (NONE if theirs else of(ClientState, labels))
         if leaked:
@@ -165,7 +166,7 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     sums = tuple(mark for mark in traced.marks if isinstance(mark, Sum) and mark.times)
     means = tuple(mark for mark in traced.marks if isinstance(mark, Mean) and mark.times)
     capacities = tuple(mark.line for mark in traced.marks if isinstance(mark, Capacity))
-    alone = rules.alone(sums, means)
+    alone = rules.alone(sums, means, left)
     remembers = any(isinstance(mark, Stored) for mark in traced.marks)
     return Stage(sums, means, alone, traced.program, traced.prints, capacities, remembers)
 
