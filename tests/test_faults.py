@@ -69,6 +69,21 @@ def scan_leak(key, state, cohort, summed, metrics):
     return moved(state, 1e-6 * carry), metrics
 
 
+def reduction_leak(key, state, cohort, summed, metrics):
+    """The last of what a reduction of one's own runs through."""
+    last = lax.reduce(raw(summed)[None], np.float32(0), lambda a, b: b, (0,))
+    return moved(state, last), metrics
+
+
+def window_leak(key, state, cohort, summed, metrics):
+    """The last of each window; and of two arrays, one that changes places with the other."""
+    take = lambda a, b: (b[1], b[0])  # noqa: E731
+    start = np.float32(0), np.float32(0)
+    both = raw(summed)[None], jnp.zeros((1, D))
+    last, _ = lax.reduce_window(both, start, take, (1, 1), (1, 1), "VALID")
+    return moved(state, last[0]), metrics
+
+
 def cond_leak(key, state, cohort, summed, metrics):
     """Which branch is taken."""
     few = lambda: jnp.zeros(D)  # noqa: E731
@@ -263,6 +278,14 @@ FAULTS = {
         r"metrics: \['loss'\] belong under 'diagnostics'",
     ),
     "a leak through scan": (after_sum(scan_leak), r"state\.params.* depends on a client's data"),
+    "a leak through reduce": (
+        after_sum(reduction_leak),
+        r"state\.params.* depends on a client's data",
+    ),
+    "a leak through windows": (
+        after_sum(window_leak),
+        r"state\.params.* depends on a client's data",
+    ),
     "a leak through cond": (after_sum(cond_leak), r"state\.params.* depends on who takes part"),
     "a leak through while": (after_sum(while_leak), r"state\.params.* depends on a client's data"),
     "clients' own state in the model": (
