@@ -177,7 +177,7 @@ def test_one_step_that_shows_beside_the_sum(seen_of):
     assert_parts(parts, *(scaled([(ROUNDS, SIGMA)], f) for f in (math.sqrt(3), 1, math.sqrt(3))))
 
 
-@pytest.mark.parametrize("dtype, records", [("bfloat16", 1000), ("float16", 8000)])
+@pytest.mark.parametrize(("dtype", "records"), [("bfloat16", 1000), ("float16", 8000)])
 def test_one_step_of_short_floats(dtype, records):
     """Each client rounds its noisy gradient, after which the others' noise may be gone: where it is small, always."""
     clients = 9
@@ -207,7 +207,7 @@ def test_one_step_of_short_floats(dtype, records):
     assert of_floats.epsilon < third.epsilon / 2
 
 
-@pytest.mark.parametrize("kind, factor", [("bfloat16", 1.0), ("float32", math.sqrt(3))])
+@pytest.mark.parametrize(("kind", "factor"), [("bfloat16", 1.0), ("float32", math.sqrt(3))])
 def test_one_step_multiplied_in_short_floats(kind, factor):
     def round(key, state, cohort):
         def client(key, shard):
