@@ -263,7 +263,7 @@ def _stages(
     leaves = programs[0].program.jaxpr.invars[1:-1]
     fixed_point(a_round_later, list(map(of_constant, leaves)))
     stages = tuple(map(stage_of, programs, followed))
-    return stages, programs[-1].out
+    return stages, programs[-1].out[:2]
 
 
 def check_twice(traced: TracedRound) -> None:
