@@ -69,6 +69,15 @@ def scan_leak(key, state, cohort, summed, metrics):
     return moved(state, 1e-6 * carry), metrics
 
 
+def not_finite(kind):
+    """Smaller steps where some were not finite: one client decides, past its clip and all noise."""
+
+    def change(key, state, cohort, summed, metrics):
+        return moved(state, cohort.not_finite[kind] * jnp.ones(D)), metrics
+
+    return change
+
+
 def reduction_leak(key, state, cohort, summed, metrics):
     """The last of what a reduction of one's own runs through."""
     last = lax.reduce(raw(summed)[None], np.float32(0), lambda a, b: b, (0,))
@@ -268,6 +277,14 @@ FAULTS = {
             jnp.float32(0),
         ),
         r"state\.extra.* depends on a client's data",
+    ),
+    "how many messages are not finite": (
+        after_sum(not_finite("messages")),
+        r"state\.params.* depends on how many messages or gradients are not finite",
+    ),
+    "how many gradients of records are not finite": (
+        after_sum(not_finite("records")),
+        r"state\.params.* depends on how many messages or gradients are not finite",
     ),
     "the sum before the noise in a metric": (
         after_sum(lambda k, s, c, summed, m: (s, m | {"raw": raw(summed)})),
