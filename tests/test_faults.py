@@ -69,6 +69,30 @@ def scan_leak(key, state, cohort, summed, metrics):
     return moved(state, 1e-6 * carry), metrics
 
 
+def not_finite(kind):
+    """Smaller steps where some were not finite: one client decides, past its clip and all noise."""
+
+    def change(key, state, cohort, summed, metrics):
+        return moved(state, cohort.not_finite[kind] * jnp.ones(D)), metrics
+
+    return change
+
+
+def reduction_leak(key, state, cohort, summed, metrics):
+    """The last of what a reduction of one's own runs through."""
+    last = lax.reduce(raw(summed)[None], np.float32(0), lambda a, b: b, (0,))
+    return moved(state, last), metrics
+
+
+def window_leak(key, state, cohort, summed, metrics):
+    """The last of each window; and of two arrays, one that changes places with the other."""
+    take = lambda a, b: (b[1], b[0])  # noqa: E731
+    start = np.float32(0), np.float32(0)
+    both = raw(summed)[None], jnp.zeros((1, D))
+    last, _ = lax.reduce_window(both, start, take, (1, 1), (1, 1), "VALID")
+    return moved(state, last[0]), metrics
+
+
 def cond_leak(key, state, cohort, summed, metrics):
     """Which branch is taken."""
     few = lambda: jnp.zeros(D)  # noqa: E731
@@ -254,6 +278,14 @@ FAULTS = {
         ),
         r"state\.extra.* depends on a client's data",
     ),
+    "how many messages are not finite": (
+        after_sum(not_finite("messages")),
+        r"state\.params.* depends on how many messages or gradients are not finite",
+    ),
+    "how many gradients of records are not finite": (
+        after_sum(not_finite("records")),
+        r"state\.params.* depends on how many messages or gradients are not finite",
+    ),
     "the sum before the noise in a metric": (
         after_sum(lambda k, s, c, summed, m: (s, m | {"raw": raw(summed)})),
         r"metrics\['raw'\].* depends on a client's data",
@@ -263,6 +295,14 @@ FAULTS = {
         r"metrics: \['loss'\] belong under 'diagnostics'",
     ),
     "a leak through scan": (after_sum(scan_leak), r"state\.params.* depends on a client's data"),
+    "a leak through reduce": (
+        after_sum(reduction_leak),
+        r"state\.params.* depends on a client's data",
+    ),
+    "a leak through windows": (
+        after_sum(window_leak),
+        r"state\.params.* depends on a client's data",
+    ),
     "a leak through cond": (after_sum(cond_leak), r"state\.params.* depends on who takes part"),
     "a leak through while": (after_sum(while_leak), r"state\.params.* depends on a client's data"),
     "clients' own state in the model": (

@@ -3,6 +3,8 @@
 import functools
 import math
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -134,6 +136,102 @@ def test_where_one_step_is_not():
         parts, kinds = seen(algorithm)
         assert_parts(parts, *[[(ROUNDS, SIGMA)]] * 3)
         assert not any(kind.noise_is_split for kind in kinds.values())
+
+
+def beside_the_sum(seen_of):
+    """DP-SGD of one step whose model also shows the mean of `seen_of(client, noisy gradient)` over the cohort."""
+
+    def round(key, state, cohort):
+        def client(key, shard):
+            mean = shard.private_mean(
+                key,
+                fp.per_example(squared),
+                state.params,
+                records=BATCHES["fixed_size"],
+                mechanism=GAUSSIAN,
+            )
+            return fp.Sent(mean, {"seen": seen_of(shard.client_id, mean)})
+
+        total, metrics, _ = cohort.sum(client, key, mechanism=fp.ALREADY_PRIVATE)
+        moved = total["b"] + metrics["diagnostics"]["seen"]
+        return fp.ModelState(total | {"b": moved}, state.round + 1), metrics
+
+    return fp.Algorithm(fp.start, round, SAMPLERS["fixed_size"], unit="record")
+
+
+@pytest.mark.parametrize(
+    "seen_of",
+    [
+        lambda i, mean: jnp.where(i == 0, mean["b"], 0.0),
+        lambda i, mean: mean["b"] ** 2,
+        lambda i, mean: mean["b"],
+    ],
+    ids=["one client's", "bent", "linear"],
+)
+def test_one_step_that_shows_beside_the_sum(seen_of):
+    """A diagnostic that is fed back may tell one client's noisy gradient from those of others."""
+    parts, kinds = seen(beside_the_sum(seen_of))
+    assert_parts(parts, *[[(ROUNDS, SIGMA)]] * 3)
+    assert not any(kind.noise_is_split for kind in kinds.values())
+    parts, _ = seen(beside_the_sum(lambda i, mean: jnp.float32(0)))
+    assert_parts(parts, *(scaled([(ROUNDS, SIGMA)], f) for f in (math.sqrt(3), 1, math.sqrt(3))))
+
+
+@pytest.mark.parametrize(("dtype", "records"), [("bfloat16", 1000), ("float16", 8000)])
+def test_one_step_of_short_floats(dtype, records):
+    """Each client rounds its noisy gradient, after which the others' noise may be gone: where it is small, always."""
+    clients = 9
+    own = fp.per_example(lambda params, y: params["w"] * y)
+    used = fp.gaussian(1.25, 1.0)
+    steps = fp.LocalSteps(own, fp.everyone(records), 1, lambda t: optax.sgd(1.0), used)
+    algorithm = fp.dp_sgd(steps, sampler=fp.everyone(clients))
+    # All gradients of four clients are 1.25 and of four others -1.25, which are floats of both types.
+    y = np.repeat([1.25, -1.25, 0.0], np.array([4, 4, 1]) * records).astype(np.float32)
+    federation = fp.Federation.from_arrays(y, np.split(np.arange(len(y)), clients))
+    params = {"w": jnp.zeros((), dtype)}
+    keys = jax.random.split(jax.random.key(0), 500)
+    run = jax.jit(
+        lambda key: fp.one_round(algorithm)(key, algorithm.init(params, None), federation)
+    )
+    found = jax.lax.map(lambda key: run(key)[0].params["w"].astype(jnp.float32), keys)
+    noise = (
+        clients * records / 1.25 * np.asarray(found)
+    )  # of the sum of the last client's gradients
+    assert np.median(np.abs(noise)) < 1  # 0.67 of one client's noise, 2.02 of nine
+    third, server = (
+        fp.certify(algorithm, params, federation, 1, 1e-5, view=view)
+        for view in ("third_party", "server")
+    )
+    assert third.epsilon == server.epsilon
+    of_floats = fp.certify(algorithm, {"w": jnp.float32(0)}, federation, 1, 1e-5)
+    assert of_floats.epsilon < third.epsilon / 2
+
+
+@pytest.mark.parametrize(("kind", "factor"), [("bfloat16", 1.0), ("float32", math.sqrt(3))])
+def test_one_step_multiplied_in_short_floats(kind, factor):
+    def round(key, state, cohort):
+        def client(key, shard):
+            mean = shard.private_mean(
+                key,
+                fp.per_example(squared),
+                state.params,
+                records=BATCHES["fixed_size"],
+                mechanism=GAUSSIAN,
+            )
+            w = jax.lax.dot_general(
+                mean["w"],
+                jnp.eye(3),
+                (((0,), (0,)), ((), ())),
+                preferred_element_type=kind,
+            )
+            return mean | {"w": w}
+
+        total, metrics, _ = cohort.sum(client, key, mechanism=fp.ALREADY_PRIVATE)
+        return fp.ModelState(total, state.round + 1), metrics
+
+    algorithm = fp.Algorithm(fp.start, round, SAMPLERS["fixed_size"], unit="record")
+    parts, _ = seen(algorithm)
+    assert parts["third_party"] == [(ROUNDS, pytest.approx(factor * SIGMA))]
 
 
 def test_warm_starts():

@@ -307,3 +307,25 @@ def test_every_seeds_federation_is_checked():
         check_launch(algorithm, PARAMS, equal)
         with pytest.raises(ValueError, match=said):
             run(algorithm, [equal, unequal], seeds=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("examples", lambda f: f.examples["y"]),
+        ("size", lambda f: f.size),
+        ("order", lambda f: f.order),
+        ("offsets", lambda f: f.offsets),
+    ],
+)
+def test_arrays_of_a_streamed_federation_are_known(name, taken):
+    """Its own, on the host, though a round sees none of them."""
+    count = CLIENTS * RECORDS
+    examples = {name: np.asarray(leaf)[:count] for name, leaf in FEDERATION.examples.items()}
+    rows = np.split(np.random.default_rng(0).permutation(count), [2, 6, 9, 12, 15])
+    streamed = fp.StreamedFederation.from_arrays(examples, rows)
+    array = taken(streamed)
+    holding = after_sum(lambda k, s, c, summed, m: (moved(s, jnp.sum(array) * jnp.ones(D)), m))
+    for of in (lambda a: fp.certify(a, PARAMS, streamed, 1, 1e-3), lambda a: run(a, streamed)):
+        with pytest.raises(fp.LeakError, match=rf"closes over federation\['{name}'\]"):
+            of(holding)

@@ -39,9 +39,9 @@ def dp_sgd(
     """Each client of the cohort takes the K noisy steps of `local` (Algorithm 1); the model follows their mean.
 
     Formal guarantees: of a unit every view sees at most the K noisy gradients of each round in which its client takes
-    part, see `LocalSteps`. If there is one step, its message is a fixed multiple of the noisy gradient, and cohorts are
-    not Poisson, then third parties and servers behind secure aggregation see only the cohort's sum, with the noise of
-    all.
+    part, see `LocalSteps`. If there is one step, its message is a fixed multiple of the noisy gradient, parameters have
+    32 bits or more, and cohorts are not Poisson, then third parties and servers behind secure aggregation see only the
+    cohort's sum, with the noise of all.
 
     Args:
       local: the clients' steps.

@@ -200,6 +200,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     require_algorithm(algorithm)
     known = isinstance(federation, Federation | StreamedFederation | CohortFederation)
     require(known, "federation", federation, "give one such as fp.Federation.from_arrays(...)")
+    whole = federation
     if isinstance(federation, StreamedFederation):
         federation = federation.empty()
     check_default_generator()
@@ -219,7 +220,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     stages, after = _stages(algorithm, shape, state)
     check_correlated(stages)
     traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays))
-    check_data(traced, federation)
+    check_data(traced, whole)
     return traced
 
 
@@ -263,7 +264,7 @@ def _stages(
     leaves = programs[0].program.jaxpr.invars[1:-1]
     fixed_point(a_round_later, list(map(of_constant, leaves)))
     stages = tuple(map(stage_of, programs, followed))
-    return stages, programs[-1].out
+    return stages, programs[-1].out[:2]
 
 
 def check_twice(traced: TracedRound) -> None:

@@ -228,9 +228,9 @@ def _check_metrics(metrics: Any) -> None:
 
 def _check_counter(traced: TracedRound) -> None:
     """Computes the counter alone, where that takes a few equations."""
-    leaves, program = jax.tree.leaves_with_path(traced.before), traced.stages[-1].program
-    name = jax.tree_util.keystr
-    (place,) = [i for i, (path, _) in enumerate(leaves) if name(path) == ".round"]
+    leaves, structure = jax.tree.flatten(traced.before)
+    program = traced.stages[-1].program
+    place = jax.tree.unflatten(structure, range(len(leaves))).round
     used = [i == place for i in range(len(program.jaxpr.outvars))]
     counter, needed = partial_eval.dce_jaxpr(program.jaxpr, used)
     if (
@@ -243,7 +243,7 @@ def _check_counter(traced: TracedRound) -> None:
     _require(bool(needed[1 + place]), "round: the state's `round` must go up by 1")
     count = jaxpr_as_fun(jax.extend.core.ClosedJaxpr(counter, ()))
     for now in (5, 10**6 + 5):
-        (after,) = count(jnp.asarray(now, leaves[place][1].dtype))
+        (after,) = count(jnp.asarray(now, leaves[place].dtype))
         _require(int(after) == now + 1, "round: the state's `round` must go up by 1")
 
 

@@ -12,6 +12,7 @@ from jax.extend.core import Jaxpr, JaxprEqn
 from fedpriv.certification.information_flow import NOWHERE, users_line, where
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.core.jaxprs import equations, programs
+from fedpriv.data.streaming import StreamedFederation
 from fedpriv.models.fine_tuning import PUBLIC_BASE
 
 
@@ -83,7 +84,9 @@ def check_closed_over(arrays: Sequence[ClosedOver], federation: Any, otherwise: 
 
 
 def private_names(federation: Any) -> tuple[str, ...]:
-    """Of the arrays that say what clients hold; a streamed federation has none of their examples, and no rows."""
+    """Of the arrays that say what clients hold; a streamed federation has others, and its cohorts but their sizes."""
+    if isinstance(federation, StreamedFederation):
+        return "examples", "size", "offsets", "order", "held_out_rows"
     if not hasattr(federation, "repartition"):
         return ("size",)
     return "examples", "size", "rows", "held_out_rows", "held_out_size"

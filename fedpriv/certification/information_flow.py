@@ -171,7 +171,10 @@ class _Follow:
         if eqn.primitive.name in of_loops:
             return of_loops[eqn.primitive.name](eqn, labels, place)
         inner = [program.jaxpr for program in programs(eqn)]
-        if len(inner) == 1 and len(inner[0].invars) == len(labels):
+        known = (
+            is_call(eqn) or eqn.primitive.name == "shard_map"
+        )  # others, as lax.reduce, mix turns
+        if known and len(inner) == 1 and len(inner[0].invars) == len(labels):
             inside = place if is_call(eqn) else replace(place, times=None)
             out = self.program(inner[0], labels, inside)
             if len(out) == len(eqn.outvars):

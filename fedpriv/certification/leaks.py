@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
 
@@ -73,14 +74,19 @@ class Rules:
         every = of(Private, labels)
         return every if self._secret else frozenset(x for x in every if x.what != TAKING_PART)
 
-    def alone(self, sums: tuple[Sum, ...], means: tuple[Mean, ...]) -> bool:
-        """See `Stage`."""
+    def alone(self, sums: tuple[Sum, ...], means: tuple[Mean, ...], left: Labels) -> bool:
+        """See `Stage`.
+
+        Args:
+          left: labels of what leaves the round, but for its diagnostics.
+        """
         if len(sums) != 1 or len(means) != 1 or sums[0].times != 1 or means[0].times != 1:
             return False
         linear, nonlinear = LinearUse(means[0].number), NonlinearUse(means[0].number)
         kept = NONE.union(*(mark.labels for mark in self._marks if isinstance(mark, Stored)))
-        shows = kept | sums[0].labels
-        return nonlinear not in shows and linear not in kept and linear in sums[0].labels
+        past = kept | left
+        once = nonlinear not in sums[0].labels and linear in sums[0].labels
+        return once and not {linear, nonlinear} & past
 
     def keep_keys(self, name: str, labels: Labels) -> None:
         """Raises LeakError: what is called `name` is a key, or has words of one."""
@@ -219,7 +225,8 @@ class Rules:
                     "the client's"
                 )
         self._count(release, place)
-        use = LinearUse if _same_for_all([bound]) else NonlinearUse
+        rounded = any(map(_is_short, jax.tree.leaves(release.like)))
+        use = LinearUse if _same_for_all([bound]) and not rounded else NonlinearUse
         return frozenset({use(release.number)})
 
     def _check_release(
@@ -293,6 +300,11 @@ def _check_generator(release: Sum | Mean, key: Labels, *, by_client: bool) -> No
         )
 
 
+def _is_short(leaf: Any) -> bool:
+    """Whether it is of a type of fewer bits than noise is drawn with, to which each client would round its own."""
+    return bool(jnp.result_type(leaf).itemsize < 4)
+
+
 def _linear(eqn: JaxprEqn, labels: Any) -> bool:
     """Whether the output is the same linear map of what is noisy, for all clients."""
     name = eqn.primitive.name
@@ -304,6 +316,8 @@ def _linear(eqn: JaxprEqn, labels: Any) -> bool:
     if name not in _BILINEAR:
         return name in _LINEAR
     noisy = [bool(of(LinearUse, x) | of(NonlinearUse, x)) for x in labels]
+    if _is_short(eqn.outvars[0].aval):
+        return not any(noisy)
     if sum(noisy) != 1 or (name == "div" and noisy[1]):
         return not any(noisy)
     return _same_for_all([x for x, n in zip(labels, noisy, strict=True) if not n])

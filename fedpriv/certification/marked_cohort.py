@@ -142,6 +142,12 @@ class MarkedCohort(Cohort):
     def _count(self, lost: jax.Array, records: jax.Array) -> None:
         """Nothing: what is counted never leaves the engine."""
 
+    @property
+    def not_finite(self) -> dict[str, jax.Array]:
+        """The shares, marked: they tell of messages and records past all clipping and noise."""
+        source = Source(Private("how many messages or gradients are not finite", -1, user_line()))
+        return mark_tree(self._marks, source, super().not_finite)
+
     def _agreed(self, protocol: Protocol, key: Key, messages: PyTree, reason: str) -> PyTree:
         slots = self._sampler.slots
         everyones = jax.tree.map(

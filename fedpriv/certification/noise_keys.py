@@ -31,7 +31,7 @@ def noise_keys(
     """For each traced round the keys of its noises, run so many times, in which one client stands for all.
 
     Args:
-      rounds: (key, state, rounds done) -> (state, metrics), its leaves; each goes on with the state of the one before.
+      rounds: (key, state, rounds done) -> (state, further), its leaves; each goes on with the state of the one before.
       root: from which the key of each time is folded.
       state: the first one's leaves.
     """

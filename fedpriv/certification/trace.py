@@ -34,7 +34,7 @@ from fedpriv.core.user_functions import line_of
 from fedpriv.models.example_checks import ExampleError
 from fedpriv.privacy.participation_schemas import MinimumSeparation, RandomAllocation
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
-from fedpriv.rounds.algorithm import Algorithm, after_round
+from fedpriv.rounds.algorithm import Algorithm, ModelState, after_round
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
 
@@ -42,15 +42,15 @@ class TracedProgram(NamedTuple):
     """A round with one sampler, traced.
 
     Attributes:
-      program: (key, state, rounds done) -> (state, metrics), its leaves.
-      out: shapes of (state, metrics).
+      program: (key, state, rounds done) -> (state, metrics, what of the state is released), its leaves.
+      out: shapes of these.
       marks: in the program.
       rules: by which labels pass.
       prints: lines that print something of a round.
     """
 
     program: ClosedJaxpr
-    out: tuple[State, Metrics]
+    out: tuple[State, Metrics, ModelState]
     marks: Marks
     rules: Rules
     prints: tuple[str, ...]
@@ -105,13 +105,14 @@ def traced_program(
     """
     marks: Marks = []
 
-    def run(key: Key, state: State, t: jax.Array) -> tuple[State, Metrics]:
+    def run(key: Key, state: State, t: jax.Array) -> tuple[State, Metrics, ModelState]:
         cohort = MarkedCohort(t, shape, sampler, marks)
         after, metrics = after_round(algorithm, key, state, cohort)
         if not same_structure(after, state):
             remedy = f"{line_of(algorithm.round)}; return the structure that `init` gave"
             raise ValueError(f"round: the state's structure changes{remedy}")
-        return after, metrics
+        # Asked for as the engine asks: they may be no leaves of their own, or leaves without a name.
+        return after, metrics, ModelState(after.params, after.round)
 
     key = jax.eval_shape(lambda: jax.random.key(0))
     try:
@@ -145,7 +146,7 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     """
     program, rules = traced.program.jaxpr, traced.rules
     outputs = zip(followed, program.outvars, strict=True)
-    leaves = jax.tree_util.tree_leaves_with_path(traced.out)
+    leaves, left = jax.tree_util.tree_leaves_with_path(traced.out), NONE
     for (path, _), (labels, var) in zip(leaves, outputs, strict=True):
         name = _name(path)
         if rules.private(labels) | of(ClientState, labels) | of(key_labels.KeyLabel, labels):
@@ -153,7 +154,8 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
         rules.keep_keys(name, labels)
         if path[0].idx == 1 and getattr(path[1], "key", None) == "diagnostics":
             continue
-        theirs = path[0].idx == 0 and getattr(path[1], "name", "") not in ("params", "round")
+        left |= labels
+        theirs = path[0].idx == 0  # what they keep is there
         leaked = rules.private(labels) | (NONE if theirs else of(ClientState, labels))
         if leaked:
             raise LeakError(leak(name, leaked))
@@ -165,7 +167,7 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     sums = tuple(mark for mark in traced.marks if isinstance(mark, Sum) and mark.times)
     means = tuple(mark for mark in traced.marks if isinstance(mark, Mean) and mark.times)
     capacities = tuple(mark.line for mark in traced.marks if isinstance(mark, Capacity))
-    alone = rules.alone(sums, means)
+    alone = rules.alone(sums, means, left)
     remembers = any(isinstance(mark, Stored) for mark in traced.marks)
     return Stage(sums, means, alone, traced.program, traced.prints, capacities, remembers)
 
@@ -189,5 +191,5 @@ def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
 
 
 def _name(path: Any) -> str:
-    root = ("state", "metrics")[path[0].idx]
+    root = ("state", "metrics", "state")[path[0].idx]
     return root + jax.tree_util.keystr(path[1:])

@@ -128,11 +128,11 @@ def simulate(
         federations = _per_seed(federation, len(seeds))
         roots = _roots(seeds)
         training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
-        first = of_seed(federations, 0)
+        first = _held(federations, 0)
         traced = check_launch(algorithm, params, first)
         if not isinstance(federation, Federation | StreamedFederation):
             for s in range(1, len(seeds)):
-                check_data(traced, of_seed(federations, s))
+                check_data(traced, _held(federations, s))
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, traced.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
@@ -290,6 +290,11 @@ def _per_seed(federation: Any, seeds: int) -> Federation | list[StreamedFederati
     if any(isinstance(f, StreamedFederation) for f in federation):
         return one_per_seed(federation)
     return stack(federation)
+
+
+def _held(federations: Federation | list[StreamedFederation], s: int) -> Any:
+    """That of one seed, with the arrays that stay on the host."""
+    return of_seed(federations, s) if isinstance(federations, Federation) else federations[s]
 
 
 def _initial(
