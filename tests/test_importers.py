@@ -158,6 +158,17 @@ def test_ids_that_differ_stay_different(ids):
     assert fp.Federation.from_arrays(data, "client").num_clients == 3
 
 
+@pytest.mark.parametrize("end", ["\0", b"\0"])
+def test_ids_that_numpy_would_cut_short_are_refused(end):
+    with refused("client: row 1 is .*, of which NumPy drops the zeros at the end; strip them"):
+        from_huggingface({"client": [end[:0], end]}, client="client")
+
+
+def test_a_data_set_that_is_read_from_a_stream():
+    with refused("dataset: a list_iterator without columns; give a split that is not streamed"):
+        from_huggingface(iter([{"image": 0}]))
+
+
 def test_numbers_that_no_type_holds_together():
     with refused(
         "client: whole numbers that do not all fit in one 64-bit type; give them as strings"
