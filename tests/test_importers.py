@@ -107,6 +107,8 @@ def test_items():
     equal(from_torch(pairs)["image"], COLOUR, np.uint8)  # pictures have their channels last
     with pytest.raises(ValueError, match=r"^dataset\[0\]: 2 entries for the names image, label, c"):
         from_torch(pairs, ("image", "label", "client"))
+    with refused("names: .*; give each entry a name"):
+        from_torch(pairs, ("image", "image"))
     with pytest.raises(ValueError, match=r"without length or indices"):
         from_torch(iter(pairs))
     with pytest.raises(ValueError, match=r"it is empty"):

@@ -64,7 +64,8 @@ def from_torch(
     """
     channels_first = checked("channels_first", channels_first, bool)
     named = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
-    require(named, "names", names, "give a name for each entry, such as ('image', 'label')")
+    named = named and len(set(names)) == len(names)
+    require(named, "names", names, "give each entry a name, such as ('image', 'label')")
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise ValueError(
             f"dataset: a {type(dataset).__name__} without length or indices; give a map-style data set, or stack its "
