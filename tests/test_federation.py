@@ -231,3 +231,14 @@ def test_a_table_is_the_dict_of_its_columns():
         jax.tree.map(np.testing.assert_array_equal, of_table, of_dict)
     with pytest.raises(ValueError, match=r"examples\['who'\]: .* column.s name as `clients`"):
         Federation.from_arrays(Frame(columns), [[0, 1], [2, 3]])
+
+
+@pytest.mark.parametrize("names", [("x", "x"), (0, "0")])
+def test_columns_of_one_name_are_refused(names):
+    """Of which one would get lost, or both become one leaf."""
+
+    class Twice(Frame):
+        columns = names
+
+    with refused(f"examples: two columns are called '{names[0]}'; rename or drop one"):
+        Federation.from_arrays(Twice({name: [1, 2] for name in names}), [[0], [1]])

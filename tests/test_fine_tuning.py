@@ -177,6 +177,17 @@ def test_a_kernel_is_a_matrix_of_which_full_rank_reaches_everything(shape, sides
         fp.models.adapters(model, base, rank=min(sides) + 1)
 
 
+def test_biases_of_two_axes_are_no_kernels():
+    """Attention's are [heads, size]; adapters would have more numbers than they."""
+    heads = nn.MultiHeadDotProductAttention(num_heads=2, qkv_features=8)
+    model = fp.models.from_apply(
+        lambda key: heads.init(key, jnp.ones((3, 8))), lambda w, x: heads.apply(w, x), inputs="x"
+    )
+    adapted = fp.models.adapters(model, filled(model.init)).init(KEY)
+    layers = ("key", "out", "query", "value")
+    assert sorted(adapted) == [f"params.{layer}.kernel" for layer in layers]
+
+
 def test_the_random_factor_keeps_the_inputs_size():
     """Of variance 1 / n; a chi-square of 6,000 numbers is within 10 % but for a chance below 1e-7."""
     model = fp.models.from_apply(lambda key: jnp.zeros((600, 20)), lambda w, x: x @ w, inputs="x")

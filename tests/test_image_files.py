@@ -1,5 +1,8 @@
 """Folders of images are the arrays that their files hold; whatever is wrong with a file is named."""
 
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -92,6 +95,36 @@ def test_no_bits_are_cut_off(tmp_path):
         read_images([tmp_path / "a.png"])
     with refused(r"^image: row 1: its mode is I;16, more than 8 bits"):
         from_huggingface({"image": [Image.fromarray(GRAY), deep]}, image="image")
+
+
+@pytest.mark.parametrize(("colour", "channels"), [(0, 1), (2, 3), (4, 2), (6, 4)])
+def test_no_bits_of_a_channel_are_cut_off(colour, channels, tmp_path):
+    """A PNG of 16 bits for each channel, which Pillow would read in 8."""
+    rows = b"".join(b"\0" + np.full((5, channels), 300, ">u2").tobytes() for _ in range(4))
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", 5, 4, 16, colour, 0, 0, 0),
+        b"IDAT": zlib.compress(rows),
+        b"IEND": b"",
+    }
+    written = b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks.items()
+    )
+    file = tmp_path / "a.png"
+    file.write_bytes(b"\x89PNG\r\n\x1a\n" + written)
+    with refused(r"a\.png: its mode is .*;16B?, more than 8 bits for each channel"):
+        read_images([file])
+    said = r"^image: row 0: its mode is .*;16B?, more than 8 bits"
+    with Image.open(file) as opened, refused(said):
+        from_huggingface({"image": [opened]}, image="image")
+
+
+def test_fewer_bits_of_a_channel_are_read(tmp_path):
+    """A BMP of 16 bits for all three."""
+    header = struct.pack("<2sIII", b"BM", 54 + 8, 0, 54)
+    header += struct.pack("<IiiHHIIiiII", 40, 2, 2, 1, 16, 0, 8, 0, 0, 0, 0)
+    (tmp_path / "a.bmp").write_bytes(header + b"\xff\x7f" * 4)
+    np.testing.assert_array_equal(read_images([tmp_path / "a.bmp"]), np.full((1, 2, 2, 3), 255))
 
 
 def test_files_that_cannot_be_read(pets):

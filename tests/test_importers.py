@@ -107,6 +107,8 @@ def test_items():
     equal(from_torch(pairs)["image"], COLOUR, np.uint8)  # pictures have their channels last
     with pytest.raises(ValueError, match=r"^dataset\[0\]: 2 entries for the names image, label, c"):
         from_torch(pairs, ("image", "label", "client"))
+    with refused("names: .*; give each entry a name"):
+        from_torch(pairs, ("image", "image"))
     with pytest.raises(ValueError, match=r"without length or indices"):
         from_torch(iter(pairs))
     with pytest.raises(ValueError, match=r"it is empty"):
@@ -156,6 +158,17 @@ def test_ids_that_differ_stay_different(ids):
     data = from_huggingface({"user": ids, "x": [0.5] * 3}, client="user", x="x")
     assert data["client"].tolist() == ids
     assert fp.Federation.from_arrays(data, "client").num_clients == 3
+
+
+@pytest.mark.parametrize("end", ["\0", b"\0"])
+def test_ids_that_numpy_would_cut_short_are_refused(end):
+    with refused("client: row 1 is .*, of which NumPy drops the zeros at the end; strip them"):
+        from_huggingface({"client": [end[:0], end]}, client="client")
+
+
+def test_a_data_set_that_is_read_from_a_stream():
+    with refused("dataset: a list_iterator without columns; give a split that is not streamed"):
+        from_huggingface(iter([{"image": 0}]))
 
 
 def test_numbers_that_no_type_holds_together():

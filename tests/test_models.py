@@ -329,6 +329,19 @@ def test_batch_normalisation_is_refused_in_one_line(make):
         make()
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: nnx.Linear(3, 2, rngs=nnx.Rngs(0)), "make: an object of type Linear; give one"),
+        (lambda: lambda rngs: 3, "make: 3; give one such as lambda rngs"),
+        (lambda: lambda: 0, r"make: it takes \(\) .*; give a function of \(rngs\)"),
+    ],
+)
+def test_what_makes_no_module_of_nnx(make, said):
+    with refused(said):
+        models.from_nnx(make())
+
+
 def test_other_state_of_nnx_is_refused_and_constants_are_not():
     class Counting(nnx.Module):
         def __init__(self, rngs):

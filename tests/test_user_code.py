@@ -9,7 +9,9 @@ import mistakes
 import pytest
 from mistakes import JAXS, OURS, look, sums
 
+from experiments.base.command import explained
 from fedpriv.certification import certificate
+from fedpriv.core.arguments import require
 
 
 def shown(mistake):
@@ -85,3 +87,13 @@ def test_all_frames_where_they_are_asked_for(name):
     assert any("fedpriv/certification" in file for file in files)
     assert any("site-packages/jax" in file for file in files)
     assert name != "if" or "for jit" in str(caught.value)
+
+
+def test_what_jax_adds_of_left_out_frames_is_no_part_of_a_commands_message():
+    """Where a trace of JAX's own comes first, such as of a measure that a command looks at."""
+    with pytest.raises(ValueError, match="bound: 2; give less") as caught:
+        jax.eval_shape(lambda: require(False, "bound", 2, "give less"))
+    assert any(is_jaxs_note(note) for note in caught.value.__notes__)
+    message, code = explained(caught.value)
+    assert re.fullmatch(r"bound: 2; give less \(\S+\)", message)
+    assert code == 2

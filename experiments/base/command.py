@@ -18,7 +18,7 @@ import configs
 from experiments.base import signals
 from experiments.base.outside_errors import outside
 from fedpriv.core.code_places import place
-from fedpriv.core.user_code import is_fedprivs, last_of_user, user_line
+from fedpriv.core.user_code import is_fedprivs, last_of_user, notes_of, user_line
 
 WHOLE = "--traceback"  # of every command
 
@@ -73,11 +73,11 @@ def explained(error: Exception) -> tuple[str, int]:
         return f"SyntaxError: {printable(error.msg)}\n  {line}  ({WHOLE} shows all)", 1
     line = user_line(error)
     if isinstance(error, ValueError) and _is_complaint(error):
-        return "; ".join([one_line(error) + _caller(error), *getattr(error, "__notes__", ())]), 2
+        return "; ".join([one_line(error) + _caller(error), *notes_of(error)]), 2
     if line is None:
         raise error
     text = next((text for text in str(error).splitlines() if text.strip()), "")
-    notes = "".join(f"\n  {printable(note)}" for note in getattr(error, "__notes__", ()))
+    notes = "".join(f"\n  {printable(note)}" for note in notes_of(error))
     return f"{type(error).__name__}: {printable(text)}\n  {line}  ({WHOLE} shows all){notes}", 1
 
 

@@ -68,6 +68,11 @@ def is_fedprivs(error: BaseException) -> bool:
     return own or getattr(error, _OURS, False)
 
 
+def notes_of(error: BaseException) -> list[str]:
+    """What was added to it, without JAX's word that it left frames out."""
+    return [note for note in getattr(error, "__notes__", ()) if _HIDDEN not in note]
+
+
 def _is_jaxs(error: BaseException, last: TracebackType, notes: Sequence[str]) -> bool:
     """Whether the message is JAX's, whose own frames it may have left out itself, and says so in a note."""
     its = type(error).__module__ == "jax.errors" or is_jax_file(last.tb_frame.f_code.co_filename)
@@ -94,7 +99,7 @@ def _show_users_code(error: BaseException) -> None:
     notes = getattr(error, "__notes__", [])
     if users and _is_jaxs(error, entries[-1], notes):
         _in_one_line(error)
-    notes[:] = [note for note in notes if _HIDDEN not in note]
+    notes[:] = notes_of(error)
     kept = users
     if not (users or is_fedprivs(error)):  # a bug, or a mistake that is not foreseen
         kept = [e for e in entries if is_our_file(e.tb_frame.f_code.co_filename)][-1:]

@@ -28,7 +28,7 @@ def leaves_of(examples: PyTree) -> PyTree:
 
     Raises:
       ValueError: a leaf that is ragged, sparse, masked in some row, or an array of another library that gives no
-        values.
+        values; a table with two columns of one name.
     """
     if isinstance(examples, Mapping):
         _check_names(examples)
@@ -36,6 +36,7 @@ def leaves_of(examples: PyTree) -> PyTree:
         examples = dict(examples) if alone else examples
     elif hasattr(examples, "columns"):
         names = getattr(examples, "column_names", examples.columns)
+        _check_columns([str(name) for name in names])
         examples = {str(name): examples[name] for name in names}
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: array_of(name_of(path), leaf), examples, is_leaf=_is_list
@@ -48,6 +49,11 @@ def _check_names(examples: Mapping) -> None:
     except TypeError:
         names = ", ".join(map(repr, examples))
         raise ValueError(f"examples: its names are {names}; give all as strings") from None
+
+
+def _check_columns(names: list[str]) -> None:
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"examples: two columns are called {twice!r}; rename or drop one")
 
 
 def _is_list(node: Any) -> bool:

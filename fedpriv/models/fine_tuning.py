@@ -60,9 +60,9 @@ def adapters(
 ) -> Model:
     """`model` at `base` with low-rank adapters (LoRA); only the adapters are trained, sent and made private.
 
-    A leaf W with two or more axes is viewed as a matrix [n, m]: its axes are split in two where n + m is smallest. A
-    dense kernel stays [in, out]; a large convolution kernel becomes [height * width * in, out], an attention kernel
-    [features, heads * size]. It is replaced by
+    A leaf W with two or more axes, unless it is a bias, is viewed as a matrix [n, m]: its axes are split in two where
+    n + m is smallest. A dense kernel stays [in, out]; a large convolution kernel becomes [height * width * in, out], an
+    attention kernel [features, heads * size]. It is replaced by
 
         W + (alpha / rank) A B,   A ~ N(0, 1 / n) of [n, rank],   B = 0 of [rank, m] at the start,
 
@@ -84,14 +84,14 @@ def adapters(
       trainable=r"B$" keeps A as drawn (FFA-LoRA; Y. Sun et al., ICLR 2024, arXiv:2403.12313).
 
     Raises:
-      ValueError: not a model; a base with other shapes; a pattern that matches no leaf with two or more axes; a rank
+      ValueError: not a model; a base with other shapes; a pattern that matches no such leaf; a rank
         below 1, or above the smaller side of a leaf.
     """
     its = _base(model, base)
     rank = checked("rank", rank, Count)
     alpha = checked("alpha", alpha, Positive | None)
     factor = 1.0 if alpha is None else alpha / rank
-    kernels = [path for path, leaf in its.leaves.items() if leaf.ndim >= 2 and _is_real(leaf)]
+    kernels = [path for path, leaf in its.leaves.items() if _is_kernel(path, leaf)]
     sides = {path: _sides(its.leaves[path].shape) for path in _matching("where", where, kernels)}
     for path, (rows, columns) in sides.items():
         if rank > min(rows, columns):
@@ -163,8 +163,10 @@ def _base(model: Model, base: Params) -> _Base:
     return _Base(leaves, jax.tree.structure(wanted))
 
 
-def _is_real(leaf: jax.Array) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+def _is_kernel(path: str, leaf: jax.Array) -> bool:
+    """Attention has biases of two axes, [heads, size]."""
+    real = bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+    return real and leaf.ndim >= 2 and not path.endswith("bias")
 
 
 def _sides(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -9,6 +9,7 @@ import jax
 
 from fedpriv.core.arguments import require
 from fedpriv.core.types import Key, Params, PyTree
+from fedpriv.core.user_functions import asked
 from fedpriv.models.networks import Model, from_apply, state_beside
 
 
@@ -22,13 +23,17 @@ def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
       inputs: name of the input in an example.
 
     Raises:
-      ValueError: the module has batch normalisation, or other state beside its parameters.
+      ValueError: no such function; the module has batch normalisation, or other state beside its parameters.
     """
-    require(callable(make), "make", make, "give one such as lambda rngs: Net(rngs=rngs)")
     from flax import nnx
 
+    remedy = "give one such as lambda rngs: Net(rngs=rngs)"
+    require(callable(make) and not isinstance(make, nnx.Module), "make", make, remedy)
+
     def parts(key: Key) -> Any:
-        return nnx.split(make(nnx.Rngs(key)), nnx.Param, ...)
+        made = asked("make", make, "(rngs)", nnx.Rngs(key))
+        require(isinstance(made, nnx.Module), "make", made, remedy)
+        return nnx.split(made, nnx.Param, ...)
 
     graph, _, rest = parts(jax.random.key(0))
     kinds = jax.tree.leaves(rest, is_leaf=lambda leaf: isinstance(leaf, nnx.Variable))

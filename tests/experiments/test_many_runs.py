@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -130,6 +131,12 @@ def test_on_what_each_kind_of_canary_trains():
     np.testing.assert_array_equal(changed["label"], [1, 2, 0])
     with refused("canary: mislabelled needs examples with a class as their `label`", NoPlaceError):
         data_of("mislabelled", regression([4] * 3))
+    bytes_ = fp.Federation.from_arrays({"label": np.array([0, 255], np.uint8)}, [[0, 1]])
+    moved = data_of("mislabelled", bytes_)({"label": jnp.array([0, 7, 255], jnp.uint8)})["label"]
+    assert moved.tolist() == [1, 8, 0]
+    assert moved.dtype == jnp.uint8
+    with refused("canary: mislabelled needs .*, one of several", NoPlaceError):
+        data_of("mislabelled", fp.Federation.from_arrays({"label": np.zeros(2, int)}, [[0, 1]]))
     with refused(r"canary: \['natural', 'natural'\]; name each kind once"):
         Wanted(canary=("natural", "natural"))
     with refused(r"canary: \[\]; name some of worst_case, natural, mislabelled"):

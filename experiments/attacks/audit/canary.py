@@ -34,10 +34,18 @@ def data_of(kind: Kind, federation: Federation) -> Data | None:
     if kind == "natural":
         return lambda examples: examples
     labels = federation.examples.get("label") if isinstance(federation.examples, dict) else None
-    if labels is None or not jnp.issubdtype(labels.dtype, jnp.integer):
-        raise NoPlaceError("canary: mislabelled needs examples with a class as their `label`")
-    classes = int(np.max(labels)) + 1
-    return lambda examples: examples | {"label": (examples["label"] + 1) % classes}
+    classes = labels is not None and jnp.issubdtype(labels.dtype, jnp.integer)
+    last = int(np.max(labels)) if classes else 0
+    if last < 1:
+        raise NoPlaceError(
+            "canary: mislabelled needs examples with a class as their `label`, one of several"
+        )
+
+    def mislabelled(examples: Any) -> Any:
+        label = examples["label"]
+        return examples | {"label": jnp.where(label == last, 0, label + 1)}
+
+    return mislabelled
 
 
 def release_of(ledger: Ledger, name: str, rounds: int) -> Release | None:

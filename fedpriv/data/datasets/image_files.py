@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,17 +95,23 @@ def read_images(
     return np.stack([np.broadcast_to(image, (height, width, channels)) for image in images])
 
 
-def mode_of(name: str, picture: Any) -> str:
+def stored_modes(picture: Any) -> list[str]:
+    """Of Pillow, the mode in which it is held, and those of its file, such as "RGB;16B", until it is loaded."""
+    return [picture.mode, *(str(tile[3]) for tile in getattr(picture, "tile", []))]
+
+
+def mode_of(name: str, stored: list[str]) -> str:
     """Of Pillow, in which a picture is read: "L" for a gray one, else "RGB".
 
     Raises:
         ValueError: it has more than 8 bits per channel, of which Pillow would cut off the others.
     """
-    if picture.mode[0] in "IF":
-        raise ValueError(
-            f"{name}: its mode is {picture.mode}, more than 8 bits for each pixel; convert it to 8 bits"
-        )
-    return "L" if picture.mode in ("1", "L", "La", "LA") else "RGB"
+    for mode in stored:
+        if mode[0] in "IF" or re.search(";16[BLN]", mode):  # BGR;16 is 16 bits for all three
+            raise ValueError(
+                f"{name}: its mode is {mode}, more than 8 bits for each channel; convert it to 8 bits"
+            )
+    return "L" if stored[0] in ("1", "L", "La", "LA") else "RGB"
 
 
 def _images(root: Path) -> Iterator[Path]:
@@ -160,10 +167,10 @@ def _read(path: Path, image_size: tuple[int, int] | None) -> np.ndarray:
         raise MissingDataError(f"{path}: there is no such file; correct the path")
     try:
         with Image.open(path) as opened:
-            picture = opened.copy()
+            stored, picture = stored_modes(opened), opened.copy()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise CorruptDataError(f"{path}: it cannot be read ({error}); replace it") from None
-    picture = picture.convert(mode_of(str(path), picture))
+    picture = picture.convert(mode_of(str(path), stored))
     if image_size is not None:
         picture = picture.resize(image_size[::-1], Image.Resampling.BILINEAR)
     return np.asarray(picture).reshape(picture.height, picture.width, -1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.core.arguments import checked, require
-from fedpriv.data.datasets.image_files import mode_of
+from fedpriv.data.datasets.image_files import mode_of, stored_modes
 
 Arrays = dict[str, np.ndarray]
 
@@ -28,6 +28,10 @@ def from_huggingface(dataset: Any, **columns: str) -> Arrays:
     Raises:
         ValueError: all splits at once; a missing column; rows that are missing or differ in shape.
     """
+    if not hasattr(dataset, "__getitem__"):
+        raise ValueError(
+            f"dataset: a {type(dataset).__name__} without columns; give a split that is not streamed, or a table"
+        )
     if hasattr(dataset, "num_rows") and isinstance(dataset.num_rows, dict):
         raise ValueError(
             f"dataset: has the splits {', '.join(dataset)}; give one, such as dataset[{next(iter(dataset))!r}]"
@@ -60,7 +64,8 @@ def from_torch(
     """
     channels_first = checked("channels_first", channels_first, bool)
     named = isinstance(names, Sequence) and all(isinstance(name, str) for name in names)
-    require(named, "names", names, "give a name for each entry, such as ('image', 'label')")
+    named = named and len(set(names)) == len(names)
+    require(named, "names", names, "give each entry a name, such as ('image', 'label')")
     if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
         raise ValueError(
             f"dataset: a {type(dataset).__name__} without length or indices; give a map-style data set, or stack its "
@@ -100,16 +105,24 @@ def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> n
         channels_first: as `from_torch`.
 
     Raises:
-        ValueError: a value that is missing, of another shape than the first, a string beside numbers, or a picture of
-            more than 8 bits.
+        ValueError: a value that is missing, of another shape than the first, a string beside numbers, one that ends in
+            a zero character, or a picture of more than 8 bits.
     """
-    modes = {mode_of(f"{name}: row {i}", v) for i, v in enumerate(values) if is_picture(v)}
+    modes = {
+        mode_of(f"{name}: row {i}", stored_modes(value))
+        for i, value in enumerate(values)
+        if is_picture(value)
+    }
     mode = "RGB" if "RGB" in modes else "L"
     rows = [_array(name, value, mode, channels_first) for value in values]
     for i, row in enumerate(rows):
         if row.dtype == object:
             raise ValueError(
                 f"{name}: row {i} is {values[i]!r:.40}; leave out such rows, or turn them into numbers"
+            )
+        if is_text(row) and row.ndim == 0 and row != np.asarray(values[i], object):
+            raise ValueError(
+                f"{name}: row {i} is {values[i]!r:.40}, of which NumPy drops the zeros at the end; strip them"
             )
         if is_text(row) != is_text(rows[0]):
             raise ValueError(
