@@ -171,10 +171,9 @@ class _Follow:
         if eqn.primitive.name in of_loops:
             return of_loops[eqn.primitive.name](eqn, labels, place)
         inner = [program.jaxpr for program in programs(eqn)]
-        known = (
-            is_call(eqn) or eqn.primitive.name == "shard_map"
-        )  # others, as lax.reduce, mix turns
-        if known and len(inner) == 1 and len(inner[0].invars) == len(labels):
+        # Others, as lax.reduce, call theirs many times, each on what an earlier call returned.
+        once = is_call(eqn) or eqn.primitive.name == "shard_map"
+        if once and len(inner) == 1 and len(inner[0].invars) == len(labels):
             inside = place if is_call(eqn) else replace(place, times=None)
             out = self.program(inner[0], labels, inside)
             if len(out) == len(eqn.outvars):
