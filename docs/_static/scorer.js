@@ -1,5 +1,5 @@
-/* Sphinx's own scores, but for titles: a page called by the word comes before fields and types of that name. The gallery, which only
-   shows a thing, comes after what explains it. */
+/* Sphinx's own scores, but for titles: a page called by the word comes before fields and types of that name. The gallery and
+   recorded results, which only show a thing, come after what explains it. */
 var Scorer = {
   objNameMatch: 11,
   objPartialMatch: 6,
@@ -9,5 +9,5 @@ var Scorer = {
   partialTitle: 7,
   term: 5,
   partialTerm: 2,
-  score: ([page, , , , score]) => (page.startsWith("docs/gallery") ? score / 4 : score),
+  score: ([page, , , , score]) => (/^(docs\/gallery|experiments\/results)/.test(page) ? score / 4 : score),
 };
