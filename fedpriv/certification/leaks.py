@@ -311,7 +311,7 @@ def _is_rounded(eqn: JaxprEqn) -> bool:
     if eqn.primitive is not lax.dot_general_p:
         return False
     exact = lax.Precision.HIGHEST
-    doubles = eqn.invars[0].aval.dtype == eqn.invars[1].aval.dtype == jnp.float64
+    doubles = all(jnp.result_type(factor.aval) == jnp.float64 for factor in eqn.invars)
     return not doubles and eqn.params["precision"] not in (exact, (exact, exact))
 
 
