@@ -207,8 +207,16 @@ def test_one_step_of_short_floats(dtype, records):
     assert of_floats.epsilon < third.epsilon / 2
 
 
-@pytest.mark.parametrize(("kind", "factor"), [("bfloat16", 1.0), ("float32", math.sqrt(3))])
-def test_one_step_multiplied_in_short_floats(kind, factor):
+@pytest.mark.parametrize(
+    ("kind", "precision", "factor"),
+    [
+        ("bfloat16", "highest", 1.0),
+        ("float32", None, 1.0),  # which GPUs compute in TF32, and TPUs in bfloat16
+        ("float32", "high", 1.0),
+        ("float32", "highest", math.sqrt(3)),
+    ],
+)
+def test_one_step_multiplied_in_short_floats(kind, precision, factor):
     def round(key, state, cohort):
         def client(key, shard):
             mean = shard.private_mean(
@@ -222,6 +230,7 @@ def test_one_step_multiplied_in_short_floats(kind, factor):
                 mean["w"],
                 jnp.eye(3),
                 (((0,), (0,)), ((), ())),
+                precision=precision,
                 preferred_element_type=kind,
             )
             return mean | {"w": w}

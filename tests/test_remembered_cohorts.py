@@ -11,7 +11,7 @@ import numpy as np
 import optax
 import pytest
 from scipy import stats
-from small import regression, squared, start
+from small import refused, regression, squared, start
 
 import fedpriv as fp
 from fedpriv.privacy import certify_releases
@@ -135,3 +135,43 @@ def test_a_client_that_displaces_one_that_remembers_counts_as_seen():
     assert 0 < certificate.epsilon < math.inf
     assert certificate.accountant == "PLD"
     assert certify_releases([once], seen / 2, "third_party").epsilon == math.inf
+
+
+ADDED = (
+    "sampling: .*add-or-remove adjacency, which does not compose with cohorts that clients remember"
+)
+
+
+@pytest.mark.parametrize(
+    "shown", [fp.fixed_size(12, 11), fp.poisson(12, 0.9, 6)], ids=["fixed", "cut"]
+)
+def test_a_client_cannot_be_removed_where_a_view_knows_who_takes_part(shown):
+    """Of 12 clients 11 take part, and all but the removed one send -1: the sum moves by 2, or shows who is missing.
+
+    One that sends zeros moves it by 1 in the same cohorts: counted so, no epsilon of added or removed clients holds.
+    """
+    hidden = fp.poisson(12, 0.25)
+    for first, then in itertools.permutations((hidden, shown)):
+        with refused(ADDED):
+            certified(heads(fp.Opening(first, 3, then)), 12, rounds=6)
+        runs = [(heads(sampler), 3) for sampler in (first, then)]
+        with refused(ADDED):
+            fp.certify_together(runs, start(), regression([2] * 12), DELTA)
+
+
+def test_what_composes_where_a_view_knows_who_takes_part():
+    """A client that is replaced takes part when it did before; one of all clients may be added or removed."""
+    remembered, fresh = heads(fp.fixed_size(12, 4)), fp.fixed_size(12, 4)
+    alone = fp.dp_fed_avg(
+        squared,
+        sampler=fresh,
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+        clip_norm=1.0,
+        noise_multiplier=1.0,
+    )
+    runs = [(remembered, 3), (alone, 3)]
+    both = fp.certify_together(runs, start(), regression([2] * 12), DELTA)
+    assert both.relation == "replace_one"
+    opened = certified(heads(fp.Opening(fp.everyone(12), 1, fp.poisson(12, 0.25))), 12)
+    assert opened.relation == "add_or_remove"

@@ -1,11 +1,11 @@
-"""What a traced round asks of the host: nothing but to print."""
+"""What a traced round does where no check can follow: nothing but print."""
 
 from __future__ import annotations
 
 from jax.extend.core import Jaxpr, JaxprEqn
 
 from fedpriv.certification.information_flow import NOWHERE, where
-from fedpriv.core.jaxprs import equations
+from fedpriv.core.jaxprs import CUSTOM_VMAP, equations
 
 _CALLS = frozenset(("pure_callback", "io_callback"))
 PRINTS = frozenset(("debug_callback", "debug_print"))
@@ -16,7 +16,8 @@ def lines_that_print(jaxpr: Jaxpr) -> tuple[str, ...]:
     """The lines that print something of a round (`jax.debug`), which changes nothing of it.
 
     Raises:
-      ValueError: it asks the host for values, writes to a mutable array, or has a check that cannot be compiled.
+      ValueError: it asks the host for values, writes to a mutable array, computes several clients otherwise than one,
+        or has a check that cannot be compiled.
     """
     lines: dict[str, None] = {}
     for eqn, callers in equations(jaxpr):
@@ -24,6 +25,11 @@ def lines_that_print(jaxpr: Jaxpr) -> tuple[str, ...]:
         if name in _CALLS:
             raise ValueError(
                 f"round: it calls the host ({_line(chain)}), where the check cannot follow; compute this in JAX"
+            )
+        if name == CUSTOM_VMAP:
+            raise ValueError(
+                f"round: its jax.custom_batching.custom_vmap ({_line(chain)}) may mix clients that run side by side, "
+                "where the check cannot follow; leave it out, or use jax.lax.map"
             )
         if name in _REFS:
             raise ValueError(

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.extend.core import JaxprEqn
 
 from fedpriv.certification import key_labels
@@ -305,6 +306,15 @@ def _is_short(leaf: Any) -> bool:
     return bool(jnp.result_type(leaf).itemsize < 4)
 
 
+def _is_rounded(eqn: JaxprEqn) -> bool:
+    """Whether a device may round the factors of a product to fewer bits, such as TF32 on GPUs and bfloat16 on TPUs."""
+    if eqn.primitive is not lax.dot_general_p:
+        return False
+    exact = lax.Precision.HIGHEST
+    doubles = all(jnp.result_type(factor.aval) == jnp.float64 for factor in eqn.invars)
+    return not doubles and eqn.params["precision"] not in (exact, (exact, exact))
+
+
 def _linear(eqn: JaxprEqn, labels: Any) -> bool:
     """Whether the output is the same linear map of what is noisy, for all clients."""
     name = eqn.primitive.name
@@ -316,7 +326,7 @@ def _linear(eqn: JaxprEqn, labels: Any) -> bool:
     if name not in _BILINEAR:
         return name in _LINEAR
     noisy = [bool(of(LinearUse, x) | of(NonlinearUse, x)) for x in labels]
-    if _is_short(eqn.outvars[0].aval):
+    if _is_short(eqn.outvars[0].aval) or _is_rounded(eqn):
         return not any(noisy)
     if sum(noisy) != 1 or (name == "div" and noisy[1]):
         return not any(noisy)

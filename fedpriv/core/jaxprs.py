@@ -56,7 +56,9 @@ _CALLS = {
     "remat2",
     "composite",
 }
-_CALLS |= {f"custom_{kind}_call" for kind in ("jvp", "vjp", "vmap")}
+CUSTOM_VMAP = "custom_vmap_call"
+"""Computed in another way where several are computed side by side, of which it sees them all."""
+_CALLS |= {CUSTOM_VMAP, "custom_jvp_call", "custom_vjp_call"}
 _CALLS |= {"custom_vjp_call_jaxpr", "linear_call"}
 
 

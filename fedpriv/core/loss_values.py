@@ -12,19 +12,22 @@ from jax.extend.core import Jaxpr, Literal
 from jax.interpreters import partial_eval
 
 from fedpriv.core.arguments import shown
+from fedpriv.core.jaxprs import CUSTOM_VMAP, equations
 from fedpriv.core.types import Params
 
 Loss = Callable[[Params, Any], Any]
 
 
-def check_loss(loss: Loss, params: Params, example: Any) -> None:
+def check_loss(loss: Loss, params: Params, example: Any, *, apart: bool = False) -> None:
     """Traces the gradient of a loss of (params, example), and computes nothing.
 
     Args:
       params, example: arrays, or traced.
+      apart: whether the loss of an example must not depend on others beside it.
 
     Raises:
-      ValueError: the loss gives no real number, or one on which the parameters have no influence.
+      ValueError: the loss gives no real number, or one on which the parameters have no influence; a `custom_vmap` in it
+        may mix examples that have to stay apart.
     """
 
     def number(params: Params, example: Any) -> Any:
@@ -38,6 +41,10 @@ def check_loss(loss: Loss, params: Params, example: Any) -> None:
         raise ValueError(
             "loss: the parameters have no influence on its value, so the gradient is 0 for every example; compute it "
             "from them, without argmax, rounding or stop_gradient"
+        )
+    if apart and any(eqn.primitive.name == CUSTOM_VMAP for eqn, _ in equations(gradient)):
+        raise ValueError(
+            "loss: its jax.custom_batching.custom_vmap may mix the records of a batch; leave it out, or use jax.lax.map"
         )
 
 

@@ -58,10 +58,13 @@ def takes_key(fn: Callable[..., Any]) -> bool:
     return [p.name for p in third] == ["key"]
 
 
-def of_one(loss: LossFn) -> LossFn:
+def of_one(loss: LossFn, *, apart: bool = False) -> LossFn:
     """The loss of (params, example), or of (params, `Keyed`) where it is random.
 
     It is checked when it is first called with examples of some shape; that costs one more trace.
+
+    Args:
+      apart: whether the loss of an example must not depend on others beside it, as `check_loss`.
 
     Raises:
       ValueError: no function, such as a whole model, or one of other parameters; when called, examples without keys, or
@@ -91,7 +94,7 @@ def of_one(loss: LossFn) -> LossFn:
         if (seen := _SEEN.get()) is not None and all(known is not loss for known in seen):
             seen.append(loss)
         if (shapes := _shapes(params, batch)) not in traced:
-            check_loss(plain, params, batch)
+            check_loss(plain, params, batch, apart=apart)
             traced.add(shapes)
         return plain(params, batch)
 

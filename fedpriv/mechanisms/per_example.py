@@ -71,10 +71,10 @@ def per_example(loss: LossFn, l2: NonNegative = 0.0) -> Gradients:
 
     Raises:
       ValueError: `loss` is no function of these parameters, or l2 below 0; when called, as the gradients of
-        `fedpriv.mean_grad`.
+        `fedpriv.mean_grad`, or a loss with a `custom_vmap`.
     """
     l2 = checked("l2", l2, NonNegative)
-    one = of_one(loss)
+    one = of_one(loss, apart=True)
 
     def regularised(params: Params, example: Example) -> jax.Array:
         penalty = l2 / 2 * optax.tree.norm(params, squared=True) if l2 else 0.0

@@ -13,6 +13,7 @@ from fedpriv.privacy.sampling import (
     Sampling,
     WithReplacement,
     loses_noise,
+    takes_all,
 )
 
 
@@ -27,7 +28,8 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
 
     Raises:
         ValueError: Poisson, fixed-size and with-replacement draws together; Poisson cohorts together with clients who
-            add all of their noise themselves, or a share that may be lost: it is gone when one of them is removed.
+            add all of their noise themselves, or a share that may be lost: it is gone when one of them is removed; or
+            together with cohorts of which the view is taken to know who takes part, where a removed one is missing.
     """
     kinds = {type(release.sampling) for release in releases}
     hidden = view == "third_party" or all(release.unit == "record" for release in releases)
@@ -52,6 +54,13 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
         "share that may be lost: a removed client takes it along; add all noise the same way, or draw cohorts of "
         "fixed size",
     )
+    require(
+        not any(map(_is_shown, releases)),
+        "sampling",
+        drawn,
+        "certified for add-or-remove adjacency, which does not compose with cohorts that clients remember, of which a "
+        "view is taken to know who takes part, certified for zero-out adjacency; draw all cohorts the same way",
+    )
     return "add_or_remove"
 
 
@@ -69,6 +78,13 @@ def _takes_noise_along(release: Release) -> bool:
     own |= loses_noise(release.participation)
     counts = release.multiplier > 0 and release.unit == "client"
     return own and counts and isinstance(release.sampling, Everyone)
+
+
+def _is_shown(release: Release) -> bool:
+    """Whether a view is taken to know which clients take part, though not all do."""
+    known = release.participation
+    counts = release.multiplier > 0 and release.unit == "client"
+    return counts and known is not None and not takes_all(known)
 
 
 def multiplier_for(release: Release, relation: str) -> float:
