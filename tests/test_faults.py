@@ -86,10 +86,9 @@ def reduction_leak(key, state, cohort, summed, metrics):
 
 def window_leak(key, state, cohort, summed, metrics):
     """The last of each window; and of two arrays, one that changes places with the other."""
-    take = lambda a, b: (b[1], b[0])  # noqa: E731
     start = np.float32(0), np.float32(0)
     both = raw(summed)[None], jnp.zeros((1, D))
-    last, _ = lax.reduce_window(both, start, take, (1, 1), (1, 1), "VALID")
+    last, _ = lax.reduce_window(both, start, lambda a, b: (b[1], b[0]), (1, 1), (1, 1), "VALID")
     return moved(state, last[0]), metrics
 
 

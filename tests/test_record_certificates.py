@@ -194,9 +194,7 @@ def test_one_step_of_short_floats(dtype, records):
         lambda key: fp.one_round(algorithm)(key, algorithm.init(params, None), federation)
     )
     found = jax.lax.map(lambda key: run(key)[0].params["w"].astype(jnp.float32), keys)
-    noise = (
-        clients * records / 1.25 * np.asarray(found)
-    )  # of the sum of the last client's gradients
+    noise = clients * records / 1.25 * np.asarray(found)  # of the last client's sum, in C sigma
     assert np.median(np.abs(noise)) < 1  # 0.67 of one client's noise, 2.02 of nine
     third, server = (
         fp.certify(algorithm, params, federation, 1, 1e-5, view=view)
