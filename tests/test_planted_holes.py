@@ -361,11 +361,23 @@ def told_the_seed():
     return after_sum(without_noise)
 
 
+def computed_the_key():
+    """The noise computed again, from the round's key and a number that no round would count up to."""
+
+    def without_noise(key, state, cohort, summed, metrics):
+        begins = state.round * 0 + jnp.uint32(random_streams.COHORT).astype(jnp.int32)
+        own_key = jax.random.split(jax.random.fold_in(key, begins))[1]
+        noise = GAUSSIAN.perturb(own_key, jax.tree.map(jnp.zeros_like, state.params))
+        return moved(state, flatten(noise)), metrics
+
+    return after_sum(without_noise)
+
+
 def sealed_by_hand():
     return fed_avg(sealed(GAUSSIAN._replace(clip=lambda u: (u, jnp.float32(0)))))
 
 
-@pytest.mark.parametrize("make", [told_the_seed, sealed_by_hand])
+@pytest.mark.parametrize("make", [told_the_seed, computed_the_key, sealed_by_hand])
 def test_what_passes_knowingly(make):
     """docs/ideas/the_check.md lists these: the check protects from mistakes, not from who writes the round."""
     assert fp.certify(make(), PARAMS, FEDERATION, 1, 1e-3).basis == "constructed"

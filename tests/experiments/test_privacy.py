@@ -110,10 +110,10 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in modules.names() if hasattr(modules.load(n), "ledger")])
 def test_nothing_is_loaded_and_no_config_takes_long(name, capsys, tmp_path):
-    """Each config with a ledger answers, without its data, in a few seconds of its own work."""
+    """Each config with a ledger answers, without its data, in less than a minute of its own work."""
     began = time.process_time()  # a busy machine does not change it much
     shown = ask(capsys, name, "--output", tmp_path / "out", "--data-dir", tmp_path)
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 60
     assert "certified" in shown
     if name == "fed_smp_shakespeare":
         assert "note: counted for 1138 clients" in shown

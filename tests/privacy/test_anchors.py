@@ -139,9 +139,9 @@ def test_tree_of_a_keyboard():
     from dp_accounting import GaussianDpEvent
     from dp_accounting.rdp import RdpAccountant
 
-    start = time.perf_counter()
+    start = time.process_time()
     squared = tree_sensitivity_squared(2000, 2000, separation=313, most=6)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     assert squared == 79
     released = fp.noise_matrices.tree(2000).sensitivity(2000, separation=313, most=6) ** 2
     assert released == pytest.approx(71.775, rel=1e-4)
