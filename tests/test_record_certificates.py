@@ -138,25 +138,29 @@ def test_where_one_step_is_not():
         assert not any(kind.noise_is_split for kind in kinds.values())
 
 
-def beside_the_sum(seen_of):
-    """DP-SGD of one step whose model also shows the mean of `seen_of(client, noisy gradient)` over the cohort."""
+def of_one_step(sent, model=lambda total, diagnostics: total):
+    """DP-SGD of one step: clients send `sent(client, noisy gradient)`, and the model is `model(sum, diagnostics)`."""
 
     def round(key, state, cohort):
         def client(key, shard):
+            gradients, records = fp.per_example(squared), BATCHES["fixed_size"]
             mean = shard.private_mean(
-                key,
-                fp.per_example(squared),
-                state.params,
-                records=BATCHES["fixed_size"],
-                mechanism=GAUSSIAN,
+                key, gradients, state.params, records=records, mechanism=GAUSSIAN
             )
-            return fp.Sent(mean, {"seen": seen_of(shard.client_id, mean)})
+            return sent(shard.client_id, mean)
 
         total, metrics, _ = cohort.sum(client, key, mechanism=fp.ALREADY_PRIVATE)
-        moved = total["b"] + metrics["diagnostics"]["seen"]
-        return fp.ModelState(total | {"b": moved}, state.round + 1), metrics
+        return fp.ModelState(model(total, metrics["diagnostics"]), state.round + 1), metrics
 
     return fp.Algorithm(fp.start, round, SAMPLERS["fixed_size"], unit="record")
+
+
+def beside_the_sum(seen_of):
+    """The model also shows the mean of `seen_of(client, noisy gradient)` over the cohort."""
+    return of_one_step(
+        lambda i, mean: fp.Sent(mean, {"seen": seen_of(i, mean)}),
+        lambda total, diagnostics: total | {"b": total["b"] + diagnostics["seen"]},
+    )
 
 
 @pytest.mark.parametrize(
@@ -215,29 +219,12 @@ def test_one_step_of_short_floats(dtype, records):
     ],
 )
 def test_one_step_multiplied_in_short_floats(kind, precision, factor):
-    def round(key, state, cohort):
-        def client(key, shard):
-            mean = shard.private_mean(
-                key,
-                fp.per_example(squared),
-                state.params,
-                records=BATCHES["fixed_size"],
-                mechanism=GAUSSIAN,
-            )
-            w = jax.lax.dot_general(
-                mean["w"],
-                jnp.eye(3),
-                (((0,), (0,)), ((), ())),
-                precision=precision,
-                preferred_element_type=kind,
-            )
-            return mean | {"w": w}
+    def sent(i, mean):
+        along, how = (((0,), (0,)), ((), ())), {"preferred_element_type": kind}
+        w = jax.lax.dot_general(mean["w"], jnp.eye(3), along, precision=precision, **how)
+        return mean | {"w": w}
 
-        total, metrics, _ = cohort.sum(client, key, mechanism=fp.ALREADY_PRIVATE)
-        return fp.ModelState(total, state.round + 1), metrics
-
-    algorithm = fp.Algorithm(fp.start, round, SAMPLERS["fixed_size"], unit="record")
-    parts, _ = seen(algorithm)
+    parts, _ = seen(of_one_step(sent))
     assert parts["third_party"] == [(ROUNDS, pytest.approx(factor * SIGMA))]
 
 
