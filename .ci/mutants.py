@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("certification", "privacy", "mechanisms", "rounds")
+FOLDERS = ("certification", "privacy", "mechanisms", "rounds", "testing")
 MUTANTS, COVER = ROOT / ".ci" / "mutants.json", ROOT / "build" / "mutants.json"
 READS_SOURCE = re.compile(r'getsource|ast\.parse|glob\("\S*\.(py|md)"\)')  # these tests say nothing
 COUNT, SEED, PER_SCOPE = 150, 0, 3  # PER_SCOPE: mutants of one function, at most

@@ -14,6 +14,7 @@ from small import refused
 import fedpriv as fp
 
 NAN = float("nan")
+NAT = np.datetime64("NaT", "D")
 
 
 class Unknown:
@@ -47,9 +48,9 @@ FORMS = {"list": list, "array": np.array, "objects": lambda ids: np.array(ids, o
 MISSING = {
     "integers": [None, NAN, Unknown()],
     "whole floats": [None, NAN, np.float32(NAN)],
-    "strings": [None, NAN, "", Unknown(), np.datetime64("NaT")],
+    "strings": [None, NAN, "", Unknown(), NAT],
     "bytes": [b"", None],
-    "dates": [None, np.datetime64("NaT"), NAN],
+    "dates": [None, NAT, NAN],
     "decimals": [decimal.Decimal("NaN"), decimal.Decimal("sNaN"), None],
 }
 

@@ -5,21 +5,24 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from jax.extend.core import Primitive
 
-from fedpriv.certification.information_flow import follow
-from fedpriv.certification.key_labels import ROUNDS_KEY
-from fedpriv.certification.leaks import Rules
-from fedpriv.core.jaxprs import equations, programs_in, scan_operands
+from fedpriv.core.jaxprs import (
+    equations,
+    evaluate,
+    inlined,
+    is_call,
+    producers,
+    programs_in,
+    scan_operands,
+)
 
 
 def test_the_operands_of_a_scan_are_told_apart():
-    def body(carry, x):
-        return carry + jnp.outer(x, scale), x.sum()
+    def scanned(scale, carry, xs):
+        return jax.lax.scan(lambda c, x: (c + jnp.outer(x, scale), x.sum()), carry, xs)
 
-    scale, carry = jnp.ones(5), jnp.zeros((3, 5))
-    program = jax.make_jaxpr(lambda c, x: jax.lax.scan(body, c, x))(carry, jnp.ones((4, 3)))
+    given = jnp.ones(5), jnp.zeros((3, 5)), jnp.ones((4, 3))
+    program = jax.make_jaxpr(scanned)(*given)
     (eqn,) = (e for e in program.eqns if e.primitive.name == "scan")
     parts = scan_operands(eqn, eqn.invars)
     shapes = [[v.aval.shape for v in part] for part in parts]
@@ -31,49 +34,30 @@ def test_the_operands_of_a_scan_are_told_apart():
 
 
 def test_an_open_program_with_constants_is_walked_through():
-    closed = jax.make_jaxpr(lambda x: x + jnp.arange(3.0) * np.arange(3.0))(jnp.ones(3))
-    assert closed.consts
-    (program,) = programs_in({"body": [closed.jaxpr]})
-    assert [e.primitive for e, _ in equations(program.jaxpr)] == [
-        e.primitive for e in closed.jaxpr.eqns
-    ]
-    assert len(program.jaxpr.invars) == 1 + len(closed.consts)
+    whole = jax.make_jaxpr(lambda c, x: x + jnp.arange(3.0) * c)(jnp.ones(3), 1.0).jaxpr
+    constant, x = whole.invars
+    (program,) = programs_in({"body": [whole.replace(constvars=[constant], invars=[x])]})
+    assert [e for e, _ in equations(program.jaxpr)] == whole.eqns
+    assert program.jaxpr.invars == [constant, x]
+    assert not program.consts
 
 
-def primitive(name, shapes):
-    """An operation of JAX 0.11 and later, by its name, with the shapes of its results."""
-    made = Primitive(name)
-    made.multiple_results = True
-    made.def_abstract_eval(lambda x, *more, axis: [x.update(shape=shape) for shape in shapes])
-    return lambda *arrays: made.bind(*arrays, axis=0)
+def test_a_program_is_evaluated_with_the_constants_that_its_function_closes_over():
+    """Beside it or as literals, as settings of JAX have it; also in functions that are jitted in it."""
+    value = np.array([3.0, 1.0, 2.0], np.float32)
+    program = jax.make_jaxpr(jax.jit(lambda x: (x * value, value)))(jnp.ones(3))
+
+    def rule(eqn, values):
+        return inlined(eqn, values, rule) if is_call(eqn) else NotImplemented
+
+    for how in (rule, lambda eqn, values: NotImplemented):
+        product, itself = evaluate(program, [2 * jnp.ones(3)], how)
+        np.testing.assert_array_equal(product, 2 * value)
+        np.testing.assert_array_equal(itself, value)
 
 
-UNSTACK, STACK = primitive("unstack", [(), ()]), primitive("stack", [(2,)])
-
-
-def halves(key):
-    return jax.random.split(key, 2)
-
-
-@pytest.mark.parametrize(
-    ("at_once", "one_by_one"),
-    [
-        (lambda key: UNSTACK(halves(key)), lambda key: [halves(key)[0], halves(key)[1]]),
-        (
-            lambda key: UNSTACK(*STACK(*UNSTACK(halves(key)))),
-            lambda key: list(jnp.stack([halves(key)[0], halves(key)[1]])),
-        ),
-    ],
-)
-def test_keys_are_followed_through_operations_of_newer_versions(at_once, one_by_one):
-    def labels(fn):
-        program = jax.make_jaxpr(fn)(jax.random.key(0))
-        return follow(program.jaxpr, [frozenset({ROUNDS_KEY})], Rules([], "client", False))
-
-    assert labels(at_once) == labels(one_by_one)
-
-
-def test_the_keys_of_a_split_that_is_unstacked_are_told_apart():
-    program = jax.make_jaxpr(lambda key: UNSTACK(halves(key)))(jax.random.key(0))
-    first, second = follow(program.jaxpr, [frozenset({ROUNDS_KEY})], Rules([], "client", False))
-    assert first != second
+def test_results_are_traced_back_to_equations_but_inputs_and_constants_are_not():
+    value = np.arange(3.0, dtype=np.float32)
+    program = jax.make_jaxpr(lambda x: (x * value, x, value))(jnp.ones(3)).jaxpr
+    made_by = producers(program)
+    assert [made_by(v) for v in program.outvars] == [program.eqns[0], None, None]

@@ -37,7 +37,26 @@ LINEAR = {
     ),
 }
 
+
+@jax.jit
+def halves(tree):
+    """In one call, as newer versions of optax have it."""
+    return jax.tree.map(lambda x: 0.5 * x, tree)
+
+
+@jax.jit
+def mixed(tree):
+    return {**tree, "v": tree["v"] + tree["w"]}
+
+
+LINEAR["one call for all tensors"] = optax.chain(
+    optax.stateless(lambda g, p: halves(g)), optax.sgd(0.1, momentum=0.5)
+)
+
 OTHERS = {
+    "one call that mixes tensors": optax.chain(
+        optax.stateless(lambda g, p: mixed(g)), optax.sgd(0.1)
+    ),
     "adam": optax.adam(0.1),
     "a clip of all": optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1)),
     "a clip of each entry": optax.chain(optax.clip(1.0), optax.sgd(0.1)),
@@ -101,9 +120,10 @@ def test_a_tensor_that_moves_another_is_refused(tensor, run):
         on_coefficients(mixing, run[0], tensor)
 
 
-def test_a_start_that_is_not_zero_is_refused(run):
+@pytest.mark.parametrize("ones", [jnp.ones_like, lambda x: np.ones(x.shape, np.float32)])
+def test_a_start_that_is_not_zero_is_refused(ones, run):
     def init(params):
-        return jax.tree.map(jnp.ones_like, params)
+        return jax.tree.map(ones, params)
 
     def update(gradient, state, params=None):
         state = jax.tree.map(lambda s, g: 0.5 * s + g, state, gradient)

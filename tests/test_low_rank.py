@@ -23,8 +23,10 @@ from fedpriv import (
     one_round,
     train,
 )
+from fedpriv.core.jaxprs import NotInterpretedError
 from fedpriv.devices.layout import spmd, use
 from fedpriv.rounds import low_rank
+from fedpriv.rounds.factored_gradient import FactoredGradient
 from fedpriv.rounds.local_training import Plan
 from fedpriv.rounds.low_rank import low_rank_steps
 
@@ -134,6 +136,12 @@ def test_it_is_the_plain_training(loss, optimizer, shard):
 def test_what_it_cannot_do_is_done_plainly(loss, shard):
     assert not is_low_rank(loss)
     assert_close(trained(loss, "auto", shard), trained(loss, "plain", shard))
+
+
+def test_a_constant_gradient_is_no_product():
+    constant = np.ones((I, O), np.float32)
+    with pytest.raises(NotInterpretedError):
+        FactoredGradient(jax.make_jaxpr(lambda w: constant)(constant), 0)
 
 
 def test_other_optimisers_are_run_plainly(shard):

@@ -40,6 +40,15 @@ def equations(
             yield from equations(inner.jaxpr, (eqn, *callers))
 
 
+def producers(jaxpr: Jaxpr) -> Callable[[Any], JaxprEqn | None]:
+    """From what an equation takes or the program gives to the equation that computes it first of its results.
+
+    None for an input or a constant, which may be a literal array.
+    """
+    made = {eqn.outvars[0]: eqn for eqn in jaxpr.eqns if eqn.outvars}
+    return lambda atom: None if isinstance(atom, Literal) else made.get(atom)
+
+
 def is_call(eqn: JaxprEqn) -> bool:
     """Whether it runs the one program that it calls once, on its own inputs: not once for each device, say."""
     return eqn.primitive.name in _CALLS
@@ -50,11 +59,11 @@ _CALLS = {
     "pjit",
     "call",
     "closed_call",
+    "eval_jaxpr",
     "core_call",
     "checkpoint",
     "remat",
     "remat2",
-    "composite",
 }
 CUSTOM_VMAP = "custom_vmap_call"
 """Computed in another way where several are computed side by side, of which it sees them all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from fedpriv.core.jaxprs import evaluate
+from fedpriv.core.jaxprs import evaluate, producers
 from fedpriv.core.types import Example, LossFn, Params
 from fedpriv.mechanisms.outer_products import Stacked
 
@@ -23,8 +23,8 @@ def stacked_gradients(loss: LossFn, params: Params, batch: Example) -> list[Any]
     """For each leaf of the parameters f32[B, ...], or `Stacked` where that has fewer numbers and costs less."""
     gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))
     program = jax.make_jaxpr(gradients)(params, batch)
-    producers = {eqn.outvars[0]: eqn for eqn in program.jaxpr.eqns if eqn.outvars}
-    origins = {id(_origin(v, producers)) for v in program.jaxpr.outvars}
+    made_by = producers(program.jaxpr)
+    origins = {id(_origin(v, made_by)) for v in program.jaxpr.outvars}
 
     def rule(eqn: JaxprEqn, values: list[Any]) -> Any:
         if id(eqn) in origins and _pays(eqn):
@@ -38,9 +38,9 @@ def stacked_gradients(loss: LossFn, params: Params, batch: Example) -> list[Any]
     return evaluate(program, [*jax.tree.leaves(params), *jax.tree.leaves(batch)], rule)
 
 
-def _origin(variable: Any, made: dict[Any, JaxprEqn]) -> JaxprEqn | None:
+def _origin(variable: Any, made_by: Callable[[Any], JaxprEqn | None]) -> JaxprEqn | None:
     """The products that a tensor's gradients are, but for the order of their entries."""
-    while (eqn := made.get(variable)) and _keeps_records(eqn):
+    while (eqn := made_by(variable)) and _keeps_records(eqn):
         variable = eqn.invars[0]
     if eqn is None or eqn.primitive is not lax.dot_general_p:
         return None

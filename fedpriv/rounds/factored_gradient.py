@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
-from fedpriv.core.jaxprs import NotInterpretedError, evaluate, inlined
+from fedpriv.core.jaxprs import NotInterpretedError, evaluate, inlined, producers
 from fedpriv.core.types import PyTree
 from fedpriv.models.dense import product
 
@@ -62,9 +62,9 @@ class FactoredGradient:
 
     def __init__(self, program: ClosedJaxpr, matrix: int):
         self._program, self._matrix = program, matrix
-        producers = {eqn.outvars[0]: eqn for eqn in program.jaxpr.eqns if eqn.outvars}
+        made_by = producers(program.jaxpr)
         variable = program.jaxpr.outvars[matrix]
-        while (eqn := producers.get(variable)) and eqn.primitive is lax.transpose_p:
+        while (eqn := made_by(variable)) and eqn.primitive is lax.transpose_p:
             variable = eqn.invars[0]
         if eqn is None or not _of_matrices(eqn):
             raise NotInterpretedError("the gradient is no product of two matrices")

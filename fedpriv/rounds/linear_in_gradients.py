@@ -49,7 +49,7 @@ def on_coefficients(
     owned = _owned(jax.make_jaxpr(step)(leaves, state, leaves).jaxpr, len(leaves), tensor)
     begun = jax.make_jaxpr(init)(leaves).jaxpr
     zeros = {e.outvars[0] for e in begun.eqns if _is_zeros(e)}
-    if any(begun.outvars[i] not in zeros for i in owned):
+    if not all(_among(begun.outvars[i], zeros) for i in owned):
         raise NotInterpretedError("the optimiser's state does not begin with zeros")
     # One entry stands for all.
     of_params = [0 if i == tensor else None for i in range(len(leaves))]
@@ -86,18 +86,22 @@ def _follow(jaxpr: Jaxpr, linear: set[Any], reached: set[Any]) -> None:
         if reached.isdisjoint(inputs):
             continue
         if eqn.primitive.name in ("jit", "pjit"):
-            linear.update(_of_call(eqn, linear, reached))
-        elif _is_linear(eqn, linear, uniform - reached, reached):
+            _follow_call(eqn, linear, reached)
+            continue
+        if _is_linear(eqn, linear, uniform - reached, reached):
             linear.update(eqn.outvars)
         reached.update(eqn.outvars)
 
 
-def _of_call(eqn: JaxprEqn, *sets: set[Any]) -> list[Any]:
+def _follow_call(eqn: JaxprEqn, linear: set[Any], reached: set[Any]) -> None:
+    """As `_follow`, through a call whose results may be of several tensors, one each."""
     inner = eqn.params["jaxpr"].jaxpr
     pairs = list(zip(inner.invars, eqn.invars, strict=True))
-    linear, reached = ({i for i, v in pairs if _among(v, known)} for known in sets)
-    _follow(inner, linear, reached)
-    return [o for o, v in zip(eqn.outvars, inner.outvars, strict=True) if _among(v, linear)]
+    within = [{i for i, v in pairs if _among(v, known)} for known in (linear, reached)]
+    _follow(inner, *within)
+    for known, found in zip((linear, reached), within, strict=True):
+        results = zip(eqn.outvars, inner.outvars, strict=True)
+        known.update(o for o, v in results if _among(v, found))
 
 
 def _among(atom: Any, known: set[Any]) -> bool:
