@@ -33,6 +33,10 @@ class Options:
 
     resume: Path | None = None
     """Folder of the run to continue."""
+    secret_seed: bool = False
+    """Draw the seed of all random numbers from the system's entropy; 0, 1, .. then name the repetitions, and draw
+    their partitions, alone. It is kept in the run folder, in the file secret_seed, which nobody but its owner can
+    read; --resume goes on with it."""
     coordinator: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
     """Where process 0 listens."""
     num_processes: int | None = None
@@ -60,27 +64,27 @@ def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
     named = (options.coordinator, options.num_processes, options.process_id)
     joined = Processes() if set(HELP) & set(args) else processes.join(*named)
     with joined:
-        code = train_and_print(lambda: _request(args, options.resume), joined, sinks)
+        code = train_and_print(lambda: _request(args, options), joined, sinks)
         if joined.others_gone:
             processes.leave(code)
     return code
 
 
-def _request(args: list[str], folder: Path | None) -> Request:
-    """What the arguments ask for; with a folder, of a run, only what differs need be said."""
-    before = None
-    if folder is None:
+def _request(args: list[str], options: Options) -> Request:
+    """What the arguments ask for; of a run that goes on, only what differs need be said."""
+    before, secret = None, options.secret_seed
+    if options.resume is None:
         name, module = modules.named(config_name(args))
         config = module
     else:
-        before, module = earlier(folder)
+        before, module = earlier(options.resume)
         name = config_name(args, before.name)
         config = SimpleNamespace(__doc__=module.__doc__, settings=before.settings)
     settings = parse(config, name, args, "run", Options, DESCRIPTION)
     if before:
-        settings = going_on(before, name, settings)
+        settings = going_on(before, name, settings, secret)
     compilation_cache.cache_programs()
-    return Request(name, module, settings, before)
+    return Request(name, module, settings, before, secret)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 
 import fedpriv
 from fedpriv.devices.layout import Strategy
+from fedpriv.rounds.noise_stream import STREAMS
 
 PACKAGES = (
     "jax",
@@ -30,7 +31,7 @@ def environment(strategy: Strategy) -> dict[str, Any]:
 
 def provenance() -> dict[str, Any]:
     """Versions, device, random numbers and revision of the code, as JSON."""
-    found = {"versions": versions(), "device": device(), "prng": prng()}
+    found = {"versions": versions(), "device": device(), "prng": prng(), "streams": STREAMS}
     return found | {"git_revision": git_revision()}
 
 

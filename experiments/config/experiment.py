@@ -29,9 +29,17 @@ from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score
 from fedpriv.privacy import Certificate, Claim
+from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED
 from fedpriv.rounds.algorithm import Algorithm
 
 Given = TypeVar("Given")
+
+_WITH_SECRET_SEED = {
+    RANDOM_SEED: "the secret seed of the run stays secret",
+    ONE_RUN: "one model, trained once, is released; runs with the same secret seed and the same number (seed-0, "
+    "seed-1, ..) share their noise",
+}
+"""What a certificate assumes of any seed, and of one that the launcher has drawn."""
 
 
 class Entry(NamedTuple):
@@ -61,6 +69,7 @@ class Ledger:
       delta: of the differential privacy guarantees.
       params: the model, its shapes, or key -> model.
       notes: what the numbers assume or leave out, such as data that was not looked at.
+      secret_seed: whether the launcher has drawn the seed, which then is random.
       traced: what was read off the algorithms' rounds so far.
     """
 
@@ -68,6 +77,7 @@ class Ledger:
     delta: float
     params: Any
     notes: tuple[str, ...] = ()
+    secret_seed: bool = False
     traced: dict[str, TracedRound] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, name: str) -> tuple[Algorithm, Any, Federation]:
@@ -96,7 +106,11 @@ class Ledger:
     ) -> Certificate:
         """The certificate of so many rounds."""
         traced = self.trace(name)
-        return traced.certify(rounds, self.delta, view=view, honest=honest, best_of=best_of)
+        certificate = traced.certify(rounds, self.delta, view=view, honest=honest, best_of=best_of)
+        if not self.secret_seed:
+            return certificate
+        assumed = (_WITH_SECRET_SEED.get(text, text) for text in certificate.assumptions)
+        return replace(certificate, assumptions=tuple(assumed))
 
     def client_epsilons(
         self,
@@ -161,6 +175,7 @@ class Experiment:
       measure: makes what `simulate` takes for further numbers of every evaluation.
       notes: what the certificates assume or leave out.
       own_test: the test records are the clients', as is what they choose.
+      secret_seed: whether the launcher has drawn the seed.
     """
 
     model: Model
@@ -170,6 +185,7 @@ class Experiment:
     measure: Callable[[], Measure] | None = None
     notes: tuple[str, ...] = ()
     own_test: bool = False
+    secret_seed: bool = False
 
     @property
     def names(self) -> dict[str, str]:
@@ -246,7 +262,7 @@ class Experiment:
     @cached_property
     def ledger(self) -> Ledger:
         """With the shapes of the data."""
-        return Ledger(self.entries, self.delta, self.model.init, self.notes)
+        return Ledger(self.entries, self.delta, self.model.init, self.notes, self.secret_seed)
 
 
 def federations(

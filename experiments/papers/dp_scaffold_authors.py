@@ -8,7 +8,9 @@ that it has no l2 term.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,6 +26,7 @@ from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
+from fedpriv.rounds.noise_stream import NoiseStream
 
 ONE_SEED = (
     "all clients of a round draw the same noise, from a seed made of round and step: the difference of two messages "
@@ -55,7 +58,7 @@ def with_one_seed(make: Callable[[LocalSteps], Algorithm], local: LocalSteps) ->
 
 @dataclass
 class _Alike:
-    """A cohort whose clients all get one key."""
+    """A cohort whose clients all get one key, and one stream of noise."""
 
     _cohort: Cohort
     _reason: str
@@ -69,7 +72,22 @@ class _Alike:
         def alike(_: Key, shard: Shard, *own: PyTree) -> Any:
             return client(common, shard, *own)
 
-        return self._cohort.sum(alike, rest, mechanism=fp.unprotected(self._reason), **how)
+        cohort: Any = copy(self._cohort)
+        if cohort._draw_for_audits() is not None:  # in a trace, one client stands for all
+            cohort._of_all = partial(_of_one_stream, self._cohort)
+        return cohort.sum(alike, rest, mechanism=fp.unprotected(self._reason), **how)
+
+
+def _of_one_stream(
+    cohort: Cohort, client: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
+) -> tuple[PyTree, PyTree]:
+    """As `Cohort._of_all`, where all clients draw the same."""
+
+    def alike(key: Key, shard: Shard, *mine: PyTree) -> tuple:
+        stream = NoiseStream(jax.random.fold_in(hidden, 0))
+        return client(key, replace(shard, _stream=stream), *mine)
+
+    return cohort._of_all(alike, hidden, key, own)
 
 
 def ranged_by_records(data: Dataset, clients: int) -> Dataset:

@@ -198,7 +198,9 @@ class Summary:
       not_finite_not_private: by name, what was NaN or infinite, of algorithms of which anything was.
       solved: the noise that `target_epsilon` found, in the config's fields.
       prng: JAX's implementation of random numbers; None in a run of an older version, which did not record it.
+      streams: version of which random numbers a seed gives; None in a run of an older version, whose seeds give others.
       names: of algorithms, for people, where the config says one.
+      secret_seed: as in `Begun`; then other runs share the clients of a seed, and no other random number.
     """
 
     config: str
@@ -220,6 +222,7 @@ class Summary:
     versions: dict[str, Any]
     device: dict[str, Any]
     prng: str | None = field(default=None, kw_only=True)
+    streams: int | None = field(default=None, kw_only=True)
     git_revision: str | None
     resumed: tuple[dict[str, Any], ...] = ()
     diverged: dict[str, str] = field(default_factory=dict)
@@ -229,6 +232,7 @@ class Summary:
     not_finite_not_private: dict[str, dict[str, NotFinite]] = field(default_factory=dict)
     solved: dict[str, dict[str, Any]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    secret_seed: bool = False
 
     def __post_init__(self) -> None:
         names = ("best", "final", "uplink_mb_per_client", "downlink_mb_per_client", "privacy")
@@ -262,6 +266,7 @@ class Environment:
     device: dict[str, Any]
     git_revision: str | None
     prng: str | None = None
+    streams: int | None = None
 
 
 @dataclass(frozen=True)
@@ -279,6 +284,7 @@ class Begun:
     Attributes:
       higher: metrics that are better when higher, beside accuracies.
       names: of algorithms, for people, where the config says one.
+      secret_seed: whether the random numbers come from the seed in the file `secret_seed`.
     """
 
     config: str
@@ -287,6 +293,7 @@ class Begun:
     resumed: tuple[Resumption, ...] = ()
     higher: tuple[str, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
+    secret_seed: bool = False
 
 
 def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
@@ -320,6 +327,7 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         per_client_not_private=_per_client(last),
         not_finite_not_private={name: x for name in last if (x := _not_finite(lines[name]))},
         names=begun.names,
+        secret_seed=begun.secret_seed,
     )
 
 

@@ -2,6 +2,7 @@
 
 config.json            the settings, environment and noise       `Recorder`, when the run begins or goes on
 code/                  copies of the user's own modules          `user_modules.keep`, before training
+secret_seed            the seed of a run with --secret-seed      `secret_seed.draw`, before config.json
 checkpoints/ALGORITHM  from which the run goes on                `simulate`; removed once the results are recorded
 metrics.jsonl          a line for each evaluation                `Recorder.evaluation`, as the run goes
 model/ALGORITHM/seed-S trained models (`fedpriv.load_model`)     `Recorder.models`, after each algorithm
@@ -35,7 +36,7 @@ from experiments.base.provenance import provenance
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
 from experiments.runs.contents import Begun, Line, Report, Summary, so_far
-from experiments.runs.run_folder import CHECKPOINTS, CONFIG, METRICS, SUMMARY
+from experiments.runs.run_folder import CHECKPOINTS, CONFIG, METRICS, SECRET_SEED, SUMMARY
 from experiments.runs.sinks import Sink, guarded
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.kept_model import save_model
@@ -59,11 +60,12 @@ def new_folder(settings: Settings, name: str) -> Path:
         raise ValueError(
             f"output: {folder} already holds a run; choose another folder, or resume {folder}"
         )
-    if (folder / CHECKPOINTS).exists():
-        raise ValueError(
-            f"output: {folder} has checkpoints of a run whose config.json is gone; delete {folder / CHECKPOINTS}, or "
-            "choose another folder"
-        )
+    for name, what in ((CHECKPOINTS, "checkpoints"), (SECRET_SEED, "the secret seed")):
+        if (folder / name).exists():
+            raise ValueError(
+                f"output: {folder} has {what} of a run whose config.json is gone; delete {folder / name}, or choose "
+                "another folder"
+            )
     if folder.resolve() == Path.cwd() and any(folder.iterdir()):
         raise ValueError(f"output: {folder} is the current folder; name a new one")
     try:
@@ -141,6 +143,7 @@ class Recorder:
             plain(settings),
             higher=tuple(about.get("higher", ())),
             names=dict(about.get("names", {})),
+            secret_seed=bool(about.get("secret_seed")),
         )
         self._about, self._resumed = about, about.get("resumed", [])
         self._sinks = [guarded(sink) for sink in sinks]

@@ -16,7 +16,7 @@ from fedpriv.engine.history import History
 from fedpriv.privacy import Certificate
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, SECRET_SEED = "checkpoints", "secret_seed"
 SWEEP = "sweep.json"  # in the folder of a sweep
 UNENDED = "running, or ended from outside (no summary.json)"
 UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every", "keep_model", "views")
@@ -80,7 +80,7 @@ class RunFolder:
     def environment(self) -> Environment | None:
         """None if it is not yet recorded."""
         if of := self.summary:
-            return Environment(of.versions, of.device, of.git_revision, of.prng)
+            return Environment(of.versions, of.device, of.git_revision, of.prng, of.streams)
         return self.begun.environment
 
     def name_of(self, algorithm: str) -> str:

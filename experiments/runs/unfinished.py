@@ -42,6 +42,11 @@ class Earlier(NamedTuple):
     about: dict[str, Any]
     lines: list[Line]
 
+    @property
+    def secret_seed(self) -> bool:
+        """Whether it was begun with one."""
+        return bool(self.about.get("secret_seed"))
+
     def finished(
         self, planned: Mapping[str, int], models: bool, stopping: Stopping | None = None
     ) -> dict[str, History]:
@@ -104,13 +109,20 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
     return Earlier(folder, name, saved, about, lines), config
 
 
-def going_on(found: Earlier, name: str, settings: Settings) -> Settings:
+def going_on(found: Earlier, name: str, settings: Settings, secret_seed: bool = False) -> Settings:
     """The settings of a run from here on; see `FREE` for those that may differ from the run's.
+
+    Args:
+      secret_seed: whether one is asked for; a run that was begun with one goes on with it in any case.
 
     Raises:
       ValueError: others do; names all of them.
     """
     saved, folder = found.settings, found.folder
+    if secret_seed and not found.secret_seed:
+        raise ValueError(
+            f"secret_seed: {folder} was begun without one; leave it out, or begin a new run"
+        )
     if (
         settings.output not in (saved.output, None)
         and settings.output.resolve() != folder.resolve()
@@ -168,12 +180,17 @@ def resumed(
     `rounds` are where it goes on, `reached` those that it had been evaluated at: what they cost is spent.
 
     Raises:
-      ValueError: another layout of clients: their sums would be rounded in another order.
+      ValueError: another layout of clients: their sums would be rounded in another order; an older version, whose seeds
+        give other random numbers.
     """
     before = [entry["environment"] for entry in found.about["resumed"]]
     last = [found.about["environment"], *before][-1]
-    known = {"prng": environment["prng"], **last}  # which older versions did not record
-    different = list(differences(known, environment))
+    if last.get("streams") != environment["streams"]:
+        raise ValueError(
+            f"resume: {found.folder} was made by an older version, whose seeds give other random numbers; begin a new "
+            "run (this one can still be read and compared)"
+        )
+    different = list(differences(last, environment))
     layout = [text for text in different if text.startswith("layout.")]
     if layout:
         raise ValueError(

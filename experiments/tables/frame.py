@@ -115,7 +115,7 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
 
 def _above(row: Row, rival: Row, scores: Sequence[str]) -> Row:
     metric, (own, than) = row.summary.metric, (row.summary, rival.summary)
-    paired = own.config == than.config and own.prng == than.prng
+    paired = own.config == than.config and own.prng == than.prng and own.streams == than.streams
     leads = {}
     for which in scores:
         mine, others = getattr(own, which)[row.algorithm], getattr(than, which)[rival.algorithm]

@@ -237,9 +237,11 @@ def _on_seeds(found: Sequence[Row]) -> list[str]:
     configs = [config for config, _ in {(r.summary.config, r.folder) for r in found}]
     if len(set(configs)) == len(configs):
         return []
+    secret = "; a run with a secret seed shares the clients alone"
+    said = secret * any(r.summary.secret_seed for r in found)
     return [
-        "runs of one config share their seeds (clients, initial model, random numbers, unless settings change them): "
-        "a lucky seed shows in all of them, so being ahead at several points is not several results"
+        "runs of one config share their seeds (clients, initial model, random numbers, unless settings change them"
+        f"{said}): a lucky seed shows in all of them, so being ahead at several points is not several results"
     ]
 
 

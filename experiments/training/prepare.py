@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from experiments.accounting import budget
 from experiments.base import user_modules
 from experiments.base.files import held
@@ -18,7 +20,7 @@ from experiments.base.provenance import environment
 from experiments.config.experiment import Experiment, experiment_of, strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
-from experiments.runs import unfinished
+from experiments.runs import secret_seed, unfinished
 from experiments.runs.recorder import Recorder, folder_of, new_folder
 from experiments.runs.run_folder import CHECKPOINTS
 from experiments.runs.sinks import Sink, check_installed, opened
@@ -40,12 +42,14 @@ class Request(NamedTuple):
       config: what makes its experiment.
       settings: of the run.
       earlier: the run that goes on, if one does.
+      secret_seed: whether a new run draws a secret seed.
     """
 
     name: str
     config: Config
     settings: Settings
     earlier: Earlier | None = None
+    secret_seed: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class PreparedRun:
       recorder: None in a process that leaves recording to another.
       finished: what was trained before, where the run goes on.
       progress: whether to show it.
+      secret_seed: of `simulate`; None where seeds are 0, 1, ...
     """
 
     name: str
@@ -71,6 +76,7 @@ class PreparedRun:
     recorder: Recorder | None
     finished: Mapping[str, History] = field(default_factory=dict)
     progress: bool = True
+    secret_seed: int | None = field(default=None, repr=False)
 
     @property
     def goes_on(self) -> str:
@@ -95,11 +101,14 @@ def prepare(
     Raises:
       ValueError: something that was given is wrong.
     """
-    name, config, settings, earlier = request
+    name, config, settings, earlier, new_secret = request
+    has_secret = earlier.secret_seed if earlier else new_secret
     warning, finished = None, {}
     with joined.agreed():
         if joined.first:
             check_installed(settings.record)
+        if joined.first and earlier and has_secret:
+            secret_seed.read(earlier.folder)  # before anything is written
         split_cpu(settings.layout.devices)
         strategy = strategy_of(settings.layout)
         noise = (
@@ -107,23 +116,25 @@ def prepare(
             if earlier
             else _solved(config, settings, joined, progress)
         )
-        experiment = built(config, settings, noise, SharedArrays())
+        experiment = built(config, settings, noise, SharedArrays(), has_secret)
         planned = budget.planned_rounds(experiment.ledger, settings)
         here = environment(strategy) | {"code": user_modules.digests(config)}
         about = {"id": uuid.uuid4().hex, "environment": here, "resumed": []}
         about |= {"noise": noise, "higher": list(experiment.higher)}
         about |= {"names": experiment.names} if experiment.names else {}
+        about |= {"secret_seed": True} if has_secret else {}
         if earlier:
             finished = earlier.finished(planned, settings.keep_model, experiment.stopping(settings))
             about, warning = unfinished.resumed(earlier, here, finished)
     if joined.count > 1:
         same = replace(settings, output=None, data_dir=None)
-        going_on = [str(earlier is not None), *finished]
+        going_on = [str(earlier is not None), str(has_secret), *finished]
         distributed.check_equal(settings=plain(same), rounds=planned, noise=noise, resumed=going_on)
-    recorder = None
+    recorder, secret = None, 0
     with joined.agreed():
         if joined.first:
             recorder = _recorder(name, settings, earlier, about, sinks, until_end)
+            secret = secret_seed.read(recorder.folder) if has_secret else 0
             user_modules.keep(config, recorder.folder / _code(earlier, here))
             if earlier:
                 recorder.go_on(earlier.lines, finished)
@@ -131,8 +142,26 @@ def prepare(
                 print(f"warning: {warning}", file=sys.stderr)
     where = recorder.folder if recorder else folder_of(settings, name)
     return PreparedRun(
-        name, settings, where, strategy, experiment, planned, joined, recorder, finished, progress
+        name,
+        settings,
+        where,
+        strategy,
+        experiment,
+        planned,
+        joined,
+        recorder,
+        finished,
+        progress,
+        secret_seed=_of_first(secret, joined) if has_secret else None,
     )
+
+
+def _of_first(secret: int, joined: Processes) -> int:
+    """The number that the first process has, which alone reads and writes its file."""
+    if joined.count == 1:
+        return secret
+    rows = distributed.gather(np.frombuffer(secret.to_bytes(8), np.uint8))
+    return int.from_bytes(rows[0].tobytes())
 
 
 def _code(found: Earlier | None, here: Mapping[str, Any]) -> str:
@@ -156,6 +185,8 @@ def _recorder(
     own = found.settings if found else settings  # what it was begun with
     identity = {"config": name, "settings": plain(own), **about}
     further = opened(settings.record, folder, identity, until_end)
+    if about.get("secret_seed") and not found:
+        secret_seed.draw(folder)
     return Recorder(folder, name, own, about, [*further, *sinks])
 
 
@@ -183,12 +214,18 @@ def _recorded_noise(found: Earlier, settings: Settings) -> dict[str, float]:
 
 
 def built(
-    module: Config, settings: Settings, noise: Mapping[str, float], shared: SharedArrays
+    module: Config,
+    settings: Settings,
+    noise: Mapping[str, float],
+    shared: SharedArrays,
+    has_secret: bool = False,
 ) -> Experiment:
     """The config's experiment, checked, each algorithm with the noise that was solved for it."""
-    experiment = budget.made(
-        lambda own: shared.experiment(experiment_of(module, own)), settings, noise
-    )
+
+    def make(own: Settings) -> Experiment:
+        return replace(shared.experiment(experiment_of(module, own)), secret_seed=has_secret)
+
+    experiment = budget.made(make, settings, noise)
     check(experiment, settings)
     budget.check_reached(experiment.ledger, settings, noise)
     return experiment

@@ -29,6 +29,7 @@ def train(
     config: str | Path | Config = "quickstart",
     *,
     folder: str | Path | None = None,
+    secret_seed: bool = False,
     progress: bool = True,
     sinks: Sequence[Sink] = (),
     **settings: Any,
@@ -38,6 +39,8 @@ def train(
     Args:
       config: a name in configs/, the path of a file, a module, or an object (`experiments.config.modules.Config`).
       folder: a new folder for the run; by default runs/CONFIG-DATE-TIME.
+      secret_seed: whether to draw the seed of everything random from the system's entropy. It is kept in the run
+        folder, in `secret_seed`, for its owner's eyes; `resume` goes on with it.
       progress: whether to show progress, on standard error or as a bar in a notebook.
       sinks: also get the lines of metrics.jsonl.
       settings: fields of the config; nested ones as mappings, such as `local={"epochs": 2}`.
@@ -49,11 +52,13 @@ def train(
       ValueError: an argument is wrong; nothing was trained.
       TrainingError: a model diverged, or something outside failed; its `run` is what was trained.
     """
+    if not isinstance(secret_seed, bool):  # what was given may be a secret
+        raise ValueError("secret_seed: neither True nor False; give True to have one drawn")
 
     def request() -> Request:
         name, module = modules.named(config)
         given = settings if folder is None else {**settings, "output": str(folder)}
-        return Request(name, module, changed(module.settings, given))
+        return Request(name, module, changed(module.settings, given), secret_seed=secret_seed)
 
     return _train_or_raise(request, sinks, progress)
 

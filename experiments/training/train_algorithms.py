@@ -57,6 +57,7 @@ def train_algorithms(run: PreparedRun) -> TrainedRun:
                         joined=joined,
                         checkpoints=_checkpoints(algorithm, run),
                         progress=run.progress,
+                        secret_seed=run.secret_seed,
                     )
                 done.append(algorithm)
                 if recorder and recorder.retry():  # all of it is on the disk

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -62,7 +63,8 @@ def compiled_trainer(
     Raises:
       ValueError, LeakError: what `simulate` refuses before its first round.
     """
-    memory = check_launch(algorithm, params, federation).first_memory(rounds)
+    traced = check_launch(algorithm, params, federation)
+    memory = traced.first_memory(rounds)
     begin, private = unreadable(algorithm, federation)
     devices = jax.local_devices()
     on_cpu = devices[0].platform == "cpu"
@@ -72,7 +74,8 @@ def compiled_trainer(
         def one(root: Key) -> tuple[jax.Array, ...]:
             state = begin(params, private)
             first = Carried(state, memory, first_memories(algorithm.sampler))
-            state, finite = _trained(algorithm, root, first, federation, rounds)
+            numbered = partial(numbered_round, algorithm, traced.calls, root)
+            state, finite = _trained(numbered, first, federation, rounds)
             return state.present[0], state.scores[:, 0], finite
 
         return lax.map(one, roots, batch_size=None if on_cpu else OTHER_RUNS)
@@ -93,12 +96,12 @@ def compiled_trainer(
 
 
 def _trained(
-    algorithm: Algorithm, root: Key, first: Carried, federation: Federation, rounds: int
+    numbered: Callable[..., Any], first: Carried, federation: Federation, rounds: int
 ) -> tuple[Any, jax.Array]:
     """The last state, and whether all models were finite, bool[]."""
 
     def step(carried: Carried, t: jax.Array) -> tuple[Carried, jax.Array]:
-        after, (_, finite) = numbered_round(algorithm, root, t, carried, federation.for_training)
+        after, (_, finite) = numbered(t, carried, federation.for_training)
         return after, finite
 
     carried, finite = lax.scan(step, first, jnp.arange(rounds))
