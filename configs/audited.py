@@ -178,7 +178,7 @@ def _of_records(
         level = {"clip_norm": settings.clip_norm, "noise_multiplier": settings.noise_multiplier}
         used = fp.wavelet_mechanism(d, **level, clip="gradient", calibrated=True)
     if name == "median_clip":
-        used = fp.MedianClipping(settings.noise_multiplier)
+        used = _ByMedian(*noisy)
     room = min(records, fp.capacity_for(settings.rate * records, settings.rate))
     lots = fp.poisson(records, settings.rate, room)
     if name == "dp_scaffold":
@@ -194,17 +194,11 @@ def _of_records(
     # The noise of median_clip follows the gradients: at larger steps, each makes the other grow.
     step = settings.learning_rate / (100 if name == "median_clip" else 1)
     local = fp.LocalSteps(fp.per_example(MODEL.loss), lots, 1, lambda t: optax.sgd(step), used)
-    made = fp.dp_sgd(local, sampler=everyone)
-    if name != "median_clip":
-        return made
-    declared = fp.dp_sgd(local._replace(mechanism=noisy), sampler=everyone)
-    return made._replace(releases=_declared(declared, records))
+    return fp.dp_sgd(local, sampler=everyone, together=True)
 
 
-def _declared(like: fp.Algorithm, records: int) -> Callable[[int], tuple[fp.Release, ...]]:
-    """What would be released with a fixed clip norm."""
-    federation = fp.Federation.blank(
-        {"image": np.zeros((8, 8, 1), np.uint8), "label": np.int32(0)}, 1, records
-    )
-    params = jax.eval_shape(MODEL.init, jax.random.key(0))
-    return fp.trace_round(like, params, federation).releases
+class _ByMedian(fp.Mechanism):
+    """Says what a fixed clip norm would hide, and clips at the median of the batch."""
+
+    def for_batch(self, norms: Any, mask: jax.Array) -> fp.Mechanism:
+        return fp.MedianClipping(self.noise_multiplier).for_batch(norms, mask)

@@ -16,7 +16,6 @@ from fedpriv.algorithms.public_clip_norm import median_norm, median_update_norm
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
 from fedpriv.certification.certificate import certify, certify_each_client, trace_round
-from fedpriv.certification.checks import check_algorithm
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
 from fedpriv.compression import quantization
@@ -33,6 +32,7 @@ from fedpriv.engine import measures
 from fedpriv.engine.checkpoint import Checkpoints
 from fedpriv.engine.compilation_cache import cache_programs
 from fedpriv.engine.history import DivergedError, Evaluation, History
+from fedpriv.engine.secret_seeds import secret_seed
 from fedpriv.engine.simulate import simulate
 from fedpriv.mechanisms import clipping, noise, noise_matrices
 from fedpriv.mechanisms import haar as wavelet
@@ -80,6 +80,7 @@ from fedpriv.rounds.samplers import (
 from fedpriv.rounds.scheduled_samplers import ScheduledSampler
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.weighting import ByExamples, ByPublicSizes, Weighting
+from fedpriv.testing.check_algorithm import check_algorithm
 
 __version__ = "0.2.0"
 
@@ -187,6 +188,7 @@ __all__ = [
     "random_availability",
     "record_fed_avg",
     "save_model",
+    "secret_seed",
     "select_rand_k",
     "select_top_k",
     "shuffled_blocks",

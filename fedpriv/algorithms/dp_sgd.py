@@ -15,12 +15,14 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.compression.codecs import UNCODED, Codec
+from fedpriv.core.arguments import checked, require
 from fedpriv.core.types import Key, Metrics
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
+from fedpriv.rounds.local_training import optimizer_of
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Sent
@@ -35,27 +37,34 @@ def dp_sgd(
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,
+    together: bool = False,
 ) -> Algorithm:
     """Each client of the cohort takes the K noisy steps of `local` (Algorithm 1); the model follows their mean.
 
     Formal guarantees: of a unit every view sees at most the K noisy gradients of each round in which its client takes
-    part, see `LocalSteps`. If there is one step, its message is a fixed multiple of the noisy gradient, parameters have
-    32 bits or more, and cohorts are not Poisson, then third parties and servers behind secure aggregation see only the
-    cohort's sum, with the noise of all.
+    part, see `LocalSteps`. With `together` third parties and servers behind secure aggregation see only the mean of the
+    cohort's noisy gradients, see `Cohort.private_mean`.
 
     Args:
       local: the clients' steps.
       sampler: draws the cohort of clients.
-      codec: codes the clients' messages, which are already noisy. If it rounds them, their sum is not taken to have the
-        noise of all.
+      codec: codes the clients' messages, which are already noisy.
       server: optimiser that follows the mean update, see `fed_avg`; `optax.sgd(eta_g)` for a global rate.
       weighting: `fp.ByPublicSizes` weights clients by their number of records; by default they count equally.
+      together: the cohort takes one step as a whole: the optimiser of `local`, then `server`, follows the mean of the
+        clients' noisy gradients. For one step without codec, weighting and stragglers.
 
     Raises:
-      ValueError: a field of `local` out of range, or a `server` that is not an optimiser.
+      ValueError: a field of `local` out of range, a `server` that is not an optimiser, or `together` with more than one
+        step, a codec, a weighting or stragglers.
     """
     check_steps(local)
     check_parts(sampler=sampler, codec=codec, server=server, weighting=weighting)
+    if checked("together", together, bool):
+        alone = local.steps == 1 and local.stragglers == 0 and codec is UNCODED
+        remedy = "leave it out, or take one step, without stragglers, codec and weighting"
+        require(alone and weighting == EQUALLY, "together", together, remedy)
+        return _one_step_of_all(local, sampler, server)
 
     def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
         x = state.params
@@ -69,5 +78,20 @@ def dp_sgd(
         )
         mean = jax.tree.map(lambda s: s / cohort.expected_size, total)
         return follow(server, state, mean), metrics
+
+    return Algorithm(partial(begun, server), round, sampler, local.unit)
+
+
+def _one_step_of_all(
+    local: LocalSteps, sampler: AnySampler, server: optax.GradientTransformation
+) -> Algorithm:
+    def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
+        x = state.params
+        gradient, metrics = cohort.private_mean(
+            local.gradients, x, records=local.records, mechanism=local.mechanism
+        )
+        optimizer = optimizer_of(local.optimizer, state.round)
+        update, _ = optimizer.update(gradient, optimizer.init(x), x)
+        return follow(server, state, update), metrics
 
     return Algorithm(partial(begun, server), round, sampler, local.unit)

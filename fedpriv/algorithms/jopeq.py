@@ -48,7 +48,8 @@ class PrivateQuantizer(NamedTuple):
       scale: of all noise together, b or s.
       added: scale of the clients' part.
       draw: (key, n) -> f32[n], the clients' part.
-      hidden: pure epsilon of a value (or pair) towards those who know the dither: that of the clients' part.
+      hidden: pure epsilon of a value (or pair) towards those who know the dither: that of the clients' part, if the key
+        that it is drawn from is secret.
     """
 
     lattice: Lattice
@@ -195,7 +196,8 @@ def jopeq(
     claim = jopeq_claim(epsilon, noise)
     reason = (
         f"a server that decodes knows the dither; each {'value' if noise == 'laplace' else 'pair of values'} of a "
-        f"message then has epsilon {private.hidden:.4g}, and those of all its values add up"
+        f"message then has epsilon {private.hidden:.4g}, if the client's key is secret, and those of all its values "
+        "add up"
     )
     algorithm = fed_avg(
         loss, sampler=sampler, mechanism=unprotected(reason), codec=codec, **options

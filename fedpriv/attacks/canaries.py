@@ -154,7 +154,7 @@ def with_canaries(
             inner, metrics, _ = run(None, [])[1]
             return _followed(state, inner, present), metrics
         (inner, metrics, remembered), seen = _observed(
-            run, places, canaries, release, jnp.sum(drawn.mask)
+            run, places, canaries, release, jnp.sum(drawn.mask), cohort.round
         )
         cohort._memory.follow(remembered)
         clients = jnp.arange(count) // max(per_client, 1)
@@ -214,10 +214,11 @@ def _run(
 ) -> tuple[Params, tuple[State, Metrics, tuple]]:
     """(The model, (state, metrics, what correlated noise remembers)) after the round."""
     heard = copy(cohort)
-    heard._memory = cohort._memory.nested()
+    heard._memory, heard._stream = cohort._memory.nested(), cohort._stream.nested()
     among = AmongRecords if canaries.per_client else AmongClients
     played: Any = among(heard, canaries, injected, places)
     after, metrics = after_round(algorithm, key, inner, played)
+    cohort._stream.follow(heard._stream)
     return after.params, (after, metrics, heard._memory.after)
 
 
@@ -248,11 +249,17 @@ class _Seen(NamedTuple):
 
 
 def _observed(
-    run: Any, places: list[Place], canaries: Canaries, release: Release, members: jax.Array
+    run: Any,
+    places: list[Place],
+    canaries: Canaries,
+    release: Release,
+    members: jax.Array,
+    t: jax.Array,
 ) -> tuple[tuple[State, Metrics, tuple], _Seen]:
     """(What `run` gives back, what it shows).
 
-    `members` of the cohort move the model as far as the canary's client, and add as much noise.
+    `members` of the cohort move the model as far as the canary's client, and add as much noise, in the round after t
+    others.
     """
     steps, times = 1, jnp.int32(1)
     if canaries.per_client:
@@ -260,9 +267,12 @@ def _observed(
         places, times = places[:1], steps * jnp.maximum(members, 1)
     zero, one = jnp.zeros(()), jnp.ones(())
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), [p.like for p in places])
+    found: list[Place] = []
     _, moved, out = jax.linearize(
-        lambda *given: run(Injected(*given), []), zero, zeros, zero, has_aux=True
+        lambda *given: run(Injected(*given), found), zero, zeros, zero, has_aux=True
     )
+    # Of this trace, as mechanisms may be computed in the round.
+    places = [place.in_round(t) for place in (found[:1] if canaries.per_client else found)]
     unknown = flatten(moved(one, zeros, zero))
 
     def of_canary(j: jax.Array) -> _Seen:

@@ -51,6 +51,9 @@ class _Played:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cohort, name)
 
+    private_mean = Cohort.private_mean
+    """As a cohort's, by the sum in which canaries are."""
+
 
 class AmongClients(_Played):
     """Canary j takes the place of client j."""
@@ -82,13 +85,13 @@ class AmongClients(_Played):
             "codec": codec if local else _of_those_there(codec),
             "local": local,
         }
-        place = len(self._places)
+        place, number = len(self._places), len(self._cohort._stream.told)
         cohort = _listening(self._cohort, canaries, self._injected, local, place)
         summed = cohort.sum(played, key, mechanism=mechanism, **options, **how)
         like = jax.eval_shape(lambda: summed.total)
-        self._places.append(Place(like, mechanism.in_round(self._cohort.round)))
+        self._places.append(Place(like, mechanism))
         if self._injected and canaries.data is not None:
-            alone = _alone(self._cohort, self._injected.of_canary)
+            alone = _alone(self._cohort, number, self._injected.of_canary)
             whole = canaries._replace(present=jnp.ones_like(canaries.present))
             theirs = alone.sum(
                 lambda *given: whole.sent(client, *given),
@@ -98,7 +101,6 @@ class AmongClients(_Played):
                 **how,
             )
             summed = summed._replace(total=jax.tree.map(jnp.add, summed.total, theirs.total))
-        self._cohort._calls = cohort._calls
         return summed
 
 
@@ -119,23 +121,25 @@ def _listening(
     if injected is None:
         return heard
 
-    def over(fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
+    def of_all(
+        fn: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
+    ) -> tuple[PyTree, PyTree]:
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple:
             message, kept = fn(key, shard, *mine)
             is_canary = jnp.asarray(shard.client_id) < len(canaries.present)
-            hidden = jnp.asarray(local) | is_canary
-            parts = jax.tree.map(lambda u: jnp.where(hidden, u, jnp.zeros_like(u)), message)
+            unknown = jnp.asarray(local) | is_canary
+            parts = jax.tree.map(lambda u: jnp.where(unknown, u, jnp.zeros_like(u)), message)
             return jax.tree.map(injected.part, message, parts), kept
 
-        return cohort._over(one, key, own)
+        return cohort._of_all(one, hidden, key, own)
 
     def noisy(used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
         return injected.noise(cohort._noisy(used, key, total, options), total)
 
-    def observe(total: PyTree, key: Key, options: SumOptions) -> PyTree:
-        return injected.at(place, cohort._observe(total, key, options))
+    def observe(total: PyTree, hidden: Key, options: SumOptions) -> PyTree:
+        return injected.at(place, cohort._observe(total, hidden, options))
 
-    heard._over, heard._noisy, heard._observe = over, noisy, observe
+    heard._of_all, heard._noisy, heard._observe = of_all, noisy, observe
     return heard
 
 
@@ -162,8 +166,8 @@ def _of_those_there(codec: Codec) -> Codec:
     return codec._replace(code=code)
 
 
-def _alone(cohort: Cohort, shown: Callable[[PyTree], PyTree]) -> Cohort:
-    """A cohort of client 0, of whose sums `shown` is shown in place of noise.
+def _alone(cohort: Cohort, number: int, shown: Callable[[PyTree], PyTree]) -> Cohort:
+    """A cohort of client 0, for call `number` once more, of whose sum `shown` is shown in place of noise.
 
     Raises:
       NoPlaceError: the federation holds nobody's records but the cohort's.
@@ -173,6 +177,7 @@ def _alone(cohort: Cohort, shown: Callable[[PyTree], PyTree]) -> Cohort:
     alone: Any = copy(cohort)
     alone._drawn = Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
     alone._messages, alone._records = Tally(), Tally()
+    alone._stream = cohort._stream.again(number)
     alone._noisy = lambda used, key, total, options: shown(total)
     return alone
 
@@ -182,11 +187,15 @@ class AmongRecords(_Played):
 
     def sum(self, client: Client, key: Key, **how: Any) -> Summed:
         """As `Cohort.sum`."""
-        alone = copy(self._cohort)
+        number = len(self._cohort._stream.told)
         summed = self._cohort.sum(self._played(client, self._places), key, **how)
         if not self._injected or self._canaries.data is None:
             return summed
-        alone = _alone(alone, lambda total: jax.tree.map(lambda s: s - lax.stop_gradient(s), total))
+        alone = _alone(
+            self._cohort,
+            number,
+            lambda total: jax.tree.map(lambda s: s - lax.stop_gradient(s), total),
+        )
         theirs = alone.sum(self._played(client, [], alone=True), key, **how)
         return summed._replace(total=jax.tree.map(jnp.add, summed.total, theirs.total))
 
@@ -214,28 +223,26 @@ def _with_canaries(
         injected = injected.alone
 
     class CanaryShard(Shard):
-        def private_mean(
+        def _noisy_mean(
             self,
-            key: Key,
             gradients: Gradients,
             params: Params,
-            *,
             records: RecordSampler,
             mechanism: Any,
+            *,
+            among_all: bool = False,
         ) -> Params:
             if canaries.per_client > (held := records.accounting.population):
                 raise ValueError(
                     f"per_client: a client has {held} records, not {canaries.per_client} to give up"
                 )
-            used = mechanism.in_round(shard.round)
-            like = jax.eval_shape(lambda: params)
-            places.append(Place(like, used if isinstance(used, Mechanism) else None))
+            places.append(Place(jax.eval_shape(lambda: params), mechanism))
             played = canaries.gradients(gradients, jnp.asarray(shard.client_id), injected)
-            theirs = canaries.gradient(gradients, key, params, shard.examples) if alone else None
+            theirs = canaries.gradient(gradients, params, shard.examples) if alone else None
             heard: Any = _Heard(mechanism, injected, theirs) if injected else mechanism
-            return numbered.private_mean(key, played, params, records=records, mechanism=heard)
+            return numbered._noisy_mean(played, params, records, heard, among_all=among_all)
 
-    return CanaryShard(shard.examples, shard.size, shard.round, shard.client_id)
+    return CanaryShard(**vars(shard))
 
 
 class _Heard(NamedTuple):
@@ -247,17 +254,17 @@ class _Heard(NamedTuple):
       theirs: an honest canary's gradient, which is added as it would be; None: nothing.
     """
 
-    mechanism: RecordMechanism
+    listens_to: RecordMechanism
     injected: Injected
     theirs: PyTree | None
 
     def in_round(self, t: Any) -> _Heard:
         """That of round t."""
-        return self._replace(mechanism=self.mechanism.in_round(t))
+        return self._replace(listens_to=self.listens_to.in_round(t))
 
     def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
         """For contributions of these norms."""
-        used = self.mechanism.for_batch(norms, mask)  # type: ignore[union-attr]
+        used = self.listens_to.for_batch(norms, mask)  # type: ignore[union-attr]
 
         def perturb(key: Key, total: PyTree) -> PyTree:
             noisy = used.perturb(key, total)

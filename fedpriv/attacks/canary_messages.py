@@ -116,11 +116,11 @@ class Canaries(NamedTuple):
 
         return GradientFunction(of_batch, needs_keys(of_records))
 
-    def gradient(self, of_records: Gradients, key: Key, params: Params, examples: PyTree) -> Params:
-        """Of the first of a client's records, if it is an honest canary; a random loss is drawn anew by the key."""
+    def gradient(self, of_records: Gradients, params: Params, examples: PyTree) -> Params:
+        """Of the first of a client's records, if it is an honest canary; of a random loss one of its draws."""
         batch = self._data_of(jax.tree.map(lambda leaf: leaf[:1], examples))
         if needs_keys(of_records):
-            batch = with_keys(key, batch)
+            batch = with_keys(self.key, batch)
         each = of_records(lax.stop_gradient(params), batch).each()
         return jax.tree.map(lambda leaf: leaf[0], each)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,16 @@ class Place(NamedTuple):
 
     Attributes:
       like: the shapes of what is summed.
-      mechanism: that of the round; a heuristic of which nothing is certified has none.
+      mechanism: as it was given; in a round that of the round, or None of a heuristic of which nothing is certified.
     """
 
     like: PyTree
-    mechanism: Mechanism | None
+    mechanism: Any
+
+    def in_round(self, t: jax.Array) -> Place:
+        """With the mechanism of round t, if it is one."""
+        used = self.mechanism.in_round(t)
+        return self._replace(mechanism=used if isinstance(used, Mechanism) else None)
 
     def reach(self, contribution: PyTree) -> jax.Array:
         """f32[]: its length in units of the noise, of the z_t of correlated noise; without noise 1."""

@@ -29,10 +29,11 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
-from fedpriv.rounds.one_round import keys_of, schedule_key
+from fedpriv.rounds.noise_stream import NoiseStream, public_key, root_of, round_of
+from fedpriv.rounds.one_round import who_takes_part
 from fedpriv.rounds.optimizers import check_optimizer
 from fedpriv.rounds.samplers import Draw, parts_of
-from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
+from fedpriv.rounds.scheduled_samplers import AnySampler, first_memories
 
 
 class View(NamedTuple):
@@ -74,13 +75,14 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
             "server: its optimiser moves the model by more than the mean update; leave it out, messages are the same"
         )
     sampler = parts_of(algorithm.sampler, 1)[-1][1]
-    draw_key, own_key = keys_of(key)
+    root, t = root_of(key), state.round
+    part = len(parts_of(algorithm.sampler, 1)) - 1
     (memory,) = first_memories(sampler)
-    drawn, _ = cohort_drawn(sampler, draw_key, schedule_key(key), state.round, memory)
+    drawn, _ = who_takes_part(sampler, part, root, t, memory)
 
     def step(added: list[PyTree]) -> tuple[Params, tuple[list[PyTree], Any]]:
-        cohort = Listening(added, state.round, federation, drawn, sampler)
-        after, _ = after_round(algorithm, own_key, state, cohort)
+        cohort = Listening(added, t, federation, drawn, sampler, NoiseStream(round_of(root, t)))
+        after, _ = after_round(algorithm, public_key(root, t + 1), state, cohort)
         return after.params, (cohort.messages, cohort.transcript)
 
     messages, transcript = jax.eval_shape(step, [])[1]
@@ -106,18 +108,21 @@ class Listening(Cohort):
         federation: Any,
         drawn: Draw,
         sampler: AnySampler,
+        stream: NoiseStream,
     ):
-        super().__init__(round, federation, drawn, sampler)
+        super().__init__(round, federation, drawn, sampler, stream)
         self._added = added
         self.messages: list[PyTree] = []
         self.transcript: jax.Array | None = None
 
-    def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
+    def _of_all(
+        self, fn: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
+    ) -> tuple[PyTree, PyTree]:
         def aloud(key: Key, shard: Shard, *mine: PyTree) -> tuple:
             message, kept = fn(key, shard, *mine)
             return message, (kept, message)
 
-        total, (kept, messages) = super()._over(aloud, key, own)
+        total, (kept, messages) = super()._of_all(aloud, hidden, key, own)
         self.messages.append(messages)
         return total, kept
 
@@ -125,11 +130,11 @@ class Listening(Cohort):
         """Without noise that is correlated over rounds, which is the server's own."""
         return total if is_correlated(used) else super()._noisy(used, key, total, options)
 
-    def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
+    def _observe(self, total: PyTree, hidden: Key, options: SumOptions) -> PyTree:
         used = options.mechanism.in_round(self.round)
         bare = options.by_server or options.local or is_correlated(used)
         if used.noise == "gaussian" and not bare:
-            own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)
+            own_key = jax.random.fold_in(hidden, random_streams.OWN_NOISE)
             messages, mask = self.messages[-1], self._drawn.mask
             self.messages[-1] = _with_shares(own_key, messages, mask, self._shares, used.perturb)
         if not self._added:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over
-from fedpriv.certification.marks import Mean, Sum, is_noisy
+from fedpriv.certification.marks import Mean, Sum
 from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
-from fedpriv.rounds.samplers import Sampler
-from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler
+from fedpriv.rounds.noise_stream import THREEFRY
+from fedpriv.rounds.record_samplers import PublicSizes
+from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
 
 
 def assumed(
@@ -35,24 +37,16 @@ def assumed(
       made: as `closed_over`.
     """
     releases = [release for stage in stages for release in stage.releases]
-    texts = ["every noise has its own key (checked by `fp.check_algorithm`)"]
+    texts = []
     means = [release for release in releases if isinstance(release, Mean)]
     if any(isinstance(mean.records, PublicSizes) for mean in means):
         texts.append(
             "how many records each client holds is public; the records of the smallest client cost most"
         )
-    places = {
-        mean.records.accounting.population
-        for mean in means
-        if isinstance(mean.records, Sampler) and may_hold_fewer(mean.records)
-    }
-    if places:
+    else:
         texts.append(
-            f"no client holds more than {min(places)} records; this number is public, but how many each holds is not"
-        )
-    if generators := sorted({release.generator for release in releases if is_noisy(release)}):
-        texts.append(
-            f"numbers drawn by JAX's {' and '.join(generators)} cannot be told from truly random ones"
+            "the largest number of records that a client holds, which array shapes show, is public, but how many each "
+            "holds is not"
         )
     by_rounds = (each for stage in stages for each in closed_over(stage.program, made))
     arrays = [*init_arrays, *by_rounds]
@@ -87,13 +81,16 @@ def _name(each: ClosedOver) -> str:
 
 def _of_draws(samplers: Sequence[AnySampler]) -> Iterator[ClosedOver]:
     """The arrays that the draws of samplers made by hand close over."""
-    key = jax.eval_shape(jax.random.key, 0)
     for sampler in (sampler for sampler in samplers if not constructed(sampler)):
-        if isinstance(sampler, ScheduledSampler):
-            program = jax.make_jaxpr(sampler.draw)(key, jnp.int32(0), sampler.init())
-        else:
-            program = jax.make_jaxpr(sampler.draw)(key)
-        yield from closed_over(program)
+        yield from closed_over(program_of(sampler))
+
+
+def program_of(sampler: AnySampler) -> ClosedJaxpr:
+    """Its draw, traced."""
+    key = jax.eval_shape(lambda: jax.random.key(0, impl=THREEFRY))
+    (memory,) = first_memories(sampler)
+    draw = partial(cohort_drawn, sampler)
+    return jax.make_jaxpr(draw)(key, key, jnp.int32(0), memory)
 
 
 def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
@@ -102,7 +99,6 @@ def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
         records = release.records if isinstance(release, Mean) else None
         places = records.places if isinstance(records, PublicSizes) else records
         if places is not None and constructed(places):
-            program = jax.make_jaxpr(places.draw)(jax.eval_shape(jax.random.key, 0))
-            yield from (each.array for each in closed_over(program))
+            yield from (each.array for each in closed_over(program_of(places)))
         if type(release.mechanism) is Dynamic and constructed(release.mechanism):
             yield release.mechanism.ends

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from fedpriv.certification.assumed import assumed
+from fedpriv.certification.assumed import assumed, program_of
 from fedpriv.certification.closed_over import ClosedOver
 from fedpriv.certification.correlated_releases import (
     check_correlated,
@@ -20,21 +20,20 @@ from fedpriv.certification.correlated_releases import (
     run_releases,
 )
 from fedpriv.certification.data_checks import check_data
-from fedpriv.certification.information_flow import Labels
+from fedpriv.certification.information_flow import NONE, Labels
 from fedpriv.certification.initial_state import trace_init
-from fedpriv.certification.key_labels import of_constant
+from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.marked_cohort import FederationShape
 from fedpriv.certification.releases import is_proved, pieces_of_a_client, stage_releases
 from fedpriv.certification.second_trace import check_same_again
 from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
 from fedpriv.core.arguments import Count, CountOrZero, MeanRuns, Probability, Rate, checked, require
 from fedpriv.core.fixed_points import fixed_point
-from fedpriv.core.generators import check_default_generator
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import check_arrays
 from fedpriv.core.types import Key, Params, PyTree
 from fedpriv.core.user_code import names_user_code
-from fedpriv.core.user_functions import asked, gives
+from fedpriv.core.user_functions import asked
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
@@ -78,12 +77,6 @@ class TracedRound(NamedTuple):
           ValueError: it has no certificate: a multiplier that is computed in the round, or units, samplings or kinds of
             noise that do not go together.
         """
-        if self.algorithm.releases is not None:
-            declare = self.algorithm.releases
-            declared = asked("releases", declare, "(rounds)", rounds)
-            several = isinstance(declared, tuple | list)
-            gives(several, "releases", declare, declared, "return a tuple of fp.Release")
-            return tuple(declared)
         if correlated_sums(self.stages):
             stage, sampler = self.stages[0], self.algorithm.sampler
             return run_releases(stage, sampler, self.algorithm.unit, rounds)
@@ -149,10 +142,14 @@ class TracedRound(NamedTuple):
         return next((tuple(r.sizes) for r in records if isinstance(r, PublicSizes)), None)
 
     def assumed(self) -> tuple[str, ...]:
-        """What the traced program does not show; nothing where releases are declared."""
-        if self.algorithm.releases is not None:
-            return ()
-        return assumed(self.stages, self.samplers, self.init_arrays, made_at(self.algorithm))
+        """What the traced program does not show."""
+        given = self.samplers, self.init_arrays, made_at(self.algorithm)
+        return assumed(self.stages, *given)
+
+    @property
+    def calls(self) -> tuple[Any, ...]:
+        """Of the cohort, with each part of the sampler, in plain values: what is trained has to make the same."""
+        return tuple(stage.calls for stage in self.stages)
 
     @property
     def samplers(self) -> tuple[AnySampler, ...]:
@@ -164,9 +161,7 @@ class TracedRound(NamedTuple):
 
     @property
     def basis(self) -> str:
-        """Of a certificate: "constructed", or "declared" where a release or a multiplier is somebody's word."""
-        if self.algorithm.releases is not None:
-            return "declared"
+        """Of a certificate: "constructed", or "declared" where a multiplier is somebody's word."""
         releases = (release for stage in self.stages for release in stage.releases)
         proved = all(map(is_proved, releases)) and all(map(constructed, self.samplers))
         return "constructed" if proved else "declared"
@@ -193,8 +188,8 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
       federation: what it trains on, or a federation of the same shapes (`Federation.blank`).
 
     Raises:
-      ValueError: the round releases something unbounded, or something that cannot be counted; a sampler for another
-        number of clients or records; parameters that are not arrays.
+      ValueError: the round releases something unbounded, or calls the cohort where noise could be repeated; an
+        operation that is not known; a sampler for another number of clients or records; parameters that are no arrays.
       LeakError: something private gets past the releases of a round, or into the initial state.
     """
     require_algorithm(algorithm)
@@ -203,7 +198,6 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     whole = federation
     if isinstance(federation, StreamedFederation):
         federation = federation.empty()
-    check_default_generator()
     _check_samplers(algorithm)
     shape = FederationShape(
         federation.num_clients, federation.capacity, _like(federation), federation.public.shape[-1]
@@ -220,6 +214,9 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     stages, after = _stages(algorithm, shape, state)
     check_correlated(stages)
     traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays))
+    for sampler in traced.samplers:
+        if not constructed(sampler):
+            lines_that_print(program_of(sampler), "draw")
     check_data(traced, whole)
     return traced
 
@@ -261,8 +258,8 @@ def _stages(
         return kept
 
     # What clients keep in one round is there in all later ones.
-    leaves = programs[0].program.jaxpr.invars[1:-1]
-    fixed_point(a_round_later, list(map(of_constant, leaves)))
+    leaves = programs[0].program.jaxpr.invars[2:-1]
+    fixed_point(a_round_later, [NONE] * len(leaves))
     stages = tuple(map(stage_of, programs, followed))
     return stages, programs[-1].out[:2]
 
@@ -307,8 +304,8 @@ def certify(
 ) -> Certificate:
     """Proved epsilon of all that `view` sees of `rounds` rounds of `algorithm`, read off its traced round.
 
-    The certificate is *constructed*, or *declared* if something in it is your word: `releases` of the algorithm, or a
-    mechanism, sampler or other part made by hand.
+    The certificate is *constructed*, or *declared* if something in it is your word: a mechanism, sampler or other part
+    made by hand.
 
     Formal guarantees: see `certify_releases`.
 

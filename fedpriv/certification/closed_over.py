@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.extend.core import Jaxpr, JaxprEqn
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from fedpriv.certification.information_flow import NOWHERE, users_line, where
 from fedpriv.certification.privacy_labels import LeakError
@@ -33,17 +33,34 @@ class ClosedOver(NamedTuple):
 def closed_over(program: Any, made: str | None = None) -> list[ClosedOver]:
     """The arrays that a traced program, or one that it calls, closes over.
 
-    Numbers are not among them, nor are scalars of NumPy: both are written into the program.
+    They are JAX's arrays of any shape, and NumPy's of one dimension or more. Numbers are not among them, nor are
+    scalars of NumPy, which cannot be told from numbers.
 
     Args:
       made: the line to name where the user's code uses an array nowhere itself, having handed it over.
     """
-    called = (inner for eqn, _ in equations(program.jaxpr) for inner in programs(eqn))
-    return [
+    called = [inner for eqn, _ in equations(program.jaxpr) for inner in programs(eqn)]
+    found = [
         _used(value, list(_uses(each.jaxpr, var)), made)
         for each in (program, *called)
         for var, value in zip(each.jaxpr.constvars, each.consts, strict=True)
     ]
+    # Where JAX writes them into the program itself.
+    inside: dict[int, tuple[Any, list[JaxprEqn]]] = {}
+    for jaxpr in (program.jaxpr, *(each.jaxpr for each in called)):
+        for eqn in jaxpr.eqns:
+            for place, atom in enumerate(eqn.invars):
+                if is_array(atom):
+                    _, uses = inside.setdefault(id(atom.val), (atom.val, []))
+                    uses.extend(_uses_in(eqn, place))
+        for atom in filter(is_array, jaxpr.outvars):
+            inside.setdefault(id(atom.val), (atom.val, []))
+    return found + [_used(value, uses, made) for value, uses in inside.values()]
+
+
+def is_array(atom: Any) -> bool:
+    """Whether an input or output is an array that is written into the program, and no number."""
+    return isinstance(atom, Literal) and (isinstance(atom.val, jax.Array) or np.ndim(atom.val) > 0)
 
 
 def _used(array: Any, uses: Sequence[JaxprEqn], made: str | None) -> ClosedOver:
@@ -54,12 +71,20 @@ def _used(array: Any, uses: Sequence[JaxprEqn], made: str | None) -> ClosedOver:
 
 def _uses(jaxpr: Jaxpr, var: Any) -> Iterator[JaxprEqn]:
     """The equations that use a variable: those of a program that an equation calls, then the equation itself."""
-    for eqn in (eqn for eqn in jaxpr.eqns if var in eqn.invars):
-        for inner in (program.jaxpr for program in programs(eqn)):
-            place = _place(eqn, inner, eqn.invars.index(var))
-            if place is not None:
-                yield from _uses(inner, inner.invars[place])
-        yield eqn
+    for eqn in (eqn for eqn in jaxpr.eqns if _stands_in(eqn, var)):
+        yield from _uses_in(eqn, [atom is var for atom in eqn.invars].index(True))
+
+
+def _stands_in(eqn: JaxprEqn, var: Any) -> bool:
+    return any(atom is var for atom in eqn.invars)
+
+
+def _uses_in(eqn: JaxprEqn, number: int) -> Iterator[JaxprEqn]:
+    for inner in (program.jaxpr for program in programs(eqn)):
+        place = _place(eqn, inner, number)
+        if place is not None:
+            yield from _uses(inner, inner.invars[place])
+    yield eqn
 
 
 def _place(eqn: JaxprEqn, inner: Jaxpr, place: int) -> int | None:

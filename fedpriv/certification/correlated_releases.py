@@ -43,7 +43,7 @@ def correlated_sums(stages: Sequence[Stage]) -> tuple[Sum, ...]:
 
 
 def check_correlated(stages: Sequence[Stage]) -> None:
-    """Raises ValueError: noise is correlated over rounds that are not alike, or a call makes several releases."""
+    """Raises ValueError: noise is correlated over rounds that are not alike."""
     sums = [each for stage in stages for each in stage.sums if _is_correlated(each)]
     if not sums:
         return
@@ -52,12 +52,6 @@ def check_correlated(stages: Sequence[Stage]) -> None:
             f"sampler: an fp.Opening, but noise is correlated over all rounds ({sums[0].line}); draw all cohorts the "
             "same way"
         )
-    for each in sums:
-        if each.times != 1:
-            raise ValueError(
-                f"round: {each.line} releases {each.times} times a round, but remembers its noise once; call "
-                "cohort.sum once for each release"
-            )
 
 
 def factorizations(sums: Sequence[Sum]) -> tuple[Factorization, ...]:

@@ -12,7 +12,6 @@ from fedpriv.certification.initial_state import INIT_CLOSED_OVER
 from fedpriv.certification.trace import Stage
 from fedpriv.core.arguments import require
 from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
-from fedpriv.rounds.samplers import Sampler
 from fedpriv.rounds.weighting import ByPublicSizes
 
 if TYPE_CHECKING:
@@ -34,19 +33,7 @@ def check_data(traced: TracedRound, federation: Any) -> None:
     check_closed_over(traced.init_arrays, federation, INIT_CLOSED_OVER)
     for stage in traced.stages:
         _check_sizes(stage, np.asarray(federation.size), traced.algorithm.unit)
-        _check_capacity(stage, federation.capacity)
         check_closed_over(closed_over(stage.program), federation, _CLOSED_OVER)
-
-
-def _check_capacity(stage: Stage, capacity: int) -> None:
-    """Raises ValueError: the round reads the room for a client's records, where their number is secret."""
-    secret = [mean.records for mean in stage.means if isinstance(mean.records, Sampler)]
-    fewer = [each for each in secret if may_hold_fewer(each)]
-    if stage.capacities and any(each.accounting.population != capacity for each in fewer):
-        raise ValueError(
-            f"shard.capacity: {capacity} ({stage.capacities[0]}), the number of records of the largest client, is "
-            "secret; give a number that is fixed beforehand"
-        )
 
 
 def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:

@@ -9,8 +9,9 @@ import jax
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over, private_names
 from fedpriv.certification.information_flow import NONE, follow, trace_program
-from fedpriv.certification.leaks import Rules
-from fedpriv.certification.privacy_labels import LeakError, Private
+from fedpriv.certification.known_operations import lines_that_print
+from fedpriv.certification.privacy_labels import LeakError, Private, Protected
+from fedpriv.certification.rules import Rules
 from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.types import Params, PyTree, State
 from fedpriv.core.user_code import user_line
@@ -47,13 +48,14 @@ def trace_init(
             f"init: it reads the federation on the host{f' ({line})' if line else ''}; do not use the clients' "
             "examples, rows or sizes"
         ) from None
-    rules = Rules([], algorithm.unit, True)
+    lines_that_print(program, "init")
+    rules = Rules([], Protected(algorithm.unit, True))
     models = len(jax.tree.leaves(model))
     label = frozenset({Private("the clients' records or sizes", -1, "init")})
     inputs = [NONE if i < models else label for i in range(len(program.jaxpr.invars))]
     leaves = jax.tree_util.tree_leaves_with_path(state)
     for (path, _), labels in zip(leaves, follow(program.jaxpr, inputs, rules), strict=True):
-        if rules.private(labels):
+        if rules.protected.private(labels):
             name = "state" + jax.tree_util.keystr(path)
             raise LeakError(
                 f"init: {name} depends on the clients' records or sizes; do not use them"

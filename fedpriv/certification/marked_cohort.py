@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedpriv.certification.marks import (
-    Capacity,
     ChangedRecords,
-    ClientKey,
     ClientNumber,
+    Collected,
     Diagnostics,
     Marks,
     Mean,
-    NoiseKey,
     OwnState,
     Source,
     Stored,
@@ -26,18 +24,17 @@ from fedpriv.certification.marks import (
 )
 from fedpriv.certification.privacy_labels import TAKING_PART, Private
 from fedpriv.core.code_places import is_jax_file, place
-from fedpriv.core.generators import generator_of
 from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.core.user_functions import asked
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
 from fedpriv.mechanisms.per_example import RecordMechanism
-from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy.participation_schemas import CyclicPoisson, RandomAllocation
 from fedpriv.privacy.sampling import Dropping, Poisson
-from fedpriv.rounds import client_shard, cohort
-from fedpriv.rounds.client_shard import Shard
+from fedpriv.rounds import client_shard, cohort, noise_stream
+from fedpriv.rounds.client_shard import Shard, shard_of
 from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
+from fedpriv.rounds.noise_stream import NoiseStream
 from fedpriv.rounds.record_samplers import RecordSampler
 from fedpriv.rounds.samplers import Draw
 from fedpriv.rounds.scheduled_samplers import AnySampler
@@ -59,12 +56,22 @@ class FederationShape(NamedTuple):
     public: int
 
 
+def _of_one() -> Draw:
+    return Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
+
+
 class MarkedCohort(Cohort):
     """The cohort of a round that is traced, after `round` (i32[]) others; its `marks` are added to a list."""
 
-    def __init__(self, round: jax.Array, shape: FederationShape, sampler: AnySampler, marks: Marks):
-        drawn = Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
-        super().__init__(round, shape, drawn, sampler)
+    def __init__(
+        self,
+        round: jax.Array,
+        shape: FederationShape,
+        sampler: AnySampler,
+        stream: NoiseStream,
+        marks: Marks,
+    ):
+        super().__init__(round, shape, _of_one(), sampler, stream)
         self._marks = marks
         self._call = -1
 
@@ -72,7 +79,7 @@ class MarkedCohort(Cohort):
     def _drawn(self) -> Draw:
         """A cohort of one, marked: it says who takes part."""
         source = Source(Private(TAKING_PART, -1, user_line()))
-        return mark_tree(self._marks, source, Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool)))
+        return mark_tree(self._marks, source, _of_one())
 
     @_drawn.setter
     def _drawn(self, drawn: Draw) -> None:
@@ -101,28 +108,27 @@ class MarkedCohort(Cohort):
         examples = jax.tree.map(lambda s: jnp.zeros((count, *s.shape[1:]), s.dtype), like)
         return Shard(examples, jnp.int32(count), self.round)
 
-    def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
+    def _of_all(
+        self, fn: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
+    ) -> tuple[PyTree, PyTree]:
         marks, line = self._marks, user_line()
         call = self._call = len(marks)
         label = Private("a client's data", call, line)
         zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), self._federation.like)
         examples, size = mark_tree(marks, Source(label), (zeros, jnp.int32(1)))
         number = mark_tree(marks, ClientNumber(label), jnp.int32(0))
-        key = mark_tree(marks, ClientKey(), jax.random.fold_in(key, 0))
         kept_before = mark_tree(marks, OwnState(line, label), own)
         rows = jax.tree.map(lambda leaf: leaf[0], kept_before)
-        marked = marked_shard(marks, call, examples)
-        shard = marked(examples, size, self.round, client_id=number)
-        marked.as_the_cohort_gives_it = shard
-        total, kept = fn(key, shard, *((rows,) if jax.tree.leaves(own) else ()))
+        branch = jax.random.fold_in(hidden, 0)
+        shard = shard_of(branch, examples, size, self.round, number)
+        shard = marked_shard(marks, call, shard)
+        given = (rows,) if jax.tree.leaves(own) else ()
+        total, kept = fn(jax.random.fold_in(key, 0), shard, *given)
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
 
     def _size_for(self, weighting: Weighting, shard: Shard) -> jax.Array:
         """Not private, where it is public: `check_data` compares it with the federation's."""
         return jnp.int32(1) if isinstance(weighting, ByPublicSizes) else shard.size
-
-    def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
-        return mark_tree(self._marks, NoiseKey(user_line(), mechanism), key)
 
     def _noisy(self, used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
         """Correlated noise as that of this round alone, which has the same shapes."""
@@ -130,10 +136,21 @@ class MarkedCohort(Cohort):
             return asked("perturb", used.perturb, "(key, total)", key, total)
         return super()._noisy(used, key, total, options)
 
-    def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
-        how, like = options._asdict(), _shapes(total)
-        release = Sum(user_line(), self._call, **how, like=like, generator=generator_of(key))
-        return mark_tree(self._marks, release, (total, key))[0]
+    def _perturbed_by_client(
+        self, used: Mechanism, shard: Shard, message: PyTree, options: SumOptions
+    ) -> PyTree:
+        noisy = super()._perturbed_by_client(used, shard, message, options)
+        return self._released(noisy, options)
+
+    def _observe(self, total: PyTree, hidden: Key, options: SumOptions) -> PyTree:
+        if options.local:  # marked where each client adds its noise
+            return mark_tree(self._marks, Collected(user_line()), total)
+        return self._released(total, options)
+
+    def _released(self, noisy: PyTree, options: SumOptions) -> PyTree:
+        release = Sum(user_line(), self._call, **options._asdict(), like=_shapes(noisy))
+        happens = jnp.bool_(True)  # also where nothing comes of it that the round gets
+        return mark_tree(self._marks, release, (noisy, happens))[0]
 
     def _metrics(self, wire: Any, diagnostics: Any) -> Metrics:
         of_all = Diagnostics(Private(TAKING_PART, -1, user_line()))
@@ -154,7 +171,7 @@ class MarkedCohort(Cohort):
             lambda leaf: jnp.broadcast_to(leaf[0], (slots, *leaf.shape[1:])), messages
         )
         outcome = agreed(protocol, key, everyones)[0]
-        return self._observe(outcome, key, SumOptions(unprotected(reason)))
+        return self._released(outcome, SumOptions(unprotected(reason)))
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
         if not jax.tree.leaves(own):
@@ -168,50 +185,46 @@ def _shapes(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
-def marked_shard(marks: Marks, call: int, examples: PyTree) -> Any:
-    """The class of the shard of the client of a cohort's call, which holds these records."""
-    own_records = {id(leaf) for leaf in jax.tree.leaves(examples)}
+def marked_shard(marks: Marks, call: int, given: Shard) -> Shard:
+    """The shard that the cohort gave to the client of its call, whose private means are marked."""
+    own_records = {id(leaf) for leaf in jax.tree.leaves(given.examples)}
 
     class MarkedShard(Shard):
-        as_the_cohort_gives_it: ClassVar[Shard]
-
-        @property
-        def capacity(self) -> int:
-            marks.append(Capacity(user_line()))
-            return super().capacity
-
-        def private_mean(
+        def _noisy_mean(
             self,
-            key: Key,
             gradients: Any,
             params: Params,
-            *,
             records: RecordSampler,
             mechanism: RecordMechanism,
+            *,
+            among_all: bool = False,
         ) -> Params:
             line = user_line()
-            for name in ("size", "round", "_calls"):
-                if getattr(self, name) is not getattr(self.as_the_cohort_gives_it, name):
+            for name in ("size", "round", "_stream"):
+                if getattr(self, name) is not getattr(given, name):
+                    what = "noise" if name == "_stream" else name
                     raise ValueError(
-                        f"shard: its {name} was changed ({line}); leave it as the cohort gives it"
+                        f"shard: its {what} was changed ({line}); leave it as the cohort gives it"
                     )
             others = [x for x in jax.tree.leaves(self.examples) if id(x) not in own_records]
             mark_tree(marks, ChangedRecords(line), others)
             batch = Private("records of a batch", len(marks), line)
             own = mark_tree(marks, Source(batch), jax.tree.map(jnp.zeros_like, self.examples))
-            mean = Shard(own, jnp.int32(0), self.round).private_mean(
-                key, gradients, params, records=records, mechanism=mechanism
+            drawn_among = Shard(own, jnp.int32(0), self.round, _stream=self._stream)
+            mean = drawn_among._noisy_mean(
+                gradients, params, records, mechanism, among_all=among_all
             )
-            details = mechanism, records, gradients, _shapes(params), generator_of(key)
-            release = Mean(line, len(marks), call, batch, *details)
+            assert self._stream is not None
+            how = mechanism, records, gradients, _shapes(params), self._stream.times, among_all
             bounds = jax.tree.leaves(getattr(mechanism.in_round(self.round), "clip_norm", ()))
             bound = jnp.stack([jnp.float32(c) for c in bounds] or [jnp.float32(0)])
-            return mark_tree(marks, release, (mean, bound, self._of_call(key)))[0]
+            return mark_tree(marks, Mean(line, call, batch, *how), (mean, bound))[0]
 
-    return MarkedShard
+    return MarkedShard(**vars(given))
 
 
-_COHORT = [vars(module) for module in (cohort, client_shard, sys.modules[__name__])]
+_ENGINE = cohort, client_shard, noise_stream, sys.modules[__name__]
+_COHORT = [vars(module) for module in _ENGINE]
 
 
 def user_line() -> str:

@@ -1,18 +1,31 @@
-"""What the marks in a traced round mean: where private data come from, what clients keep, what is released."""
+"""The marks in a traced round: where private data come from, what clients keep, what is released.
+
+Each says itself how labels pass it; elsewhere they are joined.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
 from fedpriv.certification.information_flow import NONE, Labels, mark
-from fedpriv.certification.privacy_labels import Private
+from fedpriv.certification.privacy_labels import (
+    TAKING_PART,
+    ClientState,
+    Hidden,
+    LeakError,
+    Private,
+    Protected,
+    joined,
+    leak,
+    of,
+)
 from fedpriv.compression.codecs import Codec
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.correlated import is_correlated
-from fedpriv.mechanisms.mechanisms import Mechanism
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.per_example import Gradients, MedianClipping, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.record_samplers import RecordSampler
@@ -20,15 +33,23 @@ from fedpriv.rounds.weighting import Weighting
 
 
 class Source(NamedTuple):
-    """Private data come from here; the others say who takes part, too, or what it is that may be known."""
+    """Private data come from here."""
 
     label: Private
+
+    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+        """Adds the label."""
+        return [x | {self.label} for x in labels]
 
 
 class ClientNumber(NamedTuple):
-    """Which client it is comes from here."""
+    """Which client it is comes from here; it may be known where its records are protected."""
 
     label: Private
+
+    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+        """Adds the label where clients are protected."""
+        return [x | {self.label} if protected.unit == "client" else x for x in labels]
 
 
 class Diagnostics(NamedTuple):
@@ -36,15 +57,24 @@ class Diagnostics(NamedTuple):
 
     label: Private
 
-
-class ClientKey(NamedTuple):
-    """The key of one client, which from here on stands for those of all."""
+    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+        """No call bounds them any more."""
+        return [frozenset(map(_of_all, x)) | {self.label} for x in labels]
 
 
 class ChangedRecords(NamedTuple):
     """Records that are not a client's own as it holds them, before a private mean is taken in `line`."""
 
     line: str
+
+    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+        """Raises LeakError: one of them may depend on others."""
+        if protected.private(joined(labels)):
+            raise LeakError(
+                f"round: records were changed before private_mean ({self.line}) draws among them, so one may depend on "
+                "others; change each record in the loss"
+            )
+        return labels
 
 
 class OwnState(NamedTuple):
@@ -53,49 +83,48 @@ class OwnState(NamedTuple):
     line: str
     label: Private
 
+    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+        """A row of what all have kept is of this client alone."""
+        _keep_apart(self.line, joined(labels), protected)
+        kept = [of(ClientState, x) for x in labels]
+        own = frozenset({self.label})
+        return [(x - k) | (own if k else NONE) for x, k in zip(labels, kept, strict=True)]
 
-@dataclass
-class Stored:
-    """A client keeps something for itself.
 
-    Attributes:
-      line: of the user's code.
-      call: of the cohort.
-      labels: of what is kept, once they have been followed.
-    """
+class Stored(NamedTuple):
+    """A client keeps something for itself, in `line` of the user's code, in a `call` of the cohort."""
 
     line: str
     call: int
-    labels: Labels = NONE
+
+    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+        """Whose row was replaced says who took part."""
+        every = joined(labels)
+        _keep_apart(self.line, every, protected, self.call)
+        own = protected.secret or protected.leaving(every)
+        return [frozenset({ClientState(self.line)}) if own else NONE] * len(labels)
 
 
-@dataclass
-class NoiseKey:
-    """The noise of a mechanism is drawn from this key.
-
-    Attributes:
-      line: of the user's code.
-      mechanism: that draws.
-      keys: labels of the key, once they have been followed.
-    """
-
-    line: str
-    mechanism: Any
-    keys: Labels = NONE
+def _keep_apart(line: str, labels: Labels, protected: Protected, call: int | None = None) -> None:
+    """Raises LeakError: what a client keeps depends on private data of others than the client of this call."""
+    for label in sorted(protected.private(labels), key=str):
+        if call is None or label.group != call:
+            raise LeakError(
+                f"round: what a client keeps for itself ({line}) depends on {label.what} ({label.line}); give each "
+                "client its own row alone"
+            )
 
 
 @dataclass
 class Sum:
-    """The sum of a cohort's messages is released.
+    """The sum of a cohort's messages is released; with `local` it stands on a client's noisy message instead.
 
     Attributes:
       line: of the user's code.
       call: of the cohort.
       mechanism, codec, local, weighting: as given to `Cohort.sum`.
       like: what is released, in shapes.
-      generator: what draws its noise, by JAX's name.
-      times: how often a round makes this release.
-      labels: of the messages, once they have been followed.
+      happens: whether labels came to it.
     """
 
     line: str
@@ -105,50 +134,124 @@ class Sum:
     local: bool
     weighting: Weighting
     like: PyTree
-    generator: str
-    times: int = 0
-    labels: Labels = NONE
+    happens: bool = False
+    times = 1
+    """How often a round makes this release."""
+
+    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+        """A noisy sum may depend on the clients of its own call alone, and nothing is left of them.
+
+        A sum of messages that are already private may depend on nothing private; if cohorts are secret, it tells who
+        takes part. An unprotected sum shows everything: its certificate is infinite.
+
+        Raises:
+          LeakError: it depends on something else.
+          ValueError: it protects another unit than the algorithm says.
+        """
+        self.happens = True
+        every = joined(labels)
+        leaving, shown = protected.leaving(every), NONE
+        if self.mechanism is ALREADY_PRIVATE:
+            _keep_in(self.line, leaving | of(Hidden, every))
+            if protected.secret:
+                shown = frozenset({Private(TAKING_PART, -1, self.line)})
+        elif is_noisy(self):
+            if protected.unit == "record":
+                raise ValueError(
+                    f"unit: 'record', but cohort.sum ({self.line}) protects whole clients; leave out unit=, or give "
+                    "ALREADY_PRIVATE"
+                )
+            _check_bounded(self.line, leaving, {self.call})
+        return [shown] * len(labels)
+
+
+class Collected(NamedTuple):
+    """Messages to which each client has added noise are summed, in `line`."""
+
+    line: str
+
+    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+        """Raises LeakError: something private was added after the noise."""
+        every = joined(labels)
+        _keep_in(self.line, protected.leaving(every) | of(Hidden, every))
+        return [NONE] * len(labels)
+
+
+def _keep_in(line: str, leaving: Labels) -> None:
+    """Raises LeakError: there is something in a client's message that may not leave it as it is."""
+    if leaving:
+        raise leak(f"a client's message ({line})", leaving)
 
 
 @dataclass
 class Mean:
-    """The noisy mean of a client's records is released.
+    """The noisy mean of a client's records is released; what comes to the mark last is its clip norm.
 
     Attributes:
       line: of the user's code.
-      number: of the mark.
       call: of the cohort.
-      label: of the records of its batch.
+      batch: label of the records of its batch.
       mechanism, records, gradients: as given to `Shard.private_mean`.
       like: what is released, in shapes.
-      generator: what draws its noise, by JAX's name.
-      times: how often a round makes this release.
-      labels: of the mean, once they have been followed.
-      keys: labels of the key of its noise, likewise.
+      times: how often a client makes this release in a round.
+      among_all: whether it shows in the mean over the whole cohort alone.
+      happens: whether labels came to it.
     """
 
     line: str
-    number: int
     call: int
-    label: Private
+    batch: Private
     mechanism: RecordMechanism
     records: RecordSampler
     gradients: Gradients
     like: PyTree
-    generator: str
-    times: int = 0
-    labels: Labels = NONE
-    keys: Labels = NONE
+    times: int
+    among_all: bool
+    happens: bool = False
+
+    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+        """Nothing is left of the batch.
+
+        Raises:
+          LeakError: it depends on what it does not bound.
+        """
+        self.happens = True
+        *means, bound = labels
+        if is_noisy(self):
+            groups = {self.batch.group} | ({self.call} if protected.unit == "client" else set())
+            _check_bounded(self.line, protected.leaving(joined(means)), groups)
+            for label in sorted(protected.private(bound), key=str):
+                raise LeakError(
+                    f"round: the clip norm in {self.line} depends on {label.what} ({label.line}); release that first"
+                )
+        return [NONE] * len(labels)
 
 
-class Capacity(NamedTuple):
-    """How much room there is for a client's records is read in `line`."""
+def _check_bounded(line: str, labels: Labels, groups: set[int]) -> None:
+    """Raises LeakError: the release depends on other private data than those of these groups."""
+    for label in sorted(labels, key=str):
+        if getattr(label, "group", -1) not in groups:
+            raise LeakError(
+                f"round: the release in {line} depends on {label.what} ({label.line}) that it does not bound; release "
+                "that first"
+            )
 
-    line: str
+
+def _of_all(label: Any) -> Any:
+    return replace(label, group=-1) if isinstance(label, Private) else label
 
 
-_Private: TypeAlias = Source | ClientNumber | Diagnostics | ClientKey | ChangedRecords
-Mark: TypeAlias = _Private | Capacity | OwnState | Stored | NoiseKey | Sum | Mean
+Mark: TypeAlias = (
+    Source
+    | ClientNumber
+    | Diagnostics
+    | ChangedRecords
+    | OwnState
+    | Stored
+    | Sum
+    | Collected
+    | Mean
+)
 Marks: TypeAlias = list[Mark]
 """Those of a round, by their numbers."""
 
@@ -160,7 +263,7 @@ def mark_tree(marks: Marks, meaning: Mark, tree: PyTree) -> PyTree:
     return jax.tree.unflatten(structure, mark(len(marks) - 1, *leaves)) if leaves else tree
 
 
-def is_noisy(release: Sum | Mean | NoiseKey) -> bool:
+def is_noisy(release: Sum | Mean) -> bool:
     """Whether its mechanism adds noise in any round."""
     used: Any = release.mechanism
     known = type(used) in (Mechanism, Dynamic, MedianClipping)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from fedpriv.certification.information_flow import Labels
+from fedpriv.certification.information_flow import NONE, Labels
+from fedpriv.privacy.release import Unit
 
 
 class LeakError(ValueError):
@@ -20,12 +22,12 @@ class Private:
 
     Attributes:
       what: it is, in words.
-      call: of the cohort to whose client it belongs; -1: to all.
+      group: whose data; a release bounds those of its own group. -1: of all.
       line: of the user's code that asked for it.
     """
 
     what: str
-    call: int
+    group: int
     line: str
 
 
@@ -34,30 +36,55 @@ class ClientState:
     """A label of what clients keep for themselves, each its own row, by a call in `line`."""
 
     line: str
+    what: str = "what clients keep for themselves"
 
 
 @dataclass(frozen=True)
-class LinearUse:
-    """A label of a fixed multiple of a noisy `mean`, the same for all clients, plus what does not depend on it.
+class Hidden:
+    """A label of the random numbers that no round sees."""
+
+    what: str = "the hidden random numbers of the run"
+    line: str = "the engine"
+
+
+TAKING_PART = "who takes part"
+
+
+class Protected(NamedTuple):
+    """What a round protects.
 
     Attributes:
-      mean: number of its mark.
+      unit: the privacy unit.
+      secret: whether the certificate counts on nobody's knowing who takes part.
     """
 
-    mean: int
+    unit: Unit
+    secret: bool
 
+    def private(self, labels: Labels) -> Labels:
+        """Those of what is protected."""
+        every = of(Private, labels)
+        return every if self.secret else frozenset(x for x in every if x.what != TAKING_PART)
 
-@dataclass(frozen=True)
-class NonlinearUse:
-    """A label of what depends on a noisy `mean` in another way."""
-
-    mean: int
-
-
-OF_CLIENT, OF_OWN = "a client's key", "a client's own row"
-TAKING_PART = "who takes part"
+    def leaving(self, labels: Labels) -> Labels:
+        """Those that may leave clients through a release alone."""
+        return self.private(labels) | of(ClientState, labels)
 
 
 def of(kind: type, labels: Labels) -> Labels:
     """Those of one kind."""
     return frozenset(label for label in labels if isinstance(label, kind))
+
+
+def joined(labels: list[Labels]) -> Labels:
+    """All of them, of several values."""
+    return NONE.union(*labels)
+
+
+def leak(name: str, leaked: Labels) -> LeakError:
+    """What is said of labels that reach `name`."""
+    first = sorted(leaked, key=str)[0]
+    return LeakError(
+        f"round: {name} depends on {first.what} ({first.line}), past every release; send it through cohort.sum with a "
+        "mechanism, or put it under metrics['diagnostics']"
+    )

@@ -323,7 +323,8 @@ def _of_records(
     for mean in stage.means:
         public = isinstance(mean.records, PublicSizes)
         drawn = mean.records if public else mean.records.accounting
-        groups.setdefault((drawn, id(mean.mechanism)), []).append(mean)
+        alike = drawn, id(mean.mechanism), mean.among_all
+        groups.setdefault(alike, []).append(mean)
     if len(groups) > 1 and cohorts.drawn.rate < 1:
         raise ValueError(
             f"round: private means of two kinds in one round ({stage.means[0].line}, {stage.means[-1].line}); with "
@@ -340,7 +341,7 @@ def _of_records(
         equal_divisors = not any(isinstance(mean.records, PublicSizes) for mean in means)
         for view in VIEWS:
             shared = (
-                stage.alone
+                means[0].among_all
                 and cohorts.are_of_one_size
                 and not isinstance(clients, Dropping)
                 and equal_divisors

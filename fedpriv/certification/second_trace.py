@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from fedpriv.certification.closed_over import closed_over
+from fedpriv.certification.closed_over import closed_over, is_array
 from fedpriv.certification.information_flow import made_by_checkify, where
 from fedpriv.core.jaxprs import programs, programs_in
 
@@ -93,10 +93,12 @@ def _atoms(eqn: JaxprEqn, numbers: dict[Any, int]) -> list[Any]:
 
 
 def _numbers(atoms: Any, numbers: dict[Any, int], literals: bool = True) -> list[Any]:
-    return [
-        (_text(v.val) if literals else "") if isinstance(v, Literal) else numbers.get(v)
-        for v in atoms
-    ]
+    def plain(v: Any) -> Any:
+        if not isinstance(v, Literal):
+            return numbers.get(v)
+        return _text(v.val) if literals and not is_array(v) else ""  # arrays are compared before
+
+    return [plain(v) for v in atoms]
 
 
 def _text(of: Any) -> str:

@@ -14,27 +14,21 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from fedpriv.certification import key_labels
-from fedpriv.certification.host_calls import lines_that_print
-from fedpriv.certification.information_flow import (
-    MARK,
-    NONE,
-    Labels,
-    follow,
-    trace_program,
-    where,
-)
-from fedpriv.certification.leaks import Rules, leak
+from fedpriv.certification.information_flow import NONE, Labels, follow, trace_program, where
+from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.marked_cohort import FederationShape, MarkedCohort
-from fedpriv.certification.marks import Capacity, Marks, Mean, Stored, Sum, is_noisy
-from fedpriv.certification.privacy_labels import ClientState, LeakError, of
+from fedpriv.certification.marks import Marks, Mean, Stored, Sum, is_noisy
+from fedpriv.certification.privacy_labels import ClientState, Hidden, Protected, leak, of
+from fedpriv.certification.rules import Rules
 from fedpriv.core.trees import same_structure
 from fedpriv.core.types import Key, Metrics, State
 from fedpriv.core.user_functions import line_of
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.models.example_checks import ExampleError
 from fedpriv.privacy.participation_schemas import MinimumSeparation, RandomAllocation
 from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, ModelState, after_round
+from fedpriv.rounds.noise_stream import THREEFRY, NoiseStream
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
 
@@ -42,27 +36,23 @@ class TracedProgram(NamedTuple):
     """A round with one sampler, traced.
 
     Attributes:
-      program: (key, state, rounds done) -> (state, metrics, what of the state is released), its leaves.
+      program: (hidden key of the round, key, state, rounds done) -> (state, metrics, what of the state is released),
+        its leaves.
       out: shapes of these.
-      marks: in the program.
-      rules: by which labels pass.
+      rules: by which labels pass, with the marks in the program.
+      calls: of the cohort, in plain values.
       prints: lines that print something of a round.
     """
 
     program: ClosedJaxpr
     out: tuple[State, Metrics, ModelState]
-    marks: Marks
     rules: Rules
+    calls: tuple[Any, ...]
     prints: tuple[str, ...]
 
     def follow(self, kept: Sequence[Labels]) -> list[Labels]:
         """The labels of its outputs, for those that leaves of the state have of what clients keep."""
-        for mark in self.marks:
-            if isinstance(mark, Sum | Mean):
-                mark.times = 0
-        return follow(
-            self.program.jaxpr, [frozenset({key_labels.ROUNDS_KEY}), *kept, NONE], self.rules
-        )
+        return follow(self.program.jaxpr, [frozenset({Hidden()}), NONE, *kept, NONE], self.rules)
 
 
 class Stage(NamedTuple):
@@ -70,19 +60,15 @@ class Stage(NamedTuple):
 
     Attributes:
       sums, means: the cohort's sums, and the private means of a client's records.
-      alone: whether a noisy mean shows nowhere but in the cohort's sum, which is a fixed multiple of all of them.
-      program: as `TracedProgram`.
-      prints: lines that print something of a round.
-      capacities: lines that read how much room there is for a client's records.
+      program, calls, prints: as `TracedProgram`.
       remembers: whether clients keep something for themselves.
     """
 
     sums: tuple[Sum, ...]
     means: tuple[Mean, ...]
-    alone: bool
     program: ClosedJaxpr
+    calls: tuple[Any, ...]
     prints: tuple[str, ...]
-    capacities: tuple[str, ...]
     remembers: bool
 
     @property
@@ -100,34 +86,32 @@ def traced_program(
       state: shapes.
 
     Raises:
-      ValueError: calls of the cohort under jax.vmap, or of the host; records that the model cannot take; and whatever
-        the round itself raises.
+      ValueError: operations that are not known; records that the model cannot take; calls of the cohort that could be
+        repeated; and whatever the round itself raises.
     """
     marks: Marks = []
+    calls: list[Any] = []
 
-    def run(key: Key, state: State, t: jax.Array) -> tuple[State, Metrics, ModelState]:
-        cohort = MarkedCohort(t, shape, sampler, marks)
+    def run(hidden: Key, key: Key, state: State, t: jax.Array) -> tuple[State, Metrics, ModelState]:
+        stream = NoiseStream(hidden)
+        cohort = MarkedCohort(t, shape, sampler, stream, marks)
         after, metrics = after_round(algorithm, key, state, cohort)
+        stream.end()
+        calls[:] = stream.told
         if not same_structure(after, state):
             remedy = f"{line_of(algorithm.round)}; return the structure that `init` gave"
             raise ValueError(f"round: the state's structure changes{remedy}")
         # Asked for as the engine asks: they may be no leaves of their own, or leaves without a name.
         return after, metrics, ModelState(after.params, after.round)
 
+    hidden = jax.eval_shape(lambda: jax.random.key(0, impl=THREEFRY))
     key = jax.eval_shape(lambda: jax.random.key(0))
     try:
-        program, out = trace_program(run, key, state, jnp.int32(0))
+        program, out = trace_program(run, hidden, key, state, jnp.int32(0))
     except ExampleError as error:
         raise ValueError(f"federation: {error}") from None
-    except NotImplementedError as error:
-        if MARK.name not in str(error):
-            raise
-        raise ValueError(
-            "round: it calls the cohort, or a private mean, under jax.vmap, where releases cannot be counted; use a "
-            "loop"
-        ) from error
-    rules = Rules(marks, algorithm.unit, _secret(marks, sampler, algorithm.unit))
-    return TracedProgram(program, out, marks, rules, lines_that_print(program.jaxpr))
+    rules = Rules(marks, Protected(algorithm.unit, _secret(marks, sampler, algorithm.unit)))
+    return TracedProgram(program, out, rules, tuple(calls), lines_that_print(program, "round"))
 
 
 def kept_by_clients(before: Sequence[Labels], after: Sequence[Labels]) -> list[Labels]:
@@ -146,37 +130,20 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     """
     program, rules = traced.program.jaxpr, traced.rules
     outputs = zip(followed, program.outvars, strict=True)
-    leaves, left = jax.tree_util.tree_leaves_with_path(traced.out), NONE
+    leaves = jax.tree_util.tree_leaves_with_path(traced.out)
     for (path, _), (labels, var) in zip(leaves, outputs, strict=True):
-        name = _name(path)
-        if rules.private(labels) | of(ClientState, labels) | of(key_labels.KeyLabel, labels):
-            name += "".join(f" ({where(e)})" for e in program.eqns if var in e.outvars)
-        rules.keep_keys(name, labels)
         if path[0].idx == 1 and getattr(path[1], "key", None) == "diagnostics":
             continue
-        left |= labels
-        theirs = path[0].idx == 0  # what they keep is there
-        leaked = rules.private(labels) | (NONE if theirs else of(ClientState, labels))
+        leaked = rules.protected.private(labels) | of(Hidden, labels)
+        if path[0].idx != 0:  # what clients keep is in the state
+            leaked |= of(ClientState, labels)
         if leaked:
-            raise LeakError(leak(name, leaked))
-        rules.keep_random(name, labels, reserved=True)
-    for mark in traced.marks:
-        if isinstance(mark, Sum | Mean | Stored):
-            name = f"{_OF_CLIENTS[type(mark)]} ({mark.line})"
-            rules.keep_random(name, mark.labels, reserved=False)
-    sums = tuple(mark for mark in traced.marks if isinstance(mark, Sum) and mark.times)
-    means = tuple(mark for mark in traced.marks if isinstance(mark, Mean) and mark.times)
-    capacities = tuple(mark.line for mark in traced.marks if isinstance(mark, Capacity))
-    alone = rules.alone(sums, means, left)
-    remembers = any(isinstance(mark, Stored) for mark in traced.marks)
-    return Stage(sums, means, alone, traced.program, traced.prints, capacities, remembers)
-
-
-_OF_CLIENTS = {
-    Sum: "a client's message",
-    Mean: "a private mean",
-    Stored: "what a client keeps for itself",
-}
+            places = (f" ({where(e)})" for e in program.eqns if var in e.outvars)
+            raise leak(_name(path) + "".join(places), leaked)
+    sums = tuple(mark for mark in rules.marks if isinstance(mark, Sum) and mark.happens)
+    means = tuple(mark for mark in rules.marks if isinstance(mark, Mean) and mark.happens)
+    remembers = any(isinstance(mark, Stored) for mark in rules.marks)
+    return Stage(sums, means, traced.program, traced.calls, traced.prints, remembers)
 
 
 def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
@@ -184,10 +151,14 @@ def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
     drawn = sampler.accounting
     if unit == "record" or isinstance(drawn, Everyone | WithReplacement | MinimumSeparation):
         return False
-    sums = [mark for mark in marks if isinstance(mark, Sum) and is_noisy(mark)]
-    return any(
-        not (release.local and isinstance(drawn, Poisson | RandomAllocation)) for release in sums
-    )
+    sums = [mark for mark in marks if isinstance(mark, Sum)]
+    if noisy := [each for each in sums if is_noisy(each)]:
+        return any(
+            not (each.local and isinstance(drawn, Poisson | RandomAllocation)) for each in noisy
+        )
+    bare = any(each.mechanism is not ALREADY_PRIVATE for each in sums)  # nothing is certified
+    known = any(isinstance(mark, Mean) and is_noisy(mark) for mark in marks)
+    return not (bare or known)
 
 
 def _name(path: Any) -> str:

@@ -20,6 +20,12 @@ def dimension(tree: PyTree) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
+def shapes(tree: PyTree) -> tuple[str, ...]:
+    """Structure, shapes and types, in plain values."""
+    leaves = (f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}" for leaf in jax.tree.leaves(tree))
+    return (str(jax.tree.structure(tree)), *leaves)
+
+
 def widened(tree: PyTree) -> PyTree:
     """The tree with its leaves of fewer than 32 bits as f32, so that norms and sums keep their digits."""
     return jax.tree.map(lambda x: x.astype(width(x)) if _is_real(x) else x, tree)

@@ -19,7 +19,7 @@ from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.devices.memory import fitted
 from fedpriv.models.score import Score
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.one_round import Carried, round_in_run, schedule_key
+from fedpriv.rounds.one_round import Carried, round_in_run
 from fedpriv.rounds.sent import check_diagnostics
 
 if TYPE_CHECKING:
@@ -38,10 +38,12 @@ class Training(NamedTuple):
     Attributes:
       federations: with a leading axis of seeds, or a list of streamed ones.
       roots: key[seeds].
+      calls: of the cohort, as they were certified.
       algorithm, test, score, measure, rounds, every: as `simulate`.
     """
 
     algorithm: Algorithm
+    calls: tuple[Any, ...]
     federations: Federation | list[StreamedFederation]
     roots: Key
     test: Example
@@ -77,21 +79,29 @@ def compiled_chunk(
 
 @names_user_code
 def numbered_round(
-    algorithm: Algorithm, root: Key, t: jax.Array, carried: Carried, federation: Any
+    algorithm: Algorithm,
+    calls: Sequence[Any],
+    root: Key,
+    t: jax.Array,
+    carried: Carried,
+    federation: Any,
 ) -> tuple[Carried, tuple[Metrics, jax.Array]]:
-    """Round t + 1 (t: i32[]): what is carried on, its metrics and whether the model is finite, bool[]."""
-    key, schedule = round_key(root, t), schedule_key(root)
-    carried, metrics = round_in_run(algorithm)(key, schedule, carried, federation, t)
+    """Round t + 1 (t: i32[]): what is carried on, its metrics and whether the model is finite, bool[].
+
+    Args:
+      calls: as `round_in_run`.
+    """
+    carried, metrics = round_in_run(algorithm, calls)(root, carried, federation, t)
     return carried, (metrics, _finite(carried.state))
 
 
-def round_key(root: Key, t: jax.Array) -> Key:
-    """Of round t + 1."""
-    return jax.random.fold_in(root, t + 1)
-
-
 def rounds_of_seeds(
-    algorithm: Algorithm, score: ScoreFn, measure: Measure, rounds: int, every: int
+    algorithm: Algorithm,
+    calls: Sequence[Any],
+    score: ScoreFn,
+    measure: Measure,
+    rounds: int,
+    every: int,
 ) -> Callable[..., Any]:
     """`every` rounds and an evaluation for each seed; one trace serves the whole run, its last chunk included."""
 
@@ -101,7 +111,7 @@ def rounds_of_seeds(
 
         def step(carried: Carried, t: jax.Array) -> tuple:
             def run(carried: Carried) -> tuple:
-                return numbered_round(algorithm, root, t, carried, federation.for_training)
+                return numbered_round(algorithm, calls, root, t, carried, federation.for_training)
 
             if rounds % every == 0:
                 return run(carried)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.core.types import Example, Params
 from fedpriv.core.user_functions import asked
 from fedpriv.data.labels import labels_like
@@ -81,6 +82,8 @@ def _trace(score: ScoreFn, params: Params, test: Example, furthest: dict[str, np
         return asked("score", scored.function, "(params, example)", params, example)
 
     replace(scored, function=function).names(params, test)
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), test)
+    lines_that_print(jax.make_jaxpr(function)(params, one), "score")
 
 
 def _check_shapes(test: Example, train: Example) -> None:

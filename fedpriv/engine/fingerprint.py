@@ -14,7 +14,7 @@ import numpy as np
 from fedpriv.data.federation import Federation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
-from fedpriv.rounds.one_round import schedule_key, schedule_of_part
+from fedpriv.rounds.noise_stream import STREAMS, schedule_key
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import ScheduledSampler, cohort_drawn, first_memories
 
@@ -28,15 +28,25 @@ _COMPARED = 64  # rounds at most, of correlated noise
 
 
 def identity(
-    training: Training, traced: TracedRound, seeds: Sequence[int], strategy: Strategy
+    training: Training,
+    traced: TracedRound,
+    seeds: Sequence[int],
+    strategy: Strategy,
+    secret_check: str | None = None,
 ) -> dict[str, Any]:
-    """As JSON, what `simulate` itself knows; of what is trained and how, `Checkpoints.settings` say more."""
+    """As JSON, what `simulate` itself knows; of what is trained and how, `Checkpoints.settings` say more.
+
+    Args:
+      secret_check: what tells a secret seed from others, where there is one.
+    """
     records = records_of(training.federations)
     data = distributed.digest(jax.tree.leaves((records, training.test)))
     return {
+        "streams": STREAMS,
         "rounds": training.rounds,
         "every": training.every,
         "seeds": list(seeds),
+        **({"secret_seed_check": secret_check} if secret_check else {}),
         "layout": asdict(strategy),
         "data": bytes(data).hex()[:16],
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
@@ -61,7 +71,7 @@ def _schedules(training: Training) -> dict[str, str]:
         return {}
     root, draws = training.roots[0], []
     for part, sampler in scheduled.items():
-        schedule = schedule_of_part(part, schedule_key(root))
+        schedule = schedule_key(root, part)
         (memory,) = first_memories(sampler)
         for t in sorted({0, 1, training.rounds - 1}):
             drawn, memory = cohort_drawn(sampler, root, schedule, jnp.int32(t), memory)

@@ -68,9 +68,8 @@ def _cause(training: Training, carried: Carried, s: int) -> str:
     """What the losses of a round are for some records of seed `s`, at the model as it is after the round."""
     federation, records = _with_records(training.federations, s)
     with seen_losses() as losses:
-        key = jax.random.key(0)
         run = round_in_run(training.algorithm)
-        jax.eval_shape(run, key, key, carried, federation, carried.state.round)
+        jax.eval_shape(run, training.roots[s], carried, federation, carried.state.round)
     if not losses:
         return CAUSES
     count = len(jax.tree.leaves(records)[0])

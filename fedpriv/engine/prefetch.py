@@ -19,10 +19,9 @@ from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, current, spmd, use
 from fedpriv.devices.memory import fitted
-from fedpriv.engine.compiled_rounds import round_key
-from fedpriv.rounds.one_round import Carried, keys_of, schedule_key, schedule_of_part
+from fedpriv.rounds.one_round import Carried, who_takes_part
 from fedpriv.rounds.samplers import Opening
-from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn
+from fedpriv.rounds.scheduled_samplers import AnySampler
 
 Step = Callable[[Key, jax.Array, Carried, CohortFederation], tuple[Carried, PyTree]]
 """(root key, rounds done, carried, federation) -> (carried, what is to be known of the round)."""
@@ -222,9 +221,8 @@ def _draws(sampler: AnySampler | Opening) -> Draws:
 
     def drawing(part: int, sampler: AnySampler) -> Draws:
         def ids(root: Key, t: jax.Array, participation: tuple[PyTree, ...]) -> tuple:
-            key, after = keys_of(round_key(root, t))[0], list(participation)
-            schedule = schedule_of_part(part, schedule_key(root))
-            drawn, after[part] = cohort_drawn(sampler, key, schedule, t, after[part])
+            after = list(participation)
+            drawn, after[part] = who_takes_part(sampler, part, root, t, after[part])
             return jnp.where(drawn.mask, drawn.ids, sampler.accounting.population), tuple(after)
 
         return jax.jit(ids)

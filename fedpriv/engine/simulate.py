@@ -13,11 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedpriv.certification.certificate import check_twice
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.data_checks import check_data
 from fedpriv.certification.initial_state import unreadable
 from fedpriv.core.arguments import Count, Seed, checked
-from fedpriv.core.generators import check_default_generator
 from fedpriv.core.types import Example, Key, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
@@ -46,8 +46,10 @@ from fedpriv.engine.history import Evaluation, History
 from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
 from fedpriv.engine.run_arguments import check_options, check_run
 from fedpriv.engine.run_state import RunState, Snapshot
+from fedpriv.engine.secret_seeds import check_value, checked_secret, roots_of
 from fedpriv.engine.serialization import to_device, to_host
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.noise_stream import THREEFRY, public_key
 from fedpriv.rounds.one_round import Carried
 from fedpriv.rounds.scheduled_samplers import first_memories
 
@@ -77,6 +79,7 @@ def simulate(
     rounds: Count,
     every: Count = 1,
     seeds: Sequence[Seed] = (0,),
+    secret_seed: Seed | None = None,
     strategy: Strategy | None = None,
     measure: Measure | None = None,
     on_evaluation: Callable[[Evaluation], object] | None = None,
@@ -85,9 +88,11 @@ def simulate(
 ) -> History:
     """Trains `algorithm` for `rounds` rounds with every seed; evaluates every `every` rounds and at the end.
 
-    Seed s, of up to 63 bits, has the root key `jax.random.key(s)` of 64-bit JAX. The key of round t (from 1) is
-    `fold_in(root, t)`, that of the initial parameters `fold_in(root, 0)`. With several processes
-    (`fedpriv.distributed`) all call it with the same arguments, and all get the results.
+    Seed s, of up to 63 bits, has the root key `jax.random.key(s)` of 64-bit JAX, by threefry. With a secret seed, s is
+    a name alone: its root is the secret's key, folded by the low and then by the high 32 bits of s. What parts of a
+    run draw from keys of their own, and what its certificate rests on, are two streams of the root, see
+    `fedpriv.rounds.noise_stream`. With several processes (`fedpriv.distributed`) all call it with the same arguments,
+    and all get the results.
 
     Args:
       algorithm: what to train.
@@ -96,6 +101,8 @@ def simulate(
       test: test examples, leaves [n, ...], or a table with a column for each.
       score: (params, example) -> {name: f32[]} for ONE example, as `Model.score`. A metric is its sum over the test
         examples, divided by the sum of "weight" (1 each by default).
+      secret_seed: what all random numbers come from, as `fp.secret_seed` draws it; nothing here shows or keeps it.
+        None: the seeds themselves, which can be guessed.
       strategy: layout of the clients; by default `fedpriv.devices.layout.default()`.
       measure: (state, federation) -> {name: f32[]}, further numbers for every evaluation, such as
         `measures.heterogeneity`; runs on the device. From a streamed federation it reads what it needs, as
@@ -110,7 +117,7 @@ def simulate(
     Raises:
       ValueError: an argument out of range or of the wrong kind; errors of `init`, `check_launch`, `check_examples` or
         of reading a streamed federation; arguments that differ between processes; checkpoints of another run, with
-        other settings, data, noise, cohorts, layout of clients, or shapes of the state.
+        other settings, data, secret, noise, cohorts, layout of clients, or shapes of the state.
       LeakError: something private gets past the releases of a round; says what, and in which line.
       DivergedError: a model, or its loss on the test examples (any metric, if there is no loss), became NaN or
         infinite; says in which round, with the likely cause.
@@ -122,12 +129,13 @@ def simulate(
     check_run(algorithm, params, federation, test, score)
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)
     seeds = checked("seeds", seeds, Sequence[Seed])
+    secret_seed = checked_secret(secret_seed)
     check_options(seeds, strategy, measure, on_evaluation, checkpoints, compiler)
     test = examples_of_test(test, federation)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
-        roots = _roots(seeds)
-        training = Training(algorithm, federations, roots, test, score, measure, rounds, every)
+        roots = _roots(seeds, secret_seed)
+        secret_check = None if secret_seed is None else check_value(roots)
         first = _held(federations, 0)
         traced = check_launch(algorithm, params, first)
         if not isinstance(federation, Federation | StreamedFederation):
@@ -136,17 +144,26 @@ def simulate(
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, traced.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
+        check_twice(traced)
+        calls = traced.calls
+        training = Training(
+            algorithm, calls, federations, roots, test, score, measure, rounds, every
+        )
         remembered = traced.first_memory(rounds), first_memories(algorithm.sampler)
         carried = Carried(state, *_of_each_seed(remembered, len(seeds)))
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
             records = records_of(federations)
             distributed.check_equal(
-                settings=settings, federation=records, test=test, initial_state=state
+                settings=settings,
+                secret_seed=secret_check,
+                federation=records,
+                test=test,
+                initial_state=state,
             )
         keeper, saved = None, None
         if checkpoints:
-            run_identity = identity(training, traced, seeds, strategy)
+            run_identity = identity(training, traced, seeds, strategy, secret_check)
             keeper = cleanup.enter_context(checkpoints.opened(run_identity))
             saved = _begun(keeper, carried)
         run = RunState(seeds, first.num_clients, saved)
@@ -160,10 +177,12 @@ def simulate(
     return run.history
 
 
-def _roots(seeds: Sequence[int]) -> Key:
-    check_default_generator()
+def _roots(seeds: Sequence[int], secret_seed: int | None) -> Key:
+    given = seeds if secret_seed is None else [secret_seed]
     with jax.enable_x64(True):  # or the higher 32 bits of a seed would be lost
-        return jax.jit(jax.vmap(jax.random.key))(np.asarray(seeds, np.int64))
+        key = partial(jax.random.key, impl=THREEFRY)
+        keys = jax.jit(jax.vmap(key))(np.asarray(given, np.int64))
+    return keys if secret_seed is None else roots_of(keys[0], seeds)
 
 
 def _train(
@@ -230,7 +249,7 @@ def _chunks(
 ) -> Iterator[Chunks]:
     """Compiled for what is carried first, which the saved then replaces: so the programs are the same."""
     began = time.perf_counter()
-    algorithm, federations, roots, test, score, measure, rounds, every = training
+    algorithm, calls, federations, roots, test, score, measure, rounds, every = training
     measure = measure or (lambda state, federation: {})
     carried, roots, test = distributed.replicate((carried, roots, test), strategy.mesh)
     first = carried
@@ -238,7 +257,7 @@ def _chunks(
         first = distributed.replicate(to_device(saved.carried, carried), strategy.mesh)
     if isinstance(federations, Federation):
         federation = distributed.replicate(federations, strategy.mesh)
-        make = partial(rounds_of_seeds, algorithm, score, measure, rounds, every)
+        make = partial(rounds_of_seeds, algorithm, calls, score, measure, rounds, every)
         chunk, layout = compiled_chunk(
             make, (carried, federation, roots, test, 0), strategy, compiler
         )
@@ -254,7 +273,7 @@ def _chunks(
     jax.eval_shape(lambda state: measured(measure, state, federations[0]), each[0].state)
     ends = run.round, rounds, every
     with streamed_chunk(
-        lambda: partial(numbered_round, algorithm),
+        lambda: partial(numbered_round, algorithm, calls),
         algorithm.sampler,
         (partial(evaluate, score), partial(measured, measure)),
         federations,
@@ -302,7 +321,7 @@ def _initial(
 ) -> State:
     first = of_seed(federation, 0)
     models = (
-        [params(jax.random.fold_in(root, 0)) for root in roots]
+        [params(public_key(root, 0)) for root in roots]
         if callable(params)
         else [params] * len(roots)
     )

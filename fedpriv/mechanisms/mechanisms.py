@@ -64,8 +64,8 @@ class Mechanism(NamedTuple):
       dimension: the number of coordinates, if the mechanism requires a fixed one; for a `joint` mechanism, that of its
         first part.
       tensors: the least number of tensors: one for each that is clipped separately.
-      at: (C, sigma) -> this mechanism with these values, which may be traced and are not checked; None if it has
-        neither.
+      at: (C, sigma) -> this mechanism with these values, which may be traced: C is raised to `LEAST_CLIP`, nothing else
+        is checked. None if it has neither.
       parts: the mechanisms of a `joint` one.
       correlation: the `Correlation` of a `correlated` mechanism.
       seal: see `fedpriv.core.provenance`; leave it out of a mechanism of your own.
@@ -144,6 +144,7 @@ def mechanism(
     scales = clipping.scales
 
     def at(bound: Bound, sigma: float | jax.Array) -> Mechanism:
+        bound = jax.tree.map(_at_least, bound)
         silent = isinstance(sigma, int | float) and not sigma > 0
         strength = sigma * reach if calibrated else sigma
 
@@ -219,6 +220,13 @@ def laplace(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
         whiten=lambda u: flatten(u) / (clip_norm * noise_multiplier),
     )
     return sealed(unsealed)
+
+
+def _at_least(bound: Any) -> Any:
+    """A clip norm below which float32 could not see how long an update is."""
+    if isinstance(bound, int | float):
+        return max(bound, LEAST_CLIP)
+    return jnp.maximum(bound, jnp.asarray(LEAST_CLIP, jnp.result_type(bound)))
 
 
 def _times(u: PyTree, bound: Bound) -> PyTree:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-from jax.extend.core import get_opaque_trace_state
 
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.correlated import perturbed_in_run
@@ -20,7 +19,6 @@ class NoiseMemory:
     def __init__(self, before: tuple[PyTree, ...] | None):
         self._before = before
         self._after: list[PyTree] = []
-        self._trace = get_opaque_trace_state(convention="flax")
 
     @property
     def after(self) -> tuple[PyTree, ...]:
@@ -35,21 +33,12 @@ class NoiseMemory:
         """Remembers what `nested` did."""
         self._after = list(after)
 
-    def check(self) -> None:
-        """Raises ValueError: the call is in a loop, a branch or a jitted function, where nothing can be remembered."""
-        if get_opaque_trace_state(convention="flax") != self._trace:
-            raise ValueError(
-                "mechanism: its noise is correlated over rounds, and the call is in a loop, a branch or a jitted "
-                "function of the round; call cohort.sum in the round itself"
-            )
-
     def perturb(self, used: Mechanism, key: Key, total: PyTree, t: jax.Array) -> PyTree:
         """The noisy sum of round t.
 
         Raises:
-          ValueError: as `check`; the round stands alone.
+          ValueError: the round stands alone, or was certified without this call.
         """
-        self.check()
         if self._before is None:
             raise ValueError(
                 "mechanism: its noise is correlated over rounds, and this round stands alone; train with fp.simulate"

@@ -175,8 +175,6 @@ def private_mean(
 ) -> Callable[[Key, Params, Example, jax.Array], Params]:
     """(key, params, batch, mask) -> the mean gradient of the batch: each is clipped and their sum perturbed, in f32.
 
-    The mean is then rounded to the parameters' own float types.
-
     Formal guarantees: those of the mechanism, per record; a record that `mask` leaves out does not count. With
     `MedianClipping`, none.
 
@@ -206,12 +204,13 @@ def private_mean(
             total = of_batch.weighted(jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales))
         count_records(whole, mask)
         noisy = now.perturb(key, total)
-        return jax.tree.map(lambda s, p: _rounded(s / expected_size, p), noisy, params)
+        return jax.tree.map(lambda s: s / expected_size, noisy)
 
     return mean
 
 
-def _rounded(mean: jax.Array, like: jax.Array) -> jax.Array:
+def rounded(mean: jax.Array, like: jax.Array) -> jax.Array:
+    """The mean in the float type of a parameter."""
     floats = jnp.issubdtype(like.dtype, jnp.floating)
     return mean.astype(like.dtype) if floats else mean
 

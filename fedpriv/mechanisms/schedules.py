@@ -21,7 +21,7 @@ from fedpriv.core.arguments import (
     require,
 )
 from fedpriv.core.checked_tuples import checking_fields
-from fedpriv.core.provenance import sealed
+from fedpriv.core.provenance import constructed, sealed
 from fedpriv.mechanisms.mechanisms import Mechanism, check_scales
 
 MOST_PARTS = 10_000
@@ -42,6 +42,24 @@ MECHANISM = "one such as fp.gaussian(clip_norm, noise_multiplier), or fp.unprote
 def is_mechanism(value: Any) -> bool:
     """Whether it bounds and perturbs, be it the same in all rounds or not."""
     return hasattr(value, "in_round") and not isinstance(value, type)
+
+
+def plain(used: Any) -> tuple[Any, ...]:
+    """What a certificate rests on of a mechanism, in plain values, which are the same of one that is made anew.
+
+    What listens to a mechanism, in an audit, is as that.
+    """
+    used = getattr(used, "listens_to", used)
+    multipliers = tuple(
+        (rounds, "computed" if isinstance(m, jax.core.Tracer) else float(m))
+        for rounds, m in used.multipliers(MOST_PARTS)
+    )
+    correlation = getattr(used, "correlation", None)
+    matrix = correlation and (repr(correlation.factorization), plain(correlation.mechanism))
+    joint = getattr(used, "parts", ())
+    parts = tuple(map(plain, joint)) if isinstance(joint, tuple) else ()
+    proved = constructed(used) if hasattr(used, "seal") else type(used).__name__
+    return used.noise, used.reason, multipliers, proved, matrix, parts
 
 
 @checking_fields

@@ -9,6 +9,9 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
+OWN: set[Primitive] = set()
+"""Those that were made here: functions of their inputs alone."""
+
 
 def primitive_of(fn: Callable[..., jax.Array]) -> Primitive:
     """A primitive that computes `fn(*arrays, **static)`."""
@@ -22,4 +25,5 @@ def primitive_of(fn: Callable[..., jax.Array]) -> Primitive:
     primitive.def_impl(lambda *args, **params: jax.jit(partial(fn, **params))(*args))
     primitive.def_abstract_eval(abstract)
     mlir.register_lowering(primitive, mlir.lower_fun(fn, multiple_results=False))
+    OWN.add(primitive)
     return primitive

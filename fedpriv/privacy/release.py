@@ -41,15 +41,19 @@ LATER_RUNS = (
     "runs; its rounds, sampling and multipliers are those counted here, whatever was seen"
 )
 NO_OTHERS = "no public or test example belongs to the unit"
+RANDOM_SEED = (
+    "the seed is random and secret; from a seed that can be guessed, such as 0 or 1, the noise can "
+    "be computed"
+)
 ALWAYS_ASSUMED = (
     "the noise is real-valued; a simulator's seeded float32 noise is not",
-    "the seed is random and secret; from a seed that can be guessed, such as 0 or 1, the noise can be computed",
+    RANDOM_SEED,
+    "numbers drawn by threefry2x32 cannot be told from truly random ones",
     ONE_RUN,
     "population, rate, delta, all settings and all numbers in the round were fixed without looking at the data",
     "preprocessing and the initial model do not depend on the private data",
     "checkpoints and the state, which hold what clients keep for themselves, are not released",
-    "metrics on private records, cohort sizes (which traffic shows), times and the capacity (array shapes show the "
-    "largest client) are not released",
+    "metrics on private records, cohort sizes (which traffic shows) and times are not released",
     NO_OTHERS,
 )
 """What every certificate of a noisy sum assumes."""

@@ -19,7 +19,7 @@ from fedpriv.core.types import Key, Metrics, Params, State
 from fedpriv.core.user_functions import asked, both, gives
 from fedpriv.data.federation import Federation
 from fedpriv.privacy.certificate import Claim
-from fedpriv.privacy.release import Release, Unit
+from fedpriv.privacy.release import Unit
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Opening, Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler
@@ -67,7 +67,6 @@ class Algorithm(NamedTuple):
       sampler: draws the cohorts, or an `Opening`.
       unit: the privacy unit: "client" (all data of one client) or "record" (one example).
       claim: (rounds, delta) -> the paper's own epsilon, or None (the default).
-      releases: rounds -> what each view sees in that many rounds, declared by you; by default it is read off the round.
       personal: (state, client i: i32[]) -> that client's own model; by default the shared one, `state.params`.
     """
 
@@ -76,7 +75,6 @@ class Algorithm(NamedTuple):
     sampler: AnySampler | Opening
     unit: Unit = "client"
     claim: Callable[[int, float], Claim | None] = unclaimed
-    releases: Callable[[int], tuple[Release, ...]] | None = None
     personal: Callable[[State, jax.Array], Params] | None = None
 
     def __repr__(self) -> str:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import require
-from fedpriv.core.array_arguments import check_key
+from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.provenance import constructed
 from fedpriv.core.random_losses import needs_keys, with_keys
-from fedpriv.core.types import Example, Key, Params
+from fedpriv.core.trees import shapes
+from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
-from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, private_mean
-from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
+from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
+from fedpriv.mechanisms.per_example import (
+    Gradients,
+    RecordGradients,
+    RecordMechanism,
+    private_mean,
+    rounded,
+)
+from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism, plain
+from fedpriv.rounds.noise_stream import NoiseStream
 from fedpriv.rounds.record_samplers import RecordSampler, draw_records
+from fedpriv.rounds.samplers import Sampler
+
+Carry = TypeVar("Carry")
 
 
-@dataclass
+@dataclass(frozen=True, eq=False, match_args=False)
 class Shard:
-    """The records of one client.
+    """The records of one client; `dataclasses.replace` makes one with others.
 
     If the unit is a record, what a client sends may depend on the records through `private_mean` alone.
 
@@ -38,11 +51,11 @@ class Shard:
     size: jax.Array
     round: jax.Array | int = 0
     client_id: jax.Array | int = 0
-    _calls: Iterator[int] = field(default_factory=itertools.count, repr=False)
+    _stream: NoiseStream | None = field(default=None, repr=False)
 
     @property
     def capacity(self) -> int:
-        """The largest number of records that fit."""
+        """The largest number of records that fit; it is public."""
         return int(jax.tree.leaves(self.examples)[0].shape[0])
 
     @property
@@ -52,7 +65,6 @@ class Shard:
 
     def private_mean(
         self,
-        key: Key,
         gradients: Gradients,
         params: Params,
         *,
@@ -62,13 +74,61 @@ class Shard:
         """The mean gradient of records drawn by `records`; `mechanism` clips each and perturbs their sum.
 
         Formal guarantees: those of the mechanism, for one record of a freshly drawn batch; see
-        `fedpriv.mechanisms.per_example.private_mean`. Every call is a separate release and needs its own key.
+        `fedpriv.mechanisms.per_example.private_mean`. Every call is a separate release, with noise of its own.
 
         Args:
-          key: it must differ between clients, rounds, and the turns of a loop.
           gradients: gradients of single records, taken at `params`.
           records: draws a batch of the client's records, as in `LocalSteps`. The sum is divided by the batch's expected
               size.
+
+        Raises:
+          ValueError: no mechanism, or one whose noise is correlated over rounds; a shard that no cohort gave; a call in
+              a loop, a branch or a transformed function other than `private_steps`.
+        """
+        return self._noisy_mean(gradients, params, records, mechanism)
+
+    def private_steps(
+        self, step: Callable[[jax.Array, Carry], Carry], carry: Carry, *, steps: Count
+    ) -> Carry:
+        """What is carried after `step(k, carry)` for k = 0, .., `steps` - 1, as by `lax.fori_loop`.
+
+        `step` returns the next carry, of the same shapes and types. Each draws batches and noise of its own where it
+        calls `private_mean`, or `private_steps` again.
+
+        Raises:
+          ValueError: steps below 1; as `private_mean`.
+        """
+        steps = checked("steps", steps, Count)
+        stream = self._told("shard.private_steps")
+        key = stream.begin("shard.private_steps")
+        told: list[Any] = []
+
+        def turn(k: jax.Array, carried: tuple) -> tuple:
+            now, lost = carried
+            turn_key = jax.random.fold_in(key, k)
+            with stream.turns(turn_key, steps) as inside, counted_records() as seen:
+                now = step(k, now)
+                told[:] = inside
+                return now, lost + seen.total()
+
+        carry, lost = lax.fori_loop(0, steps, turn, (carry, jnp.zeros(2, jnp.int32)))
+        add_records(lost)
+        stream.tell(("steps", steps, tuple(told)))
+        return carry
+
+    def _noisy_mean(
+        self,
+        gradients: Gradients,
+        params: Params,
+        records: RecordSampler,
+        mechanism: RecordMechanism,
+        *,
+        among_all: bool = False,
+    ) -> Params:
+        """As `private_mean`.
+
+        Args:
+          among_all: whether it is part of the mean over the whole cohort alone, which is rounded afterwards.
         """
         require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
         fresh = not (isinstance(mechanism, Mechanism) and is_correlated(mechanism))
@@ -77,16 +137,52 @@ class Shard:
             "fp.gaussian"
         )
         require(fresh, "mechanism", mechanism, remedy)
-        check_key("key", key, "give a random key, before the gradients")
-        of_call = self._of_call(key)
-        draw_key, noise_key = jax.random.split(of_call)
+        stream = self._told("shard.private_mean")
+        key = stream.begin("shard.private_mean")
+        draw_key, noise_key, loss_key = (
+            jax.random.fold_in(key, number)
+            for number in (random_streams.RECORDS, random_streams.NOISE, random_streams.DROPOUT)
+        )
         drawn, divisor = draw_records(records, draw_key, self.size)
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         if needs_keys(gradients):
-            batch = with_keys(jax.random.fold_in(of_call, random_streams.DROPOUT), batch)
-        mean = private_mean(gradients, mechanism.in_round(self.round), divisor)
-        return mean(noise_key, params, batch, drawn.mask)
+            batch = with_keys(loss_key, batch)
+        noisy_mean = private_mean(gradients, mechanism.in_round(self.round), divisor)
+        mean = noisy_mean(noise_key, params, batch, drawn.mask)
+        how = plain(mechanism), plain_records(records), plain_gradients(gradients), among_all
+        stream.tell(("mean", shapes(params), how))
+        return mean if among_all else jax.tree.map(rounded, mean, params)
 
-    def _of_call(self, key: Key) -> Key:
-        """For the next private mean alone."""
-        return jax.random.fold_in(key, random_streams.RECORDS + next(self._calls))
+    def _told(self, what: str) -> NoiseStream:
+        if self._stream is None:
+            raise ValueError(
+                f"{what}: this shard has no noise of its own (cohort.public, or made by hand); use the one that the "
+                "cohort gives to a client"
+            )
+        return self._stream
+
+    def _end(self) -> tuple:
+        """Its private means, once the client has returned: none can come after it."""
+        if self._stream is None:
+            return ()
+        self._stream.end()
+        return self._stream.told
+
+
+def plain_records(records: RecordSampler) -> tuple:
+    """How a batch is drawn, in plain values."""
+    if isinstance(records, Sampler):
+        return repr(records.accounting), records.slots, constructed(records)
+    return (repr(records),)
+
+
+def plain_gradients(gradients: Gradients) -> bool:
+    """Whether they are proved to be of one record each."""
+    return type(gradients) is RecordGradients
+
+
+def shard_of(
+    branch: Key | None, examples: PyTree, size: jax.Array, round: jax.Array | int, i: jax.Array
+) -> Shard:
+    """Of client i (i32[]), whose noise comes from a branch of the stream; without one it has none."""
+    return Shard(examples, size, round, i, None if branch is None else NoiseStream(branch))

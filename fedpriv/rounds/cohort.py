@@ -13,8 +13,9 @@ from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import checked, require
 from fedpriv.core.array_arguments import check_key, check_leaves
-from fedpriv.core.trees import dimension, is_finite, real
-from fedpriv.core.types import Key, Metrics, PyTree
+from fedpriv.core.provenance import constructed
+from fedpriv.core.trees import dimension, is_finite, real, shapes
+from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.core.user_functions import asked, both
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
@@ -22,10 +23,13 @@ from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.noise_memory import NoiseMemory
 from fedpriv.mechanisms.not_finite_counts import Tally, counted_records
-from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, rounded
+from fedpriv.mechanisms.schedules import Dynamic, plain
 from fedpriv.privacy.sampling import loses_noise
-from fedpriv.rounds.client_shard import Shard
+from fedpriv.rounds.client_shard import Shard, shard_of
+from fedpriv.rounds.noise_stream import ROUNDS, NoiseStream
 from fedpriv.rounds.parts import check_parts
+from fedpriv.rounds.record_samplers import RecordSampler
 from fedpriv.rounds.samplers import Draw
 from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Client, sent_by
@@ -66,26 +70,52 @@ class SumOptions(NamedTuple):
         """Whether the server adds the noise, to messages that carry none."""
         return self.codec.lossy or self.weighting.by_server
 
+    def check(self, used: Mechanism) -> None:
+        """Raises ValueError: they do not go together; `used` is the mechanism of the round."""
+        if self.local and is_correlated(used):
+            remedy = "leave it out, as one client's noise cannot take back that of earlier rounds"
+            require(False, "local", self.local, remedy)
+        carry_noise = self.local or self.mechanism is ALREADY_PRIVATE
+        public = isinstance(self.weighting, ByPublicSizes)
+        if carry_noise and self.weighting != EQUALLY and not public:
+            raise ValueError(
+                "weighting: messages already carry their noise, and a weight would show through it; leave it out, or "
+                "give fp.ByPublicSizes where clients' sizes are public"
+            )
+        if public and self.mechanism is not ALREADY_PRIVATE:
+            raise ValueError(
+                "weighting: public sizes cannot weight messages that are not yet private; give fp.ByExamples(cap)"
+            )
+
+    def told(self, d: int) -> tuple[Any, ...]:
+        """What a certificate of a sum of d values rests on, in plain values."""
+        coded = self.codec.lossy, self.codec.wire(d), constructed(self.codec)
+        return plain(self.mechanism), coded, self.local, repr(self.weighting)
+
 
 NORM = "mean_update_norm"
 
 
-@dataclass
+@dataclass(match_args=False)
 class Cohort:
     """The clients of one round, drawn by the engine.
 
-    Attributes:
-      round: i32[], number of rounds done.
+    Its properties are read-only.
     """
 
-    round: jax.Array
+    _round: jax.Array
     _federation: Any
     _drawn: Draw
     _sampler: AnySampler
+    _stream: NoiseStream
     _memory: NoiseMemory = field(default_factory=lambda: NoiseMemory(None), repr=False)
-    _calls: int = 0
     _messages: Tally = field(default_factory=Tally, repr=False)
     _records: Tally = field(default_factory=Tally, repr=False)
+
+    @property
+    def round(self) -> jax.Array:
+        """i32[], number of rounds done."""
+        return self._round
 
     @property
     def num_clients(self) -> int:
@@ -123,13 +153,14 @@ class Cohort:
         """Runs `client` for every member; codes, clips and sums the messages, and perturbs the sum.
 
         Formal guarantees: those of `mechanism`, for one client, whatever `client` does. Each of the s members adds 1 /
-        s of the noise's variance; here the total is drawn once. With a lossy codec, messages carry no noise: the server
-        adds it. If members vanish and their shares are lost (`fp.dropping`), the noise is that of the k members that
-        are left.
+        s of the noise's variance; the simulation draws the total once. With a lossy codec, messages carry no noise: the
+        server adds it. If members vanish and their shares are lost (`fp.dropping`), the noise is that of the k members
+        that are left.
 
         Args:
-          client: what a member does. Its key depends only on `key` and on its id.
-          key: key of this call; it must differ between rounds, and between the turns of a loop.
+          client: what a member does. Its key is made of `key`, the number of the call and its id.
+          key: what clients and codecs draw comes from it. It is public: it may be kept, sent or printed, so nothing
+            drawn from it is secret. The engine draws the noise from a stream of its own.
           mechanism: bounds a message and perturbs the sum; `unprotected(reason)` if nothing does.
           codec: codes the messages; they are clipped after decoding.
           own: what clients keep for themselves, leaves [clients, ...]; each client gets its row.
@@ -139,41 +170,28 @@ class Cohort:
 
         Raises:
           ValueError: `own` without a row for each client; no mechanism; no weighting, or one for messages that already
-            carry noise; Laplace noise with lost shares.
+            carry noise; Laplace noise with lost shares; a call in a loop, a branch or a transformed function, or by a
+            client.
         """
         check_parts(mechanism=mechanism, codec=codec, weighting=weighting)
-        local = checked("local", local, bool)
-        clients_key, noise_key = self._keys(key, own)
+        options = SumOptions(mechanism, codec, checked("local", local, bool), weighting)
         used = mechanism.in_round(self.round)
-        if is_correlated(used):
-            remedy = "leave it out, as one client's noise cannot take back that of earlier rounds"
-            require(not local, "local", local, remedy)
-            self._memory.check()
-        carry_noise = local or mechanism is ALREADY_PRIVATE
-        public = isinstance(weighting, ByPublicSizes)
-        if carry_noise and weighting != EQUALLY and not public:
-            raise ValueError(
-                "weighting: messages already carry their noise, and a weight would show through it; leave it out, or "
-                "give fp.ByPublicSizes where clients' sizes are public"
-            )
-        if public and mechanism is not ALREADY_PRIVATE:
-            raise ValueError(
-                "weighting: public sizes cannot weight messages that are not yet private; give fp.ByExamples(cap)"
-            )
+        options.check(used)
+        hidden, clients_key, _ = self._keys("cohort.sum", key, own)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
+            size = self._size_for(weighting, shard)
             with counted_records() as records:
                 sent = sent_by(client, key, shard, *mine)
             sent = sent._replace(message=real(sent.message))
             if local:
                 bounded, norm = _clipped(used, sent.message)
-                own_key = jax.random.fold_in(key, random_streams.OWN_NOISE)
-                noisy = _perturbed(used, self._noise_key(own_key, mechanism), bounded)
+                noisy = self._perturbed_by_client(used, shard, bounded, options)
                 message, of_codec = _coded(codec, key, noisy)
             else:
                 coded, of_codec = _coded(codec, key, sent.message)
                 message, norm = _clipped(used, coded)
-            message, weight = weighting.weigh(message, self._size_for(weighting, shard))
+            message, weight = weighting.weigh(message, size)
             norms = {} if used is ALREADY_PRIVATE else {NORM: norm}
             lost = ~jnp.isfinite(norm) if norms else jnp.bool_(False)
             if codec.lossy:  # what is decoded may be finite all the same
@@ -181,18 +199,55 @@ class Cohort:
             counts = lost, records.total()
             return message, (sent.own, {**norms, **of_codec, **sent.diagnostics}, weight, counts)
 
-        total, (new, seen, weights, counts) = self._over(one, clients_key, own)
+        (total, (new, seen, weights, counts)), means = self._over(one, hidden, clients_key, own)
         self._count(*counts)
         total = weighting.bounded(total, weights, self.expected_size)
-        options = SumOptions(mechanism, codec, local, weighting)
         if not local:
-            total = self._noisy(used, self._noise_key(noise_key, mechanism), total, options)
+            total = self._noisy(
+                used, jax.random.fold_in(hidden, random_streams.NOISE), total, options
+            )
         wire = codec.wire(dimension(total))
         if options.by_server:
             wire = wire._replace(overhead=wire.overhead + weighting.bits)
         metrics = self._metrics(wire, seen)
-        total = weighting.shown(self._observe(total, noise_key, options))
-        return Summed(total, metrics, self._stored(own, new))
+        total = self._observe(total, hidden, options)
+        told = shapes(total), shapes(own), options.told(dimension(total)), means
+        self._stream.tell(("sum", *told))
+        return Summed(weighting.shown(total), metrics, self._stored(own, new))
+
+    def private_mean(
+        self,
+        gradients: Gradients,
+        params: Params,
+        *,
+        records: RecordSampler,
+        mechanism: RecordMechanism,
+    ) -> tuple[Params, Metrics]:
+        """The mean of one `Shard.private_mean` of each member, at the same `params`: one noisy step of the cohort.
+
+        Formal guarantees: each member perturbs the sum of its own records, and nothing but the mean over the cohort is
+        seen by third parties and servers behind secure aggregation. There the noises of all members count together if
+        the noise is Gaussian, the unit is a record, all cohorts have one size, nobody vanishes, and all divide by the
+        same number. Elsewhere, and towards a server that sees messages, a member's own noise counts.
+
+        Args:
+          gradients, params, records, mechanism: as `Shard.private_mean`.
+
+        Returns:
+          (the mean, in the types of `params`; the metrics of the call).
+
+        Raises:
+          ValueError: as `Shard.private_mean` and `sum`.
+        """
+
+        def client(key: Key, shard: Shard) -> Params:
+            given = gradients, params, records, mechanism
+            return shard._noisy_mean(*given, among_all=True)
+
+        unused = jax.random.key(0)
+        total, metrics, _ = self.sum(client, unused, mechanism=ALREADY_PRIVATE)
+        mean = jax.tree.map(lambda s: s / self.expected_size, total)
+        return jax.tree.map(rounded, mean, params), metrics
 
     def unprotected(
         self,
@@ -216,21 +271,22 @@ class Cohort:
           ValueError: as `sum`.
         """
         require(isinstance(reason, str), "reason", reason, "say why nothing is hidden")
-        clients_key, protocol_key = self._keys(key, own)
+        hidden, clients_key, protocol_key = self._keys("cohort.unprotected", key, own)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[tuple, tuple]:
             with counted_records() as records:
                 message, diagnostics, kept = sent_by(client, key, shard, *mine)
             return (), (message, kept, dict(diagnostics), records.total())
 
-        _, (messages, new, seen, records) = self._over(one, clients_key, own)
+        (_, (messages, new, seen, records)), means = self._over(one, hidden, clients_key, own)
         self._count(~jax.vmap(is_finite)(messages), records)
         outcome = self._agreed(protocol, protocol_key, messages, reason)
+        self._stream.tell(("unprotected", shapes(outcome), shapes(own), means))
         size = sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(messages))
         return Summed(outcome, self._metrics(Wire(size), seen), self._stored(own, new))
 
-    def _keys(self, key: Key, own: PyTree) -> tuple[Key, Key]:
-        """(for the clients, for what happens to their messages), of this call alone."""
+    def _keys(self, what: str, key: Key, own: PyTree) -> tuple[Key, Key, Key]:
+        """(hidden, for the clients, for a protocol), of this call alone."""
         swapped = "give the client first, cohort.sum(client, key, ...)"
         require(not callable(key), "key", key, swapped)
         check_key("key", key, "give a random key")
@@ -240,16 +296,32 @@ class Cohort:
                 raise ValueError(
                     f"own: a leaf {list(jnp.shape(leaf))} has no row for each of {self.num_clients} clients"
                 )
-        of_call = jax.random.fold_in(key, random_streams.COHORT + self._calls)
-        clients_key, rest = jax.random.split(of_call)
-        self._calls += 1
-        return clients_key, rest
+        number = len(self._stream.told)
+        hidden = self._stream.begin(what, ROUNDS)
+        of_call = jax.random.fold_in(key, random_streams.COHORT + number)
+        return hidden, *jax.random.split(of_call)
 
-    def _over(self, fn: Callable[..., tuple], key: Key, own: PyTree) -> tuple[PyTree, PyTree]:
-        """The sum over the cohort of what `fn` returns first, and what it returns second, stacked."""
+    def _over(
+        self, fn: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
+    ) -> tuple[tuple[PyTree, PyTree], tuple]:
+        """((The sum of what `fn` returns first, what it returns second, stacked), the private means of a client)."""
+        means: list[tuple] = []
+
+        def client(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, PyTree]:
+            returned = fn(key, shard, *mine)
+            means[:] = shard._end()
+            return returned
+
+        with self._stream.closed():
+            return self._of_all(client, hidden, key, own), tuple(means)
+
+    def _of_all(
+        self, fn: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
+    ) -> tuple[PyTree, PyTree]:
         rows = jax.tree.map(lambda leaf: leaf.at[self._drawn.ids].get(mode="clip"), own)
         own_rows = (rows,) if jax.tree.leaves(own) else ()
-        return over_clients(fn, key, self._drawn, self._federation, *own_rows, round=self.round)
+        given = self._drawn, self._federation, *own_rows
+        return over_clients(fn, key, *given, round=self.round, hidden=hidden)
 
     def _draw_for_audits(self) -> Draw | None:
         """Who takes part, for attacks, whose scores are not released; None in a trace for a certificate."""
@@ -280,16 +352,19 @@ class Cohort:
         noise = _perturbed(used, key, jax.tree.map(jnp.zeros_like, real(total)))
         return jax.tree.map(lambda s, z: s + left.astype(z.dtype) * z, real(total), noise)
 
+    def _perturbed_by_client(
+        self, used: Mechanism, shard: Shard, message: PyTree, options: SumOptions
+    ) -> PyTree:
+        """A clipped message with noise of the client's own."""
+        assert shard._stream is not None
+        return _perturbed(used, shard._stream.own_noise_key, message)
+
     def _size_for(self, weighting: Weighting, shard: Shard) -> jax.Array:
         """The number of a client's records, by which its message is weighted."""
         return shard.size
 
-    def _noise_key(self, key: Key, mechanism: Mechanism | Dynamic) -> Key:
-        """The key, where noise of `mechanism` is drawn from it."""
-        return key
-
-    def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
-        """What the round gets of a noisy sum, whose noise is drawn from the key."""
+    def _observe(self, total: PyTree, hidden: Key, options: SumOptions) -> PyTree:
+        """What the round gets of a noisy sum, of a call with this hidden key."""
         return total
 
     def _agreed(self, protocol: Protocol, key: Key, messages: PyTree, reason: str) -> PyTree:
@@ -351,8 +426,12 @@ def over_clients(
     federation: Federation,
     *per_client: PyTree,
     round: jax.Array | int = 0,
+    hidden: Key | None = None,
 ) -> tuple[PyTree, PyTree]:
     """Runs `fn(key, shard, *own)` for each client drawn; `own` is its slice of `per_client` ([slots, ...]).
+
+    Args:
+      hidden: the branch of a call in the stream of noise; None: shards have no noise.
 
     Returns:
       (the sum over the clients of the first thing `fn` returns, the second thing stacked ([slots, ...], zeros in empty
@@ -361,7 +440,8 @@ def over_clients(
     records = federation.records(drawn.ids, drawn.mask)
 
     def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
-        shard = Shard(records(i), federation.size[i], round, client_id=i)
+        branch = None if hidden is None else jax.random.fold_in(hidden, i)
+        shard = shard_of(branch, records(i), federation.size[i], round, i)
         return fn(jax.random.fold_in(key, i), shard, *own)
 
     return sum_over(client, drawn.mask, drawn.ids, *per_client)

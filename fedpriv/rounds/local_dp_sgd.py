@@ -13,7 +13,6 @@ from fedpriv.core.arguments import Count, Fraction, checked, require
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.trees import dimension, flatten
 from fedpriv.core.types import Key, Params
-from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.local_training import Batches, Plan, Schedule, optimizer_of, steps_taken
@@ -78,19 +77,17 @@ class LocalSteps(NamedTuple):
             taken = steps_taken(key, self.steps, self.stragglers)
 
         def step(k: jax.Array, carry: tuple) -> tuple:
-            y, state, total, drift, lost = carry
-            step_key = jax.random.fold_in(key, k)
-            with counted_records() as seen:
-                h = shard.private_mean(
-                    step_key, self.gradients, at(y), records=self.records, mechanism=self.mechanism
-                )
+            y, state, total, drift = carry
+            h = shard.private_mean(
+                self.gradients, at(y), records=self.records, mechanism=self.mechanism
+            )
             # The barrier keeps constants from being folded across it, so that a correction of 0 changes no bit.
             direction = lax.optimization_barrier(jax.tree.map(jnp.add, h, correction))
             updates, state = optimizer.update(direction, state, y)
             y = optax.apply_updates(y, updates)
             moved = jax.tree.map(jnp.subtract, at(y), x)
             drift += optax.tree.norm(moved, squared=True)
-            return y, state, total + flatten(h), drift, lost + seen.total()
+            return y, state, total + flatten(h), drift
 
         def step_if_taken(k: jax.Array, carry: tuple) -> tuple:
             after = step(k, carry)
@@ -98,10 +95,8 @@ class LocalSteps(NamedTuple):
                 return after
             return jax.tree.map(lambda new, old: jnp.where(k < taken, new, old), after, carry)
 
-        nothing = jnp.zeros(2, jnp.int32)
-        start = (x, optimizer.init(x), jnp.zeros(dimension(x)), jnp.zeros(()), nothing)
-        y, _, total, drift, lost = lax.fori_loop(0, self.steps, step_if_taken, start)
-        add_records(lost)
+        start = (x, optimizer.init(x), jnp.zeros(dimension(x)), jnp.zeros(()))
+        y, _, total, drift = shard.private_steps(step_if_taken, start, steps=self.steps)
         return at(y), total / taken, drift / taken
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,23 +10,30 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.compression.codecs import Wire
-from fedpriv.core import random_streams
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, Metrics, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.mechanisms.noise_memory import NoiseMemory
 from fedpriv.rounds.algorithm import Algorithm, after_round, require_algorithm
 from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.noise_stream import (
+    NoiseStream,
+    participation_key,
+    public_key,
+    root_of,
+    round_of,
+    schedule_key,
+)
 from fedpriv.rounds.samplers import Draw, Opening
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
 
 
 def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
-    """(key, state, federation) -> (state, metrics): a single round with its own cohort, to be jitted.
+    """(root key, state, federation) -> (state, metrics): a single round with its own cohort, to be jitted.
 
-    It is for single rounds. Only `fp.simulate` remembers noise that is correlated over rounds. A sampler with a
-    schedule takes the key as that of the run. One that remembers who took part begins anew, so that no client has to
-    rest; only `fp.simulate` keeps its bounds.
+    It runs a single round of the run that has this root. The same root and the same number of rounds done give the same
+    noise. Only `fp.simulate` remembers noise that is correlated over rounds. A sampler that remembers who
+    took part begins anew, so that no client has to rest; only `fp.simulate` keeps its bounds.
 
     `metrics` also has `cohort_size` (i32[], clients that took part), `downlink`, and `not_finite`, see
     `Cohort.not_finite`. A fourth argument is the number of rounds done, i32[], by default the state's.
@@ -37,11 +44,10 @@ def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
     require_algorithm(algorithm)
 
     @names_user_code
-    def run(key: Key, state: State, federation: Any, t: Any = None) -> tuple[State, Metrics]:
+    def run(root: Key, state: State, federation: Any, t: Any = None) -> tuple[State, Metrics]:
         t = state.round if t is None else t
         carried = Carried(state, None, first_memories(algorithm.sampler))
-        run_alone = round_in_run(algorithm)
-        carried, metrics = run_alone(key, schedule_key(key), carried, federation, t)
+        carried, metrics = round_in_run(algorithm)(root_of(root), carried, federation, t)
         return carried.state, metrics
 
     return run
@@ -61,23 +67,33 @@ class Carried(NamedTuple):
     participation: tuple[PyTree, ...]
 
 
-def round_in_run(algorithm: Algorithm) -> Callable[..., tuple[Carried, Metrics]]:
-    """(key, key of the run's schedule, carried, federation, rounds done: i32[]) -> (carried, metrics)."""
+UNCERTIFIED = (None, None)
+"""Calls of a round of which nothing is certified."""
 
-    def run(key: Key, schedule: Key, carried: Carried, federation: Any, t: Any) -> tuple:
-        def with_cohort(
-            part: int, sampler: AnySampler
-        ) -> Callable[[Key, Carried], tuple[Carried, Metrics]]:
-            def once(key: Key, carried: Carried) -> tuple[Carried, Metrics]:
-                draw_key, own_key = keys_of(key)
+
+def round_in_run(
+    algorithm: Algorithm, calls: Sequence[Any] = UNCERTIFIED
+) -> Callable[..., tuple[Carried, Metrics]]:
+    """(root key of the run, carried, federation, rounds done: i32[]) -> (carried, metrics).
+
+    Args:
+      calls: what was certified with each part of the sampler, see `TracedRound.calls`.
+    """
+
+    def run(root: Key, carried: Carried, federation: Any, t: Any) -> tuple:
+        def with_cohort(part: int, sampler: AnySampler) -> Callable[[Carried], tuple]:
+            def once(carried: Carried) -> tuple[Carried, Metrics]:
                 participation = list(carried.participation)
-                own_schedule = schedule_of_part(part, schedule)
-                drawn, participation[part] = cohort_drawn(
-                    sampler, draw_key, own_schedule, t, participation[part]
+                drawn, participation[part] = who_takes_part(
+                    sampler, part, root, t, participation[part]
                 )
                 memory = NoiseMemory(carried.memory)
-                cohort = Cohort(t, federation, drawn, sampler, memory)
-                state, metrics = after_round(algorithm, own_key, carried.state, cohort)
+                stream = NoiseStream(round_of(root, t), calls[part])
+                cohort = Cohort(t, federation, drawn, sampler, stream, memory)
+                state, metrics = after_round(
+                    algorithm, public_key(root, t + 1), carried.state, cohort
+                )
+                stream.end()
                 metrics = _counted(metrics, drawn, state) | {"not_finite": cohort.not_finite}
                 return Carried(state, memory.after, tuple(participation)), metrics
 
@@ -86,26 +102,22 @@ def round_in_run(algorithm: Algorithm) -> Callable[..., tuple[Carried, Metrics]]
         used = algorithm.sampler
         if isinstance(used, Opening):
             opening, usual = with_cohort(0, used.first), with_cohort(1, used.then)
-            return lax.cond(t < used.rounds, opening, usual, key, carried)
-        return with_cohort(0, used)(key, carried)
+            return lax.cond(t < used.rounds, opening, usual, carried)
+        return with_cohort(0, used)(carried)
 
     return run
 
 
-def schedule_key(root: Key) -> Key:
-    """Of who takes part when, for samplers that go by the round."""
-    return jax.random.fold_in(root, random_streams.SCHEDULE)
+def who_takes_part(
+    sampler: AnySampler, part: int, root: Key, t: jax.Array, memory: PyTree
+) -> tuple[Draw, PyTree]:
+    """(Who takes part in the round after t others, what the sampler remembers then).
 
-
-def schedule_of_part(part: int, schedule: Key) -> Key:
-    """Of the part of an `Opening`, 0 or 1: they are certified as drawn independently, whatever their blocks are."""
-    return jax.random.fold_in(schedule, random_streams.AFTER_OPENING) if part else schedule
-
-
-def keys_of(key: Key) -> tuple[Key, Key]:
-    """(for the draw of the cohort, for the algorithm)."""
-    draw_key, own_key = jax.random.split(key)
-    return draw_key, own_key
+    Args:
+      part: of an `Opening`, 0 or 1; else 0.
+    """
+    drawing, schedule = participation_key(root, t), schedule_key(root, part)
+    return cohort_drawn(sampler, drawing, schedule, t, memory)
 
 
 def _counted(metrics: Metrics, drawn: Draw, state: State) -> Metrics:

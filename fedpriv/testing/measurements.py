@@ -14,11 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.marks import Mean, Sum
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension, flatten, unflatten
-from fedpriv.core.types import Key, Params, PyTree, State
+from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import (
@@ -26,15 +25,10 @@ from fedpriv.privacy import (
     Everyone,
     FixedSize,
     RandomAllocation,
-    Release,
     WithReplacement,
 )
-from fedpriv.rounds.algorithm import Algorithm, after_round
-from fedpriv.rounds.cohort import Cohort, SumOptions
-from fedpriv.rounds.one_round import keys_of, schedule_key
-from fedpriv.rounds.samplers import Draw, Sampler, parts_of
+from fedpriv.rounds.samplers import Draw, Sampler
 from fedpriv.rounds.scheduled_samplers import (
-    AnySampler,
     ScheduledSampler,
     cohort_drawn,
     first_memories,
@@ -44,8 +38,8 @@ FALSE_ALARM = 1e-6
 _DRAWS = 2000  # of samplers and noise
 _MOST_NUMBERS = 10**8  # of noise at a time
 _NORMS = (1e-3, 0.5, 1.0, 1e3, 1e6)  # over the clip norm: of contributions before they are clipped
-_MOST_ROUNDS = 1000  # of which the pieces of a schedule are asked for
-_TRIED_ROUNDS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 999)
+_MOST_ROUNDS = 1000  # of a schedule of cohorts
+_LOOKED_AT = 8  # rounds throughout a run, of mechanisms
 _TESTS = 64 * 19  # of a mechanism: so many directions, in so many rounds at most
 _ROUNDING = 1e-3  # relative, of clip norms
 
@@ -133,7 +127,7 @@ def check_codec(release: Sum, seed: int) -> None:
             )
 
 
-def check_mechanism(release: Sum | Mean, seed: int) -> None:
+def check_mechanism(release: Sum | Mean, rounds: int, seed: int) -> None:
     """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says in some round."""
     used: Any = release.mechanism
     known = type(used) in (Mechanism, Dynamic) and constructed(used)
@@ -141,7 +135,7 @@ def check_mechanism(release: Sum | Mean, seed: int) -> None:
         return
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), release.like)
     measured = jax.jit(lambda t: _measured(used.in_round(t), zeros, seed))
-    for t in _rounds(used):
+    for t in _rounds(used, rounds):
         told, what = float(used.multipliers(t + 1)[-1][1]), f"mechanism ({release.line}), round {t}"
         if not told > 0:
             continue
@@ -154,10 +148,12 @@ def check_mechanism(release: Sum | Mean, seed: int) -> None:
         _check_noise(what, told, used.noise, *measured(t))
 
 
-def _rounds(used: Any) -> list[int]:
-    """The first ones, some later ones, and those in which a schedule's pieces begin."""
-    starts = np.cumsum([0, *(steps for steps, _ in used.multipliers(_MOST_ROUNDS))])[:-1]
-    return sorted({*_TRIED_ROUNDS, *starts[:8].tolist()})
+def _rounds(used: Any, rounds: int) -> list[int]:
+    """The first ones, some throughout the run, its last one, and those in which a schedule's pieces begin."""
+    starts = np.cumsum([0, *(steps for steps, _ in used.multipliers(rounds))])[:-1]
+    throughout = np.linspace(0, rounds - 1, _LOOKED_AT).astype(int)
+    some = {0, 1, 2, *throughout.tolist(), *starts[:8].tolist()}
+    return sorted(t for t in some if t < rounds)
 
 
 def _measured(used: Any, zeros: PyTree, seed: int) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -225,83 +221,6 @@ def _check_noise(
     _compare(what, last, 0.0, told, bounds(draws, _TESTS * d)[0], high)
     if not finite:
         raise ValueError(f"{what}: a contribution with NaN or infinity is not bounded; make it 0")
-
-
-def check_declared(
-    algorithm: Algorithm, traced: TracedRound, state: State, federation: Any
-) -> None:
-    """Raises ValueError: what releases declare by hand is not what the round draws and perturbs.
-
-    Whole clients are measured: how far one moves the model, and how far noise does where nobody takes part.
-    """
-    drawn = parts_of(algorithm.sampler, 2)[-1][1]
-    own = algorithm._replace(releases=None)
-    derived = {r.view: r for r in traced._replace(algorithm=own).releases(1)}
-    for release in traced.releases(1):
-        told = release.participation or release.sampling
-        if release.unit != algorithm.unit or told != drawn.accounting:
-            raise ValueError(
-                f"releases: for {release.view} they declare the unit {release.unit} in {told}, but the round "
-                f"protects the unit {algorithm.unit} in {drawn.accounting}; declare that"
-            )
-        known = derived[release.view].multiplier
-        if 0 < known < release.multiplier * (1 - _ROUNDING):
-            raise ValueError(
-                f"releases: for {release.view} they declare a multiplier of {release.multiplier:.4g}, but the "
-                f"round's own is {known:.4g}; leave out `releases`"
-            )
-        if known == 0 < release.multiplier and (release.view, release.unit) == (
-            "third_party",
-            "client",
-        ):
-            _measure(algorithm, drawn, state, federation, release)
-
-
-class _Pushed(Cohort):
-    """A cohort whose sums get a message of length `bound`, too."""
-
-    bound: float = 0.0
-
-    def _observe(self, total: PyTree, key: Key, options: SumOptions) -> PyTree:
-        d = dimension(total)
-        return unflatten(flatten(total) + self.bound / math.sqrt(d), total)
-
-
-def _measure(
-    algorithm: Algorithm, sampler: AnySampler, state: State, federation: Any, release: Release
-) -> None:
-    """How far noise moves the model where nobody takes part, beside what a client does, or can do at its clip norm."""
-    draw_key, own_key = keys_of(jax.random.key(0))
-    (memory,) = first_memories(sampler)
-    drawn, _ = cohort_drawn(sampler, draw_key, schedule_key(draw_key), state.round, memory)
-    nobody = jnp.zeros(len(drawn.mask), bool)
-    alone = nobody.at[jnp.argmax(drawn.mask)].set(True)
-
-    @jax.jit
-    def moved(key: Key, params: Params, mask: jax.Array, bound: float) -> jax.Array:
-        cohort = _Pushed(state.round, federation, drawn._replace(mask=mask), sampler)
-        cohort.bound = bound
-        after, _ = after_round(algorithm, key, state._replace(params=params), cohort)
-        return flatten(jax.tree.map(jnp.subtract, after.params, params))
-
-    keys = jax.random.split(own_key, _DRAWS)
-    noise = lax.map(lambda key: moved(key, state.params, nobody, 0.0), keys)
-    noise = np.asarray(noise - noise.mean(0), np.float64)
-    far = []
-    for scale in (1.0, 1e2, 1e4):  # models whose gradients are far larger
-        params = jax.tree.map(lambda p, s=scale: s * p, state.params)
-        pushed = moved(own_key, params, alone, 0.0)
-        far.append(pushed - moved(own_key, params, nobody, 0.0))
-    low, high = _of_deviations(_DRAWS, 8)
-    if release.mechanism is None:
-        high = math.inf  # who knows how far a client could move the model
-    else:
-        bound = float(np.max(jax.tree.leaves(release.mechanism.clip_norm)))
-        pushed = moved(own_key, state.params, nobody, bound)
-        far.append(pushed - moved(own_key, state.params, nobody, 0.0))
-    each = [_loudness(noise, np.asarray(u, np.float64)) for u in far if jnp.all(jnp.isfinite(u))]
-    measured = min(each, default=math.inf)
-    _compare("releases", measured, measured, release.multiplier, low, high)
 
 
 def _compare(

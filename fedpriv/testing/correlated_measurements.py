@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.certification.marks import Mean, Sum
-from fedpriv.certification.measurements import check_mechanism
 from fedpriv.core.provenance import constructed
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import spread
@@ -18,12 +17,13 @@ from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.noise_matrices import PROVED, Factorization
 from fedpriv.privacy.curves import Floats
+from fedpriv.testing.measurements import check_mechanism
 
 _STREAMED = 16  # rounds at most
 _ROUNDING = 1e-3  # relative, of float32 noise
 
 
-def check_correlated_noise(release: Sum | Mean, seed: int) -> None:
+def check_correlated_noise(release: Sum | Mean, rounds: int, seed: int) -> None:
     """Raises ValueError: a mechanism, or a matrix, made by hand hides less than it says."""
     used: Any = release.mechanism
     unknown = type(used) is Mechanism and is_correlated(used) and not constructed(used)
@@ -32,10 +32,10 @@ def check_correlated_noise(release: Sum | Mean, seed: int) -> None:
     if used.parts:
         for part, like in zip(used.parts, release.like, strict=True):
             own = replace(release, mechanism=part, like=like)
-            check_mechanism(own, seed)
-            check_correlated_noise(own, seed)
+            check_mechanism(own, rounds, seed)
+            check_correlated_noise(own, rounds, seed)
         return
-    check_mechanism(replace(release, mechanism=_of_a_round(used)), seed)
+    check_mechanism(replace(release, mechanism=_of_a_round(used)), rounds, seed)
     if type(used.correlation.factorization) not in PROVED:
         _check_matrix(used.correlation.factorization, release.line)
 
