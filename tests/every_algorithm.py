@@ -8,11 +8,11 @@ from own_algorithms import error_feedback
 from small import regression, squared, start
 
 import fedpriv as fp
-from fedpriv.certification.compiled import compiled
 from fedpriv.mechanisms.clipping import coefficients, flat, per_level
 from fedpriv.mechanisms.noise import haar_noise
-from fedpriv.rounds.one_round import Carried, round_in_run, schedule_key
+from fedpriv.rounds.one_round import Carried, round_in_run
 from fedpriv.rounds.scheduled_samplers import first_memories
+from fedpriv.testing.compiled import compiled
 
 CLIENTS, PER_CLIENT, D = 6, 3, 4
 FEDERATION, PARAMS = regression([PER_CLIENT] * CLIENTS, public=2), start()
@@ -103,6 +103,9 @@ MAKERS = {
     "dp_scaffold qsgd": partial(fp.dp_scaffold, LOCAL, sampler=FIXED, codec=fp.qsgd(8)),
     "record_fed_avg": partial(fp.record_fed_avg, NOISY_LOCAL, sampler=FIXED),
     "dp_adam": partial(fp.dp_sgd, ADAM, sampler=FIXED),
+    "dp_sgd, together": partial(
+        fp.dp_sgd, ADAM._replace(steps=1, records=TWO), sampler=FIXED, together=True
+    ),
     "dp_sgd, public sizes": partial(
         fp.dp_sgd, ADAM._replace(records=PUBLIC), sampler=FIXED, weighting=WEIGHTS
     ),
@@ -125,15 +128,15 @@ def traced(name: str):
 
 @cache
 def first_round(name: str):
-    """(the state before, key -> (state, metrics)) of the first round; `check_algorithm` compiles the same program."""
-    algorithm, first = ALGORITHMS[name], jax.random.key(1)
+    """(the state before, root key -> (state, metrics)) of the first round; `check_algorithm` compiles the same."""
+    algorithm, root = ALGORITHMS[name], jax.random.key(1)
     state = algorithm.init(PARAMS, FEDERATION)
     memories = traced(name).first_memory(1), first_memories(algorithm.sampler)
     given = Carried(state, *memories), FEDERATION, state.round
-    run = compiled(round_in_run(algorithm), first, schedule_key(first), *given)
+    run = compiled(round_in_run(algorithm), root, *given)
 
-    def once(key):
-        (after, *_), metrics = run(key, schedule_key(key), *given)
+    def once(root):
+        (after, *_), metrics = run(root, *given)
         return after, metrics
 
     return state, once

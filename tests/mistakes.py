@@ -267,9 +267,9 @@ OURS = {
         lambda: launch(sums(), on_evaluation=lambda: 3),
         "on_evaluation: it takes",
     ),
-    "no releases": (
-        lambda: look(sums()._replace(releases=lambda rounds: None)),
-        "releases: None came",
+    "no steps": (
+        lambda: look(sums(lambda key, shard: shard.private_steps(max, PARAMS, steps=0))),
+        "steps: 0; give a whole number from 1",
     ),
     "text of a measure": (
         lambda: launch(sums(), measure=lambda s, f: {"a": "x"}),

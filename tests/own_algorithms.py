@@ -4,14 +4,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from small import regression, squared, start
 
 import fedpriv as fp
-from fedpriv.certification.checks import check_parts
 from fedpriv.compression.sparsification import rand_k
 from fedpriv.core.trees import dimension, flatten, gather, scatter, unflatten
 from fedpriv.rounds.server_step import MEAN, begun, follow
+from fedpriv.testing.check_algorithm import measure_parts
 
 CLIENTS, RECORDS = 6, 3
 FEDERATION = regression([RECORDS] * CLIENTS, features=14, public=4)
@@ -112,7 +111,6 @@ RECORD_SAMPLER = fp.fixed_size(RECORDS, 2)
 
 
 def scaffold(
-    noise_key=lambda key, k, round_key: jax.random.fold_in(key, k),
     direction=lambda h, y, shard: h,
     kept=lambda c_i, mean, shard: mean,
     at=lambda y, shard: y,
@@ -129,21 +127,18 @@ def scaffold(
     def round(key, state, cohort):
         c, controls = state.extra
 
-        def client(client_key, shard, c_i):
+        def client(key, shard, c_i):
             def step(k, carry):
                 y, total = carry
                 h = shard.private_mean(
-                    noise_key(client_key, k, key),
-                    gradients,
-                    at(y, shard),
-                    records=records,
-                    mechanism=mechanism,
+                    gradients, at(y, shard), records=records, mechanism=mechanism
                 )
                 h = direction(h, y, shard)
                 corrected = jax.tree.map(jnp.add, h, unflatten(c - c_i, y))
                 return jax.tree.map(lambda y, g: y - 0.1 * g, y, corrected), total + flatten(h)
 
-            y, total = lax.fori_loop(0, STEPS, step, (state.params, jnp.zeros(D)))
+            begin = state.params, jnp.zeros(D)
+            y, total = shard.private_steps(step, begin, steps=STEPS)
             mean = kept(c_i, total / STEPS, shard)
             dy = jax.tree.map(jnp.subtract, y, state.params)
             return fp.Sent((dy, mean - c_i), own=mean)
@@ -162,36 +157,6 @@ def scaffold(
 def moved(state, by):
     """The model moved by f32[D]."""
     return state._replace(params=jax.tree.map(jnp.add, state.params, unflatten(by, state.params)))
-
-
-def declaring(multiplier=SIGMA, sampling=POISSON.accounting, mechanism=None):
-    """Releases by hand, as every view sees the sum."""
-
-    def releases(rounds):
-        seen = {"steps": rounds, "mechanism": mechanism}
-        return tuple(fp.Release(v, "client", multiplier, sampling, **seen) for v in fp.VIEWS)
-
-    return releases
-
-
-def by_hand(scale=SIGMA, clip=CLIP, noise_key=lambda key: key, times=1.0, **more):
-    """DP-FedAvg that clips and perturbs itself, and declares what it releases."""
-
-    def round(key, state, cohort):
-        sum_key, own_key = jax.random.split(key)
-        bound = fp.gaussian(clip, 0).clip if clip else lambda u: (u, 0.0)
-
-        def client(key, shard):
-            mine = jax.tree.map(lambda u: times * u, update(state, key, shard))
-            return bound(mine)[0]
-
-        total, metrics, _ = cohort.sum(client, sum_key, mechanism=fp.UNPROTECTED)
-        noise = CLIP * scale * jax.random.normal(noise_key(own_key), (D,))
-        total = jax.tree.map(jnp.add, total, unflatten(noise, total))
-        params = stepped(state, total, cohort.expected_size)
-        return state._replace(params=params, round=state.round + 1), metrics
-
-    return of_clients(round, **({"releases": declaring()} | more))
 
 
 class Remembered(NamedTuple):
@@ -229,7 +194,7 @@ def error_feedback(
 
 
 def twice(loop):
-    """Two sums a round, in a loop."""
+    """Sums in a loop, `once(key, params)` each."""
 
     def round(key, state, cohort):
         def once(key, params):
@@ -245,19 +210,7 @@ def twice(loop):
     return of_clients(round)
 
 
-def scanned(same_key):
-    def loop(once, key, params):
-        keys = jax.random.split(key, 2)
-
-        def turn(params, k):
-            return once(key if same_key else k, params), None
-
-        return lax.scan(turn, params, keys)[0]
-
-    return twice(loop)
-
-
 def measured(algorithm):
     """The measurements of `check_algorithm` alone, without the rounds that it runs before."""
     traced = fp.trace_round(algorithm, PARAMS, FEDERATION)
-    check_parts(traced, algorithm.init(PARAMS, FEDERATION), FEDERATION)
+    measure_parts(traced, algorithm.init(PARAMS, FEDERATION), FEDERATION, rounds=100)

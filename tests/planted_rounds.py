@@ -1,6 +1,7 @@
 """A user's own rounds with holes that were once found from outside, and rounds like them that are sound."""
 
 import functools
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +23,6 @@ from own_algorithms import (
     fed_avg,
     moved,
     of_clients,
-    scaffold,
     stepped,
     update,
 )
@@ -122,26 +122,6 @@ def in_shard_map():
     return of_clients(round)
 
 
-def noise_in_a_chain(mask):
-    """Noise and a public mask from one chain of keys, the mask from key `mask` of each turn's three."""
-
-    def round(key, state, cohort):
-        def turn(carry, _):
-            key, params = carry
-            keys = jax.random.split(key, 3)
-            now = state._replace(params=params)
-            total, _, _ = cohort.sum(
-                lambda k, shard: update(now, k, shard), keys[1], mechanism=GAUSSIAN
-            )
-            seen = jax.random.bernoulli(keys[mask], 0.5, (D,))
-            return (keys[0], moved(now, -0.1 * seen * flatten(total)).params), seen.sum()
-
-        (_, params), _ = lax.scan(turn, (key, state.params), None, length=2)
-        return State(params, state.round + 1), {"uplink": fp.Wire(D)}
-
-    return of_clients(round)
-
-
 def noise_key(derive):
     return fed_avg(sum_key=lambda key, state: derive(key))
 
@@ -160,18 +140,16 @@ def mixed(params, batch):
     return found._replace(norms=norms, weighted=weighted, each=lambda: each)
 
 
+def private_mean(shard, params, gradients=None, mechanism=GAUSSIAN):
+    gradients = gradients or fp.per_example(squared)
+    return shard.private_mean(gradients, params, records=RECORD_SAMPLER, mechanism=mechanism)
+
+
 def changed_before(change):
     """DP-SGD among records that `change` has made of the client's."""
 
     def client(key, shard, state):
-        shard.examples = change(shard.examples)
-        return shard.private_mean(
-            key,
-            fp.per_example(squared),
-            state.params,
-            records=RECORD_SAMPLER,
-            mechanism=GAUSSIAN,
-        )
+        return private_mean(replace(shard, examples=change(shard.examples)), state.params)
 
     return record_level(client)
 
@@ -204,9 +182,7 @@ def of_records(gradients, mechanism=GAUSSIAN):
     """DP-SGD on gradients, or by a mechanism, made by hand."""
 
     def client(key, shard, state):
-        return shard.private_mean(
-            key, gradients, state.params, records=RECORD_SAMPLER, mechanism=mechanism
-        )
+        return private_mean(shard, state.params, gradients, mechanism)
 
     return record_level(client)
 
@@ -311,8 +287,9 @@ HOST = {"calls": 1}
 def counted_on_the_host(once, key, params):
     """A loop that is one turn longer every time it is traced."""
     HOST["calls"] += 1
-    turn = lambda params, k: (once(k, params), None)  # noqa: E731
-    return lax.scan(turn, params, jax.random.split(key, HOST["calls"]))[0]
+    for _ in range(HOST["calls"]):
+        params = once(key, params)
+    return params
 
 
 def less_the_last(found):
@@ -323,30 +300,12 @@ def less_the_last(found):
     return found._replace(norms=norms, weighted=total, each=lambda: each)
 
 
-def steps_with(noise_key):
-    """Private means in a loop over k, with noise from `noise_key(key, k)` of the client's key."""
-    return scaffold(noise_key=lambda key, k, round_key: noise_key(key, k))
-
-
-def clients_with(noise_key):
-    """A private mean with noise from `noise_key(client's key, round's key)`."""
-    return scaffold(
-        noise_key=lambda key, k, round_key: jax.random.fold_in(noise_key(key, round_key), k)
-    )
-
-
 def keeping_noise():
     """Clients keep random numbers of the key that their next noise comes from."""
 
     def round(key, state, cohort):
         def client(key, shard, own):
-            mean = shard.private_mean(
-                jax.random.fold_in(key, 1),
-                fp.per_example(squared),
-                state.params,
-                records=RECORD_SAMPLER,
-                mechanism=GAUSSIAN,
-            )
+            mean = private_mean(shard, state.params)
             return fp.Sent(mean, own=own + jax.random.normal(key, (4,)))
 
         total, metrics, own = cohort.sum(client, key, mechanism=fp.ALREADY_PRIVATE, own=state.extra)
@@ -358,13 +317,7 @@ def keeping_noise():
 def randomly_placed(key, shard, state):
     """Gradients at a point that is random by the key that their noise comes from."""
     moved_by = jax.tree.map(lambda p: p + 0.1 * jax.random.normal(key, p.shape), state.params)
-    return shard.private_mean(
-        jax.random.fold_in(key, 0),
-        fp.per_example(squared),
-        moved_by,
-        records=RECORD_SAMPLER,
-        mechanism=GAUSSIAN,
-    )
+    return private_mean(shard, moved_by)
 
 
 def noise_by_data(key, state, cohort, summed, metrics):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ import fedpriv as fp
 from fedpriv import Federation, models
 from fedpriv.core import random_streams
 from fedpriv.engine.compiled_rounds import compiled
+from fedpriv.rounds.noise_stream import NoiseStream
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.
 FALSE_ALARM = 1e-6
@@ -110,7 +112,7 @@ def with_capacity(federation: Federation, capacity: int, poison: bool = False) -
 
 @lru_cache(maxsize=32)
 def one_round(algorithm: fp.Algorithm):
-    """(key, state, federation) -> (state, metrics), compiled once."""
+    """(root key, state, federation) -> (state, metrics), compiled once."""
     return jax.jit(fp.one_round(algorithm))
 
 
@@ -132,24 +134,37 @@ class Keys(NamedTuple):
     cohort: jax.Array
     clients: jax.Array
     noise: jax.Array
+    call: jax.Array
 
 
-def keys_of(key) -> Keys:
-    """Those that a round derives from its key; a client's is `fold_in(keys_of(key).clients, id)`."""
-    cohort, own = jax.random.split(key)
-    first = jax.random.fold_in(own, random_streams.COHORT)
-    return Keys(cohort, *jax.random.split(first))
+def keys_of(root, t=0) -> Keys:
+    """Those of the round after t others; a client's is `fold_in(keys_of(root).clients, id)`."""
+    fold = jax.random.fold_in
+    own = fold(fold(root, random_streams.PUBLIC), t + 1)
+    hidden = fold(fold(root, random_streams.HIDDEN), t)
+    call = fold(hidden, 0)
+    return Keys(
+        fold(hidden, random_streams.PARTICIPATION),
+        jax.random.split(fold(own, random_streams.COHORT))[0],
+        fold(call, random_streams.NOISE),
+        call,
+    )
+
+
+def with_stream(shard: fp.Shard, key) -> fp.Shard:
+    """The shard of a client whose private means come from this hidden key."""
+    return replace(shard, _stream=NoiseStream(key))
 
 
 @lru_cache(maxsize=32)
 def cohort_of(sampler: fp.Sampler):
-    """key of a round -> its cohort's draw, compiled once."""
-    return jax.jit(lambda key: sampler.draw(keys_of(key).cohort))
+    """(root key, rounds done) -> the cohort's draw, compiled once."""
+    return jax.jit(lambda root, t: sampler.draw(keys_of(root, t).cohort))
 
 
-def members(sampler: fp.Sampler, key) -> np.ndarray:
-    """Ids of those who take part in the round of that key."""
-    drawn = cohort_of(sampler)(key)
+def members(sampler: fp.Sampler, root, t=0) -> np.ndarray:
+    """Ids of those who take part in the round after t others."""
+    drawn = cohort_of(sampler)(root, t)
     return np.asarray(drawn.ids)[np.asarray(drawn.mask)]
 
 

@@ -129,6 +129,28 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(algorithm, tmp_path):
     assert rounds_in(tmp_path) == [6, 7]
 
 
+def test_a_run_of_a_secret_seed_goes_on_with_the_same_alone(whole, tmp_path):
+    secret, other = {"secret_seed": 2**62 + 12345}, {"secret_seed": 2**62 + 12346}
+    expected, _ = run(**secret)
+    run(folder=tmp_path, stop=2, **secret)
+    before = {f: f.read_bytes() for f in tmp_path.iterdir()}
+    for given, here in ((other, r"\w{16}"), ({}, "None")):
+        said = rf"of another run: secret_seed_check \w{{16}} there, {here} here; give what"
+        with pytest.raises(ValueError, match=said) as error:
+            run(folder=tmp_path, **given)
+        assert not any(str(2**62 + n) in str(error.value) for n in (12345, 12346))
+    assert {f: f.read_bytes() for f in tmp_path.iterdir()} == before
+    history, called = run(folder=tmp_path, **secret)
+    assert called == [4, 6, 7]
+    assert_same(history, expected)
+    assert not np.array_equal(history.loss, whole.loss)
+
+
+def test_a_run_without_a_secret_seed_does_not_go_on_with_one(folder):
+    with pytest.raises(ValueError, match=r"run: secret_seed_check None there, \w{16} here; give"):
+        run(folder=folder, secret_seed=1)
+
+
 def test_a_stored_state_with_a_key_still_loads():
     """No round may keep one any more."""
     state = {"key": jax.random.split(jax.random.key(1)), "n": np.arange(3)}

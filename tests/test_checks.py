@@ -11,7 +11,7 @@ import pytest
 from small import regression, squared, start
 
 import fedpriv as fp
-from fedpriv import VIEWS, Release, Wire, check_algorithm, everyone
+from fedpriv import Wire, check_algorithm, everyone
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -44,28 +44,6 @@ def without(name):
 
 def starting(change):
     return GOOD._replace(init=lambda params, federation: change(GOOD.init(params, federation)))
-
-
-def releasing(*releases):
-    return GOOD._replace(releases=lambda rounds: releases)
-
-
-def nothing_hidden(rounds):
-    drawn = everyone(CLIENTS).accounting
-    return tuple(Release(v, "client", 0.0, drawn, rounds, reason="no noise") for v in VIEWS)
-
-
-class Counting:
-    """Releases that depend on what was done before."""
-
-    calls = 0
-
-    def __call__(self, rounds):
-        self.calls += 1
-        return nothing_hidden(rounds + self.calls)
-
-
-NOISY = [Release(v, "client", 1.0, everyone(CLIENTS).accounting, 2) for v in ("third_party",)]
 
 
 class Rich(NamedTuple):
@@ -122,25 +100,9 @@ def test_a_model_may_be_given_as_the_function_that_makes_it():
         ),
         (with_metric(diagnostics={"x": jnp.zeros(2)}), "diagnostic 'x' is not a scalar"),
         (in_round(lambda s, m: (s._replace(params=jax.tree.map(jnp.log, s.params)), m)), "NaN"),
-        (releasing(1), "releases: not a tuple of `Release`"),
-        (releasing(*NOISY), "they declare 0 of 2 rounds for server"),
-        (
-            GOOD._replace(releases=lambda rounds: nothing_hidden(min(rounds, 1))),
-            "they declare 1 of 2 rounds",
-        ),
-        (GOOD._replace(releases=Counting()), "releases: they changed"),
         (
             GOOD._replace(claim=lambda rounds, delta: 1.0),
             "claim: neither a `Claim` nor None",
-        ),
-        (
-            GOOD._replace(
-                releases=lambda rounds: tuple(
-                    Release(v, "client", 1.0, everyone(CLIENTS).accounting, rounds + 1)
-                    for v in ("third_party", "server", "server_secagg")
-                )
-            ),
-            "releases: no rounds cost third_party an epsilon",
         ),
     ],
 )

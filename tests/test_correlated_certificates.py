@@ -300,7 +300,7 @@ class TestRefusals:
             lambda once, key: jax.lax.cond(True, once, once, key),
             lambda once, key: jax.lax.map(once, key[None]),
         ):
-            with refused("in a loop, a branch or a jitted function"):
+            with refused("in a loop, a branch or a transformed function"):
                 certificate(round(wrap))
 
     def test_a_clients_own_noise(self):

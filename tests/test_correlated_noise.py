@@ -299,7 +299,7 @@ class TestAlgorithms:
         key, t = jax.random.key(0), jnp.int32(0)
         carried = Carried(algorithm.init(PARAMS, ALL_SMALL), traced.first_memory(4), ((),))
         assert jax.tree.leaves(carried.memory)
-        after, _ = jax.eval_shape(round_in_run(algorithm), key, key, carried, ALL_SMALL, t)
+        after, _ = jax.eval_shape(round_in_run(algorithm), key, carried, ALL_SMALL, t)
         assert jax.tree.map(_kind, after.memory) == jax.tree.map(_kind, carried.memory)
 
     @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from small import (
     squared,
     start,
     vector,
+    with_stream,
 )
 
 import fedpriv as fp
@@ -135,7 +136,7 @@ def test_training_is_numpys_on_the_messages_that_arrive():
     for t in range(6):
         key = jax.random.fold_in(KEY, t)
         state, metrics = after(algorithm, key, state=state)
-        stay = members(WHOLE, key)
+        stay = members(WHOLE, key, t)
         trained = [
             heavy_ball(theta, *records(FEDERATION, i), steps=1, rate=0.1, momentum=0) for i in stay
         ]
@@ -217,7 +218,7 @@ def test_what_a_vanished_member_keeps_stays_as_it_was(sampler):
     for t in range(5):
         key = jax.random.fold_in(KEY, t)
         state, _ = after(algorithm, key, state=state)
-        np.add.at(expected, members(sampler, key), 1)
+        np.add.at(expected, members(sampler, key, t), 1)
     np.testing.assert_array_equal(state.times, expected)
     assert 0 < expected.sum() < 5 * SIZE
 
@@ -350,7 +351,7 @@ def by_batches(rate):
 
 def by_local_steps(rate):
     steps = fp.straggling(local(STEPS), rate)
-    return lambda key: steps.run(key, start(), SHARD)[0]
+    return lambda key: steps.run(key, start(), with_stream(SHARD, key))[0]
 
 
 @pytest.mark.parametrize("trained", [by_batches, by_local_steps])
@@ -380,7 +381,9 @@ def test_a_stragglers_mean_is_of_the_steps_it_takes(rate):
     """Of SCAFFOLD's line 16: (x - y) / (k eta)."""
     steps = fp.straggling(local(STEPS), rate)
     keys = jax.random.split(KEY, 20)
-    y, mean, _ = jax.jit(jax.vmap(lambda key: steps.run(key, start(), SHARD)))(keys)
+    y, mean, _ = jax.jit(jax.vmap(lambda key: steps.run(key, start(), with_stream(SHARD, key))))(
+        keys
+    )
     away = vector(start()) - np.concatenate([np.asarray(y["b"])[:, None], np.asarray(y["w"])], 1)
     taken = (away @ away.T).diagonal() / np.sum(np.asarray(mean) * away, 1) / 0.1
     np.testing.assert_allclose(taken, np.round(taken), atol=1e-3)

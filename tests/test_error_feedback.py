@@ -53,7 +53,7 @@ def test_error_feedback_against_numpy(k):
     theta, memory = vector(PARAMS), np.zeros((CLIENTS, D))
     for t in range(5):
         total = np.zeros(D)
-        for i in members(sampler, jax.random.key(t)):
+        for i in members(sampler, jax.random.key(t), t):
             update = memory[i] - 0.1 * gradient(theta, *records(FEDERATION, i))
             sent = np.where(np.abs(update) >= np.sort(np.abs(update))[-k], update, 0)
             memory[i] = update - sent

@@ -21,11 +21,11 @@ from every_algorithm import (
 from small import assert_close
 
 import fedpriv as fp
-from fedpriv.attacks.bounds import lower_bounds
+from fedpriv.attacks.bounds import best_thresholds, lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
-from fedpriv.certification.compiled import compiled
 from fedpriv.devices.layout import spmd, use
 from fedpriv.privacy import certify_releases
+from fedpriv.testing.compiled import compiled
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -44,6 +44,7 @@ HIDDEN_ONLY = {
     "fed_avg_sparse haar",
     "ldp_fed_avg",
     "dp_adam",
+    "dp_sgd, together",
     "dp_sgd, public sizes",
     "adaptive_fed_avg",
     "fed_per",
@@ -169,7 +170,6 @@ def test_models_of_other_types_keep_theirs(name):
 @every_algorithm
 def test_what_is_hidden(name):
     """By the releases and the certificate of every view."""
-    assert ALGORITHMS[name].releases is None  # nothing that is shipped declares them
     assert traced(name).basis == "constructed"
     releases = traced(name).releases(9)
     for release in releases:
@@ -214,11 +214,20 @@ def test_the_server_s_optimiser_is_post_processing(name):
 
 @cache
 def assert_not_refuted(releases, view):
-    """A lower bound, wrong with probability 1e-6 at most, keeps below it; something is seen at 95 % confidence."""
+    """A lower bound, wrong with probability 1e-6 at most, keeps below it; something is seen at 95 % confidence.
+
+    Half of the draws choose the thresholds. Where a quarter of 4,000 did, nothing was seen of dp_adam once in a hundred
+    sets of draws.
+    """
     certified = certify_releases(releases, 1e-3, view).epsilon
-    scores = draw_scores(releases, view, draws=4_000)
-    assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
-    assert lower_bounds(scores, 1e-3).least > 0
+    scores = draw_scores(releases, view, draws=8_000)
+    choosing, counted = (
+        scores._replace(present=scores.present[half], absent=scores.absent[half])
+        for half in (slice(4_000), slice(4_000, None))
+    )
+    threshold = best_thresholds(choosing, 1e-3, runs=8_000)
+    assert lower_bounds(counted, 1e-3, significance=1e-6, threshold=threshold).least <= certified
+    assert lower_bounds(counted, 1e-3, threshold=threshold).least > 0
     assert math.isfinite(certified)
 
 

@@ -14,8 +14,6 @@ from own_algorithms import (
     PARAMS,
     SIGMA,
     D,
-    by_hand,
-    declaring,
     fed_avg,
     measured,
 )
@@ -60,35 +58,6 @@ def drawn_by_hand(declared, rate=0.4):
 
 
 FAULTS = {
-    # by hand, as in other libraries: what is declared is measured
-    "no noise": (
-        by_hand(scale=0.0),
-        "releases: it declares a multiplier of 1.4, but its noise was measured as at m",
-    ),
-    "half of the declared noise": (
-        by_hand(scale=SIGMA / 2, releases=declaring(mechanism=GAUSSIAN)),
-        "declares a multiplier of 1.4, but",
-    ),
-    "twice the declared noise": (
-        by_hand(scale=2 * SIGMA, releases=declaring(mechanism=GAUSSIAN)),
-        "declares a multiplier of 1.4, but",
-    ),
-    "no clip": (
-        by_hand(clip=None, times=100.0),
-        "releases: it declares a multiplier of 1.4, but its noise was measured as at most",
-    ),
-    "noise of a constant key": (
-        by_hand(noise_key=lambda key: jax.random.key(0)),
-        "releases: it declares a multiplier of 1.4, but its noise was measured as at most .*e-",
-    ),
-    "another rate is declared": (
-        by_hand(releases=declaring(sampling=Poisson(CLIENTS, 0.1, 5))),
-        "they declare the unit client in Poisson.*0.1.*, but the round protects the unit client in Poisson.*0.4",
-    ),
-    "more is declared than there is": (
-        fed_avg(releases=declaring(2.8)),
-        "they declare a multiplier of 2.8, but the round's own is 1.4; leave out `releases`",
-    ),
     "draws that the accounting does not know": (
         fed_avg(sampler=drawn_by_hand(0.1)),
         "sampler: .* is in 0.* of the draws, but the accounting says 0",
@@ -133,7 +102,7 @@ def test_a_fault_is_refused(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["no noise", "draws that the accounting does not know", "a mechanism of half the noise"],
+    ["draws that the accounting does not know", "a mechanism of half the noise"],
 )
 def test_an_algorithm_is_measured(name):
     algorithm, said = FAULTS[name]

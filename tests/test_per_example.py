@@ -172,7 +172,7 @@ def test_noise_of_every_tensor_follows_its_own_clip():
 def test_a_batch_without_records_has_no_median():
     mean = jax.jit(private_mean(per_example_dense(), MedianClipping(1.0), 4.0))
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.zeros(B, bool))
-    assert_close(found, jax.tree.map(jnp.zeros_like, PARAMS), 0.0)
+    assert all(np.abs(leaf).max() < 1e-11 for leaf in jax.tree.leaves(found))
 
 
 @pytest.mark.filterwarnings(OLD_NAMES)

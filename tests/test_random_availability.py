@@ -27,7 +27,7 @@ from small import FALSE_ALARM, assert_close, assert_identical, one_round, refuse
 import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
 from fedpriv.privacy import MinimumSeparation
-from fedpriv.rounds.one_round import schedule_key, schedule_of_part
+from fedpriv.rounds.noise_stream import schedule_key
 from fedpriv.rounds.scheduled_samplers import has_full_cohorts
 
 OFTEN = fp.random_availability(N, SIZE, 3, 0.7)
@@ -187,7 +187,7 @@ def drawn_for(sampler, seeds):
     tables = np.zeros((len(seeds), N, ROUNDS), bool)
     for table, seed in zip(tables, seeds, strict=True):
         for t, cohort in enumerate(
-            cohorts(sampler, ROUNDS, key=schedule_key(jax.random.key(seed)))
+            cohorts(sampler, ROUNDS, key=schedule_key(jax.random.key(seed), 0))
         ):
             table[cohort, t] = True
     return tables
@@ -252,7 +252,7 @@ class TestMemory:
         assert np.array_equal(*tables)
         assert np.asarray(tables[0])[:, :, :2].all()
         for seed, table in zip(SEEDS, np.asarray(tables[0]), strict=True):
-            key = schedule_of_part(1, schedule_key(jax.random.key(seed)))
+            key = schedule_key(jax.random.key(seed), 1)
             memory = SELDOM.init()
             for t in range(2, ROUNDS):
                 drawn, memory = SELDOM.draw(key, jnp.int32(t), memory)
@@ -281,7 +281,7 @@ class TestMemory:
         algorithm, key = recording(SELDOM, fp.gaussian(CLIP, SIGMA)), jax.random.key(0)
         state = algorithm.init(start(), FEDERATION)
         _, metrics = one_round(algorithm)(key, state._replace(round=jnp.int32(5)), FEDERATION)
-        drawn, _ = SELDOM.draw(schedule_key(key), jnp.int32(5), SELDOM.init())
+        drawn, _ = SELDOM.draw(schedule_key(key, 0), jnp.int32(5), SELDOM.init())
         assert metrics["cohort_size"] == drawn.mask.sum()
         view = jax.jit(lambda: server_view(algorithm, key, state, FEDERATION))()
         assert view.update.shape == (SELDOM.slots, 4)
@@ -291,7 +291,7 @@ class TestMemory:
 @pytest.mark.parametrize(
     "goes_on",
     [
-        fp.random_availability(N, SIZE, 3, 0.6),
+        fp.random_availability(N, SIZE, 3, 0.3),
         fp.random_availability(N, SIZE, 2, 0.7),
         fp.shuffled_blocks(N, SIZE),
     ],

@@ -17,6 +17,7 @@ from small import (
     keys_of,
     one_round,
     refused,
+    with_stream,
 )
 
 import fedpriv as fp
@@ -153,9 +154,9 @@ def test_the_private_mean_of_records_is_that_of_plain_jax():
     shard = fp.Shard(jax.tree.map(lambda x: jnp.asarray(x[:EACH]), EXAMPLES), jnp.int32(EACH))
     key, gradients = jax.random.key(4), fp.per_example(MODEL.loss)
     how = {"records": fp.everyone(EACH), "mechanism": fp.gaussian(1e3, 0.0)}
-    mean = jax.jit(lambda: shard.private_mean(key, gradients, PARAMS, **how))()
-    of_call = jax.random.fold_in(key, random_streams.RECORDS)
-    keys = fp.with_keys(jax.random.fold_in(of_call, random_streams.DROPOUT), shard.examples).key
+    mean = jax.jit(lambda: with_stream(shard, key).private_mean(gradients, PARAMS, **how))()
+    of_first = jax.random.fold_in(key, 0)
+    keys = fp.with_keys(jax.random.fold_in(of_first, random_streams.DROPOUT), shard.examples).key
     each = plain(PARAMS, shard.examples, keys)
     assert_close(mean, jax.tree.map(lambda g: g.mean(0), each), 1e-4)
 

@@ -23,6 +23,7 @@ from small import (
 
 import fedpriv as fp
 from fedpriv import DivergedError, Strategy, Wire, fixed_size, simulate
+from fedpriv.core import random_streams
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import current, use
 
@@ -95,13 +96,21 @@ def run():
     return watched(ALGORITHM, init, FEDERATION, TEST, **options)
 
 
-def states(seed, federation, rounds):
+def root_of(seed):
+    """All 64 bits of it."""
+    return jax.random.wrap_key_data(np.array([seed >> 32, seed % 2**32], np.uint32))
+
+
+def first_key(root):
+    """Of the initial parameters."""
+    return jax.random.fold_in(jax.random.fold_in(root, random_streams.PUBLIC), 0)
+
+
+def states(root, federation, rounds):
     """After each round, by a Python loop."""
-    root = jax.random.wrap_key_data(np.array([seed >> 32, seed % 2**32], np.uint32))
-    found = [ALGORITHM.init(init(jax.random.fold_in(root, 0)), federation)]
-    for t in range(1, rounds + 1):
-        key = jax.random.fold_in(root, t)
-        found.append(one_round(ALGORITHM)(key, found[-1], federation)[0])
+    found = [ALGORITHM.init(init(first_key(root)), federation)]
+    for _ in range(rounds):
+        found.append(one_round(ALGORITHM)(root, found[-1], federation)[0])
     return found
 
 
@@ -143,9 +152,9 @@ def test_a_run_is_traced_and_compiled_once(run):
 
 
 def test_a_run_is_a_loop_over_rounds(run):
-    """Each seed by itself; a round's key depends on the seed and the round alone."""
+    """Each seed by itself; a round's keys depend on the seed and the round alone."""
     for column, seed in enumerate(SEEDS):
-        each = states(seed, FEDERATION, 5)
+        each = states(root_of(seed), FEDERATION, 5)
         final = jax.tree.map(lambda leaf, c=column: leaf[c], run.history.state)
         assert_close(final, each[5], 1e-6)
         for row, t in enumerate((2, 4, 5)):
@@ -155,13 +164,42 @@ def test_a_run_is_a_loop_over_rounds(run):
     assert run.history.loss[0, 0] != run.history.loss[0, 1]
 
 
+def test_a_secret_seed_gives_each_seed_another_root(run):
+    """The same for the same two, whose every bit counts; the history names the seeds alone."""
+    secret = fp.secret_seed()
+    assert 0 <= secret < 2**63
+    options = {"score": score, "rounds": 5, "every": 2, "seeds": SEEDS, "strategy": ONE}
+    history = simulate(ALGORITHM, init, FEDERATION, TEST, secret_seed=secret, **options)
+    assert history.seeds == SEEDS
+    for column, seed in enumerate(SEEDS):
+        root = jax.random.fold_in(root_of(secret), seed % 2**32)
+        root = jax.random.fold_in(root, seed >> 32)
+        final = jax.tree.map(lambda leaf, c=column: leaf[c], history.state)
+        assert_close(final, states(root, FEDERATION, 5)[5], 1e-6)
+    assert len({*history.loss[-1], *run.history.loss[-1]}) == 4
+
+
+def test_secret_seeds_are_drawn_anew():
+    drawn = [fp.secret_seed() for _ in range(64)]
+    assert len(set(drawn)) == 64
+    assert max(drawn) >= 2**62 > min(drawn)  # a false alarm in 2^63
+
+
+@pytest.mark.parametrize("given", ["8070450532247928833", 2**70 + 7, 5.5, [8070450532247928833]])
+def test_what_is_no_secret_seed_is_not_shown(given):
+    """It may be one all the same: read from a file as a text, say."""
+    with refused("secret_seed: a .* give fp.secret_seed") as error:
+        toy_run(toy(plain), secret_seed=given)
+    assert str(given).strip("[]") not in str(error.value)
+
+
 def test_seeds_federations_and_parameters_of_their_own(run):
     """One seed alone, with its own partition beside it; the number of rounds changes nothing."""
     other = FEDERATION.repartition(np.arange(24).reshape(6, 4), public=[24, 25, 26, 27])
     options = {"score": score, "rounds": 4, "every": 4, "seeds": (SEEDS[1],) * 2, "strategy": ONE}
     history = simulate(ALGORITHM, init, [FEDERATION, other], TEST, **options)
     np.testing.assert_allclose(history.loss[0, 0], run.history.loss[1, 1], rtol=1e-6)
-    alone = states(SEEDS[1], other, 4)[4]
+    alone = states(root_of(SEEDS[1]), other, 4)[4]
     assert_close(jax.tree.map(lambda leaf: leaf[1], history.state), alone, 1e-6)
     assert history.loss[0, 0] != history.loss[0, 1]
 
@@ -211,8 +249,7 @@ def test_uplink_is_counted_in_integers():
         return {"uplink": Wire(values + t, 32, 3)}
 
     history = toy_run(toy(metrics, sampler=sampler))
-    root = jax.random.key(0)
-    sizes = [len(members(sampler, jax.random.fold_in(root, t))) for t in range(1, 6)]
+    sizes = [len(members(sampler, jax.random.key(0), t)) for t in range(5)]
     assert len(set(sizes)) > 1
     bits = np.cumsum([n * (32 * (values + t) + 3) for t, n in enumerate(sizes, 1)])
     found = history.uplink_mb[:, 0] * 8e6 * 3
@@ -255,7 +292,7 @@ def test_on_several_devices_a_run_is_compiled_once():
 
 def test_a_model_that_diverges():
     """Seed 5 breaks in round 4: it is named, and what was recorded before is kept."""
-    marked = jax.random.key_data(jax.random.fold_in(jax.random.key(5), 0))
+    marked = jax.random.key_data(first_key(jax.random.key(5)))
 
     def params(key):
         return jnp.where(jnp.array_equal(jax.random.key_data(key), marked), 2.0, 1.0)

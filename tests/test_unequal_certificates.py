@@ -47,7 +47,7 @@ def test_unequal_clients_train_and_are_certified(make, way, sizes):
         assert certificate.relation == relation
         assert 0 < certificate.epsilon < math.inf
     public = [a.startswith("how many records each client") for a in certificate.assumptions]
-    secret = [a.startswith("no client holds more than") for a in certificate.assumptions]
+    secret = [a.startswith("the largest number of records") for a in certificate.assumptions]
     assert any(public) == (way != "secret")
     assert any(secret) == (way == "secret")
 
@@ -208,13 +208,12 @@ def test_secret_sizes_cost_every_client_the_same():
 
 
 def test_the_noise_of_others_counts_only_where_all_divide_by_one_number():
-    """One step on fixed cohorts: a third party sees the sum. Divisors that differ leave a record its own noise."""
+    """One step of fixed cohorts: a third party sees the sum. Divisors that differ leave a record its own noise."""
     federation = regression(WALL)
 
     def multiplier(records):
-        algorithm = fp.dp_sgd(
-            steps(records, fp.gaussian(CLIP, 2.0), 1), sampler=fp.fixed_size(8, 4)
-        )
+        local = steps(records, fp.gaussian(CLIP, 2.0), 1)
+        algorithm = fp.dp_sgd(local, sampler=fp.fixed_size(8, 4), together=True)
         releases = fp.trace_round(algorithm, start(), federation).releases(1)
         return {release.view: release.multiplier for release in releases}
 

@@ -14,6 +14,7 @@ from small import (
     squared,
     start,
     vector,
+    with_stream,
 )
 from unequal import (
     CLIP,
@@ -182,7 +183,7 @@ def test_a_batch_is_drawn_among_a_clients_own_records(name, size):
     local = fp.LocalSteps(gradients, sampler, 1, lambda t: optax.sgd(1.0), fp.gaussian(9.0, 0.0))
     shard = fp.Shard({"x": jnp.eye(40)}, jnp.int32(size))
     keys = jax.random.split(jax.random.key(2), draws)
-    run = jax.jit(jax.vmap(lambda key: local.run(key, jnp.zeros(40), shard)[0]))
+    run = jax.jit(jax.vmap(lambda key: local.run(key, jnp.zeros(40), with_stream(shard, key))[0]))
     moved = np.asarray(run(keys), np.float64)
     divisor = {"secret, Poisson": rate * 40, "public, Poisson": rate * size}.get(
         name, min(batch, size)
@@ -212,7 +213,9 @@ def test_a_clients_noise_is_that_of_its_divisor(name, size):
     local = fp.LocalSteps(gradients, sampler, 1, lambda t: optax.sgd(1.0), used)
     shard = fp.Shard({"x": jnp.eye(40)}, jnp.int32(size))
     keys = jax.random.split(jax.random.key(3), 200)
-    moved = jax.jit(jax.vmap(lambda key: local.run(key, jnp.zeros(20), shard)[0]))(keys)
+    moved = jax.jit(
+        jax.vmap(lambda key: local.run(key, jnp.zeros(20), with_stream(shard, key))[0])
+    )(keys)
     divisor = {"secret, Poisson": 0.3 * 40, "public, Poisson": 0.3 * size}.get(name, min(5, size))
     assert_normal(np.asarray(moved), 1.7 * CLIP / divisor)
 

@@ -66,7 +66,7 @@ def test_what_the_user_caught_before_is_shown_too():
 
 def test_an_error_of_fedprivs_own_shows_where_it_was(monkeypatch):
     """Where no code of the user's has a part: a bug."""
-    monkeypatch.setattr(certificate, "check_default_generator", None)
+    monkeypatch.setattr(certificate, "require_algorithm", None)
     with pytest.raises(TypeError, match="not callable") as caught:
         look(sums())
     files = [Path(frame.filename).name for frame in traceback.extract_tb(caught.tb)]

@@ -20,6 +20,7 @@ from small import (
 
 import fedpriv as fp
 from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.noise_stream import NoiseStream
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -46,7 +47,7 @@ def means():
     def run(key):
         drawn, found = POISSON.draw(key), []
         for weighting, mechanism in itertools.product((FIXED, CLIPPED, COHORT), (quiet, loud)):
-            cohort = Cohort(jnp.int32(0), federation, drawn, POISSON)
+            cohort = Cohort(jnp.int32(0), federation, drawn, POISSON, NoiseStream(key))
             summed = cohort.sum(client, key, mechanism=mechanism, weighting=weighting)
             found.append((summed.total / cohort.expected_size, summed.metrics["uplink"]))
         return drawn, found

@@ -65,6 +65,4 @@ def sending(of_client, unit="record", **how):
 
 def mean_of(key, params, shard, records=None):
     records = records or fp.poisson(231, 0.1)
-    return shard.private_mean(
-        key, GRADIENTS, params, records=records, mechanism=fp.gaussian(1.0, 4.0)
-    )
+    return shard.private_mean(GRADIENTS, params, records=records, mechanism=fp.gaussian(1.0, 4.0))

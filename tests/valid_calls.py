@@ -277,7 +277,7 @@ FUNCTIONS = {
         "federation": FEDERATION,
         **PRIVACY,
     },
-    "check_algorithm": _named(*CHECKED, seed=1),
+    "check_algorithm": _named(*CHECKED, rounds=2, seed=1),
     "clipping.Clipping": {
         "clip": fp.clipping.flat().clip,
         "length": 1.0,
@@ -371,6 +371,7 @@ FUNCTIONS = {
         "unit": "record",
         "tensors": 2,
     },
+    "dp_sgd": {"local": STEPS._replace(steps=1), "sampler": SAMPLER, "together": True},
     "dp_sgd_wav": {"local": STEPS, "sampler": SAMPLER, "noise_on_each": True},
     "dynamic": {
         "start": GAUSSIAN,
@@ -530,7 +531,9 @@ FUNCTIONS = {
     },
     "select_rand_k": {"p": 0.5, "unbiased": True, "period": 2},
     "select_top_k": {"p": 0.5, "batches": BATCHES, "period": 2},
-    "simulate": _named(*CHECKED, test=EXAMPLES, score=score, rounds=1, every=1, seeds=(0,)),
+    "simulate": _named(
+        *CHECKED, test=EXAMPLES, score=score, rounds=1, every=1, seeds=(0,), secret_seed=1
+    ),
     "split_cpu": {"devices": 2},
     "splitting.equal": {"key": KEY, "shape": (2, 1)},
     "splitting.gaussian": {"std": 0.5},
@@ -618,6 +621,7 @@ LEFT_OUT = {
     "History": "what fedpriv gives back",
     "LocalSteps.run": "within a round only: `moving` is computed there",
     "Shard": "made by the engine, within a round",
+    "Shard.private_steps": "within a round only: tests/mistakes.py",
     "StreamedFederation": "made by `from_arrays` and the like",
     "History.params": "of a run: tests/test_simulate.py",
     "History.state_of": "of a run: tests/test_simulate.py",

@@ -117,7 +117,7 @@ def test_against_numpy(sampler):
     assert_identical(metrics["diagnostics"]["clip_norm"], states.clip_norm[:-1])
     for t, key in enumerate(keys):
         step, bound = numpy_round(
-            broken[members(sampler, key)],
+            broken[members(sampler, key, t)],
             float(states.clip_norm[t]),
             sampler.expected_size,
             0.3,
@@ -139,7 +139,7 @@ def test_at_rate_zero_it_is_dp_fed_avg():
     states, _, keys = rounds_of(still, 3)
     expected, _, _ = rounds_of(fixed, 3)
     assert_identical(states.clip_norm, np.full(4, 0.5, np.float32))
-    noise = [keys_of(key).noise for key in keys]
+    noise = [keys_of(key, t).noise for t, key in enumerate(keys)]
     other = sum(np.asarray(jax.random.normal(jax.random.split(key)[0], (D,))) for key in noise)
     same = sum(np.asarray(jax.random.normal(key, (D,))) for key in noise)
     apart = states.params["w"][-1] - expected.params["w"][-1]

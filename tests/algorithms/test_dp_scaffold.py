@@ -93,7 +93,8 @@ def test_against_numpy(skipped):
     algorithm = ON_FULL_BATCHES
     state = algorithm.init(start(), FEDERATION)._replace(round=jnp.int32(skipped))
     states, _ = rounds_of(algorithm, 5, state)
-    cohorts = [members(sampler, jax.random.fold_in(jax.random.key(7), t)) for t in range(5)]
+    roots = [jax.random.fold_in(jax.random.key(7), t) for t in range(5)]
+    cohorts = [members(sampler, root, skipped + t) for t, root in enumerate(roots)]
     expected = numpy_scaffold(cohorts, 3, 2 - skipped, 0.7)
     for state, (x, c, controls) in zip(states[1:], expected, strict=True):
         np.testing.assert_allclose(vector(state.params), x, atol=1e-5)

@@ -21,6 +21,7 @@ import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
 from fedpriv.core.trees import scatter
 from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.noise_stream import NoiseStream
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -71,7 +72,7 @@ def test_sgd_of_rate_1_moves_the_model_by_the_mean_update_to_the_bit(name, serve
     algorithm = MAKERS[name](sampler=FIXED, **server)
 
     def both(key, state):
-        cohort = Heard(state.round, FEDERATION, FIXED.draw(key), FIXED)
+        cohort = Heard(state.round, FEDERATION, FIXED.draw(key), FIXED, NoiseStream(key))
         after, _ = algorithm.round(key, state, cohort)
         kept = RAND_K.select(jax.random.split(key)[0], state.params)
         return after.params, BY_HAND[name](state.params, cohort.total, kept)

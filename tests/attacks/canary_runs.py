@@ -37,14 +37,14 @@ def release_of(algorithm, federation=FEDERATION, features=3, rounds=1):
     return next(r for r in traced.releases(rounds) if r.view == "third_party")
 
 
-def of_one_client(noise, steps, loss=squared):
-    """DP-SGD on records in one place."""
+def of_one_client(used, steps, loss=squared):
+    """DP-SGD on records in one place, with a schedule or so much noise."""
     local = fp.LocalSteps(
         fp.per_example(loss),
         fp.everyone(60),
         steps,
         COMMON["optimizer"],
-        fp.gaussian(CLIP, noise),
+        used if isinstance(used, fp.Dynamic) else fp.gaussian(CLIP, used),
     )
     return fp.dp_sgd(local, sampler=fp.everyone(1))
 

@@ -1,5 +1,7 @@
 """Canaries that train honestly on natural or mislabelled data: scores, limits, refusals."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -62,21 +64,20 @@ def linear(params, example):
 
 
 def history(algorithm, seed, *, federation=FEDERATION, data=natural, per_client=0):
-    """(keys, states before and after each round) of an audited run."""
+    """(root, states before and after each round) of an audited run."""
     audited = with_canaries(algorithm, 1, federation, per_client=per_client, data=data)
-    states, keys = [audited.init(start(), federation)], []
-    for t in range(ROUNDS):
-        keys.append(jax.random.key(100 * seed + t))
-        states.append(one_round(audited)(keys[-1], states[-1], federation)[0])
-    return keys, states
+    root, states = jax.random.key(seed), [audited.init(start(), federation)]
+    for _ in range(ROUNDS):
+        states.append(one_round(audited)(root, states[-1], federation)[0])
+    return root, states
 
 
 def both_kinds(run):
     """Histories with and without the canary."""
     found = {}
     for seed in range(20):  # all coins alike: 2e-6
-        keys, states = run(seed)
-        found.setdefault(bool(states[-1].present[0]), (keys, states))
+        root, states = run(seed)
+        found.setdefault(bool(states[-1].present[0]), (root, states))
         if len(found) == 2:
             return found.items()
     raise AssertionError("one kind only")
@@ -107,11 +108,11 @@ def test_scores_of_clients_are_log_likelihood_ratios(make, data):
         of_client = RATE * gradient(theta, x, y)[kept(after)]
         return clipped(of_client[None] * 4 / len(kept(after)))[0]
 
-    for there, (keys, states) in both_kinds(lambda seed: history(algorithm, seed, data=data)):
+    for there, (root, states) in both_kinds(lambda seed: history(algorithm, seed, data=data)):
         known_cohort = third_party = 0.0
-        for key, before, after in zip(keys, states, states[1:], strict=False):
+        for t, (before, after) in enumerate(itertools.pairwise(states)):
             theta, moved = vector(before.params), vector(before.params) - vector(after.params)
-            ids = members(sampler, key)
+            ids = members(sampler, root, t)
             others = sum(message(i, theta, after) for i in ids if i != 0)
             seen = moved[kept(after)] * sampler.expected_size
             ratio = log_ratio(seen, others, message(0, theta, after), NOISE * CLIP)
@@ -141,19 +142,20 @@ def test_scores_of_records_are_log_likelihood_ratios(data):
     )
     algorithm = fp.dp_sgd(local, sampler=fp.everyone(1))
 
-    def drawn(key):
-        of_call = jax.random.fold_in(jax.random.fold_in(keys_of(key).clients, 0), 0)
-        of_call = jax.random.fold_in(of_call, random_streams.RECORDS)
-        batch = batches.draw(jax.random.split(of_call)[0])
+    def drawn(root, t):
+        key = keys_of(root, t).call
+        for number in (0, 0, 0, 0, random_streams.RECORDS):  # client, its loop, step, private mean
+            key = jax.random.fold_in(key, number)
+        batch = batches.draw(key)
         return np.asarray(batch.ids)[np.asarray(batch.mask)]
 
     def run(seed):
         return history(algorithm, seed, federation=WHOLE, data=data, per_client=1)
 
-    for _, (keys, states) in both_kinds(run):
+    for _, (root, states) in both_kinds(run):
         expected = 0.0
-        for key, before, after in zip(keys, states, states[1:], strict=False):
-            theta, ids = vector(before.params), drawn(key)
+        for t, (before, after) in enumerate(itertools.pairwise(states)):
+            theta, ids = vector(before.params), drawn(root, t)
             each = bounded_records(0, theta, WHOLE, data)
             others = each[[i for i in ids if i != 0]].sum(0)
             seen = (theta - vector(after.params)) * batches.expected_size / RATE
@@ -167,10 +169,10 @@ def test_records_of_clients_who_may_be_away():
     """The record's direction is known in rounds, too, in which its client is not drawn."""
     rate, sampler = 0.3, fp.poisson(CLIENTS, 0.3, CLIENTS)
     algorithm = record_steps(NOISE, 1, sampler)
-    for _, (keys, states) in both_kinds(lambda seed: history(algorithm, seed, per_client=1)):
+    for _, (root, states) in both_kinds(lambda seed: history(algorithm, seed, per_client=1)):
         known_cohort = third_party = 0.0
-        for key, before, after in zip(keys, states, states[1:], strict=False):
-            theta, ids = vector(before.params), members(sampler, key)
+        for t, (before, after) in enumerate(itertools.pairwise(states)):
+            theta, ids = vector(before.params), members(sampler, root, t)
             each = {i: bounded_records(i, theta, FEDERATION, natural) for i in {0, *ids}}
             others = sum((each[i].sum(0) for i in ids if i != 0), np.zeros(4))
             others = others + each[0][1:].sum(0) * (0 in ids)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from several import PATIENCE, ended, free_port, options, slurm, started
 
+import fedpriv as fp
 from experiments.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -93,6 +94,23 @@ def test_metrics_are_those_of_one_process(finished, tmp_path):
                 rtol=1e-4,
                 err_msg=name,
             )
+
+
+@pytest.mark.slow
+def test_a_secret_seed_is_that_of_the_first_process(tmp_path):
+    """Which alone writes it; the same seed in one process trains the same."""
+    folder = tmp_path / "two"
+    with started(two(folder, *SHORT, "--secret-seed")) as processes:
+        said = ended(processes)
+    assert [process.code for process in said] == [0, 0], said
+    secret = (folder / "secret_seed").read_text()
+    assert not any(secret.strip() in text for process in said for text in process[1:])
+    assert not (folder / "second").exists()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fp, "secret_seed", lambda: int(secret))
+        own = ["--layout.devices", "2", "--output", str(tmp_path / "one")]
+        assert main([*SMALL, *SHORT, *own, "--secret-seed"]) == 0
+    assert lines(tmp_path / "one") == lines(folder)
 
 
 def wait_for(file, processes):

@@ -247,6 +247,7 @@ def test_a_folder_with_a_run_is_not_overwritten(finished, capsys):
     [
         ("metrics.jsonl", "already holds a run; choose another folder"),
         ("checkpoints", "has checkpoints of a run whose config.json is gone; delete "),
+        ("secret_seed", "has the secret seed of a run whose config.json is gone; delete "),
     ],
 )
 def test_what_is_left_of_a_run_is_not_added_to(left, said, tmp_path, capsys):
