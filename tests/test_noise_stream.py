@@ -31,7 +31,8 @@ from own_algorithms import (
     update,
 )
 from planted_rounds import private_mean, record_level, sending
-from small import assert_normal, refused, squared, z_bound
+from scipy import stats
+from small import FALSE_ALARM, assert_normal, refused, squared
 
 import fedpriv as fp
 from fedpriv.certification.information_flow import NONE, follow
@@ -606,21 +607,20 @@ def noises(seeds, rounds):
 
 
 def test_noises_are_independent_and_as_loud_as_declared():
-    """Of seeds, rounds, both parts of an `Opening`, calls, clients, steps and leaves."""
-    means, sums = noises(seeds=20, rounds=3)
+    """Of seeds, rounds, both parts of an `Opening`, calls, clients, steps and leaves: by their correlations."""
+    means, sums = noises(seeds=100, rounds=3)
     assert_normal(means, 1.0)
     assert_normal(sums, 1.0)
     count = len(means)
     rows = np.concatenate([means.reshape(count, -1), sums.reshape(count, -1)], 1)
     # Every two of them, over seeds and rounds; then of one round and the next, and of one seed and the next.
-    pairs = [(rows, rows), (rows[:-1], rows[1:]), (rows[:-3], rows[3:])]
-    for one, other in pairs:
-        products = one.T @ other / np.sqrt(len(one))
-        if one is other:
-            products = products[np.triu_indices(len(products), 1)]
-        # Sums of products of normals have heavier tails than normals: their variance is that of chi-square.
-        assert np.abs(products).max() < 2.2 * z_bound(products.size)
-        assert abs(products.mean()) < z_bound(1) / np.sqrt(products.size)
+    for later in (0, 1, 3):
+        one, other = rows[: count - later], rows[later:]
+        n, z = count - later, lambda x: (x - x.mean(0)) / x.std(0)
+        r = z(one).T @ z(other) / n
+        r = r[np.triu_indices(len(r), 1)] if later == 0 else r.ravel()
+        t = stats.t.isf(FALSE_ALARM / 2 / r.size, n - 2)  # exact for normals
+        assert np.abs(r).max() < t / np.sqrt(n - 2 + t**2) < 0.5
 
 
 def test_a_round_is_replayed_with_the_same_noise():
