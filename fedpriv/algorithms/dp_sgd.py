@@ -23,6 +23,7 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
 from fedpriv.rounds.local_training import optimizer_of
+from fedpriv.rounds.optimizers import ready
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Sent
@@ -90,7 +91,7 @@ def _one_step_of_all(
         gradient, metrics = cohort.private_mean(
             local.gradients, x, records=local.records, mechanism=local.mechanism
         )
-        optimizer = optimizer_of(local.optimizer, state.round)
+        optimizer = ready("optimizer", optimizer_of(local.optimizer, state.round))
         update, _ = optimizer.update(gradient, optimizer.init(x), x)
         return follow(server, state, update), metrics
 

@@ -68,13 +68,13 @@ def fed_avg(
       grad: the gradient that clients follow; by default, that of the mean loss.
       codec: codes the clients' messages, which are clipped after decoding. With a lossy codec the server adds the
         noise.
-      server: optimiser whose gradient is the negative mean update: any of optax, such as `optax.sgd(1.0,
-        momentum=0.9)`, or `fedpriv.fed_opt.adam(0.01)`; by default SGD with rate 1.
+      server: optimiser whose gradient is the negative mean update: any of optax that follows gradients alone, such as
+        `optax.sgd(1.0, momentum=0.9)`, or `fedpriv.fed_opt.adam(0.01)`; by default SGD with rate 1.
       weighting: weights of the clients by the number of their examples; by default they count equally.
 
     Raises:
-      ValueError: an `optimizer` that is not a function of the round, a `server` that is not an optimiser, or an unknown
-        weighting.
+      ValueError: an `optimizer` that is not a function of the round, a `server` that is not an optimiser, either of
+        which asks for more than gradients or trains another model than the one to evaluate, or an unknown weighting.
     """
     check_parts(
         sampler=sampler,

@@ -31,7 +31,7 @@ def proximal(
     Raises:
       ValueError: mu below 0 or infinite, or no optimiser.
     """
-    check_optimizer(optimizer)
+    check_optimizer("optimizer", optimizer)
     mu = checked("mu", mu, NonNegative)
     if mu == 0:
         return optimizer

@@ -89,7 +89,7 @@ def median_update_norm(
     Raises:
       ValueError: an argument of another kind.
     """
-    check_optimizer(optimizer)
+    check_optimizer("optimizer", optimizer)
     check_parts(batches=batches, clipping=flat() if clipping is None else clipping)
     require(isinstance(proxies, Federation), "proxies", proxies, "give a federation of them")
     clip = (clipping or flat()).clip

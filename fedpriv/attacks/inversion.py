@@ -19,7 +19,7 @@ from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.array_arguments import check_key, check_numbers
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_code import names_user_code
-from fedpriv.rounds.optimizers import check_optimizer
+from fedpriv.rounds.optimizers import LOSS, ready
 
 
 class Reconstruction(NamedTuple):
@@ -83,7 +83,7 @@ def invert(
     image_shape = checked("image_shape", image_shape, tuple[Count, Count, Count])
     steps = checked("steps", steps, Count)
     optimizer = optax.lbfgs() if optimizer is None else optimizer
-    check_optimizer(optimizer)
+    optimizer = optax.with_extra_args_support(ready("optimizer", optimizer, LOSS))
 
     def attack(key: Key, seen: PyTree, label: jax.Array) -> Reconstruction:
         def distance(image: jax.Array) -> jax.Array:

@@ -31,7 +31,7 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
 from fedpriv.rounds.noise_stream import NoiseStream, public_key, root_of, round_of
 from fedpriv.rounds.one_round import who_takes_part
-from fedpriv.rounds.optimizers import check_optimizer
+from fedpriv.rounds.optimizers import ready
 from fedpriv.rounds.samplers import Draw, parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler, first_memories
 
@@ -184,7 +184,7 @@ def local_update(
     """
     of_one = without_key(loss)
     check_params(params)
-    check_optimizer(optimizer)
+    optimizer = ready("optimizer", optimizer)
     steps = checked("steps", steps, Count)
 
     def update(image: jax.Array, label: jax.Array) -> jax.Array:

@@ -16,6 +16,7 @@ from fedpriv.core.types import Key, Params
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.local_training import Batches, Plan, Schedule, optimizer_of, steps_taken
+from fedpriv.rounds.optimizers import ready
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.record_samplers import RecordSampler
 
@@ -65,7 +66,7 @@ class LocalSteps(NamedTuple):
           those of the steps that it takes.
         """
         moving = checked("moving", moving, jax.Array | bool)
-        optimizer = optimizer_of(self.optimizer, jnp.asarray(shard.round))
+        optimizer = ready("optimizer", optimizer_of(self.optimizer, jnp.asarray(shard.round)))
         if correction is None:
             correction = jax.tree.map(jnp.zeros_like, x)
 

@@ -27,7 +27,7 @@ from fedpriv.core.user_functions import asked, gives
 from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
-from fedpriv.rounds.optimizers import check_optimizer, promoting
+from fedpriv.rounds.optimizers import ready
 
 Schedule: TypeAlias = Callable[[jax.Array], optax.GradientTransformation]
 """Round number (i32[]) -> the optimiser of that round; `lambda t: optax.sgd(0.1 * 0.99**t, momentum=0.5)`."""
@@ -151,10 +151,9 @@ def mean_grad(loss: LossFn) -> GradFn:
 
 
 def optimizer_of(schedule: Schedule, t: jax.Array) -> optax.GradientTransformation:
-    """The optimiser of round t (i32[]); schedules mix types as they like, see `promoting`."""
+    """The optimiser of round t (i32[]); schedules mix types as they like, as optimisers do, see `ready`."""
     with jax.numpy_dtype_promotion("standard"):
-        optimizer = schedule(t)
-    return promoting(optimizer)
+        return schedule(t)
 
 
 @names_user_code
@@ -180,9 +179,8 @@ def train(
     remedy = "give fp.train(key, params, shard, ...)"
     check_key("key", key, remedy)
     require(isinstance(shard, Shard), "shard", shard, remedy)
-    check_optimizer(optimizer)
+    optimizer = ready("optimizer", optimizer)
     check_params(params)
-    optimizer = promoting(optimizer)
     plan = asked("batches", batches, "(key, size, capacity)", key, shard.size, shard.capacity)
     gives(isinstance(plan, Plan), "batches", batches, plan, "return a plan, as fp.epochs does")
 

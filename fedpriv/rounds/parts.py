@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import optax
-
 from fedpriv.compression.codecs import Codec
 from fedpriv.core.arguments import require
-from fedpriv.core.user_functions import takes
 from fedpriv.mechanisms.clipping import Clipping
 from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
 from fedpriv.rounds.local_training import epochs, full_batch, steps
+from fedpriv.rounds.optimizers import check_optimizer, check_schedule
 from fedpriv.rounds.record_samplers import PublicSizes
 from fedpriv.rounds.samplers import Opening, Sampler
 from fedpriv.rounds.scheduled_samplers import ScheduledSampler
@@ -23,17 +21,14 @@ def _of_type(*types: type) -> Callable[[Any], bool]:
     return lambda given: isinstance(given, types)
 
 
-def _is_schedule(value: Any) -> bool:
-    """Of one argument; not optax's own functions, which would take the round for a learning rate."""
-    module = getattr(value, "__module__", None) or ""
-    return takes(value, 0) and not module.startswith("optax.")
-
-
 def _is_batches(value: Any) -> bool:
     return callable(value) and value not in (epochs, steps, full_batch)
 
 
-_SCHEDULE = "a function of the round, such as lambda t: optax.sgd(0.1)"
+_OPTIMIZERS: dict[str, Callable[[str, Any], None]] = {
+    "optimizer": check_schedule,
+    "server": check_optimizer,
+}
 _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "sampler": (
         _of_type(Sampler, Opening, ScheduledSampler),
@@ -43,17 +38,12 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda given: isinstance(given, Sampler) or type(given) is PublicSizes,
         "one such as fp.poisson(100, rate=0.1), of a client's records",
     ),
-    "optimizer": (_is_schedule, _SCHEDULE),
     "batches": (_is_batches, "one such as fp.epochs(5, batch_size=10) or fp.full_batch()"),
     "work": (_is_batches, "one such as fp.epochs(5, batch_size=10) or fp.LocalSteps(...)"),
     "grad": (callable, "one such as fp.mean_grad(loss)"),
     "gradients": (callable, "one such as fp.per_example(loss)"),
     "mechanism": (is_mechanism, MECHANISM),
     "codec": (_of_type(Codec), "one such as fp.qsgd(8)"),
-    "server": (
-        _of_type(optax.GradientTransformation),
-        "one such as optax.sgd(1.0, momentum=0.9) or fp.fed_opt.adam(0.01), schedules within",
-    ),
     "weighting": (
         lambda given: type(given) in (Weighting, ByExamples, ByPublicSizes),
         "one such as fp.ByExamples(cap=20), where a client of 20 examples or more counts 1",
@@ -65,5 +55,8 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
 def check_parts(**parts: Any) -> None:
     """Raises ValueError: a part is not of the kind that its name says, such as a number in the place of a sampler."""
     for name, given in parts.items():
+        if name in _OPTIMIZERS:
+            _OPTIMIZERS[name](name, given)
+            continue
         fits, such_as = _WANTED[name]
         require(fits(given), name, given, f"give {such_as}")

@@ -13,7 +13,7 @@ import optax
 
 from fedpriv.core.trees import widened
 from fedpriv.core.types import Params, State
-from fedpriv.rounds.optimizers import promoting
+from fedpriv.rounds.optimizers import ready
 
 MEAN = optax.stateless(lambda gradient, params: jax.tree.map(jnp.negative, gradient))
 """`optax.sgd(1.0)` in operations that XLA leaves out: the model moves by the mean update."""
@@ -35,7 +35,7 @@ class ServedState(NamedTuple):
 
 def begun(server: optax.GradientTransformation, params: Params, federation: object) -> ServedState:
     """Before the first round; the optimiser has the types of the sums that it will be given."""
-    return ServedState(params, jnp.int32(0), promoting(server).init(widened(params)))
+    return ServedState(params, jnp.int32(0), ready("server", server).init(widened(params)))
 
 
 def follow(server: optax.GradientTransformation, state: State, mean: Params) -> State:
@@ -48,6 +48,6 @@ def follow(server: optax.GradientTransformation, state: State, mean: Params) -> 
       mean: Delta_t, the mean of theta_i - theta_t, a tree like `params`.
     """
     gradient = jax.tree.map(jnp.negative, mean)
-    step, after = promoting(server).update(gradient, state.server, state.params)
+    step, after = ready("server", server).update(gradient, state.server, state.params)
     theta = optax.apply_updates(state.params, step)
     return state._replace(params=theta, round=state.round + 1, server=after)

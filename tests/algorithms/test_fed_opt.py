@@ -180,7 +180,10 @@ def test_a_server_s_view_is_asked_of_the_mean_alone():
     ("made", "said"),
     [
         (lambda: MAKERS["dp_fed_avg"](server=optax.adam), "server: the function adam"),
-        (lambda: MAKERS["dp_scaffold"](server=0.5), "server: 0.5; give one such as optax"),
+        (
+            lambda: MAKERS["dp_scaffold"](server=0.5),
+            "server: 0.5; give an optimiser, such as optax",
+        ),
         (lambda: MAKERS["fed_smp rand_k"](server=lambda t: optax.sgd(1.0)), "server: the"),
         (lambda: fp.fed_opt.adam(0.1, adaptivity=0), "adaptivity: 0; give"),
         (lambda: fp.fed_opt.yogi(0.1, second_momentum=1), r"second_momentum: 1; give"),
