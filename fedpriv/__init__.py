@@ -19,7 +19,7 @@ from fedpriv.certification.certificate import certify, certify_each_client, trac
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
 from fedpriv.compression import quantization
-from fedpriv.compression.codecs import Codec, Wire, fixed_interval, qsgd, top_k
+from fedpriv.compression.codecs import Codec, Coded, Wire, fixed_interval, qsgd, top_k
 from fedpriv.core.random_losses import with_keys
 from fedpriv.core.trees import dimension
 from fedpriv.data import datasets, partition
@@ -95,6 +95,7 @@ __all__ = [
     "Checkpoints",
     "Claim",
     "Codec",
+    "Coded",
     "Cohort",
     "DivergedError",
     "Draw",

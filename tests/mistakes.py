@@ -123,6 +123,47 @@ def selects(key, shard):
     return shard.examples["x"][shard.examples["y"] > 0]
 
 
+TABLE = np.arange(4.0, dtype=np.float32)
+KEPT: list = []
+
+
+def of_label(read):
+    """What reads something by a record's label, in whichever function of the user's."""
+
+    def reading(params, example):
+        label = jnp.asarray(example["y"] > 0, jnp.int32)
+        return squared(params, example) * (1 + read(label))
+
+    return {
+        "loss": lambda: look(fp.fed_avg(reading, **COMMON)),
+        "loss of records": lambda: look(of_records(reading)),
+        "mean gradient": lambda: fp.mean_grad(reading)(PARAMS, TEST, jnp.ones(3, bool)),
+        "losses": lambda: fp.attacks.losses(reading, PARAMS, TEST),
+        "score": lambda: launch(sums(), score=lambda p, e: {"loss": reading(p, e)}),
+        "measure": lambda: launch(sums(), measure=lambda s, f: {"m": read(s.round)}),
+        "client": lambda: look(sums(lambda key, shard: {"m": 1.0 * read(shard.size)})),
+        "round": lambda: look(after(lambda s, m: (s, m | {"diagnostics": {"m": read(s.round)}}))),
+    }
+
+
+TRACED = {
+    "a table": (lambda i: TABLE[i], r"jnp\.asarray\(table\)\[label\]"),
+    "numpy": (lambda i: np.exp(i), r"jnp\.exp"),
+    "a list": (lambda i: [1.0, 2.0][i], r"jnp\.asarray\(values\)\[i\]"),
+    "a range": (lambda i: float(len(range(i))), r"jax\.lax\.fori_loop"),
+    "if": (lambda i: 1.0 if i > 0 else 2.0, r"jnp\.where\(condition, a, b\)"),
+    "float": (float, r"without float\(\)"),
+    "item": (lambda i: i.item() * 1.0, r"\.item\(\)"),
+    "a mask": (lambda i: jnp.ones(3)[jnp.arange(3) > i].sum(), r"jnp\.where\(mask, x, 0\)"),
+}
+"""How people read by a value that is not known while a function is traced, and what they are told to do."""
+
+
+def keeps(key, shard):
+    KEPT.append(shard.examples["y"].sum())
+    return jax.tree.map(lambda leaf: leaf * KEPT[0], PARAMS)
+
+
 def grows(key, shard):
     return jax.lax.scan(lambda c, x: (jnp.append(c, c), x), jnp.zeros(2), jnp.ones(3))[0]
 
@@ -249,6 +290,7 @@ OURS = {
         lambda: look(sums(mechanism=fp.joint(GAUSSIAN, GAUSSIAN))),
         "message: .* 2 mech",
     ),
+    "a value kept outside": (lambda: look(sums(keeps)), "an earlier trace .*; return it instead"),
     "no algorithm to calibrate": (lambda: calibrated(lambda sigma: None), "make: None came back"),
     "a clip of one result": (
         lambda: look(sums(mechanism=HAND._replace(clip=lambda m: m))),

@@ -44,6 +44,29 @@ def test_what_is_no_function(part):
     assert gaussian._replace(scales=None).scales is None
 
 
+def test_a_bundle_prints_in_a_line_who_made_it():
+    local = fp.LocalSteps(
+        fp.per_example(lambda p, e: p), SAMPLER, 1, lambda t: None, fp.gaussian(1.0, 1.0)
+    )
+    for made, by in (
+        (SAMPLER, "Sampler(draw=everyone,"),
+        (fp.gaussian(0.5, 2.0), "Mechanism(clip=mechanism, certified_multiplier=2.0,"),
+        (fp.qsgd(8), "Codec(code=qsgd, lossy=True)"),
+        (fp.clipping.flat(), "Clipping("),
+        (fp.noise.isotropic(), "Noise(draw=isotropic"),
+        (fp.splitting.uniform(0.5), "Splitting(draw=uniform"),
+        (fp.Wire(3), "Wire(values=3)"),
+        (fp.Wire(jnp.arange(3), 1), "Wire(values=int32[3], bits_per_value=1)"),
+        (local, "LocalSteps(gradients=RecordGradients,"),
+        (fp.UNPROTECTED, "Mechanism("),
+    ):
+        printed = repr(made)
+        assert printed.startswith(by)
+        assert "\n" not in printed
+        assert " at 0x" not in printed
+        assert "seal" not in printed
+
+
 def test_numbers_become_pythons():
     made = fp.Opening(SAMPLER, np.int64(2), then=SAMPLER)
     assert type(made.rounds) is int

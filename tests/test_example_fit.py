@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from small import compiler_of_one_program, filled, refused
 
 import fedpriv as fp
@@ -108,6 +109,79 @@ def test_parameters_of_another_model_are_not_taken_for_wrong_images():
         model.predict({"params": {"Dense_0": {"kernel": np.zeros((4, 3))}}}, images)
     with refused(r"^image: its shape is \[3, 2, 1\], but the model was made for \[2, 2, 1\]"):
         model.predict(params, np.zeros((5, 3, 2, 1), np.uint8))
+
+
+class OnlyInTraining(nn.Module):
+    """A layer, a width or all parameters that evaluation does not have."""
+
+    what: str
+
+    @nn.compact
+    def __call__(self, x, train):
+        if self.what == "a layer" and train:
+            x = nn.Dense(5)(x)
+        if self.what == "a width" and train:
+            x = np.ones(2) @ jax.numpy.stack([x, x])
+            x = jax.numpy.append(x, x)
+        return x[:3] if self.what == "all" and not train else nn.Dense(3, name="head")(x)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("a layer", 'parameter named "kernel" in scope "/Dense_0"'),
+        ("a width", r'parameter "kernel" in "/head", .* \(10, 3\), .* \(5, 3\)'),
+        ("all", '"kernel" .* in "/head" but the collection is empty'),
+    ],
+)
+def test_a_module_that_has_other_parameters_in_training(what, said):
+    model = fp.models.classifier(OnlyInTraining(what), np.zeros(5, np.float32), "x")
+    params, example = filled(model.init), {"x": np.ones(5, np.float32), "label": 1}
+    model.score(params, example)
+    with refused(f"^module: it asks for other parameters than at `init` .*{said}"):
+        model.loss(params, example, jax.random.key(0))
+
+
+class Linear(nnx.Module):
+    def __init__(self, rngs):
+        self.d = nnx.Linear(16, 3, rngs=rngs)
+
+    def __call__(self, x):
+        return self.d(x.reshape(-1) / 255)
+
+
+MADE = {
+    "linen": (MODEL, GOOD),
+    "nnx": (fp.models.from_nnx(lambda rngs: Linear(rngs)), GOOD),
+    "text": (
+        fp.models.next_character(fp.models.CharacterLSTM(5, 2, 3)),
+        {"text": np.zeros((2, 80), int), "label": np.zeros((2, 80), int), "mask": np.ones((2, 80))},
+    ),
+    "adapted": (fp.models.adapters(MODEL, filled(MODEL.init), rank=1), GOOD),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_tree_of_parameters_that_is_not_the_models(name):
+    """Whatever the model is made by: a leaf that is missing, or has another shape."""
+    model, examples = MADE[name]
+    first = jax.tree.map(lambda leaf: leaf[0], examples)
+    leaves, tree = jax.tree.flatten(filled(model.init))
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(filled(model.init))]
+    for i, path in enumerate(paths):
+        part = path[-1].key
+        without = jax.tree.unflatten(tree, [None if j == i else x for j, x in enumerate(leaves)])
+        with refused(rf"^params: \S*{part} is missing; give"):
+            jax.eval_shape(model.loss, without, first)
+        other = [np.ones((7, *x.shape), x.dtype) if j == i else x for j, x in enumerate(leaves)]
+        with refused(rf"^params: \S*{part} has the shape \[7.*\], but"):
+            jax.eval_shape(model.loss, jax.tree.unflatten(tree, other), first)
+
+
+def test_a_leaf_of_integers_for_one_of_floats():
+    whole = jax.tree.map(lambda leaf: leaf.astype(int), filled(MODEL.init))
+    with refused("^base: params.Dense_0.bias is of int32, but of float32 in the model; give"):
+        fp.models.adapters(MODEL, whole, rank=1)
 
 
 def test_test_examples_of_unequal_length():

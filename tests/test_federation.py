@@ -1,12 +1,17 @@
 """A federation holds what it was given; every inconsistency is an error that names it."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from small import refused
 
+import fedpriv as fp
 from fedpriv.data.federation import Federation, stack
+from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.noise_stream import NoiseStream
 
 
 def examples(count=6):
@@ -33,6 +38,36 @@ def test_it_is_printed_without_records():
     examples = {"x": np.full((3, 2), 1234.5, np.float32)}
     printed = repr(Federation.from_arrays(examples, [[0, 1], [2]]))
     assert printed == "Federation(2 clients, up to 2 records each, {'x': 'float32[3, 2]'})"
+
+
+def test_what_holds_records_prints_none_of_them():
+    """Sizes alone, of whatever data a user may have in hand."""
+    x = np.full((4, 3), 1234.5, np.float32)
+    examples = {"x": x, "who": np.array([7131, 7131, 8242, 8242])}
+    rows = [[0], [2]]
+    memory = Federation.from_arrays(examples, rows, held_out=[[1], [3]], public=())
+    streamed = fp.StreamedFederation.from_arrays(examples, rows, held_out=[[1], [3]])
+    holders, records = streamed.read(np.arange(2))
+    cohort = replace(streamed.empty(), holders=jnp.asarray(holders), holder_records=records)
+    sampler = fp.everyone(2)
+    drawn = sampler.draw(jax.random.key(0))
+    for held in (
+        memory,
+        memory.held_out,
+        streamed,
+        streamed.held_out,
+        cohort,
+        stack([memory, memory]),
+        fp.datasets.Dataset("own", examples, examples, 2, keys=examples["who"]),
+        fp.Shard(examples, jnp.int32(4)),
+        fp.with_keys(jax.random.key(0), examples),
+        Cohort(jnp.int32(0), memory, drawn, sampler, NoiseStream(jax.random.key(0))),
+    ):
+        for printed in (repr(held), str(held), f"{[held]}"):
+            assert type(held).__name__ in printed
+            assert len(printed) < 200
+            assert "\n" not in printed
+            assert not any(number in printed for number in ("1234", "7131", "8242"))
 
 
 def test_no_public_rows():
@@ -184,8 +219,11 @@ def test_stack_errors():
     first = Federation.from_arrays(examples(), CLIENTS)
     with pytest.raises(ValueError, match=r"^federations: \[\]; give one"):
         stack([])
-    with pytest.raises(ValueError, match=r"federations\[1\]\.examples are not the examples"):
-        stack([first, Federation.from_arrays(examples(), CLIENTS)])
+    other = jax.tree.map(lambda leaf: leaf + 1, examples())
+    fewer = {"image": examples()["image"]}
+    for theirs in (other, fewer):
+        with refused(r"federations\[1\]\.examples are not the examples"):
+            stack([first, Federation.from_arrays(theirs, CLIENTS)])
     with pytest.raises(ValueError, match=r"federations\[1\] has num_clients=1, .*\[0\] has 2"):
         stack([first, first.repartition([[0]])])
     with pytest.raises(ValueError, match=r"federations\[1\] has public rows=1, .*\[0\] has 0"):

@@ -1,5 +1,6 @@
 """Correlated noise: matrices and streams, against NumPy and jax_privacy."""
 
+import inspect
 import math
 from functools import cache
 
@@ -149,6 +150,19 @@ def test_identity_is_plain_noise_to_the_bit():
         for leaf, noise in streamed(limit, z).items():
             np.testing.assert_array_equal(noise, z[leaf])
     assert noise_matrices.identity().sensitivity(10**6, 10, 8) == math.sqrt(8)
+
+
+@pytest.mark.parametrize(
+    "name", ["identity", "tree", "banded", "banded_toeplitz", "banded_inverse", "blt"]
+)
+def test_every_matrix_is_made_for_so_many_rounds(name):
+    make = getattr(noise_matrices, name)
+    bands = {"bands": 2} if name.startswith("banded") else {}
+    assert next(iter(inspect.signature(make).parameters)) == "rounds"
+    if name not in ("banded", "banded_toeplitz", "blt"):  # which take seconds
+        assert make(4, **bands).strategy(4).shape == (4, 4)
+    with refused("rounds: 0; give a whole number from 1"):
+        make(0, **bands)
 
 
 @pytest.mark.parametrize(

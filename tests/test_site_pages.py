@@ -3,10 +3,12 @@
 import contextlib
 import importlib
 import io
+import pkgutil
 import re
 import types
 from collections import Counter
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -107,6 +109,41 @@ def test_every_public_name_has_one_place():
     assert [name for name, times in found.items() if times > 1] == []
     assert len(public()) > 200
     assert public() - set(found) == set()
+
+
+def classes(hint):
+    """Those of fedpriv in a type hint."""
+    if isinstance(hint, type) and hint.__module__.startswith("fedpriv."):
+        yield hint
+    for part in get_args(hint):
+        for one in part if isinstance(part, list) else [part]:
+            yield from classes(one)
+
+
+def named(path):
+    """What a full name stands for; a module may be a name in a package, as `fedpriv.wavelet` is."""
+    return pkgutil.resolve_name(path) if path.count(".") > 1 else getattr(fp, path.split(".")[1])
+
+
+def test_every_type_that_a_public_function_takes_or_returns_has_a_place():
+    """Of arguments, fields, methods and results, also within functions and unions."""
+    values = {path: named(path) for path in public() if path.startswith("fedpriv.")}
+    known = [named(path) for path in documented() if path.startswith("fedpriv.")]
+    lacking = {}
+    for path, value in values.items():
+        described = [value]
+        if isinstance(value, type):
+            members = [getattr(value, n) for n in vars(value) if not n.startswith("_")]
+            described += [getattr(m, "fget", m) for m in members if not isinstance(m, type)]
+        for one in described:
+            try:
+                hints = get_type_hints(one) if callable(one) else {}
+            except TypeError:  # no function of Python's
+                continue
+            found = [c for name, hint in hints.items() if name[0] != "_" for c in classes(hint)]
+            lacking |= {c.__qualname__: path for c in found if not any(c is k for k in known)}
+    assert len(values) > 200
+    assert lacking == {}
 
 
 def test_all_that_is_for_accounting_has_a_place():

@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 import mistakes
 import pytest
-from mistakes import JAXS, OURS, look, sums
+from mistakes import JAXS, OURS, TRACED, look, of_label, sums
 
 from experiments.base.command import explained
 from fedpriv.certification import certificate
@@ -38,6 +38,18 @@ def test_the_users_line_comes_last_and_then_what_is_wrong_with_it(name):
     assert re.fullmatch(rf"[\w.]*: {said}", line), line
     assert [note for note in notes if not is_jaxs_note(note)] == []
     assert len(functions) > 2  # beyond the call
+
+
+@pytest.mark.parametrize("name", TRACED)
+def test_what_reads_a_traced_value_is_told_what_to_do_and_where(name):
+    """In each function of the user's own."""
+    read, remedy = TRACED[name]
+    for where, mistake in of_label(read).items():
+        _, (line, *notes) = shown(mistake)
+        assert re.search(rf"; use .*{remedy}|; leave .*{remedy}", line), (where, line)
+        assert re.search(r" \(mistakes\.py:\d+\)$", line), (where, line)
+        assert line.count("; use") + line.count("; leave") == 1
+        assert [note for note in notes if not is_jaxs_note(note)] == []
 
 
 @pytest.mark.parametrize("name", OURS)

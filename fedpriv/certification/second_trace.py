@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from fedpriv.certification.closed_over import closed_over, is_array
+from fedpriv.certification.closed_over import ClosedOver, closed_over, is_array
 from fedpriv.certification.information_flow import made_by_checkify, where
 from fedpriv.core.jaxprs import programs, programs_in
 
@@ -25,9 +25,9 @@ def check_same_again(
 
     The arrays of the first one are copied before: the second trace may write to them.
     """
-    before = [each._replace(array=_copied(each.array)) for each in closed_over(one, made)]
+    before = [each._replace(array=_copied(each.array)) for each in _arrays(one, made)]
     other = trace_again()
-    after = closed_over(other, made)
+    after = _arrays(other, made)
     arrays = zip(before, after, strict=False)
     changed = [a.line for a, b in arrays if not same_array(a.array, b.array)]
     line = next(iter(changed), None) or next(_changes(one.jaxpr, other.jaxpr), None)
@@ -37,6 +37,18 @@ def check_same_again(
         f"round: traced again it is another program{f' ({line})' if line else ''}, as it counts or draws on the host "
         "(np.random, a global); take numbers from its key and its state"
     )
+
+
+def _arrays(program: ClosedJaxpr, made: str | None) -> list[ClosedOver]:
+    """As `closed_over`; raises ValueError: it holds on to a value that another trace had."""
+    found = closed_over(program, made)
+    for each in found:
+        if isinstance(each.array, jax.core.Tracer):
+            raise ValueError(
+                f"round: it reads a value of an earlier trace ({each.line}), which a list, an attribute or a global of "
+                "yours has kept; return it instead"
+            )
+    return found
 
 
 def _copied(array: Any) -> Any:

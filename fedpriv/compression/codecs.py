@@ -69,7 +69,11 @@ class Codec(NamedTuple):
     seal: tuple = ()
 
 
-UNCODED = sealed(Codec(lambda key, message: Coded(message, {}), Wire, False))
+def _as_it_is(key: Key, message: PyTree) -> Coded:
+    return Coded(message, {})
+
+
+UNCODED = sealed(Codec(_as_it_is, Wire, False))
 """What was sent; 32 bits per value."""
 
 

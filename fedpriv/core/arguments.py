@@ -162,6 +162,11 @@ def check_path(name: str, value: object, remedy: str) -> None:
     require(isinstance(path, str) and "\0" not in path, name, value, remedy)
 
 
+def is_name(value: object) -> bool:
+    """Whether it can name a number: a text in one line that neither is empty nor begins or ends with a space."""
+    return isinstance(value, str) and value.isprintable() and value.strip() == value != ""
+
+
 def shown(value: object) -> str:
     """What was given, in a few words."""
     if isinstance(value, jax.core.Tracer):
@@ -173,6 +178,8 @@ def shown(value: object) -> str:
         return f"a whole number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
     if getattr(value, "ndim", 0) and hasattr(value, "dtype"):
         return f"{value.dtype}{list(value.shape)}"  # type: ignore[attr-defined]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a bundle of functions
+        return f"an object of type {type(value).__name__}"
     try:
         text = repr(value)
     except Exception:  # of a class of the user's own

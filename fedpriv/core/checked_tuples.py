@@ -22,10 +22,29 @@ def _functions(cls: Any) -> frozenset[str]:
     return frozenset(n for n, of in parts.items() if any(get_origin(one) is Callable for one in of))
 
 
+def _in_a_line(self: Any) -> str:
+    defaults = self._field_defaults
+    pairs = zip(self._fields, self, strict=True)
+    given = {n: v for n, v in pairs if n not in defaults or v is not defaults[n]}
+    given.pop("seal", None)  # which repeats the other fields
+    shown = {n: _name(v) for n, v in given.items()}
+    first = {text: n for n, text in reversed(shown.items())}
+    once = [(n, t) for n, t in shown.items() if not callable(given[n]) or first[t] == n]
+    return f"{type(self).__name__}({', '.join(f'{n}={t}' for n, t in once)})"
+
+
+def _name(value: Any) -> str:
+    """Of a function its name, as `gaussian` for what that made; of arrays no more than type and shape."""
+    if callable(value):
+        return str(getattr(value, "__qualname__", type(value).__name__)).partition(".<locals>")[0]
+    return f"{value.dtype}{list(value.shape)}" if hasattr(value, "dtype") else repr(value)
+
+
 def checking_fields(cls: T) -> T:
     """The same named-tuple class, which checks its fields, as `check_fields` does, whenever one is made.
 
-    So by `_replace`, too; not where JAX takes a tree apart and puts it together again.
+    It prints in a line, with who made its functions and without what is as by default. It checks also what is made
+    by `_replace`; not what is made where JAX takes a tree apart and puts it together again.
     """
     unchecked, names = cls.__new__, cls._fields
 
@@ -44,6 +63,8 @@ def checking_fields(cls: T) -> T:
         return tuple.__new__(of, [checked(n, v, kinds[n]) if n in kinds else v for n, v in pairs])
 
     cls.__new__ = new
+    if cls.__repr__.__module__ != cls.__module__:  # none of its own
+        cls.__repr__ = _in_a_line
     cls._make = classmethod(lambda of, fields: of(*fields))
     keys = [jax.tree_util.GetAttrKey(name) for name in names]
     jax.tree_util.register_pytree_with_keys(

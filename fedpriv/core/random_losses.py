@@ -17,7 +17,9 @@ import jax.numpy as jnp
 
 from fedpriv.core.arguments import shown
 from fedpriv.core.loss_values import check_loss
+from fedpriv.core.trees import sizes
 from fedpriv.core.types import Example, Key, LossFn, Params
+from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import takes
 
 
@@ -31,6 +33,10 @@ class Keyed(NamedTuple):
 
     example: Example
     key: Key
+
+    def __repr__(self) -> str:
+        """Without a record."""
+        return f"Keyed({sizes(self.example)})"
 
 
 def with_keys(key: Key, examples: Example) -> Keyed:
@@ -165,6 +171,7 @@ class GradientFunction:
         """Whether the batch has to be `Keyed`."""
         return self._needs_keys
 
+    @names_user_code
     def __call__(self, *args: Any, **named: Any) -> Any:
         """What the function gives."""
         return self._fn(*args, **named)

@@ -26,6 +26,12 @@ def shapes(tree: PyTree) -> tuple[str, ...]:
     return (str(jax.tree.structure(tree)), *leaves)
 
 
+def sizes(tree: PyTree) -> str:
+    """The tree with the type and shape of each array in its place, such as "{'label': 'int32[60]'}"."""
+    kinds = lambda leaf: f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"  # noqa: E731
+    return str(jax.tree.map(kinds, tree))
+
+
 def widened(tree: PyTree) -> PyTree:
     """The tree with its leaves of fewer than 32 bits as f32, so that norms and sums keep their digits."""
     return jax.tree.map(lambda x: x.astype(width(x)) if _is_real(x) else x, tree)

@@ -23,6 +23,19 @@ _TELLING = re.compile(
     r"This concrete value was not .*|The leaked intermediate value was .*|See https:.*"
 )
 """What of the later lines of JAX's own errors tells something."""
+_REMEDIES = {
+    jax.errors.TracerArrayConversionError: "use jax.numpy in the place of NumPy, as "
+    "jnp.asarray(table)[label] or jnp.exp(x)",
+    jax.errors.TracerIntegerConversionError: "use jnp.asarray(values)[i] in the place of a list, and jax.lax.fori_loop "
+    "in the place of range(n)",
+    jax.errors.TracerBoolConversionError: "use jnp.where(condition, a, b) or jax.lax.cond in the place of `if`, `and` "
+    "and `while`",
+    jax.errors.NonConcreteBooleanIndexError: "use jnp.where(mask, x, 0) in the place of x[mask]",
+    jax.errors.ConcretizationTypeError: "leave it an array, without float(), int() or .item(), and shapes to numbers "
+    "that are known",
+    jax.errors.UnexpectedTracerError: "return it, in the place of keeping it in a list, an attribute or a global",
+}
+"""Of JAX's errors about values that are not known while a function is traced, special ones first."""
 
 
 def names_user_code(fn: Callable[P, R]) -> Callable[P, R]:
@@ -99,6 +112,7 @@ def _show_users_code(error: BaseException) -> None:
     notes = getattr(error, "__notes__", [])
     if users and _is_jaxs(error, entries[-1], notes):
         _in_one_line(error)
+        _add_remedy(error, users[-1])
     notes[:] = notes_of(error)
     kept = users
     if not (users or is_fedprivs(error)):  # a bug, or a mistake that is not foreseen
@@ -126,6 +140,15 @@ def _linked(entries: Sequence[TracebackType]) -> TracebackType | None:
     for entry in reversed(entries):
         trace = TracebackType(trace, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return trace
+
+
+def _add_remedy(error: BaseException, entry: TracebackType) -> None:
+    """To the message of an error about a traced value what to do, and where."""
+    remedies = (said for kind, said in _REMEDIES.items() if isinstance(error, kind))
+    remedy = next(remedies, None)
+    if remedy and remedy not in str(error):
+        where = place(entry.tb_frame.f_code.co_filename, entry.tb_lineno)
+        error.args = (f"{error}; {remedy} ({where})", *error.args[1:])
 
 
 def _in_one_line(error: Any) -> None:

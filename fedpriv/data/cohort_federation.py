@@ -9,6 +9,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.trees import sizes
 from fedpriv.core.types import PyTree
 
 
@@ -37,6 +38,10 @@ class CohortFederation:
     size: jax.Array
     holders: jax.Array
     holder_records: PyTree
+
+    def __repr__(self) -> str:
+        """Without a record."""
+        return f"CohortFederation({self.num_clients} clients, {sizes(self.holder_records)})"
 
     @property
     def num_clients(self) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Count, CountOrZero, checked, require
+from fedpriv.core.trees import same_structure, sizes
 from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_column
 from fedpriv.data.labels import stored
@@ -48,10 +49,8 @@ class Federation:
 
     def __repr__(self) -> str:
         """Without a record, which a notebook would show."""
-        shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", self.examples)
-        return (
-            f"Federation({self.num_clients} clients, up to {self.capacity} records each, {shapes})"
-        )
+        counts = f"{self.num_clients} clients, up to {self.capacity} records each"
+        return f"Federation({counts}, {sizes(self.examples)})"
 
     @property
     def num_clients(self) -> int:
@@ -184,10 +183,11 @@ class Federation:
 
 
 def stack(federations: Sequence[Federation]) -> Federation:
-    """One federation with a leading axis of seeds, from partitions of the same stored examples.
+    """One federation with a leading axis of seeds, from partitions of the same examples.
 
     Args:
-        federations: with the same number of clients and of public rows, made by `repartition` of the first.
+        federations: with the same number of clients and of public rows. Those made by `repartition` of the first share
+            its examples in memory; others have equal ones.
 
     Returns:
         Federation with rows i32[seeds, clients, capacity] (padded to the greatest capacity), size i32[seeds, clients],
@@ -232,11 +232,10 @@ def _widen(rows: np.ndarray, capacity: int) -> np.ndarray:
 
 
 def _check_same(first: Federation, other: Federation, i: int) -> None:
-    ours, theirs = jax.tree.leaves(first.examples), jax.tree.leaves(other.examples)
-    if len(ours) != len(theirs) or any(a is not b for a, b in zip(ours, theirs, strict=True)):
+    if not _equal(first.examples, other.examples):
         raise ValueError(
             f"federations[{i}].examples are not the examples of federations[0]; "
-            "make it with federations[0].repartition(clients)"
+            "give all seeds the same, as federations[0].repartition(clients) does"
         )
     for field, a, b in [
         ("num_clients", first.num_clients, other.num_clients),
@@ -248,6 +247,15 @@ def _check_same(first: Federation, other: Federation, i: int) -> None:
                 f"federations[{i}] has {field}={b}, federations[0] has {a}; "
                 "give every seed the same number"
             )
+
+
+def _equal(one: PyTree, other: PyTree) -> bool:
+    """Whether two trees are the same arrays, or hold the same."""
+    ours, theirs = jax.tree.leaves(one), jax.tree.leaves(other)
+    if not same_structure(one, other):
+        return False
+    pairs = zip(ours, theirs, strict=True)
+    return all(a is b or (a.dtype == b.dtype and np.array_equal(a, b)) for a, b in pairs)
 
 
 def _assign(

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Count, check_path, checked, require, shown
+from fedpriv.core.trees import sizes
 from fedpriv.core.types import PyTree
 from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.cohort_federation import CohortFederation, not_here
@@ -158,6 +159,11 @@ class StreamedFederation:
         examples = {name: np.load(path, mmap_mode="r") for name, path in files.items()}
         options: dict[str, Any] = {"num_classes": num_classes, "capacity": capacity}
         return cls.from_sorted(examples, sizes, held_out=held_out, **options)
+
+    def __repr__(self) -> str:
+        """Without a record, which a notebook would show."""
+        counts = f"{self.num_clients} clients, up to {self.capacity} records each"
+        return f"StreamedFederation({counts}, {sizes(self.examples)})"
 
     @property
     def held_out(self) -> StreamedFederation:

@@ -52,7 +52,7 @@ class Evaluation(NamedTuple):
         """
         none = {share: np.zeros_like(self.uplink_mb) for share in SHARES}
         every = {**none, **self.diagnostics, **self.measures, **self.metrics}
-        if name not in every:
+        if not isinstance(name, str) or name not in every:
             raise no_metric(name, [*self.metrics, *self.measures, *self.diagnostics])
         return every[name]
 

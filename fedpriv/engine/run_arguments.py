@@ -35,6 +35,7 @@ def check_run(algorithm: Any, params: Any, federation: Any, test: Any, score: An
 
 
 def check_options(
+    federation: Any,
     seeds: Sequence[int],
     strategy: Any,
     measure: Any,
@@ -44,6 +45,10 @@ def check_options(
 ) -> None:
     """Raises ValueError: no seeds, or something else where an option belongs."""
     require(len(seeds) > 0, "seeds", seeds, "give at least one, as (0,)")
+    several = federation if isinstance(federation, list | tuple) else [federation] * len(seeds)
+    runs = [(seed, id(of)) for seed, of in zip(seeds, several, strict=False)]
+    twice = len(set(runs)) < len(runs)
+    require(not twice, "seeds", seeds, "give each once, as the same one gives the same run again")
     kinds = {"strategy": (strategy, Strategy), "checkpoints": (checkpoints, Checkpoints)}
     for name, (value, kind) in kinds.items():
         fits = value is None or isinstance(value, kind)

@@ -97,7 +97,8 @@ def simulate(
     Args:
       algorithm: what to train.
       params: key -> initial parameters, or the parameters.
-      federation: one for all seeds, or one per seed (with the same examples, unless they are streamed).
+      federation: one for all seeds, or one per seed (with equal examples, unless they are streamed).
+      seeds: no two alike, unless each has a federation of its own.
       test: test examples, leaves [n, ...], or a table with a column for each.
       score: (params, example) -> {name: f32[]} for ONE example, as `Model.score`. A metric is its sum over the test
         examples, divided by the sum of "weight" (1 each by default).
@@ -130,7 +131,7 @@ def simulate(
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)
     seeds = checked("seeds", seeds, Sequence[Seed])
     secret_seed = checked_secret(secret_seed)
-    check_options(seeds, strategy, measure, on_evaluation, checkpoints, compiler)
+    check_options(federation, seeds, strategy, measure, on_evaluation, checkpoints, compiler)
     test = examples_of_test(test, federation)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))

@@ -10,6 +10,7 @@ import jax
 from fedpriv.core.arguments import require
 from fedpriv.core.types import Key, Params, PyTree
 from fedpriv.core.user_functions import asked
+from fedpriv.models.named_leaves import check_shapes
 from fedpriv.models.networks import Model, from_apply, state_beside
 
 
@@ -43,6 +44,7 @@ def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
     streams = {kind.tag for kind in kinds if isinstance(kind, nnx.RngKey)}
 
     def module(params: Params) -> Any:
+        check_shapes("params", params, shapes)
         state = nnx.eval_shape(lambda: parts(jax.random.key(0))[1])
         nnx.replace_by_pure_dict(state, params)
         return nnx.merge(graph, state, rest, copy=True)  # its own, in this trace
@@ -62,4 +64,5 @@ def from_nnx(make: Callable[[Any], Any], inputs: str = "image") -> Model:
         return model(x)
 
     init = jax.jit(lambda key: nnx.to_pure_dict(parts(key)[1]))
+    shapes = jax.eval_shape(init, jax.random.key(0))
     return from_apply(init, random_apply if streams else apply, inputs)

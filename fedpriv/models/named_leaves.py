@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core.types import Params
@@ -32,21 +33,21 @@ def readable(path: str) -> str:
 
 
 def check_shapes(name: str, params: Params, wanted: Params) -> None:
-    """Raises ValueError: the parameters are not those of one model of the shapes `wanted`."""
+    """Raises ValueError: as `misfit` says."""
     if said := misfit(params, wanted):
         raise ValueError(f"{name}: {said}")
 
 
 def misfit(params: Params, wanted: Params) -> str | None:
-    """Why the parameters are not those of one model of the shapes `wanted`, with a remedy; None where they are."""
+    """Why the parameters are not those of one model like `wanted`, its shapes, with a remedy; None where they are."""
     shapes = {path: list(leaf.shape) for path, leaf in named_leaves(wanted).items()}
     given = {path: list(np.shape(leaf)) for path, leaf in named_leaves(params).items()}
+    own = "give its own parameters, with init, loss and score of one model"
     if shapes == given:
-        return None
+        return _no_floats(named_leaves(params), named_leaves(wanted), own)
     seeds = {shape[0] if shape else None for shape in given.values()}
     if len(seeds) == 1 and {path: shape[1:] for path, shape in given.items()} == shapes:
         return f"an axis of seeds, of length {seeds.pop()}; give those of one, history.params(seed)"
-    own = "give its own parameters, with init, loss and score of one model"
     missing = [readable(path) for path in shapes if path not in given]
     others = [readable(path) for path in given if path not in shapes]
     if missing or others:
@@ -55,3 +56,12 @@ def misfit(params: Params, wanted: Params) -> str | None:
         return f"{', '.join(filter(None, (lacking, beside)))}; {own}"
     path = next(path for path in shapes if shapes[path] != given[path])
     return f"{readable(path)} has the shape {given[path]}, but {shapes[path]} in the model; {own}"
+
+
+def _no_floats(params: dict[str, Any], wanted: dict[str, Any], remedy: str) -> str | None:
+    """Which of the leaves is of floats in one alone; floats may have another precision."""
+    for path, leaf in wanted.items():
+        kinds = [jnp.result_type(of) for of in (params[path], leaf)]
+        if len({jnp.issubdtype(kind, jnp.floating) for kind in kinds}) > 1:
+            return f"{readable(path)} is of {kinds[0]}, but of {kinds[1]} in the model; {remedy}"
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import flax.linen as nn
@@ -137,15 +137,15 @@ def classifier(
     evaluating: dict[str, Any] = {"train": False} if random else {}
 
     def random_apply(params: Params, x: PyTree, key: Key | None = None) -> PyTree:
+        if said := misfit(params, shapes()):
+            raise ValueError(f"params: {said}")
         if of_images:
             check_pixels(inputs, x)
         training: dict[str, Any] = {"train": True, "rngs": {"dropout": key}}
         try:
             return module.apply(params, x, **(evaluating if key is None else training))
-        except _MISFITS:
-            said = misfit(params, jax.eval_shape(initial, jax.random.key(0)))
-            wrong = ValueError(f"params: {said}") if said else wrong_input(inputs, x, like.shape)
-            raise wrong from None
+        except _MISFITS as error:
+            raise _misfit(inputs, x, like.shape, error) from None
         except InvalidRngError as error:
             raise ValueError(
                 f"module: {type(module).__name__} draws random numbers outside of training ({_first(error)}); give its "
@@ -155,11 +155,25 @@ def classifier(
     def apply(params: Params, x: PyTree) -> PyTree:
         return random_apply(params, x)
 
+    @cache
+    def shapes() -> Params:
+        return jax.eval_shape(initial, jax.random.key(0))
+
     def initial(key: Key) -> Params:
         return _parameters(module.init(key, jnp.zeros(like.shape, like.dtype), **evaluating))
 
     made = from_apply(_compiled(initial), random_apply if random else apply, inputs)
     return made._replace(built=Built(module, like))
+
+
+def _misfit(inputs: str, x: PyTree, made_for: tuple[int, ...], error: Exception) -> ValueError:
+    """Why flax did not find a model's own parameters in their places: the input is another, or the module errs."""
+    if jnp.shape(x) != made_for:
+        return wrong_input(inputs, x, made_for)
+    return ValueError(
+        f"module: it asks for other parameters than at `init` ({_first(error).rstrip('.')}); let its __call__ make the "
+        "same in training and otherwise"
+    )
 
 
 def _compiled(initial: Callable[[Key], Params]) -> Callable[[Key], Params]:
@@ -295,7 +309,7 @@ def next_character(module: nn.Module) -> Model:
     def per_character(params: Params, example: Example) -> tuple[jax.Array, ...]:
         """The logits, the characters that are right, the losses, and which of them count."""
         check_leaves(example, "text", "label", "mask")
-        z: Any = module.apply(params, example["text"])
+        z: Any = apply(params, example["text"])
         label = class_of(example["label"], z)
         return z, label, _cross_entropy(z, label), example["mask"].astype(jnp.float32)
 
@@ -312,9 +326,18 @@ def next_character(module: nn.Module) -> Model:
             "weight": jnp.sum(mask),
         }
 
+    def apply(params: Params, text: jax.Array) -> PyTree:
+        if said := misfit(params, shapes()):
+            raise ValueError(f"params: {said}")
+        return module.apply(params, text)
+
+    @cache
+    def shapes() -> Params:
+        return jax.eval_shape(init, jax.random.key(0))
+
     def init(key: Key) -> Params:
         return module.init(key, jnp.zeros(80, jnp.int32))
 
     measured = Score(score, {"perplexity": lambda means: jnp.exp(means["loss"])})
     built = Built(module, jax.ShapeDtypeStruct((80,), jnp.int32))
-    return Model(init, loss, measured, module.apply, built)
+    return Model(init, loss, measured, apply, built)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.core.arguments import is_name, require
 from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.types import Example, Params
 
@@ -35,6 +36,15 @@ class Score:
     function: Callable[[Params, Example], dict[str, jax.Array]]
     derived: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(default_factory=dict)
     higher: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        require(callable(self.function), "function", self.function, "give that of one example")
+        named = isinstance(self.derived, Mapping) and all(map(is_name, self.derived))
+        functions = named and all(map(callable, self.derived.values()))
+        require(functions, "derived", self.derived, "give functions by name, {'perplexity': ...}")
+        several = isinstance(self.higher, Collection) and not isinstance(self.higher, str)
+        names = several and all(map(is_name, self.higher))
+        require(names, "higher", self.higher, "give names of metrics, as ('auc',)")
 
     def __call__(self, params: Params, example: Example) -> dict[str, jax.Array]:
         """{name: f32[]}, with a weight."""
@@ -63,6 +73,8 @@ class Score:
 
         def first(params: Params, examples: Example) -> Any:
             metrics = self.function(params, jax.tree.map(lambda leaf: leaf[0], examples))
+            for name in metrics if isinstance(metrics, dict) else ():
+                require(is_name(name), "score", name, 'name a metric by a text, {"loss": ...}')
             check_leaves("score", metrics)
             return metrics
 

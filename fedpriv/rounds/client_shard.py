@@ -14,7 +14,7 @@ from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.provenance import constructed
 from fedpriv.core.random_losses import needs_keys, with_keys
-from fedpriv.core.trees import shapes
+from fedpriv.core.trees import shapes, sizes
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
@@ -52,6 +52,10 @@ class Shard:
     round: jax.Array | int = 0
     client_id: jax.Array | int = 0
     _stream: NoiseStream | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        """Without a record."""
+        return f"Shard({sizes(self.examples)})"
 
     @property
     def capacity(self) -> int:

@@ -112,6 +112,10 @@ class Cohort:
     _messages: Tally = field(default_factory=Tally, repr=False)
     _records: Tally = field(default_factory=Tally, repr=False)
 
+    def __repr__(self) -> str:
+        """Without who takes part."""
+        return f"Cohort(of {self.num_clients} clients)"
+
     @property
     def round(self) -> jax.Array:
         """i32[], number of rounds done."""

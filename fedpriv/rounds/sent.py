@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.arguments import require
+from fedpriv.core.arguments import is_name, require
 from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.trees import same_structure
 from fedpriv.core.types import Key, PyTree
@@ -62,7 +62,7 @@ def sent_by(client: Client, key: Key, shard: Shard, *mine: PyTree) -> Sent:
 
 def check_diagnostics(name: str, given: Any) -> None:
     """Raises ValueError: no dict of numbers by name."""
-    known = isinstance(given, Mapping) and all(isinstance(key, str) for key in given)
+    known = isinstance(given, Mapping) and all(map(is_name, given))
     require(known, name, given, "give a dict of numbers by name, {'loss': ...}")
     for key, value in given.items():
         require(same_structure(value, 0), f"{name}[{key!r}]", value, "give a number")

@@ -15,7 +15,17 @@ from fedpriv.core.trees import widened
 from fedpriv.core.types import Params, State
 from fedpriv.rounds.optimizers import ready
 
-MEAN = optax.stateless(lambda gradient, params: jax.tree.map(jnp.negative, gradient))
+
+class _Mean(optax.GradientTransformation):
+    """Prints as its name, where it is a default."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "MEAN"
+
+
+MEAN = _Mean(*optax.stateless(lambda gradient, params: jax.tree.map(jnp.negative, gradient)))
 """`optax.sgd(1.0)` in operations that XLA leaves out: the model moves by the mean update."""
 
 

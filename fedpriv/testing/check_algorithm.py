@@ -74,6 +74,9 @@ def check_algorithm(
     init, private = unreadable(algorithm, federation)
     state = compiled(init, params, private)(params, private)
     check_twice(traced)
+    federation = jax.device_put(
+        federation
+    )  # such as that of `Federation.blank`, which is the host's
     require_that(_identical(state.params, params), "init: `params` is not the model that was given")
     require_that(int(state.round) == 0, f"init: `round` begins at {int(state.round)}, not at 0")
     rounds = min(rounds, traced.most_rounds or rounds)

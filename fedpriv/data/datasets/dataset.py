@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedpriv.core.trees import sizes
+
 
 class Dataset(NamedTuple):
     """A data set in memory.
@@ -22,6 +24,10 @@ class Dataset(NamedTuple):
     test: dict[str, np.ndarray]
     num_classes: int
     keys: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        """Without a record."""
+        return f"Dataset({self.name!r}, train={sizes(self.train)}, test={sizes(self.test)})"
 
 
 class MissingDataError(FileNotFoundError):

@@ -153,8 +153,16 @@ class Identity(Factorization):
         return "fp.noise_matrices.identity()"
 
 
-def identity() -> Factorization:
-    """Independent noise in every round: the Gaussian mechanism."""
+def identity(rounds: Count | None = None) -> Factorization:
+    """Independent noise in every round: the Gaussian mechanism.
+
+    Args:
+      rounds: T, as of the others; the noise is the same for any number of rounds.
+
+    Raises:
+      ValueError: rounds below 1.
+    """
+    checked("rounds", rounds, Count | None)
     return Identity()
 
 
