@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import refused
+from small import assert_identical, refused
 
 import fedpriv as fp
 from fedpriv.data.federation import Federation, stack
@@ -213,6 +213,15 @@ def test_stack():
     axes = Federation(examples=None, rows=0, size=0, public=0)
     labels = jax.vmap(lambda f: f.examples["label"][f.public], in_axes=(axes,))(stacked)
     np.testing.assert_array_equal(labels, [[0], [2]])
+
+
+def test_federations_that_were_made_apart_stack_as_repartitions_do():
+    """From the same arrays, with one copy of them."""
+    first, rows = Federation.from_arrays(examples(), CLIENTS, public=[3]), [[1], [0, 2, 3, 4]]
+    expected = stack([first, first.repartition(rows, public=[5])])
+    found = stack([first, Federation.from_arrays(examples(), rows, public=[5])])
+    assert found.examples is first.examples
+    assert_identical(found, expected)
 
 
 def test_stack_errors():

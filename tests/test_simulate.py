@@ -204,22 +204,6 @@ def test_seeds_federations_and_parameters_of_their_own(run):
     assert history.loss[0, 0] != history.loss[0, 1]
 
 
-def test_federations_that_were_made_apart_train_as_repartitions_do():
-    """From the same arrays, with one copy of them."""
-    rows = np.arange(24).reshape(6, 4)
-    options = {"score": score, "rounds": 2, "every": 2, "seeds": SEEDS, "strategy": ONE}
-    examples = jax.tree.map(np.asarray, FEDERATION.examples)
-    apart = fp.Federation.from_arrays(examples, rows, public=[24, 25, 26, 27])
-    others = FEDERATION.repartition(rows, public=[24, 25, 26, 27]), apart
-    expected, found = (
-        simulate(ALGORITHM, init, [FEDERATION, of], TEST, **options) for of in others
-    )
-    assert_identical(found.state, expected.state)
-    with refused(r"federations\[1\].examples are not the examples"):
-        changed = apart.replace(examples=jax.tree.map(lambda x: x + 1, examples))
-        simulate(ALGORITHM, init, [FEDERATION, changed], TEST, **options)
-
-
 def test_uplink_is_the_papers_formula(run):
     """32 k T r / n bits per client; d = 4, r / n = 4 / 6."""
     expected = [32 * 4 * t * 4 / 6 / 8e6 for t in (2, 4, 5)]
