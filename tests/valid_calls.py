@@ -495,6 +495,7 @@ FUNCTIONS = {
         "most": 2,
         "momentum": 0.5,
     },
+    "noise_matrices.identity": {"rounds": 4},
     "noise_matrices.tree": {"rounds": 4, "restart_every": 2},
     "noise.haar_noise": {"d": 4, "form": "orthonormal"},
     "partition.dirichlet": {"labels": LABELS, "clients": 2, "alpha": 64.0, "min_size": 1},
