@@ -27,7 +27,8 @@ class Wire(NamedTuple):
     """Size of one message: `values` numbers of `bits_per_value` bits each, plus `overhead` bits.
 
     The numbers are integers (or i32[] arrays), to be multiplied on the host, where they do not overflow. Values without
-    a codec count 32 bits each, whatever their type.
+    a codec count 32 bits each, whatever their type. So do values with a share of the noise: if a round reports an uplink
+    that has no room for the shares of its sums, its certificate has the server add the noise, as with a lossy codec.
     """
 
     values: CountOrZero | jax.Array
