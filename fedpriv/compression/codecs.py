@@ -39,6 +39,14 @@ class Wire(NamedTuple):
         """Size of the whole message."""
         return int(self.values) * int(self.bits_per_value) + int(self.overhead)
 
+    def beside(self, other: Wire) -> Wire:
+        """The size of both messages."""
+        if type(self.bits_per_value) is int and self.bits_per_value == other.bits_per_value:
+            overhead = self.overhead + other.overhead
+            return self._replace(values=self.values + other.values, overhead=overhead)
+        words, rest = divmod(self.bits() + other.bits(), 32)
+        return Wire(words, 32, rest)
+
 
 class Coded(NamedTuple):
     """A message after coding and decoding.
