@@ -278,7 +278,14 @@ FUNCTIONS = {
     },
     "capacity_for": {"size": 8.0, "rate": 0.5, "deviations": 4.0},
     "certify": _named(*CHECKED, rounds=2, **PRIVACY, best_of=1.0),
-    "certify_each_client": _named(*CHECKED, rounds=2, delta=2.0**-10, view="server"),
+    "certify_each_client": {
+        "algorithm": fp.dp_sgd(STEPS, sampler=SAMPLER),
+        "params": PARAMS,
+        "federation": FEDERATION,
+        "rounds": 2,
+        "delta": 2.0**-10,
+        "view": "server",
+    },
     "certify_together": {
         "runs": [(ALGORITHM, 1), (ALGORITHM, 2)],
         "params": PARAMS,

@@ -67,8 +67,8 @@ def assumed(
     computed = [bits_of_shares(stage) for stage in stages if stage.uplink is None]
     if any(computed):
         texts.append(
-            "the uplink that the round reports, which it computes anew in every round, has room for a client's share of "
-            f"the noise, {max(computed)} bits"
+            "the uplink that the round reports, which it computes anew in every round, has room for a client's share "
+            f"of the noise, {max(computed)} bits"
         )
     if lines := dict.fromkeys(line for stage in stages for line in stage.prints):
         texts.append(f"what the round prints ({', '.join(lines)}) is not released")

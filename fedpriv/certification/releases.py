@@ -109,8 +109,9 @@ def bits_of_shares(stage: Stage) -> int:
     """What a client sends in a round, if the noise travels in shares: 32 bits for each value that is perturbed."""
     sums = [each for each in stage.sums if is_noisy(each) and not _server_adds(each)]
     means = [each for each in stage.means if is_noisy(each) and each.among_all]
-    kept = [each for each in sums if each.mechanism is not ALREADY_PRIVATE]
-    return 32 * sum(each.times * dimension(each.like) for each in (*kept, *means))
+    sums = [each for each in sums if each.mechanism is not ALREADY_PRIVATE]
+    shared: list[Sum | Mean] = [*sums, *means]
+    return 32 * sum(each.times * dimension(each.like) for each in shared)
 
 
 def _too_narrow(stage: Stage) -> str:
@@ -119,8 +120,8 @@ def _too_narrow(stage: Stage) -> str:
     if reported is None or reported >= bits:
         return ""
     return (
-        f"the server adds the noise, as the uplink that the round reports, {reported:.0f} bits, has no room for a share "
-        f"of it, {bits} bits: 32 for each value"
+        f"the server adds the noise, as the uplink that the round reports, {reported:.0f} bits, has no room for a "
+        f"share of it, {bits} bits: 32 for each value"
     )
 
 
@@ -213,7 +214,7 @@ def _of_clients(
     Towards the server a member is hidden by its own share, whether others vanish or not; making up for lost shares only
     adds to it.
     """
-    drawn, reason = _who_stays(cohorts.drawn, sums), _reason(sums, first)
+    drawn, reason = _who_stays(cohorts.drawn, sums, narrow), _reason(sums, first)
     by_all: dict[str, Any] = {}
     all_drawn = loses_noise(drawn) and drawn.most == drawn.population
     if all_drawn or (remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > SELDOM)):
@@ -280,7 +281,7 @@ def _of_clients(
     ]
 
 
-def _who_stays(drawn: Sampling, sums: Sequence[Sum]) -> Sampling:
+def _who_stays(drawn: Sampling, sums: Sequence[Sum], narrow: str) -> Sampling:
     """How members vanish, for those who add the noise of these sums.
 
     What the server adds is whole. With whole noise, each of everyone stays on its own: a Poisson cohort. Noise of their
@@ -295,7 +296,7 @@ def _who_stays(drawn: Sampling, sums: Sequence[Sum]) -> Sampling:
             return drawn
         return Poisson(drawn.population, 1 - drawn.dropout) if everyone else _whole(drawn)
     gaussian = all(each.mechanism.noise == "gaussian" for each in sums)
-    if gaussian and not any(each.codec.lossy for each in sums):
+    if gaussian and not (narrow or any(each.codec.lossy for each in sums)):
         return replace(drawn, noise_is_lost=True)
     return Everyone(drawn.population) if everyone else FixedSize(drawn.population, drawn.size)
 

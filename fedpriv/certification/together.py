@@ -65,7 +65,8 @@ class Together:
 
     def certify(self, runs: Any) -> Certificate:
         """As `certify_together`; an algorithm that it was given the last time is not traced again."""
-        several, known = _checked(runs), {}
+        several = _checked(runs)
+        known: dict[tuple[int, int], tuple[Algorithm, Any, TracedRound]] = {}
         for i, (algorithm, _, own) in enumerate(several):
             which = id(algorithm), id(own)
             known[which] = (

@@ -27,8 +27,8 @@ class Wire(NamedTuple):
     """Size of one message: `values` numbers of `bits_per_value` bits each, plus `overhead` bits.
 
     The numbers are integers (or i32[] arrays), to be multiplied on the host, where they do not overflow. Values without
-    a codec count 32 bits each, whatever their type. So do values with a share of the noise: if a round reports an uplink
-    that has no room for the shares of its sums, its certificate has the server add the noise, as with a lossy codec.
+    a codec count 32 bits each, whatever their type. So do values with a share of the noise: if a round reports an
+    uplink without room for the shares of its sums, its certificate has the server add the noise, as with a lossy codec.
     """
 
     values: CountOrZero | jax.Array
@@ -41,11 +41,10 @@ class Wire(NamedTuple):
 
     def beside(self, other: Wire) -> Wire:
         """The size of both messages."""
-        if type(self.bits_per_value) is int and self.bits_per_value == other.bits_per_value:
-            overhead = self.overhead + other.overhead
-            return self._replace(values=self.values + other.values, overhead=overhead)
-        words, rest = divmod(self.bits() + other.bits(), 32)
-        return Wire(words, 32, rest)
+        total = self.bits() + other.bits()
+        unit = 32 if total < 2**36 else 2**30  # so that no field leaves 32 bits
+        values, rest = divmod(total, unit)
+        return Wire(values, unit, rest)
 
 
 class Coded(NamedTuple):

@@ -21,9 +21,7 @@ _AT_ONCE = 2**22  # bytes, copied to be hashed
 _COLUMNS, _ROWS = 1024, 1000  # for the estimate of chance
 _BY_CHANCE = 0.01  # of the repeats found, at most
 
-_REMEDY = (
-    "an epsilon of a record, and of a client, is one copy's: remove copies, unless they are of different people"
-)
+_REMEDY = "an epsilon of a record, and of a client, is one copy's: remove copies, unless they are of different people"
 
 
 class Repeats(NamedTuple):

@@ -93,8 +93,7 @@ OF_BOTH = {  # noise -> runs: statistics whose noise is fixed before training, o
 
 @pytest.mark.parametrize(
     ("runs", "view"),
-    [("training", "third_party"), ("training", "server_secagg"), ("both", "server_secagg")]
-    + [("seeds", "server"), ("seeds", "third_party")],
+    [("training", "third_party"), ("both", "server_secagg"), ("seeds", "server")],
 )
 def test_noise_of_several_runs(runs, view):
     """At the noise that is found all runs together cost at most the target, and more just below it."""
