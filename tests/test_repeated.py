@@ -184,6 +184,12 @@ def test_a_run_compares_the_records_of_every_seed():
     assert line.startswith("test: 2 of 2 test records are equal to a training record")
 
 
+def test_rows_are_fetched_from_a_device():
+    leaf = jnp.asarray(IMAGES["image"])
+    for rows in (np.r_[3, 1, 40], np.arange(2 * N), np.r_[0:0]):
+        np.testing.assert_array_equal(repeated._fetched(leaf, rows), IMAGES["image"][rows])
+
+
 def test_of_many_a_sample_is_looked_at_and_the_line_says_so(monkeypatch):
     monkeypatch.setattr(repeated, "LOOKED_AT", 1)
     monkeypatch.setattr(repeated, "_ROWS", 40)

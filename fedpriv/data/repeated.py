@@ -21,7 +21,7 @@ _AT_ONCE = 2**22  # bytes, copied to be hashed
 _COLUMNS, _ROWS = 1024, 1000  # for the estimate of chance
 _BY_CHANCE = 0.01  # of the repeats found, at most
 
-_REMEDY = "an epsilon of a record, and of a client, is one copy's: remove copies, unless they are of different people"
+_REMEDY = "An epsilon covers one copy of a record, or those of one client: remove copies, unless they are of different people"
 
 
 class Repeats(NamedTuple):
@@ -111,7 +111,7 @@ def _warn(name: str, said: list[str], looked_at: int, total: int) -> None:
     sample = f"in a random sample of {looked_at} of {total} records, " if looked_at < total else ""
     at = callers_frame() or sys._getframe()
     warnings.warn_explicit(
-        f"{name}: {sample}{'; '.join(said)}. {_REMEDY[0].upper()}{_REMEDY[1:]}",
+        f"{name}: {sample}{'; '.join(said)}. {_REMEDY}",
         UserWarning,
         at.f_code.co_filename,
         at.f_lineno,
@@ -186,17 +186,20 @@ def _of_rows(leaf: Any, rows: np.ndarray, kind: Any) -> np.ndarray:
     """[n, values] of one type."""
     if isinstance(leaf, jax.Array) and all(d.platform == "cpu" for d in leaf.devices()):
         leaf = np.asarray(leaf)  # no copy
-    if isinstance(leaf, jax.Array):  # as many at a time, so that one program does
-        padded = np.zeros(max(1, _AT_ONCE // _width([leaf], [leaf.dtype])), np.int32)
-        padded[: len(rows)] = rows
-        values = np.asarray(leaf[padded])[: len(rows)]
-    else:
-        values = np.asarray(leaf[rows])
+    values = _fetched(leaf, rows) if isinstance(leaf, jax.Array) else np.asarray(leaf[rows])
     if values.dtype == object:
         texts = map(str, values.ravel())
         values = np.fromiter(map(hash, texts), np.int64, values.size).reshape(values.shape)
     with np.errstate(all="ignore"):  # what does not fit is refused where it is read
         return values.astype(kind, copy=False).reshape(len(rows), -1)
+
+
+def _fetched(leaf: jax.Array, rows: np.ndarray) -> np.ndarray:
+    """Rows of an array on a device, which always fetches as many, so that one program does."""
+    at_once = max(_ROWS, _AT_ONCE // max(1, _width([leaf], [leaf.dtype])))
+    padded = np.zeros(max(len(rows), min(at_once, len(leaf))), np.int32)
+    padded[: len(rows)] = rows
+    return np.asarray(leaf[padded])[: len(rows)]
 
 
 def _beyond_chance(leaves: list[Any], rows: np.ndarray, repeats: int, others: int = 0) -> bool:
