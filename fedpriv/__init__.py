@@ -14,7 +14,7 @@ from fedpriv.algorithms.msp import msp_fl, mspdq_fl
 from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
 from fedpriv.algorithms.public_clip_norm import median_norm, median_update_norm
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
-from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds
+from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds, calibrate_together
 from fedpriv.certification.certificate import certify, certify_each_client, trace_round
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
@@ -126,6 +126,7 @@ __all__ = [
     "cache_programs",
     "calibrate_noise",
     "calibrate_rounds",
+    "calibrate_together",
     "capacity_for",
     "certify",
     "certify_each_client",

@@ -207,6 +207,15 @@ def test_secret_sizes_cost_every_client_the_same():
     assert len({certificate.epsilon for certificate in each}) == 1
 
 
+def test_of_whole_clients_there_is_one_certificate():
+    """Also where their sizes are public."""
+    records = three_ways(LEAF)["public, batches"]
+    local = steps(records, fp.gaussian(CLIP, 50.0))._replace(unit="client")
+    with refused("unit: 'client'; whole clients are protected, and one certificate holds"):
+        algorithm = fp.dp_sgd(local, sampler=fp.everyone(8))
+        fp.certify_each_client(algorithm, start(), regression(LEAF), 4, 1e-3)
+
+
 def test_the_noise_of_others_counts_only_where_all_divide_by_one_number():
     """One step of fixed cohorts: a third party sees the sum. Divisors that differ leave a record its own noise."""
     federation = regression(WALL)

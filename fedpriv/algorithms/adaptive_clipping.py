@@ -136,7 +136,8 @@ def adaptive_fed_avg(
 
 
 def _with_a_bit(codec: Codec) -> Codec:
-    """`codec` for the first part of a message whose second part is one bit."""
+    """`codec` for the first part of a message whose second part is one bit, or that bit with its share of noise."""
+    bits = 1 if codec.lossy else 32  # shares travel with messages that are not coded
 
     def code(key: Key, message: tuple) -> Coded:
         update, bit = message
@@ -145,7 +146,7 @@ def _with_a_bit(codec: Codec) -> Codec:
 
     def wire(d: int) -> Wire:
         of_update = codec.wire(d - 1)
-        return of_update._replace(overhead=of_update.overhead + 1)
+        return of_update._replace(overhead=of_update.overhead + bits)
 
     with_bit = Codec(code, wire, codec.lossy)
     return sealed(with_bit) if constructed(codec) else with_bit

@@ -13,6 +13,7 @@ from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over
 from fedpriv.certification.marks import Mean, Sum
+from fedpriv.certification.releases import bits_of_shares
 from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
@@ -62,6 +63,12 @@ def assumed(
     if names := sorted({_name(each) for each in _of_draws(samplers)}):
         texts.append(
             f"the arrays that a sampler made by hand closes over ({', '.join(names)}) do not depend on data"
+        )
+    computed = [bits_of_shares(stage) for stage in stages if stage.uplink is None]
+    if any(computed):
+        texts.append(
+            "the uplink that the round reports, which it computes anew in every round, has room for a client's share "
+            f"of the noise, {max(computed)} bits"
         )
     if lines := dict.fromkeys(line for stage in stages for line in stage.prints):
         texts.append(f"what the round prints ({', '.join(lines)}) is not released")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from fedpriv.certification.certificate import TracedRound, trace_round
+from fedpriv.certification.together import Run, Together
 from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, require, shown
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
+from fedpriv.privacy import Certificate
+from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm, require_algorithm
 
 _QUIETEST, _LOUDEST = 1e-3, 1e6  # noise multipliers that are tried
+_LITTLE = -0.5  # its logarithm, where the search begins
 _MOST_ROUNDS = 2**24  # tried where none is given
 _FINEST = 1e-9
 
@@ -45,29 +49,78 @@ def calibrate_noise(
         tolerance: relative tolerance of the answer, which errs on the safe side.
 
     Raises:
-        ValueError: `make` is not a function; no multiplier up to 1e6 reaches the target, or every one from 1e-3 on
-            meets it; as `certify`.
+        ValueError: `make` is not a function; no multiplier up to 1e6 reaches the target, as of an algorithm without a
+            mechanism, or every one from 1e-3 on meets it; as `certify`.
         LeakError: as `certify`.
     """
+    require(callable(make), "make", make, "give a function, noise -> algorithm")
+    rounds = checked("rounds", rounds, Count)
+    price = _priced(params, federation, delta, view, honest, claimed)
+
+    def of(noise: float) -> Certificate | Claim:
+        algorithm = asked("make", make, "(noise_multiplier)", noise)
+        gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
+        return price(algorithm, rounds)
+
+    return _smallest(of, epsilon, tolerance)
+
+
+@names_user_code
+def calibrate_together(
+    make: Callable[[float], Sequence[Run]],
+    params: Any,
+    federation: Any,
+    *,
+    epsilon: Budget,
+    delta: Probability,
+    view: View = "third_party",
+    honest: Rate = 1.0,
+    tolerance: Probability = 1e-4,
+) -> float:
+    """Smallest noise multiplier with which several runs together cost at most `epsilon`, as by `certify_together`.
+
+    Statistics whose noise is fixed, and then training: `lambda sigma: [(statistics, 1), (training(sigma), 50)]`.
+
+    Args:
+        make: noise multiplier -> runs, as `certify_together` takes them; in some or all of them it is the noise.
+        params, federation, view, honest: as in `certify_together`.
+        epsilon: target for all runs together, above 0, in nats.
+        delta: probability, for all runs together, in (0, 1).
+        tolerance: as in `calibrate_noise`.
+
+    Raises:
+        ValueError: as `calibrate_noise` and `certify_together`.
+        LeakError: as `certify`.
+    """
+    require(callable(make), "make", make, "give a function, noise -> runs")
+    together = Together(params, federation, delta, view, honest)
+
+    def of(noise: float) -> Certificate:
+        return together.certify(asked("make", make, "(noise_multiplier)", noise))
+
+    return _smallest(of, epsilon, tolerance)
+
+
+def _smallest(
+    of: Callable[[float], Certificate | Claim], epsilon: Budget, tolerance: Probability
+) -> float:
+    """The smallest noise multiplier with which what it is of costs at most `epsilon`."""
     from scipy.optimize import brentq
 
-    require(callable(make), "make", make, "give a function, noise -> algorithm")
     epsilon = checked("epsilon", epsilon, Budget)
-    rounds = checked("rounds", rounds, Count)
     tolerance = checked("tolerance", tolerance, Probability)
     require(tolerance >= _FINEST, "tolerance", tolerance, f"give {_FINEST:g} or more")
 
-    epsilon_of = _priced(params, federation, delta, view, honest, claimed)
-
     @cache  # brentq asks for both ends again, and the root is its last
+    def priced(log_noise: float) -> Certificate | Claim:
+        return of(math.exp(log_noise))
+
     def excess(log_noise: float) -> float:
         """Above 0 where the noise is too little."""
-        algorithm = asked("make", make, "(noise_multiplier)", math.exp(log_noise))
-        gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
-        cost = epsilon_of(algorithm, rounds)
+        cost = priced(log_noise).epsilon
         return min(max(math.log(max(cost, 1e-300) / epsilon), -99.0), 99.0)
 
-    low, high = _bracket(excess, epsilon)
+    low, high = _bracket(excess, priced, epsilon)
     root = float(brentq(excess, low, high, xtol=tolerance / 4))
     while excess(root) > 0:
         root += tolerance / 4
@@ -78,13 +131,17 @@ class UnreachableError(ValueError):
     """No noise has the epsilon that is wanted."""
 
 
-def _bracket(excess: Callable[[float], float], epsilon: float) -> tuple[float, float]:
+def _bracket(
+    excess: Callable[[float], float],
+    priced: Callable[[float], Certificate | Claim],
+    epsilon: float,
+) -> tuple[float, float]:
     """(too little, enough) noise, as logarithms."""
-    low, high, least, most = -0.5, 1.0, math.log(_QUIETEST), math.log(_LOUDEST)
+    low, high, least, most = _LITTLE, 1.0, math.log(_QUIETEST), math.log(_LOUDEST)
     while excess(high) > 0:
-        remedy = f"cannot be reached even with a noise multiplier of {_LOUDEST:g}; raise it"
         if high >= most:
-            raise UnreachableError(f"epsilon: {shown(epsilon)}; {remedy}")
+            why = _unreachable(priced(_LITTLE), priced(high))
+            raise UnreachableError(f"epsilon: {shown(epsilon)}; {why}")
         low, high = high, min(high + 2, most)
     while excess(low) <= 0:
         remedy = f"is met by any noise multiplier from {_QUIETEST:g} on; lower it, or let `make` use its argument"
@@ -92,6 +149,32 @@ def _bracket(excess: Callable[[float], float], epsilon: float) -> tuple[float, f
             raise UnreachableError(f"epsilon: {shown(epsilon)}; {remedy}")
         low, high = max(low - 2, least), low
     return low, high
+
+
+def _unreachable(with_little: Certificate | Claim, with_most: Certificate | Claim) -> str:
+    """Why even the most noise does not do, and what would."""
+    cost = with_most.epsilon
+    if math.isinf(cost):
+        return f"no noise multiplier reaches it: {_why_infinite(with_most)}"
+    if cost == with_little.epsilon:
+        return f"{cost:.4g} is spent whatever the noise multiplier; let `make` use its argument"
+    return (
+        f"cannot be reached even with a noise multiplier of {_LOUDEST:g}, which costs {cost:.4g}; raise epsilon, or "
+        "lower what is spent beside this noise"
+    )
+
+
+def _why_infinite(number: Certificate | Claim) -> str:
+    """Why nothing is guaranteed, and what would help."""
+    if isinstance(number, Claim):
+        return "the claim is infinite; give the algorithm noise"
+    why, hides = number.why_infinite(), number.composition and number.composition.hidden
+    if hides:  # but too little
+        return why
+    return (
+        f"nothing hides a {number.unit} from {number.view} ({why}); give the algorithm a mechanism with noise, such as "
+        "fp.gaussian(clip_norm, noise_multiplier), or another view"
+    )
 
 
 @names_user_code
@@ -130,18 +213,16 @@ def calibrate_rounds(
         of_noise = trace_round(algorithm, params, federation).most_rounds
         most = of_noise or most
 
-    epsilon_of = _priced(params, federation, delta, view, honest, claimed)
+    price = _priced(params, federation, delta, view, honest, claimed)
 
     def allowed(rounds: int) -> bool:
-        return epsilon_of(algorithm, rounds) <= epsilon
+        return price(algorithm, rounds).epsilon <= epsilon
 
-    first = epsilon_of(algorithm, 1)
-    require(
-        first <= epsilon,
-        "epsilon",
-        epsilon,
-        f"a single round costs {first:.4g}; raise epsilon or the noise",
-    )
+    first = price(algorithm, 1)
+    remedy = f"a single round costs {first.epsilon:.4g}; raise epsilon or the noise"
+    if math.isinf(first.epsilon):
+        remedy = f"no number of rounds reaches it: {_why_infinite(first)}"
+    require(first.epsilon <= epsilon, "epsilon", epsilon, remedy)
     done = _largest(allowed, most)
     remedy = f"{done} rounds do not reach it; there is nothing to find"
     if of_noise is not None:
@@ -167,23 +248,23 @@ def _largest(allowed: Callable[[int], bool], most: int) -> int:
 
 def _priced(
     params: Any, federation: Any, delta: Probability, view: View, honest: Rate, claimed: bool
-) -> Callable[[Algorithm, int], float]:
-    """(algorithm, rounds) -> epsilon."""
+) -> Callable[[Algorithm, int], Certificate | Claim]:
+    """(algorithm, rounds) -> what they cost."""
     delta = checked("delta", delta, Probability)
     view = checked("view", view, View)
     honest = checked("honest", honest, Rate)
     claimed = checked("claimed", claimed, bool)
     last: list[TracedRound] = []
 
-    def epsilon(algorithm: Algorithm, rounds: int) -> float:
+    def price(algorithm: Algorithm, rounds: int) -> Certificate | Claim:
         require_algorithm(algorithm)
         if not claimed:
             if not last or last[0].algorithm is not algorithm:
                 last[:] = [trace_round(algorithm, params, federation)]
-            return last[0].certify(rounds, delta, view=view, honest=honest).epsilon
-        claim = asked("claim", algorithm.claim, "(rounds, delta)", rounds, delta)
+            return last[0].certify(rounds, delta, view=view, honest=honest)
+        claim: Claim | None = asked("claim", algorithm.claim, "(rounds, delta)", rounds, delta)
         if claim is None:
             raise ValueError("claimed: this algorithm has no claim; calibrate the certificate")
-        return claim.epsilon
+        return claim
 
-    return epsilon
+    return price

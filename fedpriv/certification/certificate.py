@@ -348,11 +348,16 @@ def certify_each_client(
     """Certificates of the records of each client, [clients]; they differ if clients' sizes are public.
 
     Args:
-        algorithm, params, federation, rounds, delta, view: as `certify`, which gives the largest of these epsilons.
+        algorithm: one that protects records.
+        params, federation, rounds, delta, view: as `certify`, which gives the largest of these epsilons.
 
     Raises:
-        ValueError, LeakError: as `certify`.
+        ValueError: the algorithm protects whole clients, for all of which one certificate holds; as `certify`.
+        LeakError: as `certify`.
     """
+    require_algorithm(algorithm)
+    remedy = "whole clients are protected, and one certificate holds for each of them: give fp.certify the algorithm"
+    require(algorithm.unit == "record", "unit", algorithm.unit, remedy)
     rounds = checked("rounds", rounds, CountOrZero)
     delta = checked("delta", delta, Probability)
     view = checked("view", view, View)

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedpriv.certification.marks import Mean, Sum
+from fedpriv.certification.marks import Mean, Sum, is_noisy
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
+from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, joint
 from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, RecordMechanism
@@ -104,6 +105,26 @@ def _of_messages(stage: Stage) -> list[Sum]:
     return [release for release in stage.sums if release.mechanism is not ALREADY_PRIVATE]
 
 
+def bits_of_shares(stage: Stage) -> int:
+    """What a client sends in a round, if the noise travels in shares: 32 bits for each value that is perturbed."""
+    sums = [each for each in stage.sums if is_noisy(each) and not _server_adds(each)]
+    means = [each for each in stage.means if is_noisy(each) and each.among_all]
+    sums = [each for each in sums if each.mechanism is not ALREADY_PRIVATE]
+    shared: list[Sum | Mean] = [*sums, *means]
+    return 32 * sum(each.times * dimension(each.like) for each in shared)
+
+
+def _too_narrow(stage: Stage) -> str:
+    """Why no shares of the noise travel, if the uplink that the round reports has no room for them."""
+    bits, reported = bits_of_shares(stage), stage.uplink
+    if reported is None or reported >= bits:
+        return ""
+    return (
+        f"the server adds the noise, as the uplink that the round reports, {reported:.0f} bits, has no room for a "
+        f"share of it, {bits} bits: 32 for each value"
+    )
+
+
 def _multiplier(release: Sum | Mean, t: int) -> float:
     """Of a single release in round t."""
     try:
@@ -133,7 +154,7 @@ def stage_releases(
             f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); protect one unit"
         )
     if sums:
-        return _of_clients(sums, cohorts, unit, first, stage.remembers)
+        return _of_clients(sums, cohorts, unit, first, stage.remembers, _too_narrow(stage))
     if stage.means:
         return _of_records(stage, cohorts, unit, first, size)
     return [Release(view, unit, math.inf, cohorts.drawn, cohorts.steps) for view in VIEWS]
@@ -169,13 +190,14 @@ class Cohorts(NamedTuple):
 
 
 def _of_clients(
-    sums: Sequence[Sum], cohorts: Cohorts, unit: Unit, first: int, remembers: bool
+    sums: Sequence[Sum], cohorts: Cohorts, unit: Unit, first: int, remembers: bool, narrow: str
 ) -> list[Release]:
     """Perturbed sums of the messages of one cohort, all together one release.
 
     The s members of a cohort each add 1 / s of the noise's variance. A server that sees their messages in clear sees
-    each with its own share only. Messages of a lossy codec, or whose sum is divided by the clients' weights, carry no
-    noise, which the server adds: nothing hides them from it.
+    each with its own share only. Messages of a lossy codec, that a round reports as smaller than shares of noise are
+    (`narrow`), or whose sum is divided by the clients' weights, carry no noise, which the server adds: nothing hides
+    them from it.
 
     A client drawn with replacement fills n places of a round: it moves the sum n times as far, and the server sees n
     messages, each with a share of its own: as many releases as the round has draws, each of which may hold the client.
@@ -192,7 +214,7 @@ def _of_clients(
     Towards the server a member is hidden by its own share, whether others vanish or not; making up for lost shares only
     adds to it.
     """
-    drawn, reason = _who_stays(cohorts.drawn, sums), _reason(sums, first)
+    drawn, reason = _who_stays(cohorts.drawn, sums, narrow), _reason(sums, first)
     by_all: dict[str, Any] = {}
     all_drawn = loses_noise(drawn) and drawn.most == drawn.population
     if all_drawn or (remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > SELDOM)):
@@ -213,13 +235,18 @@ def _of_clients(
             fields |= {name: _whole(fields.get(name)) for name in ("sampling", "participation")}
         return Release(view, unit, m, steps=cohorts.steps, **fields)
 
+    if narrow and multiplier > 0 and loses_noise(drawn) and not sums[0].local:
+        raise ValueError(
+            f"uplink: {narrow}, but members who vanish take theirs along ({sums[0].line}); leave the uplink as "
+            'cohort.sum gives it, or give fp.dropping(..., noise="whole")'
+        )
     if sums[0].local and multiplier > 0:
         hidden: dict[str, Any] = {}
         if isinstance(
             drawn, Poisson | Allocation | WithReplacement
         ):  # as if the view knew who takes part
             hidden = {"sampling": Everyone(drawn.population), "participation": drawn}
-        summed = noise == "gaussian" and cohorts.are_of_one_size and not lossy
+        summed = noise == "gaussian" and cohorts.are_of_one_size and not (lossy or narrow)
         loud = math.sqrt(cohorts.most) if summed else 1.0
         return [
             release(
@@ -232,9 +259,10 @@ def _of_clients(
             )
             for view in VIEWS
         ]
-    if (lossy or divided) and multiplier > 0:
+    if (lossy or divided or narrow) and multiplier > 0:
         after = "decoded messages" if lossy else "divided by the clients' weights"
-        bare = (0.0, False, f"the server adds the noise, after it has {after}")
+        why = f"the server adds the noise, after it has {after}" if lossy or divided else narrow
+        bare = (0.0, False, why)
         server_adds_noise = release(
             "third_party", multiplier, False, reason, server_adds_noise=True
         )
@@ -253,7 +281,7 @@ def _of_clients(
     ]
 
 
-def _who_stays(drawn: Sampling, sums: Sequence[Sum]) -> Sampling:
+def _who_stays(drawn: Sampling, sums: Sequence[Sum], narrow: str) -> Sampling:
     """How members vanish, for those who add the noise of these sums.
 
     What the server adds is whole. With whole noise, each of everyone stays on its own: a Poisson cohort. Noise of their
@@ -268,7 +296,7 @@ def _who_stays(drawn: Sampling, sums: Sequence[Sum]) -> Sampling:
             return drawn
         return Poisson(drawn.population, 1 - drawn.dropout) if everyone else _whole(drawn)
     gaussian = all(each.mechanism.noise == "gaussian" for each in sums)
-    if gaussian and not any(each.codec.lossy for each in sums):
+    if gaussian and not (narrow or any(each.codec.lossy for each in sums)):
         return replace(drawn, noise_is_lost=True)
     return Everyone(drawn.population) if everyone else FixedSize(drawn.population, drawn.size)
 
@@ -331,7 +359,7 @@ def _of_records(
             "sampled clients give one sampler of records and one mechanism"
         )
     releases = []
-    clients = _whole(cohorts.drawn)
+    clients, narrow = _whole(cohorts.drawn), _too_narrow(stage)
     for means in groups.values():
         records = accounting_of(means[0].records, size)
         used: RecordMechanism = means[0].mechanism
@@ -342,6 +370,7 @@ def _of_records(
         for view in VIEWS:
             shared = (
                 means[0].among_all
+                and not narrow
                 and cohorts.are_of_one_size
                 and not isinstance(clients, Dropping)
                 and equal_divisors

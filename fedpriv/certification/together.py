@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from fedpriv.certification.certificate import TracedRound, check_twice, trace_round, with_basis
 from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
@@ -13,12 +13,13 @@ from fedpriv.privacy import Certificate, certify_releases
 from fedpriv.privacy.release import LATER_RUNS, ONE_RUN, SEVERAL_RUNS, View
 from fedpriv.rounds.algorithm import Algorithm
 
+Run: TypeAlias = tuple[Algorithm, CountOrZero] | tuple[Algorithm, CountOrZero, Any]
 _RUN = "give (algorithm, rounds), or (algorithm, rounds, params) for one with another model"
 
 
 @names_user_code
 def certify_together(
-    runs: Sequence[tuple[Algorithm, CountOrZero] | tuple[Algorithm, CountOrZero, Any]],
+    runs: Sequence[Run],
     params: Any,
     federation: Any,
     delta: Probability,
@@ -47,25 +48,51 @@ def certify_together(
             adjacencies; as `certify`.
         LeakError: as `certify`.
     """
-    delta = checked("delta", delta, Probability)
-    view = checked("view", view, View)
-    honest = checked("honest", honest, Rate)
-    several = _checked(runs)
-    rounds: dict[tuple[int, int], TracedRound] = {}
-    for i, (algorithm, _, own) in enumerate(several):
-        which = (id(algorithm), id(own))
-        if which not in rounds:
-            rounds[which] = _traced(
-                f"runs[{i}]", algorithm, params if own is None else own, federation
+    return Together(params, federation, delta, view, honest).certify(runs)
+
+
+class Together:
+    """Certifies several runs at once, again and again; arguments as `certify_together`."""
+
+    def __init__(
+        self, params: Any, federation: Any, delta: Probability, view: View, honest: Rate
+    ) -> None:
+        self._params, self._federation = params, federation
+        self._delta = checked("delta", delta, Probability)
+        self._view = checked("view", view, View)
+        self._honest = checked("honest", honest, Rate)
+        self._known: dict[tuple[int, int], tuple[Algorithm, Any, TracedRound]] = {}
+
+    def certify(self, runs: Any) -> Certificate:
+        """As `certify_together`; an algorithm that it was given the last time is not traced again."""
+        several = _checked(runs)
+        known: dict[tuple[int, int], tuple[Algorithm, Any, TracedRound]] = {}
+        for i, (algorithm, _, own) in enumerate(several):
+            which = id(algorithm), id(own)
+            known[which] = (
+                known.get(which)
+                or self._known.get(which)
+                or (algorithm, own, self._traced(f"runs[{i}]", algorithm, own))
             )
-    traced = [rounds[id(algorithm), id(own)] for algorithm, _, own in several]
-    each = zip(traced, several, strict=True)
-    every = [release for run, (_, length, _) in each for release in run.releases(length)]
-    releases = [release for release in every if release.steps] or every
-    certificate = certify_releases(releases, delta, view, honest=honest)
-    if len(several) > 1:
-        certificate = _assuming_several_runs(certificate)
-    return with_basis(certificate, traced)
+        self._known = known  # and so keeps them, and their ids, alive
+        traced = [known[id(algorithm), id(own)][2] for algorithm, _, own in several]
+        each = zip(traced, several, strict=True)
+        every = [release for run, (_, length, _) in each for release in run.releases(length)]
+        releases = [release for release in every if release.steps] or every
+        certificate = certify_releases(releases, self._delta, self._view, honest=self._honest)
+        if len(several) > 1:
+            certificate = _assuming_several_runs(certificate)
+        return with_basis(certificate, traced)
+
+    def _traced(self, name: str, algorithm: Algorithm, own: Any) -> TracedRound:
+        try:
+            params = self._params if own is None else own
+            traced = trace_round(algorithm, params, self._federation)
+            check_twice(traced)
+        except Exception as error:
+            error.add_note(f"in {name}")
+            raise
+        return traced
 
 
 def _checked(runs: Any) -> list[tuple[Algorithm, int, Any]]:
@@ -80,16 +107,6 @@ def _checked(runs: Any) -> list[tuple[Algorithm, int, Any]]:
         rounds = checked(f"rounds of runs[{i}]", run[1], CountOrZero)
         each.append((run[0], rounds, run[2] if len(run) == 3 else None))
     return each
-
-
-def _traced(name: str, algorithm: Algorithm, params: Any, federation: Any) -> TracedRound:
-    try:
-        traced = trace_round(algorithm, params, federation)
-        check_twice(traced)
-    except Exception as error:
-        error.add_note(f"in {name}")
-        raise
-    return traced
 
 
 def _assuming_several_runs(certificate: Certificate) -> Certificate:

@@ -7,6 +7,7 @@ reaches the state or the metrics past all releases is a leak.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ from fedpriv.certification.marked_cohort import FederationShape, MarkedCohort
 from fedpriv.certification.marks import Marks, Mean, Stored, Sum, is_noisy
 from fedpriv.certification.privacy_labels import ClientState, Hidden, Protected, leak, of
 from fedpriv.certification.rules import Rules
+from fedpriv.compression.codecs import Wire
+from fedpriv.core.jaxprs import constant_outputs
 from fedpriv.core.trees import same_structure
 from fedpriv.core.types import Key, Metrics, State
 from fedpriv.core.user_functions import line_of
@@ -62,6 +65,8 @@ class Stage(NamedTuple):
       sums, means: the cohort's sums, and the private means of a client's records.
       program, calls, prints: as `TracedProgram`.
       remembers: whether clients keep something for themselves.
+      uplink: bits of a client's messages, as the round reports them; None where it computes them from something that is
+        given to it, infinity where it reports none.
     """
 
     sums: tuple[Sum, ...]
@@ -70,6 +75,7 @@ class Stage(NamedTuple):
     calls: tuple[Any, ...]
     prints: tuple[str, ...]
     remembers: bool
+    uplink: float | None
 
     @property
     def releases(self) -> tuple[Sum | Mean, ...]:
@@ -143,7 +149,18 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     sums = tuple(mark for mark in rules.marks if isinstance(mark, Sum) and mark.happens)
     means = tuple(mark for mark in rules.marks if isinstance(mark, Mean) and mark.happens)
     remembers = any(isinstance(mark, Stored) for mark in rules.marks)
-    return Stage(sums, means, traced.program, traced.calls, traced.prints, remembers)
+    uplink = _uplink(traced)
+    return Stage(sums, means, traced.program, traced.calls, traced.prints, remembers, uplink)
+
+
+def _uplink(traced: TracedProgram) -> float | None:
+    """As `Stage.uplink`."""
+    if not isinstance(traced.out[1].get("uplink"), Wire):
+        return math.inf
+    paths = (path for path, _ in jax.tree.leaves_with_path(traced.out))
+    asked = [p[0].idx == 1 and getattr(p[1], "key", None) == "uplink" for p in paths]
+    found = constant_outputs(traced.program, asked)
+    return None if found is None else Wire(*map(int, found)).bits()
 
 
 def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:

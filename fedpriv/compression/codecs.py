@@ -27,7 +27,8 @@ class Wire(NamedTuple):
     """Size of one message: `values` numbers of `bits_per_value` bits each, plus `overhead` bits.
 
     The numbers are integers (or i32[] arrays), to be multiplied on the host, where they do not overflow. Values without
-    a codec count 32 bits each, whatever their type.
+    a codec count 32 bits each, whatever their type. So do values with a share of the noise: if a round reports an
+    uplink without room for the shares of its sums, its certificate has the server add the noise, as with a lossy codec.
     """
 
     values: CountOrZero | jax.Array
@@ -37,6 +38,13 @@ class Wire(NamedTuple):
     def bits(self) -> int:
         """Size of the whole message."""
         return int(self.values) * int(self.bits_per_value) + int(self.overhead)
+
+    def beside(self, other: Wire) -> Wire:
+        """The size of both messages."""
+        total = self.bits() + other.bits()
+        unit = 32 if total < 2**36 else 2**30  # so that no field leaves 32 bits
+        values, rest = divmod(total, unit)
+        return Wire(values, unit, rest)
 
 
 class Coded(NamedTuple):

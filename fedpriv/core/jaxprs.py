@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import jax
 from jax.extend import source_info_util
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
+from jax.interpreters import partial_eval as pe
 
 Rule: TypeAlias = Callable[[JaxprEqn, list[Any]], Any]
 """(equation, its inputs) -> its outputs, or NotImplemented where JAX's own primitive is to be used."""
@@ -127,3 +128,14 @@ def bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
     with source_info_util.user_context(eqn.source_info.traceback), eqn.ctx.manager:
         out = eqn.primitive.bind(*functions, *values, **params)
     return out if eqn.primitive.multiple_results else [out]
+
+
+def constant_outputs(program: ClosedJaxpr, wanted: Sequence[bool]) -> list[Any] | None:
+    """The outputs that are `wanted`, where they depend on no input; None where they do."""
+    jaxpr = _closed(program.jaxpr).jaxpr
+    computing, used = pe.dce_jaxpr(jaxpr, list(wanted))
+    constants = len(program.consts)
+    if any(used[constants:]) or computing.effects:
+        return None
+    given = [const for const, needed in zip(program.consts, used, strict=False) if needed]
+    return jaxpr_as_fun(ClosedJaxpr(computing, ()))(*given)

@@ -20,6 +20,7 @@ from fedpriv.core.trees import same_structure, sizes
 from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_column
 from fedpriv.data.labels import stored
+from fedpriv.data.repeated import warn_of_repeats
 from fedpriv.data.validation import check_lengths, held_rows, leaves_of
 
 PyTree = Any
@@ -117,6 +118,10 @@ class Federation:
         Raises:
             ValueError: leaves of different length; NaN or infinity; a label that is not a class; a client without
                 records to train on; a record without a client; a row out of range, or given twice.
+
+        Warns:
+            UserWarning: once, with their numbers, of records that repeat another one exactly, see
+                `fedpriv.data.repeated`.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
         examples = leaves_of(examples)
@@ -128,7 +133,7 @@ class Federation:
             examples, clients = by_leaf(examples, clients, public, total)
         kept = stored(examples, num_classes)
         on_device = jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jnp.asarray(x), kept)
-        return _assign(on_device, total, clients, public, held)
+        return _assign(on_device, total, clients, public, held, new=kept)
 
     @classmethod
     def blank(
@@ -264,10 +269,13 @@ def _assign(
     clients: Sequence[ArrayLike],
     public: ArrayLike,
     held_out: Sequence[ArrayLike] | ArrayLike | None,
+    new: PyTree = None,
 ) -> Federation:
-    """Args: held_out: [rows] for each client, or bool[total]."""
+    """Args: held_out: [rows] for each client, or bool[total]. new: the examples, if they have just come in."""
     size, rows, shared = held_rows(clients, public, total)
     training, out = split_rows(Rows(size, rows), held_out, shared, total)
+    if new is not None:
+        warn_of_repeats(new, training, shared, out)
     tables = (_table(training), training.size, shared)
     federation = Federation(examples, *map(_on_device, tables))
     if out is None:

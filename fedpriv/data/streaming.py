@@ -24,6 +24,7 @@ from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.cohort_federation import CohortFederation, not_here
 from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_column
 from fedpriv.data.labels import stored
+from fedpriv.data.repeated import warn_of_repeats
 from fedpriv.data.validation import check_lengths, held_rows, name_of, on_host
 
 
@@ -75,6 +76,9 @@ class StreamedFederation:
 
         Raises:
           ValueError: as `Federation.from_arrays`; a leaf that is not a NumPy array; a client above `capacity`.
+
+        Warns:
+          UserWarning: as `Federation.from_arrays`.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
         total = _check_arrays(examples)
@@ -86,6 +90,7 @@ class StreamedFederation:
         _check_types(examples, num_classes)
         sizes, order, shared = held_rows(clients, public, total)
         training, out = split_rows(Rows(sizes, order), held, shared, total)
+        warn_of_repeats(examples, training, shared, out)
         offsets = _offsets(training.size)
         room = _room(offsets, capacity)
         return cls(examples, offsets, training.rows, shared, room, num_classes, out)
@@ -131,10 +136,11 @@ class StreamedFederation:
                 f"sizes: they add up to {offsets[-1]} records, but there are {total}; give as many records"
             )
         public, order, out = np.arange(offsets[-1], total), None, None
+        training = Rows(sizes, np.arange(offsets[-1]))
         if flags is not None:
-            everyones = Rows(sizes, np.arange(offsets[-1]))
-            (sizes, order), out = split_rows(everyones, flags, public, total)
-            offsets = _offsets(sizes)
+            training, out = split_rows(training, flags, public, total)
+            order, offsets = training.rows, _offsets(training.size)
+        warn_of_repeats(examples, training, public, out)
         return cls(examples, offsets, order, public, _room(offsets, capacity), num_classes, out)
 
     @classmethod

@@ -13,7 +13,10 @@ import numpy as np
 from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.core.types import Example, Params
 from fedpriv.core.user_functions import asked
+from fedpriv.data.federation import Federation
 from fedpriv.data.labels import labels_like
+from fedpriv.data.repeated import warn_of_known
+from fedpriv.data.streaming import StreamedFederation
 from fedpriv.data.validation import check_lengths, converted, leaves_of, name_of
 from fedpriv.engine.compiled_rounds import ScoreFn
 from fedpriv.models.example_checks import ExampleError
@@ -38,6 +41,26 @@ def examples_of_test(test: Any, federation: Any) -> Example:
         raise ValueError(f"test: {error}") from None
     first = federation[0] if isinstance(federation, list | tuple) else federation
     return labels_like(test, first)
+
+
+def warn_of_trained(test: Example, federation: Any) -> None:
+    """Warns of test examples that are equal to a record that is trained on; arguments as `simulate`."""
+    each = federation if isinstance(federation, list | tuple) else [federation]
+    rows_of: dict[int, tuple[Any, list[np.ndarray]]] = {}  # several may share their examples
+    for one in each:
+        leaf = jax.tree.leaves(one.examples)[0]
+        rows_of.setdefault(id(leaf), (one.examples, []))[1].append(_trained(one))
+    for examples, rows in rows_of.values():
+        warn_of_known(test, examples, np.flatnonzero(np.bincount(np.concatenate(rows))))
+
+
+def _trained(federation: Federation | StreamedFederation) -> np.ndarray:
+    """The rows that clients train on."""
+    if isinstance(federation, Federation):
+        rows, size = np.asarray(federation.rows), np.asarray(federation.size)
+        return rows[np.arange(rows.shape[-1]) < size[..., None]]
+    order = federation.order
+    return np.arange(federation.offsets[-1]) if order is None else order
 
 
 def check_examples(score: ScoreFn, params: Params, test: Example, train: Example | None) -> None:

@@ -40,7 +40,7 @@ from fedpriv.engine.compiled_rounds import (
     of_seed,
     rounds_of_seeds,
 )
-from fedpriv.engine.example_fit import check_examples, examples_of_test
+from fedpriv.engine.example_fit import check_examples, examples_of_test, warn_of_trained
 from fedpriv.engine.fingerprint import identity, records_of
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
@@ -126,6 +126,7 @@ def simulate(
     Warns:
       RuntimeWarning: once, for the first round in which a clipped value was NaN or infinite, with the likely cause;
         `Evaluation.diagnostics` has the shares.
+      UserWarning: once, with their number, of test records that are equal to one that is trained on.
     """
     check_run(algorithm, params, federation, test, score)
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)
@@ -133,6 +134,7 @@ def simulate(
     secret_seed = checked_secret(secret_seed)
     check_options(federation, seeds, strategy, measure, on_evaluation, checkpoints, compiler)
     test = examples_of_test(test, federation)
+    warn_of_trained(test, federation)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
         roots = _roots(seeds, secret_seed)

@@ -71,10 +71,11 @@ class Certificate:
 
     def __str__(self) -> str:
         headline = _headline(self, f"certified ({self.basis})")
-        why = f"; {self._why_infinite()}" if math.isinf(self.epsilon) else ""
+        why = f"; {self.why_infinite()}" if math.isinf(self.epsilon) else ""
         return f"{headline}, {self.accountant}; {self.event}{why}"
 
-    def _why_infinite(self) -> str:
+    def why_infinite(self) -> str:
+        """Why nothing is guaranteed, in words; only where epsilon is infinite."""
         bare = [text for text in self.assumptions if text.startswith("not private: ")]
         if f"not private: {NO_NOISE}" in bare:
             bare.append("noise that a round adds itself does not count; give it as the mechanism")

@@ -44,7 +44,8 @@ class Summed(NamedTuple):
 
     Attributes:
       total: the noisy sum of the clients' messages, a tree like one of them, or the result of a protocol.
-      metrics: `uplink` (`Wire` of one message) and `diagnostics` (means over the cohort), as a round returns them.
+      metrics: `uplink` (`Wire` of all that one client has sent so far in the round) and `diagnostics` (means over the
+        cohort), as a round returns them: those of its last call.
       own: what all clients keep, leaves [clients, ...], with the cohort's rows replaced.
     """
 
@@ -109,6 +110,7 @@ class Cohort:
     _sampler: AnySampler
     _stream: NoiseStream
     _memory: NoiseMemory = field(default_factory=lambda: NoiseMemory(None), repr=False)
+    _sent: list[Wire] = field(default_factory=list, repr=False)
     _messages: Tally = field(default_factory=Tally, repr=False)
     _records: Tally = field(default_factory=Tally, repr=False)
 
@@ -379,6 +381,8 @@ class Cohort:
         return jax.tree.map(lambda leaf, row: leaf.at[ids].set(row, mode="drop"), own, new)
 
     def _metrics(self, wire: Wire, seen: Mapping[str, jax.Array]) -> Metrics:
+        """Those of a call whose messages are of this size."""
+        self._sent[:] = [wire if not self._sent else self._sent[0].beside(wire)]
         most = jnp.maximum(self.size, 1)
         means = {
             name: jnp.sum(values, 0) / most.astype(values.dtype) for name, values in seen.items()
@@ -388,7 +392,7 @@ class Cohort:
             some = (self.size - jnp.sum(lost)).astype(means[NORM].dtype)
             of_finite = jnp.sum(jnp.where(lost, 0.0, seen[NORM])) / some
             means[NORM] = jnp.where(jnp.any(lost), of_finite, means[NORM])
-        return {"uplink": jax.tree.map(jnp.int32, wire), "diagnostics": means}
+        return {"uplink": jax.tree.map(jnp.int32, self._sent[0]), "diagnostics": means}
 
     def _count(self, lost: jax.Array, records: jax.Array) -> None:
         """Counts which messages are not finite, bool[slots], and how many records' gradients of each, i32[slots, 2]."""

@@ -282,7 +282,9 @@ def test_metrics():
     _, metrics, _ = rounds_of(DEFAULT, 2)
     assert set(metrics["diagnostics"]) == {"mean_update_norm", "clip_norm"}
     assert_close(metrics["diagnostics"]["mean_update_norm"], np.full(2, NORMS.mean()))
-    assert jax.tree.map(lambda n: int(n[0]), metrics["uplink"]).bits() == 32 * D + 1
+    assert jax.tree.map(lambda n: int(n[0]), metrics["uplink"]).bits() == 32 * (
+        D + 1
+    )  # the bit with its share
 
 
 def test_the_count_s_noise_is_a_twentieth_of_the_cohort_by_default():

@@ -8,6 +8,8 @@ from small import blank, certified, refused, sgd, squared, start
 from fedpriv import (
     calibrate_noise,
     calibrate_rounds,
+    calibrate_together,
+    certify_together,
     dp_fed_avg,
     everyone,
     fed_avg,
@@ -82,6 +84,42 @@ def test_rounds_that_are_wanted_anyway_end_the_search():
     assert few == calibrate_rounds(algorithm(1.4), *HERE, epsilon=0.28, delta=DELTA) < 37
 
 
+OF_BOTH = {  # noise -> runs: statistics whose noise is fixed before training, one noise for both, and for several seeds
+    "training": lambda s: [(algorithm(3.0), 1), (algorithm(s), 20)],
+    "both": lambda s: [(algorithm(s, everyone(6000)), 1), (algorithm(s), 20)],
+    "seeds": lambda s: [(algorithm(s), 20)] * 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("runs", "view"),
+    [("training", "third_party"), ("both", "server_secagg"), ("seeds", "server")],
+)
+def test_noise_of_several_runs(runs, view):
+    """At the noise that is found all runs together cost at most the target, and more just below it."""
+    make, target = OF_BOTH[runs], 2.0
+    options = {"delta": DELTA, "view": view, "honest": 0.9}
+    sigma = calibrate_together(make, *HERE, epsilon=target, **options, tolerance=1e-3)
+
+    def epsilon(sigma):
+        return certify_together(make(sigma), *HERE, **options).epsilon
+
+    assert epsilon(sigma) <= target < epsilon(sigma * (1 - 2e-3))
+
+
+def test_together_one_run_takes_the_noise_that_it_takes_alone():
+    """And beside statistics that cost nothing; beside others more."""
+    target = {"epsilon": 1.0, "delta": DELTA}
+    alone = calibrate_noise(algorithm, *HERE, rounds=20, **target)
+    quiet = algorithm(5.0)
+
+    def beside(*runs):
+        return calibrate_together(lambda s: [*runs, (algorithm(s), 20)], *HERE, **target)
+
+    assert beside() == alone == beside((quiet, 0))
+    assert beside((quiet, 1)) > alone
+
+
 def noise(**changes):
     calibrate_noise(algorithm, *HERE, **{"epsilon": 1.0, "rounds": 5, "delta": DELTA} | changes)
 
@@ -112,10 +150,32 @@ def rounds(sigma=1.4, **changes):
                 rounds=3,
                 delta=0.1,
             ),
-            r"epsilon: 1\.0; cannot be reached even with a noise multiplier of 1e\+06",
+            r"epsilon: 1\.0; no noise multiplier reaches it: nothing hides a client from third_party",
+        ),
+        (
+            lambda: calibrate_noise(
+                lambda s: algorithm(1.0), *HERE, epsilon=0.1, rounds=3, delta=DELTA
+            ),
+            r"epsilon: 0\.1; .* is spent whatever the noise multiplier; let `make` use its argument",
+        ),
+        (
+            lambda: calibrate_together(
+                lambda s: [(algorithm(1.0), 3), (algorithm(s), 1)], *HERE, epsilon=0.1, delta=DELTA
+            ),
+            r"epsilon: 0\.1; cannot be reached even with a noise multiplier of 1e\+06, which costs",
+        ),
+        (
+            lambda: calibrate_together(
+                lambda s: [(algorithm(s), 1), (NINE, 1)], *AT_NINE, epsilon=1.0, delta=DELTA
+            ),
+            r"sampler: made for 6000 clients",
+        ),
+        (
+            lambda: calibrate_together(lambda s: algorithm(s), *HERE, epsilon=1.0, delta=DELTA),
+            r"runs: .*; give a list; for each run give \(algorithm, rounds\)",
         ),
         (lambda: rounds(epsilon=1e-3), r"epsilon: 0\.001; a single round costs"),
-        (lambda: rounds(sigma=0.0), r"epsilon: 1\.0; a single round costs inf"),
+        (lambda: rounds(sigma=0.0), r"epsilon: 1\.0; no number of rounds reaches it: nothing hid"),
         (lambda: rounds(epsilon=-1.0), r"epsilon: -1\.0; give an epsilon"),
         (
             lambda: calibrate_noise(NINE, *AT_NINE, epsilon=1.0, rounds=1, delta=0.1),

@@ -1,0 +1,237 @@
+"""Records that are there more than once: an epsilon of a record is not one of its copies."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.core.code_places import callers_frame
+from fedpriv.core.types import PyTree
+from fedpriv.data.held_out import Rows
+
+LOOKED_AT = 2**30
+"""Bytes of records at most; of more, a random sample."""
+_AT_ONCE = 2**22  # bytes, copied to be hashed
+_COLUMNS, _ROWS = 1024, 1000  # for the estimate of chance
+_BY_CHANCE = 0.01  # of the repeats found, at most
+
+_REMEDY = "An epsilon covers one copy of a record, or those of one client: remove copies, unless they are of different people"
+
+
+class Repeats(NamedTuple):
+    """How many records are there more than once.
+
+    Attributes:
+      copies: of the records, beyond the first of each.
+      elsewhere: of these, held by another client than the first.
+      known: bool[others], which of the other records are equal to one of the records.
+    """
+
+    copies: int
+    elsewhere: int
+    known: np.ndarray
+
+
+def warn_of_repeats(
+    examples: PyTree, clients: Rows, public: np.ndarray, held_out: Rows | None
+) -> None:
+    """Warns of records that are trained on and repeat another, and of public and held-out ones that are equal to one.
+
+    It reads all of them once, or a random sample of those that are larger than `LOOKED_AT`, and copies a few MiB at a
+    time. Repeats that chance explains, as of a few columns of few values, are not counted.
+
+    Args:
+      examples: leaves [total, ...], on the host or on the device.
+      clients, held_out: the rows that clients train on, and those that they are evaluated on.
+      public: i64[p], the server's rows.
+
+    Warns:
+      UserWarning: once, with the counts.
+    """
+    leaves = [leaf for leaf in jax.tree.leaves(examples) if _has_numbers(leaf)]
+    types = [_type(leaf) for leaf in leaves]
+    size, rows = clients
+    owners = np.repeat(np.arange(len(size)), size)
+    every = np.concatenate([rows, public, rows[:0] if held_out is None else held_out.rows])
+    part = _looked_at(len(every), _width(leaves, types))
+    here = _hashes(leaves, types, every[part])
+    mine = part < len(rows)
+    found = _repeats(here[mine], owners[part[mine]], here[~mine])
+    count = found.copies + int(found.known.sum())
+    if not count or not _beyond_chance(leaves, every, count):
+        return
+    is_public = part[~mine] < len(rows) + len(public)
+    said = []
+    if found.copies:
+        beside = f" ({found.elsewhere} at another client)" if found.elsewhere else ""
+        said.append(f"{found.copies} of {mine.sum()} training records repeat another{beside}")
+    for kind, which in (("public", is_public), ("held-out", ~is_public)):
+        if known := int(found.known[which].sum()):
+            said.append(f"{known} of {which.sum()} {kind} records are equal to a training record")
+    _warn("examples", said, len(part), len(every))
+
+
+def warn_of_known(test: PyTree, examples: PyTree, rows: np.ndarray) -> None:
+    """As `warn_of_repeats`, of test records that are equal to a record that is trained on.
+
+    Args:
+      test: leaves [n, ...]; those with the name and the shape of one of the examples are compared.
+      examples, rows: the records that are trained on.
+    """
+    ours = dict(jax.tree_util.tree_leaves_with_path(examples))
+    pairs = [
+        (leaf, ours[path])
+        for path, leaf in jax.tree_util.tree_leaves_with_path(test)
+        if path in ours and np.shape(leaf)[1:] == ours[path].shape[1:] and _has_numbers(ours[path])
+    ]
+    if not pairs:
+        return
+    tested, leaves = [np.asarray(leaf) for leaf, _ in pairs], [leaf for _, leaf in pairs]
+    types = [
+        jnp.promote_types(_type(one), _type(other))
+        for one, other in zip(tested, leaves, strict=True)
+    ]
+    width = _width(leaves, types)
+    part, of_test = _looked_at(len(rows), width), _looked_at(len(tested[0]), width)
+    trained = _hashes(leaves, types, rows[part])
+    found = _repeats(trained, np.zeros(len(trained)), _hashes(tested, types, of_test))
+    count = int(found.known.sum())
+    if count and _beyond_chance(leaves, rows, count, len(of_test)):
+        said = f"{count} of {len(of_test)} test records are equal to a training record"
+        _warn("test", [said], len(part) + len(of_test), len(rows) + len(tested[0]))
+
+
+def _warn(name: str, said: list[str], looked_at: int, total: int) -> None:
+    sample = f"in a random sample of {looked_at} of {total} records, " if looked_at < total else ""
+    at = callers_frame() or sys._getframe()
+    warnings.warn_explicit(
+        f"{name}: {sample}{'; '.join(said)}. {_REMEDY}",
+        UserWarning,
+        at.f_code.co_filename,
+        at.f_lineno,
+        module=__name__,
+        registry=at.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def _repeats(hashes: np.ndarray, owners: np.ndarray, others: np.ndarray) -> Repeats:
+    """Of records with these hashes and owners, [n] both, and of others."""
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    place = np.searchsorted(ordered, others)
+    known = ordered.take(place, mode="clip") == others if len(ordered) else place < 0
+    again = np.flatnonzero(ordered[1:] == ordered[:-1]) + 1
+    first = np.searchsorted(ordered, ordered[again])  # of its equals
+    elsewhere = owners[order[again]] != owners[order[first]]
+    return Repeats(len(again), int(elsewhere.sum()), known)
+
+
+def _looked_at(total: int, width: int) -> np.ndarray:
+    """Which of the records, in their order: all, or a random sample if they are larger than `LOOKED_AT`."""
+    most = max(_ROWS, LOOKED_AT // max(width, 1))
+    if total <= most:
+        return np.arange(total)
+    return np.sort(np.random.default_rng(0).choice(total, most, replace=False, shuffle=False))
+
+
+def _width(leaves: list[Any], types: list[Any]) -> int:
+    """Bytes of a record."""
+    return sum(
+        int(np.prod(leaf.shape[1:])) * kind.itemsize
+        for leaf, kind in zip(leaves, types, strict=True)
+    )
+
+
+def _hashes(leaves: list[Any], types: list[Any], rows: np.ndarray) -> np.ndarray:
+    """i64[n], equal for equal records, and for others with a chance of 2^-64.
+
+    Args:
+      leaves: [total, ...] each.
+      types: as which each is compared.
+      rows: i64[n].
+    """
+    if not (width := _width(leaves, types)):
+        return np.arange(len(rows))
+    found = np.empty(len(rows), np.int64)
+    for some in _pieces(len(rows), max(1, _AT_ONCE // width)):
+        values = [
+            _of_rows(leaf, rows[some], kind) for leaf, kind in zip(leaves, types, strict=True)
+        ]
+        as_bytes = np.concatenate([np.ascontiguousarray(v).view(np.uint8) for v in values], axis=1)
+        whole = as_bytes.view(f"V{width}")[:, 0].tolist()
+        found[some] = np.fromiter(map(hash, whole), np.int64, len(whole))
+    return found
+
+
+def _has_numbers(leaf: Any) -> bool:
+    return not jnp.issubdtype(leaf.dtype, jax.dtypes.extended)  # random keys
+
+
+def _type(leaf: Any) -> Any:
+    """As which it is compared: in 32 bits, as it is stored; a number in an array of objects by its text."""
+    return np.dtype(np.int64 if leaf.dtype == object else jax.dtypes.canonicalize_dtype(leaf.dtype))
+
+
+def _pieces(total: int, at_once: int) -> Iterator[slice]:
+    return (slice(begin, begin + at_once) for begin in range(0, total, at_once))
+
+
+def _of_rows(leaf: Any, rows: np.ndarray, kind: Any) -> np.ndarray:
+    """[n, values] of one type."""
+    if isinstance(leaf, jax.Array) and all(d.platform == "cpu" for d in leaf.devices()):
+        leaf = np.asarray(leaf)  # no copy
+    values = _fetched(leaf, rows) if isinstance(leaf, jax.Array) else np.asarray(leaf[rows])
+    if values.dtype == object:
+        texts = map(str, values.ravel())
+        values = np.fromiter(map(hash, texts), np.int64, values.size).reshape(values.shape)
+    with np.errstate(all="ignore"):  # what does not fit is refused where it is read
+        return values.astype(kind, copy=False).reshape(len(rows), -1)
+
+
+def _fetched(leaf: jax.Array, rows: np.ndarray) -> np.ndarray:
+    """Rows of an array on a device, which always fetches as many, so that one program does."""
+    at_once = max(_ROWS, _AT_ONCE // max(1, _width([leaf], [leaf.dtype])))
+    padded = np.zeros(max(len(rows), min(at_once, len(leaf))), np.int32)
+    padded[: len(rows)] = rows
+    return np.asarray(leaf[padded])[: len(rows)]
+
+
+def _beyond_chance(leaves: list[Any], rows: np.ndarray, repeats: int, others: int = 0) -> bool:
+    """Whether the columns tell records apart so well that chance would hardly ever have made these repeats.
+
+    That is how many pairs were equal if columns were independent: the product, over columns, of the chance that two
+    records agree in one, by a sample of records, and of columns where there are many.
+
+    Args:
+      others: number of records that these rows were compared with; 0: with one another.
+    """
+    rng = np.random.default_rng(0)
+    sample = np.sort(rng.choice(rows, min(len(rows), _ROWS), replace=False))
+    columns = [_of_rows(leaf, sample, _type(leaf)) for leaf in leaves]
+    log_chance = 0.0
+    for values in columns:
+        if values.shape[1] > _COLUMNS:
+            chosen = rng.choice(values.shape[1], _COLUMNS, replace=False)
+            values = values[:, chosen]
+        log_chance += float(np.log(_agreeing(values)).sum())
+    n = len(rows)
+    pairs = n * others if others else n * (n - 1) / 2
+    return np.log(pairs) + log_chance <= np.log(_BY_CHANCE * repeats)
+
+
+def _agreeing(values: np.ndarray) -> np.ndarray:
+    """f64[columns], the chance that two records agree in a column of values [records, columns], rounded up."""
+    ordered = np.sort(values, axis=0)
+    records = len(ordered)
+    begins = np.ones(ordered.shape, bool)
+    begins[1:] = ordered[1:] != ordered[:-1]
+    place = np.arange(records)[:, None]
+    start = np.maximum.accumulate(np.where(begins, place, 0), axis=0)
+    pairs = (place - start).sum(0)  # each with those before it that are equal
+    return (pairs + 1) / (records * (records - 1) / 2 + 1)

@@ -1,0 +1,167 @@
+"""A certificate counts on shares of noise only where the reported uplink has room for them."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import pytest
+from every_algorithm import ALGORITHMS, traced
+from releases_seen import CLIENTS, GAUSSIAN, RECORDS
+from small import refused, regression, squared, start
+
+import fedpriv as fp
+from fedpriv.certification.releases import bits_of_shares
+from fedpriv.compression.codecs import Coded
+from fedpriv.core.trees import dimension
+
+NARROW = fp.Codec(lambda key, message: Coded(message, {}), lambda d: fp.Wire(d, 4), lossy=False)
+SAMPLER, PARAMS = fp.fixed_size(CLIENTS, 3), start(7)
+D = dimension(PARAMS)
+FEDERATION = regression([RECORDS] * CLIENTS, features=7)
+
+
+def sending(uplink=lambda t, wire: wire, sums=1, sampler=SAMPLER, mechanism=GAUSSIAN, **options):
+    """Sums of zeros; it reports `uplink(round, that of the last call)`."""
+
+    def round(key, state, cohort):
+        params = state.params
+        for _ in range(sums):
+            total, metrics, _ = cohort.sum(
+                lambda key, shard: jax.tree.map(jnp.zeros_like, state.params),
+                key,
+                mechanism=mechanism,
+                **options,
+            )
+            params = jax.tree.map(jnp.add, params, total)
+        metrics |= {"uplink": uplink(state.round, metrics["uplink"])}
+        return fp.ModelState(params, state.round + 1), metrics
+
+    return fp.Algorithm(fp.start, round, sampler)
+
+
+def certificates(algorithm):
+    """By view."""
+    run = fp.trace_round(algorithm, PARAMS, FEDERATION)
+    return {view: run.certify(5, 1e-3, view=view) for view in fp.VIEWS}
+
+
+def assumed(certificate, said):
+    return any(said in text for text in certificate.assumptions)
+
+
+ROOM = {
+    "as the sum gives it": sending(),
+    "its own": sending(lambda t, wire: fp.Wire(D)),
+    "in other units": sending(lambda t, wire: fp.Wire(1, 32 * D)),
+    "as overhead": sending(lambda t, wire: fp.Wire(0, 32, 32 * D)),
+    "more": sending(lambda t, wire: wire._replace(overhead=wire.overhead + 7)),
+    "of three sums": sending(sums=3),
+}
+NONE = {
+    "a bit each": sending(lambda t, wire: fp.Wire(D, bits_per_value=1)),
+    "halves": sending(lambda t, wire: wire._replace(bits_per_value=wire.bits_per_value // 2)),
+    "fewer values": sending(lambda t, wire: fp.Wire(D - 1)),
+    "nothing": sending(lambda t, wire: fp.Wire(0)),
+    "one sum of three": sending(lambda t, wire: fp.Wire(D), sums=3),
+    "a codec that says it loses nothing": sending(codec=NARROW),
+    "a bit less": sending(lambda t, wire: fp.Wire(D - 1, 32, 31)),
+}
+
+
+@pytest.mark.parametrize("name", ROOM)
+def test_shares_that_have_room_count(name):
+    for view, certificate in certificates(ROOM[name]).items():
+        assert math.isfinite(certificate.epsilon), view
+        assert not assumed(certificate, "server adds")
+        assert not assumed(certificate, "uplink")
+
+
+@pytest.mark.parametrize("name", NONE)
+def test_without_room_for_shares_the_server_adds_the_noise(name):
+    """As with a lossy codec, whose epsilons it has."""
+    found = certificates(NONE[name])
+    assert math.isfinite(found["third_party"].epsilon)
+    assert assumed(found["third_party"], "the server adds all of the noise")
+    for view in ("server", "server_secagg"):
+        assert math.isinf(found[view].epsilon)
+        assert "no room for a share" in str(found[view])
+    if "sum" not in name:
+        lossy = certificates(sending(codec=fp.qsgd(8)))
+        assert found["third_party"].epsilon == lossy["third_party"].epsilon
+
+
+def test_an_uplink_that_is_computed_anew_is_an_assumption():
+    algorithm = sending(lambda t, wire: fp.Wire(jnp.where(t > 3, D, 1)))
+    for certificate in certificates(algorithm).values():
+        assert assumed(certificate, f"a client's share of the noise, {32 * D} bits")
+
+
+def test_each_sampler_of_an_opening_is_looked_at():
+    opening = fp.Opening(fp.everyone(CLIENTS), rounds=2, then=SAMPLER)
+    narrow = certificates(sending(lambda t, wire: fp.Wire(1), sampler=opening))
+    assert math.isinf(narrow["server_secagg"].epsilon)
+
+
+def test_noise_of_one_s_own_is_then_not_counted_together():
+    """What a client adds alone hides it, in however few bits it travels; what others add does not reach it."""
+    alone, together = (
+        certificates(sending(uplink, local=True))
+        for uplink in (lambda t, wire: fp.Wire(1), lambda t, wire: wire)
+    )
+    assert alone["server"].epsilon == together["server"].epsilon
+    assert alone["server_secagg"].epsilon > together["server_secagg"].epsilon
+
+
+def test_nor_is_that_of_a_step_of_the_whole_cohort():
+    def epsilon(uplink):
+        def round(key, state, cohort):
+            drawn = fp.fixed_size(RECORDS, 2)
+            mean, metrics = cohort.private_mean(
+                fp.per_example(squared), state.params, records=drawn, mechanism=GAUSSIAN
+            )
+            params = jax.tree.map(jnp.subtract, state.params, mean)
+            metrics |= {"uplink": uplink(metrics["uplink"])}
+            return fp.ModelState(params, state.round + 1), metrics
+
+        algorithm = fp.Algorithm(fp.start, round, SAMPLER, unit="record")
+        return certificates(algorithm)["server_secagg"].epsilon
+
+    assert epsilon(lambda wire: fp.Wire(D, 1)) > epsilon(lambda wire: wire)
+
+
+def test_shares_that_members_take_along_have_to_travel():
+    lost, whole = (fp.dropping(SAMPLER, 0.1, noise=noise) for noise in ("lost", "whole"))
+    with refused("uplink: the server adds the noise, .* but members who vanish"):
+        certificates(sending(lambda t, wire: fp.Wire(1), sampler=lost))
+    narrow = certificates(sending(lambda t, wire: fp.Wire(1), sampler=whole))
+    assert math.isfinite(narrow["third_party"].epsilon)
+    own = certificates(sending(lambda t, wire: fp.Wire(1), sampler=lost, local=True))
+    lossy = certificates(sending(sampler=lost, local=True, codec=fp.qsgd(8)))
+    assert {view: c.epsilon for view, c in own.items()} == {v: c.epsilon for v, c in lossy.items()}
+
+
+def test_no_noise_wants_no_room():
+    bare = sending(lambda t, wire: fp.Wire(1), mechanism=fp.UNPROTECTED)
+    assert not assumed(certificates(bare)["third_party"], "uplink")
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_s_own_uplink_has_room(name):
+    for stage in traced(name).stages:
+        assert stage.uplink is None or stage.uplink >= bits_of_shares(stage)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (fp.Wire(3), fp.Wire(4, overhead=2)),
+        (fp.Wire(3, 8), fp.Wire(5, 8, 1)),
+        (fp.Wire(3, 7, 2), fp.Wire(5, 32)),
+        (fp.Wire(2**31 - 1), fp.Wire(2**30, 31)),
+        (fp.Wire(0), fp.Wire(0, 1)),
+    ],
+)
+def test_two_messages_are_as_long_as_both(one, other):
+    both = one.beside(other)
+    assert both.bits() == one.bits() + other.bits()
+    assert both.beside(fp.Wire(2)).bits() == both.bits() + 64
