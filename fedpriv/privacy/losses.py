@@ -12,10 +12,10 @@ from fedpriv.privacy import curves
 from fedpriv.privacy.allocation import allocation_losses
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses, connect_the_dots
+from fedpriv.privacy.large_losses import Rounds
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Allocation, Sampling, loses_noise, most_often, times_drawn
-from fedpriv.privacy.large_losses import Rounds
 from fedpriv.privacy.tilted import Composed, Priced
 from fedpriv.privacy.truncation import draw_cases
 
@@ -26,8 +26,12 @@ _FAR = 14.0  # deviations of Gaussian noise beyond which a loss counts as infini
 _WASTED = 1e-3  # of epsilon, that cells or rounding may cost before a narrower grid is tried
 _LEAST = 1e-6  # nats; a smaller epsilon is taken for this one there
 _STEPS = 50  # of a cell up to epsilon, at least
-_BEYOND, _LEAST_BEYOND = 1e-6, 1e-16  # of delta, and at most, that losses have that count as infinite there
+_BEYOND, _LEAST_BEYOND = (
+    1e-6,
+    1e-16,
+)  # of delta, and at most, that losses have that count as infinite there
 _MOST_ONCE, _MOST_COMPOSED = 2**17, 2**21  # cells of a narrower grid
+_MOST_HALVINGS = 6  # at once, as epsilon falls with them
 
 
 def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> float:
@@ -65,12 +69,23 @@ def on_grids(
         found = [_priced(c, delta) for c in compose(releases, relation, interval, beyond)]
         worst, _ = max(found, key=lambda one: one[0].epsilon)
         tried.append((worst.epsilon, tuple(composed for _, composed in found)))
+        epsilon = max(worst.epsilon, _LEAST)
+        too_wide = max(_STEPS * interval, math.sqrt(epsilon * worst.to_cells / _WASTED)) / epsilon
+        if too_wide <= 1 or worst.epsilon == 0 or math.isinf(epsilon):
+            break
+        first = beyond == 0
         count = sum(r.steps * r.local_steps for r in releases)
         beyond = 2.0 ** math.floor(math.log2(min(_BEYOND * delta, _LEAST_BEYOND) / count))
-        halvings = _halvings(worst, interval, max(c.cells_of_one(beyond) for _, c in found))
-        if halvings == 0:
+        # Losses that were rounded to wider cells are rounded less where rare ones are left out, not on narrower cells.
+        width = max(c.width for _, c in found)
+        once = max(c.cells_of_one(beyond) for _, c in found)
+        room = min(_MOST_ONCE / once, _MOST_COMPOSED / max(worst.cells, 1))
+        halvings = min(
+            math.ceil(math.log2(2 * too_wide / width)), _MOST_HALVINGS, math.floor(math.log2(room))
+        )
+        if halvings < 1 and not (first and width > 1):
             break
-        interval /= 2**halvings
+        interval /= 2 ** max(halvings, 0)
     return tried
 
 
@@ -81,22 +96,6 @@ def _priced(composed: Composed, delta: float) -> tuple[Priced, Composed]:
         return found, composed
     apart = composed.with_jumps(delta)
     return min((found, composed), (apart.priced(delta), apart), key=lambda one: one[0].epsilon)
-
-
-def _halvings(found: Priced, interval: float, once: int) -> int:
-    """How often cells are to be halved: until they cost little, as far as few enough hold the losses.
-
-    Args:
-        once: number of cells that the losses of one release take.
-    """
-    if found.epsilon == 0 or math.isinf(found.epsilon):
-        return 0
-    epsilon = max(found.epsilon, _LEAST)
-    times = max(_STEPS * interval / epsilon, math.sqrt(found.to_cells / (_WASTED * epsilon)))
-    if times <= 1:
-        return 0
-    room = min(_MOST_ONCE / once, _MOST_COMPOSED / max(found.cells, 1))
-    return max(0, min(math.ceil(math.log2(times)) + 1, 6, math.floor(math.log2(room))))
 
 
 def compose(
@@ -161,7 +160,7 @@ def _round(
 ) -> tuple[Losses, Losses]:
     """Losses of one release, in both directions; `multiplier` is relative to `relation`'s distance."""
     if isinstance(sampling, Allocation) and relation == "add_or_remove":
-        return allocation_losses(sampling, noise, multiplier, interval)
+        return allocation_losses(sampling, noise, multiplier, interval, beyond)
 
     def forward(epsilon: Floats) -> Floats:
         if relation == "zero_out" and loses_noise(sampling):

@@ -90,6 +90,11 @@ class Composed:
         """How many cells the losses of a release take on one side of 0, but for the largest, of this chance."""
         return max(_last_cell(r.losses, beyond) for r in self._rounds)
 
+    @property
+    def width(self) -> int:
+        """In cells, how wide those are to which losses were rounded."""
+        return max(r.losses.width for r in self._rounds)
+
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon >= 0, in nats, that is certified at delta; infinity where there is none."""
         return self.priced(delta).epsilon
@@ -133,8 +138,9 @@ class Composed:
         to_cells, to_rounding = 0.0, math.inf
         if slope > 0:
             to_cells, to_rounding = spread / 2 * density / slope, margin / slope
-        if density * self._interval >= slope / 2:  # at the largest losses, which can move by a cell
-            to_cells = max(to_cells, 6 * spread / self._interval)
+        nats = self.width * self._interval
+        if density * nats >= slope / 2:  # at the largest losses, which can move by a cell
+            to_cells = max(to_cells, 6 * spread / nats)
         cells = max(len(tail.slow) for _, tail, _, _ in parts)
         return Priced(found, float(to_cells), float(to_rounding), cells)
 
@@ -207,9 +213,11 @@ class _Sum:
         at = max(math.floor(epsilon / self._interval) + 1 - tail.low, 0)
         if at >= len(tail.slow):
             return 0.0, 0.0, self._margin
-        after = tail.slow[at + 1] if at + 1 < len(tail.slow) else 0.0
-        here = max(tail.slow[at] - math.exp(-tilt * self._interval) * after, 0.0)
-        return float(here) / self._interval, float(tail.fast[at]), self._margin
+        cells = max(r.losses.width for r in self._rounds)
+        nats = cells * self._interval
+        after = tail.slow[at + cells] if at + cells < len(tail.slow) else 0.0
+        here = max(tail.slow[at] - math.exp(-tilt * nats) * after, 0.0)
+        return float(here) / nats, float(tail.fast[at]), self._margin
 
     def spread_to_cells(self, tilt: float) -> float:
         """About the variance that cells add to L, nats squared.
@@ -221,7 +229,8 @@ class _Sum:
         for r, cells, (moment, chances) in zip(
             self._rounds, self._cells, self._once(tilt), strict=True
         ):
-            once = min(self._interval / 6, float(np.abs(cells) @ chances)) * self._interval
+            width = r.losses.width * self._interval
+            once = min(width / 6, float(np.abs(cells) @ chances)) * width
             total += r.steps * _taking_part(r, moment) * r.local_steps * once
         return total
 
