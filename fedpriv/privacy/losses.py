@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,45 +49,63 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
         delta: probability, in (0, 1).
     """
     grids = on_grids(tuple(releases), relation, delta)
-    return min((epsilon for epsilon, _ in grids), default=math.inf)
+    return min((grid.epsilon for grid in grids), default=math.inf)
+
+
+class Grid(NamedTuple):
+    """Losses of all rounds on cells of one width.
+
+    Attributes:
+        epsilon: at the delta it was made for.
+        directions: as `compose` gives them.
+    """
+
+    epsilon: float
+    directions: tuple[Composed, ...]
 
 
 @lru_cache(maxsize=4)
-def on_grids(
-    releases: tuple[Release, ...], relation: str, delta: float
-) -> list[tuple[float, tuple[Composed, ...]]]:
-    """(epsilon at delta, `compose`d losses) on the grid of `cell_width`, and on narrower ones while these pay.
+def on_grids(releases: tuple[Release, ...], relation: str, delta: float) -> tuple[Grid, ...]:
+    """The grid of `cell_width`, and narrower ones until no more than `_WASTED` of epsilon is given away.
 
-    They pay where more than `_WASTED` of epsilon is given away, see `tilted.Priced`; the last gives away less, unless
-    its cells would be too many. None where the losses are too large for any grid.
+    The last gives away more only where its cells would be too many. None where losses are too large for any grid.
+
+    Formal guarantees: every grid's losses dominate those of the rounds, whatever its cells and what of a release counts
+    as infinite; so each epsilon is an upper bound.
 
     Args:
         releases, relation, delta: as `pld_epsilon`.
     """
     interval, beyond = cell_width(releases, relation), 0.0
-    tried: list[tuple[float, tuple[Composed, ...]]] = []
+    grids: list[Grid] = []
+    count = sum(r.steps * r.local_steps for r in releases)
+    rare = 2.0 ** math.floor(math.log2(max(min(_BEYOND * delta, _LEAST_BEYOND) / count, 1e-300)))
     while interval <= COARSEST:
         found = [_priced(c, delta) for c in compose(releases, relation, interval, beyond)]
         worst, _ = max(found, key=lambda one: one[0].epsilon)
-        tried.append((worst.epsilon, tuple(composed for _, composed in found)))
-        epsilon = max(worst.epsilon, _LEAST)
-        too_wide = max(_STEPS * interval, math.sqrt(epsilon * worst.to_cells / _WASTED)) / epsilon
-        if too_wide <= 1 or worst.epsilon == 0 or math.isinf(epsilon):
-            break
-        first = beyond == 0
-        count = sum(r.steps * r.local_steps for r in releases)
-        beyond = 2.0 ** math.floor(math.log2(min(_BEYOND * delta, _LEAST_BEYOND) / count))
+        directions = tuple(composed for _, composed in found)
+        grids.append(Grid(worst.epsilon, directions))
+        too_wide = _too_wide(worst, interval)
         # Losses that were rounded to wider cells are rounded less where rare ones are left out, not on narrower cells.
-        width = max(c.width for _, c in found)
-        once = max(c.cells_of_one(beyond) for _, c in found)
-        room = min(_MOST_ONCE / once, _MOST_COMPOSED / max(worst.cells, 1))
-        halvings = min(
-            math.ceil(math.log2(2 * too_wide / width)), _MOST_HALVINGS, math.floor(math.log2(room))
+        width = max(c.width for c in directions)
+        wanted = math.ceil(math.log2(2 * too_wide / width))
+        room = min(
+            _MOST_ONCE / max(c.cells_of_one(rare) for c in directions),
+            _MOST_COMPOSED / max(worst.cells, 1),
         )
-        if halvings < 1 and not (first and width > 1):
+        halvings = max(0, min(wanted, _MOST_HALVINGS, math.floor(math.log2(room))))
+        if too_wide <= 1 or (halvings == 0 and (width == 1 or beyond == rare)):
             break
-        interval /= 2 ** max(halvings, 0)
-    return tried
+        interval, beyond = interval / 2**halvings, rare
+    return tuple(grids)
+
+
+def _too_wide(found: Priced, interval: float) -> float:
+    """How many times as wide as they may be the cells are: 1 or less where that costs little."""
+    if found.epsilon == 0 or math.isinf(found.epsilon):
+        return 1.0
+    epsilon = max(found.epsilon, _LEAST)
+    return max(_STEPS * interval, math.sqrt(epsilon * found.to_cells / _WASTED)) / epsilon
 
 
 def _priced(composed: Composed, delta: float) -> tuple[Priced, Composed]:

@@ -167,7 +167,7 @@ def _by_losses(composition: Composition, delta: float) -> _Bound | None:
     grids = on_grids(releases, relation, delta)
     if not grids:
         return None
-    directions = grids[-1][1]
+    directions = grids[-1].directions
 
     def worse(epsilon: Floats) -> Floats:
         return np.max([direction.delta(epsilon) for direction in directions], axis=0)

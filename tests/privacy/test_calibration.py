@@ -112,7 +112,7 @@ def rounds(sigma=1.4, **changes):
                 rounds=3,
                 delta=0.1,
             ),
-            r"epsilon: 1\.0; cannot be reached even with a noise multiplier of 1e\+06",
+            r"epsilon: 1\.0; cannot be reached even with a noise multiplier of 1e\+09",
         ),
         (lambda: rounds(epsilon=1e-3), r"epsilon: 0\.001; a single round costs"),
         (lambda: rounds(sigma=0.0), r"epsilon: 1\.0; a single round costs inf"),
