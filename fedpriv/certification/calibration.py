@@ -17,7 +17,7 @@ from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm, require_algorithm
 
-_QUIETEST, _LOUDEST = 1e-3, 1e6  # noise multipliers that are tried
+_QUIETEST, _LOUDEST = 1e-3, 1e9  # noise multipliers that are tried
 _LITTLE = -0.5  # its logarithm, where the search begins
 _MOST_ROUNDS = 2**24  # tried where none is given
 _FINEST = 1e-9
@@ -49,7 +49,7 @@ def calibrate_noise(
         tolerance: relative tolerance of the answer, which errs on the safe side.
 
     Raises:
-        ValueError: `make` is not a function; no multiplier up to 1e6 reaches the target, as of an algorithm without a
+        ValueError: `make` is not a function; no multiplier up to 1e9 reaches the target, as of an algorithm without a
             mechanism, or every one from 1e-3 on meets it; as `certify`.
         LeakError: as `certify`.
     """

@@ -48,7 +48,7 @@ _SEEN_LOSSES = Losses(0, np.zeros(1), 1.0)
 
 
 def allocation_losses(
-    sampling: Allocation, noise: str, multiplier: float, interval: float
+    sampling: Allocation, noise: str, multiplier: float, interval: float, beyond: float = 0.0
 ) -> tuple[Losses, Losses]:
     """Losses of a block with the unit against without it, and of without it against with it.
 
@@ -72,70 +72,77 @@ def allocation_losses(
         noise: "gaussian" or "laplace".
         multiplier: noise over what one participation moves.
         interval: width of a cell, in nats.
+        beyond: chance of losses that may count as infinite, for narrower cells of the others; 0 is the least.
     """
+    tail = max(_TAIL, beyond / (2 * sampling.block.bit_length()))
     there, back = [], []
     for case in draw_cases(sampling):
-        pair = _of_case(case, sampling.block, noise, multiplier, interval)
+        pair = _of_case(case, sampling.block, noise, multiplier, interval, tail)
         there.append((case.chance, pair[0]))
         back.append((case.chance, pair[1]))
     return _mixed(there), _mixed(back)
 
 
 def _of_case(
-    case: DrawCase, block: int, noise: str, multiplier: float, interval: float
+    case: DrawCase, block: int, noise: str, multiplier: float, interval: float, tail: float
 ) -> tuple[Losses, Losses]:
     distance = case.distance if math.isfinite(case.distance) else 1.0
     moved = multiplier / distance
     is_loud = _largest(noise, moved) > _LARGEST
     if math.isfinite(case.distance):
         if is_loud:
-            return _of_moved_noise(noise, moved, interval)
-        ratio = _of_rounds(block, noise, moved, interval)
+            return _of_moved_noise(noise, moved, interval, tail)
+        ratio = _of_rounds(block, noise, moved, interval, tail)
     else:
         seen = round(case.rate * block)  # rounds in which the unit would be seen
         if seen == block or is_loud:
             return _SEEN_LOSSES, _SEEN_LOSSES
-        ratio = _of_rounds(block - seen, noise, moved, interval)
-        ratio = _average(ratio, _SEEN._replace(width=ratio.width), 1 - seen / block, interval)
+        ratio = _of_rounds(block - seen, noise, moved, interval, tail)
+        ratio = _average(ratio, _SEEN._replace(width=ratio.width), 1 - seen / block, interval, tail)
     return _losses(ratio, interval), _losses(_reversed(ratio, interval), interval)
 
 
 @lru_cache(maxsize=256)
-def _of_rounds(rounds: int, noise: str, multiplier: float, interval: float) -> _Ratio:
+def _of_rounds(rounds: int, noise: str, multiplier: float, interval: float, tail: float) -> _Ratio:
     """Of the mean of so many independent ratios l."""
     if rounds == 1:
-        return _of_one(noise, multiplier, interval)
+        return _of_one(noise, multiplier, interval, tail)
     half = rounds // 2
-    some, others = (_of_rounds(n, noise, multiplier, interval) for n in (half, rounds - half))
-    return _average(some, others, half / rounds, interval)
+    some, others = (_of_rounds(n, noise, multiplier, interval, tail) for n in (half, rounds - half))
+    return _average(some, others, half / rounds, interval, tail)
 
 
-def _largest(noise: str, multiplier: float) -> float:
-    """Nats of loss."""
-    return 1 / multiplier if noise == "laplace" else 0.5 / multiplier**2 + _FAR / multiplier
+def _largest(noise: str, multiplier: float, tail: float = _TAIL) -> float:
+    """Nats of loss, but for a chance of `tail`."""
+    from scipy.special import ndtri
+
+    far = _FAR if tail == _TAIL else -float(ndtri(tail))
+    return 1 / multiplier if noise == "laplace" else 0.5 / multiplier**2 + far / multiplier
 
 
-def _of_one(noise: str, multiplier: float, interval: float) -> _Ratio:
+def _of_one(noise: str, multiplier: float, interval: float, tail: float) -> _Ratio:
     """Of noise that is moved, spread to the cells."""
-    cells = _largest(noise, multiplier) / interval
+    cells = _largest(noise, multiplier, tail) / interval
     width = 2 ** max(0, math.ceil(math.log2(2 * cells / _CELLS)))
-    there, back = _of_moved_noise(noise, multiplier, width * interval)
+    there, back = _of_moved_noise(noise, multiplier, width * interval, tail)
     cell = there.low + np.arange(len(there.chances))
     chances = there.chances * np.exp(-cell * width * interval)
     return _Ratio(there.low, width, chances, back.infinity, there.infinity)
 
 
-def _of_moved_noise(noise: str, multiplier: float, interval: float) -> tuple[Losses, Losses]:
+def _of_moved_noise(
+    noise: str, multiplier: float, interval: float, tail: float
+) -> tuple[Losses, Losses]:
     """Losses of a round that a unit is certain to be in."""
 
     def curve(epsilon: Floats) -> Floats:
         return CURVES[noise](epsilon, 1 / multiplier)
 
-    last = math.ceil(_largest(noise, multiplier) / interval)
+    last = math.ceil(_largest(noise, multiplier, tail) / interval)
     return connect_the_dots(curve, curve, last, interval)
 
 
-def _average(a: _Ratio, b: _Ratio, share: float, interval: float) -> _Ratio:
+def _average(a: _Ratio, b: _Ratio, share: float, interval: float, tail: float) -> _Ratio:
     """Of share A + (1 - share) B, independent.
 
     With B in cell d above A's the average lies `up` cells above A's, between two cells; their chances keep its mean.
@@ -163,7 +170,7 @@ def _average(a: _Ratio, b: _Ratio, share: float, interval: float) -> _Ratio:
         a.zero * b.zero + b.zero * (1 - share) * a.chances.sum() + a.zero * share * b.chances.sum()
     )
     infinity = share * a.infinity + (1 - share) * b.infinity
-    return _trimmed(_Ratio(low, width, chances, float(zero), infinity), interval)
+    return _trimmed(_Ratio(low, width, chances, float(zero), infinity), interval, tail)
 
 
 def _refined(law: _Ratio, width: int) -> _Ratio:
@@ -174,12 +181,12 @@ def _refined(law: _Ratio, width: int) -> _Ratio:
     return law._replace(low=law.low * times, width=width, chances=chances)
 
 
-def _trimmed(law: _Ratio, interval: float) -> _Ratio:
+def _trimmed(law: _Ratio, interval: float, tail: float) -> _Ratio:
     """Tails spread to 0 and the first cell kept, or to the last and beyond; on narrower cells where few are left."""
     ratios = np.exp((law.low + np.arange(len(law.chances))) * law.width * interval)
     under_p = law.chances * ratios
-    start = int(np.sum(np.cumsum(law.chances) <= _TAIL))
-    stop = len(ratios) - int(np.sum(np.cumsum(under_p[::-1]) <= _TAIL))
+    start = int(np.sum(np.cumsum(law.chances) <= tail))
+    stop = len(ratios) - int(np.sum(np.cumsum(under_p[::-1]) <= tail))
     if start >= stop:  # hardly anything is finite
         return law
     below, above = law.chances[:start], law.chances[stop:]
@@ -204,8 +211,9 @@ def _reversed(law: _Ratio, interval: float) -> _Ratio:
 def _losses(law: _Ratio, interval: float) -> Losses:
     """Of log R under P, on cells of the interval."""
     law = _refined(law, 1)
+    width = int(np.gcd.reduce(np.diff(np.flatnonzero(law.chances)))) or 1
     ratios = np.exp((law.low + np.arange(len(law.chances))) * interval)
-    return Losses(law.low, law.chances * ratios, law.infinity)
+    return Losses(law.low, law.chances * ratios, law.infinity, width)
 
 
 def _mixed(cases: list[tuple[float, Losses]]) -> Losses:
@@ -214,4 +222,6 @@ def _mixed(cases: list[tuple[float, Losses]]) -> Losses:
     chances = np.zeros(max(law.low + len(law.chances) for _, law in cases) - low)
     for chance, law in cases:
         chances[law.low - low :][: len(law.chances)] += chance * law.chances
-    return Losses(low, chances, sum(chance * law.infinity for chance, law in cases))
+    infinity = sum(chance * law.infinity for chance, law in cases)
+    _, likeliest = max(cases, key=lambda case: case[0])
+    return Losses(low, chances, infinity, likeliest.width)

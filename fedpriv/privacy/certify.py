@@ -21,8 +21,8 @@ from fedpriv.privacy.renyi import rdp_epsilon
 from fedpriv.privacy.sampling import WithReplacement, most_often, takes_all
 from fedpriv.privacy.truncation import is_cut
 
-# dp-accounting fails where sigma^-2 underflows or e^(1 / b) overflows.
-_LOUDEST = 1e6
+# Beyond, rounding counts; and dp-accounting fails where e^(1 / b) overflows.
+_LOUDEST = 1e9
 _LEAST = {"gaussian": 1e-4, "laplace": 5e-3}
 
 _ANALYTIC = "analytic Gaussian curve, root rounded up"

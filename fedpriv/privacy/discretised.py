@@ -17,11 +17,13 @@ class Losses(NamedTuple):
         low: the first cell; cell i is a loss of i times the width.
         chances: f64[k], of the cells from `low` on.
         infinity: probability of an infinite loss; with the chances it adds up to 1.
+        width: of how many cells one has a chance; in the others, losses were rounded to it.
     """
 
     low: int
     chances: Floats
     infinity: float
+    width: int = 1
 
 
 def connect_the_dots(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,16 +13,26 @@ from fedpriv.privacy import curves
 from fedpriv.privacy.allocation import allocation_losses
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses, connect_the_dots
+from fedpriv.privacy.large_losses import Rounds
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import Allocation, Sampling, loses_noise, most_often, times_drawn
-from fedpriv.privacy.tilted import Composed, Rounds
+from fedpriv.privacy.tilted import Composed, Priced
 from fedpriv.privacy.truncation import draw_cases
 
 _CELLS, _COMPOSED_CELLS = 5e4, 1e6  # aimed at for the losses of one round, and of all rounds
 _FINEST = 1e-4  # nats; dp-accounting's own default
 COARSEST = 64.0  # where e^width is safe
 _FAR = 14.0  # deviations of Gaussian noise beyond which a loss counts as infinite: less than 1e-44
+_WASTED = 1e-3  # of epsilon, that cells or rounding may cost before a narrower grid is tried
+_LEAST = 1e-6  # nats; a smaller epsilon is taken for this one there
+_STEPS = 50  # of a cell up to epsilon, at least
+_BEYOND, _LEAST_BEYOND = (
+    1e-6,
+    1e-16,
+)  # of delta, and at most, that losses have that count as infinite there
+_MOST_ONCE, _MOST_COMPOSED = 2**17, 2**21  # cells of a narrower grid
+_MOST_HALVINGS = 6  # at once, as epsilon falls with them
 
 
 def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> float:
@@ -37,27 +48,98 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
         relation: "add_or_remove", "replace_one" or "zero_out".
         delta: probability, in (0, 1).
     """
-    interval = cell_width(releases, relation)
-    if interval > COARSEST:
-        return math.inf
-    return max(c.epsilon(delta) for c in compose(releases, relation, interval))
+    grids = on_grids(tuple(releases), relation, delta)
+    return min((grid.epsilon for grid in grids), default=math.inf)
 
 
-def compose(releases: Sequence[Release], relation: str, interval: float) -> tuple[Composed, ...]:
-    """Privacy losses of all rounds: with the unit against without it, and, where that is not the same, without it."""
+class Grid(NamedTuple):
+    """Losses of all rounds on cells of one width.
+
+    Attributes:
+        epsilon: at the delta it was made for.
+        directions: as `compose` gives them.
+    """
+
+    epsilon: float
+    directions: tuple[Composed, ...]
+
+
+@lru_cache(maxsize=4)
+def on_grids(releases: tuple[Release, ...], relation: str, delta: float) -> tuple[Grid, ...]:
+    """The grid of `cell_width`, and narrower ones until no more than `_WASTED` of epsilon is given away.
+
+    The last gives away more only where its cells would be too many. None where losses are too large for any grid.
+
+    Formal guarantees: every grid's losses dominate those of the rounds, whatever its cells and what of a release counts
+    as infinite; so each epsilon is an upper bound.
+
+    Args:
+        releases, relation, delta: as `pld_epsilon`.
+    """
+    interval, beyond = cell_width(releases, relation), 0.0
+    grids: list[Grid] = []
+    count = sum(r.steps * r.local_steps for r in releases)
+    rare = 2.0 ** math.floor(math.log2(max(min(_BEYOND * delta, _LEAST_BEYOND) / count, 1e-300)))
+    while interval <= COARSEST:
+        found = [_priced(c, delta) for c in compose(releases, relation, interval, beyond)]
+        worst, _ = max(found, key=lambda one: one[0].epsilon)
+        directions = tuple(composed for _, composed in found)
+        grids.append(Grid(worst.epsilon, directions))
+        too_wide = _too_wide(worst, interval)
+        # Losses that were rounded to wider cells are rounded less where rare ones are left out, not on narrower cells.
+        width = max(c.width for c in directions)
+        wanted = math.ceil(math.log2(2 * too_wide / width))
+        room = min(
+            _MOST_ONCE / max(c.cells_of_one(rare) for c in directions),
+            _MOST_COMPOSED / max(worst.cells, 1),
+        )
+        halvings = max(0, min(wanted, _MOST_HALVINGS, math.floor(math.log2(room))))
+        if too_wide <= 1 or (halvings == 0 and (width == 1 or beyond == rare)):
+            break
+        interval, beyond = interval / 2**halvings, rare
+    return tuple(grids)
+
+
+def _too_wide(found: Priced, interval: float) -> float:
+    """How many times as wide as they may be the cells are: 1 or less where that costs little."""
+    if found.epsilon == 0 or math.isinf(found.epsilon):
+        return 1.0
+    epsilon = max(found.epsilon, _LEAST)
+    return max(_STEPS * interval, math.sqrt(epsilon * found.to_cells / _WASTED)) / epsilon
+
+
+def _priced(composed: Composed, delta: float) -> tuple[Priced, Composed]:
+    """With large losses told apart where the margin for rounding costs much otherwise."""
+    found = composed.priced(delta)
+    if found.to_rounding <= _WASTED * max(found.epsilon, _LEAST):
+        return found, composed
+    apart = composed.with_jumps(delta)
+    return min((found, composed), (apart.priced(delta), apart), key=lambda one: one[0].epsilon)
+
+
+def compose(
+    releases: Sequence[Release], relation: str, interval: float, beyond: float = 0.0
+) -> list[Composed]:
+    """Privacy losses of all rounds: with the unit against without it, and, where that is not the same, without it.
+
+    Args:
+        releases, relation: as `pld_epsilon`.
+        interval: width of a cell, in nats.
+        beyond: the largest losses of a release count as infinite where its delta there is no more than this.
+    """
     each = []
     for release in releases:
         multiplier = multiplier_for(release, relation)
         known, drawn, rate = release.participation, release.sampling, 1.0
         if known is not None and loses_noise(known):  # how much noise is left is known, too
-            pair = _round(known, release.noise, multiplier, "zero_out", interval)
+            pair = _round(known, release.noise, multiplier, "zero_out", interval, beyond)
         else:
-            pair = _round(drawn, release.noise, multiplier, relation, interval)
+            pair = _round(drawn, release.noise, multiplier, relation, interval, beyond)
             rate = 1.0 if known is None else known.rate
         each.append([Rounds(one, release.local_steps, rate, release.steps) for one in pair])
     directions = list(zip(*each, strict=True))
     kept = directions if relation == "add_or_remove" else directions[:1]
-    return tuple(Composed(rounds, interval) for rounds in kept)
+    return [Composed(rounds, interval) for rounds in kept]
 
 
 def cell_width(releases: Sequence[Release], relation: str) -> float:
@@ -88,11 +170,16 @@ def _largest_loss(sampling: Sampling, noise: str, multiplier: float, deviations:
 
 @lru_cache(maxsize=32)
 def _round(
-    sampling: Sampling, noise: str, multiplier: float, relation: str, interval: float
+    sampling: Sampling,
+    noise: str,
+    multiplier: float,
+    relation: str,
+    interval: float,
+    beyond: float,
 ) -> tuple[Losses, Losses]:
     """Losses of one release, in both directions; `multiplier` is relative to `relation`'s distance."""
     if isinstance(sampling, Allocation) and relation == "add_or_remove":
-        return allocation_losses(sampling, noise, multiplier, interval)
+        return allocation_losses(sampling, noise, multiplier, interval, beyond)
 
     def forward(epsilon: Floats) -> Floats:
         if relation == "zero_out" and loses_noise(sampling):
@@ -122,7 +209,12 @@ def _round(
             total += case.chance * curve(epsilon, multiplier / case.distance, case.rate, noise)
         return total
 
-    last = math.ceil(_largest_loss(sampling, noise, multiplier, _FAR) / interval)
+    reach = _largest_loss(sampling, noise, multiplier, _FAR)
+    if beyond:
+        losses = np.geomspace(min(interval, reach), reach, 512)
+        rare = np.maximum(forward(losses), backward(losses)) <= beyond
+        reach = float(losses[np.argmax(rare)]) if rare.any() else reach
+    last = math.ceil(reach / interval)
     return connect_the_dots(forward, backward, last, interval)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedpriv.privacy.sampling import WithReplacement, times_drawn
 _TAIL = 1e-30  # participation counts rarer than this, on either side, are counted as delta = 1
 _MOST_VALUES = 10_000  # of the summed precision; more are rounded up to this many cells
 _MOST_PAIRS = 10**7  # of values side by side
+_NARROW = 1e-3  # of the smallest value
 
 
 def participations(
@@ -69,10 +71,20 @@ def _binomial(trials: int, rate: float) -> tuple[Floats, Floats, float]:
 
 
 def _merged(values: Floats, weights: Floats, most: int) -> tuple[Floats, Floats]:
-    """Equal values as one; where there are more than `most`, rounded up: a larger precision has the larger delta."""
+    """Equal values as one; where there are more than `most`, rounded up: a larger precision has the larger delta.
+
+    To cells of one width, or where that is much beside the smallest value, of one ratio.
+    """
     if len(values) > most:
-        low = values.min()
-        width = (values.max() - low) / most
-        values = low + np.ceil((values - low) / width) * width
+        low, high = values.min(), values.max()
+        width = (high - low) / most
+        least = values[values > 0].min()
+        if width <= _NARROW * least:
+            values = low + np.ceil((values - low) / width) * width
+        else:
+            step = math.log(high / least) / most
+            with np.errstate(divide="ignore"):
+                cells = np.ceil(np.log(values / least) / step - 1e-9)
+            values = least * np.exp(cells * step) * (1 + 1e-8 * step)
     values, where = np.unique(values, return_inverse=True)
     return values, np.bincount(where, weights).astype(np.float64)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedpriv.core.arguments import Probability, checked, require
 from fedpriv.privacy.curves import Floats, epsilon_of_mixture, gaussian_delta
 from fedpriv.privacy.gaussian_bound import GaussianBound, gaussian_bound
-from fedpriv.privacy.losses import COARSEST, cell_width, compose
+from fedpriv.privacy.losses import on_grids
 from fedpriv.privacy.participations import participations
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.release_normal_form import is_exact
@@ -130,7 +130,8 @@ def profile_of(composition: Composition, epsilon: float, delta: float) -> Privac
         return PrivacyProfile(np.array([0.0, 1.0]), np.ones(2))
     if not composition.releases:
         return PrivacyProfile(np.array([0.0, 1.0]), np.zeros(2))
-    bounds = [bound for bound in (_by_losses(composition), _by_divergences(composition)) if bound]
+    both = _by_losses(composition, delta), _by_divergences(composition)
+    bounds = [bound for bound in both if bound]
     if not bounds:  # too little noise for any accountant
         return PrivacyProfile(np.array([0.0, 1.0]), np.ones(2))
     top = min(bound.end for bound in bounds)
@@ -149,7 +150,7 @@ class _Bound(NamedTuple):
     end: float
 
 
-def _by_losses(composition: Composition) -> _Bound | None:
+def _by_losses(composition: Composition, delta: float) -> _Bound | None:
     releases, relation = composition.releases, composition.relation
     if composition.best_of > 1:
         return None
@@ -163,10 +164,10 @@ def _by_losses(composition: Composition) -> _Bound | None:
 
         end = epsilon_of_mixture(values, weights, missing, missing + _LEAST_DELTA)
         return _Bound(mixed, end)
-    interval = cell_width(releases, relation)
-    if interval > COARSEST:
+    grids = on_grids(releases, relation, delta)
+    if not grids:
         return None
-    directions = compose(releases, relation, interval)
+    directions = grids[-1].directions
 
     def worse(epsilon: Floats) -> Floats:
         return np.max([direction.delta(epsilon) for direction in directions], axis=0)

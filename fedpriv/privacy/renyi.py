@@ -25,6 +25,7 @@ from fedpriv.privacy.sampling import (
 )
 from fedpriv.privacy.truncation import DrawCase, draw_cases
 
+_LOUDEST = 1e6  # beyond, divergences are lost in rounding
 _HARMLESS = ("failed to converge after", "Optimal order is the")
 
 
@@ -124,7 +125,7 @@ def _has_divergence(release: Release, relation: str) -> bool:
 
 
 def _of_a_round(release: Release, relation: str) -> Floats:
-    multiplier = multiplier_for(release, relation)
+    multiplier = min(multiplier_for(release, relation), _LOUDEST)  # less noise is sound
     once = _round(release.sampling, release.noise, multiplier, relation)
     if release.participation is None:
         return release.local_steps * once

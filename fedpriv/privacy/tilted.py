@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses
+from fedpriv.privacy.large_losses import Case, Rounds, told_apart
 
 # Margin, as a probability under the tilted law, for the rounding of the Fourier transforms: a constant and an amount
 # for every release. The rounding that was measured against sums of 10^3 to 10^6 signs, which have a closed form, is an
@@ -19,15 +20,6 @@ from fedpriv.privacy.discretised import Losses
 _ROUNDING, _ROUNDING_PER_ROUND = 1e-13, 1e-16
 _OUTSIDE = 1e-15  # of the tilted law, on either side of the cells that are kept
 _TILTS = 8  # for a whole curve
-
-
-class Rounds(NamedTuple):
-    """Equal rounds: in each the unit is, with probability `rate`, in `local_steps` releases, and else in none."""
-
-    losses: Losses
-    local_steps: int
-    rate: float
-    steps: int
 
 
 class _Tail(NamedTuple):
@@ -43,87 +35,171 @@ class _Tail(NamedTuple):
     fast: Floats
 
 
+class Priced(NamedTuple):
+    """Epsilon at a delta, and about how much of it is given away, in nats.
+
+    Attributes:
+        epsilon: as `Composed.epsilon`.
+        to_cells: by the width of the cells.
+        to_rounding: by the margin for rounding.
+        cells: how many the tilted losses of all rounds take.
+    """
+
+    epsilon: float
+    to_cells: float
+    to_rounding: float
+    cells: int
+
+
 class Composed:
     """The privacy loss L of all rounds together.
 
-    Formal guarantees: `epsilon` and `delta` are upper bounds for the pair of the discretised losses. For any t > 0,
-    with M = E[e^(t L)] and the tilted law of L, of density e^(t l) / M against its own,
+    Formal guarantees: `epsilon` and `delta` are upper bounds for the pair of the discretised losses; see `_Sum` for the
+    finite losses. Infinite losses are composed in closed form.
 
-        delta(eps) = Pr[L = inf] + M e^(-t eps) E_tilted[e^(-t (L - eps)) (1 - e^(eps - L)); L > eps].
-
-    The tilted law of a sum is that of the sum of tilted terms, so that it is composed by Fourier transforms. Their
-    rounding, and losses outside of the cells that are kept, change the expectation by at most `margin`: the factor in
-    it is at most 1. So delta is wrong by at most M e^(-t eps) margin, which is little beside delta where t is near the
-    minimum of the moment bound on delta. Infinite losses are composed in closed form.
+    With `jumps` the sum is that of the cases in which no release, or one, has a large loss; that two or more have one
+    counts as delta = 1. Where the tails of a release are heavier than exponential no tilt reaches them: there the
+    margin for rounding of all losses together can be more than delta, that of large ones, which are rare, is not.
 
     Args:
         rounds: at least one, on the same grid.
         interval: width of a cell, in nats.
+        jumps: expected number of releases with a large loss; 0 tells no losses apart.
     """
 
-    def __init__(self, rounds: tuple[Rounds, ...], interval: float) -> None:
+    def __init__(self, rounds: tuple[Rounds, ...], interval: float, jumps: float = 0.0) -> None:
         self._rounds, self._interval = rounds, interval
+        whole = [Case(0.0, rounds)], 0.0
+        cases, self._several = told_apart(rounds, jumps) if jumps else whole
+        self._sums = [_Sum(case, interval) for case in cases]
+
+    @cached_property
+    def infinity(self) -> float:
+        """Probability of an infinite loss, or of several large ones if these are told apart."""
+        finite = 0.0
+        for r in self._rounds:
+            block = -math.expm1(r.local_steps * math.log1p(-r.losses.infinity))
+            finite += r.steps * math.log1p(-r.rate * block)
+        return self._several - math.expm1(finite)
+
+    def with_jumps(self, delta: float) -> Composed:
+        """The same, with large losses told apart: so large that two of them are rare beside delta."""
+        return Composed(self._rounds, self._interval, math.sqrt(2e-4 * delta))
+
+    def cells_of_one(self, beyond: float) -> int:
+        """How many cells the losses of a release take on one side of 0, but for the largest, of this chance."""
+        return max(_last_cell(r.losses, beyond) for r in self._rounds)
+
+    @property
+    def width(self) -> int:
+        """In cells, how wide those are to which losses were rounded."""
+        return max(r.losses.width for r in self._rounds)
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest epsilon >= 0, in nats, that is certified at delta; infinity where there is none."""
+        return self.priced(delta).epsilon
+
+    def priced(self, delta: float) -> Priced:
+        """`epsilon`, and what it gives away."""
+        from scipy.optimize import brentq
+
+        left = (delta - self.infinity) / len(self._sums)
+        if left <= 0:
+            return Priced(math.inf, 0.0, 0.0, 0)
+        tilts = [each.tilt_for(left) for each in self._sums]
+        tops = [each.by_moment(t, left) for each, t in zip(self._sums, tilts, strict=True)]
+        top = max(tops)
+        if top <= 0:
+            return Priced(0.0, 0.0, 0.0, 0)
+        parts = list(zip(self._sums, map(_Sum.tail, self._sums, tilts), tilts, tops, strict=True))
+
+        def excess(epsilon: float) -> float:
+            """log((delta(epsilon) - infinity) / left), left being for all sums together."""
+            logs = [
+                math.log(each.expected(tail, t, epsilon)) - _log_most(t) - t * (epsilon - end)
+                for each, tail, t, end in parts
+            ]
+            return float(np.logaddexp.reduce(logs)) - math.log(len(parts))
+
+        # Below it the margin alone is more than delta.
+        low = max(0.0, *(end - 40 / t for t, end in zip(tilts, tops, strict=True)))
+        if excess(top) >= 0:
+            found = top
+        elif excess(low) <= 0:
+            found = low
+        else:
+            root = float(brentq(excess, low, top, xtol=1e-11, rtol=1e-13))
+            found = root * (1 + 1e-12) + 1e-10
+        logs = np.array([-_log_most(t) - t * (found - end) for _, _, t, end in parts])
+        weights = np.exp(logs - logs.max())
+        near = np.array([each.near(tail, t, found) for each, tail, t, _ in parts])
+        density, slope, margin = weights @ near
+        spread = self._sums[0].spread_to_cells(tilts[0])
+        to_cells, to_rounding = 0.0, math.inf
+        if slope > 0:
+            to_cells, to_rounding = spread / 2 * density / slope, margin / slope
+        nats = self.width * self._interval
+        if density * nats >= slope / 2:  # at the largest losses, which can move by a cell
+            to_cells = max(to_cells, 6 * spread / nats)
+        cells = max(len(tail.slow) for _, tail, _, _ in parts)
+        return Priced(found, float(to_cells), float(to_rounding), cells)
+
+    def delta(self, epsilon: ArrayLike) -> Floats:
+        """f64[...], certified at each epsilon >= 0."""
+        eps = np.asarray(epsilon, float)
+        return np.minimum(self.infinity + sum(each.delta(eps) for each in self._sums), 1.0)
+
+
+class _Sum:
+    """The finite privacy loss L of all rounds together, times a weight.
+
+    Formal guarantees: `delta` and the roots of `expected` are upper bounds. For any t > 0, with M = E[e^(t L)] and the
+    tilted law of L, of density e^(t l) / M against its own,
+
+        delta(eps) = M e^(-t eps) E_tilted[e^(-t (L - eps)) (1 - e^(eps - L)); L > eps].
+
+    The tilted law of a sum is that of the sum of tilted terms, so that it is composed by Fourier transforms. Their
+    rounding, and losses outside of the cells that are kept, change the expectation by at most `margin`: the factor in
+    it is at most 1. So delta is wrong by at most M e^(-t eps) margin, which is little beside delta where t is near the
+    minimum of the moment bound on delta, and that bound is near to delta.
+
+    Args:
+        case: the rounds, and the weight.
+        interval: as of `Composed`.
+    """
+
+    def __init__(self, case: Case, interval: float) -> None:
+        rounds = case.rounds
+        self._rounds, self._interval, self._log_weight = rounds, interval, case.log_weight
         self._cells = [(r.losses.low + np.arange(len(r.losses.chances))) * interval for r in rounds]
         with np.errstate(divide="ignore"):
             self._logs = [np.log(r.losses.chances) for r in rounds]
         releases = sum(r.steps * r.local_steps for r in rounds)
         self._margin = _ROUNDING + _ROUNDING_PER_ROUND * releases + 2 * _OUTSIDE
 
-    @cached_property
-    def infinity(self) -> float:
-        """Probability of an infinite loss."""
-        finite = 0.0
-        for r in self._rounds:
-            block = -math.expm1(r.local_steps * math.log1p(-r.losses.infinity))
-            finite += r.steps * math.log1p(-r.rate * block)
-        return -math.expm1(finite)
+    def by_moment(self, tilt: float, delta: float) -> float:
+        """An epsilon that is certified at delta by the moment of this order alone."""
+        return (self._log_moment(tilt) + _log_most(tilt) - math.log(delta)) / tilt
 
-    def epsilon(self, delta: float) -> float:
-        """Smallest epsilon >= 0, in nats, that is certified at delta; infinity where there is none."""
-        from scipy.optimize import brentq
+    def tilt_for(self, delta: float) -> float:
+        """Where `by_moment` is nearly smallest."""
+        return _least(lambda tilt: self.by_moment(tilt, delta))
 
-        left = delta - self.infinity
-        if left <= 0:
-            return math.inf
-
-        def by_moment(tilt: float) -> float:
-            return (self._log_moment(tilt) + _log_most(tilt) - math.log(left)) / tilt
-
-        tilt = _least(by_moment)
-        top = by_moment(tilt)
-        if top <= 0:
-            return 0.0
-        tail = self._tail(tilt)
-
-        def excess(epsilon: float) -> float:
-            """log((delta(epsilon) - infinity) / left)."""
-            expected = float(self._expected(tail, tilt, epsilon))
-            return math.log(expected) - _log_most(tilt) - tilt * (epsilon - top)
-
-        low = max(0.0, top - 40 / tilt)  # below it the margin alone is more than delta
-        if excess(top) >= 0:
-            return top
-        if excess(low) <= 0:
-            return low
-        root = float(brentq(excess, low, top, xtol=1e-11, rtol=1e-13))
-        return root * (1 + 1e-12) + 1e-10
-
-    def delta(self, epsilon: ArrayLike) -> Floats:
-        """f64[...], certified at each epsilon >= 0."""
-        eps = np.asarray(epsilon, float)
+    def delta(self, eps: Floats) -> Floats:
+        """f64[...], for eps >= 0."""
         first, last = self._tilt_at(float(eps.min())), self._tilt_at(float(eps.max()))
         least = np.full(eps.shape, np.inf)
         for tilt in np.geomspace(first, last, _TILTS if eps.size > 1 else 1):
             with np.errstate(over="ignore"):
                 scale = np.exp(self._log_moment(tilt) - tilt * eps)
-            least = np.minimum(least, scale * self._expected(self._tail(tilt), tilt, eps))
-        return np.minimum(self.infinity + least, 1.0)
+            least = np.minimum(least, scale * self.expected(self.tail(tilt), tilt, eps))
+        return least
 
     def _tilt_at(self, epsilon: float) -> float:
         """Where the moment bound on delta(epsilon) is nearly smallest."""
         return _least(lambda t: self._log_moment(t) + _log_most(t) - t * epsilon)
 
-    def _expected(self, tail: _Tail, tilt: float, epsilon: ArrayLike) -> Floats:
+    def expected(self, tail: _Tail, tilt: float, epsilon: ArrayLike) -> Floats:
         """E_tilted[e^(-t (L - eps)) (1 - e^(eps - L)); L > eps], with the margin."""
         eps = np.asarray(epsilon, float)
         at = np.maximum(np.floor(eps / self._interval).astype(np.int64) + 1, tail.low)
@@ -132,9 +208,35 @@ class Composed:
         mean = np.exp(-tilt * above) * (tail.slow[there] - np.exp(-above) * tail.fast[there])
         return np.where(at - tail.low < len(tail.slow), np.maximum(mean, 0.0), 0.0) + self._margin
 
+    def near(self, tail: _Tail, tilt: float, epsilon: float) -> tuple[float, float, float]:
+        """Under the tilted law: density at epsilon, E[e^(-(t + 1) (L - eps)); L > eps], and the margin."""
+        at = max(math.floor(epsilon / self._interval) + 1 - tail.low, 0)
+        if at >= len(tail.slow):
+            return 0.0, 0.0, self._margin
+        cells = max(r.losses.width for r in self._rounds)
+        nats = cells * self._interval
+        after = tail.slow[at + cells] if at + cells < len(tail.slow) else 0.0
+        here = max(tail.slow[at] - math.exp(-tilt * nats) * after, 0.0)
+        return float(here) / nats, float(tail.fast[at]), self._margin
+
+    def spread_to_cells(self, tilt: float) -> float:
+        """About the variance that cells add to L, nats squared.
+
+        A loss l between two cells is spread to them, which adds a sixth of their squared width on average, and |l|
+        times the width where that is less.
+        """
+        total = 0.0
+        for r, cells, (moment, chances) in zip(
+            self._rounds, self._cells, self._once(tilt), strict=True
+        ):
+            width = r.losses.width * self._interval
+            once = min(width / 6, float(np.abs(cells) @ chances)) * width
+            total += r.steps * _taking_part(r, moment) * r.local_steps * once
+        return total
+
     def _log_moment(self, tilt: float) -> float:
         """log E[e^(t L); L < inf]."""
-        moment = 0.0
+        moment = self._log_weight
         for r, (of_release, _) in zip(self._rounds, self._once(tilt), strict=True):
             moment += r.steps * _of_round(r, of_release)
         return moment
@@ -150,7 +252,7 @@ class Composed:
             each.append((float(largest + math.log(total)), weights / total))
         return each
 
-    def _tail(self, tilt: float) -> _Tail:
+    def tail(self, tilt: float) -> _Tail:
         """Of the tilted loss of all rounds."""
         low, chances = self._tilted(tilt)
         return _Tail(low, *(_decaying(chances, rate * self._interval) for rate in (tilt, tilt + 1)))
@@ -199,6 +301,11 @@ class Composed:
                 cell = max(cell, 0) if which else min(cell, 0)
             cells += r.steps * cell
         return cells
+
+
+def _last_cell(losses: Losses, beyond: float) -> int:
+    kept = np.flatnonzero(np.cumsum(losses.chances[::-1])[::-1] > beyond)
+    return max(1, losses.low + int(kept[-1])) if len(kept) else 1
 
 
 def _of_round(r: Rounds, of_release: float) -> float:

@@ -162,7 +162,7 @@ def rounds(sigma=1.4, **changes):
             lambda: calibrate_together(
                 lambda s: [(algorithm(1.0), 3), (algorithm(s), 1)], *HERE, epsilon=0.1, delta=DELTA
             ),
-            r"epsilon: 0\.1; cannot be reached even with a noise multiplier of 1e\+06, which costs",
+            r"epsilon: 0\.1; cannot be reached even with a noise multiplier of 1e\+09, which costs",
         ),
         (
             lambda: calibrate_together(
