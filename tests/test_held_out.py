@@ -161,7 +161,7 @@ def test_an_algorithm_that_reads_what_is_held_out_is_refused(where):
 
     def round(key, state, cohort):
         state, metrics = plain.round(key, state, cohort)
-        rows = FEDERATION.held_out_rows
+        rows = FEDERATION.held_out.rows
         shift = jnp.sum(rows).astype(jnp.float32)
         return state._replace(params=jax.tree.map(lambda p: p + shift, state.params)), metrics
 

@@ -109,8 +109,7 @@ def _with_records(
     """(the federation of one seed as a round sees it, some of its records on the host, leaves [n, ...])."""
     federation = of_seed(federations, s)
     if isinstance(federation, Federation):
-        rows, size = np.asarray(federation.rows), np.asarray(federation.size)
-        used_rows = rows[np.arange(rows.shape[1]) < size[:, None]]
+        used_rows = federation.client_rows.on_host().rows
         some = used_rows[
             np.linspace(0, len(used_rows) - 1, min(len(used_rows), LOOKED_AT)).astype(int)
         ]
