@@ -23,6 +23,7 @@ from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.cohort_federation import CohortFederation, not_here
 from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_column
 from fedpriv.data.labels import stored
+from fedpriv.data.mapped_files import check_not_cut, loaded, mapped
 from fedpriv.data.validation import check_lengths, held_rows, name_of, on_host
 
 
@@ -148,14 +149,14 @@ class StreamedFederation:
         """Memory-maps the files of `write_clients`: NAME.npy for each leaf of a dict, and sizes.npy.
 
         Raises:
-          ValueError: as `from_sorted`, or a missing file.
+          ValueError: as `from_sorted`; a missing file, or one that is damaged, or of another length than it says.
         """
         check_path("folder", folder, "give the path of one that write_clients made")
         files = {path.stem: path for path in sorted(Path(folder).glob("*.npy"))}
         if "sizes" not in files:
             raise ValueError(f"folder: {folder} has no sizes.npy; make it with write_clients")
-        sizes = np.load(files.pop("sizes"))
-        examples = {name: np.load(path, mmap_mode="r") for name, path in files.items()}
+        sizes = loaded(files.pop("sizes"))
+        examples = {name: mapped(path) for name, path in files.items()}
         options: dict[str, Any] = {"num_classes": num_classes, "capacity": capacity}
         return cls.from_sorted(examples, sizes, held_out=held_out, **options)
 
@@ -195,8 +196,9 @@ class StreamedFederation:
         """What stays on the device throughout a run: sizes and public examples.
 
         Raises:
-          ValueError: a public example that is NaN or infinite, or whose label is not a class.
+          ValueError: a public example that is NaN or infinite, or whose label is not a class; a file cut short.
         """
+        check_not_cut(self.examples)
         examples = self._checked(self.public, "public examples")
         no_records = jax.tree.map(
             lambda leaf: np.zeros((0, self.capacity, *leaf.shape[1:]), leaf.dtype), examples
@@ -217,8 +219,9 @@ class StreamedFederation:
 
         Raises:
           ValueError: an id that is not a client's; a client's record that is NaN or infinite, or whose label is not a
-            class.
+            class; a file that was cut short.
         """
+        check_not_cut(self.examples)
         holders, nobody = np.unique(ids), self.num_clients
         if len(holders) and not 0 <= holders[0] <= holders[-1] <= nobody:
             wrong = holders[(holders < 0) | (holders > nobody)][0]

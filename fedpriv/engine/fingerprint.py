@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.data.client_rows import ClientRows
 from fedpriv.data.federation import Federation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from fedpriv.privacy.release import Release
 
 _COMPARED = 64  # rounds at most, of correlated noise
+SAMPLED = 1_000
+"""Records of a streamed federation that are compared. If a share f of its records are others, the chance that none of
+these is among them is (1 - f)^1000."""
+_TABLE = 2**24  # row numbers
 
 
 def identity(
@@ -41,6 +46,7 @@ def identity(
     """
     records = records_of(training.federations)
     data = distributed.digest(jax.tree.leaves((records, training.test)))
+    sampled = _sampled(training.federations, [*seeds, training.rounds])
     return {
         "streams": STREAMS,
         "rounds": training.rounds,
@@ -49,6 +55,7 @@ def identity(
         **({"secret_seed_check": secret_check} if secret_check else {}),
         "layout": asdict(strategy),
         "data": bytes(data).hex()[:16],
+        **({"sampled_records": sampled} if sampled else {}),
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
         "releases": _told(traced.releases(training.rounds)),
         **_schedules(training),
@@ -83,7 +90,10 @@ def _schedules(training: Training) -> dict[str, str]:
 def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:
     """Arrays by which they are told apart: of streamed ones, larger than one wants to read, two clients' records."""
     if isinstance(federations, Federation):
-        return federations
+        # In the order, and where it is not too large in the form, in which earlier checkpoints have them.
+        kinds = (federations.client_rows, federations.held_out_rows)
+        rows, held_out = ((_rows(of), of.size) if of else () for of in kinds)
+        return federations.examples, rows, federations.public, held_out
     return [
         (
             f.offsets,
@@ -94,6 +104,30 @@ def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:
         )
         for f in federations
     ]
+
+
+def _rows(of: ClientRows) -> Any:
+    return of.table if of.start.size * of.capacity <= _TABLE else (of.order, of.start)
+
+
+def _sampled(
+    federations: Federation | Sequence[StreamedFederation], seeds: Sequence[int]
+) -> str | None:
+    """What tells `SAMPLED` records of each streamed federation, drawn uniformly by the run's seeds, from others."""
+    if isinstance(federations, Federation):
+        return None
+    draws = np.random.default_rng(seeds)
+    found = []
+    for f in {id(f): f for f in federations}.values():
+        held_out = () if f.held_out_rows is None else f.held_out_rows.rows
+        others = np.concatenate([np.asarray(held_out, np.int64), f.public])
+        held = int(f.offsets[-1])
+        total = held + len(others)
+        places = np.sort(draws.choice(total, min(SAMPLED, total), replace=False))
+        first, last = places[places < held], places[places >= held] - held
+        rows = np.concatenate([first if f.order is None else f.order[first], others[last]])
+        found.append([leaf[np.sort(rows)] for leaf in jax.tree.leaves(f.examples)])
+    return bytes(distributed.digest(found)).hex()[:16]
 
 
 def _told(releases: Sequence[Release]) -> dict[str, str]:
