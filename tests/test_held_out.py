@@ -103,7 +103,7 @@ def test_columns_of_streamed_files(tmp_path):
     for of, rows in ((made, REST), (made.held_out, HELD)):
         _, found = of.read(np.array([4], np.int32))
         expected = np.sort(EXAMPLES["y"][rows[4]])
-        np.testing.assert_array_equal(np.sort(found["y"][0][: len(rows[4])]), expected)
+        np.testing.assert_array_equal(np.sort(found["y"][: len(rows[4])]), expected)
 
 
 def test_training_does_not_see_what_is_held_out():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,6 +42,7 @@ class StreamedFederation:
       order: i64[offsets[-1]], or None for 0, 1, 2, ... if examples are sorted by client.
       public: i64[p], rows that the server holds.
       capacity: room for records of each client of a cohort; at least the number of the largest client.
+      most: i64[clients], how many records 1, 2, ... clients hold at most; None: as many as those here.
       num_classes: if not None, the leaf `label` holds classes, as in `Federation.from_arrays`.
       held_out_rows: rows that clients are evaluated on and never train on, or None.
     """
@@ -52,6 +54,7 @@ class StreamedFederation:
     capacity: int
     num_classes: int | None = None
     held_out_rows: Rows | None = None
+    most: np.ndarray | None = None
 
     @classmethod
     def from_arrays(
@@ -200,16 +203,21 @@ class StreamedFederation:
         """
         check_not_cut(self.examples)
         examples = self._checked(self.public, "public examples")
-        no_records = jax.tree.map(
-            lambda leaf: np.zeros((0, self.capacity, *leaf.shape[1:]), leaf.dtype), examples
-        )
+        no_records = jax.tree.map(lambda leaf: leaf[:0], examples)
         return CohortFederation(
             jax.tree.map(jnp.asarray, examples),
             jnp.arange(len(self.public), dtype=jnp.int32),
             jnp.asarray(self.size),
             jnp.zeros(0, jnp.int32),
             jax.tree.map(jnp.asarray, no_records),
+            self.capacity,
         )
+
+    @cached_property
+    def most_records(self) -> np.ndarray:
+        """i64[clients], how many records 1, 2, ... clients hold at most, of this federation or of all side by side."""
+        own = np.cumsum(np.sort(np.diff(self.offsets))[::-1])
+        return own if self.most is None else self.most
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, PyTree]:
         """`holders` and `holder_records` of a `CohortFederation`, on the host, for clients in any order.
@@ -228,20 +236,22 @@ class StreamedFederation:
             raise ValueError(f"cohort: it holds client {wrong}, but there are {nobody}")
         holders = holders[holders < nobody]
         none = self._checked(np.zeros(0, int), "examples")
+        # For any cohort of so many, so that all rounds have one program.
+        room = max(1, int(self.most_records[min(len(ids), nobody) - 1])) if len(ids) else 0
         holder_records = jax.tree.map(
-            lambda leaf: np.zeros((len(ids), self.capacity, *leaf.shape[1:]), leaf.dtype), none
+            lambda leaf: np.zeros((room, *leaf.shape[1:]), leaf.dtype), none
         )
-        for slot, i in enumerate(holders):
+        start = 0
+        for i in holders:
             rows = slice(self.offsets[i], self.offsets[i + 1])
             own = self._checked(rows if self.order is None else self.order[rows], f"client {i}")
             for to, leaf in zip(jax.tree.leaves(holder_records), jax.tree.leaves(own), strict=True):
-                if leaf.shape[1:] != to.shape[2:]:
+                if leaf.shape[1:] != to.shape[1:]:
                     raise ValueError(
                         f"client {i}: an array of objects holds arrays {list(leaf.shape[1:])}; give np.stack(array)"
                     )
-                to[slot, : len(leaf)] = leaf
-                if len(leaf):
-                    to[slot, len(leaf) :] = leaf[0]  # as a Federation pads
+                to[start : start + len(leaf)] = leaf
+            start += int(self.offsets[i + 1] - self.offsets[i])
         return np.pad(holders, (0, len(ids) - len(holders)), constant_values=nobody), holder_records
 
     def _checked(self, rows: np.ndarray | slice, whose: str) -> PyTree:

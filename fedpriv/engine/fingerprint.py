@@ -100,7 +100,7 @@ def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:
             f.public,
             () if f.order is None else f.order,
             f.held_out_rows or (),
-            *f.read(np.array([0, f.num_clients - 1])),
+            *_ends(f),
         )
         for f in federations
     ]
@@ -128,6 +128,22 @@ def _sampled(
         rows = np.concatenate([first if f.order is None else f.order[first], others[last]])
         found.append([leaf[np.sort(rows)] for leaf in jax.tree.leaves(f.examples)])
     return bytes(distributed.digest(found)).hex()[:16]
+
+
+def _ends(f: StreamedFederation) -> tuple[np.ndarray, Any]:
+    """The first and the last client, and their records [2, capacity, ...] in the form of earlier checkpoints."""
+    ids = np.array([0, f.num_clients - 1])
+    holders, records = f.read(ids)
+    sizes = np.where(holders < f.num_clients, f.size[np.minimum(holders, ids[1])], 0)[:, None]
+    starts, place = np.cumsum(sizes)[:, None] - sizes, np.arange(f.capacity)
+    rows = starts + np.where(place < sizes, place, 0)
+
+    def padded(leaf: np.ndarray) -> np.ndarray:
+        table = leaf[np.minimum(rows, len(leaf) - 1)]
+        table[holders == f.num_clients] = 0
+        return table
+
+    return holders, jax.tree.map(padded, records)
 
 
 def _told(releases: Sequence[Release]) -> dict[str, str]:

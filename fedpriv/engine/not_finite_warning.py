@@ -116,8 +116,9 @@ def _with_records(
         return federation, jax.tree.map(lambda leaf: np.asarray(leaf[some]), federation.examples)
     streamed = federations[s]  # type: ignore[index]
     clients = min(streamed.num_clients, 1 + LOOKED_AT // streamed.capacity)
-    holders, read = streamed.read(np.arange(clients))  # a client's room is filled with its records
-    records = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:LOOKED_AT], read)
+    holders, read = streamed.read(np.arange(clients))
+    there = min(LOOKED_AT, int(streamed.offsets[clients]))
+    records = jax.tree.map(lambda leaf: leaf[:there], read)
     return replace(federation, holders=holders, holder_records=read), records
 
 
