@@ -195,9 +195,7 @@ def test_a_streamed_run_goes_on(tmp_path):
         run(folder=tmp_path, federation=other)
     one = np.where(np.arange(len(examples["y"])) == parts[2][1], 9, examples["y"])
     other = fp.StreamedFederation.from_arrays(examples | {"y": one}, parts, public=public)
-    with pytest.raises(
-        ValueError, match=r"is of another run: sampled_records \w+ there, \w+ here;"
-    ):
+    with pytest.raises(ValueError, match=r"is of another run: data \w+ there, \w+ here;"):
         run(folder=tmp_path, federation=other)
     assert run(folder=tmp_path, federation=streamed)[1] == []  # it has ended
 
@@ -214,11 +212,14 @@ def test_how_often_a_replaced_record_is_found(held):
 
     one, other = of(np.zeros(4000)), of(np.arange(4000) == wrong)
     other = replace(other, examples={"x": other.examples["x"].astype(float)})
-    sampled = fingerprint._sampled
-    found = sum(sampled([one], [seed]) != sampled([other], [seed]) for seed in range(400))
+
+    def digest(f, seed):
+        return bytes(fp.distributed.digest(fingerprint.records_of([f], [seed])))
+
+    found = sum(digest(one, seed) != digest(other, seed) for seed in range(400))
     low, high = stats.binom(400, fingerprint.SAMPLED / 4000).interval(1 - 1e-6)
     assert low <= found <= high
-    assert sampled([one], [3]) == sampled([one], [3])
+    assert digest(one, 3) == digest(one, 3)
 
 
 def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):

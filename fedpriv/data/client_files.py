@@ -85,7 +85,7 @@ class _Files:
         self._check(arrays, whose)
         for name, (file, _, _) in self._open.items():
             with _named(file):
-                file.write(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8))
+                file.write(arrays[name].tobytes())
         self._rows += count
         return count
 

@@ -92,12 +92,12 @@ def picture(
     left, right = (ends - means)[bar, c], ends[bar, c]
     top, bottom = edges[bar] - 0.5 + apart, edges[bar + 1] - 0.5 - apart
     corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
-    rectangles = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
+    rectangles: Any = np.stack([np.stack(corner, axis=1) for corner in corners], axis=1)
     # One artist, however many rectangles there are.
     axes.add_collection(PolyCollection(rectangles, facecolors=shade(c), linewidths=0))
     if classes <= _NAMED:
         handles = [Patch(color=few(c), label=str(c)) for c in range(classes)]
-        place = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+        place: Any = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
         axes.legend(handles=handles, title="class", fontsize="small", **place)
     if path is not None:
         save_figure(figure, Path(path))

@@ -152,8 +152,6 @@ class Keeper:
         wanted, layout = self._wanted, self._wanted["layout"]
         recorded = {f: v for f, v in there["layout"].items() if _NO_CHOICE.get(f) != v}
         there = there | {"layout": recorded}
-        if "data" in there:  # earlier revisions took no sample
-            there.setdefault("sampled_records", wanted.get("sampled_records"))
         if layout["clients"] == "fit":
             layout = layout | {"clients": recorded["clients"]}
         if different := list(differences(there, wanted | {"layout": layout})):

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.data.client_rows import ClientRows
 from fedpriv.data.federation import Federation
+from fedpriv.data.mapped_files import check_not_cut
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
 from fedpriv.rounds.noise_stream import STREAMS, schedule_key
@@ -29,7 +29,6 @@ _COMPARED = 64  # rounds at most, of correlated noise
 SAMPLED = 1_000
 """Records of a streamed federation that are compared. If a share f of its records are others, the chance that none of
 these is among them is (1 - f)^1000."""
-_TABLE = 2**24  # row numbers
 
 
 def identity(
@@ -44,9 +43,8 @@ def identity(
     Args:
       secret_check: what tells a secret seed from others, where there is one.
     """
-    records = records_of(training.federations)
+    records = records_of(training.federations, seeds)
     data = distributed.digest(jax.tree.leaves((records, training.test)))
-    sampled = _sampled(training.federations, [*seeds, training.rounds])
     return {
         "streams": STREAMS,
         "rounds": training.rounds,
@@ -55,7 +53,6 @@ def identity(
         **({"secret_seed_check": secret_check} if secret_check else {}),
         "layout": asdict(strategy),
         "data": bytes(data).hex()[:16],
-        **({"sampled_records": sampled} if sampled else {}),
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
         "releases": _told(traced.releases(training.rounds)),
         **_schedules(training),
@@ -87,63 +84,38 @@ def _schedules(training: Training) -> dict[str, str]:
     return {"schedule": f"{schemas}, {bytes(distributed.digest(draws)).hex()[:16]}"}
 
 
-def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:
-    """Arrays by which they are told apart: of streamed ones, larger than one wants to read, two clients' records."""
+def records_of(federations: Federation | Sequence[StreamedFederation], seeds: Sequence[int]) -> Any:
+    """Arrays by which they are told apart.
+
+    Streamed ones may be larger than one wants to read: of these, who holds which rows, and `SAMPLED` records, drawn
+    uniformly by the seeds.
+    """
     if isinstance(federations, Federation):
-        # In the order, and where it is not too large in the form, in which earlier checkpoints have them.
-        kinds = (federations.client_rows, federations.held_out_rows)
-        rows, held_out = ((_rows(of), of.size) if of else () for of in kinds)
-        return federations.examples, rows, federations.public, held_out
-    return [
-        (
-            f.offsets,
-            f.public,
-            () if f.order is None else f.order,
-            f.held_out_rows or (),
-            *_ends(f),
-        )
-        for f in federations
-    ]
-
-
-def _rows(of: ClientRows) -> Any:
-    return of.table if of.start.size * of.capacity <= _TABLE else (of.order, of.start)
-
-
-def _sampled(
-    federations: Federation | Sequence[StreamedFederation], seeds: Sequence[int]
-) -> str | None:
-    """What tells `SAMPLED` records of each streamed federation, drawn uniformly by the run's seeds, from others."""
-    if isinstance(federations, Federation):
-        return None
+        return federations
     draws = np.random.default_rng(seeds)
-    found = []
-    for f in {id(f): f for f in federations}.values():
-        held_out = () if f.held_out_rows is None else f.held_out_rows.rows
-        others = np.concatenate([np.asarray(held_out, np.int64), f.public])
-        held = int(f.offsets[-1])
-        total = held + len(others)
-        places = np.sort(draws.choice(total, min(SAMPLED, total), replace=False))
-        first, last = places[places < held], places[places >= held] - held
-        rows = np.concatenate([first if f.order is None else f.order[first], others[last]])
-        found.append([leaf[np.sort(rows)] for leaf in jax.tree.leaves(f.examples)])
-    return bytes(distributed.digest(found)).hex()[:16]
+    each = {id(f): f for f in federations}
+    sampled = {key: _sampled(f, draws) for key, f in each.items()}
+    return [(f.offsets, f.public, f.order, f.held_out_rows, sampled[id(f)]) for f in federations]
 
 
-def _ends(f: StreamedFederation) -> tuple[np.ndarray, Any]:
-    """The first and the last client, and their records [2, capacity, ...] in the form of earlier checkpoints."""
-    ids = np.array([0, f.num_clients - 1])
-    holders, records = f.read(ids)
-    sizes = np.where(holders < f.num_clients, f.size[np.minimum(holders, ids[1])], 0)[:, None]
-    starts, place = np.cumsum(sizes)[:, None] - sizes, np.arange(f.capacity)
-    rows = starts + np.where(place < sizes, place, 0)
+def _sampled(f: StreamedFederation, draws: np.random.Generator) -> list[np.ndarray]:
+    """Of all that clients train on, that they hold out, and that the server has."""
+    check_not_cut(f.examples)
+    held_out = () if f.held_out_rows is None else f.held_out_rows.rows
+    others = np.concatenate([np.asarray(held_out, np.int64), f.public])
+    held = int(f.offsets[-1])
+    total = held + len(others)
+    places = np.sort(draws.choice(total, min(SAMPLED, total), replace=False))
+    first, last = places[places < held], places[places >= held] - held
+    rows = np.concatenate([first if f.order is None else f.order[first], others[last]])
+    return [_plain(leaf[np.sort(rows)]) for leaf in jax.tree.leaves(f.examples)]
 
-    def padded(leaf: np.ndarray) -> np.ndarray:
-        table = leaf[np.minimum(rows, len(leaf) - 1)]
-        table[holders == f.num_clients] = 0
-        return table
 
-    return holders, jax.tree.map(padded, records)
+def _plain(array: np.ndarray) -> np.ndarray:
+    """In place of objects, whose bytes are addresses, their text."""
+    if array.dtype != object:
+        return array
+    return np.frombuffer(repr(array.tolist()).encode(), np.uint8)
 
 
 def _told(releases: Sequence[Release]) -> dict[str, str]:
