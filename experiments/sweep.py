@@ -32,7 +32,7 @@ from experiments.config import modules
 from experiments.config.options import HELP, config_name, listing, parse, split_options, words
 from experiments.config.settings import Settings, as_typed
 from experiments.search.plan import Asked
-from experiments.search.sweep import new_name, swept
+from experiments.search.sweep import folder_of, swept
 from fedpriv.engine import compilation_cache
 
 DETAILS = (__doc__ or "").partition("\n\n")[2]
@@ -69,10 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     options, rest = split_options(AllOptions, args)
     asked = _asked(rest, options)
-    folder = options.output or new_name(asked.name)
-    goes_on = f"the same command with --output {folder} goes on"
     compilation_cache.cache_programs()
-    with signals.unheard():
+    with folder_of(asked, options.output) as folder, signals.unheard():
+        goes_on = f"the same command with --output {folder} goes on"
         try:
             found = swept(asked, folder)
         except (OSError, MemoryError, RuntimeError) as error:

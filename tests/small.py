@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -95,19 +96,37 @@ def sgd(t):
     return optax.sgd(0.1 * 0.9**t, momentum=0.5)
 
 
+@flax.struct.dataclass
+class Poisoned(Federation):
+    """All padding is an example that would be noticed."""
+
+    def records(self, ids, mask):
+        given = super().records(ids, mask)
+
+        def of_client(i):
+            real = jnp.arange(self.capacity) < self.size[i]
+            return jax.tree.map(
+                lambda leaf: jnp.where(jnp.expand_dims(real, range(1, leaf.ndim)), leaf, 1e4),
+                given(i),
+            )
+
+        return of_client
+
+
 def with_capacity(federation: Federation, capacity: int, poison: bool = False) -> Federation:
-    """Wider rows; with `poison`, all padding points to an example that would be noticed."""
-    old = federation.rows.shape[1]
-    rows = jnp.pad(federation.rows, ((0, 0), (0, capacity - old)), mode="edge")
-    if not poison:
-        return federation.replace(rows=rows)
-    examples = jax.tree.map(
-        lambda leaf: jnp.concatenate([leaf, jnp.full((1, *leaf.shape[1:]), 1e4, leaf.dtype)]),
-        federation.examples,
+    """Room for more records; with `poison`, all padding is an example that would be noticed."""
+    rows = federation.client_rows
+    wider = rows.replace(order=jnp.pad(rows.order, (0, capacity)), capacity=capacity)
+    of = Poisoned if poison else Federation
+    return of(federation.examples, wider, federation.public, federation.held_out_rows)
+
+
+def of_clients(federation: Federation, clients) -> Federation:
+    """These clients (i64[n]) alone, in this order; the same one may come again."""
+    rows, clients = federation.client_rows, np.asarray(clients)
+    return federation.replace(
+        client_rows=rows.replace(start=rows.start[clients], size=rows.size[clients])
     )
-    padding = jnp.arange(capacity) >= federation.size[:, None]
-    rows = jnp.where(padding, len(examples["y"]) - 1, rows)
-    return federation.replace(examples=examples, rows=rows)
 
 
 @lru_cache(maxsize=32)

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +13,12 @@ import numpy as np
 import optax
 import pytest
 from odd_state import odd
+from scipy import stats
 from several import ended, started
 from small import assert_identical, compiler_of_one_program, regression, sgd, squared, start
 
 import fedpriv as fp
-from fedpriv.engine import checkpoint
+from fedpriv.engine import checkpoint, fingerprint
 from fedpriv.engine.serialization import to_device, to_host
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -191,6 +193,33 @@ def test_a_streamed_run_goes_on(tmp_path):
     other = fp.StreamedFederation.from_arrays(other, parts, public=public)
     with pytest.raises(ValueError, match=r"is of another run: data \w+ there, \w+ here;"):
         run(folder=tmp_path, federation=other)
+    one = np.where(np.arange(len(examples["y"])) == parts[2][1], 9, examples["y"])
+    other = fp.StreamedFederation.from_arrays(examples | {"y": one}, parts, public=public)
+    with pytest.raises(ValueError, match=r"is of another run: data \w+ there, \w+ here;"):
+        run(folder=tmp_path, federation=other)
+    assert run(folder=tmp_path, federation=streamed)[1] == []  # it has ended
+
+
+@pytest.mark.parametrize("held", ["trained on", "held out", "public"])
+def test_how_often_a_replaced_record_is_found(held):
+    """One of 4,000, in 1,000 that are compared: within bounds of false-alarm rate 1e-6 in 400 draws of the seeds."""
+    clients, held_out, public = np.split(np.arange(4000).reshape(4, 1000), [2, 3])
+    wrong = {"trained on": 0, "held out": 2000, "public": 3999}[held]
+
+    def of(x):
+        given = {"held_out": [*held_out[:, :500], *held_out[:, 500:]], "public": public[0]}
+        return fp.StreamedFederation.from_arrays({"x": x}, clients, **given)
+
+    one, other = of(np.zeros(4000)), of(np.arange(4000) == wrong)
+    other = replace(other, examples={"x": other.examples["x"].astype(float)})
+
+    def digest(f, seed):
+        return bytes(fp.distributed.digest(fingerprint.records_of([f], [seed])))
+
+    found = sum(digest(one, seed) != digest(other, seed) for seed in range(400))
+    low, high = stats.binom(400, fingerprint.SAMPLED / 4000).interval(1 - 1e-6)
+    assert low <= found <= high
+    assert digest(one, 3) == digest(one, 3)
 
 
 def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):

@@ -1,5 +1,10 @@
 """What is written one client at a time is the federation that it was."""
 
+import errno
+import io
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from small import refused
@@ -81,3 +86,50 @@ def test_nothing_is_overwritten(tmp_path):
     write_clients(tmp_path, clients())
     with pytest.raises(ValueError, match=r"there are \.npy files in it; give an empty folder"):
         write_clients(tmp_path, clients())
+
+
+@pytest.mark.parametrize(
+    ("file", "spoil", "message"),
+    [
+        ("x.npy", lambda b: b[:-1], r"x\.npy: mmap length is greater than file size; copy it"),
+        ("x.npy", lambda b: b + b"0", r"x\.npy: it has 177 bytes, but 176 by its header; copy it"),
+        ("x.npy", lambda b: b"", r"x\.npy: .*; copy it again, or make the folder anew"),
+        ("label.npy", lambda b: b"not an array", r"label\.npy: .*; copy it again"),
+        ("sizes.npy", lambda b: b[:-8], r"sizes\.npy: .*; copy it again"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, file, spoil, message):
+    write_clients(tmp_path, clients())
+    (tmp_path / file).write_bytes(spoil((tmp_path / file).read_bytes()))
+    with refused(message):
+        StreamedFederation.from_folder(tmp_path)
+
+
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x[1:], np.asarray])
+def test_a_file_that_is_cut_short_later_is_refused_where_it_is_read(tmp_path, view):
+    """Instead of the end of the process; so at every start of a run."""
+    write_clients(tmp_path, ({"x": np.zeros((5000, 3))} for _ in range(4)))
+    x = np.load(tmp_path / "x.npy", mmap_mode="r")
+    federation = StreamedFederation.from_sorted({"x": view(x)}, [5000, 4999, 5000, 5000])
+    federation.read(np.array([0, 3]))
+    size = (tmp_path / "x.npy").stat().st_size
+    os.truncate(tmp_path / "x.npy", 5000)
+    for read in (federation.empty, lambda: federation.read(np.array([3]))):
+        with refused(rf"x\.npy: it has 5000 bytes, but had {size} when it was opened; restore"):
+            read()
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    """Such as on a full disk."""
+
+    class Full(io.BytesIO):
+        name = str(tmp_path / "x.npy")
+
+        def write(self, array):
+            if len(array) > 200:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(array)
+
+    monkeypatch.setattr(Path, "open", lambda path, mode="r": Full())
+    with pytest.raises(OSError, match=r"No space left on device: '.*x\.npy'"):
+        write_clients(tmp_path, ({"x": np.zeros((50, 3))} for _ in range(2)))

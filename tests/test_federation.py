@@ -194,7 +194,7 @@ def test_repartition_does_not_forget_what_is_held_out():
     with refused("held_out: 1 records are held out, but this partition does not say by whom; give"):
         first.repartition([[1], [0]])
     again = first.repartition([[1], [0]], held_out=[[4], [2]])
-    np.testing.assert_array_equal(again.held_out_rows, [[4], [2]])
+    np.testing.assert_array_equal(again.held_out.rows, [[4], [2]])
     assert first.for_training.repartition([[1], [0]]).held_out_rows is None
 
 
@@ -210,7 +210,7 @@ def test_stack():
     np.testing.assert_array_equal(stacked.public, [[3], [5]])
     assert stacked.examples is first.examples
 
-    axes = Federation(examples=None, rows=0, size=0, public=0)
+    axes = Federation(examples=None, client_rows=0, public=0)
     labels = jax.vmap(lambda f: f.examples["label"][f.public], in_axes=(axes,))(stacked)
     np.testing.assert_array_equal(labels, [[0], [2]])
 

@@ -1,11 +1,17 @@
 """Files that are there as a whole or not at all."""
 
+import ast
 import errno
 import os
+import re
+from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
-from fedpriv.core.files import replacing
+from fedpriv.core.files import replacing, save_figure
+
+ROOT = Path(__file__).parents[1]
 
 
 def contents(folder):
@@ -60,3 +66,39 @@ def test_two_who_write_one_shared_file_do_not_meet(tmp_path):
         one.write_text("one")
         other.write_text("other")
     assert contents(tmp_path) == {"cache.npz": "one"}
+
+
+def test_a_figure_has_the_format_of_its_ending(tmp_path):
+    figure = Figure()
+    begin = {"a.png": b"\x89PNG", "a.pdf": b"%PDF", "a.svg": b"<?xml", "a.": b"\x89PNG"}
+    for name, first in begin.items():
+        save_figure(figure, tmp_path / name)
+        written = tmp_path / name if name != "a." else tmp_path / "a.png"
+        assert written.read_bytes().startswith(first)
+    assert sorted(contents_of(tmp_path)) == ["a.pdf", "a.png", "a.svg"]
+    with pytest.raises(ValueError, match="'doc' is not supported"):
+        save_figure(figure, tmp_path / "a.doc")
+    assert sorted(contents_of(tmp_path)) == ["a.pdf", "a.png", "a.svg"]
+
+
+def contents_of(folder):
+    return [file.name for file in folder.iterdir()]
+
+
+SAVERS = {"savefig", "imsave", "imwrite"}
+
+
+def test_every_picture_is_written_whole():
+    """Of the package and the launcher: by `save_figure`, or into memory first, as `written`."""
+    files = [f for room in ("fedpriv", "experiments") for f in (ROOT / room).rglob("*.py")]
+    saved = 0
+    for file in files:
+        text = file.read_text()
+        if not any(name in text for name in SAVERS) or file == ROOT / "fedpriv/core/files.py":
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in SAVERS:
+                saved += 1
+                assert ast.unparse(node.args[0]) == "written", file
+                assert re.search(r"written = io\.(Bytes|String)IO\(\)", text), file
+    assert saved == 2

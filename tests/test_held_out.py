@@ -103,7 +103,7 @@ def test_columns_of_streamed_files(tmp_path):
     for of, rows in ((made, REST), (made.held_out, HELD)):
         _, found = of.read(np.array([4], np.int32))
         expected = np.sort(EXAMPLES["y"][rows[4]])
-        np.testing.assert_array_equal(np.sort(found["y"][0][: len(rows[4])]), expected)
+        np.testing.assert_array_equal(np.sort(found["y"][: len(rows[4])]), expected)
 
 
 def test_training_does_not_see_what_is_held_out():
@@ -161,7 +161,7 @@ def test_an_algorithm_that_reads_what_is_held_out_is_refused(where):
 
     def round(key, state, cohort):
         state, metrics = plain.round(key, state, cohort)
-        rows = FEDERATION.held_out_rows
+        rows = FEDERATION.held_out.rows
         shift = jnp.sum(rows).astype(jnp.float32)
         return state._replace(params=jax.tree.map(lambda p: p + shift, state.params)), metrics
 

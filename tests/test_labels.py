@@ -33,8 +33,7 @@ def in_memory(label, folder):
 
 
 def read(federation):
-    held = federation.read(np.arange(federation.num_clients))[1]["label"]
-    return held.reshape(-1, *held.shape[2:])
+    return federation.read(np.arange(federation.num_clients))[1]["label"]
 
 
 def streamed(label, folder):

@@ -2,6 +2,7 @@
 
 import importlib
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -189,8 +190,12 @@ def test_a_shard_is_padded_as_in_memory():
         assert (made.num_clients, made.capacity) == (4, 5)
         holders, held = made.read(np.array([3, 4, 1, 3, 0], np.int32))
         np.testing.assert_array_equal(holders, [0, 1, 3, 4, 4])
-        for name, leaf in federation.examples.items():
-            np.testing.assert_array_equal(held[name][:3], leaf[federation.rows[holders[:3]]])
+        seen = replace(made.empty(), holders=jnp.asarray(holders), holder_records=held)
+        drawn = fp.everyone(4).draw(jax.random.key(0))
+        for i in holders[:3]:
+            records = (f.records(drawn.ids, drawn.mask)(jnp.int32(i)) for f in (seen, federation))
+            assert_identical(*records)
+        assert len(held["x"]) == 11  # the most that five clients can have, each once
         np.testing.assert_array_equal(made.size, federation.size)
         fixed = made.empty()
         np.testing.assert_array_equal(

@@ -28,6 +28,7 @@ from experiments.config.experiment import Ledger, ledger_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings, View, changed
 from fedpriv.core.arguments import MeanRuns, Rate, checked, require
+from fedpriv.core.files import save_figure
 from fedpriv.devices.layout import split_cpu
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
@@ -289,4 +290,4 @@ def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> N
     if axes.lines:
         axes.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=100)
+    save_figure(figure, path, dpi=100)

@@ -1,10 +1,12 @@
-"""Text files written whole, and folders that one process at a time writes to."""
+"""Text files written whole, folders with a name of their own, and folders that one process at a time writes to."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from fedpriv.core.files import replacing
@@ -32,6 +34,29 @@ def held(folder: Path) -> Iterator[None]:
     finally:
         if opened is not None:
             os.close(opened)
+
+
+def new_folder_by_time(stem: str) -> Path:
+    """Makes runs/STEM-DATE-TIME, or if others have that already, on this machine or another, STEM-DATE-TIME-2, ...
+
+    Raises:
+      ValueError: it cannot be made.
+    """
+    named = Path("runs") / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+    try:
+        named.parent.mkdir(exist_ok=True)
+        for number in count(1):
+            folder = named if number == 1 else named.with_name(f"{named.name}-{number}")
+            try:
+                folder.mkdir()  # of all that try, one alone can
+            except FileExistsError:
+                continue
+            return folder
+        raise AssertionError
+    except OSError as error:
+        raise ValueError(
+            f"output: cannot make {named} ({error.strerror}); choose another"
+        ) from None
 
 
 def write_text(path: Path, text: str) -> None:

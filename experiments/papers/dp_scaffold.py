@@ -242,7 +242,8 @@ def ledger(settings: DPScaffold, model: fp.models.Model, example: Example) -> Le
       example: the shapes of one.
     """
     blank = fp.Federation.blank(example, settings.clients, settings.training_records)
-    shapes = blank.replace(size=np.array(settings.held, np.int32))
+    sizes = blank.client_rows.replace(size=np.array(settings.held, np.int32))
+    shapes = blank.replace(client_rows=sizes)
     entries = {name: Entry(one, [shapes]) for name, one in _algorithms(settings).items()}
     return Ledger(entries, delta(settings), model.init, _notes(settings))
 

@@ -17,7 +17,6 @@ import json
 import math
 import os
 import sys
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +28,7 @@ from typing import Any
 import jax
 import safetensors  # noqa: F401  if it is missing, say so before training
 
-from experiments.base.files import write_text
+from experiments.base.files import new_folder_by_time, write_text
 from experiments.base.json_values import plain
 from experiments.base.outside_errors import outside
 from experiments.base.provenance import provenance
@@ -44,18 +43,15 @@ from fedpriv.models.networks import Model
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 
-def folder_of(settings: Settings, name: str) -> Path:
-    """Where the run is to be recorded."""
-    return settings.output or Path("runs") / f"{Path(name).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
 def new_folder(settings: Settings, name: str) -> Path:
-    """Makes the run folder.
+    """Makes the run folder: the one that is given, or one by the config's name and the time that no other run has.
 
     Raises:
       ValueError: it holds a run already, or what is left of one, is the current one and not empty, or cannot be made.
     """
-    folder = folder_of(settings, name)
+    if settings.output is None:
+        return new_folder_by_time(Path(name).stem)
+    folder = settings.output
     if any((folder / name).exists() for name in (CONFIG, METRICS)):
         raise ValueError(
             f"output: {folder} already holds a run; choose another folder, or resume {folder}"

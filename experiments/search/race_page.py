@@ -15,7 +15,7 @@ from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.leads import FEWEST, Lead, lead
 from experiments.tables.plots import look, scale, sheet
-from fedpriv.core.files import replacing
+from fedpriv.core.files import save_figure
 
 SHORT = {"local.learning_rate": "client", "server.learning_rate": "server", "clip_norm": "C"}
 """What is chosen: learning rates of clients and server, clip norm."""
@@ -234,7 +234,7 @@ def _entrants(found: Sequence[Result]) -> list[str]:
 def _panels(found: Sequence[Result], path: Path, height: float) -> Iterator[dict[str, Any]]:
     """Axes by data set, with one legend, written to a file."""
     datasets = list(dict.fromkeys(r.dataset for r in found))
-    with replacing(path) as unfinished, sheet(2.2 * len(datasets) + 1.8, height) as figure:
+    with sheet(2.2 * len(datasets) + 1.8, height) as figure:
         panels = dict(
             zip(datasets, figure.subplots(1, len(datasets), squeeze=False)[0], strict=True)
         )
@@ -245,4 +245,4 @@ def _panels(found: Sequence[Result], path: Path, height: float) -> Iterator[dict
             handles, names = axes.get_legend_handles_labels()
             every |= dict(zip(names, handles, strict=True))
         figure.legend(every.values(), every, loc="outside right center")
-        figure.savefig(unfinished, dpi=150, format=path.suffix[1:])
+        save_figure(figure, path, dpi=150)

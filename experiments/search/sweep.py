@@ -8,14 +8,14 @@ stopped goes on when it is asked for again with the same folder.
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from experiments.base import command
-from experiments.base.files import write_text
+from experiments.base.files import new_folder_by_time, write_text
 from experiments.base.json_values import flat, plain
 from experiments.config import modules
 from experiments.config.modules import Config
@@ -106,12 +106,22 @@ def sweep(
         folds,
         best_of,
     )
-    return swept(asked, Path(folder) if folder else new_name(name), progress)
+    with folder_of(asked, folder) as where:
+        return swept(asked, where, progress)
 
 
-def new_name(config: str) -> Path:
-    """The folder of a sweep that is given none."""
-    return Path("runs") / f"sweep-{Path(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+@contextmanager
+def folder_of(asked: Asked, given: str | Path | None) -> Iterator[Path]:
+    """The folder that is given, or a new one, which goes again if nothing is put into it."""
+    if given is not None:
+        yield Path(given)
+        return
+    folder = new_folder_by_time(f"sweep-{Path(asked.name).stem}")
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
 
 
 def swept(asked: Asked, folder: Path, progress: bool = True) -> Swept:

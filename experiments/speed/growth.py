@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.base.files import write_text
+from experiments.base.files import new_folder_by_time, write_text
 from experiments.base.formats import markdown_table, number
 from experiments.config.fields import Number, check_each
 from experiments.speed.growth_point import Name, Point, measured
 from experiments.speed.timing import machine, show, spread
+from fedpriv.core.files import save_figure
 
 POINTS = 3  # the largest ones, which count: below them, what does not grow hides what does
 
@@ -67,13 +67,13 @@ def growth(repeats: int = 5, output: Path | None = None) -> dict[str, Any]:
       ValueError: no turns; a folder that has a growth.json, or cannot be made.
     """
     check_each(Number, repeats=repeats)
-    folder = _made(output or Path("runs") / time.strftime("growth-%Y%m%d-%H%M%S"))
+    folder = _made(output) if output else new_folder_by_time("growth")
 
     def keep(found: dict[str, Any]) -> None:
         write_text(folder / "growth.json", json.dumps(found, indent=2) + "\n")
 
     found = measure(AXES, repeats, measured, keep)
-    (folder / "growth.md").write_text(table(found) + "\n")
+    write_text(folder / "growth.md", table(found) + "\n")
     picture(found, folder / "growth.png")
     return found
 
@@ -250,7 +250,7 @@ def picture(found: dict[str, Any], path: Path) -> None:
                 panel.set_title(title, fontsize=9)
                 _slope_one(panel)
                 panel.legend(fontsize=7)
-    figure.savefig(path, dpi=100)
+    save_figure(figure, path, dpi=100)
 
 
 def _slope_one(panel: Any) -> None:

@@ -17,7 +17,7 @@ from experiments.base.formats import NAMES, meaning_of_epsilon, with_unit
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line, measured_on
 from experiments.runs.run_folder import RunFolder, names
-from fedpriv.core.files import replacing
+from fedpriv.core.files import save_figure
 from fedpriv.models.score import is_fraction
 
 if TYPE_CHECKING:
@@ -273,10 +273,7 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
         kind = path.suffix[1:]
         dated = {"pdf": "CreationDate", "svg": "Date"}.get(kind)
         try:
-            with replacing(path) as unfinished:
-                figure.savefig(
-                    unfinished, format=kind, dpi=300, metadata={dated: None} if dated else None
-                )
+            save_figure(figure, path, dpi=300, metadata={dated: None} if dated else None)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or one_line(error)
             raise ValueError(f"output: cannot write {path} ({why})") from None

@@ -21,7 +21,7 @@ from experiments.tables.plots import (
     scale,
     sheet,
 )
-from fedpriv.core.files import replacing
+from fedpriv.core.files import save_figure
 from fedpriv.engine.history import History
 from fedpriv.models.score import is_fraction
 
@@ -54,5 +54,4 @@ def picture(
         by_uplink.set_xlabel("uplink per client (MB" + ", log scale" * log + ")")
         if by_round.lines:
             below(figure, {line.get_label(): line for line in by_round.lines})
-        with replacing(path) as unfinished:
-            figure.savefig(unfinished, dpi=150, format="png")
+        save_figure(figure, path, dpi=150)

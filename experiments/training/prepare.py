@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from experiments.config.experiment import Experiment, experiment_of, strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from experiments.runs import secret_seed, unfinished
-from experiments.runs.recorder import Recorder, folder_of, new_folder
+from experiments.runs.recorder import Recorder, new_folder
 from experiments.runs.run_folder import CHECKPOINTS
 from experiments.runs.sinks import Sink, check_installed, opened
 from experiments.runs.unfinished import Earlier
@@ -140,7 +141,10 @@ def prepare(
                 recorder.go_on(earlier.lines, finished)
             if warning:
                 print(f"warning: {warning}", file=sys.stderr)
-    where = recorder.folder if recorder else folder_of(settings, name)
+    made = _of_first(os.fsencode(recorder.folder if recorder else ""), joined)
+    # A folder that is given may have another path for each process.
+    where = recorder.folder if recorder else settings.output or Path(os.fsdecode(made))
+    secrets = _of_first(secret.to_bytes(8), joined) if has_secret else None
     return PreparedRun(
         name,
         settings,
@@ -152,16 +156,17 @@ def prepare(
         recorder,
         finished,
         progress,
-        secret_seed=_of_first(secret, joined) if has_secret else None,
+        secret_seed=None if secrets is None else int.from_bytes(secrets),
     )
 
 
-def _of_first(secret: int, joined: Processes) -> int:
-    """The number that the first process has, which alone reads and writes its file."""
+def _of_first(own: bytes, joined: Processes) -> bytes:
+    """What the first process has, at most 1,000 bytes: it alone makes the folder, and uses the files in it."""
     if joined.count == 1:
-        return secret
-    rows = distributed.gather(np.frombuffer(secret.to_bytes(8), np.uint8))
-    return int.from_bytes(rows[0].tobytes())
+        return own
+    said = len(own).to_bytes(2) + own[:1000]
+    first = distributed.gather(np.frombuffer(said.ljust(1002, b"\0"), np.uint8))[0].tobytes()
+    return first[2 : 2 + int.from_bytes(first[:2])]
 
 
 def _code(found: Earlier | None, here: Mapping[str, Any]) -> str:

@@ -283,9 +283,8 @@ def _like(federation: Any) -> Any:
     """A client's records, in shapes."""
     by_cohort = isinstance(federation, CohortFederation)
     records = federation.holder_records if by_cohort else federation.examples
-    axes = 2 if by_cohort else 1  # in front of those of a record
     return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((federation.capacity, *leaf.shape[axes:]), leaf.dtype),
+        lambda leaf: jax.ShapeDtypeStruct((federation.capacity, *leaf.shape[1:]), leaf.dtype),
         records,
     )
 

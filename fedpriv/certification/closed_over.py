@@ -12,6 +12,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal
 from fedpriv.certification.information_flow import NOWHERE, users_line, where
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.core.jaxprs import equations, programs
+from fedpriv.data.client_rows import ClientRows
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.models.fine_tuning import PUBLIC_BASE
 
@@ -104,8 +105,20 @@ def check_closed_over(arrays: Sequence[ClosedOver], federation: Any, otherwise: 
     """Raises LeakError, in the words of `otherwise`: a program closes over some of a federation's arrays."""
     theirs = {name: getattr(federation, name) for name in private_names(federation)}
     for path, leaf in jax.tree_util.tree_leaves_with_path(theirs):
-        if any(_same(each.array, leaf) for each in arrays):
-            raise LeakError(otherwise.format("federation" + jax.tree_util.keystr(path)))
+        name = jax.tree_util.keystr(path)
+        # Where rows start says no more than the sizes, and may be 0, 1, 2, ..., which others know, too.
+        same = (lambda one, other: one is other) if name.endswith(".start") else _same
+        if any(same(each.array, leaf) for each in arrays):
+            raise LeakError(otherwise.format(f"federation{name}"))
+    for name, rows in theirs.items():
+        if isinstance(rows, ClientRows) and any(_is_table(each.array, rows) for each in arrays):
+            raise LeakError(otherwise.format(f"federation[{name!r}].table"))
+
+
+def _is_table(array: Any, rows: ClientRows) -> bool:
+    """Whether it is the table of these rows, which is made only where the shape is the same: it may be large."""
+    same = np.shape(array) == (*rows.start.shape, rows.capacity)
+    return same and bool(np.array_equal(array, rows.table))
 
 
 def private_names(federation: Any) -> tuple[str, ...]:
@@ -114,7 +127,7 @@ def private_names(federation: Any) -> tuple[str, ...]:
         return "examples", "size", "offsets", "order", "held_out_rows"
     if not hasattr(federation, "repartition"):
         return ("size",)
-    return "examples", "size", "rows", "held_out_rows", "held_out_size"
+    return "examples", "client_rows", "held_out_rows"
 
 
 def _same(one: Any, other: Any) -> bool:

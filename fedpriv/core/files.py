@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -36,6 +37,24 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
             known = error.filename not in (None, str(unfinished))
             error.filename = error.filename if known else str(path)
         raise
+
+
+def save_figure(figure: Any, path: Path, **options: Any) -> None:
+    """Saves a figure of matplotlib, by `replacing`, in the format of the path's ending, or in matplotlib's own.
+
+    Args:
+      options: of `Figure.savefig`.
+
+    Raises:
+      OSError: as `replacing`.
+      ValueError: a format that matplotlib does not write.
+    """
+    kind = options.pop("format", path.suffix[1:])
+    if not kind:
+        kind = figure.canvas.get_default_filetype()
+        path = path.with_name(f"{path.name.rstrip('.')}.{kind}")
+    with replacing(path, shared=True) as unfinished:
+        figure.savefig(unfinished, format=kind, **options)
 
 
 def to_disk(file: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -13,6 +14,7 @@ from numpy.lib import format as npy
 from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import check_path, require
+from fedpriv.core.files import replacing
 from fedpriv.data.labels import stored
 from fedpriv.data.validation import check_lengths, leaves_of
 
@@ -38,6 +40,7 @@ def write_clients(
     Raises:
       ValueError: a folder that already has such files; no client; a client without records, with other arrays than the
         first client, or with values that are NaN, infinite or beyond 32 bits.
+      OSError: a file cannot be written, such as on a full disk; the error names it.
     """
     check_path("folder", folder, "give the path of an empty folder, or of one to make")
     folder = Path(folder)
@@ -52,9 +55,9 @@ def write_clients(
             raise ValueError("clients: there are none; give the examples of each")
         if public is not None:
             files.append(public, "public")
-    np.save(
-        folder / f"{_SIZES}.npy", np.array(sizes, np.int64)
-    )  # last: its absence marks what was broken off
+    last = folder / f"{_SIZES}.npy"  # its absence marks what was broken off
+    with replacing(last) as unfinished, unfinished.open("wb") as file:
+        np.save(file, np.array(sizes, np.int64))
 
 
 class _Files:
@@ -81,7 +84,8 @@ class _Files:
             self._create(arrays)
         self._check(arrays, whose)
         for name, (file, _, _) in self._open.items():
-            arrays[name].tofile(file)
+            with _named(file):
+                file.write(arrays[name].tobytes())
         self._rows += count
         return count
 
@@ -125,8 +129,18 @@ class _Files:
         traceback: TracebackType | None,
     ) -> None:
         for name, (file, _, _) in self._open.items():
-            self._header(name)
-            file.close()
+            with _named(file), file:
+                self._header(name)
+
+
+@contextmanager
+def _named(file: BinaryIO) -> Iterator[None]:
+    """An error while it is written names it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or file.name
+        raise
 
 
 def _words(array: tuple[np.dtype, tuple[int, ...]] | None) -> str:

@@ -30,7 +30,8 @@ class CohortFederation:
       public: i32[p], their rows, which are 0 to p - 1.
       size: i32[clients].
       holders: i32[slots], whose records are here, in increasing order; equal to the number of clients in empty slots.
-      holder_records: their records, leaves [slots, capacity, ...], padded as a `Federation`'s.
+      holder_records: their records, one holder's after another's, leaves [room, ...].
+      capacity: how many records there is room for, for each client that is here.
     """
 
     examples: PyTree
@@ -38,6 +39,7 @@ class CohortFederation:
     size: jax.Array
     holders: jax.Array
     holder_records: PyTree
+    capacity: int = flax.struct.field(pytree_node=False)
 
     def __repr__(self) -> str:
         """Without a record."""
@@ -47,11 +49,6 @@ class CohortFederation:
     def num_clients(self) -> int:
         """How many clients there are, here or not."""
         return int(self.size.shape[0])
-
-    @property
-    def capacity(self) -> int:
-        """How many records there is room for, for each client that is here."""
-        return int(jax.tree.leaves(self.holder_records)[0].shape[1])
 
     @property
     def rows(self) -> NoReturn:
@@ -66,9 +63,15 @@ class CohortFederation:
         """
         if not len(self.holders):
             not_here("records")
+        here = self.holders < self.num_clients
+        sizes = jnp.where(here, self.size.at[self.holders].get(mode="clip"), 0)
+        starts, place = jnp.cumsum(sizes) - sizes, jnp.arange(self.capacity)
 
         def of_client(i: jax.Array) -> PyTree:
             slot = jnp.argmax(self.holders == i)
-            return jax.tree.map(lambda leaf: leaf[slot], self.holder_records)
+            rows = starts[slot] + jnp.where(place < sizes[slot], place, 0)  # as a Federation pads
+            return jax.tree.map(
+                lambda leaf: jnp.take(leaf, rows, axis=0, mode="clip"), self.holder_records
+            )
 
         return of_client

@@ -1,6 +1,6 @@
 """The federation: who holds which examples.
 
-The examples are stored once, on the device; a partition is a table of row numbers, and a client's batch a gather.
+The examples are stored once, on the device; a partition is a list of row numbers, and a client's batch a gather.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike
 from fedpriv.core.arguments import Count, CountOrZero, checked, require
 from fedpriv.core.trees import same_structure, sizes
 from fedpriv.data.client_ids import by_leaf
+from fedpriv.data.client_rows import ClientRows, stacked
+from fedpriv.data.client_rows import stack as stack_arrays
 from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_column
 from fedpriv.data.labels import stored
 from fedpriv.data.repeated import warn_of_repeats
@@ -34,19 +36,16 @@ class Federation:
 
     Attributes:
         examples: leaves [total, ...], in their original data type (uint8 stays uint8).
-        rows: i32[clients, capacity], the rows of `examples` that each client holds.
-        size: i32[clients], how many of these rows count; the rest are padding, copies of the client's first row.
+        client_rows: the rows of `examples` that each client holds.
         public: i32[p], rows that only the server holds, as public examples; may be empty.
-        held_out_rows, held_out_size: i32[clients, ...] and i32[clients], as `rows` and `size`, for held-out records,
-            which clients are evaluated on and never train on; None if there are none.
+        held_out_rows: as `client_rows`, for held-out records, which clients are evaluated on and never train on; None
+            if there are none.
     """
 
     examples: PyTree
-    rows: jax.Array
-    size: jax.Array
+    client_rows: ClientRows
     public: jax.Array
-    held_out_rows: jax.Array | None = None
-    held_out_size: jax.Array | None = None
+    held_out_rows: ClientRows | None = None
 
     def __repr__(self) -> str:
         """Without a record, which a notebook would show."""
@@ -56,12 +55,25 @@ class Federation:
     @property
     def num_clients(self) -> int:
         """How many clients there are."""
-        return int(self.rows.shape[-2])
+        return int(self.client_rows.start.shape[-1])
 
     @property
     def capacity(self) -> int:
         """The largest number of rows that a client can hold."""
-        return int(self.rows.shape[-1])
+        return self.client_rows.capacity
+
+    @property
+    def size(self) -> jax.Array:
+        """i32[clients], how many rows each client holds."""
+        return self.client_rows.size
+
+    @property
+    def rows(self) -> jax.Array:
+        """i32[clients, capacity], the rows of each client, filled with its first one; made whenever it is asked for.
+
+        Where one client holds most records it is large, and `client_rows` is not.
+        """
+        return self.client_rows.table
 
     @property
     def held_out(self) -> Federation:
@@ -70,22 +82,20 @@ class Federation:
         Raises:
             ValueError: nothing is held out.
         """
-        if self.held_out_rows is None or self.held_out_size is None:
+        if self.held_out_rows is None:
             raise ValueError(NOTHING_HELD_OUT)
-        return Federation(
-            self.examples, self.held_out_rows, self.held_out_size, self.public[..., :0]
-        )
+        return Federation(self.examples, self.held_out_rows, self.public[..., :0])
 
     @property
     def for_training(self) -> Federation:
         """The same without the held-out records: what a round is given."""
-        return replace(self, held_out_rows=None, held_out_size=None)
+        return replace(self, held_out_rows=None)
 
     def records(self, ids: jax.Array, mask: jax.Array) -> Callable[[jax.Array], PyTree]:
         """i -> the examples of client i, one of `ids` (i32[slots]) where `mask`; leaves [capacity, ...]."""
 
         def of_client(i: jax.Array) -> PyTree:
-            rows = self.rows[i]
+            rows = self.client_rows.of(i)
             return jax.tree.map(lambda leaf: leaf[rows], self.examples)
 
         return of_client
@@ -160,7 +170,10 @@ class Federation:
             return np.broadcast_to(np.int32(value), shape)
 
         examples = jax.tree.map(lambda s: np.zeros((1, *s.shape), s.dtype), example)
-        return cls(examples, of(0, clients, per_client), of(per_client, clients), of(0, public))
+        rows = ClientRows(
+            of(0, per_client), of(0, clients), of(per_client, clients), per_client
+        )  # everybody's are the same
+        return cls(examples, rows, of(0, public))
 
     def repartition(
         self,
@@ -178,10 +191,10 @@ class Federation:
             ValueError: an empty client; a row out of range, or given twice; no `held_out`, although records are held
                 out.
         """
-        if held_out is None and self.held_out_size is not None:
+        if held_out is None and self.held_out_rows is not None:
             raise ValueError(
-                f"held_out: {int(self.held_out_size.sum())} records are held out, but this partition does not say by "
-                "whom; give held_out=[rows of each client], or repartition federation.for_training"
+                f"held_out: {int(self.held_out_rows.size.sum())} records are held out, but this partition does not say "
+                "by whom; give held_out=[rows of each client], or repartition federation.for_training"
             )
         total = len(jax.tree.leaves(self.examples)[0])
         return _assign(self.examples, total, clients, public, held_out)
@@ -195,8 +208,8 @@ def stack(federations: Sequence[Federation]) -> Federation:
             its examples in memory; others have equal ones.
 
     Returns:
-        Federation with rows i32[seeds, clients, capacity] (padded to the greatest capacity), size i32[seeds, clients],
-        public i32[seeds, p], those held out like rows and size, and the examples as they are.
+        Federation with client_rows and those held out of every seed (of the greatest capacity), size i32[seeds,
+        clients], public i32[seeds, p], and the examples as they are.
 
     Raises:
         ValueError: nothing to stack; other examples; unequal numbers of clients or public rows.
@@ -205,35 +218,14 @@ def stack(federations: Sequence[Federation]) -> Federation:
     first = federations[0]
     for i, other in enumerate(federations):
         _check_same(first, other, i)
-    training = Federation(
+    return Federation(
         examples=first.examples,
-        rows=_stack_rows([f.rows for f in federations]),
-        size=_stack([f.size for f in federations]),
-        public=_stack([f.public for f in federations]),
+        client_rows=stacked([f.client_rows for f in federations]),
+        public=stack_arrays(*(f.public for f in federations)),
+        held_out_rows=None
+        if first.held_out_rows is None
+        else stacked([f.held_out.client_rows for f in federations]),
     )
-    if first.held_out_rows is None:
-        return training
-    held_out = [f.held_out for f in federations]
-    return replace(
-        training,
-        held_out_rows=_stack_rows([f.rows for f in held_out]),
-        held_out_size=_stack([f.size for f in held_out]),
-    )
-
-
-def _stack_rows(tables: Sequence[ArrayLike]) -> jax.Array:
-    capacity = max(np.shape(table)[1] for table in tables)
-    return _stack([_widen(np.asarray(table), capacity) for table in tables])
-
-
-def _stack(arrays: Sequence[ArrayLike]) -> jax.Array:
-    """On the host: on the device, every shape would be a program to compile."""
-    return jnp.asarray(np.stack([np.asarray(array) for array in arrays]))
-
-
-def _widen(rows: np.ndarray, capacity: int) -> np.ndarray:
-    missing = capacity - rows.shape[1]
-    return np.concatenate([rows, np.repeat(rows[:, :1], missing, axis=1)], axis=1)
 
 
 def _check_same(first: Federation, other: Federation, i: int) -> None:
@@ -276,23 +268,9 @@ def _assign(
     training, out = split_rows(Rows(size, rows), held_out, shared, total)
     if new is not None:
         warn_of_repeats(new, training, shared, out)
-    tables = (_table(training), training.size, shared)
-    federation = Federation(examples, *map(_on_device, tables))
-    if out is None:
-        return federation
-    return replace(
-        federation, held_out_rows=_on_device(_table(out)), held_out_size=_on_device(out.size)
+    return Federation(
+        examples,
+        ClientRows.on_device(training),
+        jnp.asarray(shared, jnp.int32),
+        None if out is None else ClientRows.on_device(out),
     )
-
-
-def _on_device(array: np.ndarray) -> jax.Array:
-    return jnp.asarray(array, jnp.int32)
-
-
-def _table(of: Rows) -> np.ndarray:
-    """i64[clients, capacity], padded with the client's first row; with any row where it has none."""
-    size, rows = of
-    first = np.minimum(np.cumsum(size) - size, len(rows) - 1)
-    table = np.repeat(rows[first, None], size.max(), axis=1)
-    table[np.arange(size.max()) < size[:, None]] = rows
-    return table

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.cohort_federation import CohortFederation, not_here
 from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_column
 from fedpriv.data.labels import stored
+from fedpriv.data.mapped_files import check_not_cut, loaded, mapped
 from fedpriv.data.repeated import warn_of_repeats
 from fedpriv.data.validation import check_lengths, held_rows, name_of, on_host
 
@@ -42,6 +44,7 @@ class StreamedFederation:
       order: i64[offsets[-1]], or None for 0, 1, 2, ... if examples are sorted by client.
       public: i64[p], rows that the server holds.
       capacity: room for records of each client of a cohort; at least the number of the largest client.
+      most: i64[clients], how many records 1, 2, ... clients hold at most; None: as many as those here.
       num_classes: if not None, the leaf `label` holds classes, as in `Federation.from_arrays`.
       held_out_rows: rows that clients are evaluated on and never train on, or None.
     """
@@ -53,6 +56,7 @@ class StreamedFederation:
     capacity: int
     num_classes: int | None = None
     held_out_rows: Rows | None = None
+    most: np.ndarray | None = None
 
     @classmethod
     def from_arrays(
@@ -155,14 +159,14 @@ class StreamedFederation:
         """Memory-maps the files of `write_clients`: NAME.npy for each leaf of a dict, and sizes.npy.
 
         Raises:
-          ValueError: as `from_sorted`, or a missing file.
+          ValueError: as `from_sorted`; a missing file, or one that is damaged, or of another length than it says.
         """
         check_path("folder", folder, "give the path of one that write_clients made")
         files = {path.stem: path for path in sorted(Path(folder).glob("*.npy"))}
         if "sizes" not in files:
             raise ValueError(f"folder: {folder} has no sizes.npy; make it with write_clients")
-        sizes = np.load(files.pop("sizes"))
-        examples = {name: np.load(path, mmap_mode="r") for name, path in files.items()}
+        sizes = loaded(files.pop("sizes"))
+        examples = {name: mapped(path) for name, path in files.items()}
         options: dict[str, Any] = {"num_classes": num_classes, "capacity": capacity}
         return cls.from_sorted(examples, sizes, held_out=held_out, **options)
 
@@ -207,19 +211,25 @@ class StreamedFederation:
         """What stays on the device throughout a run: sizes and public examples.
 
         Raises:
-          ValueError: a public example that is NaN or infinite, or whose label is not a class.
+          ValueError: a public example that is NaN or infinite, or whose label is not a class; a file cut short.
         """
+        check_not_cut(self.examples)
         examples = self._checked(self.public, "public examples")
-        no_records = jax.tree.map(
-            lambda leaf: np.zeros((0, self.capacity, *leaf.shape[1:]), leaf.dtype), examples
-        )
+        no_records = jax.tree.map(lambda leaf: leaf[:0], examples)
         return CohortFederation(
             jax.tree.map(jnp.asarray, examples),
             jnp.arange(len(self.public), dtype=jnp.int32),
             jnp.asarray(self.size),
             jnp.zeros(0, jnp.int32),
             jax.tree.map(jnp.asarray, no_records),
+            self.capacity,
         )
+
+    @cached_property
+    def most_records(self) -> np.ndarray:
+        """i64[clients], how many records 1, 2, ... clients hold at most, of this federation or of all side by side."""
+        own = np.cumsum(np.sort(np.diff(self.offsets))[::-1])
+        return own if self.most is None else self.most
 
     def read(self, ids: np.ndarray) -> tuple[np.ndarray, PyTree]:
         """`holders` and `holder_records` of a `CohortFederation`, on the host, for clients in any order.
@@ -229,28 +239,31 @@ class StreamedFederation:
 
         Raises:
           ValueError: an id that is not a client's; a client's record that is NaN or infinite, or whose label is not a
-            class.
+            class; a file that was cut short.
         """
+        check_not_cut(self.examples)
         holders, nobody = np.unique(ids), self.num_clients
         if len(holders) and not 0 <= holders[0] <= holders[-1] <= nobody:
             wrong = holders[(holders < 0) | (holders > nobody)][0]
             raise ValueError(f"cohort: it holds client {wrong}, but there are {nobody}")
         holders = holders[holders < nobody]
         none = self._checked(np.zeros(0, int), "examples")
+        # For any cohort of so many, so that all rounds have one program.
+        room = max(1, int(self.most_records[min(len(ids), nobody) - 1])) if len(ids) else 0
         holder_records = jax.tree.map(
-            lambda leaf: np.zeros((len(ids), self.capacity, *leaf.shape[1:]), leaf.dtype), none
+            lambda leaf: np.zeros((room, *leaf.shape[1:]), leaf.dtype), none
         )
-        for slot, i in enumerate(holders):
+        start = 0
+        for i in holders:
             rows = slice(self.offsets[i], self.offsets[i + 1])
             own = self._checked(rows if self.order is None else self.order[rows], f"client {i}")
             for to, leaf in zip(jax.tree.leaves(holder_records), jax.tree.leaves(own), strict=True):
-                if leaf.shape[1:] != to.shape[2:]:
+                if leaf.shape[1:] != to.shape[1:]:
                     raise ValueError(
                         f"client {i}: an array of objects holds arrays {list(leaf.shape[1:])}; give np.stack(array)"
                     )
-                to[slot, : len(leaf)] = leaf
-                if len(leaf):
-                    to[slot, len(leaf) :] = leaf[0]  # as a Federation pads
+                to[start : start + len(leaf)] = leaf
+            start += int(self.offsets[i + 1] - self.offsets[i])
         return np.pad(holders, (0, len(ids) - len(holders)), constant_values=nobody), holder_records
 
     def _checked(self, rows: np.ndarray | slice, whose: str) -> PyTree:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.data.federation import Federation
+from fedpriv.data.mapped_files import check_not_cut
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
 from fedpriv.rounds.noise_stream import STREAMS, schedule_key
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from fedpriv.privacy.release import Release
 
 _COMPARED = 64  # rounds at most, of correlated noise
+SAMPLED = 1_000
+"""Records of a streamed federation that are compared. If a share f of its records are others, the chance that none of
+these is among them is (1 - f)^1000."""
 
 
 def identity(
@@ -39,7 +43,7 @@ def identity(
     Args:
       secret_check: what tells a secret seed from others, where there is one.
     """
-    records = records_of(training.federations)
+    records = records_of(training.federations, seeds)
     data = distributed.digest(jax.tree.leaves((records, training.test)))
     return {
         "streams": STREAMS,
@@ -80,20 +84,38 @@ def _schedules(training: Training) -> dict[str, str]:
     return {"schedule": f"{schemas}, {bytes(distributed.digest(draws)).hex()[:16]}"}
 
 
-def records_of(federations: Federation | Sequence[StreamedFederation]) -> Any:
-    """Arrays by which they are told apart: of streamed ones, larger than one wants to read, two clients' records."""
+def records_of(federations: Federation | Sequence[StreamedFederation], seeds: Sequence[int]) -> Any:
+    """Arrays by which they are told apart.
+
+    Streamed ones may be larger than one wants to read: of these, who holds which rows, and `SAMPLED` records, drawn
+    uniformly by the seeds.
+    """
     if isinstance(federations, Federation):
         return federations
-    return [
-        (
-            f.offsets,
-            f.public,
-            () if f.order is None else f.order,
-            f.held_out_rows or (),
-            *f.read(np.array([0, f.num_clients - 1])),
-        )
-        for f in federations
-    ]
+    draws = np.random.default_rng(seeds)
+    each = {id(f): f for f in federations}
+    sampled = {key: _sampled(f, draws) for key, f in each.items()}
+    return [(f.offsets, f.public, f.order, f.held_out_rows, sampled[id(f)]) for f in federations]
+
+
+def _sampled(f: StreamedFederation, draws: np.random.Generator) -> list[np.ndarray]:
+    """Of all that clients train on, that they hold out, and that the server has."""
+    check_not_cut(f.examples)
+    held_out = () if f.held_out_rows is None else f.held_out_rows.rows
+    others = np.concatenate([np.asarray(held_out, np.int64), f.public])
+    held = int(f.offsets[-1])
+    total = held + len(others)
+    places = np.sort(draws.choice(total, min(SAMPLED, total), replace=False))
+    first, last = places[places < held], places[places >= held] - held
+    rows = np.concatenate([first if f.order is None else f.order[first], others[last]])
+    return [_plain(leaf[np.sort(rows)]) for leaf in jax.tree.leaves(f.examples)]
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """In place of objects, whose bytes are addresses, their text."""
+    if array.dtype != object:
+        return array
+    return np.frombuffer(repr(array.tolist()).encode(), np.uint8)
 
 
 def _told(releases: Sequence[Release]) -> dict[str, str]:

@@ -107,12 +107,11 @@ def minimum_of(
     with jax.enable_x64(True):
         start = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
         vector, unravel = jax.flatten_util.ravel_pytree(start)
-        rows, size = np.asarray(federation.rows), np.asarray(federation.size)
+        size, rows = federation.client_rows.on_host()
         examples = jax.tree.map(_double, federation.examples)
         # Each record's share of mean_i F_i is 1 / (clients x size of its client).
-        real = np.arange(rows.shape[1]) < size[:, None]
         shares = np.zeros(jax.tree.leaves(examples)[0].shape[0])
-        np.add.at(shares, rows[real], np.repeat(1 / (len(size) * size), size))
+        np.add.at(shares, rows, np.repeat(1 / (len(size) * size), size))
 
         def f(v: jax.Array, examples: Example, shares: jax.Array) -> jax.Array:
             losses = jax.vmap(one, in_axes=(None, 0))(unravel(v), examples)

@@ -109,16 +109,16 @@ def _with_records(
     """(the federation of one seed as a round sees it, some of its records on the host, leaves [n, ...])."""
     federation = of_seed(federations, s)
     if isinstance(federation, Federation):
-        rows, size = np.asarray(federation.rows), np.asarray(federation.size)
-        used_rows = rows[np.arange(rows.shape[1]) < size[:, None]]
+        used_rows = federation.client_rows.on_host().rows
         some = used_rows[
             np.linspace(0, len(used_rows) - 1, min(len(used_rows), LOOKED_AT)).astype(int)
         ]
         return federation, jax.tree.map(lambda leaf: np.asarray(leaf[some]), federation.examples)
     streamed = federations[s]  # type: ignore[index]
     clients = min(streamed.num_clients, 1 + LOOKED_AT // streamed.capacity)
-    holders, read = streamed.read(np.arange(clients))  # a client's room is filled with its records
-    records = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:LOOKED_AT], read)
+    holders, read = streamed.read(np.arange(clients))
+    there = min(LOOKED_AT, int(streamed.offsets[clients]))
+    records = jax.tree.map(lambda leaf: leaf[:there], read)
     return replace(federation, holders=holders, holder_records=read), records
 
 

@@ -47,8 +47,13 @@ def one_per_seed(federations: Sequence[StreamedFederation]) -> list[StreamedFede
                 raise ValueError(
                     f"federation[{i}] has {field}={b}, federation[0] has {a}; give every seed the same"
                 )
+    same = {id(f): f for f in federations}
+    if len(same) == 1:
+        return [*federations]
     capacity = max(f.capacity for f in federations)
-    return [f if f.capacity == capacity else replace(f, capacity=capacity) for f in federations]
+    most = np.max([f.most_records for f in same.values()], axis=0)
+    wide = {key: replace(f, capacity=capacity, most=most) for key, f in same.items()}
+    return [wide[id(f)] for f in federations]
 
 
 def _alike(federation: StreamedFederation) -> tuple[int, int, bool, PyTree]:

@@ -156,7 +156,7 @@ def simulate(
         carried = Carried(state, *_of_each_seed(remembered, len(seeds)))
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
-            records = records_of(federations)
+            records = records_of(federations, seeds)
             distributed.check_equal(
                 settings=settings,
                 secret_seed=secret_check,

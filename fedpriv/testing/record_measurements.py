@@ -32,7 +32,7 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
     if len(set(structures)) > 1:  # of a part of the model
         params = jax.tree.map(lambda s: jnp.full(s.shape, 0.1, s.dtype), mean.like)
     key = jax.random.key(seed)
-    rows = jnp.unique(federation.rows)[: _RECORDS + 1]
+    rows = jnp.asarray(np.unique(federation.client_rows.on_host().rows)[: _RECORDS + 1])
     if len(rows) < 3:
         raise ValueError(
             f"gradients ({mean.line}): {len(rows)} records are too few to measure them; give a federation with 3 or "

@@ -12,6 +12,7 @@ from small import (
     assert_normal,
     gradient,
     members,
+    of_clients,
     one_round,
     regression,
     squared,
@@ -111,7 +112,7 @@ NOISY = {"clip_norm": 0.5, "noise_multiplier": 0.8, "records": fixed_size(RECORD
 def test_a_client_s_control_is_the_mean_of_its_noisy_gradients():
     """Line 16 by its first expression, c_i - c + (x - y_K) / (K eta_l), from what the client sends: y_K - x."""
     one = everyone(1)
-    federation = FEDERATION.replace(rows=FEDERATION.rows[:1], size=FEDERATION.size[:1])
+    federation = of_clients(FEDERATION, [0])
     algorithm = dp_scaffold(local(**NOISY | {"clip_norm": 5.0}), sampler=one)
     (before, *_, last), _ = rounds_of(algorithm, 1, federation=federation)
     rng = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from small import (
     assert_normal,
     gradient,
     heavy_ball,
+    of_clients,
     one_round,
     records,
     regression,
@@ -114,7 +115,7 @@ def test_updates_are_clipped_before_they_are_averaged():
     assert_close(vector(params), theta - clipped.mean(0))
 
     order = np.array([3, 0, 4, 2, 1])
-    shuffled = federation.replace(rows=federation.rows[order], size=federation.size[order])
+    shuffled = of_clients(federation, order)
     assert_close(after_rounds(algorithm, shuffled)[0], params)
 
     spoilt = np.array(federation.examples["y"])
@@ -161,10 +162,7 @@ def test_noise_of_the_released_mean(sampler, divisor):
 
 def test_poisson_divides_by_the_expected_size():
     """All clients are alike, so that the step tells how many were added and what divided them."""
-    federation = regression([2])
-    federation = federation.replace(
-        rows=jnp.tile(federation.rows, (6, 1)), size=jnp.tile(federation.size, 6)
-    )
+    federation = of_clients(regression([2]), [0] * 6)
     algorithm = fed_avg(squared, sampler=poisson(6, 0.4, 6), optimizer=sgd, batches=full_batch())
     run, state = one_round(algorithm), algorithm.init(start(), federation)
     theta, sizes = vector(start()), set()

@@ -55,7 +55,7 @@ def test_every_client_holds_out_its_share(data_dir):
     first, other = experiment_of(personal, settings).entries["ditto"].federations
     assert np.unique(first.size).tolist() == [12]
     assert np.unique(first.held_out.size).tolist() == [3]
-    assert not np.array_equal(first.held_out_rows, other.held_out_rows)
+    assert not np.array_equal(first.held_out.rows, other.held_out.rows)
 
 
 @pytest.mark.parametrize(

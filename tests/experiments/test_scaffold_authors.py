@@ -3,10 +3,18 @@
 from functools import cache
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import assert_identical, assert_normal, certified, one_round, regression, squared, start
+from small import (
+    assert_identical,
+    assert_normal,
+    certified,
+    of_clients,
+    one_round,
+    regression,
+    squared,
+    start,
+)
 
 import fedpriv as fp
 from configs import dp_scaffold_mnist, dp_scaffold_synthetic
@@ -48,7 +56,7 @@ def test_clients_of_one_seed_draw_alike_and_no_average_helps(one_seed):
     states = [after(one_seed, key) for key in range(100)]
     noise = np.ravel([state.control for state in states])
     assert_normal(noise, own if one_seed else own / CLIENTS**0.5)
-    same = FEDERATION.replace(rows=jnp.broadcast_to(FEDERATION.rows[0], FEDERATION.rows.shape))
+    same = of_clients(FEDERATION, [0] * FEDERATION.num_clients)
     apart = [np.ptp(s.controls, axis=0) for s in (states[0], after(one_seed, 0, same))]
     if one_seed:
         assert (apart[0] > 0.1).all()

@@ -48,7 +48,6 @@ def infer(experiment: Experiment, settings: Settings, strategy: Strategy) -> lis
 def _members(entry: Entry, seed: int) -> Example:
     """Records of the clients, at random."""
     federation = entry.federations[seed]
-    real = np.arange(federation.capacity) < np.asarray(federation.size)[:, None]
-    rows = np.random.default_rng(seed).permutation(np.asarray(federation.rows)[real])
+    rows = np.random.default_rng(seed).permutation(federation.client_rows.on_host().rows)
     rows = np.sort(rows[:MOST_RECORDS])
     return jax.tree.map(lambda leaf: leaf[rows], federation.examples)

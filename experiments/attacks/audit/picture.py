@@ -9,6 +9,7 @@ from typing import Any
 from experiments.attacks.audit.canary import WORST
 from experiments.attacks.audit.trade_off_picture import trade_offs
 from experiments.base.formats import NAMES, hyphenated
+from fedpriv.core.files import save_figure
 
 TITLES = {
     "mechanisms": "mechanism, drawn in its worst direction",
@@ -39,7 +40,7 @@ def picture(found: dict[str, Any], path: Path) -> None:
         ladders, beside = halves
         trade_offs(beside, errors)
     _ladders(ladders, panels)
-    figure.savefig(path, dpi=130)
+    save_figure(figure, path, dpi=130)
 
 
 def _ladders(figure: Any, panels: dict[str, list[dict[str, Any]]]) -> None:

@@ -16,6 +16,7 @@ from experiments.attacks.inversion.views import RATE, Reading, Victims, all_seen
 from experiments.base.formats import epsilon, hyphenated, markdown_table
 from experiments.base.json_values import plain
 from experiments.base.time_left import Remaining
+from fedpriv.core.files import replacing
 
 DELTA = 1e-5
 
@@ -131,6 +132,6 @@ def picture(victims: Victims, found: Sequence[Attacked], path: Path) -> None:
         axes.spines[:].set_visible(False)
     written = io.BytesIO()
     figure.savefig(written, dpi=100)
-    Image.open(written).convert("L").quantize(16).save(
-        path, optimize=True
-    )  # noise is incompressible
+    image = Image.open(written).convert("L").quantize(16)  # noise is incompressible
+    with replacing(path, shared=True) as unfinished:
+        image.save(unfinished, format="png", optimize=True)

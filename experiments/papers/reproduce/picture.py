@@ -15,6 +15,7 @@ from experiments.papers.reproduce.item import Draw, Item, Read, Results, Trainin
 from experiments.papers.reproduce.reading import complete, lines, metric_of
 from experiments.papers.reproduce.table import Filled
 from experiments.runs.run_folder import RunFolder
+from fedpriv.core.files import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,7 +139,7 @@ def save(item: Item, filled: Sequence[Filled], results: Results, scaled: str, pa
     parts += [f"{done} of {len(item.needs)} trained"] if done < len(item.needs) else []
     wide = int(12 * figure.get_figwidth())  # characters of this size
     figure.suptitle(textwrap.fill("; ".join(filter(None, parts)), wide), fontsize="medium")
-    figure.savefig(path, dpi=100, format="png")
+    save_figure(figure, path, dpi=100, format="png")
 
 
 def side_by_side(figure: Figure, filled: Sequence[Filled]) -> None:
