@@ -41,7 +41,6 @@ SEARCHES = {
     "AUC": "docs/how_to/metrics",
     "histogram": "docs/how_to/metrics",
     "asynchronous": "docs/how_to/server_and_clients",
-    "Flower": "docs/beside_others",
 }
 """A word, and the page that a search for it shows first."""
 
