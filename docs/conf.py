@@ -35,9 +35,11 @@ extensions = [
 root_doc = "docs/index"
 include_patterns = [
     "docs/**.md",
+    "ARTIFACT.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "README.md",
+    "SECURITY.md",
     "experiments/results/**.md",
 ]
 exclude_patterns = [".*", "**/.*", "build", "dist", "runs", "venv", "docs/_build"]

@@ -37,6 +37,10 @@ SEARCHES = {
     "slurm": "docs/how_to/devices_and_slurm",
     "resume": "docs/how_to/resume",
     "publish": "docs/how_to/publish_a_model",
+    "pretrained": "docs/how_to/pretrained",
+    "AUC": "docs/how_to/metrics",
+    "histogram": "docs/how_to/metrics",
+    "asynchronous": "docs/how_to/server_and_clients",
 }
 """A word, and the page that a search for it shows first."""
 

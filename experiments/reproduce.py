@@ -6,7 +6,10 @@ and picture.png. --list shows every table and figure of the papers, and which ar
 A paper's items share their trainings (OUTPUT/PAPER/runs), each an ordinary run folder. The same command goes on where
 it was stopped.
 
-Exit code 2 means that something given was wrong, 1 that a training diverged, 130 that it was interrupted.
+--findings checks a short form of each paper's main finding, or of one PAPER's, and says which of them pass.
+
+Exit code 2 means that something given was wrong, 1 that a training diverged or a finding did not pass, 130 that it was
+interrupted.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from experiments.base import signals
 from experiments.base.command import command
 from experiments.config.fields import Number
 from experiments.config.options import only_options
+from experiments.papers.reproduce.check import check_findings
 from experiments.papers.reproduce.reproduce import (
     DEFAULT_OUTPUT,
     find,
@@ -46,6 +50,8 @@ class Options:
     """table1, fig2, ...: see --list."""
     list: bool = False
     """Show every item and its state."""
+    findings: bool = False
+    """Check the papers' main findings in a short form."""
     time: bool = False
     """Train two rounds of each algorithm not yet trained here, and estimate how long the item takes."""
     scale: Rate = 1.0
@@ -68,6 +74,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.list:
             print(listing(options.output))
             return 0
+        if options.findings:
+            compilation_cache.cache_programs()
+            with signals.unheard():
+                checked = check_findings(options.paper, options.output, options.data_dir)
+                print(checked.text)
+            if checked.complete:
+                return 0 if checked.passed else 1
+            raise KeyboardInterrupt
         item, scale = find(options.paper, options.item), scaled_by(options.scale, options.seeds)
         if item.illustration:
             print(f"{item.paper} {item.name}: {item.title}: an illustration, nothing to measure")

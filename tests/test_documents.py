@@ -11,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(
+        ROOT / f"{name}.md"
+        for name in ("README", "CONTRIBUTING", "CHANGELOG", "ARTIFACT", "SECURITY")
+    ),
     *(path for path in sorted(ROOT.glob("docs/**/*.md")) if "_build" not in path.parts),
     *sorted(ROOT.glob("fedpriv/**/*.md")),
     *sorted(ROOT.glob("experiments/**/*.md")),
@@ -33,7 +36,10 @@ QUOTED = re.compile(r"`((?:fp|fedpriv|experiments|configs)(?:\.[A-Za-z]\w*)+)")
 TEST = re.compile(r"\btest_\w+")
 LINK = re.compile(r"(?<!\w)!?\[[^\]\n]*\]\(([^)\s]*[./#A-Z][^)\s]*)\)")
 
-THEIRS = re.compile(r"[A-Z]+/|runs/|(benchmarks/)?image_classification/|none/|a/|configs/a\.py")
+THEIRS = re.compile(
+    r"[A-Z]+/|runs/|(benchmarks/)?image_classification/|none/|a/|configs/a\.py"
+    r"|(flwr|pfl|opacus|jax_privacy|tensorflow_federated)/"
+)
 """Files of runs, of other projects, and made up ones."""
 
 

@@ -7,7 +7,14 @@ import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAPERS = [DOCS / "papers" / f"{name}.md" for name in ("fed_smp", "dp_scaffold", "wavelet", "mspdq")]
-SUMMARIES = [*PAPERS, DOCS / "papers" / "index.md", DOCS / "choose.md"]
+ARTIFACT = DOCS.parent / "ARTIFACT.md"
+SUMMARIES = [
+    *PAPERS,
+    DOCS / "papers" / "index.md",
+    DOCS / "choose.md",
+    DOCS / "beside_others.md",
+    ARTIFACT,
+]
 LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
 NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?:e-?\d+)?(?![\w.])")
 
@@ -24,10 +31,12 @@ def linked(page: Path, text: str, ending: str) -> str:
 
 
 def parts(page: Path) -> list[str]:
-    """The rows of a table that have links of their own, else sections."""
+    """The rows of a table that have links of their own, else sections or the whole."""
     text = page.read_text()
     if page.stem == "choose":
         return [line for line in text.splitlines() if line.startswith("|") and "results/" in line]
+    if page.stem == "ARTIFACT":
+        return text.partition("\n## Each page")[2].split("\n### ")[1:]
     return text.split("\n## ")[1:] if page.stem == "index" else [text]
 
 

@@ -152,8 +152,8 @@ def delta():
     axes = plt.figure(figsize=(4.5, 2.9)).add_subplot()
     axes.plot(deltas, [profile.epsilon(d) for d in deltas], color=BLUE)
     for d, words, offset, side in (
-        (c.delta, "the quickstart's δ", (-8, -16), "right"),
-        (1e-6, "one in a million", (6, 4), "left"),
+        (c.delta, "the quickstart's δ", (6, 4), "left"),
+        (120**-1.1, "the paper's δ", (-8, -16), "right"),
     ):
         at = d, profile.epsilon(d)
         axes.plot(*at, "o", color=ORANGE)
@@ -180,7 +180,7 @@ def claimed_certified_audited():
     bars = axes.barh([*values], [*values.values()], 0.6, color=[GREY, BLUE, ORANGE])
     axes.bar_label(bars, fmt=" %.2f", fontsize=9)
     axes.invert_yaxis()
-    axes.set(xlabel="ε", xlim=(0, 2.1))
+    axes.set(xlabel="ε", xlim=(0, 3.4))
     axes.set_title(f"ε: {meaning(c, 'basis')}\ncertified: {c.basis}; audited: 95 %, 100,000 draws")
 
 

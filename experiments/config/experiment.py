@@ -169,12 +169,14 @@ class Experiment:
 
     Attributes:
       model: what is trained.
-      test: test examples, leaves [n, ...].
+      test: records that every evaluation scores and no client trains on, leaves [n, ...]: public ones, or some that the
+        clients hold out (`fp.partition.hold_out`).
       delta: of the differential privacy guarantees.
       entries: by the algorithm's name.
       measure: makes what `simulate` takes for further numbers of every evaluation.
       notes: what the certificates assume or leave out.
-      own_test: the test records are the clients', as is what they choose.
+      own_test: whether the test records are the clients' own. Then no epsilon covers a choice by their scores, and
+        `sweep --best-of` is refused.
       secret_seed: whether the launcher has drawn the seed.
     """
 

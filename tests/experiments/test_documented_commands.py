@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
+    ROOT / "ARTIFACT.md",
     *(page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts),
 ]
 PAGES += sorted((ROOT / "experiments" / "results").glob("*.md"))
@@ -113,13 +114,14 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
     """Of those with the same config and options, one. Other tests have what needs PyTorch, other simulators or several
-    processes, and the items of other papers than Fed-SMP (test_reproduce_trained)."""
+    processes, the items of other papers than Fed-SMP (test_reproduce_trained), and the findings
+    (test_findings)."""
     kept: dict[tuple[str, ...], tuple[str, tuple[str, ...]]] = {}
     for module, given in documented():
         args = tuple(a for a in given if a not in ("--torch", "--peers"))
         elsewhere = module in ELSEWHERE
         if module == "reproduce":
-            elsewhere = args[:1] not in (("--list",), ("fed_smp",))
+            elsewhere = args[:1] not in (("--list",), ("fed_smp",)) or "--findings" in args
         if not elsewhere:
             options = sorted(a for a in args if a.startswith("--") and a not in SCALES)
             named = next((a for a in args[:1] if not a.startswith("--")), "quickstart")

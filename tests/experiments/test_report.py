@@ -80,7 +80,7 @@ def test_the_tables_have_the_numbers_of_the_files(several):
         assert float(cells[column].split()[0]) == pytest.approx(number, rel=1e-2)
     assert (cells["rounds"], cells["seeds"], cells["status"]) == ("20", "3", "complete")
     letter = cells["ε, third party"].split("[")[1][0]
-    meaning = "client level, view third party, add-or-remove adjacency, δ = 0.00516, certified (constructed)"
+    meaning = "client level, view third party, add-or-remove adjacency, δ = 1e-06, certified (constructed)"
     assert f"{letter}: {meaning}" in text(root)
     head, *rows = found["Every evaluation."]
     rows = [row for row in rows if row[0] == "Fed-SMP top_k · a"]
@@ -144,7 +144,7 @@ def test_epsilons_of_different_meaning_are_not_drawn_together(several):
     title = "Test accuracy (%) by certified epsilon"
     first, second = [text(f) for f in root.iter("figure") if text(f.find("h3")) == title]
     for said, words in (
-        (first, ("client level", "view third party", "add-or-remove", "0.00516", "constructed")),
+        (first, ("client level", "view third party", "add-or-remove", "1e-06", "constructed")),
         (second, ("record level", "view third party", "replace-one", "2.5e-06", "constructed")),
     ):
         assert all(word in said for word in words)

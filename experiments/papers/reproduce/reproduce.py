@@ -15,6 +15,7 @@ from experiments.config.fields import Number
 from experiments.papers.reproduce import page
 from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.cost import Cost, Speeds, left_of, time_rounds
+from experiments.papers.reproduce.findings import FINDINGS
 from experiments.papers.reproduce.item import Item, Scale, Training, Work
 from experiments.papers.reproduce.work import Shelf, perform, status
 from experiments.training.trained_run import TrainingError
@@ -51,7 +52,8 @@ def find(paper: str | None, name: str | None) -> Item:
     if paper not in PAPERS:
         given = "none given" if paper is None else f"there is no {paper!r}"
         raise ValueError(f"paper: {given}; choose one of {', '.join(PAPERS)} (see --list)")
-    items = {item.name: item for item in PAPERS[paper]}
+    short = [FINDINGS[paper]] if paper in FINDINGS else []
+    items = {item.name: item for item in (*PAPERS[paper], *short)}
     if name not in items:
         given = "none given" if name is None else f"{paper} has no {name!r}"
         raise ValueError(f"item: {given}; choose one of {', '.join(items)}")

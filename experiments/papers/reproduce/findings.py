@@ -1,0 +1,224 @@
+"""Each paper's main finding in a short form, and what this repository found of it: cells that a number meets or not.
+
+One processor core trains all of them in minutes, so they are smaller than in the papers: fewer rounds, Fed-SMP on
+handwritten digits. A check passes if the mean over the seeds meets its criterion, and would still meet it one standard
+deviation higher or lower. Epsilons are of one model, released alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from experiments.papers.reproduce import dp_scaffold
+from experiments.papers.reproduce.accounting import accounted, certificate_of
+from experiments.papers.reproduce.item import (
+    Cell,
+    Computation,
+    Item,
+    Scale,
+    Training,
+    Value,
+)
+from experiments.papers.reproduce.reading import claim, final_accuracy, uplink_mb
+
+PAPER, HERE = "the paper: ", "here: "
+"""Whose words a row has: what the paper says, or what this repository found of it."""
+WHOSE = 'published: of rows that begin with "here", what this repository found; the paper does not say so'
+POINTS = "accuracy (points)"
+
+
+def short(paper: str, title: str, cells: Sequence[Cell]) -> Item:
+    return Item(paper, "findings", title, cells, size=(16.0, 4.0), notes=(WHOSE,))
+
+
+def fed_smp() -> Item:
+    """A tenth of the uplink, and more accurate at the same epsilon."""
+    dense, sparse = (
+        Training("quickstart", name, rounds=60, seeds=5) for name in ("dp_fed_avg", "rand_k")
+    )
+    cells = [
+        claim(
+            f"{PAPER}at one epsilon Fed-SMP rand_k is above DP-FedAvg (60 rounds)",
+            POINTS,
+            "above 0",
+            final_accuracy,
+            [sparse],
+            [dense],
+        ),
+        Cell(
+            f"{PAPER}the two have one certified epsilon (difference)",
+            "epsilon (client, third party, add-or-remove, delta 1e-6)",
+            "within 0",
+            (),
+            lambda: Value(certificate_of(sparse).epsilon - certificate_of(dense).epsilon),
+        ),
+        Cell(
+            f"{PAPER}Fed-SMP rand_k sends a tenth",
+            "uplink (% of DP-FedAvg's)",
+            "below 10.5",
+            (sparse, dense),
+            lambda one, other: Value(100 * uplink_mb(one).mean / uplink_mb(other).mean),
+        ),
+    ]
+    return short("fed_smp", "Sparse updates, on handwritten digits", cells)
+
+
+def of_scaffold() -> Item:
+    """Faster on unlike clients; the epsilon of a fixed clip norm."""
+    config = "dp_scaffold_synthetic"
+    ours, theirs = (
+        dp_scaffold.training(config, name, rounds=100, every=100, local_steps=50)
+        for name in dp_scaffold.PRIVATE
+    )
+    full = dp_scaffold.training(config, "dp_scaffold", local_steps=50)
+    median = accounted(full)
+    settings = {**full.settings, "clip_norm": 1.0}
+    fixed = accounted(Training(config, "dp_scaffold", settings, full.rounds, full.seeds))
+    unit = "epsilon (record, third party, replace-one, delta 2.5e-6)"
+    cells = [
+        claim(
+            f"{PAPER}DP-SCAFFOLD is above DP-FedAvg after 100 rounds, synthetic(0, 0)",
+            POINTS,
+            "above 0",
+            final_accuracy,
+            [ours],
+            [theirs],
+        ),
+        Cell(
+            f"{PAPER}its formula gives 13 for 400 rounds (difference)",
+            f"claimed {unit}",
+            "within 0.5",
+            (median,),
+            lambda found: Value(found.summary["claimed"] - 13),
+        ),
+        Cell(
+            f"{HERE}with a fixed clip norm less is certified than is claimed (difference)",
+            f"certified {unit}",
+            "below 0",
+            (fixed, median),
+            lambda found, other: Value(found.summary["third_party"] - other.summary["claimed"]),
+        ),
+    ]
+    return short("dp_scaffold", "Control variates, on synthetic data", cells)
+
+
+def wavelet() -> Item:
+    """Better at equal claims, worse at equal certificates, and the claim is false."""
+    settings = {"noise_multiplier": 3.0}
+    plain, haar, sound = (
+        Training("wavelet_mnist", name, settings, rounds=10, seeds=3, every=10)
+        for name in ("dp_sgd", "dp_sgd_wav", "dp_sgd_wav_sound")
+    )
+    drawn = Computation("audit-of-the-claim", _audit)
+    cells = [
+        Cell(
+            f"{HERE}an audit shows more than the claim (difference, sure by 1 - 1e-6)",
+            "epsilon (record, third party, add-or-remove, delta 1e-5, m = 16)",
+            "above 0",
+            (drawn,),
+            lambda found: Value(found.summary["seen"] - found.summary["claimed"]),
+        ),
+        claim(
+            f"{PAPER}at one claimed epsilon DP-SGD-WAV is above DP-SGD (10 rounds, sigma = 3)",
+            POINTS,
+            "above 0",
+            final_accuracy,
+            [haar],
+            [plain],
+        ),
+        claim(
+            f"{HERE}at one certified epsilon it is below",
+            POINTS,
+            "below 0",
+            final_accuracy,
+            [sound],
+            [plain],
+        ),
+    ]
+    return short("wavelet", "Haar noise, on MNIST", cells)
+
+
+def _audit(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
+    """What is claimed, and what 100,000 draws of each neighbour show."""
+    import fedpriv as fp
+    from fedpriv.privacy import Poisson, wavelet_claim
+
+    sampling, steps, delta = Poisson(594, 60 / 594), 40, 1e-5
+    claimed = wavelet_claim(1.0, sampling, steps, delta, "record")
+    used = fp.mechanism(
+        fp.clipping.flat(), fp.noise.haar_noise(16), clip_norm=1.0, noise_multiplier=1.0
+    )
+    release = fp.Release(
+        "third_party", "record", used.certified_multiplier, sampling, steps, mechanism=used
+    )
+    draw = partial(fp.attacks.draw_scores, [release], "third_party", draws=100_000, dimension=16)
+    best = fp.attacks.best_thresholds(draw(seed=1), delta, 1e-6, runs=200_000)
+    seen = fp.attacks.lower_bounds(draw(seed=0), delta, 1e-6, threshold=best)
+    return {"claimed": claimed.epsilon, "seen": seen.least}
+
+
+def mspdq() -> Item:
+    """Trains as FedAvg does, and hides nothing from the server; quantized as printed it does not train."""
+    plain, msp, quantized = (
+        Training("mspdq_mnist", name, {"local_epochs": 1}, rounds=6, seeds=3, every=6)
+        for name in ("fed_avg", "msp_fl", "mspdq_fl")
+    )
+    read = Computation("models-from-messages", _models)
+    cells = [
+        Cell(
+            f"{HERE}the server computes every client's update from MSP-FL's messages",
+            "largest error (% of the update's length)",
+            "below 5",
+            (read,),
+            lambda found: Value(found.summary["error"]),
+        ),
+        claim(
+            f"{PAPER}MSP-FL is within 3 points of FedAvg (6 rounds)",
+            POINTS,
+            "within 3",
+            final_accuracy,
+            [msp],
+            [plain],
+        ),
+        claim(
+            f"{HERE}MSPDQ-FL, 8 bits, as printed is far below FedAvg",
+            POINTS,
+            "below -10",
+            final_accuracy,
+            [quantized],
+            [plain],
+        ),
+    ]
+    return short("mspdq", "Model splitting, on MNIST", cells)
+
+
+def _models(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
+    """How far the updates that least squares finds are from those that FedAvg's clients send in the same round."""
+    import jax
+    import numpy as np
+
+    import fedpriv as fp
+    from experiments.attacks.inversion.views import common, read, split
+
+    data, clients = fp.datasets.load("digits", data_dir), 8
+    federation = fp.Federation.from_arrays(
+        data.train, list(np.arange(clients)[:, None]), num_classes=10
+    )
+    model = fp.models.classifier(fp.models.MLP((16,), 10), (8, 8, 1))
+    params = model.init(jax.random.key(0))
+
+    def seen(algorithm: fp.Algorithm) -> fp.attacks.View:
+        state = algorithm.init(params, federation)
+        view = jax.jit(partial(fp.attacks.server_view, algorithm))
+        return read(view(jax.random.key(1), state, federation), params, "transcript")
+
+    sent = np.asarray(seen(fp.fed_avg(model.loss, **common(clients))).update)
+    found = np.asarray(seen(split(model.loss, clients)).update)
+    errors = np.linalg.norm(found - sent, axis=1) / np.linalg.norm(sent, axis=1)
+    return {"error": 100 * float(errors.max())}
+
+
+FINDINGS = {item.paper: item for item in (fed_smp(), of_scaffold(), wavelet(), mspdq())}
