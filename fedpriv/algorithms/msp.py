@@ -103,7 +103,7 @@ def msp_fl(
     """MSP-FL: clients split their models and show the server one submodel each; K_t exchanges lead these to the mean.
 
     Formal guarantees: none; every view certifies to infinity (see `msp_laplace_claim` for the paper's own claim of the
-    Laplace splitting).
+    Laplace splitting). Clients count equally, because the exchanges lead to the plain mean of the submodels.
 
     Args:
       loss: loss of one example.
