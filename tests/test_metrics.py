@@ -139,7 +139,7 @@ def test_an_array_of_sums_is_one_entry_and_no_metric(regression):
     moments = lambda w, e: {"m": jnp.outer(*[jnp.stack([1.0, squared(w, e)])] * 2)}  # noqa: E731
     deviation = {"deviation": lambda means: jnp.sqrt(means["m"][1, 1] - means["m"][0, 1] ** 2)}
     history = run(fp.models.Score(moments, deviation))
-    assert history.names == ["deviation"]
+    assert list(history.evaluations[0].metrics) == ["deviation"]
     errors = (test["x"] @ np.asarray(history.params()) - test["y"]) ** 2
     assert history.metric("deviation")[-1, 0] == pytest.approx(errors.std(), rel=1e-3)
 
