@@ -56,7 +56,7 @@ def run(federation, *, algorithm=None, on="held_out", **options):
         mechanism=fp.gaussian(0.5, 1.0),
     )
     measure = fp.measures.together(
-        fp.measures.per_client(score, 100, "loss", 0.4, on=on),
+        fp.measures.per_client(score, 100, {"loss": 0.4}, on=on),
         fp.measures.per_client(score, 5, on=on, personal=algorithm.personal),
     )
     return fp.simulate(
@@ -74,6 +74,35 @@ def test_a_share_of_every_client_s_rows():
     assert {len(out) for out in held} == {2}
     out, left = hold_out(np.random.default_rng(1), 10, 0.3)
     assert (len(out), len(left)) == (3, 7)
+
+
+@pytest.mark.parametrize("count", [0.2, 0.5, 0.75, 1])
+def test_each_label_has_its_share_of_what_is_held_out(count):
+    """Of clients of any size and labels of any kind: to within one row, and as many rows as without labels."""
+    rng = np.random.default_rng(5)
+    cuts = np.cumsum(rng.integers(4, 60, 15))
+    clients = np.split(rng.permutation(600), cuts[cuts < 590])
+    labels = rng.choice(["a", "b", "c"], 600, p=[0.85, 0.12, 0.03])
+    held, rest = hold_out(np.random.default_rng(1), clients, count, stratify=labels)
+    plain, _ = hold_out(np.random.default_rng(1), clients, count)
+    for own, out, left, like in zip(clients, held, rest, plain, strict=True):
+        assert len(out) == len(like)
+        np.testing.assert_array_equal(np.sort([*out, *left]), np.sort(own))
+        for label in "abc":
+            share = len(out) * np.mean(labels[own] == label)
+            assert abs(np.sum(labels[out] == label) - share) < 1
+    again, _ = hold_out(np.random.default_rng(1), clients, count, stratify=labels)
+    assert_identical(again, held)
+    assert any(not np.array_equal(a, b) for a, b in zip(held, plain, strict=True))
+
+
+def test_a_single_row_of_a_label_stays_where_most_rows_stay():
+    labels = np.array([1, *np.zeros(9)])
+    for share, there in ((0.4, 0), (0.6, 1)):
+        for seed in range(5):
+            rng = np.random.default_rng(seed)
+            (out,), _ = hold_out(rng, [np.arange(10)], share, stratify=labels)
+            assert labels[out].sum() == there
 
 
 def test_rows_and_columns_say_the_same():
@@ -135,11 +164,18 @@ def test_what_is_measured_is_that_of_numpy():
     assert found["held_out_loss_mean"] == pytest.approx(means.mean(), rel=1e-5)
     assert found["held_out_loss_pooled"] == pytest.approx(np.concatenate(each).mean(), rel=1e-5)
     assert found["held_out_loss_above_0.4"] == pytest.approx((means > 0.4).mean())
+    of_clients = history.evaluations[-1].clients
+    shown = of_clients["held_out"]
+    np.testing.assert_array_equal(shown.clients, range(CLIENTS))
+    np.testing.assert_array_equal(shown.records, [[len(rows) for rows in HELD]])
+    np.testing.assert_allclose(shown.metrics["loss"], [[*means, np.nan]], rtol=1e-5)
     chosen = np.sort(np.random.default_rng(0).choice(CLIENTS, 5, replace=False))
     own_models = [jax.tree.map(lambda leaf, i=i: leaf[i], own) for i in chosen]
     hits = [losses(theta, i) < 0.3 for theta, i in zip(own_models, chosen, strict=True)]
-    mean = np.nanmean([np.mean(hit) if len(hit) else np.nan for hit in hits])
-    assert found["personal_accuracy_mean"] == pytest.approx(mean, rel=1e-5)
+    accuracies = [np.mean(hit) if len(hit) else np.nan for hit in hits]
+    assert found["personal_accuracy_mean"] == pytest.approx(np.nanmean(accuracies), rel=1e-5)
+    np.testing.assert_array_equal(of_clients["personal"].clients, chosen)
+    np.testing.assert_allclose(of_clients["personal"].metrics["accuracy"], [accuracies], rtol=1e-5)
 
 
 @pytest.mark.parametrize("strategy", [fp.Strategy(), fp.Strategy(2, 2)])
@@ -153,6 +189,11 @@ def test_streamed_clients_are_measured_alike(strategy):
     found = run([streamed(*split) for split in splits], **options).evaluations[-1]
     assert found.measures.keys() == expected.measures.keys()
     assert_close(dict(found.measures), dict(expected.measures), 1e-5)
+    assert found.clients.keys() == expected.clients.keys() == {"held_out", "personal"}
+    for kind, values in expected.clients.items():
+        assert_identical(found.clients[kind][:2], values[:2])  # who, and with how many records
+        for a, b in zip(found.clients[kind].metrics.values(), values.metrics.values(), strict=True):
+            np.testing.assert_allclose(a, b, 1e-5)
 
 
 @pytest.mark.parametrize("where", ["round", "init"])
@@ -188,6 +229,10 @@ def flagged(rows):
         ),
         (lambda: hold_out(np.random.default_rng(0), PARTS, 5), "^count: 5; "),
         (
+            lambda: hold_out(np.random.default_rng(0), PARTS, 2, stratify=[0, 1]),
+            "^stratify: .*; give the labels of all examples",
+        ),
+        (
             lambda: fp.Federation.from_arrays(flagged(PARTS[2]), PARTS, held_out="test"),
             "^held_out: all 5 records of client 2 are held out; leave it one",
         ),
@@ -219,7 +264,9 @@ def flagged(rows):
         (lambda: run(WHOLE), "^held_out: no records are held out; give"),
         (lambda: fp.measures.per_client(score, on="test"), "^on: 'test'; give 'train', 'held_out'"),
         (
-            lambda: fp.measures.per_client(score, bound=80)(fp.ModelState(PARAMS, 0), WHOLE),
+            lambda: fp.measures.per_client(score, bound={"accuracy": 80})(
+                fp.ModelState(PARAMS, 0), WHOLE
+            ),
             r"^bound: 80 is no accuracy, which is in \[0, 1\]",
         ),
     ],
@@ -258,7 +305,7 @@ def test_personal_numbers_say_on_which_records_they_are():
     found = measure(fp.start(PARAMS, FEDERATION), FEDERATION)
     assert {"personal_accuracy_mean", "personal_per_client_accuracy_mean"} <= found.keys()
     twice = fp.measures.together(*[fp.measures.per_client(score, 5)] * 2)
-    with refused("measures: two of them give 'per_client_accuracy_below_0.5'"):
+    with refused("measures: two of them give 'per_client'; leave"):
         twice(fp.start(PARAMS, FEDERATION), FEDERATION)
     others = regression([3] * (CLIENTS + 1))
     foreign = fp.measures.per_client(score, 5, on=others, personal=personal)
@@ -282,7 +329,7 @@ def test_a_model_that_gives_no_number_is_worse_than_all_others(higher):
     values = jnp.array([0.1, 0.6, np.nan, 0.9])
     of_record = lambda params, example: {"gain": values[example["y"].astype(int)]}  # noqa: E731
     each = fp.models.Score(of_record, higher=["gain"] if higher else [])
-    measure = fp.measures.per_client(each, bound=0.5, on="held_out")
+    measure = fp.measures.per_client(each, bound={"gain": 0.5}, on="held_out")
     found = measure(fp.start({"w": jnp.zeros(())}, federation), federation)
     assert np.isnan([found["held_out_gain_mean"], found["held_out_gain_pooled"]]).all()
     worst = -np.inf if higher else np.inf

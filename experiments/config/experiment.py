@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from experiments.base.formats import ClientEpsilons
 from experiments.config.folds import without_fold
@@ -25,9 +26,10 @@ from fedpriv.data.partition import hold_out
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine import measures
 from fedpriv.engine.client_metrics import names_of, parsed
+from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
-from fedpriv.models.score import Score
+from fedpriv.models.score import Score, main_metric
 from fedpriv.privacy import Certificate, Claim
 from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED
 from fedpriv.rounds.algorithm import Algorithm
@@ -222,9 +224,13 @@ class Experiment:
         entry = self.entries[name]
         of_clients = parsed(settings.metric or "")
         metric = of_clients.metric if of_clients else settings.metric
-        metric = metric if metric in self.metrics else None
+        bounds = {}
+        if settings.bound is not None:
+            bounds[main_metric(self.metrics, metric if metric in self.metrics else None)] = (
+                settings.bound
+            )
         on = "train" if entry.federations[0].held_out_rows is None else "held_out"
-        what: tuple[Any, ...] = (self.model.score, clients, metric, settings.bound, on)
+        what: tuple[Any, ...] = (self.model.score, clients, bounds, on)
         each = [measures.per_client(*what)]
         if any(e.algorithm.personal for e in self.entries.values()):
             personal = entry.algorithm.personal or (lambda state, client: state.params)
@@ -244,7 +250,8 @@ class Experiment:
         names = [*self.metrics]
         if measure := self.measured(settings, name):
             before, federation = self.ledger.trace(name).before, entry.federations[0]
-            names += jax.eval_shape(lambda state: measure(state, federation), before)
+            given = jax.eval_shape(lambda state: measure(state, federation), before)
+            names += [name for name, x in given.items() if not isinstance(x, ClientValues)]
         for field_name, metric in (("metric", settings.metric), ("stop_at", stop)):
             if metric is not None:
                 check_metric(field_name, metric, names)
@@ -272,18 +279,20 @@ def federations(
     seeds: int,
     deal: Callable[[np.random.Generator], Sequence[np.ndarray]],
     held_out: Rate | None = None,
+    stratify: ArrayLike | None = None,
 ) -> list[Federation]:
     """One federation per seed, on the same examples; `deal` gives every client its rows, from the seed's generator.
 
     Args:
       held_out: the share of every client's rows that it is evaluated on and does not train on.
+      stratify: [N], labels of the training examples, each of which has that share, see `partition.hold_out`.
     """
     each: list[Federation] = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         rows, out = deal(rng), None
         if held_out is not None:
-            out, rows = hold_out(rng, rows, held_out)
+            out, rows = hold_out(rng, rows, held_out, stratify=stratify)
         if each:
             each.append(each[0].repartition(rows, held_out=out))
         else:

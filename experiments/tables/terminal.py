@@ -20,7 +20,7 @@ from experiments.base.formats import (
 from experiments.runs.contents import OF_CLIENTS, Report, Summary, measured_on
 from experiments.tables.frame import Row
 from experiments.tables.grid import counted, of_planned, on_rounds
-from fedpriv.engine.client_metrics import by_kind
+from fedpriv.engine.client_metrics import UNDEFINED, by_kind
 from fedpriv.engine.history import SHARES
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Claim
@@ -54,7 +54,10 @@ def _per_client(summary: Summary, most: int) -> list[str]:
     for (kind, metric), names in by_kind(every).items():
         rows = [["algorithm", *names]]
         for algorithm, spreads in found.items():
-            each = (mean_and_std(spreads.get(name), metric) for name in names.values())
+            each = (
+                mean_and_std(spreads.get(name), UNDEFINED if statistic == UNDEFINED else metric)
+                for statistic, name in names.items()
+            )
             rows.append([summary.short_name_of(algorithm), *each])
         about = f"{metric}{', %,' * is_fraction(metric)} {OF_CLIENTS[kind]}, after the last round"
         lines += [*aligned(rows), "", wrapped(about, most), ""]

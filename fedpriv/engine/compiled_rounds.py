@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,13 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedpriv.core.arguments import require
+from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.devices.memory import fitted
-from fedpriv.models.score import Score
+from fedpriv.engine.history import ClientValues
+from fedpriv.models.score import Score, diverged, is_finite, summed
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import Carried, round_in_run
 from fedpriv.rounds.sent import check_diagnostics
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
     from fedpriv.data.streaming import StreamedFederation
 
 ScoreFn = Callable[[Params, Example], dict[str, jax.Array]]
-Measure = Callable[[State, Any], dict[str, jax.Array]]
-"""(state, federation) -> numbers by name; within the compiled run, or on the host for a `StreamedFederation`."""
+Measured = Mapping[str, jax.Array | ClientValues]
+Measure = Callable[[State, Any], Measured]
+"""(state, federation) -> numbers by name, and values of single clients by kind; within the compiled run, or on the host
+for a `StreamedFederation`."""
 Compiler = Callable[[Callable[..., tuple], tuple, Sequence[int]], Callable[..., tuple]]
 """(function, arguments of the shapes to come, positions of those that are donated) -> the compiled function."""
 
@@ -149,20 +154,49 @@ def of_seed(federations: Federation | list[StreamedFederation], s: int) -> Any:
     return replace(tables, examples=federations.examples)
 
 
-def measured(measure: Measure, state: State, federation: Any) -> dict[str, jax.Array]:
+def measured(measure: Measure, state: State, federation: Any) -> Measured:
     """What a measure gives back.
 
     Raises:
-      ValueError: it is no function of these arguments, or gives back no numbers by name.
+      ValueError: it is no function of these arguments, or gives back other than numbers by name and values of clients
+        by kind.
     """
-    numbers = asked("measure", measure, "(state, federation)", state, federation)
-    check_diagnostics("measure", numbers)
-    return numbers
+    given = asked("measure", measure, "(state, federation)", state, federation)
+    if not isinstance(given, Mapping):
+        check_diagnostics("measure", given)  # raises
+    check_diagnostics("measure", {k: v for k, v in given.items() if not _of_clients(v)})
+    for kind, values in given.items():
+        if _of_clients(values):
+            _check_clients(f"measure[{kind!r}]", values)
+    return dict(given)
 
 
-def evaluate(
-    score: ScoreFn, params: Params, examples: Example, batch_size: int = 250
-) -> dict[str, jax.Array]:
+def _of_clients(value: Any) -> bool:
+    return isinstance(value, ClientValues)
+
+
+def _check_clients(name: str, values: ClientValues) -> None:
+    """Raises ValueError: not one number for each of the clients."""
+    check_leaves(name, values)
+    each = {"clients": values.clients, "records": values.records, **values.metrics}
+    for field, leaf in each.items():
+        fits = jnp.ndim(leaf) == 1 and len(leaf) == len(values.clients)
+        require(fits, f"{name}: {field}", leaf, "give an array with one number for each client")
+
+
+class Scores(NamedTuple):
+    """What a score says of a model.
+
+    Attributes:
+      metrics: name -> f32[].
+      diverged: bool[], see `fedpriv.models.score.diverged`.
+    """
+
+    metrics: dict[str, jax.Array]
+    diverged: jax.Array
+
+
+def evaluate(score: ScoreFn, params: Params, examples: Example, batch_size: int = 250) -> Scores:
     """The metrics of `score` over all examples (leaves [n, ...]), in batches laid out like clients."""
     scored, n = Score.of(score), jax.tree.leaves(examples)[0].shape[0]
     batches = -(-n // batch_size)
@@ -173,11 +207,13 @@ def evaluate(
 
     def batch_sum(batch: Example, mask: jax.Array) -> tuple[PyTree, tuple]:
         sums = jax.vmap(scored, in_axes=(None, 0))(params, batch)
-        return jax.tree.map(lambda s: jnp.sum(jnp.where(mask, s, 0.0)), sums), ()
+        return summed(sums, mask), ()
 
     mask = (jnp.arange(batches * batch_size) < n).reshape(batches, batch_size)
     batches_of = jax.tree.map(batched, examples)
-    return scored.metrics(sum_over(batch_sum, jnp.ones(batches, bool), batches_of, mask)[0])
+    sums, _ = sum_over(batch_sum, jnp.ones(batches, bool), batches_of, mask)
+    metrics = scored.metrics(sums)
+    return Scores(metrics, diverged(metrics, is_finite(sums)))
 
 
 def _finite(state: State) -> jax.Array:

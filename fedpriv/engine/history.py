@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +18,22 @@ from fedpriv.models.score import no_metric
 
 SHARES = {"not_finite_messages": "messages", "not_finite_records": "records"}
 """Diagnostics that are there where they are above 0, by their names in a round's metrics, see `Cohort.not_finite`."""
+
+
+class ClientValues(NamedTuple):
+    """What was measured on single clients. Not private.
+
+    A `measure` gives it, without the axis of seeds, under the name of its kind and beside its numbers.
+
+    Attributes:
+      clients: i32[clients], their numbers in the federation, the same for every seed.
+      records: f32[seeds, clients], the weight of the records that were evaluated.
+      metrics: name -> f32[seeds, clients], every metric of the score; NaN where it is undefined (0/0) or not finite.
+    """
+
+    clients: Any
+    records: Any
+    metrics: Mapping[str, Any]
 
 
 class Evaluation(NamedTuple):
@@ -34,6 +50,7 @@ class Evaluation(NamedTuple):
         calls `private_mean` in its own `jit` or loop.
       seconds: wall-clock time of those rounds, evaluation included.
       measures: name -> f64[seeds], from `simulate`'s `measure`.
+      clients: kind of records and models ("held_out", ..) -> values of single clients, from `simulate`'s `measure`.
     """
 
     round: int
@@ -43,6 +60,12 @@ class Evaluation(NamedTuple):
     diagnostics: dict[str, np.ndarray]
     seconds: float
     measures: Mapping[str, np.ndarray] = MappingProxyType({})
+    clients: Mapping[str, ClientValues] = MappingProxyType({})
+
+    @property
+    def names(self) -> list[str]:
+        """What `metric` takes: metrics, measures and diagnostics."""
+        return [*self.metrics, *self.measures, *self.diagnostics]
 
     def metric(self, name: str) -> np.ndarray:
         """f64[seeds], a metric, a measure or a diagnostic.
@@ -53,7 +76,7 @@ class Evaluation(NamedTuple):
         none = {share: np.zeros_like(self.uplink_mb) for share in SHARES}
         every = {**none, **self.diagnostics, **self.measures, **self.metrics}
         if not isinstance(name, str) or name not in every:
-            raise no_metric(name, [*self.metrics, *self.measures, *self.diagnostics])
+            raise no_metric(name, self.names)
         return every[name]
 
     @property
@@ -96,6 +119,11 @@ class History:
     def rounds(self) -> np.ndarray:
         """i64[evaluations], rounds done."""
         return np.array([e.round for e in self.evaluations])
+
+    @property
+    def names(self) -> list[str]:
+        """What `metric` takes: metrics, measures and diagnostics."""
+        return list(dict.fromkeys(name for e in self.evaluations for name in e.names))
 
     def state_of(self, seed: Seed | None = None) -> State:
         """The state of one of `seeds`, by default the first; leaves as in a round, without the axis of seeds.

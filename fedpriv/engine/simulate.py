@@ -106,8 +106,8 @@ def simulate(
         None: the seeds themselves, which can be guessed.
       strategy: layout of the clients; by default `fedpriv.devices.layout.default()`.
       measure: (state, federation) -> {name: f32[]}, further numbers for every evaluation, such as
-        `measures.heterogeneity`; runs on the device. From a streamed federation it reads what it needs, as
-        `measures.per_client` does.
+        `measures.heterogeneity`, and a `ClientValues` by the name of its kind, as `measures.per_client`; runs on the
+        device. From a streamed federation it reads what it needs, as `measures.per_client` does.
       on_evaluation: called with each new `Evaluation`. If it returns True (Python's or NumPy's; nothing else counts) in
         any process, training ends in all. The checkpoint records this, and the same call returns that history. If it
         raises KeyboardInterrupt, the run ends there, with a checkpoint to resume from.
@@ -121,7 +121,8 @@ def simulate(
         other settings, data, secret, noise, cohorts, layout of clients, or shapes of the state.
       LeakError: something private gets past the releases of a round; says what, and in which line.
       DivergedError: a model, or its loss on the test examples (any metric, if there is no loss), became NaN or
-        infinite; says in which round, with the likely cause.
+        infinite; says in which round, with the likely cause. A metric of 0/0 (a recall without a positive example) is
+        NaN, and no divergence.
 
     Warns:
       RuntimeWarning: once, for the first round in which a clipped value was NaN or infinite, with the likely cause;
