@@ -13,6 +13,7 @@ from typing import Any, TextIO, TypeAlias
 import numpy as np
 
 from experiments.base.spread import Spread
+from fedpriv.engine.client_metrics import parsed
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate, Claim
 
@@ -124,24 +125,34 @@ def metric_heading(metric: str) -> str:
     return "acc." if metric == "accuracy" else metric[:LONGEST_METRIC]
 
 
+def in_percent(metric: str) -> bool:
+    """Whether a metric is shown in percent: accuracies, and shares of clients by theirs.
+
+    Others that lie in 0..1, such as an AUC, recall or F1, are shown as they are, as the literature prints them.
+    """
+    of = parsed(metric)
+    share = of is not None and of.statistic.startswith(("below_", "above_"))
+    return is_fraction(of.metric if of and share else metric)
+
+
 def short_metric(metric: str, values: np.ndarray) -> str:
     """A metric while training: its mean over the seeds."""
     mean = values.mean()
-    return f"{metric} {100 * mean:.1f} %" if is_fraction(metric) else f"{metric} {mean:.4g}"
+    return f"{metric} {100 * mean:.1f} %" if in_percent(metric) else f"{metric} {mean:.4g}"
 
 
 def with_unit(metric: str) -> str:
     """With its unit."""
-    return metric.replace("_", " ") + " (%)" * is_fraction(metric)
+    return metric.replace("_", " ") + " (%)" * in_percent(metric)
 
 
 def mean_and_std(s: Spread | None, metric: str = "") -> str:
-    """Mean and deviation of a metric, a fraction's in percent."""
+    """Mean and deviation of a metric, in percent where it is shown so."""
     if s is None:
         return ABSENT
     if not math.isfinite(s.mean):
         return "not finite"
-    if is_fraction(metric):
+    if in_percent(metric):
         return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
     return f"{s.mean:.4g}" + ("" if s.std is None else f" ± {s.std:.2g}")
 

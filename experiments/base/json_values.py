@@ -11,6 +11,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 T = TypeVar("T")
 
 
@@ -21,6 +23,8 @@ def plain(value: Any) -> Any:
         return {name: plain(getattr(value, name)) for name in compared}
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     if isinstance(value, Path):

@@ -124,7 +124,10 @@ class Line:
 
     def metric(self, name: str) -> Spread | None:
         """Of the score, or a diagnostic; None where there is no such."""
-        return self.metrics.get(name) or self.diagnostics_not_private.get(name)
+        found = self.metrics.get(name) or self.diagnostics_not_private.get(name)
+        if found is None and name in SHARES:  # which are recorded where they are above 0
+            return Spread.of(np.zeros(self.seeds))
+        return found
 
 
 @dataclass(frozen=True)

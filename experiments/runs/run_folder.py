@@ -6,20 +6,36 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from experiments.base.formats import name_of, setting
 from experiments.base.json_values import flat, typed
+from experiments.runs import client_lines, curves
+from experiments.runs.client_lines import ClientLine
 from experiments.runs.contents import Begun, Environment, Line, Summary, so_far
+from fedpriv.core.arguments import check_path
 from fedpriv.engine.history import History
 from fedpriv.privacy import Certificate
+
+if TYPE_CHECKING:
+    import pandas
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, SECRET_SEED = "checkpoints", "secret_seed"
 SWEEP = "sweep.json"  # in the folder of a sweep
 UNENDED = "running, or ended from outside (no summary.json)"
-UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every", "keep_model", "views")
+UNINTERESTING = (
+    "output",
+    "data_dir",
+    "layout",
+    "algorithms",
+    "every",
+    "keep_model",
+    "views",
+    "metric",
+)
 # A run is named by the settings in which it differs where they are few, and short in characters.
 MOST_SETTINGS, LONGEST_NAME = 3, 40
 T = TypeVar("T")
@@ -27,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run, as far as it is recorded.
+    """A run, as far as it is recorded; `experiments.runs.read` gives one.
 
     Attributes:
       begun: config.json.
@@ -35,6 +51,7 @@ class RunFolder:
       summary: None if there is no summary.json yet.
       remarks: what is damaged or missing, in words.
       label: its name in tables and figures; "": the settings that differ from the other runs', see `names`.
+      shown: metrics that were chosen to be shown; (): the run's own.
     """
 
     path: Path
@@ -43,6 +60,7 @@ class RunFolder:
     summary: Summary | None
     remarks: tuple[str, ...] = ()
     label: str = ""
+    shown: tuple[str, ...] = ()
 
     @property
     def config(self) -> str:
@@ -54,12 +72,41 @@ class RunFolder:
 
     @property
     def history(self) -> dict[str, History]:
-        """History of each algorithm, without the trained state."""
+        """History of each algorithm, without the trained state and the values of single clients."""
         seeds = {name: tuple(range(lines[-1].seeds)) for name, lines in self.lines.items()}
         return {
             name: History(seeds[name], [line.evaluation() for line in lines])
             for name, lines in self.lines.items()
         }
+
+    @property
+    def curves(self) -> pandas.DataFrame:
+        """A row for each algorithm, round, metric and seed, with its value, whatever it was recorded as.
+
+        Further columns: `uplink_mb` and `downlink_mb`, megabytes so far per client of the population; the `epsilon`
+        that is certified of so many rounds, with `delta`, `unit`, `view`, `adjacency` and `basis`.
+        """
+        return curves.frame(line for lines in self.lines.values() for line in lines)
+
+    @property
+    def clients(self) -> pandas.DataFrame:
+        """A row for each value of a single client: algorithm, round, kind, seed, client, records, metric, value.
+
+        Empty where none was evaluated, see `ClientLine`. A last line that was cut off is left out. Not private.
+
+        Raises:
+          ValueError: clients.jsonl is damaged.
+        """
+        return client_lines.frame(self.client_lines)
+
+    @cached_property
+    def client_lines(self) -> list[ClientLine]:
+        """The lines of clients.jsonl, which is read when they are asked for.
+
+        Raises:
+          ValueError: it is damaged.
+        """
+        return client_lines.read_client_lines(self.path)[0]
 
     @property
     def certificates(self) -> dict[str, dict[str, Certificate]]:
@@ -96,8 +143,14 @@ class RunFolder:
         return list(dict.fromkeys([*asked, *self.lines, *ended]))
 
 
-def read(folder: Path) -> RunFolder:
-    """Raises ValueError: no run, or a damaged file; a last line that was cut off is only remarked."""
+def read(folder: str | Path) -> RunFolder:
+    """What a run folder holds, whether the run has ended or not.
+
+    Raises:
+      ValueError: no run, or a damaged file; a last line that was cut off is only remarked.
+    """
+    check_path("folder", folder, "give a run folder")
+    folder = Path(folder)
     begun = read_begun(folder)
     lines, remark = read_lines(folder)
     remarks = [remark] if remark else []

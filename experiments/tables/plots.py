@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from experiments.base.command import one_line
-from experiments.base.formats import NAMES, meaning_of_epsilon, with_unit
+from experiments.base.formats import NAMES, in_percent, meaning_of_epsilon, with_unit
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line, measured_on
 from experiments.runs.run_folder import RunFolder, names
 from fedpriv.core.files import replacing
-from fedpriv.models.score import is_fraction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -200,7 +199,7 @@ def picture(
                     draw(axes, one, metric, x)
             if not any(axes.lines for axes in row):
                 known = _metrics([one.run for one in every])
-                raise ValueError(f"metrics: no {metric!r}; there are {', '.join(known)}")
+                raise ValueError(f"metric: there is no {metric!r}; there are {', '.join(known)}")
             row[0].set_ylabel(with_unit(metric))
         for axes, name in zip(panels[0], columns, strict=True) if len(columns) > 1 else ():
             axes.set_title(textwrap.fill(name, max(10, int(15 * of_one))))
@@ -303,7 +302,7 @@ def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
     lines = one.run.lines.get(one.algorithm, ())
     found = [(AXES[x].value(line), line.metric(metric)) for line in lines]
     points = [(at, s) for at, s in found if s and math.isfinite(at)]
-    shown = [percent(s) if is_fraction(metric) else s for _, s in points]
+    shown = [percent(s) if in_percent(metric) else s for _, s in points]
     curve(axes, [at for at, _ in points], shown, **one.look)
     if x in AT_ENDS and found and not points:
         _level(axes, one, metric)
@@ -314,7 +313,7 @@ def _level(axes: Any, one: Curve, metric: str) -> None:
     ends = [line.metric(metric) for line in one.run.lines[one.algorithm]]
     means = [s.mean for s in ends if s and math.isfinite(s.mean)]
     if means:
-        factor = 100 if is_fraction(metric) else 1
+        factor = 100 if in_percent(metric) else 1
         look = one.look | {"marker": "", "linestyle": ":"}
         look["label"] = f"{look['label']} (not private)"
         del look["markevery"]

@@ -53,6 +53,8 @@ def _print(run: TrainedRun, joined: Processes) -> int:
         return code
     if run.ended_before:
         print(f"{run.folder} has ended: {run.status}", file=sys.stderr)
+        if run.summary and run.summary.rounds:
+            print(table(run.summary, terminal_width(sys.stdout)))
         return code
     with signals.unheard():
         if run.summary and run.summary.rounds:

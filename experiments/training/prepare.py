@@ -137,7 +137,7 @@ def prepare(
             secret = secret_seed.read(recorder.folder) if has_secret else 0
             user_modules.keep(config, recorder.folder / _code(earlier, here))
             if earlier:
-                recorder.go_on(earlier.lines, finished)
+                recorder.go_on(earlier.lines, earlier.clients, finished)
             if warning:
                 print(f"warning: {warning}", file=sys.stderr)
     where = recorder.folder if recorder else folder_of(settings, name)
@@ -182,7 +182,7 @@ def _recorder(
     """Of a new folder, or of the one that goes on."""
     folder = found.folder if found else new_folder(settings, name)
     until_end.enter_context(held(folder))
-    own = found.settings if found else settings  # what it was begun with
+    own = replace(found.settings, metric=settings.metric) if found else settings
     identity = {"config": name, "settings": plain(own), **about}
     further = opened(settings.record, folder, identity, until_end)
     if about.get("secret_seed") and not found:

@@ -102,7 +102,7 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
                 status = f"failed: {recorder.unrecorded()}"
             summary = recorder.write_summary(histories, run.experiment, dict(run.planned), status)
         if summary.rounds:
-            _draw(histories, summary.metric, recorder.folder, summary.names)
+            draw(histories, summary.metric, recorder.folder, summary.names)
     except KeyboardInterrupt:
         status = "interrupted" if status == "complete" else status
     if recorder.lost and ended.status != "complete":
@@ -113,7 +113,7 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
     return replace(ended, status=status, summary=summary, problems=problems, unseen=unseen)
 
 
-def _draw(
+def draw(
     histories: Mapping[str, History], metric: str, folder: Path, names: Mapping[str, str]
 ) -> None:
     """The picture, which holds nothing that is not in the run's lines: a run without it is whole."""

@@ -14,7 +14,7 @@ from experiments.config import modules
 from experiments.config.options import flags, parse
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import RunFolder
-from experiments.tables.frame import Row
+from experiments.tables.frame import Row, row
 from experiments.tables.grid import grid
 from fedpriv.engine.client_metrics import PER_CLIENT, by_kind
 from fedpriv.privacy import Certificate
@@ -118,7 +118,7 @@ def last_states(found: Sequence[Result], best: bool = False) -> tuple[Table, lis
     Args:
       best: whether also the best of the metric over the evaluations.
     """
-    made = grid([_row(r) for r in found], metrics=measured(found), best=best)
+    made = grid([_row(r) for r in found], best=best, every=True)
     head = ["algorithm", *made.head[2:], "status", "MB down", "seconds", "compiled (s)", "rounds/s"]
     rows = [[r.label, *cells[2:], *_further(r)] for r, cells in zip(found, made.rows, strict=True)]
     explained = (
@@ -129,7 +129,7 @@ def last_states(found: Sequence[Result], best: bool = False) -> tuple[Table, lis
 
 
 def _row(r: Result) -> Row:
-    return Row({"run": r.run.path.name}, r.algorithm, r.summary, str(r.run.path))
+    return row(r.run, {"run": r.run.path.name}, r.algorithm)
 
 
 def _further(r: Result) -> list[str | Cell]:
@@ -150,16 +150,29 @@ def single_clients(found: Sequence[Result]) -> Table | None:
     names = [name for of in by_kind(every).values() for name in of.values()]
     if not names:
         return None
-    rows = [[label, *(mean_and_std(of.get(name)) for name in names)] for label, of in each.items()]
-    head = ["algorithm", *(name.removeprefix(f"{PER_CLIENT}_").replace("_", " ") for name in names)]
+    rows = [
+        [label, *(mean_and_std(of.get(name), name) for name in names)] for label, of in each.items()
+    ]
+    head = ["algorithm", *(with_unit(name.removeprefix(f"{PER_CLIENT}_")) for name in names)]
     return Table("Single clients, after the last round", head, rows)
 
 
 def measured(found: Sequence[Result]) -> list[str]:
-    """The metrics of the runs, those that they show first."""
+    """The metrics that were chosen; else those of the runs' scores, those that they show first."""
+    if chosen := [name for r in found for name in r.run.shown]:
+        return list(dict.fromkeys(chosen))
     shown = [r.summary.metric for r in found if r.summary.metric]
     others = [name for r in found for of in r.summary.final.values() for name in of]
     return list(dict.fromkeys([*shown, *others]))
+
+
+def further(found: Sequence[Result]) -> list[str]:
+    """What else was recorded, diagnostics last."""
+    lines = [line for r in found for line in r.lines]
+    every = dict.fromkeys(name for line in lines for name in line.metrics)
+    every |= dict.fromkeys(name for line in lines for name in line.diagnostics_not_private)
+    shown = measured(found)
+    return [name for name in every if name not in shown]
 
 
 def epsilon(value: float) -> str:
@@ -175,10 +188,9 @@ def _with_meaning(c: Certificate) -> Cell:
 def evaluations(found: Sequence[Result]) -> Table:
     """Every one: the numbers behind the curves."""
     lines = [(result.label, line) for result in found for line in result.lines]
-    own = list(dict.fromkeys(name for _, line in lines for name in line.diagnostics_not_private))
-    metrics = measured(found)
+    metrics, own = measured(found), further(found)
     head = ["algorithm", "round", *map(with_unit, metrics), "MB up", "MB down"]
-    head += ["certified epsilon, third party", *own]
+    head += ["certified epsilon, third party", *map(with_unit, own)]
     rows = [
         [
             label,
@@ -187,7 +199,7 @@ def evaluations(found: Sequence[Result]) -> Table:
             number(line.uplink_mb_per_client),
             number(line.downlink_mb_per_client),
             _with_meaning(line.privacy.certified),
-            *(mean_and_std(line.diagnostics_not_private.get(name)) for name in own),
+            *(mean_and_std(line.metric(name), name) for name in own),
         ]
         for label, line in lines
     ]
