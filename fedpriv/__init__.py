@@ -31,7 +31,7 @@ from fedpriv.devices.layout import Strategy, split_cpu
 from fedpriv.engine import measures
 from fedpriv.engine.checkpoint import Checkpoints
 from fedpriv.engine.compilation_cache import cache_programs
-from fedpriv.engine.history import DivergedError, Evaluation, History
+from fedpriv.engine.history import ClientValues, DivergedError, Evaluation, History
 from fedpriv.engine.secret_seeds import secret_seed
 from fedpriv.engine.simulate import simulate
 from fedpriv.mechanisms import clipping, noise, noise_matrices
@@ -94,6 +94,7 @@ __all__ = [
     "Certificate",
     "Checkpoints",
     "Claim",
+    "ClientValues",
     "Codec",
     "Cohort",
     "DivergedError",

@@ -80,8 +80,12 @@ def assert_same(history, expected):
     assert history.seeds == expected.seeds
     assert len(history.evaluations) == len(expected.evaluations)
     for e, f in zip(history.evaluations, expected.evaluations, strict=True):
-        e, f = (x._replace(seconds=0.0, measures=dict(x.measures)) for x in (e, f))
+        e, f = (
+            x._replace(seconds=0.0, measures=dict(x.measures), clients=dict(x.clients))
+            for x in (e, f)
+        )
         assert [*e.diagnostics] == [*f.diagnostics]
+        assert [*e.clients] == [*f.clients]
         assert_identical(e, f)
         for a, b in zip(jax.tree.leaves(e), jax.tree.leaves(f), strict=True):
             assert np.asarray(a).dtype == np.asarray(b).dtype
@@ -120,8 +124,12 @@ def folder(stopped, tmp_path):
 @pytest.mark.parametrize("algorithm", [ODD, SCAFFOLD], ids=["odd", "scaffold"])
 def test_a_run_that_was_killed_goes_on_to_the_same_end(algorithm, tmp_path):
     """Whose state has every kind of leaf, and which keeps clients' rows and an optimiser's state and schedule."""
-    measure = {"measure": lambda s, f: {"sum": jax.tree.leaves(s.params)[0].sum()}}
+    of_clients = fp.measures.per_client(score)
+    measure = {
+        "measure": lambda s, f: {"sum": jax.tree.leaves(s.params)[0].sum(), **of_clients(s, f)}
+    }
     expected, _ = run(algorithm, **measure)
+    assert expected.evaluations[0].clients["per_client"].metrics["loss"].shape == (2, CLIENTS)
     run(algorithm, tmp_path, stop=2, **measure)
     history, called = run(algorithm, tmp_path, **measure)
     assert called == [4, 6, 7]

@@ -135,11 +135,18 @@ def test_what_is_measured_is_that_of_numpy():
     assert found["held_out_loss_mean"] == pytest.approx(means.mean(), rel=1e-5)
     assert found["held_out_loss_pooled"] == pytest.approx(np.concatenate(each).mean(), rel=1e-5)
     assert found["held_out_loss_above_0.4"] == pytest.approx((means > 0.4).mean())
+    of_clients = history.evaluations[-1].clients
+    shown = of_clients["held_out"]
+    np.testing.assert_array_equal(shown.clients, range(CLIENTS))
+    np.testing.assert_array_equal(shown.records, [[len(rows) for rows in HELD]])
+    np.testing.assert_allclose(shown.metrics["loss"], [[*means, np.nan]], rtol=1e-5)
     chosen = np.sort(np.random.default_rng(0).choice(CLIENTS, 5, replace=False))
     own_models = [jax.tree.map(lambda leaf, i=i: leaf[i], own) for i in chosen]
     hits = [losses(theta, i) < 0.3 for theta, i in zip(own_models, chosen, strict=True)]
-    mean = np.nanmean([np.mean(hit) if len(hit) else np.nan for hit in hits])
-    assert found["personal_accuracy_mean"] == pytest.approx(mean, rel=1e-5)
+    accuracies = [np.mean(hit) if len(hit) else np.nan for hit in hits]
+    assert found["personal_accuracy_mean"] == pytest.approx(np.nanmean(accuracies), rel=1e-5)
+    np.testing.assert_array_equal(of_clients["personal"].clients, chosen)
+    np.testing.assert_allclose(of_clients["personal"].metrics["accuracy"], [accuracies], rtol=1e-5)
 
 
 @pytest.mark.parametrize("strategy", [fp.Strategy(), fp.Strategy(2, 2)])
@@ -153,6 +160,11 @@ def test_streamed_clients_are_measured_alike(strategy):
     found = run([streamed(*split) for split in splits], **options).evaluations[-1]
     assert found.measures.keys() == expected.measures.keys()
     assert_close(dict(found.measures), dict(expected.measures), 1e-5)
+    assert found.clients.keys() == expected.clients.keys() == {"held_out", "personal"}
+    for kind, values in expected.clients.items():
+        assert_identical(found.clients[kind][:2], values[:2])  # who, and with how many records
+        for a, b in zip(found.clients[kind].metrics.values(), values.metrics.values(), strict=True):
+            np.testing.assert_allclose(a, b, 1e-5)
 
 
 @pytest.mark.parametrize("where", ["round", "init"])
@@ -258,7 +270,7 @@ def test_personal_numbers_say_on_which_records_they_are():
     found = measure(fp.start(PARAMS, FEDERATION), FEDERATION)
     assert {"personal_accuracy_mean", "personal_per_client_accuracy_mean"} <= found.keys()
     twice = fp.measures.together(*[fp.measures.per_client(score, 5)] * 2)
-    with refused("measures: two of them give 'per_client_accuracy_below_0.5'"):
+    with refused("measures: two of them give 'per_client'; leave"):
         twice(fp.start(PARAMS, FEDERATION), FEDERATION)
     others = regression([3] * (CLIENTS + 1))
     foreign = fp.measures.per_client(score, 5, on=others, personal=personal)

@@ -25,6 +25,7 @@ from fedpriv.data.partition import hold_out
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine import measures
 from fedpriv.engine.client_metrics import names_of, parsed
+from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score
@@ -242,7 +243,8 @@ class Experiment:
         names = [*self.metrics]
         if measure := self.measured(settings, name):
             before, federation = self.ledger.trace(name).before, entry.federations[0]
-            names += jax.eval_shape(lambda state: measure(state, federation), before)
+            given = jax.eval_shape(lambda state: measure(state, federation), before)
+            names += [name for name, x in given.items() if not isinstance(x, ClientValues)]
         for field_name, metric in (("metric", settings.metric), ("stop_at", stop)):
             if metric is not None:
                 check_metric(field_name, metric, names)

@@ -20,7 +20,8 @@ from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, current, spmd, sum_over
-from fedpriv.engine.compiled_rounds import ScoreFn
+from fedpriv.engine.compiled_rounds import Measured, ScoreFn
+from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.score import (
     OVER_CLIENTS,
@@ -128,7 +129,7 @@ def per_client(
     def compiled(strategy: Strategy) -> Callable[..., dict]:
         return jax.jit(spmd(sums))
 
-    def measure(state: State, federation: Any) -> dict[str, jax.Array]:
+    def measure(state: State, federation: Any) -> Measured:
         of = on if isinstance(on, Federation) else federation
         of = of.held_out if on == HELD_OUT else of
         if personal is not None and of.num_clients != federation.num_clients:
@@ -147,7 +148,9 @@ def per_client(
         pooled = scored.metrics(jax.tree.map(jnp.sum, of_clients))[name]
         higher = better_higher(name, scored.higher)
         there = of_clients[WEIGHT] != 0
-        return _spread(f"{kind}_{name}", metrics[name], there, pooled, higher, bound)
+        spread = _spread(f"{kind}_{name}", metrics[name], there, pooled, higher, bound)
+        finite = {name: jnp.where(jnp.isfinite(x), x, jnp.nan) for name, x in metrics.items()}
+        return {**spread, kind: ClientValues(jnp.asarray(ids), of_clients[WEIGHT], finite)}
 
     return measure
 
@@ -198,7 +201,8 @@ def _streamed(
     at_once = max(1, min(len(ids), STREAMED // of.capacity))
     empty, parts = of.empty(), []
     for some in np.resize(ids, (-(-len(ids) // at_once), at_once)):
-        read = distributed.replicate(of.read(some), current().mesh)
+        with jax.ensure_compile_time_eval():  # arrays, also where `simulate` asks for shapes alone
+            read = distributed.replicate(of.read(some), current().mesh)
         cohort = replace(empty, holders=read[0], holder_records=read[1])
         parts.append(sums(state, cohort, some))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[: len(ids)], *parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,12 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedpriv.core.arguments import require
+from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.devices.memory import fitted
+from fedpriv.engine.history import ClientValues
 from fedpriv.models.score import Score
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import Carried, round_in_run
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
     from fedpriv.data.streaming import StreamedFederation
 
 ScoreFn = Callable[[Params, Example], dict[str, jax.Array]]
-Measure = Callable[[State, Any], dict[str, jax.Array]]
-"""(state, federation) -> numbers by name; within the compiled run, or on the host for a `StreamedFederation`."""
+Measured = Mapping[str, jax.Array | ClientValues]
+Measure = Callable[[State, Any], Measured]
+"""(state, federation) -> numbers by name, and values of single clients by kind; within the compiled run, or on the host
+for a `StreamedFederation`."""
 Compiler = Callable[[Callable[..., tuple], tuple, Sequence[int]], Callable[..., tuple]]
 """(function, arguments of the shapes to come, positions of those that are donated) -> the compiled function."""
 
@@ -149,15 +154,34 @@ def of_seed(federations: Federation | list[StreamedFederation], s: int) -> Any:
     return replace(tables, examples=federations.examples)
 
 
-def measured(measure: Measure, state: State, federation: Any) -> dict[str, jax.Array]:
+def measured(measure: Measure, state: State, federation: Any) -> Measured:
     """What a measure gives back.
 
     Raises:
-      ValueError: it is no function of these arguments, or gives back no numbers by name.
+      ValueError: it is no function of these arguments, or gives back other than numbers by name and values of clients
+        by kind.
     """
-    numbers = asked("measure", measure, "(state, federation)", state, federation)
-    check_diagnostics("measure", numbers)
-    return numbers
+    given = asked("measure", measure, "(state, federation)", state, federation)
+    if not isinstance(given, Mapping):
+        check_diagnostics("measure", given)  # raises
+    check_diagnostics("measure", {k: v for k, v in given.items() if not _of_clients(v)})
+    for kind, values in given.items():
+        if _of_clients(values):
+            _check_clients(f"measure[{kind!r}]", values)
+    return dict(given)
+
+
+def _of_clients(value: Any) -> bool:
+    return isinstance(value, ClientValues)
+
+
+def _check_clients(name: str, values: ClientValues) -> None:
+    """Raises ValueError: not one number for each of the clients."""
+    check_leaves(name, values)
+    each = {"clients": values.clients, "records": values.records, **values.metrics}
+    for field, leaf in each.items():
+        fits = jnp.ndim(leaf) == 1 and len(leaf) == len(values.clients)
+        require(fits, f"{name}: {field}", leaf, "give an array with one number for each client")
 
 
 def evaluate(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +18,22 @@ from fedpriv.models.score import no_metric
 
 SHARES = {"not_finite_messages": "messages", "not_finite_records": "records"}
 """Diagnostics that are there where they are above 0, by their names in a round's metrics, see `Cohort.not_finite`."""
+
+
+class ClientValues(NamedTuple):
+    """What was measured on single clients. Not private.
+
+    A `measure` gives it, without the axis of seeds, under the name of its kind and beside its numbers.
+
+    Attributes:
+      clients: i32[clients], their numbers in the federation, the same for every seed.
+      records: f32[seeds, clients], the weight of the records that were evaluated.
+      metrics: name -> f32[seeds, clients], every metric of the score; NaN where it is undefined (0/0) or not finite.
+    """
+
+    clients: Any
+    records: Any
+    metrics: Mapping[str, Any]
 
 
 class Evaluation(NamedTuple):
@@ -34,6 +50,7 @@ class Evaluation(NamedTuple):
         calls `private_mean` in its own `jit` or loop.
       seconds: wall-clock time of those rounds, evaluation included.
       measures: name -> f64[seeds], from `simulate`'s `measure`.
+      clients: kind of records and models ("held_out", ..) -> values of single clients, from `simulate`'s `measure`.
     """
 
     round: int
@@ -43,6 +60,7 @@ class Evaluation(NamedTuple):
     diagnostics: dict[str, np.ndarray]
     seconds: float
     measures: Mapping[str, np.ndarray] = MappingProxyType({})
+    clients: Mapping[str, ClientValues] = MappingProxyType({})
 
     def metric(self, name: str) -> np.ndarray:
         """f64[seeds], a metric, a measure or a diagnostic.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -62,7 +62,7 @@ def _alike(federation: StreamedFederation) -> tuple[int, int, bool, PyTree]:
 def streamed_chunk(
     make: Callable[[], Step],
     sampler: AnySampler | Opening,
-    evaluation: tuple[Callable[..., dict[str, jax.Array]], Callable[..., dict[str, jax.Array]]],
+    evaluation: tuple[Callable[..., Mapping[str, Any]], Callable[..., Mapping[str, Any]]],
     federations: Sequence[StreamedFederation],
     roots: Sequence[Key],
     participation: Sequence[tuple[PyTree, ...]],
@@ -76,7 +76,7 @@ def streamed_chunk(
     Args:
       make: makes a round, (root, rounds done, carried, federation) -> (carried, (metrics, finite)).
       sampler: draws the cohorts.
-      evaluation: (params, test) -> scores, and (state, federation) -> further numbers.
+      evaluation: (params, test) -> scores, and (state, federation) -> what is measured beside them.
       federations, roots: of each seed.
       participation: of each seed, what its sampler remembers before the first of these rounds.
       plan: rounds done before, rounds in all, rounds between evaluations.

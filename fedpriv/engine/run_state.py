@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedpriv.core.arguments import require
 from fedpriv.core.types import Metrics
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import (
     SHARES,
+    ClientValues,
     DivergedError,
     Evaluation,
     History,
@@ -72,6 +74,7 @@ class RunState:
 
         Raises:
           DivergedError: a model, or its loss on the test examples (any metric, without a loss), became NaN or infinite.
+          ValueError: what was measured on single clients is of other clients for another seed.
         """
         metrics, finite, scores, measures = seen
         rounds, finite = end - self.round, np.array(finite)
@@ -90,7 +93,12 @@ class RunState:
             np.array(self._received) / self._bits_per_mb,
             means(diagnostics, rounds),
             seconds,
-            measures,
+            {name: x for name, x in measures.items() if not isinstance(x, ClientValues)},
+            {
+                kind: _one_list(kind, x)
+                for kind, x in measures.items()
+                if isinstance(x, ClientValues)
+            },
         )
         self.round = end
         self.history.evaluations.append(evaluation)
@@ -101,6 +109,14 @@ class RunState:
         """With what is carried on after `self.round` rounds, on the host."""
         evaluations, sent, received = [*self.history.evaluations], [*self._sent], [*self._received]
         return Snapshot(self.round, carried, sent, received, evaluations, layout, stopped)
+
+
+def _one_list(kind: str, values: ClientValues) -> ClientValues:
+    """With clients: i32[clients], of i32[seeds, clients]."""
+    first = values.clients[0]
+    alike = bool((values.clients == first).all())
+    require(alike, f"measure[{kind!r}]: clients", values.clients, "give the same for every seed")
+    return values._replace(clients=first)
 
 
 def _shares(metrics: Metrics, rounds: int) -> dict[str, np.ndarray]:

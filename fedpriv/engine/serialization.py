@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpriv.core.types import PyTree
 from fedpriv.devices.layout import Strategy
-from fedpriv.engine.history import Evaluation, above_zero
+from fedpriv.engine.history import ClientValues, Evaluation, above_zero
 from fedpriv.engine.run_state import Snapshot
 from fedpriv.rounds.one_round import Carried
 
@@ -55,15 +55,48 @@ def packed(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     for kind, names in of_each.items():
         for name in names:
             named[f"{kind}.{name}"] = np.array([getattr(e, kind).get(name, none) for e in done])
+    of_clients, values = _packed_clients(done)
+    named |= values
     about: dict[str, Any] = {
         "round": snapshot.round,
         "sent": snapshot.sent,
         "received": snapshot.received,
         "stopped": snapshot.stopped,
         "evaluated": [e.round for e in done],
+        "clients": of_clients,
         **of_each,
     }
     return named, about
+
+
+def _packed_clients(done: Sequence[Evaluation]) -> tuple[list[dict], dict[str, np.ndarray]]:
+    """Values of single clients: as JSON, what the arrays [evaluations, ...] are of; and the arrays by name."""
+    groups: dict[Any, list[int]] = {}
+    for i, e in enumerate(done):
+        for kind, values in e.clients.items():
+            groups.setdefault((kind, tuple(values.metrics), len(values.clients)), []).append(i)
+    about, named = [], {}
+    for g, ((kind, metrics, _), places) in enumerate(groups.items()):
+        each = [done[i].clients[kind] for i in places]
+        about.append({"kind": kind, "evaluations": places, "metrics": metrics})
+        named[f"clients.{g}.clients"] = np.array([v.clients for v in each])
+        named[f"clients.{g}.records"] = np.array([v.records for v in each])
+        for m in metrics:
+            named[f"clients.{g}.metrics.{m}"] = np.array([v.metrics[m] for v in each])
+    return about, named
+
+
+def _unpacked_clients(
+    named: Mapping[str, np.ndarray], about: Mapping[str, Any]
+) -> list[dict[str, ClientValues]]:
+    """The inverse, for each evaluation; of checkpoints that have none, nothing."""
+    each: list[dict[str, ClientValues]] = [{} for _ in about["evaluated"]]
+    for g, of in enumerate(about.get("clients", [])):
+        for at, i in enumerate(of["evaluations"]):
+            metrics = {m: named[f"clients.{g}.metrics.{m}"][at] for m in of["metrics"]}
+            ids, records = (named[f"clients.{g}.{field}"][at] for field in ("clients", "records"))
+            each[i][of["kind"]] = ClientValues(ids, records, metrics)
+    return each
 
 
 def unpacked(
@@ -85,15 +118,14 @@ def unpacked(
         if a != b:
             raise ValueError(f"{name}: {a} there, {b} here")
     leaves = [there[name] for name in wanted]
-    evaluations = []
+    evaluations, clients = [], _unpacked_clients(named, about)
     for i, round in enumerate(about["evaluated"]):
         up, down, seconds = (named[f"evaluations.{n}"][i] for n in ARRAYS)
         metrics, diagnostics, measures = (
             {name: named[f"{kind}.{name}"][i] for name in about[kind]} for kind in NAMED
         )
-        evaluations.append(
-            Evaluation(round, metrics, up, down, above_zero(diagnostics), float(seconds), measures)
-        )
+        found = above_zero(diagnostics), float(seconds), measures, clients[i]
+        evaluations.append(Evaluation(round, metrics, up, down, *found))
     return Snapshot(
         about["round"],
         jax.tree.unflatten(jax.tree.structure(like), leaves),

@@ -105,8 +105,8 @@ def simulate(
         None: the seeds themselves, which can be guessed.
       strategy: layout of the clients; by default `fedpriv.devices.layout.default()`.
       measure: (state, federation) -> {name: f32[]}, further numbers for every evaluation, such as
-        `measures.heterogeneity`; runs on the device. From a streamed federation it reads what it needs, as
-        `measures.per_client` does.
+        `measures.heterogeneity`, and a `ClientValues` by the name of its kind, as `measures.per_client`; runs on the
+        device. From a streamed federation it reads what it needs, as `measures.per_client` does.
       on_evaluation: called with each new `Evaluation`. If it returns True (Python's or NumPy's; nothing else counts) in
         any process, training ends in all. The checkpoint records this, and the same call returns that history. If it
         raises KeyboardInterrupt, the run ends there, with a checkpoint to resume from.
