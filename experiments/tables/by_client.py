@@ -204,13 +204,20 @@ def _notes(found: Sequence[Row], kinds: Sequence[str]) -> list[str]:
         "not private: no epsilon covers publishing these numbers"
     )
     for row in found:
-        for metric, of in row.over_clients.items():
-            said.append(
-                f"{row.who}: {with_unit(metric)} over {of.clients} clients {over_clients_text(of, metric)}"
-            )
-        for metric, of in row.leads_over_clients.items():
-            text = over_clients_text(of, metric, "+")
-            said.append(
-                f"{row.who}: {with_unit(metric)} above {row.below.who} over {of.clients} clients {text}"
-            )
+        said += [
+            f"{row.who}: {_mean_of(name)} {over_clients_text(of, name)}, {of.clients} clients"
+            for name, of in row.over_clients.items()
+        ]
+        said += [
+            f"{row.who}: {_mean_of(name)} above {row.below.who} {over_clients_text(of, name, '+')}, "
+            f"{of.clients} clients"
+            for name, of in row.leads_over_clients.items()
+        ]
     return [*said, *on_clients(found), *on_rivals(found)]
+
+
+def _mean_of(name: str) -> str:
+    """A mean over clients, in words."""
+    of = parsed(name)
+    assert of is not None
+    return f"mean {of.kind.replace('_', ' ')} {with_unit(of.metric)}"

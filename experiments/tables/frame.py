@@ -206,7 +206,7 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
         "stopped": summary.stopped.get(name),
         "diverged": summary.diverged.get(name),
         "seeds": row.seeds,
-        "metric": summary.metric or None,
+        "metric": ", ".join(row.metrics) or None,
     }
     for metric in metrics:
         for which in ("final", "best"):

@@ -215,14 +215,14 @@ def _where(metrics: Sequence[str]) -> str:
 def on_clients(found: Sequence[Row]) -> list[str]:
     """What the intervals over clients are, and of how many."""
     each = [of for r in found for of in r.over_clients.values()]
-    said = [CONDITIONAL] if each else []
-    if counts := sorted({of.clients for of in each}):
-        number = " or ".join(map(str, counts))
-        said.append(
-            f"{number} clients; undefined: clients without the metric, such as a recall "
-            "without a positive record, which are left out, of a difference where either lacks it"
-        )
-    return said
+    if not each:
+        return []
+    number = " or ".join(map(str, sorted({of.clients for of in each})))
+    undefined = (
+        f"{number} clients; undefined: clients without the metric, such as a recall without a positive record, which "
+        "are left out, of a difference where either lacks it"
+    )
+    return [CONDITIONAL, undefined]
 
 
 def _on_leads(found: Sequence[Row]) -> list[str]:
