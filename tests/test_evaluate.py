@@ -17,7 +17,7 @@ def test_evaluation_of_any_number_of_examples(count, batch_size):
         s = jnp.sum(example["x"]) * params
         return {"accuracy": s > 4.5, "loss": jnp.log(s), "weight": s / s}
 
-    found = jax.jit(lambda x: evaluate(score, 1.0, {"x": x}, batch_size))(x)
+    found = jax.jit(lambda x: evaluate(score, 1.0, {"x": x}, batch_size).metrics)(x)
     s = x.astype(np.float64).sum(1)
     assert set(found) == {"accuracy", "loss"}
     np.testing.assert_allclose(found["accuracy"], np.mean(s > 4.5), rtol=1e-6)

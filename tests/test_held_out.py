@@ -56,7 +56,7 @@ def run(federation, *, algorithm=None, on="held_out", **options):
         mechanism=fp.gaussian(0.5, 1.0),
     )
     measure = fp.measures.together(
-        fp.measures.per_client(score, 100, "loss", 0.4, on=on),
+        fp.measures.per_client(score, 100, {"loss": 0.4}, on=on),
         fp.measures.per_client(score, 5, on=on, personal=algorithm.personal),
     )
     return fp.simulate(
@@ -231,7 +231,9 @@ def flagged(rows):
         (lambda: run(WHOLE), "^held_out: no records are held out; give"),
         (lambda: fp.measures.per_client(score, on="test"), "^on: 'test'; give 'train', 'held_out'"),
         (
-            lambda: fp.measures.per_client(score, bound=80)(fp.ModelState(PARAMS, 0), WHOLE),
+            lambda: fp.measures.per_client(score, bound={"accuracy": 80})(
+                fp.ModelState(PARAMS, 0), WHOLE
+            ),
             r"^bound: 80 is no accuracy, which is in \[0, 1\]",
         ),
     ],
@@ -294,7 +296,7 @@ def test_a_model_that_gives_no_number_is_worse_than_all_others(higher):
     values = jnp.array([0.1, 0.6, np.nan, 0.9])
     of_record = lambda params, example: {"gain": values[example["y"].astype(int)]}  # noqa: E731
     each = fp.models.Score(of_record, higher=["gain"] if higher else [])
-    measure = fp.measures.per_client(each, bound=0.5, on="held_out")
+    measure = fp.measures.per_client(each, bound={"gain": 0.5}, on="held_out")
     found = measure(fp.start({"w": jnp.zeros(())}, federation), federation)
     assert np.isnan([found["held_out_gain_mean"], found["held_out_gain_pooled"]]).all()
     worst = -np.inf if higher else np.inf

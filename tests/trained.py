@@ -70,6 +70,7 @@ def run(algorithm: fp.Algorithm, strategy: fp.Strategy, shift: float, of_host: b
         every=2,
         seeds=(0, 1),
         strategy=strategy,
+        measure=fp.measures.per_client(score),
     )
 
 
@@ -88,7 +89,9 @@ def moved(strategy: fp.Strategy) -> None:
 
 def numbers(history: fp.History) -> dict[str, np.ndarray]:
     state = jax.tree.leaves(history.state)
-    return {"loss": history.loss} | {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(state)}
+    of_clients = history.evaluations[-1].clients["per_client"].metrics["loss"]
+    found = {"loss": history.loss, "of clients": of_clients}
+    return found | {f"state{i}": np.asarray(leaf) for i, leaf in enumerate(state)}
 
 
 def refused(error: type[Exception], fn, *args) -> str:

@@ -437,7 +437,12 @@ FUNCTIONS = {
         "l2": 0.5,
     },
     "measures.objective": {"loss": squared, "l2": 0.5},
-    "measures.per_client": {"score": score, "clients": 2, "bound": 0.5, "on": "held_out"},
+    "measures.per_client": {
+        "score": score,
+        "clients": 2,
+        "bound": {"loss": 0.5},
+        "on": "held_out",
+    },
     "mechanism": {
         "clipping": fp.clipping.flat(),
         "noise": fp.noise.isotropic(),

@@ -28,7 +28,7 @@ from fedpriv.engine.client_metrics import names_of, parsed
 from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
-from fedpriv.models.score import Score
+from fedpriv.models.score import Score, main_metric
 from fedpriv.privacy import Certificate, Claim
 from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED
 from fedpriv.rounds.algorithm import Algorithm
@@ -221,9 +221,13 @@ class Experiment:
         entry = self.entries[name]
         of_clients = parsed(settings.metric or "")
         metric = of_clients.metric if of_clients else settings.metric
-        metric = metric if metric in self.metrics else None
+        bounds = {}
+        if settings.bound is not None:
+            bounds[main_metric(self.metrics, metric if metric in self.metrics else None)] = (
+                settings.bound
+            )
         on = "train" if entry.federations[0].held_out_rows is None else "held_out"
-        what: tuple[Any, ...] = (self.model.score, clients, metric, settings.bound, on)
+        what: tuple[Any, ...] = (self.model.score, clients, bounds, on)
         each = [measures.per_client(*what)]
         if any(e.algorithm.personal for e in self.entries.values()):
             personal = entry.algorithm.personal or (lambda state, client: state.params)

@@ -264,7 +264,7 @@ def train_loss(model: fp.models.Model, count: int) -> Measure:
         total = len(jax.tree.leaves(federation.examples)[0])
         rows = np.arange(min(count, total)) * total // min(count, total)
         some = jax.tree.map(lambda x: x[rows], federation.examples)
-        return {"train_loss": evaluate(model.score, state.params, some)["loss"]}
+        return {"train_loss": evaluate(model.score, state.params, some).metrics["loss"]}
 
     return measure
 

@@ -153,10 +153,15 @@ def going_on(found: Earlier, name: str, settings: Settings, secret_seed: bool = 
         raise ValueError(
             f"output: {settings.output} is not the folder to resume, {folder}; leave it out"
         )
-    if settings.metric != saved.metric and saved.patience is not None:
+    uses = {
+        "by which patience decides when to stop": saved.patience,
+        "which bound is of": saved.bound,
+    }
+    used = [text for text, value in uses.items() if value is not None]
+    if settings.metric != saved.metric and used:
+        now, before = (each.metric or "the default" for each in (settings, saved))
         raise ValueError(
-            f"metric: {settings.metric or 'the default'} in place of {saved.metric or 'the default'}, by which "
-            "patience decides when to stop; leave it out, or begin a new run"
+            f"metric: {now} in place of {before}, {' and '.join(used)}; leave it out, or begin a new run"
         )
     there, here = (
         {"config": found.name, **decisive_settings(saved)},

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
@@ -28,8 +29,9 @@ from fedpriv.models.score import (
     WEIGHT,
     Score,
     better_higher,
+    is_finite,
     is_fraction,
-    main_metric,
+    summed,
 )
 
 Personal: TypeAlias = Callable[[State, jax.Array], Params]
@@ -42,7 +44,10 @@ PER_CLIENT, HELD_OUT, PERSONAL = "per_client", "held_out", "personal"
 PERSONAL_PER_CLIENT = f"{PERSONAL}_{PER_CLIENT}"
 KINDS = (PER_CLIENT, HELD_OUT, PERSONAL_PER_CLIENT, PERSONAL)
 _BOUND = r"(?:below|above)_-?[0-9][0-9.e+-]*"
-_NAME = re.compile(rf"({'|'.join(KINDS)})_(.+?)_({'|'.join(OVER_CLIENTS)}|{_BOUND})")
+UNDEFINED = "undefined"
+"""Ending of the number of clients that are left out."""
+_STATISTICS = "|".join((*OVER_CLIENTS, UNDEFINED, _BOUND))
+_NAME = re.compile(rf"({'|'.join(KINDS)})_(.+?)_({_STATISTICS})")
 
 
 class ClientMetric(NamedTuple):
@@ -51,7 +56,7 @@ class ClientMetric(NamedTuple):
     Attributes:
       kind: of records and models, one of KINDS.
       metric: of the score.
-      statistic: over the clients.
+      statistic: over the clients: one of OVER_CLIENTS, UNDEFINED, or a bound such as "below_0.5".
     """
 
     kind: str
@@ -73,12 +78,11 @@ def parsed(name: str) -> ClientMetric | None:
 def per_client(
     score: ScoreFn,
     clients: Count = 20,
-    metric: str | None = None,
-    bound: Finite | None = None,
+    bound: Mapping[str, Finite] = MappingProxyType({}),
     on: Literal["train", "held_out"] | Federation = "train",
     personal: Personal | None = None,
 ) -> Measure:
-    """A `measure` for `simulate`: a metric on the clients' own records, and its spread over the clients.
+    """A `measure` for `simulate`: the score's metrics on the clients' own records, and their spread over the clients.
 
     For accuracy, for example, it gives `per_client_accuracy_` with the endings
 
@@ -87,7 +91,11 @@ def per_client(
       resource allocation in federated learning", ICLR 2020);
     - `below_0.5`, the fraction of clients worse than the bound (`above_` if lower is better).
 
-    A client whose records have no weight does not count. One whose metric is NaN ranks worst, and makes the mean NaN.
+    `Evaluation.clients` has the values of each client, under "per_client".
+
+    A client whose records have no weight does not count. Nor does one for which a metric of `Score.derived` is NaN
+    though all its sums are finite (0/0: the recall of a client without a positive record); the ending `undefined` says
+    how many these are. Any other client whose metric is NaN has diverged: it ranks worst, and makes the mean NaN.
 
     The names begin with `held_out_` for held-out records. For personal models they begin with `personal_` on held-out
     records, else with `personal_per_client_`.
@@ -96,8 +104,7 @@ def per_client(
       score: as `simulate`'s.
       clients: how many clients to evaluate, always the same ones, drawn once without replacement; all if there are
         fewer.
-      metric: by default accuracy, else loss, else the first metric.
-      bound: by default 0.5 for an accuracy, none for other metrics.
+      bound: metric -> bound; beside these, 0.5 for each accuracy.
       on: the records that clients train on, their held-out ones, or another federation; with `personal` its clients
         must be the same, in the same order.
       personal: (state, client i: i32[]) -> the client's model, as `Algorithm.personal`; by default the shared one,
@@ -105,14 +112,14 @@ def per_client(
         and may be more than a model.
 
     Raises:
-      ValueError: clients below 1, or a bound that is not a number; when called, an unknown metric, a bound outside its
-        range, nothing held out, or a number of clients other than that of the personal models.
+      ValueError: clients below 1, or a bound that is not a number; when called, a bound of an unknown metric or outside
+        its range, nothing held out, or a number of clients other than that of the personal models.
     """
     require(callable(score), "score", score, "give a function, (params, example) -> {name: number}")
     clients = checked("clients", clients, Count)
-    bound = checked("bound", bound, Finite | None)
-    known = metric is None or isinstance(metric, str)
-    require(known, "metric", metric, "give the name of a metric of the score")
+    remedy = "give a number for each metric that has one, {'loss': 0.4}"
+    require(isinstance(bound, Mapping), "bound", bound, remedy)
+    bound = {name: checked(f"bound[{name!r}]", of, Finite) for name, of in bound.items()}
     fits = isinstance(on, Federation) or (isinstance(on, str) and on in ("train", HELD_OUT))
     require(fits, "on", on, "give 'train', 'held_out', or such as fp.Federation.from_arrays(...)")
     fits = personal is None or callable(personal)
@@ -142,15 +149,7 @@ def per_client(
             of_clients = _streamed(compiled(current()), state, of, ids)
         else:
             of_clients = sums(state, of, jnp.asarray(ids))
-        metrics = scored.metrics(of_clients)
-        name = main_metric([*metrics], metric)
-        _check_bound(bound, name)
-        pooled = scored.metrics(jax.tree.map(jnp.sum, of_clients))[name]
-        higher = better_higher(name, scored.higher)
-        there = of_clients[WEIGHT] != 0
-        spread = _spread(f"{kind}_{name}", metrics[name], there, pooled, higher, bound)
-        finite = {name: jnp.where(jnp.isfinite(x), x, jnp.nan) for name, x in metrics.items()}
-        return {**spread, kind: ClientValues(jnp.asarray(ids), of_clients[WEIGHT], finite)}
+        return _summary(kind, scored, jnp.asarray(ids), of_clients, bound)
 
     return measure
 
@@ -165,11 +164,6 @@ def _chosen(total: int, clients: int) -> np.ndarray:
     return np.sort(chosen).astype(np.int32)
 
 
-def _check_bound(bound: float | None, metric: str) -> None:
-    if bound is not None and is_fraction(metric) and not 0 <= bound <= 1:
-        raise ValueError(f"bound: {bound:g} is no {metric}, which is in [0, 1]; 80 % is 0.8")
-
-
 def _sums(
     score: Score,
     personal: Personal,
@@ -177,7 +171,7 @@ def _sums(
     of: Federation | CohortFederation,
     ids: jax.Array,
 ) -> dict[str, jax.Array]:
-    """Name -> f32[clients], what the score sums over the records of each of `ids`."""
+    """Name -> f32[clients, ...], what the score sums over the records of each of `ids`."""
     count, together = len(ids), max(1, BATCH // of.capacity)
     rows = jnp.resize(ids, (-(-count // together), together))
     records = of.records(ids, jnp.ones(count, bool))
@@ -186,12 +180,11 @@ def _sums(
         model = asked("personal", personal, "(state, client)", state, i)
         score.names(model, records(i))  # raises
         each = jax.vmap(score, in_axes=(None, 0))(model, records(i))
-        there = jnp.arange(of.capacity) < of.size[i]
-        return jax.tree.map(lambda s: jnp.sum(jnp.where(there, s, 0.0)), each)
+        return summed(each, jnp.arange(of.capacity) < of.size[i])
 
     every = jnp.ones(len(rows), bool)
     sums = sum_over(lambda some: ((), jax.vmap(client)(some)), every, rows)[1]
-    return jax.tree.map(lambda leaf: leaf.reshape(-1)[:count], sums)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], sums)
 
 
 def _streamed(
@@ -208,6 +201,39 @@ def _streamed(
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[: len(ids)], *parts)
 
 
+def _summary(
+    kind: str,
+    score: Score,
+    ids: jax.Array,
+    sums: dict[str, jax.Array],
+    bound: Mapping[str, float],
+) -> dict[str, jax.Array | ClientValues]:
+    """Of sums [clients, ...], every metric of each client, and what it is over the clients."""
+    metrics, finite = jax.vmap(score.metrics)(sums), jax.vmap(is_finite)(sums)
+    _check_bound(bound, [*metrics])
+    pooled = score.metrics(jax.tree.map(lambda leaf: jnp.sum(leaf, 0), sums))
+    there, found = sums[WEIGHT] != 0, dict[str, jax.Array | ClientValues]()
+    for name, values in metrics.items():
+        undefined = there & finite & jnp.isnan(values)
+        higher, stem = better_higher(name, score.higher), f"{kind}_{name}"
+        standard = 0.5 if name.endswith("accuracy") else None
+        counts, least = there & ~undefined, bound.get(name, standard)
+        found |= _spread(stem, values, counts, pooled[name], higher, least)
+        if name in score.derived:  # a mean is never 0/0
+            found[f"{stem}_{UNDEFINED}"] = jnp.sum(undefined).astype(values.dtype)
+    shown = {name: jnp.where(jnp.isfinite(x), x, jnp.nan) for name, x in metrics.items()}
+    return {**found, kind: ClientValues(ids, sums[WEIGHT], shown)}
+
+
+def _check_bound(bound: Mapping[str, float], metrics: Sequence[str]) -> None:
+    for name, of in bound.items():
+        if name not in metrics:
+            known = ", ".join(metrics)
+            raise ValueError(f"bound: there is no metric {name!r}; the score gives {known}")
+        if is_fraction(name) and not 0 <= of <= 1:
+            raise ValueError(f"bound: {of:g} is no {name}, which is in [0, 1]; 80 % is 0.8")
+
+
 def _spread(
     stem: str,
     values: jax.Array,
@@ -216,7 +242,7 @@ def _spread(
     higher: bool,
     bound: float | None,
 ) -> dict[str, jax.Array]:
-    """Args: counts: bool[clients], who has records."""
+    """Args: counts: bool[clients], who has records, and a metric that is not undefined."""
     sign = 1 if higher else -1
     ranked = jnp.where(jnp.isnan(values), -jnp.inf, sign * values)
     ranked = jnp.where(counts, ranked, jnp.nan)  # NaN is left out, and last in order
@@ -228,8 +254,6 @@ def _spread(
         f"{stem}_median": sign * jnp.nanmedian(ranked),
         f"{stem}_worst_decile": sign * jnp.nanmean(tenth),
     }
-    if bound is None and stem.endswith("_accuracy"):
-        bound = 0.5
     if bound is not None:
         worse = jnp.mean(ranked < sign * bound, where=counts)
         statistics[f"{stem}_{'below' if higher else 'above'}_{bound:g}"] = worse

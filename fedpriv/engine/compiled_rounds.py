@@ -20,7 +20,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.devices.memory import fitted
 from fedpriv.engine.history import ClientValues
-from fedpriv.models.score import Score
+from fedpriv.models.score import Score, diverged, is_finite, summed
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import Carried, round_in_run
 from fedpriv.rounds.sent import check_diagnostics
@@ -184,9 +184,19 @@ def _check_clients(name: str, values: ClientValues) -> None:
         require(fits, f"{name}: {field}", leaf, "give an array with one number for each client")
 
 
-def evaluate(
-    score: ScoreFn, params: Params, examples: Example, batch_size: int = 250
-) -> dict[str, jax.Array]:
+class Scores(NamedTuple):
+    """What a score says of a model.
+
+    Attributes:
+      metrics: name -> f32[].
+      diverged: bool[], see `fedpriv.models.score.diverged`.
+    """
+
+    metrics: dict[str, jax.Array]
+    diverged: jax.Array
+
+
+def evaluate(score: ScoreFn, params: Params, examples: Example, batch_size: int = 250) -> Scores:
     """The metrics of `score` over all examples (leaves [n, ...]), in batches laid out like clients."""
     scored, n = Score.of(score), jax.tree.leaves(examples)[0].shape[0]
     batches = -(-n // batch_size)
@@ -197,11 +207,13 @@ def evaluate(
 
     def batch_sum(batch: Example, mask: jax.Array) -> tuple[PyTree, tuple]:
         sums = jax.vmap(scored, in_axes=(None, 0))(params, batch)
-        return jax.tree.map(lambda s: jnp.sum(jnp.where(mask, s, 0.0)), sums), ()
+        return summed(sums, mask), ()
 
     mask = (jnp.arange(batches * batch_size) < n).reshape(batches, batch_size)
     batches_of = jax.tree.map(batched, examples)
-    return scored.metrics(sum_over(batch_sum, jnp.ones(batches, bool), batches_of, mask)[0])
+    sums, _ = sum_over(batch_sum, jnp.ones(batches, bool), batches_of, mask)
+    metrics = scored.metrics(sums)
+    return Scores(metrics, diverged(metrics, is_finite(sums)))
 
 
 def _finite(state: State) -> jax.Array:

@@ -62,7 +62,7 @@ def _alike(federation: StreamedFederation) -> tuple[int, int, bool, PyTree]:
 def streamed_chunk(
     make: Callable[[], Step],
     sampler: AnySampler | Opening,
-    evaluation: tuple[Callable[..., Mapping[str, Any]], Callable[..., Mapping[str, Any]]],
+    evaluation: tuple[Callable[..., Any], Callable[..., Mapping[str, Any]]],
     federations: Sequence[StreamedFederation],
     roots: Sequence[Key],
     participation: Sequence[tuple[PyTree, ...]],

@@ -73,13 +73,13 @@ class RunState:
           seconds: wall-clock time of these rounds.
 
         Raises:
-          DivergedError: a model, or its loss on the test examples (any metric, without a loss), became NaN or infinite.
+          DivergedError: a model, or its loss on the test examples (any metric, without a loss), became NaN or infinite,
+            but for a metric that is undefined.
           ValueError: what was measured on single clients is of other clients for another seed.
         """
         metrics, finite, scores, measures = seen
         rounds, finite = end - self.round, np.array(finite)
-        judged = [scores["loss"]] if "loss" in scores else scores.values()
-        finite[:, rounds - 1] &= np.isfinite([*judged]).all(0)
+        finite[:, rounds - 1] &= ~scores.diverged
         if not finite.all():
             raise DivergedError(divergence(finite, self.round, self.history.seeds), self.history)
         add_traffic(self._sent, "uplink", metrics, rounds)
@@ -88,7 +88,7 @@ class RunState:
         diagnostics = metrics.get("diagnostics", {}) | lost
         evaluation = Evaluation(
             end,
-            scores,
+            scores.metrics,
             np.array(self._sent) / self._bits_per_mb,
             np.array(self._received) / self._bits_per_mb,
             means(diagnostics, rounds),

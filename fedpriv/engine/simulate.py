@@ -120,7 +120,8 @@ def simulate(
         other settings, data, secret, noise, cohorts, layout of clients, or shapes of the state.
       LeakError: something private gets past the releases of a round; says what, and in which line.
       DivergedError: a model, or its loss on the test examples (any metric, if there is no loss), became NaN or
-        infinite; says in which round, with the likely cause.
+        infinite; says in which round, with the likely cause. A metric of 0/0 (a recall without a positive example) is
+        NaN, and no divergence.
 
     Warns:
       RuntimeWarning: once, for the first round in which a clipped value was NaN or infinite, with the likely cause;

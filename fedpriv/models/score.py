@@ -16,7 +16,11 @@ from fedpriv.core.types import Example, Params
 WEIGHT = "weight"
 OVER_CLIENTS = ("mean", "pooled", "median", "worst_decile")
 """Endings of the names of what a metric is over clients, see `fedpriv.measures.per_client`."""
-_FRACTIONS = ("accuracy", *(f"accuracy_{statistic}" for statistic in OVER_CLIENTS))
+_FRACTIONS = tuple(
+    name + ending
+    for name in ("accuracy", "auc", "f1", "precision", "recall")
+    for ending in ("", *(f"_{statistic}" for statistic in OVER_CLIENTS))
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +28,14 @@ class Score:
     """A score with metrics that are not means over the examples. For means, a plain function is enough.
 
     Attributes:
-      function: (params, example) -> {name: f32[]} for ONE example. A metric is the sum over the examples divided by
-        that of "weight" (1 for each example where the score has none).
-      derived: name -> function of the metrics (name -> array) in jax.numpy, for a metric that is not a mean, such as
-        perplexity, `lambda means: jnp.exp(means["loss"])`.
-      higher: metrics that are better when higher, beside those that end in "accuracy"; all others are better when
-        lower.
+      function: (params, example) -> {name: f32[...]} for ONE example. Its entries are summed over the examples and
+        divided by the sum of "weight" (1 for each example where the score has none). A number is a metric. An array of
+        any shape, such as a histogram or a confusion matrix, is one entry, and none: `derived` makes metrics of it.
+      derived: name -> function of all these means (name -> array) in jax.numpy that gives a number, for a metric that
+        is not a mean, such as perplexity, `lambda means: jnp.exp(means["loss"])`. NaN that comes of finite means (0/0:
+        a recall where nothing is positive) says that the metric is undefined there.
+      higher: metrics that are better when higher, beside those that end in "accuracy", "auc", "f1", "precision" or
+        "recall"; all others are better when lower.
     """
 
     function: Callable[[Params, Example], dict[str, jax.Array]]
@@ -37,7 +43,7 @@ class Score:
     higher: Collection[str] = ()
 
     def __call__(self, params: Params, example: Example) -> dict[str, jax.Array]:
-        """{name: f32[]}, with a weight."""
+        """{name: f32[...]}, with a weight."""
         return {WEIGHT: jnp.ones(()), **self.function(params, example)}
 
     @classmethod
@@ -46,9 +52,11 @@ class Score:
         return score if isinstance(score, cls) else cls(score)
 
     def metrics(self, sums: Mapping[str, Any]) -> dict[str, Any]:
-        """Name -> metric, an array like the sums."""
-        metrics = {name: each / sums[WEIGHT] for name, each in sums.items() if name != WEIGHT}
-        return metrics | {name: derive(metrics) for name, derive in self.derived.items()}
+        """Name -> metric; of arrays of sums that are all of one shape, arrays."""
+        weight = sums[WEIGHT]
+        means = {name: each / weight for name, each in sums.items() if name != WEIGHT}
+        metrics = {name: each for name, each in means.items() if jnp.ndim(each) == jnp.ndim(weight)}
+        return metrics | {name: derive(means) for name, derive in self.derived.items()}
 
     def names(self, params: Params, examples: Example) -> list[str]:
         """Names of the metrics, found by tracing alone.
@@ -73,17 +81,62 @@ class Score:
             raise ValueError(
                 f'score: gives {what} for an example; return a dict with a number for each metric, {{"loss": ...}}'
             )
-        for name, leaf in returned.items():
-            if getattr(leaf, "shape", None) != ():
-                shape = list(getattr(leaf, "shape", ())) or type(leaf).__name__
-                raise ValueError(
-                    f"score: {name} is {shape} for an example, not a number; return its sum, and the count as weight"
-                )
         sums = {WEIGHT: jax.ShapeDtypeStruct((), jnp.float32), **returned}
+        self._check_sums(sums)
         try:
-            return list(jax.eval_shape(self.metrics, sums))
+            metrics = jax.eval_shape(self.metrics, sums)
         except KeyError as missing:
             raise ValueError(f"score: derived asks for {missing}, which is not a metric") from None
+        for name, leaf in metrics.items():
+            if getattr(leaf, "shape", None) != ():
+                raise ValueError(f"score: derived {name} is {_kind(leaf)}, not a number")
+        return list(metrics)
+
+    def _check_sums(self, sums: Mapping[str, Any]) -> None:
+        """Raises ValueError: an entry that is neither a number, nor an array that `derived` makes something of."""
+        for name, leaf in sums.items():
+            array = name != WEIGHT and hasattr(leaf, "shape")
+            if getattr(leaf, "shape", None) != () and not (array and self._reads(name, sums)):
+                raise ValueError(
+                    f"score: {name} is {_kind(leaf)} for an example, not a number; return its sum, and the count as "
+                    "weight, or derive a number from the array, by fp.models.Score(.., derived={..})"
+                )
+
+    def _reads(self, name: str, sums: Mapping[str, Any]) -> bool:
+        """Whether any metric that is derived cannot do without this entry."""
+        others = {key: leaf for key, leaf in sums.items() if key not in (name, WEIGHT)}
+        for derive in self.derived.values():
+            try:
+                jax.eval_shape(derive, others)
+            except Exception:  # whatever the user's own function makes of what is not there
+                return True
+        return False
+
+
+def _kind(leaf: Any) -> Any:
+    return list(getattr(leaf, "shape", ())) or type(leaf).__name__
+
+
+def summed(each: Any, there: jax.Array) -> Any:
+    """Sums over the leading axis, of the entries [n, ...] that are `there` (bool[n])."""
+
+    def one(entry: jax.Array) -> jax.Array:
+        mask = there.reshape(-1, *[1] * (entry.ndim - 1))
+        return jnp.sum(jnp.where(mask, entry, 0.0), 0)
+
+    return jax.tree.map(one, each)
+
+
+def is_finite(sums: Mapping[str, Any]) -> jax.Array:
+    """bool[], whether all sums are; then a metric that is NaN is undefined, and nothing has diverged."""
+    return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(sums)]).all()
+
+
+def diverged(metrics: Mapping[str, Any], finite: jax.Array) -> jax.Array:
+    """bool[], whether the loss (any metric, without a loss) is infinite, or NaN and not because it is undefined."""
+    judged = [metrics["loss"]] if "loss" in metrics else [*metrics.values()]
+    bad = [jnp.isinf(metric) | jnp.isnan(metric) & ~finite for metric in judged]
+    return jnp.stack(bad).any()
 
 
 def better_higher(name: str, higher: Collection[str] = ()) -> bool:
@@ -115,5 +168,5 @@ def no_metric(name: str, names: Collection[str]) -> ValueError:
 
 
 def best(values: np.ndarray, name: str, higher: Collection[str] = ()) -> np.ndarray:
-    """Of f64[evaluations, ...], the best along the first axis."""
-    return values.max(0) if better_higher(name, higher) else values.min(0)
+    """Of f64[evaluations, ...], the best along the first axis; where it is undefined, it is not the best."""
+    return (np.fmax if better_higher(name, higher) else np.fmin).reduce(values)

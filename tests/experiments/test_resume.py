@@ -167,14 +167,20 @@ def summaries(folder):
     return json.loads((folder / "summary.json").read_text())["resumed"]
 
 
-def test_the_metric_by_which_patience_decides_stays(folder, capsys):
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("patience", 3, "by which patience decides when to stop"),
+        ("bound", 0.4, "which bound is of"),
+    ],
+)
+def test_a_metric_that_decided_something_stays(field, value, said, folder, capsys):
     about = json.loads((folder / "config.json").read_text())
-    about["settings"]["patience"] = 3
+    about["settings"][field] = value
     (folder / "config.json").write_text(json.dumps(about))
     assert launch("--resume", folder, "--metric", "loss") == 2
     assert capsys.readouterr().err == (
-        "error: metric: loss in place of the default, by which patience decides when to stop; leave it out, or begin a "
-        "new run\n"
+        f"error: metric: loss in place of the default, {said}; leave it out, or begin a new run\n"
     )
 
 
