@@ -203,6 +203,8 @@ def _notes(found: Sequence[Row], kinds: Sequence[str]) -> list[str]:
         "after the last round; mean ± standard deviation (n - 1) over the seeds; client: its number in the federation; "
         "not private: no epsilon covers publishing these numbers"
     )
+    if any(np.isnan(of.mean).any() for row in found for of in row.clients.values()):
+        said.append("undefined: 0/0, such as a recall without a positive record, or not finite")
     for row in found:
         said += [
             f"{row.who}: {_mean_of(name)} {over_clients_text(of, name)}, {of.clients} clients"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,10 +31,11 @@ class Row(NamedTuple):
       chosen: "final" and "best" of the metrics that were chosen, None where one was not recorded; None where none was
         chosen.
       clients: by metric that is a mean over clients, what it is the mean of, after the last round.
-      over_clients: likewise, its intervals over clients.
+      over_clients: likewise, its intervals over clients, where none of them has diverged.
       leads: by metric, "final" and "best" score above the rival's.
       leads_over_clients: likewise, client by client after the last round.
       below: the rival's row, where there is one.
+      higher: metrics that are better when higher, beside accuracies.
     """
 
     keys: Mapping[str, Any]
@@ -46,6 +48,7 @@ class Row(NamedTuple):
     leads: Mapping[str, Mapping[str, Lead]] = {}
     leads_over_clients: Mapping[str, OverClients] = {}
     below: Any = None
+    higher: Sequence[str] = ()
 
     @property
     def title(self) -> str:
@@ -97,13 +100,21 @@ def rows(runs: Sequence[RunFolder]) -> list[Row]:
 
 def row(run: RunFolder, keys: Mapping[str, Any], algorithm: str) -> Row:
     """Of an algorithm, with the metrics that were chosen for its run."""
-    made = Row(keys, algorithm, run.results, str(run.path), scores(run, algorithm))
+    chosen, higher = scores(run, algorithm), run.begun.higher
+    made = Row(keys, algorithm, run.results, str(run.path), chosen, higher=higher)
     if not any(of and of.statistic == "mean" for of in map(parsed, made.metrics)):
         return made
     each = {metric: behind(run.client_lines, algorithm, metric) for metric in made.metrics}
     clients = {metric: of for metric, of in each.items() if of}
-    over = {metric: over_clients(of.mean) for metric, of in clients.items()}
+    over = {
+        m: over_clients(of.mean) for m, of in clients.items() if _finite(made.score("final", m))
+    }
     return made._replace(clients=clients, over_clients=over)
+
+
+def _finite(of: Spread | None) -> bool:
+    """Whether no client has diverged, which a mean over clients says and an interval over those that are left would not."""
+    return of is None or math.isfinite(of.mean)
 
 
 def above(found: Sequence[Row], rival: str, best: bool = False) -> list[Row]:
@@ -161,7 +172,7 @@ def _above(row: Row, rival: Row, which: Sequence[str]) -> Row:
             mine, other = row.score(w, metric), rival.score(w, metric)
             if mine and other:
                 leads.setdefault(metric, {})[w] = lead(mine.per_seed, other.per_seed, paired)
-    common = [m for m in row.clients if m in rival.clients and paired]
+    common = [m for m in row.over_clients if m in rival.over_clients and paired]
     clients = {m: over_clients(row.clients[m].above(rival.clients[m]).mean) for m in common}
     return row._replace(leads=leads, leads_over_clients=clients, below=rival)
 

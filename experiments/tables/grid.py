@@ -222,7 +222,12 @@ def on_clients(found: Sequence[Row]) -> list[str]:
         f"{number} clients; undefined: clients without the metric, such as a recall without a positive record, which "
         "are left out, of a difference where either lacks it"
     )
-    return [CONDITIONAL, undefined]
+    said = [CONDITIONAL, undefined]
+    if differences := sum(len(r.leads_over_clients) for r in found):
+        said.append(
+            f"differences over clients: {differences}, of which one in twenty misses by chance"
+        )
+    return said
 
 
 def _on_leads(found: Sequence[Row]) -> list[str]:
@@ -245,12 +250,13 @@ def _on_leads(found: Sequence[Row]) -> list[str]:
 
 def on_rivals(found: Sequence[Row]) -> list[str]:
     """What has to be known of the algorithm that others are compared with."""
-    leads = dict.fromkeys(m for r in found for m in [*r.leads, *r.leads_over_clients])
-    said = [
-        f"{metric}: above means larger, which is not always better"
-        for metric in leads
-        if not better_higher(metric)
-    ]
+    lower = dict.fromkeys(
+        metric
+        for r in found
+        for metric in [*r.leads, *r.leads_over_clients]
+        if not better_higher(metric, r.higher)
+    )
+    said = [f"{metric}: above means larger, which is not always better" for metric in lower]
     for r in found:
         if r.below and r.below.keys != r.keys:
             other = _set_otherwise(r, r.below)

@@ -1,6 +1,8 @@
 """Intervals over clients, and tables with a line for each."""
 
 import csv
+import json
+import shutil
 
 import numpy as np
 import pytest
@@ -72,6 +74,25 @@ def test_what_an_interval_cannot_be_of():
     assert over_clients(np.full(3, np.nan)).text() == "undefined"
     assert over_clients(np.full(5, 0.5))[:5] == (0.5,) * 5
     assert over_clients(np.array([0.5, 0.7])).text(100) == "60.00 (too few clients)"
+
+
+def test_a_client_that_has_diverged_leaves_no_interval(recorded, tmp_path):
+    """The mean over clients says that it has; an interval over the others would not."""
+    folder = shutil.copytree(recorded[0], tmp_path / "run")
+    file, name = folder / "metrics.jsonl", "held_out_auc_mean"
+    *lines, last_one = map(json.loads, file.read_text().splitlines())
+    last_one["diagnostics_not_private"][name] = {
+        "mean": "nan",
+        "std": "nan",
+        "per_seed": ["nan"] * 3,
+    }
+    file.write_text("".join(json.dumps(line) + "\n" for line in [*lines, last_one]))
+    frame = experiments.table(folder, metric=name, above="top_k").set_index("algorithm")
+    diverged = last_one["algorithm"]
+    assert frame[f"{name}_over_clients_low"].isna().to_dict() == {
+        other: other == diverged for other in frame.index
+    }
+    assert f"{name}_lead_over_clients_mean" not in frame
 
 
 def test_a_client_that_one_lacks_is_left_out_of_the_difference():
