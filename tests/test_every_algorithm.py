@@ -245,3 +245,24 @@ def test_an_algorithm_is_printed_in_one_line(name, made):
     sampler, unit = ALGORITHMS[name].sampler.accounting, ALGORITHMS[name].unit
     assert shown == f"Algorithm(round={made}, sampler={sampler}, unit={unit!r})"
     assert len(shown) < 100
+
+
+@every_algorithm
+def test_it_weights_clients_or_says_why_not(name):
+    """With the releases that it has without weights, or a line that names them."""
+    make = MAKERS[name]
+    record = ALGORITHMS[name].unit == "record"
+    weighting = fp.ByPublicSizes(FEDERATION.size) if record else fp.ByExamples(cap=4)
+    try:
+        weighted = fp.trace_round(make(weighting=weighting), PARAMS, FEDERATION)
+    except ValueError as refusal:
+        assert "weighting" in str(refusal)
+    except TypeError:  # there is no such argument
+        shipped = make.func.__module__.startswith("fedpriv.")
+        assert not shipped or "Clients count equally, because" in make.func.__doc__
+    else:
+        seen = [
+            [(r.view, r.unit, r.multiplier) for r in each.releases(3)]
+            for each in (weighted, traced(name))
+        ]
+        assert seen[0] == seen[1]

@@ -76,6 +76,35 @@ def test_a_share_of_every_client_s_rows():
     assert (len(out), len(left)) == (3, 7)
 
 
+@pytest.mark.parametrize("count", [0.2, 0.5, 0.75, 1])
+def test_each_label_has_its_share_of_what_is_held_out(count):
+    """Of clients of any size and labels of any kind: to within one row, and as many rows as without labels."""
+    rng = np.random.default_rng(5)
+    cuts = np.cumsum(rng.integers(4, 60, 15))
+    clients = np.split(rng.permutation(600), cuts[cuts < 590])
+    labels = rng.choice(["a", "b", "c"], 600, p=[0.85, 0.12, 0.03])
+    held, rest = hold_out(np.random.default_rng(1), clients, count, stratify=labels)
+    plain, _ = hold_out(np.random.default_rng(1), clients, count)
+    for own, out, left, like in zip(clients, held, rest, plain, strict=True):
+        assert len(out) == len(like)
+        np.testing.assert_array_equal(np.sort([*out, *left]), np.sort(own))
+        for label in "abc":
+            share = len(out) * np.mean(labels[own] == label)
+            assert abs(np.sum(labels[out] == label) - share) < 1
+    again, _ = hold_out(np.random.default_rng(1), clients, count, stratify=labels)
+    assert_identical(again, held)
+    assert any(not np.array_equal(a, b) for a, b in zip(held, plain, strict=True))
+
+
+def test_a_single_row_of_a_label_stays_where_most_rows_stay():
+    labels = np.array([1, *np.zeros(9)])
+    for share, there in ((0.4, 0), (0.6, 1)):
+        for seed in range(5):
+            rng = np.random.default_rng(seed)
+            (out,), _ = hold_out(rng, [np.arange(10)], share, stratify=labels)
+            assert labels[out].sum() == there
+
+
 def test_rows_and_columns_say_the_same():
     flags = np.zeros(TOTAL, bool)
     flags[np.concatenate(HELD)] = True
@@ -199,6 +228,10 @@ def flagged(rows):
             "^count: 0.9; it leaves client 0 none",
         ),
         (lambda: hold_out(np.random.default_rng(0), PARTS, 5), "^count: 5; "),
+        (
+            lambda: hold_out(np.random.default_rng(0), PARTS, 2, stratify=[0, 1]),
+            "^stratify: .*; give the labels of all examples",
+        ),
         (
             lambda: fp.Federation.from_arrays(flagged(PARTS[2]), PARTS, held_out="test"),
             "^held_out: all 5 records of client 2 are held out; leave it one",

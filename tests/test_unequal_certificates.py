@@ -252,12 +252,13 @@ def test_two_samplers_of_public_sizes_are_two_kinds_for_every_client():
     assert max(certificate.epsilon for certificate in each) == worst.epsilon
 
 
-def test_public_weights_change_no_certificate_and_want_public_sizes():
+@pytest.mark.parametrize("make", [fp.dp_sgd, fp.record_fed_avg, fp.dp_scaffold])
+def test_public_weights_change_no_certificate_and_want_public_sizes(make):
     federation, noisy = regression(WALL), fp.gaussian(CLIP, 2.0)
 
     def epsilon(way, **weighting):
         local = steps(three_ways(WALL)[way], noisy, 1)
-        algorithm = fp.dp_sgd(local, sampler=fp.fixed_size(8, 4), **weighting)
+        algorithm = make(local, sampler=fp.fixed_size(8, 4), **weighting)
         return fp.certify(algorithm, start(), federation, 4, 1e-3).epsilon
 
     weighting = {"weighting": fp.ByPublicSizes(WALL)}

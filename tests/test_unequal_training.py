@@ -242,6 +242,34 @@ def test_clients_count_by_their_public_sizes():
     assert_close(vector(state.params), theta + np.mean(moved, 0), 1e-6)
 
 
+def test_scaffold_counts_clients_by_their_public_sizes():
+    """Models and control variates alike: the server's c is the weighted mean of the clients' own."""
+    federation, theta = alike(), vector(start())
+    weights = np.array(SIZES)[:, None] / np.mean(SIZES)
+    control, controls = np.zeros(4), np.zeros((4, 4))
+    for _ in range(ROUNDS):
+        local, means = [], []
+        for i in range(len(SIZES)):
+            y, total = theta, 0.0
+            for _ in range(STEPS):
+                h = one(y, federation, i)
+                y, total = y - RATE * (h + control - controls[i]), total + h
+            local.append(y)
+            means.append(total / STEPS)
+        theta = theta + np.mean(weights * (np.array(local) - theta), 0)
+        controls = np.array(means)
+        control = np.mean(weights * controls, 0)
+    algorithm = fp.dp_scaffold(
+        steps(DRAWS["public, batches"]),
+        sampler=fp.everyone(4),
+        weighting=fp.ByPublicSizes(federation.size),
+    )
+    state = trained(algorithm, federation)
+    assert_close(vector(state.params), theta, 1e-6)
+    assert_close(state.control, control, 1e-6)
+    assert_close(state.controls, controls, 1e-6)
+
+
 def test_a_streamed_federation_trains_the_same():
     federation = regression(WALL)
     algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["public, batches"], 2.0)

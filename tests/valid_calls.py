@@ -464,6 +464,7 @@ FUNCTIONS = {
     "models.MLP": {"hidden": (4, 4), "classes": 2},
     "models.SigmoidLeNet": {"classes": 2},
     "models.adapters": {**BASE, "rank": 1, "where": "kernel", "alpha": 2.0},
+    "models.classification_score": {"apply": lambda params, x: x, "classes": 2},
     "models.fashion_mnist_cnn": {"weights": "pytorch"},
     "models.frozen": {**BASE, "trainable": "kernel"},
     "models.initializers": {"weights": "pytorch", "fan_in": 4},
@@ -504,7 +505,7 @@ FUNCTIONS = {
     "noise.haar_noise": {"d": 4, "form": "orthonormal"},
     "partition.dirichlet": {"labels": LABELS, "clients": 2, "alpha": 64.0, "min_size": 1},
     "partition.dirichlet_mixtures": {"labels": LABELS, "clients": 2, "alpha": 0.5},
-    "partition.hold_out": {"total_or_rows": 12, "count": 2},
+    "partition.hold_out": {"total_or_rows": 12, "count": 2, "stratify": [0, 1] * 6},
     "partition.iid": {"total_or_rows": 12, "clients": 2},
     "partition.quantity_skew": {
         "total_or_rows": 12,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from experiments.base.formats import ClientEpsilons
 from experiments.config.folds import without_fold
@@ -276,18 +277,20 @@ def federations(
     seeds: int,
     deal: Callable[[np.random.Generator], Sequence[np.ndarray]],
     held_out: Rate | None = None,
+    stratify: ArrayLike | None = None,
 ) -> list[Federation]:
     """One federation per seed, on the same examples; `deal` gives every client its rows, from the seed's generator.
 
     Args:
       held_out: the share of every client's rows that it is evaluated on and does not train on.
+      stratify: [N], labels of the training examples, each of which has that share, see `partition.hold_out`.
     """
     each: list[Federation] = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         rows, out = deal(rng), None
         if held_out is not None:
-            out, rows = hold_out(rng, rows, held_out)
+            out, rows = hold_out(rng, rows, held_out, stratify=stratify)
         if each:
             each.append(each[0].repartition(rows, held_out=out))
         else:

@@ -70,7 +70,7 @@ def adaptive_fed_avg(
     Formal guarantees: a client adds its update clipped at C, under noise z_Delta C, and its bit minus 1/2, under noise
     sigma_b; the two are one release of multiplier (z_Delta^-2 + (2 sigma_b)^-2)^-1/2 = z (Theorem 1), or of what the
     reach of another `mechanism` makes of it. C is computed from what was released before. An update whose norm is NaN
-    or infinite is 0 and counts as not below.
+    or infinite is 0 and counts as not below. Clients count equally, because b is a fraction of clients.
 
     Args:
       quantile: gamma in (0, 1), the fraction of updates that C should leave unclipped.

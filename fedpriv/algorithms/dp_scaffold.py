@@ -127,6 +127,7 @@ def dp_scaffold(
     everyone_first: bool = False,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """DP-SCAFFOLD(-warm), Algorithm 1; with an infinite clip norm and no noise it is SCAFFOLD.
 
@@ -140,13 +141,14 @@ def dp_scaffold(
       everyone_first: everyone takes part in the first round of the warm start, as in the authors' code.
       codec: codes each of the two messages, see `dp_sgd`; clients keep the control variates that the server decodes.
       server: optimiser of the model alone, after the warm start, see `fed_avg`; the paper's is `optax.sgd(eta_g)`.
+      weighting: as `dp_sgd`, of both messages, so that c is the weighted mean of the c_i.
 
     Raises:
       ValueError: `warm_start` below 0, `everyone_first` without a warm start, cohorts drawn with replacement, or a
         field of `LocalSteps` out of range.
     """
     check_steps(local)
-    check_parts(sampler=sampler, codec=codec, server=server)
+    check_parts(sampler=sampler, codec=codec, server=server, weighting=weighting)
     warm_start = checked("warm_start", warm_start, CountOrZero)
     everyone_first = checked("everyone_first", everyone_first, bool)
     if isinstance(sampler.accounting, WithReplacement):
@@ -182,7 +184,9 @@ def dp_scaffold(
             own = c_i + dc if codec.lossy else mean
             return Sent((dy, dc), {"user_drift": drift} | sent, own)
 
-        total, metrics, controls = cohort.sum(client, key, mechanism=ALREADY_PRIVATE, own=controls)
+        total, metrics, controls = cohort.sum(
+            client, key, mechanism=ALREADY_PRIVATE, own=controls, weighting=weighting
+        )
         dy, dc = jax.tree.map(lambda leaf: leaf / cohort.expected_size, total)
         moved = follow(server, state, dy)  # line 19
         before, after = (x, state.server), (moved.params, moved.server)

@@ -113,8 +113,13 @@ def fed_sgd(
     sampler: AnySampler,
     learning_rate: LearningRate,
     server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """FedSGD (McMahan et al. 2017, Section 2): the server takes one step along the mean of the clients' full gradients.
+
+    Args:
+      learning_rate: of that step, or round -> rate.
+      loss, sampler, server, weighting: as `fed_avg`.
 
     Raises:
       ValueError: as `fed_avg`.
@@ -127,6 +132,7 @@ def fed_sgd(
         optimizer=lambda t: optax.sgd(rate(t)),
         batches=full_batch(),
         server=server,
+        weighting=weighting,
     )
 
 

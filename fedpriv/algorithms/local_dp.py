@@ -41,7 +41,7 @@ def ldp_fed_avg(
     Formal guarantees: a message is `mechanism` on one contribution, of its multiplier, whoever sees it; coding it is
     post-processing of that message. A view of the sum alone sees sqrt(M) times as much Gaussian noise, of M clients,
     where the sum is not one of messages that were rounded. Of Poisson cohorts no secrecy is used: a client that stays
-    away takes its noise along.
+    away takes its noise along. Clients count equally, because a weight would show through a client's own noise.
 
     Args:
       mechanism: such as `laplace(C, b / C)`, (C / b)-private per message for one client zeroed out, or `gaussian`.

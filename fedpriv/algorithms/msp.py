@@ -103,7 +103,7 @@ def msp_fl(
     """MSP-FL: clients split their models and show the server one submodel each; K_t exchanges lead these to the mean.
 
     Formal guarantees: none; every view certifies to infinity (see `msp_laplace_claim` for the paper's own claim of the
-    Laplace splitting).
+    Laplace splitting). Clients count equally, because the exchanges lead to the plain mean of the submodels.
 
     Args:
       loss: loss of one example.
@@ -193,6 +193,7 @@ def mspdq_fl(loss: LossFn, *, bits: Levels, norm: Norm = "frobenius", **options:
     """MSPDQ-FL: `msp_fl` with visible submodels of `bits` per value, quantized on a shrinking interval.
 
     Formal guarantees: none; the claim is Proposition 4, (0, delta) for one value of one message, with delta = 1.
+    Clients count equally, because the exchanges lead to the plain mean of the submodels.
 
     Args:
       norm: the norm that sets the interval's width, see `consensus.dynamic`.

@@ -39,6 +39,7 @@ from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.server_step import MEAN, begun, follow
+from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
 class PersonalState(NamedTuple):
@@ -67,6 +68,7 @@ def fed_per(
     mechanism: Mechanism | Dynamic = UNPROTECTED,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """FedPer: clients train body and head together, and share the body.
 
@@ -75,7 +77,7 @@ def fed_per(
     Args:
       head: the parameters that clients keep, by parts of their paths, such as ("Dense_1",) or ("params/Dense_1/bias",);
         () keeps none, which is FedAvg.
-      loss, sampler, optimizer, batches, mechanism, codec, server: as `fed_avg`, for the body's update.
+      loss, sampler, optimizer, batches, mechanism, codec, server, weighting: as `fed_avg`, for the body's update.
 
     Raises:
       ValueError: as `fed_avg`; from `init`, a head that matches no parameter, or all of them.
@@ -88,7 +90,7 @@ def fed_per(
             key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
         )
 
-    return _with_heads(local, head, sampler, mechanism, codec, server)
+    return _with_heads(local, head, sampler, mechanism, codec, server, weighting)
 
 
 def fed_rep(
@@ -102,6 +104,7 @@ def fed_rep(
     mechanism: Mechanism | Dynamic = UNPROTECTED,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """FedRep: clients first train their heads for the body they receive, then the body for these heads.
 
@@ -110,7 +113,7 @@ def fed_rep(
     Args:
       head_batches: batches that train the head.
       batches: batches that train the body.
-      head, loss, sampler, optimizer, mechanism, codec, server: as `fed_per`.
+      head, loss, sampler, optimizer, mechanism, codec, server, weighting: as `fed_per`.
 
     Raises:
       ValueError: as `fed_per`.
@@ -131,7 +134,7 @@ def fed_rep(
         theta = train(head_key, theta, shard, grad=grad, optimizer=only(True), batches=head_batches)
         return train(key, theta, shard, grad=grad, optimizer=only(False), batches=batches)
 
-    return _with_heads(local, head, sampler, mechanism, codec, server)
+    return _with_heads(local, head, sampler, mechanism, codec, server, weighting)
 
 
 def ditto(
@@ -144,6 +147,7 @@ def ditto(
     mechanism: Mechanism | Dynamic = UNPROTECTED,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
+    weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """Ditto: beside FedAvg's model w, each client trains its own v_k on F_k(v_k) + lam / 2 ||v_k - w||^2.
 
@@ -152,12 +156,13 @@ def ditto(
     Args:
       lam: how strongly personal models are pulled to the global one; with 0 each is trained on its client alone.
       loss, sampler, optimizer, batches, mechanism, codec, server: as `fed_avg`, for both models.
+      weighting: as `fed_avg`, of w.
 
     Raises:
       ValueError: as `fed_avg`, or lam below 0.
     """
     check_parts(sampler=sampler, optimizer=optimizer, batches=batches)
-    check_parts(mechanism=mechanism, codec=codec, server=server)
+    check_parts(mechanism=mechanism, codec=codec, server=server, weighting=weighting)
     lam = checked("lam", lam, NonNegative)
     grad = mean_grad(loss)
 
@@ -176,7 +181,7 @@ def ditto(
             return Sent(jax.tree.map(jnp.subtract, w, w_k), own=v)
 
         total, metrics, own = cohort.sum(
-            client, key, mechanism=mechanism, codec=codec, own=state.own
+            client, key, mechanism=mechanism, codec=codec, own=state.own, weighting=weighting
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
         return follow(server, state, mean)._replace(own=own), metrics
@@ -194,9 +199,11 @@ def _with_heads(
     mechanism: Mechanism | Dynamic,
     codec: Codec,
     server: optax.GradientTransformation,
+    weighting: Weighting,
 ) -> Algorithm:
     """Clients train a whole model with `local`, share its body and keep its head."""
     check_parts(sampler=sampler, mechanism=mechanism, codec=codec, server=server)
+    check_parts(weighting=weighting)
     several = isinstance(head, list | tuple) and all(isinstance(part, str) for part in head)
     require(several, "head", head, 'give parts of parameters\' paths, such as ("Dense_1",)')
 
@@ -215,7 +222,7 @@ def _with_heads(
             return Sent(jax.tree.map(jnp.subtract, body, trained), own=own)
 
         total, metrics, own = cohort.sum(
-            client, key, mechanism=mechanism, codec=codec, own=state.own
+            client, key, mechanism=mechanism, codec=codec, own=state.own, weighting=weighting
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
         after = follow(server, state._replace(params=body), mean)

@@ -93,7 +93,7 @@ def dp_sgd_wav(
 ) -> Algorithm:
     """DP-SGD-WAV (Algorithm 1): `dp_sgd` whose `local.mechanism` is a `wavelet_mechanism`, with the paper's claim.
 
-    Formal guarantees: those of `dp_sgd`.
+    Formal guarantees: those of `dp_sgd`. Clients count equally, because the paper's claim is of their plain mean.
 
     Args:
       sampler, codec, server: as `dp_sgd`.
@@ -157,7 +157,7 @@ def dp_fed_avg_wav(
 ) -> Algorithm:
     """DP-FedAvg-WAV (Algorithm 2): noise N(0, (z C / (q_c d W))^2) on each Haar coefficient of the aggregate.
 
-    Clients count equally (weight 1), so that q_c d is the expected size of the cohort.
+    Clients count equally, because q_c d is then the expected size of the cohort, which the paper's claim is of.
 
     Formal guarantees: with "update" (ours) those of `mechanism`, of multiplier z / sqrt(m) for Haar noise and z for
     isotropic noise. With "gradients", as the paper writes it, none: clipping the gradients of single records to C does

@@ -62,6 +62,11 @@ class Evaluation(NamedTuple):
     measures: Mapping[str, np.ndarray] = MappingProxyType({})
     clients: Mapping[str, ClientValues] = MappingProxyType({})
 
+    @property
+    def names(self) -> list[str]:
+        """What `metric` takes: metrics, measures and diagnostics."""
+        return [*self.metrics, *self.measures, *self.diagnostics]
+
     def metric(self, name: str) -> np.ndarray:
         """f64[seeds], a metric, a measure or a diagnostic.
 
@@ -71,7 +76,7 @@ class Evaluation(NamedTuple):
         none = {share: np.zeros_like(self.uplink_mb) for share in SHARES}
         every = {**none, **self.diagnostics, **self.measures, **self.metrics}
         if name not in every:
-            raise no_metric(name, [*self.metrics, *self.measures, *self.diagnostics])
+            raise no_metric(name, self.names)
         return every[name]
 
     @property
@@ -114,6 +119,11 @@ class History:
     def rounds(self) -> np.ndarray:
         """i64[evaluations], rounds done."""
         return np.array([e.round for e in self.evaluations])
+
+    @property
+    def names(self) -> list[str]:
+        """What `metric` takes: metrics, measures and diagnostics."""
+        return list(dict.fromkeys(name for e in self.evaluations for name in e.names))
 
     def state_of(self, seed: Seed | None = None) -> State:
         """The state of one of `seeds`, by default the first; leaves as in a round, without the axis of seeds.

@@ -1,5 +1,6 @@
 """The papers' models, with parts that run faster here than XLA's own."""
 
+from fedpriv.models.classification import classification_score
 from fedpriv.models.fine_tuning import adapters, frozen
 from fedpriv.models.from_nnx import from_nnx
 from fedpriv.models.modules import (
@@ -36,6 +37,7 @@ __all__ = [
     "Score",
     "SigmoidLeNet",
     "adapters",
+    "classification_score",
     "classifier",
     "fashion_mnist_cnn",
     "from_apply",

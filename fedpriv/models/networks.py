@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 from flax.errors import (
     InvalidRngError,
     ScopeCollectionNotFound,
@@ -23,6 +22,7 @@ from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.core.user_code import names_user_code
+from fedpriv.models.classification import cross_entropy, judged
 from fedpriv.models.example_checks import check_leaves, check_pixels, class_of, wrong_input
 from fedpriv.models.modules import (
     CNN,
@@ -218,32 +218,19 @@ def from_apply(init: Callable[[Key], Params], apply: Apply, inputs: str = "image
     require(callable(init), "init", init, "give a function, key -> params")
     require(callable(apply), "apply", apply, "give a function, (params, x) -> logits")
 
-    def judged(params: Params, example: Example, *key: Key) -> tuple[jax.Array, jax.Array]:
-        """The logits, and the class that is right."""
-        check_leaves(example, inputs, "label")
-        z: Any = apply(params, example[inputs], *key)
-        shape = getattr(z, "shape", None)
-        if shape is None or len(shape) != 1:
-            what = f"a {type(z).__name__}" if shape is None else f"{z.dtype}{list(shape)}"
-            raise ValueError(f"apply: it gives {what} for one input; return logits [classes]")
-        return z, class_of(example["label"], z)
-
     def loss(params: Params, example: Example) -> jax.Array:
-        return _cross_entropy(*judged(params, example))
+        return cross_entropy(*judged(apply, inputs, params, example))
 
     def random_loss(params: Params, example: Example, key: Key | None = None) -> jax.Array:
         keys = () if key is None else (key,)
-        return _cross_entropy(*judged(params, example, *keys))
+        return cross_entropy(*judged(apply, inputs, params, example, *keys))
 
     def score(params: Params, example: Example) -> dict[str, jax.Array]:
-        z, label = judged(params, example)
+        z, label = judged(apply, inputs, params, example)
         correct = (jnp.argmax(z) == label).astype(jnp.float32)
-        return {"accuracy": correct, "loss": _cross_entropy(z, label)}
+        return {"accuracy": correct, "loss": cross_entropy(z, label)}
 
     return Model(init, random_loss if takes_key(apply) else loss, score, apply)
-
-
-_cross_entropy = optax.softmax_cross_entropy_with_integer_labels
 
 
 def fashion_mnist_cnn(weights: Weights = "flax") -> Model:
@@ -297,7 +284,7 @@ def next_character(module: nn.Module) -> Model:
         check_leaves(example, "text", "label", "mask")
         z: Any = module.apply(params, example["text"])
         label = class_of(example["label"], z)
-        return z, label, _cross_entropy(z, label), example["mask"].astype(jnp.float32)
+        return z, label, cross_entropy(z, label), example["mask"].astype(jnp.float32)
 
     def loss(params: Params, example: Example) -> jax.Array:
         _, _, losses, mask = per_character(params, example)

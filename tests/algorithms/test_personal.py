@@ -188,3 +188,27 @@ def test_the_model_of_a_client_is_that_of_one_seed_and_one_client(make):
         algorithm.personal(history.state_of(7), CLIENTS)
     with refused("^client: -1; give"):
         algorithm.personal(history.state_of(7), -1)
+
+
+@pytest.mark.parametrize("name", ["fed_per", "fed_rep", "ditto", "fed_sgd"])
+def test_clients_of_unequal_weight_share_what_fed_avg_would(name):
+    """Where nothing is kept, or what is kept is beside the shared model."""
+    given = {
+        "sampler": fp.everyone(CLIENTS),
+        "optimizer": lambda t: optax.sgd(RATE),
+        "batches": fp.full_batch(),
+    }
+    own = {
+        "fed_per": {"head": (), **given},
+        "fed_rep": {"head": (), "head_batches": fp.full_batch(), **given},
+        "ditto": {"lam": LAM, **given},
+        "fed_sgd": {"sampler": given["sampler"], "learning_rate": RATE},
+    }
+    expected, plain = (
+        after(fp.fed_avg(squared, **given, **weighting), 2)[0].params
+        for weighting in ({"weighting": fp.ByExamples(cap=3)}, {})
+    )
+    algorithm = getattr(fp, name)(squared, weighting=fp.ByExamples(cap=3), **own[name])
+    found = after(algorithm, 2)[0].params
+    assert_close(found, expected, 1e-6)
+    assert np.abs(vector(found) - vector(plain)).max() > 1e-3
