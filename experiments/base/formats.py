@@ -13,7 +13,7 @@ from typing import Any, TextIO, TypeAlias
 import numpy as np
 
 from experiments.base.spread import Spread
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metrics import UNDEFINED, parsed
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate, Claim
 
@@ -131,8 +131,9 @@ def in_percent(metric: str) -> bool:
     Others that lie in 0..1, such as an AUC, recall or F1, are shown as they are, as the literature prints them.
     """
     of = parsed(metric)
-    share = of is not None and of.statistic.startswith(("below_", "above_"))
-    return is_fraction(of.metric if of and share else metric)
+    if of and of.statistic == UNDEFINED:  # a number of clients
+        return False
+    return (of.metric if of else metric).endswith("accuracy")
 
 
 def short_metric(metric: str, values: np.ndarray) -> str:
@@ -154,6 +155,8 @@ def mean_and_std(s: Spread | None, metric: str = "") -> str:
         return "not finite"
     if in_percent(metric):
         return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
+    if is_fraction(metric):
+        return f"{s.mean:.4f}" + ("" if s.std is None else f" ± {s.std:.4f}")
     return f"{s.mean:.4g}" + ("" if s.std is None else f" ± {s.std:.2g}")
 
 

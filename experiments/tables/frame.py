@@ -113,7 +113,7 @@ def row(run: RunFolder, keys: Mapping[str, Any], algorithm: str) -> Row:
 
 
 def _finite(of: Spread | None) -> bool:
-    """Whether no client has diverged, which a mean over clients says and an interval over those that are left would not."""
+    """Whether no client has diverged: an interval over the others would not say so."""
     return of is None or math.isfinite(of.mean)
 
 
