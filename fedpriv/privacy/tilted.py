@@ -152,7 +152,9 @@ class Composed:
 
     def _tilted(self, tilt: float) -> tuple[int, Floats]:
         """(the first cell, chances from there on) of the tilted loss of all rounds."""
-        from numpy import fft  # SciPy's keeps the tables of each length: much memory over the rounds of a run
+        from numpy import (
+            fft,
+        )  # SciPy's keeps the tables of each length: much memory over the rounds of a run
         from scipy.fft import next_fast_len
 
         once = self._once(tilt)
