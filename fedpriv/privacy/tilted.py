@@ -152,22 +152,20 @@ class Composed:
 
     def _tilted(self, tilt: float) -> tuple[int, Floats]:
         """(the first cell, chances from there on) of the tilted loss of all rounds."""
-        from numpy import (
-            fft,
-        )  # SciPy's keeps the tables of each length: much memory over the rounds of a run
         from scipy.fft import next_fast_len
 
         once = self._once(tilt)
         low, high = self._range(tilt, once)
         size = next_fast_len(high - low + 1, real=True)
+        # SciPy's transforms would keep the tables of each size: much memory over the rounds of a run.
         spectrum = np.ones(size // 2 + 1, complex)
         for r, (moment, chances) in zip(self._rounds, once, strict=True):
             cells = (r.losses.low + np.arange(len(chances))) % size
-            of_release = fft.rfft(np.bincount(cells, chances, size))
+            of_release = np.fft.rfft(np.bincount(cells, chances, size))
             taking_part = _taking_part(r, moment)
             of_round = (1 - taking_part) + taking_part * of_release**r.local_steps
             spectrum *= of_round**r.steps
-        around = fft.irfft(spectrum, size)
+        around = np.fft.irfft(spectrum, size)
         return low, np.maximum(np.roll(around, -(low % size)), 0.0)
 
     def _range(self, tilt: float, once: list[tuple[float, Floats]]) -> tuple[int, int]:

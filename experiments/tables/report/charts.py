@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.base.formats import meaning_of_epsilon, with_unit
 from experiments.runs.contents import Line
-from experiments.tables import plots
+from experiments.tables import plots, thinning
 from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, colours, far, scale
 from experiments.tables.report.audits import Errors
 from experiments.tables.report.tables import Result, measured
@@ -176,8 +176,11 @@ def _picture(chart: Chart, key: str) -> Picture:
     lost = sum(int(np.isnan(x).sum()) for _, x, *_ in curves)
     caption = [*chart.caption, *([f"{lost} values are not finite and left out."] if lost else [])]
     svg = ""
+    if less := thinning.said(len(x) for _, x, *_ in curves):
+        caption.append(less)
     if curves:
-        ends = [f"{s.result.label} ends at {_end(chart, s)}" for s, *_ in curves]
+        ends = [f"{s.result.label} ends at {_end(*points)}" for s, *points in curves]
+        curves = [(s, *_thinned(*points)) for s, *points in curves]
         said = f"{chart.title}. {'; '.join(ends)}."
         svg = _inline(_svg(lambda axes: _draw(axes, chart, curves), key), key, said)
     return Picture(key, chart.title, svg, caption)
@@ -193,8 +196,13 @@ def _points(chart: Chart, s: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return tuple(np.where(lost, np.nan, v) for v in (x, factor * mean, factor * std))
 
 
-def _end(chart: Chart, s: Series) -> str:
-    x, mean, std = (v[~np.isnan(v)] for v in _points(chart, s))
+def _thinned(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, ...]:
+    kept = thinning.drawn(mean)
+    return x[kept], mean[kept], std[kept]
+
+
+def _end(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> str:
+    x, mean, std = (v[~np.isnan(v)] for v in (x, mean, std))
     return f"{mean[-1]:.4g}" + (f" ± {std[-1]:.2g}" if len(std) else "") + f" (x = {x[-1]:.4g})"
 
 

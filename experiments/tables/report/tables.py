@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from experiments.base.formats import ABSENT, hyphenated, mean_and_std, number, with_unit
 from experiments.base.json_values import flat, plain
@@ -16,9 +19,11 @@ from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row
 from experiments.tables.grid import grid
+from experiments.tables.thinning import MOST, drawn
 from fedpriv.engine.client_metrics import PER_CLIENT, by_kind
 from fedpriv.privacy import Certificate
 
+FEWEST = 50  # rows of an algorithm, however many there are
 PLACES = ("output", "data_dir")  # where things are does not change what is found
 
 
@@ -173,10 +178,12 @@ def _with_meaning(c: Certificate) -> Cell:
 
 
 def evaluations(found: Sequence[Result]) -> Table:
-    """Every one: the numbers behind the curves."""
-    lines = [(result.label, line) for result in found for line in result.lines]
-    own = list(dict.fromkeys(name for _, line in lines for name in line.diagnostics_not_private))
+    """The numbers behind the curves: every evaluation, or those that are drawn of the first metric."""
     metrics = measured(found)
+    most = max(MOST // max(1, sum(bool(result.lines) for result in found)), FEWEST)
+    every = [(result.label, line) for result in found for line in result.lines]
+    lines = [(result.label, line) for result in found for line in _drawn(result, metrics, most)]
+    own = list(dict.fromkeys(name for _, line in every for name in line.diagnostics_not_private))
     head = ["algorithm", "round", *map(with_unit, metrics), "MB up", "MB down"]
     head += ["certified epsilon, third party", *own]
     rows = [
@@ -191,7 +198,19 @@ def evaluations(found: Sequence[Result]) -> Table:
         ]
         for label, line in lines
     ]
-    return Table("Every evaluation.", head, rows)
+    caption = "Every evaluation."
+    if len(lines) < len(every):
+        caption = (
+            f"{len(lines):,} of {len(every):,} evaluations: the first, the last, and the extremes of {metrics[0]} in "
+            "between; metrics.jsonl has all."
+        )
+    return Table(caption, head, rows)
+
+
+def _drawn(result: Result, metrics: Sequence[str], most: int) -> list[Line]:
+    each = [line.metric(metric) for line in result.lines for metric in metrics[:1]]
+    means = np.array([math.nan if spread is None else spread.mean for spread in each], float)
+    return [result.lines[at] for at in drawn(means, most)]
 
 
 def settings(runs: Sequence[RunFolder], names: Sequence[str]) -> Compared:
