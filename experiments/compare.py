@@ -21,6 +21,7 @@ from typing import Annotated
 import tyro
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.options import only_options
 from experiments.config.settings import View
 from experiments.runs.run_folder import labelled
@@ -73,9 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.above is not None:
         table = above(table, options.above, options.best)
     caption = write(runs, table, paths, views=options.views, best=options.best, **drawing)
-    print(as_markdown(grid(table, options.views, options.best)))
+    say(as_markdown(grid(table, options.views, options.best)))
     if caption:
-        print(f"\ncaption of the figure: {caption}")
+        say(f"\ncaption of the figure: {caption}")
     return 0
 
 

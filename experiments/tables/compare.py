@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.base.files import write_text
 from experiments.runs.run_folder import RunFolder, read_all
-from experiments.tables.frame import Row, frame, rows
+from experiments.tables.frame import Row, as_csv, frame, rows
 from experiments.tables.grid import as_markdown, grid
 from experiments.tables.latex import latex
 from experiments.tables.plots import SUFFIXES, columns, picture
@@ -152,7 +152,7 @@ def write_table(
         elif path.suffix == ".md":
             write_text(path, as_markdown(grid(found, views, best)) + "\n")
         elif path.suffix == ".csv":
-            write_text(path, frame(found).to_csv(index=False))
+            write_text(path, as_csv(frame(found)))
     except OSError as error:
         raise ValueError(f"output: cannot write {path} ({error.strerror})") from None
 

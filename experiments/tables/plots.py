@@ -15,6 +15,7 @@ import numpy as np
 from experiments.base.command import one_line
 from experiments.base.formats import NAMES, meaning_of_epsilon, with_unit
 from experiments.base.spread import Spread
+from experiments.base.terminal import printable
 from experiments.runs.contents import Line, measured_on
 from experiments.runs.run_folder import RunFolder, names
 from experiments.tables import thinning
@@ -270,8 +271,17 @@ def below(figure: Figure, handles: Mapping[str, Any]) -> None:
     figure.legend(handles.values(), wrapped, loc="outside lower center", ncols=many, frameon=False)
 
 
+def change_texts(figure: Figure, change: Callable[[str], str]) -> None:
+    """Of everything that is written in a figure, line by line."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_text("\n".join(map(change, text.get_text().split("\n"))))
+
+
 def save(figure: Figure, paths: Sequence[Path]) -> None:
     """Raises ValueError where one cannot be written."""
+    change_texts(figure, printable)  # fonts lack the rest, and warn of it
     for path in paths:
         kind = path.suffix[1:]
         dated = {"pdf": "CreationDate", "svg": "Date"}.get(kind)

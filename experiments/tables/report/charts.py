@@ -36,7 +36,9 @@ STYLE = plots.STYLE | {
 }
 FAR_VALUES = 100  # beyond it a linear axis would squeeze the ends of most curves
 LARGEST = 1e100  # what is drawn; an axis beyond overflows
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 class Series(NamedTuple):
@@ -84,7 +86,7 @@ class Picture(NamedTuple):
 
 
 def without_controls(text: str) -> str:
-    """Without the characters that neither a page nor a picture may have."""
+    """Without the characters that neither a page nor a picture may have, or that would reverse the text after them."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -274,6 +276,7 @@ def _svg(draw: Callable[[Any], None], key: str) -> str:
         figure = Figure(figsize=(5.4, 3.6), layout="constrained")
         FigureCanvasSVG(figure)
         draw(figure.subplots())
+        plots.change_texts(figure, without_controls)
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
     return written.getvalue()
 
@@ -291,8 +294,7 @@ def _draw(axes: Any, chart: Chart, curves: Sequence[tuple]) -> None:
     if percent:
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, 0), min(high, 100))
-    x_label = without_controls(chart.x_label)
-    axes.set_xlabel(x_label + (", log scale" if _log(axes.xaxis) else ""))
+    axes.set_xlabel(chart.x_label + (", log scale" if _log(axes.xaxis) else ""))
     axes.set_ylabel("log scale" if _log(axes.yaxis) else "")
 
 

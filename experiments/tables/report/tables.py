@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -249,20 +252,30 @@ def commands(runs: Sequence[RunFolder], names: Sequence[str]) -> Table:
 def command(run: RunFolder) -> str | None:
     """What the launcher of this version has to be given for the same settings; None where it takes no such command.
 
-    Fields at the config's default are left out, and so is the folder; fields that the run's version did not have
-    yet are at their default.
+    Of a config that ships, fields at its default are left out; fields that the run's version did not have yet are at
+    their default. Any other config may be anybody's code, which no page runs: each field that was recorded is given.
     """
     wanted = {**run.settings, "output": None}
+    if run.config not in modules.names():
+        recorded = {name: value for name, value in flat(run.settings).items() if name != "output"}
+        named = all(re.fullmatch(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", name) for name in recorded)
+        given = flags(recorded, {})
+        return _shell(run.config, given) if named and run.config.endswith(".py") else None
     try:
         module = modules.load(run.config)
         given = flags(wanted, plain(module.settings))
-        made = parse(module, run.config, list(given))
+        with contextlib.redirect_stdout(io.StringIO()):  # a value may be --help
+            made = parse(module, run.config, list(given))
     except (ValueError, TypeError, KeyError, AttributeError, SystemExit):
         return None
     settled, missing = flat(plain(replace(made, output=None))), object()
     if any(settled.get(field, missing) != value for field, value in flat(wanted).items()):
         return None
-    return shlex.join(["python", "-m", "experiments.run", run.config, *given])
+    return _shell(run.config, given)
+
+
+def _shell(config: str, given: Sequence[str]) -> str:
+    return shlex.join(["python", "-m", "experiments.run", config, *given])
 
 
 def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> Compared:
