@@ -22,6 +22,7 @@ from typing import Annotated, Literal
 import tyro
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.options import only_options
 from experiments.config.settings import View
 from experiments.runs.other_metric import with_metric
@@ -80,9 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.above is not None:
         table = above(table, options.above, options.best)
     caption = write(runs, table, paths, views=options.views, best=options.best, **drawing)
-    print(as_markdown(grid(table, options.views, options.best)))
+    say(as_markdown(grid(table, options.views, options.best)))
     if caption:
-        print(f"\ncaption of the figure: {caption}")
+        say(f"\ncaption of the figure: {caption}")
     return 0
 
 
@@ -98,7 +99,7 @@ def _by_client(options: Options, paths: Sequence[Path]) -> int:
     found = by_client.rows_with_clients(runs, options.metric, options.above)
     table = by_client.grid(found)
     write_tables(paths, table, lambda: by_client.frame(found))
-    print(as_markdown(table))
+    say(as_markdown(table))
     return 0
 
 

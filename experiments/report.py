@@ -18,6 +18,7 @@ from typing import Annotated
 import tyro
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.options import only_options
 from experiments.runs.other_metric import with_metric
 from experiments.runs.run_folder import labelled, read_all
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         compare.for_paper(runs, options.paper, options.best)
     path = options.output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
     write_page(path, runs, remarks, options.best, read_audits(options.audits))
-    print(path)
+    say(path)
     return 0
 
 

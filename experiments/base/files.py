@@ -1,4 +1,4 @@
-"""Text files written whole, and folders that one process at a time writes to."""
+"""Text files written whole, files to be read, and folders that one process at a time writes to."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from fedpriv.core.files import replacing
 
@@ -32,6 +33,22 @@ def held(folder: Path) -> Iterator[None]:
     finally:
         if opened is not None:
             os.close(opened)
+
+
+@contextmanager
+def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
+    """A file to be read; a folder in its place, or a pipe, which may never end, is none.
+
+    Raises:
+      ValueError: it cannot be read; says why, and the remedy.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError(f"cannot read {path} (it is no file); {remedy}")
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise ValueError(f"cannot read {path} ({error.strerror}); {remedy}") from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any, TextIO, TypeAlias
 import numpy as np
 
 from experiments.base.spread import Spread
+from experiments.base.terminal import printable
 from fedpriv.engine.client_metrics import UNDEFINED, parsed
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate, Claim
@@ -80,6 +82,7 @@ LONGEST_NAME = 32  # of an algorithm's name, in characters
 LONGEST_METRIC = 12
 NO_TERMINAL = 10_000
 ABSENT = "-"
+_PIPE = re.compile(r"(\\*)\|")  # with what stands before it and would escape what escapes it
 PROSE = 100  # characters of a line that is read, however wide the terminal
 
 
@@ -113,11 +116,17 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def markdown_table(rows: Sequence[Sequence[str]], notes: Iterable[str] = ()) -> str:
-    """A table whose first row is its head, and a list below."""
-    plain = [[" ".join(cell.split()).replace("|", r"\|") for cell in row] for row in rows]
+    """A table whose first row is its head, and a list below; each cell and note is on one line."""
+    plain = [[_PIPE.sub(r"\1\1\|", on_one_line(cell)) for cell in row] for row in rows]
     head, *others = ["| " + " | ".join(row) + " |" for row in plain]
     rule = "| " + " | ".join(["---"] * len(rows[0])) + " |"
-    return "\n".join([head, rule, *others, "", *(f"- {note}" for note in notes)]).rstrip()
+    below = (f"- {on_one_line(note)}" for note in notes)
+    return "\n".join([head, rule, *others, "", *below]).rstrip()
+
+
+def on_one_line(text: str) -> str:
+    """Without breaks, and with what a terminal would act on shown."""
+    return printable(" ".join(text.split()))
 
 
 def metric_heading(metric: str) -> str:

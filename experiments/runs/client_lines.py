@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from experiments.base.files import opened
 from experiments.base.json_values import typed
 from fedpriv.engine.history import ClientValues, Evaluation
 
@@ -87,24 +88,20 @@ def read_client_lines(folder: Path, *, tolerant: bool = False) -> tuple[list[Cli
       ValueError: a line is damaged, or the file cannot be read.
     """
     path, found = folder / CLIENTS, dict[tuple[str, int, str], ClientLine]()
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
+    if not path.exists():
         return [], False
-    except OSError as error:
-        raise ValueError(f"cannot read {path} ({error.strerror}); repair it, or move it") from None
-    for number, text in enumerate(lines, 1):
-        if not text.strip():
-            continue
-        try:
-            line = typed(ClientLine, json.loads(text.decode()))
-        except (ValueError, RecursionError, OverflowError) as error:
-            if not (tolerant or number == len(lines)):
-                raise ValueError(
-                    f"{path}, line {number}, is damaged ({error}); remove the line"
-                ) from None
-            return [*found.values()], True
-        found[line.algorithm, line.round, line.kind] = line
+    with opened(path, "repair it, or move it away") as file:
+        for number, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                line = typed(ClientLine, json.loads(text.decode()))
+            except (ValueError, RecursionError, OverflowError) as error:
+                if not tolerant and text.endswith(b"\n"):
+                    said = f"{path}, line {number}, is damaged ({error}); remove the line"
+                    raise ValueError(said) from None
+                return [*found.values()], True
+            found[line.algorithm, line.round, line.kind] = line
     return [*found.values()], False
 
 

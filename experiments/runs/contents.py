@@ -102,6 +102,8 @@ class Line:
     def __post_init__(self) -> None:
         if not self.metrics:
             raise ValueError("metrics: is empty")
+        if self.round < 1:
+            raise ValueError(f"round: {self.round}; rounds count from 1")
 
     @property
     def seeds(self) -> int:

@@ -33,6 +33,7 @@ from experiments.base.files import write_text
 from experiments.base.json_values import plain
 from experiments.base.outside_errors import outside
 from experiments.base.provenance import provenance
+from experiments.base.terminal import say
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
 from experiments.runs.client_lines import CLIENTS, ClientLine
@@ -224,7 +225,7 @@ class Recorder:
             self.lost[name], self._unwritten[name] = error, write
             if not self._told:
                 self._told = True
-                print(
+                say(
                     f"warning: {name} cannot be written ({outside(error)}); training goes on, and writing is tried "
                     "again",
                     file=sys.stderr,

@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from experiments.base.files import opened
 from experiments.base.formats import name_of, setting
-from experiments.base.json_values import flat, typed
+from experiments.base.json_values import flat, typed, without_collections
 from experiments.runs import client_lines, curves
 from experiments.runs.client_lines import ClientLine
 from experiments.runs.contents import Begun, Environment, Line, Summary, so_far
@@ -118,7 +119,7 @@ class RunFolder:
     def settings(self) -> dict[str, Any]:
         return self.begun.settings
 
-    @property
+    @cached_property
     def results(self) -> Summary:
         """The summary, or a preliminary one of what is recorded so far."""
         return self.summary or so_far(self.begun, self.lines, UNENDED)
@@ -187,21 +188,21 @@ def read_lines(folder: Path, *, tolerant: bool = False) -> tuple[list[Line], str
     path, found = folder / METRICS, list[Line]()
     if not path.exists():
         return found, f"no {METRICS}: nothing was evaluated yet"
-    lines = _bytes(path, "repair it, or leave this run out").split(b"\n")
-    for number, text in enumerate(lines, 1):
-        if not text.strip():
-            continue
-        try:
-            found.append(_parsed(text, Line))
-            _check_seeds(found)
-        except ValueError as error:
-            torn = number == len(lines) and isinstance(
-                error, json.JSONDecodeError | UnicodeDecodeError
-            )
-            if not (torn or tolerant):
-                remedy = "remove the line, or leave this run out"
-                raise ValueError(f"{path}, line {number}, is damaged ({error}); {remedy}") from None
-            return found, f"{METRICS} is cut off in line {number}, which is left out"
+    with opened(path, "repair it, or leave this run out") as file, without_collections():
+        for number, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                found.append(_parsed(text, Line))
+                _check_seeds(found)
+            except ValueError as error:
+                cut = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+                if not tolerant and not (cut and not text.endswith(b"\n")):
+                    remedy = "remove the line, or leave this run out"
+                    raise ValueError(
+                        f"{path}, line {number}, is damaged ({error}); {remedy}"
+                    ) from None
+                return found, f"{METRICS} is cut off in line {number}, which is left out"
     return found, ""
 
 
@@ -212,17 +213,12 @@ def _check_seeds(lines: Sequence[Line]) -> None:
 
 
 def _read(path: Path, kind: type[T], remedy: str) -> T:
+    with opened(path, remedy) as file:
+        text = file.read()
     try:
-        return _parsed(_bytes(path, remedy), kind)
+        return _parsed(text, kind)
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); {remedy}") from None
-
-
-def _bytes(path: Path, remedy: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"cannot read {path} ({error.strerror}); {remedy}") from None
 
 
 def _parsed(text: bytes, kind: type[T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from experiments.base import user_modules
 from experiments.base.command import one_line
 from experiments.base.json_values import plain
+from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.modules import Config
 from experiments.config.settings import Settings, changed
@@ -117,6 +119,8 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
                 f"resume: {folder} is of {name}: there is no {name!r} in configs/; continue an object of your own "
                 "with experiments.resume(folder, config=...)"
             )
+        if config is None and name.endswith(".py"):
+            say(f"resume: runs the code in {name}, which {path} names", file=sys.stderr)
         config = config or modules.load(name)
         saved = changed(config.settings, settings)
     except MissingConfigError:

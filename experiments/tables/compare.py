@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from experiments.base.files import write_text
 from experiments.runs.run_folder import RunFolder, read_all
-from experiments.tables.frame import Row, frame, rows
+from experiments.tables.frame import Row, as_csv, frame, rows
 from experiments.tables.grid import Grid, as_markdown, grid
 from experiments.tables.latex import latex
 from experiments.tables.plots import SUFFIXES, columns, picture
@@ -151,7 +151,7 @@ def write_tables(
     written: dict[str, Callable[[], str]] = {
         ".tex": lambda: latex(table),
         ".md": lambda: as_markdown(table) + "\n",
-        ".csv": lambda: numbers().to_csv(index=False),
+        ".csv": lambda: as_csv(numbers()),
     }
     for path in (path for path in paths if path.suffix in TABLES):
         try:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas
 
 NOISE = "noise_multiplier"  # the field of a config
+FORMULAS = tuple("=+-@\t\r\n")  # what a cell of a spreadsheet begins with that computes
 
 
 class Row(NamedTuple):
@@ -185,6 +186,23 @@ def frame(found: Sequence[Row]) -> pandas.DataFrame:
     import pandas
 
     return pandas.DataFrame.from_records(records(found))
+
+
+def as_csv(made: pandas.DataFrame) -> str:
+    """A frame as a file; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    texts = made.select_dtypes(exclude="number").columns
+    quoted = made.assign(**{name: made[name].map(_no_formula) for name in texts})
+    return str(quoted.rename(columns=_no_formula).to_csv(index=False))
+
+
+def _no_formula(cell: Any) -> Any:
+    if not isinstance(cell, str) or not cell.startswith(FORMULAS):
+        return cell
+    try:
+        float(cell)  # a number as text
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def records(found: Sequence[Row]) -> list[dict[str, Any]]:

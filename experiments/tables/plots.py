@@ -15,8 +15,10 @@ import numpy as np
 from experiments.base.command import one_line
 from experiments.base.formats import NAMES, in_percent, meaning_of_epsilon, with_unit
 from experiments.base.spread import Spread
+from experiments.base.terminal import printable
 from experiments.runs.contents import Line, measured_on
 from experiments.runs.run_folder import RunFolder, names
+from experiments.tables import thinning
 from fedpriv.core.files import replacing
 
 if TYPE_CHECKING:
@@ -144,7 +146,7 @@ def look(colour: int, dash: int, points: int = 1) -> dict[str, Any]:
         "color": COLOURS[colour % len(COLOURS)],
         "linestyle": (0, DASHES[dash % len(DASHES)]) if dash % len(DASHES) else "-",
         "marker": MARKERS[(colour + 3 * dash) % len(MARKERS)],
-        "markevery": max(1, points // 12),
+        "markevery": max(1, min(points, thinning.MOST) // 12),
     }
 
 
@@ -226,6 +228,8 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
     by["mu"] = "at the end of runs, by μ of the tightest Gaussian bound"
     said = f"{configs}: {named} {by.get(x, f'by {AXES[x].label}')}; "
     said += "one seed." if seeds == [1] else f"mean over {over}, band: one standard deviation."
+    if less := thinning.said(len(one.run.lines.get(one.algorithm, ())) for one in curves):
+        said += f" {less}"
     if x not in ("epsilon", *AT_ENDS):
         return said + (_meaning(curves) if any("ε" in one.look["label"] for one in curves) else "")
     infinite = [one.look["label"] for one in curves if _is_not_private(one)]
@@ -266,8 +270,17 @@ def below(figure: Figure, handles: Mapping[str, Any]) -> None:
     figure.legend(handles.values(), wrapped, loc="outside lower center", ncols=many, frameon=False)
 
 
+def change_texts(figure: Figure, change: Callable[[str], str]) -> None:
+    """Of everything that is written in a figure, line by line."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_text("\n".join(map(change, text.get_text().split("\n"))))
+
+
 def save(figure: Figure, paths: Sequence[Path]) -> None:
     """Raises ValueError where one cannot be written."""
+    change_texts(figure, printable)  # fonts lack the rest, and warn of it
     for path in paths:
         kind = path.suffix[1:]
         dated = {"pdf": "CreationDate", "svg": "Date"}.get(kind)
@@ -288,11 +301,12 @@ def _metrics(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def curve(axes: Any, x: Sequence[float], values: Sequence[Spread], **look: Any) -> None:
-    """Mean over the seeds, band of one standard deviation; what is not finite is left out."""
+    """Mean over the seeds, band of one standard deviation; what is not finite is left out, long curves are thinned."""
     found = [(at, s.mean, s.std or 0.0) for at, s in zip(x, values, strict=True)]
     points = [point for point in found if math.isfinite(point[1])]
     if points:
         at, mean, std = np.array(points, float).T
+        at, mean, std = (of[thinning.drawn(mean)] for of in (at, mean, std))
         (line,) = axes.plot(at, mean, **look)
         axes.fill_between(at, mean - std, mean + std, alpha=0.2, color=line.get_color())
 

@@ -17,6 +17,7 @@ from experiments.base import user_modules
 from experiments.base.files import held
 from experiments.base.json_values import plain
 from experiments.base.provenance import environment
+from experiments.base.terminal import say
 from experiments.config.experiment import Experiment, experiment_of, strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
@@ -139,7 +140,7 @@ def prepare(
             if earlier:
                 recorder.go_on(earlier.lines, earlier.clients, finished)
             if warning:
-                print(f"warning: {warning}", file=sys.stderr)
+                say(f"warning: {warning}", file=sys.stderr)
     where = recorder.folder if recorder else folder_of(settings, name)
     return PreparedRun(
         name,
@@ -194,7 +195,7 @@ def _solved(
     module: Config, settings: Settings, joined: Processes, progress: bool
 ) -> dict[str, float]:
     if settings.target_epsilon and joined.first and progress:
-        print(f"solving for the noise of epsilon {settings.target_epsilon:g}", file=sys.stderr)
+        say(f"solving for the noise of epsilon {settings.target_epsilon:g}", file=sys.stderr)
     return budget.solved(module, settings)
 
 

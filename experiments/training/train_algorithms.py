@@ -16,6 +16,7 @@ from experiments.base import signals
 from experiments.base.command import one_line
 from experiments.base.formats import short_epsilon, short_name_of
 from experiments.base.outside_errors import outside
+from experiments.base.terminal import say
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
 from experiments.runs.recorder import Privacy, Recorder
@@ -122,7 +123,7 @@ def draw(
         picture(histories, metric, path, names)
     except OSError as error:
         said = outside(error)
-        print(f"warning: {path.name} cannot be written ({said})", file=sys.stderr)
+        say(f"warning: {path.name} cannot be written ({said})", file=sys.stderr)
 
 
 def _unseen(run: PreparedRun, histories: Mapping[str, History]) -> Iterator[str]:
@@ -142,7 +143,7 @@ def _checkpoints(algorithm: str, run: PreparedRun) -> Checkpoints:
 
     def warn(text: str) -> None:
         if run.recorder:
-            print(f"warning: {text}", file=sys.stderr)
+            say(f"warning: {text}", file=sys.stderr)
 
     return Checkpoints(
         run.checkpoints(algorithm),

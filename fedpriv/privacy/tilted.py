@@ -93,19 +93,14 @@ class Composed:
         top = by_moment(tilt)
         if top <= 0:
             return 0.0
-        tail = self._tail(tilt)
-
-        def excess(epsilon: float) -> float:
-            """log((delta(epsilon) - infinity) / left)."""
-            expected = float(self._expected(tail, tilt, epsilon))
-            return math.log(expected) - _log_most(tilt) - tilt * (epsilon - top)
-
         low = max(0.0, top - 40 / tilt)  # below it the margin alone is more than delta
-        if excess(top) >= 0:
+        given = self, self._tail(tilt), tilt, top
+        if _excess(top, *given) >= 0:
             return top
-        if excess(low) <= 0:
+        if _excess(low, *given) <= 0:
             return low
-        root = float(brentq(excess, low, top, xtol=1e-11, rtol=1e-13))
+        # What a closure held, such as the tail, would stay: brentq leaves a cycle of references around its function.
+        root = float(brentq(_excess, low, top, args=given, xtol=1e-11, rtol=1e-13))
         return root * (1 + 1e-12) + 1e-10
 
     def delta(self, epsilon: ArrayLike) -> Floats:
@@ -157,19 +152,20 @@ class Composed:
 
     def _tilted(self, tilt: float) -> tuple[int, Floats]:
         """(the first cell, chances from there on) of the tilted loss of all rounds."""
-        from scipy import fft
+        from scipy.fft import next_fast_len
 
         once = self._once(tilt)
         low, high = self._range(tilt, once)
-        size = fft.next_fast_len(high - low + 1, real=True)
+        size = next_fast_len(high - low + 1, real=True)
+        # SciPy's transforms would keep the tables of each size: much memory over the rounds of a run.
         spectrum = np.ones(size // 2 + 1, complex)
         for r, (moment, chances) in zip(self._rounds, once, strict=True):
             cells = (r.losses.low + np.arange(len(chances))) % size
-            of_release = fft.rfft(np.bincount(cells, chances, size))
+            of_release = np.fft.rfft(np.bincount(cells, chances, size))
             taking_part = _taking_part(r, moment)
             of_round = (1 - taking_part) + taking_part * of_release**r.local_steps
             spectrum *= of_round**r.steps
-        around = fft.irfft(spectrum, size)
+        around = np.fft.irfft(spectrum, size)
         return low, np.maximum(np.roll(around, -(low % size)), 0.0)
 
     def _range(self, tilt: float, once: list[tuple[float, Floats]]) -> tuple[int, int]:
@@ -199,6 +195,12 @@ class Composed:
                 cell = max(cell, 0) if which else min(cell, 0)
             cells += r.steps * cell
         return cells
+
+
+def _excess(epsilon: float, composed: Composed, tail: _Tail, tilt: float, top: float) -> float:
+    """log((delta(epsilon) - infinity) / what is left of the delta that is asked for), for `Composed.epsilon`."""
+    expected = float(composed._expected(tail, tilt, epsilon))
+    return math.log(expected) - _log_most(tilt) - tilt * (epsilon - top)
 
 
 def _of_round(r: Rounds, of_release: float) -> float:

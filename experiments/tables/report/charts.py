@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.base.formats import in_percent, meaning_of_epsilon, with_unit
 from experiments.runs.contents import Line
-from experiments.tables import plots
+from experiments.tables import plots, thinning
 from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, colours, far, scale
 from experiments.tables.report.audits import Errors
 from experiments.tables.report.tables import Result, further, measured
@@ -35,7 +35,9 @@ STYLE = plots.STYLE | {
 }
 FAR_VALUES = 100  # beyond it a linear axis would squeeze the ends of most curves
 LARGEST = 1e100  # what is drawn; an axis beyond overflows
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 class Series(NamedTuple):
@@ -83,7 +85,7 @@ class Picture(NamedTuple):
 
 
 def without_controls(text: str) -> str:
-    """Without the characters that neither a page nor a picture may have."""
+    """Without the characters that neither a page nor a picture may have, or that would reverse the text after them."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -182,8 +184,11 @@ def _picture(chart: Chart, key: str) -> Picture:
     lost = sum(int(np.isnan(x).sum()) for _, x, *_ in curves)
     caption = [*chart.caption, *([f"{lost} values are not finite and left out."] if lost else [])]
     svg = ""
+    if less := thinning.said(len(x) for _, x, *_ in curves):
+        caption.append(less)
     if curves:
-        ends = [f"{s.result.label} ends at {_end(chart, s)}" for s, *_ in curves]
+        ends = [f"{s.result.label} ends at {_end(*points)}" for s, *points in curves]
+        curves = [(s, *_thinned(*points)) for s, *points in curves]
         said = f"{chart.title}. {'; '.join(ends)}."
         svg = _inline(_svg(lambda axes: _draw(axes, chart, curves), key), key, said)
     return Picture(key, chart.title, svg, caption)
@@ -199,8 +204,13 @@ def _points(chart: Chart, s: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return tuple(np.where(lost, np.nan, v) for v in (x, factor * mean, factor * std))
 
 
-def _end(chart: Chart, s: Series) -> str:
-    x, mean, std = (v[~np.isnan(v)] for v in _points(chart, s))
+def _thinned(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, ...]:
+    kept = thinning.drawn(mean)
+    return x[kept], mean[kept], std[kept]
+
+
+def _end(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> str:
+    x, mean, std = (v[~np.isnan(v)] for v in (x, mean, std))
     return f"{mean[-1]:.4g}" + (f" ± {std[-1]:.2g}" if len(std) else "") + f" (x = {x[-1]:.4g})"
 
 
@@ -272,6 +282,7 @@ def _svg(draw: Callable[[Any], None], key: str) -> str:
         figure = Figure(figsize=(5.4, 3.6), layout="constrained")
         FigureCanvasSVG(figure)
         draw(figure.subplots())
+        plots.change_texts(figure, without_controls)
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
     return written.getvalue()
 
@@ -289,8 +300,7 @@ def _draw(axes: Any, chart: Chart, curves: Sequence[tuple]) -> None:
     if percent:
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, 0), min(high, 100))
-    x_label = without_controls(chart.x_label)
-    axes.set_xlabel(x_label + (", log scale" if _log(axes.xaxis) else ""))
+    axes.set_xlabel(chart.x_label + (", log scale" if _log(axes.xaxis) else ""))
     axes.set_ylabel("log scale" if _log(axes.yaxis) else "")
 
 

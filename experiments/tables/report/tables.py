@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from experiments.base.formats import ABSENT, hyphenated, mean_and_std, number, with_unit
 from experiments.base.json_values import flat, plain
@@ -16,9 +22,11 @@ from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row, row
 from experiments.tables.grid import grid
+from experiments.tables.thinning import MOST, drawn
 from fedpriv.engine.client_metrics import PER_CLIENT, by_kind
 from fedpriv.privacy import Certificate
 
+FEWEST = 50  # rows of an algorithm, however many there are
 PLACES = ("output", "data_dir")  # where things are does not change what is found
 
 
@@ -186,9 +194,11 @@ def _with_meaning(c: Certificate) -> Cell:
 
 
 def evaluations(found: Sequence[Result]) -> Table:
-    """Every one: the numbers behind the curves."""
-    lines = [(result.label, line) for result in found for line in result.lines]
+    """The numbers behind the curves: every evaluation, or those that are drawn of the first metric."""
     metrics, own = measured(found), further(found)
+    most = max(MOST // max(1, sum(bool(result.lines) for result in found)), FEWEST)
+    every = [(result.label, line) for result in found for line in result.lines]
+    lines = [(result.label, line) for result in found for line in _drawn(result, metrics, most)]
     head = ["algorithm", "round", *map(with_unit, metrics), "MB up", "MB down"]
     head += ["certified epsilon, third party", *map(with_unit, own)]
     rows = [
@@ -203,7 +213,19 @@ def evaluations(found: Sequence[Result]) -> Table:
         ]
         for label, line in lines
     ]
-    return Table("Every evaluation.", head, rows)
+    caption = "Every evaluation."
+    if len(lines) < len(every):
+        caption = (
+            f"{len(lines):,} of {len(every):,} evaluations: the first, the last, and the extremes of {metrics[0]} in "
+            "between; metrics.jsonl has all."
+        )
+    return Table(caption, head, rows)
+
+
+def _drawn(result: Result, metrics: Sequence[str], most: int) -> list[Line]:
+    each = [line.metric(metric) for line in result.lines for metric in metrics[:1]]
+    means = np.array([math.nan if spread is None else spread.mean for spread in each], float)
+    return [result.lines[at] for at in drawn(means, most)]
 
 
 def settings(runs: Sequence[RunFolder], names: Sequence[str]) -> Compared:
@@ -242,20 +264,30 @@ def commands(runs: Sequence[RunFolder], names: Sequence[str]) -> Table:
 def command(run: RunFolder) -> str | None:
     """What the launcher of this version has to be given for the same settings; None where it takes no such command.
 
-    Fields at the config's default are left out, and so is the folder; fields that the run's version did not have
-    yet are at their default.
+    Of a config that ships, fields at its default are left out; fields that the run's version did not have yet are at
+    their default. Any other config may be anybody's code, which no page runs: each field that was recorded is given.
     """
     wanted = {**run.settings, "output": None}
+    if run.config not in modules.names():
+        recorded = {name: value for name, value in flat(run.settings).items() if name != "output"}
+        named = all(re.fullmatch(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", name) for name in recorded)
+        given = flags(recorded, {})
+        return _shell(run.config, given) if named and run.config.endswith(".py") else None
     try:
         module = modules.load(run.config)
         given = flags(wanted, plain(module.settings))
-        made = parse(module, run.config, list(given))
+        with contextlib.redirect_stdout(io.StringIO()):  # a value may be --help
+            made = parse(module, run.config, list(given))
     except (ValueError, TypeError, KeyError, AttributeError, SystemExit):
         return None
     settled, missing = flat(plain(replace(made, output=None))), object()
     if any(settled.get(field, missing) != value for field, value in flat(wanted).items()):
         return None
-    return shlex.join(["python", "-m", "experiments.run", run.config, *given])
+    return _shell(run.config, given)
+
+
+def _shell(config: str, given: Sequence[str]) -> str:
+    return shlex.join(["python", "-m", "experiments.run", config, *given])
 
 
 def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> Compared:
