@@ -26,12 +26,12 @@ def record(
     seeds=3,
     status="complete",
     seed=0,
-    clients=0,
+    of_clients=0,
     **given,
 ) -> dict[str, History]:
     """A run folder with the config's own certificates and claims, and random numbers; no summary if `status` is None.
 
-    So many `clients` hold records out. The uplink of "top_k" and "rand_k" is a tenth of the others'. Returns what was
+    `of_clients` clients hold records out. The uplink of "top_k" and "rand_k" is a tenth of the others'. Returns what was
     recorded, by algorithm.
     """
     planned = _planned(rounds, status)
@@ -43,11 +43,11 @@ def record(
     model = Model(ledger.params, None, None)
     experiment = Experiment(model, None, ledger.delta, entries, notes=("tuned without privacy",))
     experiment.ledger.traced.update({n: ledger.trace(n) for n in entries})
-    return record_experiment(folder, name, config, experiment, rounds, status, seed, clients)
+    return record_experiment(folder, name, config, experiment, rounds, status, seed, of_clients)
 
 
 def record_experiment(
-    folder, name, config, experiment, rounds, status="complete", seed=0, clients=0
+    folder, name, config, experiment, rounds, status="complete", seed=0, of_clients=0
 ) -> dict[str, History]:
     """As `record`, of any experiment."""
     folder.mkdir(parents=True)
@@ -58,8 +58,8 @@ def record_experiment(
         privacy = Privacy(experiment.ledger, n)
         for t in rounds:
             evaluation = _evaluation(n, t, seeds, rng)
-            if clients:
-                evaluation = _with_clients(evaluation, clients, np.random.default_rng([seed, t]))
+            if of_clients:
+                evaluation = _with_clients(evaluation, of_clients, np.random.default_rng([seed, t]))
             history.evaluations.append(evaluation)
             recorder.evaluation(n, history.evaluations[-1], privacy)
     if status is not None:

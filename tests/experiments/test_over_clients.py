@@ -18,7 +18,7 @@ from experiments.tables.over_clients import ClientScores, over_clients
 def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clients") / "run"
     return folder, record(
-        folder, rounds=(5, 10), seeds=3, algorithms=("top_k", "dp_fed_avg"), clients=12
+        folder, rounds=(5, 10), seeds=3, algorithms=("top_k", "dp_fed_avg"), of_clients=12
     )
 
 

@@ -93,7 +93,7 @@ def test_a_run_of_an_older_version_is_read(copied):
 @pytest.fixture(scope="module")
 def of_clients(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clients") / "run"
-    return folder, record(folder, rounds=(5, 10), seeds=2, clients=4, status=None)
+    return folder, record(folder, rounds=(5, 10), seeds=2, of_clients=4, status=None)
 
 
 @pytest.mark.parametrize("kind", [str, Path])
