@@ -5,6 +5,7 @@
     run = experiments.resume("runs/a")
     runs = experiments.sweep("quickstart", {"noise_multiplier": [2, 4, 8]}, folder="runs/noise")
     experiments.table(runs), experiments.figure(runs, "accuracy.pdf"), experiments.report(runs, "report.html")
+    experiments.runs.read("runs/a").curves
     experiments.cost("quickstart"), experiments.audit("quickstart"), experiments.reproduce("fed_smp", "table1")
 
 Nothing heavy is imported before a function is used.
@@ -18,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from experiments import runs as runs
     from experiments.accounting.cost import Account as Account
     from experiments.accounting.cost import cost as cost
     from experiments.attacks.audit.audit import audit as audit
@@ -54,6 +56,8 @@ __all__ = sorted(_MODULE)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "runs":
+        return importlib.import_module("experiments.runs")
     if name not in _MODULE:
         raise AttributeError(f"module 'experiments' has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULE[name]), name)

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.base.terminal import say
+
 HEAD = re.compile(r'"""python -m experiments\.(\w+)[^:]*: (.+?)\.?(?:""")?$')
 ORDER = ("run", "sweep", "compare", "report", "privacy", "audit", "inversion", "reproduce")
 
@@ -29,13 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, *rest = [*(sys.argv[1:] if argv is None else argv), ""]
     found = commands()
     if name in ("", "-h", "--help", "--list"):
-        print("python -m experiments COMMAND [--help], or python -m experiments.COMMAND\n")
-        print("\n".join(f"  {command:<17} {does}" for command, does in found.items()))
+        say("python -m experiments COMMAND [--help], or python -m experiments.COMMAND\n")
+        say("\n".join(f"  {command:<17} {does}" for command, does in found.items()))
         return 0
     if name not in found:
         near = difflib.get_close_matches(name, found, 1)
         meant = f"did you mean {near[0]}? Choose" if near else "choose"
-        print(f"error: COMMAND: there is no {name!r}; {meant} {', '.join(found)}", file=sys.stderr)
+        say(f"error: COMMAND: there is no {name!r}; {meant} {', '.join(found)}", file=sys.stderr)
         return 2
     sys.argv[1:] = rest[:-1]
     runpy.run_module(f"experiments.{name}", run_name="__main__", alter_sys=True)

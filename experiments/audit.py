@@ -27,6 +27,7 @@ from experiments.attacks.audit.wanted import Wanted
 from experiments.base.command import command, one_line
 from experiments.base.files import write_text
 from experiments.base.provenance import prng, versions
+from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.options import config_name, listing, parse, split_options
 from experiments.runs.recorder import new_folder
@@ -49,7 +50,7 @@ class Options(Wanted):
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     if "--list" in args:
-        print(listing())
+        say(listing())
         return 0
     given = list(args)
     name, module = modules.named(config_name(args))
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         report = audited(name, module, settings, options, folder)
     except DivergedError as error:
-        print(f"error: diverged: {one_line(error)}", file=sys.stderr)
+        say(f"error: diverged: {one_line(error)}", file=sys.stderr)
         return 1
     report = dataclasses.replace(report, command=_again(given, options.audit_seed + 1))
     about = {"settings": settings, "options": dataclasses.asdict(options)}
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if folder:
         write_text(folder / "audit.json", json.dumps(found, indent=2) + "\n")
         picture(found, folder / "audit.png")
-    print(json.dumps(found, indent=2) if options.json else text(report))
+    say(json.dumps(found, indent=2) if options.json else text(report))
     return int(report.refuted)
 
 

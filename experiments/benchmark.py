@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.fields import Number
 from experiments.config.options import only_options
 from experiments.speed.benchmark import measure, table
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         torch=options.torch,
         peers=options.peers,
     )
-    print(json.dumps(result) if options.json else table(result))
+    say(json.dumps(result) if options.json else table(result))
     return int("unavailable" in result.get("torch", {}))
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.fields import Number
 from experiments.config.options import only_options
 from experiments.speed.cifar10_speed import measure
@@ -36,7 +37,7 @@ class Options:
 def main(argv: Sequence[str] | None = None) -> int:
     args = sys.argv[1:] if argv is None else argv
     options = only_options(Options, args, "benchmark_cifar10", __doc__)
-    print(json.dumps(measure(options.turns, options.rounds), indent=1))
+    say(json.dumps(measure(options.turns, options.rounds), indent=1))
     return 0
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.options import only_options
 from experiments.speed.gpu import measure
 from fedpriv.core.arguments import Positive
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parts = measure(
         options.output, minutes=options.minutes, data_dir=options.data_dir, tiny=options.tiny
     )
-    print(options.output / "gpu.json")
+    say(options.output / "gpu.json")
     return int(any(part["ended"].startswith("exit") for part in parts.values()))
 
 

@@ -15,6 +15,7 @@ from typing import Annotated
 import tyro
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.options import only_options
 from experiments.speed.page import write
 
@@ -33,7 +34,7 @@ class Options:
 def main(argv: Sequence[str] | None = None) -> int:
     args = sys.argv[1:] if argv is None else argv
     options = only_options(Options, args, "benchmark_page", __doc__)
-    print(write(options.files, options.output))
+    say(write(options.files, options.output))
     return 0
 
 

@@ -1,13 +1,14 @@
 """python -m experiments.compare FOLDER [FOLDER ...] [--output FILE ...]: runs side by side, as tables and figures.
 
-Prints a Markdown table with a line per run and algorithm: accuracy, and the epsilons with their unit, view and
-adjacency. A FOLDER is a run's, ended or not, or holds such, as a sweep's. Runs are named by --names, else by
-the settings in which they differ, by their folders where these are many.
+Prints a Markdown table with a line per run and algorithm: accuracy, or what --metric names, and the epsilons with their
+unit, view and adjacency. With --by client it has a line for each client. A FOLDER is a run's, ended or not, or holds
+such, as a sweep's. Runs are named by --names, else by the settings in which they differ, by their folders where these
+are many.
 
 --output writes by suffix: the table as .tex (for booktabs), .csv or .md, the curves as .pdf, .png (300 dpi) or .svg; a
-folder gets all of them. The picture has a row of panels per metric (of the score, or anything under
-"diagnostics_not_private") and a column per run, or one for all with --together; where the runs differ in their noise or
-budget alone, their ends against epsilon in one panel. Exit code 2: something given was wrong.
+folder gets all of them. The picture has a row of panels per metric and a column per run, or one for all with
+--together; where the runs differ in their noise or budget alone, their ends against epsilon in one panel. Exit code 2:
+something given was wrong.
 """
 
 from __future__ import annotations
@@ -16,20 +17,24 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.options import only_options
 from experiments.config.settings import View
+from experiments.runs.other_metric import with_metric
 from experiments.runs.run_folder import labelled
-from experiments.tables.compare import evaluated, output_paths, write
+from experiments.tables import by_client
+from experiments.tables.compare import evaluated, output_paths, write, write_tables
 from experiments.tables.frame import above, rows
 from experiments.tables.grid import as_markdown, grid
 from experiments.tables.plots import SUFFIXES, By, Width
 
-DRAWING = ("metrics", "by", "together", "width", "title")
+DRAWING = ("by", "together", "width", "title")
+NOT_BY_CLIENT = ("together", "width", "title", "views", "best")
 
 
 @dataclass(frozen=True)
@@ -40,10 +45,11 @@ class Options:
     """Run folders, or folders of run folders."""
     output: tuple[Path, ...] = ()
     """Files to write, or one folder."""
-    metrics: tuple[str, ...] | None = None
-    """Metrics to draw; by default the runs' own."""
-    by: By | None = None
-    """The horizontal axis; by default epsilon if the runs differ only in their noise or budget, else round."""
+    metric: tuple[str, ...] | None = None
+    """Metrics to show, of any that were recorded: of the score, over clients, diagnostics; by default the runs' own."""
+    by: By | Literal["client"] | None = None
+    """What the results are by: for curves the horizontal axis, by default epsilon if the runs differ only in their
+    noise or budget, else round. With client the table has a row for each client, after the last round."""
     together: bool = False
     """One column of panels for all folders."""
     width: Width | None = None
@@ -64,18 +70,36 @@ class Options:
 def main(argv: Sequence[str] | None = None) -> int:
     options = only_options(Options, sys.argv[1:] if argv is None else argv, "compare", __doc__)
     paths = output_paths(options.output)
+    if options.by == "client":
+        return _by_client(options, paths)
     drawing = {name: getattr(options, name) for name in DRAWING}
     if not any(path.suffix in SUFFIXES for path in paths):
         for name in filter(drawing.get, drawing):
             raise ValueError(f"--{name}: there is no picture to draw in; give --output")
-    runs = labelled(evaluated(options.folders), options.names)
+    runs = with_metric(labelled(evaluated(options.folders), options.names), options.metric)
     table = rows(runs)
     if options.above is not None:
         table = above(table, options.above, options.best)
     caption = write(runs, table, paths, views=options.views, best=options.best, **drawing)
-    print(as_markdown(grid(table, options.views, options.best)))
+    say(as_markdown(grid(table, options.views, options.best)))
     if caption:
-        print(f"\ncaption of the figure: {caption}")
+        say(f"\ncaption of the figure: {caption}")
+    return 0
+
+
+def _by_client(options: Options, paths: Sequence[Path]) -> int:
+    """A table alone, of each client."""
+    for name in NOT_BY_CLIENT:
+        if getattr(options, name):
+            raise ValueError(f"--{name}: it has no meaning by client; leave it out")
+    drawn = [path for path in options.output if path.suffix in SUFFIXES]
+    if drawn:
+        raise ValueError(f"by: client is for tables, not for {drawn[0]}; give .md, .csv or .tex")
+    runs = labelled(evaluated(options.folders), options.names)
+    found = by_client.rows_with_clients(runs, options.metric, options.above)
+    table = by_client.grid(found)
+    write_tables(paths, table, lambda: by_client.frame(found))
+    say(as_markdown(table))
     return 0
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.options import NoOptions, only_options
 from experiments.speed.rivals.faults import compared, table
 
@@ -18,7 +19,7 @@ from experiments.speed.rivals.faults import compared, table
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     only_options(NoOptions, sys.argv[1:] if argv is None else argv, "faults", __doc__)
-    print(table(compared()))
+    say(table(compared()))
     return 0
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.fields import Number
 from experiments.config.options import only_options
 from experiments.speed.growth import growth, table
@@ -45,7 +46,7 @@ class Options:
 def main(argv: Sequence[str] | None = None) -> int:
     options = only_options(Options, sys.argv[1:] if argv is None else argv, "growth", __doc__)
     result = growth(options.repeats, options.output)
-    print(json.dumps(result) if options.json else table(result))
+    say(json.dumps(result) if options.json else table(result))
     return 0 if result["linear"] else 1
 
 

@@ -20,6 +20,7 @@ from experiments.attacks.inversion.inversion import as_json, attack_all, picture
 from experiments.attacks.inversion.views import draw_victims
 from experiments.base.command import command
 from experiments.base.files import write_text
+from experiments.base.terminal import say
 from experiments.config.fields import Number, NumberOrZero
 from experiments.config.options import only_options
 from fedpriv.core.arguments import Range
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     written = as_json(settings, victims, attacked)
     write_text(options.output / "inversion.json", json.dumps(written, indent=2) + "\n")
     picture(victims, attacked, options.output / "victims.png")
-    print(json.dumps(written, indent=2) if options.json else text(victims, attacked))
+    say(json.dumps(written, indent=2) if options.json else text(victims, attacked))
     return 0
 
 

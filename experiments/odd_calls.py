@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.fields import Number
 from experiments.config.options import only_options
 
@@ -42,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for _ in range(options.calls):
             if said := fuzzed(rng):
                 wrong += 1
-                print(said, flush=True)
-    print(f"{options.calls} calls, {wrong} of them neither a result nor one line")
+                say(said, flush=True)
+    say(f"{options.calls} calls, {wrong} of them neither a result nor one line")
     return int(wrong > 0)
 
 

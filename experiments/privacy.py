@@ -18,6 +18,7 @@ from experiments.accounting.solving import Sought
 from experiments.accounting.text import notes, text
 from experiments.base.command import command
 from experiments.base.formats import terminal_width
+from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.options import config_name, listing, parse, split_options
 from fedpriv.core.arguments import MeanRuns, Rate
@@ -44,7 +45,7 @@ class Options:
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     if "--list" in args:
-        print(listing())
+        say(listing())
         return 0
     name, module = modules.named(config_name(args))
     options, rest = split_options(Options, args)
@@ -59,14 +60,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         claimed=options.claimed,
     )
     if options.json:
-        print(json.dumps(as_json(name, cost, notes(cost)), indent=2))
+        say(json.dumps(as_json(name, cost, notes(cost)), indent=2))
         return 0
-    print(text(cost, terminal_width(sys.stdout)))
+    say(text(cost, terminal_width(sys.stdout)))
     first = cost.accounts[0]
     if first.private:
         folder = settings.output or Path("runs") / f"{Path(name).stem}-privacy"
         picture(cost.ledger, first, folder / "privacy.png")
-        print(f"picture of {', '.join(first.names)}: {folder / 'privacy.png'}")
+        say(f"picture of {', '.join(first.names)}: {folder / 'privacy.png'}")
     return 0
 
 

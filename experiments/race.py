@@ -17,6 +17,7 @@ from pathlib import Path
 
 from experiments.base.command import command
 from experiments.base.outside_errors import outside
+from experiments.base.terminal import say
 from experiments.config.fields import Number
 from experiments.config.options import only_options
 from experiments.search.race import COURSES, ENTRANTS, SEEDS, race
@@ -56,14 +57,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             data_dir=options.data_dir,
         )
     except TrainingError as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}", file=sys.stderr)
         return 1
     except (OSError, MemoryError, RuntimeError) as error:
         if not (said := outside(error)):
             raise
-        print(f"error: {said}; the same command goes on", file=sys.stderr)
+        say(f"error: {said}; the same command goes on", file=sys.stderr)
         return 1
-    print(f"tables and pictures: {options.output}")
+    say(f"tables and pictures: {options.output}")
     return 0
 
 

@@ -18,7 +18,9 @@ from typing import Annotated
 import tyro
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.options import only_options
+from experiments.runs.other_metric import with_metric
 from experiments.runs.run_folder import labelled, read_all
 from experiments.tables import compare
 from experiments.tables.report.audits import read_audits
@@ -39,6 +41,8 @@ class Options:
     """Names of the runs, one each, and of algorithms, as in fed_avg=Ours."""
     audits: tuple[Path, ...] = ()
     """Output folders of experiments.audit --parts many_runs, whose counts are drawn under the certified curves."""
+    metric: tuple[str, ...] | None = None
+    """Metrics of the table and of the first charts, of any that were recorded; by default those of the scores."""
     best: bool = False
     """Also show the best of each metric over the evaluations, which is chosen on the test set."""
 
@@ -48,12 +52,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = only_options(Options, sys.argv[1:] if argv is None else argv, "report", __doc__)
     folders = list(options.folders)
     recorded, remarks = read_all(folders)
-    runs = labelled(recorded, options.names)
+    runs = with_metric(labelled(recorded, options.names), options.metric)
     if options.paper:
         compare.for_paper(runs, options.paper, options.best)
     path = options.output or (folders[0] if len(folders) == 1 else Path()) / "report.html"
     write_page(path, runs, remarks, options.best, read_audits(options.audits))
-    print(path)
+    say(path)
     return 0
 
 

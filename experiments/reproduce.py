@@ -25,6 +25,7 @@ import tyro
 
 from experiments.base import signals
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.fields import Number
 from experiments.config.options import only_options
 from experiments.papers.reproduce.check import check_findings
@@ -72,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = only_options(Options, args, "reproduce", __doc__)
     try:
         if options.list:
-            print(listing(options.output))
+            say(listing(options.output))
             return 0
         if options.findings:
             compilation_cache.cache_programs()
@@ -84,11 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise KeyboardInterrupt
         item, scale = find(options.paper, options.item), scaled_by(options.scale, options.seeds)
         if item.illustration:
-            print(f"{item.paper} {item.name}: {item.title}: an illustration, nothing to measure")
+            say(f"{item.paper} {item.name}: {item.title}: an illustration, nothing to measure")
             return 0
         compilation_cache.cache_programs()
         if options.time:
-            print(forecast(item, scale, options.only, options.output, options.data_dir))
+            say(forecast(item, scale, options.only, options.output, options.data_dir))
             return 0
         with signals.unheard():
             reproduced = reproduce(
@@ -102,11 +103,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 command=shlex.join(["python", "-m", "experiments.reproduce", *args]),
             )
             if reproduced.complete:
-                print(f"{reproduced.text}\nfolder: {reproduced.folder}")
+                say(f"{reproduced.text}\nfolder: {reproduced.folder}")
                 return 1 if reproduced.problems else 0
     except KeyboardInterrupt:
         pass
-    print("interrupted; the same command goes on", file=sys.stderr)
+    say("interrupted; the same command goes on", file=sys.stderr)
     return signals.INTERRUPTED
 
 

@@ -16,6 +16,7 @@ from typing import Annotated
 import tyro
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.options import HELP, config_name, listing, parse, split_options
 from experiments.runs.sinks import Sink
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
     """The command; sinks get the lines of metrics.jsonl, too."""
     args = list(sys.argv[1:] if argv is None else argv)
     if "--list" in args:
-        print(listing())
+        say(listing())
         return 0
     options, args = split_options(Options, args)
     named = (options.coordinator, options.num_processes, options.process_id)

@@ -19,6 +19,7 @@ from typing import Annotated
 import tyro
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.fields import Number
 from experiments.config.options import only_options
 from experiments.speed.scale_out import CONFIGS, measure, table
@@ -44,7 +45,7 @@ class Options:
 def main(argv: Sequence[str] | None = None) -> int:
     options = only_options(Options, sys.argv[1:] if argv is None else argv, "scale_out", __doc__)
     result = measure(options.configs, options.clients, options.repeats)
-    print(json.dumps(result) if options.json else table(result))
+    say(json.dumps(result) if options.json else table(result))
     return 0
 
 

@@ -28,6 +28,7 @@ import tyro
 from experiments.base import signals
 from experiments.base.command import command
 from experiments.base.outside_errors import outside
+from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.options import HELP, config_name, listing, parse, split_options, words
 from experiments.config.settings import Settings, as_typed
@@ -65,7 +66,7 @@ class AllOptions(Options):
 def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     if "--list" in args:
-        print(listing())
+        say(listing())
         return 0
     options, rest = split_options(AllOptions, args)
     asked = _asked(rest, options)
@@ -77,12 +78,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (OSError, MemoryError, RuntimeError) as error:
             if not (said := outside(error)):
                 raise
-            print(f"error: {said}; {goes_on}", file=sys.stderr)
+            say(f"error: {said}; {goes_on}", file=sys.stderr)
             return 1
         if not found.complete:
-            print(f"interrupted; {goes_on}", file=sys.stderr)
+            say(f"interrupted; {goes_on}", file=sys.stderr)
             return signals.INTERRUPTED
-        print(json.dumps(found.answer, indent=2) if options.json else found.text)
+        say(json.dumps(found.answer, indent=2) if options.json else found.text)
     return 0
 
 

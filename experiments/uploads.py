@@ -17,6 +17,7 @@ from typing import Annotated
 import tyro
 
 from experiments.base.command import command
+from experiments.base.terminal import say
 from experiments.config.options import only_options
 from experiments.tables.compare import evaluated
 from experiments.tables.uploads import table
@@ -36,7 +37,7 @@ class Options:
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     options = only_options(Options, sys.argv[1:] if argv is None else argv, "uploads", __doc__)
-    print(table(evaluated(options.folders), options.accuracy))
+    say(table(evaluated(options.folders), options.accuracy))
     return 0
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.config import Experiment, Ledger, Settings, modules
 from experiments.runs.recorder import Privacy, Recorder
-from fedpriv.engine.history import Evaluation, History
+from fedpriv.engine.history import ClientValues, Evaluation, History
 from fedpriv.models.networks import Model
 
 FREE = ("algorithms", "beta", "every", "target_epsilon", "view", "views")  # an epsilon is the same
@@ -19,11 +19,20 @@ VOID = {"meta", "input", "br", "wbr"}
 
 
 def record(
-    folder, *, name="quickstart", rounds=(5, 10, 20), seeds=3, status="complete", seed=0, **given
+    folder,
+    *,
+    name="quickstart",
+    rounds=(5, 10, 20),
+    seeds=3,
+    status="complete",
+    seed=0,
+    of_clients=0,
+    **given,
 ) -> dict[str, History]:
     """A run folder with the config's own certificates and claims, and random numbers; no summary if `status` is None.
 
-    The uplink of "top_k" and "rand_k" is a tenth of the others'. Returns what was recorded, by algorithm.
+    `of_clients` clients hold records out. The uplink of "top_k" and "rand_k" is a tenth of the others'. Returns what was
+    recorded, by algorithm.
     """
     planned = _planned(rounds, status)
     shipped = modules.load(name).settings
@@ -34,11 +43,11 @@ def record(
     model = Model(ledger.params, None, None)
     experiment = Experiment(model, None, ledger.delta, entries, notes=("tuned without privacy",))
     experiment.ledger.traced.update({n: ledger.trace(n) for n in entries})
-    return record_experiment(folder, name, config, experiment, rounds, status, seed)
+    return record_experiment(folder, name, config, experiment, rounds, status, seed, of_clients)
 
 
 def record_experiment(
-    folder, name, config, experiment, rounds, status="complete", seed=0
+    folder, name, config, experiment, rounds, status="complete", seed=0, of_clients=0
 ) -> dict[str, History]:
     """As `record`, of any experiment."""
     folder.mkdir(parents=True)
@@ -48,7 +57,10 @@ def record_experiment(
     for n, history in histories.items():
         privacy = Privacy(experiment.ledger, n)
         for t in rounds:
-            history.evaluations.append(_evaluation(n, t, seeds, rng))
+            evaluation = _evaluation(n, t, seeds, rng)
+            if of_clients:
+                evaluation = _with_clients(evaluation, of_clients, np.random.default_rng([seed, t]))
+            history.evaluations.append(evaluation)
             recorder.evaluation(n, history.evaluations[-1], privacy)
     if status is not None:
         planned = dict.fromkeys(entries, _planned(rounds, status))
@@ -80,6 +92,21 @@ def _evaluation(name, t, seeds, rng):
         seconds=0.25,
         measures={"log_gap": rng.normal(size=seeds)},
     )
+
+
+def _with_clients(e: Evaluation, clients: int, rng) -> Evaluation:
+    """Clients are unlike each other, and alike for all algorithms; the last one has no positive record."""
+    each, seeds = rng.uniform(0.5, 0.9, clients), len(e.metrics["loss"])
+    own = np.random.default_rng(int(1e6 * e.metrics["loss"][0]))
+    values = {
+        name: np.float32(each + own.normal(0, 0.02, (seeds, clients)))
+        for name in ("accuracy", "auc")
+    }
+    values["auc"][:, -1] = np.nan
+    records = np.tile(np.arange(1, clients + 1, dtype=np.float32), (seeds, 1))
+    of = ClientValues(2 * np.arange(clients, dtype=np.int32), records, values)
+    means = {f"held_out_{name}_mean": np.nanmean(x, 1) for name, x in values.items()}
+    return e._replace(measures={**e.measures, **means}, clients={"held_out": of})
 
 
 def edit(path: Path, **entries) -> None:

@@ -38,6 +38,12 @@ def lines(folder):
     return [json.loads(line) | {"seconds": None} for line in text.splitlines()]
 
 
+def values_of_clients(folder):
+    """clients.jsonl, to the bit."""
+    file = folder / "clients.jsonl"
+    return file.read_bytes() if file.exists() else None
+
+
 def summary(folder):
     """summary.json without times, folder and the list of resumes."""
     found = json.loads((folder / "summary.json").read_text())
@@ -49,6 +55,7 @@ def summary(folder):
 
 def assert_same(folder, whole):
     assert lines(folder) == lines(whole)
+    assert values_of_clients(folder) == values_of_clients(whole)
     assert summary(folder) == summary(whole)
     assert (folder / "accuracy.png").read_bytes() == (whole / "accuracy.png").read_bytes()
     assert files(folder) == files(whole)

@@ -17,6 +17,7 @@ import jax
 import configs
 from experiments.base import signals
 from experiments.base.outside_errors import outside
+from experiments.base.terminal import printable, say
 from fedpriv.core.code_places import place
 from fedpriv.core.user_code import is_fedprivs, last_of_user, notes_of, user_line
 
@@ -45,10 +46,10 @@ def command(main: Callable[..., int]) -> Callable[..., int]:
             return main([word for word in given if word != WHOLE], *args, **kwargs)
         except Exception as error:
             said, code = explained(error)
-            print(f"error: {said}", file=sys.stderr)
+            say(f"error: {said}", file=sys.stderr)
             return code
         except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
+            say("interrupted", file=sys.stderr)
             return signals.INTERRUPTED
         finally:
             _whole.reset(asked)
@@ -115,8 +116,3 @@ def _caller(error: ValueError) -> str:
 def one_line(error: Exception) -> str:
     """Its message."""
     return printable(re.sub(r"\s+", " ", outside(error) or str(error)).strip())
-
-
-def printable(text: str) -> str:
-    """What a terminal would act on is shown as Python writes it."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,4 +1,4 @@
-"""Text files written whole, folders with a name of their own, and folders that one process at a time writes to."""
+"""Text files written whole, files to be read, folders with a name of their own, or that one process at a time writes to."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from fedpriv.core.files import replacing
 
@@ -57,6 +58,22 @@ def new_folder_by_time(stem: str) -> Path:
         raise ValueError(
             f"output: cannot make {named} ({error.strerror}); choose another"
         ) from None
+
+
+@contextmanager
+def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
+    """A file to be read; a folder in its place, or a pipe, which may never end, is none.
+
+    Raises:
+      ValueError: it cannot be read; says why, and the remedy.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise ValueError(f"cannot read {path} (it is no file); {remedy}")
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise ValueError(f"cannot read {path} ({error.strerror}); {remedy}") from None
 
 
 def write_text(path: Path, text: str) -> None:

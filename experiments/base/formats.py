@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,6 +14,8 @@ from typing import Any, TextIO, TypeAlias
 import numpy as np
 
 from experiments.base.spread import Spread
+from experiments.base.terminal import printable
+from fedpriv.engine.client_metrics import UNDEFINED, parsed
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate, Claim
 
@@ -79,6 +82,7 @@ LONGEST_NAME = 32  # of an algorithm's name, in characters
 LONGEST_METRIC = 12
 NO_TERMINAL = 10_000
 ABSENT = "-"
+_PIPE = re.compile(r"(\\*)\|")  # with what stands before it and would escape what escapes it
 PROSE = 100  # characters of a line that is read, however wide the terminal
 
 
@@ -112,11 +116,17 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def markdown_table(rows: Sequence[Sequence[str]], notes: Iterable[str] = ()) -> str:
-    """A table whose first row is its head, and a list below."""
-    plain = [[" ".join(cell.split()).replace("|", r"\|") for cell in row] for row in rows]
+    """A table whose first row is its head, and a list below; each cell and note is on one line."""
+    plain = [[_PIPE.sub(r"\1\1\|", on_one_line(cell)) for cell in row] for row in rows]
     head, *others = ["| " + " | ".join(row) + " |" for row in plain]
     rule = "| " + " | ".join(["---"] * len(rows[0])) + " |"
-    return "\n".join([head, rule, *others, "", *(f"- {note}" for note in notes)]).rstrip()
+    below = (f"- {on_one_line(note)}" for note in notes)
+    return "\n".join([head, rule, *others, "", *below]).rstrip()
+
+
+def on_one_line(text: str) -> str:
+    """Without breaks, and with what a terminal would act on shown."""
+    return printable(" ".join(text.split()))
 
 
 def metric_heading(metric: str) -> str:
@@ -124,25 +134,38 @@ def metric_heading(metric: str) -> str:
     return "acc." if metric == "accuracy" else metric[:LONGEST_METRIC]
 
 
+def in_percent(metric: str) -> bool:
+    """Whether a metric is shown in percent: accuracies, and shares of clients by theirs.
+
+    Others that lie in 0..1, such as an AUC, recall or F1, are shown as they are, as the literature prints them.
+    """
+    of = parsed(metric)
+    if of and of.statistic == UNDEFINED:  # a number of clients
+        return False
+    return (of.metric if of else metric).endswith("accuracy")
+
+
 def short_metric(metric: str, values: np.ndarray) -> str:
     """A metric while training: its mean over the seeds."""
     mean = values.mean()
-    return f"{metric} {100 * mean:.1f} %" if is_fraction(metric) else f"{metric} {mean:.4g}"
+    return f"{metric} {100 * mean:.1f} %" if in_percent(metric) else f"{metric} {mean:.4g}"
 
 
 def with_unit(metric: str) -> str:
     """With its unit."""
-    return metric.replace("_", " ") + " (%)" * is_fraction(metric)
+    return metric.replace("_", " ") + " (%)" * in_percent(metric)
 
 
 def mean_and_std(s: Spread | None, metric: str = "") -> str:
-    """Mean and deviation of a metric, a fraction's in percent."""
+    """Mean and deviation of a metric, in percent where it is shown so."""
     if s is None:
         return ABSENT
     if not math.isfinite(s.mean):
         return "not finite"
-    if is_fraction(metric):
+    if in_percent(metric):
         return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
+    if is_fraction(metric):
+        return f"{s.mean:.4f}" + ("" if s.std is None else f" ± {s.std:.4f}")
     return f"{s.mean:.4g}" + ("" if s.std is None else f" ± {s.std:.2g}")
 
 

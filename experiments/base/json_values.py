@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import math
-from collections.abc import Mapping
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import numpy as np
 
 T = TypeVar("T")
+_Reader: TypeAlias = Callable[[Any], Any]
+_MAPPINGS = (dict, Mapping)  # what most are is asked first
 
 
 def plain(value: Any) -> Any:
@@ -21,6 +37,8 @@ def plain(value: Any) -> Any:
         return {name: plain(getattr(value, name)) for name in compared}
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
     if isinstance(value, Path):
@@ -45,43 +63,168 @@ def of_kind(kind: Any, value: Any, name: str) -> Any:
     Raises:
       ValueError: it is not of the kind; the message begins with `name`.
     """
+    try:
+        return _reader(kind)(value)
+    except _MisfitError as error:
+        raise ValueError(error.text(name)) from None
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Inside, cyclic garbage waits: what is read has none, and looking for it takes longer than to read it."""
+    wanted = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if wanted:
+            gc.enable()
+
+
+class _MisfitError(ValueError):
+    """A value is not of a kind, or a field is missing; `inside` is told the fields and keys around it."""
+
+    def __init__(self, said: str, *path: str):
+        self._said, self._path = said, [*path]
+
+    def inside(self, name: str) -> _MisfitError:
+        self._path.append(name)
+        return self
+
+    def text(self, name: str) -> str:
+        dotted = ".".join(filter(None, [name, *reversed(self._path)]))
+        return f"{dotted or 'it'}: {self._said}" if self._said else f"lacks {dotted}"
+
+
+def _reader(kind: Any) -> _Reader:
+    """What reads values of a kind: an annotation is looked at once, however many values there are."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:
-        return value
-    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
-        return _dataclass(kind, value, name)
+        return lambda value: value
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if dataclasses.is_dataclass(kind):
+        return _dataclass_reader(kind)
     if origin in (Union, UnionType):
-        return _any_of(parts, value, name)
-    if origin is dict and isinstance(value, Mapping):
-        return {k: of_kind(parts[1], v, _dotted(name, k)) for k, v in value.items()}
-    if origin is tuple and isinstance(value, list | tuple):
-        kinds = parts[:1] * len(value) if parts[1:] == (...,) else parts
-        if len(kinds) == len(value):
-            return tuple(of_kind(k, v, name) for k, v in zip(kinds, value, strict=True))
-    if origin is Literal:
-        for part in parts:
-            if type(part) is type(value) and part == value:
-                return part
-    if isinstance(kind, type) and kind is not float and _is_a(kind, value):
+        return _union_reader(parts)
+    if origin is dict:
+        return _dict_reader(kind, parts[1])
+    if origin is tuple:
+        return _tuple_reader(kind, parts)
+
+    def read(value: Any) -> Any:
+        if origin is Literal:
+            for part in parts:
+                if type(part) is type(value) and part == value:
+                    return part
+        if isinstance(kind, type) and _is_a(kind, value):
+            return value
+        if kind is Path and isinstance(value, str):
+            return Path(value)
+        raise _misfit(value, kind)
+
+    return read
+
+
+def _float(value: Any) -> float:
+    if type(value) is float:
         return value
-    if kind is float and (
-        _is_a(int, value)
-        or (isinstance(value, str) and value in ("inf", "-inf", "nan"))
-        or _is_a(float, value)
-    ):
+    said = isinstance(value, str) and value in ("inf", "-inf", "nan")
+    if said or _is_a(int, value) or _is_a(float, value):
         return float(value)
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    shown = repr(value)[:40]
-    raise ValueError(f"{name or 'it'}: {shown} is not {_said(kind)}")
+    raise _misfit(value, float)
 
 
-def _any_of(parts: tuple[Any, ...], value: Any, name: str) -> Any:
-    for part in parts:
-        with suppress(ValueError):
-            return of_kind(part, value, name)
+def _str(value: Any) -> str:
+    if type(value) is str:
+        return sys.intern(value)  # the lines of a run say the same again and again
+    if isinstance(value, str):
+        return value
+    raise _misfit(value, str)
+
+
+_PLAIN: dict[Any, _Reader] = {float: _float, str: _str}
+
+
+@functools.cache
+def _dataclass_reader(kind: Any) -> _Reader:
+    hints, missing = field_kinds(kind), dataclasses.MISSING
+    fields = [
+        (f.name, _reader(hints[f.name]), f.default is f.default_factory is missing)
+        for f in dataclasses.fields(kind)
+        if f.compare
+    ]
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, _MAPPINGS):
+            if isinstance(value, kind):
+                return value
+            raise _misfit(value, kind)
+        given = {}
+        for name, of, required in fields:
+            if name in value:
+                try:
+                    given[name] = of(value[name])
+                except _MisfitError as error:
+                    raise error.inside(name) from None
+            elif required:
+                raise _MisfitError("", name)
+        return kind(**given)
+
+    return read
+
+
+def _union_reader(parts: tuple[Any, ...]) -> _Reader:
+    readers = [_reader(part) for part in parts if part is not NoneType]
     kinds = " or ".join(_said(part) for part in parts if part is not NoneType)
-    raise ValueError(f"{name or 'it'}: {repr(value)[:40]} is not {kinds}")
+
+    def read(value: Any) -> Any:
+        if value is None and NoneType in parts:
+            return None
+        for of in readers:
+            try:
+                return of(value)
+            except ValueError:
+                continue
+        raise _MisfitError(f"{repr(value)[:40]} is not {kinds}")
+
+    return read
+
+
+def _dict_reader(kind: Any, held: Any) -> _Reader:
+    of = _reader(held)
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, _MAPPINGS):
+            raise _misfit(value, kind)
+        found = {}
+        for name, each in value.items():
+            try:
+                found[name] = of(each)
+            except _MisfitError as error:
+                raise error.inside(name) from None
+        return found
+
+    return read
+
+
+def _tuple_reader(kind: Any, parts: tuple[Any, ...]) -> _Reader:
+    readers = [_reader(part) for part in parts if part is not ...]
+    of_any_length = parts[1:] == (...,)
+
+    def read(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            if of_any_length:
+                return tuple(map(readers[0], value))
+            if len(readers) == len(value):
+                return tuple(of(each) for of, each in zip(readers, value, strict=True))
+        raise _misfit(value, kind)
+
+    return read
+
+
+def _misfit(value: Any, kind: Any) -> _MisfitError:
+    return _MisfitError(f"{repr(value)[:40]} is not {_said(kind)}")
 
 
 def _is_a(kind: type, value: Any) -> bool:
@@ -98,24 +241,9 @@ def _said(kind: Any) -> str:
     return _KINDS.get(get_origin(kind) or kind, "an object")
 
 
-def _dataclass(kind: Any, value: Mapping[str, Any], name: str) -> Any:
-    hints, given = field_kinds(kind), {}
-    for field in (f for f in dataclasses.fields(kind) if f.compare):
-        if field.name in value:
-            dotted = _dotted(name, field.name)
-            given[field.name] = of_kind(hints[field.name], value[field.name], dotted)
-        elif field.default is field.default_factory is dataclasses.MISSING:
-            raise ValueError(f"lacks {_dotted(name, field.name)}")
-    return kind(**given)
-
-
 _KINDS = {float: "a number", int: "an integer", str: "text", bool: "true or false", tuple: "a list"}
 _KINDS |= {Path: "a path"}
 field_kinds = functools.cache(get_type_hints)
-
-
-def _dotted(name: str, part: str) -> str:
-    return f"{name}.{part}" if name else part
 
 
 def flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

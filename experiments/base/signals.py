@@ -18,6 +18,7 @@ from types import FrameType, TracebackType
 from typing import Any, NamedTuple, NoReturn, TextIO
 
 from experiments.base.outside_errors import outside
+from experiments.base.terminal import say
 
 INTERRUPTED, PIPE_CLOSED = 130, 141  # 128 and the signal, as shells have it
 ASKED = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C, and what a batch system sends
@@ -221,7 +222,7 @@ def _flush() -> None:
 def _leave(said: str, code: int) -> NoReturn:
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # a handler may interrupt a print
         if said:
-            print(said, file=sys.stderr)
+            say(said, file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         _empty(stream)
     os._exit(code)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+from experiments.base.terminal import say
+
 SHORT = 30.0  # seconds: who waits no longer needs no forecast
 OFTEN = 60.0  # seconds between forecasts
 
@@ -44,7 +46,7 @@ class Remaining:
         left = self._seconds / self._done * (self._parts - self._done)
         if left > SHORT and now - self._said >= OFTEN:
             self._said = now
-            print(
+            say(
                 f"{self._what}: {self._done} of {self._parts} done, {span(left)} left on this machine",
                 file=sys.stderr,
                 flush=True,

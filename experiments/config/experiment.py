@@ -73,6 +73,7 @@ class Ledger:
       notes: what the numbers assume or leave out, such as data that was not looked at.
       secret_seed: whether the launcher has drawn the seed, which then is random.
       traced: what was read off the algorithms' rounds so far.
+      certified: the certificates that were asked for so far; evaluations, progress and summary ask for the same ones.
     """
 
     entries: dict[str, Entry]
@@ -81,6 +82,9 @@ class Ledger:
     notes: tuple[str, ...] = ()
     secret_seed: bool = False
     traced: dict[str, TracedRound] = field(default_factory=dict, compare=False, repr=False)
+    certified: dict[tuple[Any, ...], Certificate] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def of(self, name: str) -> tuple[Algorithm, Any, Federation]:
         """What `fp.certify`, `fp.trace_round` and `fp.calibrate_rounds` begin with."""
@@ -106,13 +110,17 @@ class Ledger:
         honest: float = 1.0,
         best_of: float = 1.0,
     ) -> Certificate:
-        """The certificate of so many rounds."""
-        traced = self.trace(name)
-        certificate = traced.certify(rounds, self.delta, view=view, honest=honest, best_of=best_of)
-        if not self.secret_seed:
-            return certificate
-        assumed = (_WITH_SECRET_SEED.get(text, text) for text in certificate.assumptions)
-        return replace(certificate, assumptions=tuple(assumed))
+        """The certificate of so many rounds, which is computed once."""
+        asked = (name, rounds, view, honest, best_of, self.delta, self.secret_seed)
+        if asked not in self.certified:
+            traced = self.trace(name)
+            options: Any = {"view": view, "honest": honest, "best_of": best_of}
+            certificate = traced.certify(rounds, self.delta, **options)
+            if self.secret_seed:
+                assumed = (_WITH_SECRET_SEED.get(text, text) for text in certificate.assumptions)
+                certificate = replace(certificate, assumptions=tuple(assumed))
+            self.certified[asked] = certificate
+        return self.certified[asked]
 
     def client_epsilons(
         self,

@@ -68,6 +68,11 @@ def load(name: str) -> Config:
         module = _in_file(Path(name))
     elif name in names():
         module = importlib.import_module(f"configs.{name}")
+    elif (Path(name) / "config.json").is_file():
+        raise ValueError(
+            f"config: {name} is a run folder, from which no code is run; experiments.report shows what was recorded, "
+            "or give the config itself"
+        )
     else:
         near = difflib.get_close_matches(name, names(), 1)
         meant = f"did you mean {near[0]}? Choose" if near else "choose"

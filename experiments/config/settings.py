@@ -71,7 +71,7 @@ class Settings:
     """Rounds between evaluations on the test set."""
     metric: str | None = None
     """Metric in progress, table and picture: one of the score or of further measures
-    (held_out_accuracy_mean); by default accuracy, else loss."""
+    (held_out_accuracy_mean); by default accuracy, else loss. All are recorded, and --resume may show another."""
     stop_at_epsilon: float | None = None
     """Stop each private algorithm before its certified epsilon (`view`) exceeds this; others train on."""
     target_epsilon: float | None = None

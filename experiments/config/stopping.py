@@ -34,7 +34,7 @@ def target(text: str) -> Target:
     if not (name and equals and math.isfinite(reached)):
         raise ValueError(f"stop_at: {text!r} is not NAME=VALUE, such as accuracy=0.8")
     if is_fraction(name) and not 0 <= reached <= 1:
-        raise ValueError(f"stop_at: {text!r}: an accuracy is in [0, 1], so 80 % is {name}=0.8")
+        raise ValueError(f"stop_at: {text!r}: {name} is in [0, 1], so 80 % is {name}=0.8")
     return Target(name, reached)
 
 

@@ -102,6 +102,8 @@ class Line:
     def __post_init__(self) -> None:
         if not self.metrics:
             raise ValueError("metrics: is empty")
+        if self.round < 1:
+            raise ValueError(f"round: {self.round}; rounds count from 1")
 
     @property
     def seeds(self) -> int:
@@ -124,7 +126,10 @@ class Line:
 
     def metric(self, name: str) -> Spread | None:
         """Of the score, or a diagnostic; None where there is no such."""
-        return self.metrics.get(name) or self.diagnostics_not_private.get(name)
+        found = self.metrics.get(name) or self.diagnostics_not_private.get(name)
+        if found is None and name in SHARES:  # which are recorded where they are above 0
+            return Spread.of(np.zeros(self.seeds))
+        return found
 
 
 @dataclass(frozen=True)

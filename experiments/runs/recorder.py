@@ -4,6 +4,7 @@ config.json            the settings, environment and noise       `Recorder`, whe
 code/                  copies of the user's own modules          `user_modules.keep`, before training
 secret_seed            the seed of a run with --secret-seed      `secret_seed.draw`, before config.json
 checkpoints/ALGORITHM  from which the run goes on                `simulate`; removed once the results are recorded
+clients.jsonl          an evaluation's values per client         `Recorder.evaluation`, as the run goes
 metrics.jsonl          a line for each evaluation                `Recorder.evaluation`, as the run goes
 model/ALGORITHM/seed-S trained models (`fedpriv.load_model`)     `Recorder.models`, after each algorithm
 tensorboard/           what --record tensorboard asks for        `TensorBoard`, as the run goes
@@ -15,12 +16,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -32,9 +32,12 @@ from experiments.base.files import new_folder_by_time, write_text
 from experiments.base.json_values import plain
 from experiments.base.outside_errors import outside
 from experiments.base.provenance import provenance
+from experiments.base.terminal import say
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
+from experiments.runs.client_lines import CLIENTS, ClientLine
 from experiments.runs.contents import Begun, Line, Report, Summary, so_far
+from experiments.runs.json_lines import JsonLines
 from experiments.runs.run_folder import CHECKPOINTS, CONFIG, METRICS, SECRET_SEED, SUMMARY
 from experiments.runs.sinks import Sink, guarded
 from fedpriv.engine.history import Evaluation, History
@@ -76,7 +79,7 @@ def new_folder(settings: Settings, name: str) -> Path:
 def cleared_folder(folder: Path) -> Path:
     """The run folder, made if it is not there, without what an interrupted run has recorded in it."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (CONFIG, METRICS, SUMMARY):
+    for name in (CONFIG, METRICS, CLIENTS, SUMMARY):
         (folder / name).unlink(missing_ok=True)
     return folder
 
@@ -117,7 +120,7 @@ class Recorder:
     Args:
       folder: of the run.
       name: of the config.
-      settings: of the run.
+      settings: that config.json is to say.
       about: what else config.json is to say.
       sinks: get every line, too, as JSON.
 
@@ -148,8 +151,11 @@ class Recorder:
         self.lost: dict[str, OSError] = {}
         self._unwritten: dict[str, Callable[[], None]] = {}
         self._told = False  # that something cannot be written
-        self._new: list[Line] = []  # that metrics.jsonl does not have yet
-        self._size = 0  # of it, in bytes, as it was left here
+        self._of_clients: list[ClientLine] = []
+        self._files = {  # a line of metrics.jsonl has its lines of clients.jsonl before it
+            CLIENTS: JsonLines(folder / CLIENTS, lambda: self._of_clients),
+            METRICS: JsonLines(folder / METRICS, lambda: chain(*self._lines.values())),
+        }
         self._describe()
 
     def _describe(self) -> None:
@@ -157,7 +163,7 @@ class Recorder:
         _write(self.folder / CONFIG, {**identity, **self._about})
 
     def evaluation(self, algorithm: str, e: Evaluation, privacy: Privacy) -> None:
-        self._append([privacy.line(algorithm, e)])
+        self._append([privacy.line(algorithm, e)], ClientLine.of(algorithm, e))
 
     def models(self, algorithm: str, model: Model, done: History) -> None:
         """The model that training has ended with, of every seed."""
@@ -167,7 +173,9 @@ class Recorder:
             save = partial(save_model, self.folder, algorithm, seed, model, of_seed)
             self._attempt(f"model of {algorithm}, seed {seed}", save)
 
-    def go_on(self, lines: Sequence[Line], finished: Collection[str]) -> None:
+    def go_on(
+        self, lines: Sequence[Line], clients: Sequence[ClientLine], finished: Collection[str]
+    ) -> None:
         """Begins again with the lines of algorithms that were finished; sinks get them once more.
 
         What an earlier summary said is no longer so.
@@ -176,7 +184,10 @@ class Recorder:
         self._earlier = {(line.algorithm, line.round): line for line in lines}
         kept = [line for line in lines if line.algorithm in finished]
         self._keep(kept)
-        self._write_all_lines()
+        self._of_clients += [line for line in clients if line.algorithm in finished]
+        if self._of_clients or (self.folder / CLIENTS).exists():
+            self._files[CLIENTS].write_all()
+        self._files[METRICS].write_all()
         self._pass_on(kept)
 
     def restore(self, algorithm: str, evaluations: Sequence[Evaluation], privacy: Privacy) -> None:
@@ -185,7 +196,8 @@ class Recorder:
             [
                 self._earlier.get((algorithm, e.round)) or privacy.line(algorithm, e)
                 for e in evaluations
-            ]
+            ],
+            [line for e in evaluations for line in ClientLine.of(algorithm, e)],
         )
         self._resumed[-1]["rounds"][algorithm] = evaluations[-1].round
         self._attempt(CONFIG, self._describe)
@@ -209,7 +221,7 @@ class Recorder:
             self.lost[name], self._unwritten[name] = error, write
             if not self._told:
                 self._told = True
-                print(
+                say(
                     f"warning: {name} cannot be written ({outside(error)}); training goes on, and writing is tried "
                     "again",
                     file=sys.stderr,
@@ -218,36 +230,20 @@ class Recorder:
             self.lost.pop(name, None)
             self._unwritten.pop(name, None)
 
-    def _append(self, lines: Sequence[Line]) -> None:
+    def _append(self, lines: Sequence[Line], clients: Sequence[ClientLine]) -> None:
         self._keep(lines)  # what cannot be written was trained all the same, and its epsilon spent
-        self._new += lines
+        self._of_clients += clients
+        self._files[METRICS].new += lines
+        self._files[CLIENTS].new += clients
         self.retry()
-        self._attempt(METRICS, self._write_lines)
+        for name, file in self._files.items():
+            self._attempt(name, partial(self._write_lines, file))
         self._pass_on(lines)
 
-    def _write_lines(self) -> None:
-        """Those that are new, or all where the file is not as it was left."""
-        path = self.folder / METRICS
-        if (path.stat().st_size if path.exists() else 0) != self._size:
-            if not (self.folder / CONFIG).exists():  # somebody has deleted the folder
-                self._describe()
-            self._write_all_lines()
-            return
-        try:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(_text(self._new))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            with suppress(OSError):  # a part of a line
-                os.truncate(path, self._size)
-            raise
-        self._size, self._new = path.stat().st_size, []
-
-    def _write_all_lines(self) -> None:
-        text = _text([line for of in self._lines.values() for line in of])
-        write_text(self.folder / METRICS, text)
-        self._size, self._new = len(text.encode()), []
+    def _write_lines(self, file: JsonLines) -> None:
+        if not (self.folder / CONFIG).exists():  # somebody has deleted the folder
+            self._describe()
+        file.write()
 
     def _keep(self, lines: Sequence[Line]) -> None:
         for line in lines:
@@ -310,10 +306,6 @@ class Recorder:
         every = self._settings.every
         before = [entry.get("reached", {}).get(algorithm, 0) + every for entry in self._resumed]
         return max([done if status == "complete" else done + every, *before])
-
-
-def _text(lines: Sequence[Line]) -> str:
-    return "".join(json.dumps(plain(line)) + "\n" for line in lines)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

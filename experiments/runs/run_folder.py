@@ -6,20 +6,37 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from experiments.base.files import opened
 from experiments.base.formats import name_of, setting
-from experiments.base.json_values import flat, typed
+from experiments.base.json_values import flat, typed, without_collections
+from experiments.runs import client_lines, curves
+from experiments.runs.client_lines import ClientLine
 from experiments.runs.contents import Begun, Environment, Line, Summary, so_far
+from fedpriv.core.arguments import check_path
 from fedpriv.engine.history import History
 from fedpriv.privacy import Certificate
+
+if TYPE_CHECKING:
+    import pandas
 
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, SECRET_SEED = "checkpoints", "secret_seed"
 SWEEP = "sweep.json"  # in the folder of a sweep
 UNENDED = "running, or ended from outside (no summary.json)"
-UNINTERESTING = ("output", "data_dir", "layout", "algorithms", "every", "keep_model", "views")
+UNINTERESTING = (
+    "output",
+    "data_dir",
+    "layout",
+    "algorithms",
+    "every",
+    "keep_model",
+    "views",
+    "metric",
+)
 # A run is named by the settings in which it differs where they are few, and short in characters.
 MOST_SETTINGS, LONGEST_NAME = 3, 40
 T = TypeVar("T")
@@ -27,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run, as far as it is recorded.
+    """A run, as far as it is recorded; `experiments.runs.read` gives one.
 
     Attributes:
       begun: config.json.
@@ -35,6 +52,7 @@ class RunFolder:
       summary: None if there is no summary.json yet.
       remarks: what is damaged or missing, in words.
       label: its name in tables and figures; "": the settings that differ from the other runs', see `names`.
+      shown: metrics that were chosen to be shown; (): the run's own.
     """
 
     path: Path
@@ -43,6 +61,7 @@ class RunFolder:
     summary: Summary | None
     remarks: tuple[str, ...] = ()
     label: str = ""
+    shown: tuple[str, ...] = ()
 
     @property
     def config(self) -> str:
@@ -54,12 +73,41 @@ class RunFolder:
 
     @property
     def history(self) -> dict[str, History]:
-        """History of each algorithm, without the trained state."""
+        """History of each algorithm, without the trained state and the values of single clients."""
         seeds = {name: tuple(range(lines[-1].seeds)) for name, lines in self.lines.items()}
         return {
             name: History(seeds[name], [line.evaluation() for line in lines])
             for name, lines in self.lines.items()
         }
+
+    @property
+    def curves(self) -> pandas.DataFrame:
+        """A row for each algorithm, round, metric and seed, with its value, whatever it was recorded as.
+
+        Further columns: `uplink_mb` and `downlink_mb`, megabytes so far per client of the population; the `epsilon`
+        that is certified of so many rounds, with `delta`, `unit`, `view`, `adjacency` and `basis`.
+        """
+        return curves.frame(line for lines in self.lines.values() for line in lines)
+
+    @property
+    def clients(self) -> pandas.DataFrame:
+        """A row for each value of a single client: algorithm, round, kind, seed, client, records, metric, value.
+
+        Empty where none was evaluated, see `ClientLine`. A last line that was cut off is left out. Not private.
+
+        Raises:
+          ValueError: clients.jsonl is damaged.
+        """
+        return client_lines.frame(self.client_lines)
+
+    @cached_property
+    def client_lines(self) -> list[ClientLine]:
+        """The lines of clients.jsonl, which is read when they are asked for.
+
+        Raises:
+          ValueError: it is damaged.
+        """
+        return client_lines.read_client_lines(self.path)[0]
 
     @property
     def certificates(self) -> dict[str, dict[str, Certificate]]:
@@ -71,7 +119,7 @@ class RunFolder:
     def settings(self) -> dict[str, Any]:
         return self.begun.settings
 
-    @property
+    @cached_property
     def results(self) -> Summary:
         """The summary, or a preliminary one of what is recorded so far."""
         return self.summary or so_far(self.begun, self.lines, UNENDED)
@@ -96,8 +144,14 @@ class RunFolder:
         return list(dict.fromkeys([*asked, *self.lines, *ended]))
 
 
-def read(folder: Path) -> RunFolder:
-    """Raises ValueError: no run, or a damaged file; a last line that was cut off is only remarked."""
+def read(folder: str | Path) -> RunFolder:
+    """What a run folder holds, whether the run has ended or not.
+
+    Raises:
+      ValueError: no run, or a damaged file; a last line that was cut off is only remarked.
+    """
+    check_path("folder", folder, "give a run folder")
+    folder = Path(folder)
     begun = read_begun(folder)
     lines, remark = read_lines(folder)
     remarks = [remark] if remark else []
@@ -134,21 +188,21 @@ def read_lines(folder: Path, *, tolerant: bool = False) -> tuple[list[Line], str
     path, found = folder / METRICS, list[Line]()
     if not path.exists():
         return found, f"no {METRICS}: nothing was evaluated yet"
-    lines = _bytes(path, "repair it, or leave this run out").split(b"\n")
-    for number, text in enumerate(lines, 1):
-        if not text.strip():
-            continue
-        try:
-            found.append(_parsed(text, Line))
-            _check_seeds(found)
-        except ValueError as error:
-            torn = number == len(lines) and isinstance(
-                error, json.JSONDecodeError | UnicodeDecodeError
-            )
-            if not (torn or tolerant):
-                remedy = "remove the line, or leave this run out"
-                raise ValueError(f"{path}, line {number}, is damaged ({error}); {remedy}") from None
-            return found, f"{METRICS} is cut off in line {number}, which is left out"
+    with opened(path, "repair it, or leave this run out") as file, without_collections():
+        for number, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                found.append(_parsed(text, Line))
+                _check_seeds(found)
+            except ValueError as error:
+                cut = isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
+                if not tolerant and not (cut and not text.endswith(b"\n")):
+                    remedy = "remove the line, or leave this run out"
+                    raise ValueError(
+                        f"{path}, line {number}, is damaged ({error}); {remedy}"
+                    ) from None
+                return found, f"{METRICS} is cut off in line {number}, which is left out"
     return found, ""
 
 
@@ -159,17 +213,12 @@ def _check_seeds(lines: Sequence[Line]) -> None:
 
 
 def _read(path: Path, kind: type[T], remedy: str) -> T:
+    with opened(path, remedy) as file:
+        text = file.read()
     try:
-        return _parsed(_bytes(path, remedy), kind)
+        return _parsed(text, kind)
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}); {remedy}") from None
-
-
-def _bytes(path: Path, remedy: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"cannot read {path} ({error.strerror}); {remedy}") from None
 
 
 def _parsed(text: bytes, kind: type[T]) -> T:

@@ -9,6 +9,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from experiments.base.terminal import say
+
 LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
@@ -86,7 +88,7 @@ class _Guarded:
             name = type(self._sink).__name__
             self._sink = None
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            print(
+            say(
                 f"warning: record: {name} failed ({reason}); it gets no more of this run, but metrics.jsonl has "
                 "everything",
                 file=sys.stderr,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +13,24 @@ from typing import Any, NamedTuple
 from experiments.base import user_modules
 from experiments.base.command import one_line
 from experiments.base.json_values import plain
+from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.modules import Config
 from experiments.config.settings import Settings, changed
 from experiments.config.stopping import Stopping
+from experiments.runs.client_lines import (
+    ClientLine,
+    by_evaluation,
+    read_client_lines,
+    with_clients,
+)
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import CONFIG, SUMMARY, read_lines
 from fedpriv.engine.checkpoint import differences
-from fedpriv.engine.history import History
+from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.kept_model import is_kept
 
-FREE = ("output", "data_dir", "checkpoint", "record", "views")  # change no results
+FREE = ("output", "data_dir", "checkpoint", "record", "views", "metric")  # change no results
 
 
 class Earlier(NamedTuple):
@@ -34,6 +42,8 @@ class Earlier(NamedTuple):
       settings: what it was begun with.
       about: what else config.json says.
       lines: of metrics.jsonl.
+      clients: of clients.jsonl.
+      damaged: whether lines of `clients` are lost.
     """
 
     folder: Path
@@ -41,11 +51,23 @@ class Earlier(NamedTuple):
     settings: Settings
     about: dict[str, Any]
     lines: list[Line]
+    clients: Sequence[ClientLine] = ()
+    damaged: bool = False
 
     @property
     def secret_seed(self) -> bool:
         """Whether it was begun with one."""
         return bool(self.about.get("secret_seed"))
+
+    @property
+    def evaluations(self) -> dict[str, list[Evaluation]]:
+        """All that are recorded, by algorithm."""
+        own, found = by_evaluation(self.clients), dict[str, list[Evaluation]]()
+        for line in self.lines:
+            of_clients = own.get((line.algorithm, line.round), ())
+            evaluation = with_clients(line.evaluation(), of_clients)
+            found.setdefault(line.algorithm, []).append(evaluation)
+        return found
 
     def finished(
         self, planned: Mapping[str, int], models: bool, stopping: Stopping | None = None
@@ -57,14 +79,15 @@ class Earlier(NamedTuple):
           stopping: what may have ended one early.
         """
         found: dict[str, History] = {}
+        recorded, every = self.evaluations, self.settings.every
         for name, rounds in planned.items():
-            own = [line for line in self.lines if line.algorithm == name]
-            every = self.settings.every
+            evaluations = recorded.get(name, [])
             if models and not all(
                 is_kept(self.folder, name, s) for s in range(self.settings.seeds)
             ):
                 break
-            evaluations = [line.evaluation() for line in own]
+            if self.damaged and not all(e.clients for e in evaluations):
+                break
             done, every_one = [e.round for e in evaluations], [*range(every, rounds, every), rounds]
             early = stopping and stopping.why(evaluations)
             if done != every_one[: len(done) if early else None]:
@@ -96,6 +119,8 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
                 f"resume: {folder} is of {name}: there is no {name!r} in configs/; continue an object of your own "
                 "with experiments.resume(folder, config=...)"
             )
+        if config is None and name.endswith(".py"):
+            say(f"resume: runs the code in {name}, which {path} names", file=sys.stderr)
         config = config or modules.load(name)
         saved = changed(config.settings, settings)
     except MissingConfigError:
@@ -106,7 +131,9 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
             "another version: begin a new run"
         ) from None
     lines, _ = read_lines(folder, tolerant=True)
-    return Earlier(folder, name, saved, about, lines), config
+    return Earlier(
+        folder, name, saved, about, lines, *read_client_lines(folder, tolerant=True)
+    ), config
 
 
 def going_on(found: Earlier, name: str, settings: Settings, secret_seed: bool = False) -> Settings:
@@ -129,6 +156,16 @@ def going_on(found: Earlier, name: str, settings: Settings, secret_seed: bool = 
     ):
         raise ValueError(
             f"output: {settings.output} is not the folder to resume, {folder}; leave it out"
+        )
+    uses = {
+        "by which patience decides when to stop": saved.patience,
+        "which bound is of": saved.bound,
+    }
+    used = [text for text, value in uses.items() if value is not None]
+    if settings.metric != saved.metric and used:
+        now, before = (each.metric or "the default" for each in (settings, saved))
+        raise ValueError(
+            f"metric: {now} in place of {before}, {' and '.join(used)}; leave it out, or begin a new run"
         )
     there, here = (
         {"config": found.name, **decisive_settings(saved)},

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.base.formats import field_name, mean_and_std
+from experiments.base.formats import field_name, in_percent, mean_and_std
 from experiments.base.spread import Spread
 from experiments.runs.contents import Summary
 from experiments.search.sweep_grid import FOLD, Point
 from experiments.tables.grid import Grid
 from fedpriv.engine.client_metrics import parsed
-from fedpriv.models.score import better_higher, is_fraction
+from fedpriv.models.score import better_higher
 
 UNCOVERED = (
     "the folds are clients' records: no epsilon covers a choice by these scores, neither for a fold's model nor for "
@@ -87,7 +87,7 @@ def chosen(found: Sequence[Score], higher: Sequence[str]) -> dict[str, Score]:
 def table(found: Sequence[Score], winners: Mapping[str, Score], folds: int) -> Grid:
     """A line for each point and algorithm."""
     fields, metric = list(found[0].values), found[0].metric
-    head = [*map(field_name, fields), "algorithm", metric + " (%)" * is_fraction(metric), "chosen"]
+    head = [*map(field_name, fields), "algorithm", metric + " (%)" * in_percent(metric), "chosen"]
     rows = []
     for score in found:
         cells = [*score.values.values(), score.name or score.algorithm]

@@ -14,6 +14,7 @@ import jax
 from experiments.accounting import budget
 from experiments.base import user_modules
 from experiments.base.command import one_line
+from experiments.base.terminal import say
 from experiments.config.experiment import Experiment, strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
@@ -103,7 +104,7 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
         ]
     left = [p for p in trials if not (there and point_ended(folder / p.name))]
     if there and progress:
-        print(f"{len(trials) - len(left)} of {len(trials)} points are done", file=sys.stderr)
+        say(f"{len(trials) - len(left)} of {len(trials)} points are done", file=sys.stderr)
     plan = Planned(folder, trials, wanted, _prepared(module, left if mean is None else every))
     if mean is not None:
         plan = _certified(plan, left, mean)

@@ -17,6 +17,7 @@ from typing import Any
 from experiments.base import command
 from experiments.base.files import new_folder_by_time, write_text
 from experiments.base.json_values import flat, plain
+from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
@@ -27,7 +28,7 @@ from experiments.search.choose import Score
 from experiments.search.plan import Asked, Planned, planned
 from experiments.search.sweep_grid import FOLD
 from experiments.search.training_together import Sweep
-from experiments.tables.frame import frame, records
+from experiments.tables.frame import as_csv, frame, records
 from experiments.tables.grid import as_markdown
 from experiments.tables.latex import latex
 from fedpriv.core.arguments import MeanRuns, check_path, checked, require
@@ -129,7 +130,7 @@ def swept(asked: Asked, folder: Path, progress: bool = True) -> Swept:
     try:
         plan = planned(asked, folder, progress)
         if progress:
-            print(f"sweep folder: {folder}", file=sys.stderr)
+            say(f"sweep folder: {folder}", file=sys.stderr)
         with command.checked():
             return _outcome(plan, train_points(plan, progress))
     except KeyboardInterrupt:
@@ -156,12 +157,12 @@ def train_points(planned: Planned, progress: bool = True) -> Sweep:
         while ready:
             prepared = ready.pop(0)
             if progress:
-                print(f"[{total - len(ready)}/{total}] {prepared.point.title}", file=sys.stderr)
+                say(f"[{total - len(ready)}/{total}] {prepared.point.title}", file=sys.stderr)
             status = trained.train(prepared)
             if status == "interrupted":
                 raise KeyboardInterrupt
             if status != "complete":
-                print(status, file=sys.stderr)
+                say(status, file=sys.stderr)
     except Exception as error:
         error.add_note(
             f"failed at {prepared.point.title}; the same sweep with its folder continues"
@@ -189,7 +190,7 @@ def _outcome(plan: Planned, trained: Sweep) -> Swept:
         "started)"
     )
     text = as_markdown(table._replace(notes=[*table.notes, cost])) + "\n"
-    write_text(folder / "table.csv", frame(rows).to_csv(index=False))
+    write_text(folder / "table.csv", as_csv(frame(rows)))
     write_text(folder / "table.tex", latex(table))
     write_text(folder / "table.md", text)
     answer = {key: plan.wanted[key] for key in ("config", "grid")} | {"output": str(folder)}

@@ -29,7 +29,11 @@ def sweep_description(
 ) -> dict:
     """What sweep.json says."""
     listed = [
-        {"folder": p.name, "values": p.values, "settings": decisive_settings(p.settings)}
+        {
+            "folder": p.name,
+            "values": p.values,
+            "settings": decisive_settings(p.settings) | {"metric": p.settings.metric},
+        }
         for p in every
     ]
     said = {"config": name, "code": user_modules.digests(module), "grid": plain(dict(grid))}

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 import jax
 
+from experiments.base.terminal import say
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
 from experiments.runs.recorder import Privacy, Recorder, cleared_folder
@@ -151,7 +152,7 @@ class Sweep:
                 if earlier := self._results.get(known.key):
                     remarks["reused_from"][algorithm] = earlier.point.name
                     if self._progress:
-                        print(
+                        say(
                             f"{algorithm}: the same program, numbers and data as at {earlier.point.title}; its "
                             "result is taken",
                             file=sys.stderr,

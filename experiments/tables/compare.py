@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments.base.files import write_text
 from experiments.runs.run_folder import RunFolder, read_all
-from experiments.tables.frame import Row, frame, rows
-from experiments.tables.grid import as_markdown, grid
+from experiments.tables.frame import Row, as_csv, frame, rows
+from experiments.tables.grid import Grid, as_markdown, grid
 from experiments.tables.latex import latex
 from experiments.tables.plots import SUFFIXES, columns, picture
 from experiments.tables.swept_privacy import ends_by_epsilon
+
+if TYPE_CHECKING:
+    import pandas
 
 TABLES = (".tex", ".csv", ".md")
 ALL = ("table.md", "table.csv", "table.tex", "figure.pdf", "figure.png")
@@ -44,7 +48,6 @@ def write(
     found: Sequence[Row],
     paths: Sequence[Path],
     *,
-    metrics: Sequence[str] | None = None,
     by: str | None = None,
     together: bool = False,
     width: str | None = None,
@@ -59,7 +62,7 @@ def write(
     """
     caption = ""
     if drawn := [path for path in paths if path.suffix in SUFFIXES]:
-        shown = metrics or main_metrics(found)
+        shown = main_metrics(found)
         if by == "epsilon" and not any(map(_private, found)):
             raise ValueError(
                 "by: epsilon is infinite in all of these runs; draw by round or uplink"
@@ -71,13 +74,12 @@ def write(
         private = any(map(_private, found))
         x = by or ("epsilon" if private and ends_by_epsilon(runs) else "round")
         caption = draw(runs, shown, drawn, x, together, width, title)
-    for path in paths:
-        write_table(path, found, views, best)
+    write_tables(paths, grid(found, views, best), lambda: frame(found))
     return caption
 
 
 def main_metrics(found: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(r.summary.metric for r in found if r.summary.metric))
+    return list(dict.fromkeys(metric for r in found for metric in r.metrics))
 
 
 def _private(row: Row) -> bool:
@@ -120,8 +122,8 @@ def for_paper(runs: Sequence[RunFolder], folder: Path, best: bool = False) -> No
     if not found:
         raise ValueError(f"paper: {runs[0].path} has no evaluation yet; leave it out")
     _folder(folder, "--paper")
-    for kind in TABLES:
-        write_table(folder / f"table{kind}", found, best=best)
+    tables = [folder / f"table{kind}" for kind in TABLES]
+    write_tables(tables, grid(found, best=best), lambda: frame(found))
     private = any(map(_private, found))
     metrics = main_metrics(found)
     captions = []
@@ -138,23 +140,24 @@ def _folder(path: Path, option: str) -> None:
         raise ValueError(f"{option}: cannot make {path} ({error.strerror})") from None
 
 
-def write_table(
-    path: Path, found: Sequence[Row], views: Sequence[str] | None = None, best: bool = False
+def write_tables(
+    paths: Sequence[Path], table: Grid, numbers: Callable[[], pandas.DataFrame]
 ) -> None:
-    """In the format of the suffix; of none of `TABLES` nothing.
+    """In the formats of the suffixes; of none of `TABLES` nothing.
 
     Raises:
-      ValueError: it cannot be written.
+      ValueError: one cannot be written.
     """
-    try:
-        if path.suffix == ".tex":
-            write_text(path, latex(grid(found, views, best)))
-        elif path.suffix == ".md":
-            write_text(path, as_markdown(grid(found, views, best)) + "\n")
-        elif path.suffix == ".csv":
-            write_text(path, frame(found).to_csv(index=False))
-    except OSError as error:
-        raise ValueError(f"output: cannot write {path} ({error.strerror})") from None
+    written: dict[str, Callable[[], str]] = {
+        ".tex": lambda: latex(table),
+        ".md": lambda: as_markdown(table) + "\n",
+        ".csv": lambda: as_csv(numbers()),
+    }
+    for path in (path for path in paths if path.suffix in TABLES):
+        try:
+            write_text(path, written[path.suffix]())
+        except OSError as error:
+            raise ValueError(f"output: cannot write {path} ({error.strerror})") from None
 
 
 def evaluated(folders: Sequence[Path]) -> list[RunFolder]:

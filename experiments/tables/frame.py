@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.base.formats import setting
+from experiments.base.spread import Spread
 from experiments.runs.contents import Summary
+from experiments.runs.other_metric import scores
 from experiments.runs.run_folder import RunFolder, names
 from experiments.tables.leads import Lead, lead
+from experiments.tables.over_clients import ClientScores, OverClients, behind, over_clients
+from fedpriv.engine.client_metrics import parsed
 from fedpriv.privacy import VIEWS
 
 if TYPE_CHECKING:
     import pandas
 
 NOISE = "noise_multiplier"  # the field of a config
+FORMULAS = tuple("=+-@\t\r\n")  # what a cell of a spreadsheet begins with that computes
 
 
 class Row(NamedTuple):
@@ -23,16 +29,27 @@ class Row(NamedTuple):
     Attributes:
       keys: what tells the run from the others: {"run": its title}, or the fields that were swept.
       folder: the run's.
-      leads: "final" and "best" score above the rival's.
+      chosen: "final" and "best" of the metrics that were chosen, None where one was not recorded; None where none was
+        chosen.
+      clients: by metric that is a mean over clients, what it is the mean of, after the last round.
+      over_clients: likewise, its intervals over clients, where none of them has diverged.
+      leads: by metric, "final" and "best" score above the rival's.
+      leads_over_clients: likewise, client by client after the last round.
       below: the rival's row, where there is one.
+      higher: metrics that are better when higher, beside accuracies.
     """
 
     keys: Mapping[str, Any]
     algorithm: str
     summary: Summary
     folder: str
-    leads: Mapping[str, Lead] = {}
+    chosen: Mapping[str, Mapping[str, Spread | None]] | None = None
+    clients: Mapping[str, ClientScores] = {}
+    over_clients: Mapping[str, OverClients] = {}
+    leads: Mapping[str, Mapping[str, Lead]] = {}
+    leads_over_clients: Mapping[str, OverClients] = {}
     below: Any = None
+    higher: Sequence[str] = ()
 
     @property
     def title(self) -> str:
@@ -53,8 +70,22 @@ class Row(NamedTuple):
     @property
     def seeds(self) -> int | None:
         """None before the first evaluation."""
-        final = self.summary.final.get(self.algorithm, {}).get(self.summary.metric)
-        return len(final.per_seed) if final else None
+        final = self.summary.final.get(self.algorithm)
+        return len(next(iter(final.values())).per_seed) if final else None
+
+    @property
+    def metrics(self) -> list[str]:
+        """Those to show."""
+        if self.chosen is not None:
+            return [*self.chosen["final"]]
+        return [self.summary.metric] if self.summary.metric else []
+
+    def score(self, which: str, metric: str) -> Spread | None:
+        """The "final" or "best" one of a metric; None where it was not recorded."""
+        if self.chosen is not None:
+            return self.chosen[which].get(metric)
+        every: Mapping[str, Mapping[str, Spread]] = getattr(self.summary, which)
+        return every.get(self.algorithm, {}).get(metric)
 
 
 def rows(runs: Sequence[RunFolder]) -> list[Row]:
@@ -64,12 +95,31 @@ def rows(runs: Sequence[RunFolder]) -> list[Row]:
         status = run.results.status
         title += "" if status == "complete" else f" ({status.partition(':')[0]})"
         trained = dict.fromkeys([*run.results.rounds, *run.results.diverged])
-        found += [Row({"run": title}, name, run.results, str(run.path)) for name in trained]
+        found += [row(run, {"run": title}, name) for name in trained]
     return found
 
 
+def row(run: RunFolder, keys: Mapping[str, Any], algorithm: str) -> Row:
+    """Of an algorithm, with the metrics that were chosen for its run."""
+    chosen, higher = scores(run, algorithm), run.begun.higher
+    made = Row(keys, algorithm, run.results, str(run.path), chosen, higher=higher)
+    if not any(of and of.statistic == "mean" for of in map(parsed, made.metrics)):
+        return made
+    each = {metric: behind(run.client_lines, algorithm, metric) for metric in made.metrics}
+    clients = {metric: of for metric, of in each.items() if of}
+    over = {
+        m: over_clients(of.mean) for m, of in clients.items() if _finite(made.score("final", m))
+    }
+    return made._replace(clients=clients, over_clients=over)
+
+
+def _finite(of: Spread | None) -> bool:
+    """Whether no client has diverged: an interval over the others would not say so."""
+    return of is None or math.isfinite(of.mean)
+
+
 def above(found: Sequence[Row], rival: str, best: bool = False) -> list[Row]:
-    """With what each row's last score is above a rival's, and the best, too, where asked.
+    """With what each row's last scores are above a rival's, and the best, too, where asked.
 
     The rival is the one of the row's own run, else the only one of its config, else the only one there is.
 
@@ -100,10 +150,11 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
         )
     if own[0].seeds is None:
         raise ValueError(f"above: {name} of {own[0].title} diverged before its first evaluation")
-    if own[0].summary.metric != row.summary.metric:
+    if own[0].metrics != row.metrics:
+        mine, other = (" and ".join(r.metrics) for r in (row, own[0]))
         raise ValueError(
-            f"above: {who} has {row.summary.metric}, {name} of {own[0].title} {own[0].summary.metric}; give runs of "
-            "one metric"
+            f"above: {who} has {mine}, {name} of {own[0].title} {other}; give runs of one metric, or choose it with "
+            "metric"
         )
     done, other = (r.summary.rounds.get(r.algorithm) for r in (row, own[0]))
     if done != other:
@@ -113,14 +164,18 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
     return own[0]
 
 
-def _above(row: Row, rival: Row, scores: Sequence[str]) -> Row:
-    metric, (own, than) = row.summary.metric, (row.summary, rival.summary)
+def _above(row: Row, rival: Row, which: Sequence[str]) -> Row:
+    own, than = (r.summary for r in (row, rival))
     paired = own.config == than.config and own.prng == than.prng and own.streams == than.streams
-    leads = {}
-    for which in scores:
-        mine, others = getattr(own, which)[row.algorithm], getattr(than, which)[rival.algorithm]
-        leads[which] = lead(mine[metric].per_seed, others[metric].per_seed, paired)
-    return row._replace(leads=leads, below=rival)
+    leads: dict[str, dict[str, Lead]] = {}
+    for metric in row.metrics:
+        for w in which:
+            mine, other = row.score(w, metric), rival.score(w, metric)
+            if mine and other:
+                leads.setdefault(metric, {})[w] = lead(mine.per_seed, other.per_seed, paired)
+    common = [m for m in row.over_clients if m in rival.over_clients and paired]
+    clients = {m: over_clients(row.clients[m].above(rival.clients[m]).mean) for m in common}
+    return row._replace(leads=leads, leads_over_clients=clients, below=rival)
 
 
 def frame(found: Sequence[Row]) -> pandas.DataFrame:
@@ -133,17 +188,38 @@ def frame(found: Sequence[Row]) -> pandas.DataFrame:
     return pandas.DataFrame.from_records(records(found))
 
 
+def as_csv(made: pandas.DataFrame) -> str:
+    """A frame as a file; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    texts = made.select_dtypes(exclude="number").columns
+    quoted = made.assign(**{name: made[name].map(_no_formula) for name in texts})
+    return str(quoted.rename(columns=_no_formula).to_csv(index=False))
+
+
+def _no_formula(cell: Any) -> Any:
+    if not isinstance(cell, str) or not cell.startswith(FORMULAS):
+        return cell
+    try:
+        float(cell)  # a number as text
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 def records(found: Sequence[Row]) -> list[dict[str, Any]]:
     """The frame's lines, all with the same keys."""
-    metrics = measured(r.summary for r in found)
+    metrics = measured(found)
     made = [_record(r, metrics) for r in found]
     every = dict.fromkeys(column for line in made for column in line)
     return [{column: line.get(column) for column in every} for line in made]
 
 
-def measured(summaries: Iterable[Summary]) -> list[str]:
-    """All metrics there are."""
-    return list(dict.fromkeys(m for s in summaries for of in s.final.values() for m in of))
+def measured(found: Iterable[Row]) -> list[str]:
+    """The metrics that were chosen; where none was, those that the summaries have."""
+    each = (
+        r.metrics if r.chosen is not None else [m for of in r.summary.final.values() for m in of]
+        for r in found
+    )
+    return list(dict.fromkeys(metric for of in each for metric in of))
 
 
 def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
@@ -159,18 +235,21 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
         "stopped": summary.stopped.get(name),
         "diverged": summary.diverged.get(name),
         "seeds": row.seeds,
-        "metric": summary.metric or None,
+        "metric": ", ".join(row.metrics) or None,
     }
     for metric in metrics:
-        for which, spreads in (("final", summary.final), ("best", summary.best)):
-            of = spreads.get(name, {}).get(metric)
+        for which in ("final", "best"):
+            of = row.score(which, metric)
             for part in ("mean", "std"):
                 found[f"{metric}_{which}_{part}"] = getattr(of, part, None)
     found["best_chosen_on"] = "test set"
-    if row.leads:
+    found |= _parts("over_clients", row.over_clients)
+    if row.below:
         found |= {"above": row.below.algorithm, "above_run": row.below.title}
-    for which, of in row.leads.items():
-        found |= {f"lead_{which}_{part}": value for part, value in of._asdict().items()}
+    for which in ("final", "best"):
+        own = {metric: of[which] for metric, of in row.leads.items() if which in of}
+        found |= _parts(f"lead_{which}", own)
+    found |= _parts("lead_over_clients", row.leads_over_clients)
     trained = noise(summary, name)
     found |= {f"trained_{field}": trained.get(field) for field in (NOISE, *trained)}
     found["uplink_mb_per_client"] = summary.uplink_mb_per_client.get(name)
@@ -190,6 +269,15 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
     found |= {"reused_from": summary.reused_from.get(name), "folder": row.folder}
     keys = {f"swept_{key}" if key in found else key: value for key, value in row.keys.items()}
     return keys | found
+
+
+def _parts(what: str, each: Mapping[str, Lead | OverClients]) -> dict[str, Any]:
+    """A column for each part of an interval, by metric."""
+    return {
+        f"{metric}_{what}_{part}": value
+        for metric, of in each.items()
+        for part, value in of._asdict().items()
+    }
 
 
 def _status(summary: Summary, name: str) -> str:

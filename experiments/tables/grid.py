@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from experiments.base.formats import (
     ABSENT,
     field_name,
+    in_percent,
     markdown_table,
     mean_and_std,
     meaning_of_epsilon,
@@ -18,9 +19,10 @@ from experiments.base.formats import (
 )
 from experiments.runs.contents import CHOSEN, Summary, measured_on
 from experiments.runs.run_folder import interesting
-from experiments.tables.frame import NOISE, Row, noise
+from experiments.tables.frame import NOISE, Row, measured, noise
 from experiments.tables.leads import TOO_FEW
-from fedpriv.models.score import is_fraction
+from experiments.tables.over_clients import CONDITIONAL, OverClients
+from fedpriv.models.score import better_higher
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 SHOWN = ("third_party",)  # views with a column, beside those that the runs show
@@ -58,13 +60,13 @@ def grid(
     found: Sequence[Row],
     views: Sequence[str] | None = None,
     best: bool = False,
-    metrics: Sequence[str] | None = None,
+    every: bool = False,
 ) -> Grid:
-    """A line for each row.
+    """A line for each row, with the metrics that were chosen, else the runs' own.
 
     Args:
       views: with a certified epsilon; by default those of `SHOWN`, and those that the runs show.
-      metrics: by default the runs' own.
+      every: whether to show, where none was chosen, all metrics of the score.
       best: whether also the best of each metric over the evaluations, which is chosen on the test set.
     """
     if not found:
@@ -83,15 +85,10 @@ def grid(
     columns["seeds"] = [_said(r.seeds) for r in found]
     if NOISE not in keys and any(map(_noise, found)):
         columns["noise multiplier"] = [_noise(r) or ABSENT for r in found]
-    own = list(dict.fromkeys(s.metric for s in summaries if s.metric))
-    for metric in metrics or own:
-        columns[with_unit(metric)] = [_score(r, "final", metric) for r in found]
-        if best:
-            columns[f"best {with_unit(metric)}"] = [_score(r, "best", metric) for r in found]
-    for which in ("final", *["best"][:best]):
-        if any(r.leads for r in found):
-            name = f"{'best ' * (which == 'best')}above {_rival(found)} (95 %)"
-            columns[name] = [_lead(r, which) for r in found]
+    metrics = list(dict.fromkeys(m for r in found for m in r.metrics))
+    metrics += [m for m in measured(found) if every and m not in metrics]
+    for metric in metrics:
+        columns |= _of_metric(found, metric, best, len(metrics) > 1)
     columns["MB up"] = [number(r.summary.uplink_mb_per_client.get(r.algorithm)) for r in found]
     privacy = [r.summary.privacy.get(r.algorithm) for r in found]
     if any(of and of.claimed for of in privacy):
@@ -100,7 +97,32 @@ def grid(
         certified = [of and of.certified.get(view) for of in privacy]
         columns[f"ε, {view.replace('_', ' ')}"] = [_epsilon(c, letters) for c in certified]
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
-    return Grid(list(columns), rows, letters, _notes(found, metrics or own, best), len(keys))
+    return Grid(list(columns), rows, letters, _notes(found, metrics, best), len(keys))
+
+
+def _of_metric(
+    found: Sequence[Row], metric: str, best: bool, several: bool
+) -> dict[str, list[str]]:
+    """The columns of a metric: its score, its interval over clients, and how far it is above the rival's."""
+    named, columns = with_unit(metric), dict[str, list[str]]()
+    scores = ("final", *["best"][:best])
+    for which in scores:
+        name = f"{'best ' * (which == 'best')}{named}"
+        columns[name] = [mean_and_std(r.score(which, metric), metric) for r in found]
+    if any(metric in r.over_clients for r in found):
+        over = [over_clients_text(r.over_clients.get(metric), metric) for r in found]
+        columns[f"{named} over clients (95 %)" if several else "over clients (95 %)"] = over
+    if not any(r.below for r in found):
+        return columns
+    than = f"{f'{named} ' * several}above {_rival(found)}"
+    if any(metric in r.leads for r in found):
+        for which in scores:
+            name = f"{'best ' * (which == 'best')}{than} (95 %)"
+            columns[name] = [_lead(r, which, metric) for r in found]
+    if any(metric in r.leads_over_clients for r in found):
+        each = [over_clients_text(r.leads_over_clients.get(metric), metric, "+") for r in found]
+        columns[f"{than}, over clients (95 %)"] = each
+    return columns
 
 
 def as_markdown(table: Grid) -> str:
@@ -130,20 +152,23 @@ def _noise(row: Row) -> str:
     return ", ".join(f"{x:.4g}" if f == NOISE else f"{f} {x:.4g}" for f, x in found.items())
 
 
-def _score(row: Row, which: str, metric: str) -> str:
-    return mean_and_std(getattr(row.summary, which).get(row.algorithm, {}).get(metric), metric)
-
-
 def _rival(found: Sequence[Row]) -> str:
     """Of all rows there is one, as `above` has it."""
     return next(str(r.below.name) for r in found if r.below)
 
 
-def _lead(row: Row, which: str) -> str:
-    if which not in row.leads:
+def over_clients_text(of: OverClients | None, metric: str, sign: str = "") -> str:
+    if of is None:
         return ABSENT
-    of = row.leads[which]
-    said = of.text(100) if is_fraction(row.summary.metric) else of.text(digits=4)
+    said = of.text(100, 2, sign) if in_percent(metric) else of.text(1, 4, sign)
+    return said + f", {of.undefined} undefined" * (of.undefined > 0)
+
+
+def _lead(row: Row, which: str, metric: str) -> str:
+    of = row.leads.get(metric, {}).get(which)
+    if of is None:
+        return ABSENT
+    said = of.text(100) if in_percent(metric) else of.text(digits=4)
     return said + f", of {of.seeds} seeds" * (of.low is not None and of.seeds != row.seeds)
 
 
@@ -175,6 +200,7 @@ def _notes(found: Sequence[Row], metrics: Sequence[str], best: bool) -> list[str
     said += [CHOSEN] if best else []
     privacy = [r.summary.privacy.get(r.algorithm) for r in found]
     said += [ALONE] if any(of and of.is_private for of in privacy) else []
+    said += on_clients(found)
     return [*said, *_on_leads(found), *_on_seeds(found), *on_rounds(found), *_on_privacy(found)]
 
 
@@ -186,8 +212,26 @@ def _where(metrics: Sequence[str]) -> str:
     return "; ".join(f"{' and '.join(names)} {where}" for where, names in groups.items())
 
 
+def on_clients(found: Sequence[Row]) -> list[str]:
+    """What the intervals over clients are, and of how many."""
+    each = [of for r in found for of in r.over_clients.values()]
+    if not each:
+        return []
+    number = " or ".join(map(str, sorted({of.clients for of in each})))
+    undefined = (
+        f"{number} clients; undefined: clients without the metric, such as a recall without a positive record, which "
+        "are left out, of a difference where either lacks it"
+    )
+    said = [CONDITIONAL, undefined]
+    if differences := sum(len(r.leads_over_clients) for r in found):
+        said.append(
+            f"differences over clients: {differences}, of which one in twenty misses by chance"
+        )
+    return said
+
+
 def _on_leads(found: Sequence[Row]) -> list[str]:
-    leads = [lead for r in found for lead in r.leads.values()]
+    leads = [lead for r in found for of in r.leads.values() for lead in of.values()]
     said, intervals = [], sum(one.low is not None for one in leads)
     if intervals:
         ways = {
@@ -201,11 +245,18 @@ def _on_leads(found: Sequence[Row]) -> list[str]:
         )
     if any(one.how == TOO_FEW for one in leads):
         said.append(f"{TOO_FEW}: an interval takes 3 seeds; fewer show no result")
-    said += [
-        f"{metric}: above means larger, which is not always better"
-        for metric in dict.fromkeys(r.summary.metric for r in found if r.leads)
-        if not is_fraction(metric)
-    ]
+    return said + on_rivals(found)
+
+
+def on_rivals(found: Sequence[Row]) -> list[str]:
+    """What has to be known of the algorithm that others are compared with."""
+    lower = dict.fromkeys(
+        metric
+        for r in found
+        for metric in [*r.leads, *r.leads_over_clients]
+        if not better_higher(metric, r.higher)
+    )
+    said = [f"{metric}: above means larger, which is not always better" for metric in lower]
     for r in found:
         if r.below and r.below.keys != r.keys:
             other = _set_otherwise(r, r.below)

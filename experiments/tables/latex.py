@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from experiments.base.formats import ABSENT
+from experiments.base.terminal import printable
 from experiments.tables.grid import Grid
 
 TEX = {c: f"\\{c}" for c in "_%&#${}"}
@@ -20,7 +21,7 @@ _LETTER = re.compile(r" \{\[\}([a-z]+)\]")
 
 def escaped(text: str) -> str:
     """Text as LaTeX prints it, on one line."""
-    return "".join(_escaped(c) for c in re.sub(r"\s+", " ", text))
+    return "".join(_escaped(c) for c in printable(re.sub(r"\s+", " ", text)))
 
 
 def _escaped(c: str) -> str:

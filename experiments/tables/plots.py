@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from experiments.base.command import one_line
-from experiments.base.formats import NAMES, meaning_of_epsilon, with_unit
+from experiments.base.formats import NAMES, in_percent, meaning_of_epsilon, with_unit
 from experiments.base.spread import Spread
+from experiments.base.terminal import printable
 from experiments.runs.contents import Line, measured_on
 from experiments.runs.run_folder import RunFolder, names
+from experiments.tables import thinning
 from fedpriv.core.files import save_figure
-from fedpriv.models.score import is_fraction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -145,7 +146,7 @@ def look(colour: int, dash: int, points: int = 1) -> dict[str, Any]:
         "color": COLOURS[colour % len(COLOURS)],
         "linestyle": (0, DASHES[dash % len(DASHES)]) if dash % len(DASHES) else "-",
         "marker": MARKERS[(colour + 3 * dash) % len(MARKERS)],
-        "markevery": max(1, points // 12),
+        "markevery": max(1, min(points, thinning.MOST) // 12),
     }
 
 
@@ -200,7 +201,7 @@ def picture(
                     draw(axes, one, metric, x)
             if not any(axes.lines for axes in row):
                 known = _metrics([one.run for one in every])
-                raise ValueError(f"metrics: no {metric!r}; there are {', '.join(known)}")
+                raise ValueError(f"metric: there is no {metric!r}; there are {', '.join(known)}")
             row[0].set_ylabel(with_unit(metric))
         for axes, name in zip(panels[0], columns, strict=True) if len(columns) > 1 else ():
             axes.set_title(textwrap.fill(name, max(10, int(15 * of_one))))
@@ -227,6 +228,8 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
     by["mu"] = "at the end of runs, by μ of the tightest Gaussian bound"
     said = f"{configs}: {named} {by.get(x, f'by {AXES[x].label}')}; "
     said += "one seed." if seeds == [1] else f"mean over {over}, band: one standard deviation."
+    if less := thinning.said(len(one.run.lines.get(one.algorithm, ())) for one in curves):
+        said += f" {less}"
     if x not in ("epsilon", *AT_ENDS):
         return said + (_meaning(curves) if any("ε" in one.look["label"] for one in curves) else "")
     infinite = [one.look["label"] for one in curves if _is_not_private(one)]
@@ -267,8 +270,17 @@ def below(figure: Figure, handles: Mapping[str, Any]) -> None:
     figure.legend(handles.values(), wrapped, loc="outside lower center", ncols=many, frameon=False)
 
 
+def change_texts(figure: Figure, change: Callable[[str], str]) -> None:
+    """Of everything that is written in a figure, line by line."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_text("\n".join(map(change, text.get_text().split("\n"))))
+
+
 def save(figure: Figure, paths: Sequence[Path]) -> None:
     """Raises ValueError where one cannot be written."""
+    change_texts(figure, printable)  # fonts lack the rest, and warn of it
     for path in paths:
         kind = path.suffix[1:]
         dated = {"pdf": "CreationDate", "svg": "Date"}.get(kind)
@@ -286,11 +298,12 @@ def _metrics(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def curve(axes: Any, x: Sequence[float], values: Sequence[Spread], **look: Any) -> None:
-    """Mean over the seeds, band of one standard deviation; what is not finite is left out."""
+    """Mean over the seeds, band of one standard deviation; what is not finite is left out, long curves are thinned."""
     found = [(at, s.mean, s.std or 0.0) for at, s in zip(x, values, strict=True)]
     points = [point for point in found if math.isfinite(point[1])]
     if points:
         at, mean, std = np.array(points, float).T
+        at, mean, std = (of[thinning.drawn(mean)] for of in (at, mean, std))
         (line,) = axes.plot(at, mean, **look)
         axes.fill_between(at, mean - std, mean + std, alpha=0.2, color=line.get_color())
 
@@ -300,7 +313,7 @@ def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
     lines = one.run.lines.get(one.algorithm, ())
     found = [(AXES[x].value(line), line.metric(metric)) for line in lines]
     points = [(at, s) for at, s in found if s and math.isfinite(at)]
-    shown = [percent(s) if is_fraction(metric) else s for _, s in points]
+    shown = [percent(s) if in_percent(metric) else s for _, s in points]
     curve(axes, [at for at, _ in points], shown, **one.look)
     if x in AT_ENDS and found and not points:
         _level(axes, one, metric)
@@ -311,7 +324,7 @@ def _level(axes: Any, one: Curve, metric: str) -> None:
     ends = [line.metric(metric) for line in one.run.lines[one.algorithm]]
     means = [s.mean for s in ends if s and math.isfinite(s.mean)]
     if means:
-        factor = 100 if is_fraction(metric) else 1
+        factor = 100 if in_percent(metric) else 1
         look = one.look | {"marker": "", "linestyle": ":"}
         look["label"] = f"{look['label']} (not private)"
         del look["markevery"]

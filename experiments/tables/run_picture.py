@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from experiments.base.formats import name_of, with_unit
+from experiments.base.formats import in_percent, name_of, with_unit
 from experiments.base.spread import Spread
 from experiments.tables.plots import (
     COLOURS,
@@ -23,7 +23,6 @@ from experiments.tables.plots import (
 )
 from fedpriv.core.files import save_figure
 from fedpriv.engine.history import History
-from fedpriv.models.score import is_fraction
 
 
 def picture(
@@ -32,7 +31,7 @@ def picture(
     path: Path,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """The metric on the test set, an accuracy in %: mean over the seeds, band of one standard deviation."""
+    """The metric, an accuracy in %: mean over the seeds, band of one standard deviation."""
     with sheet(WIDTHS["page"], 3.0) as figure:
         by_round, by_uplink = figure.subplots(1, 2, sharey=True)
         sent = []
@@ -41,13 +40,15 @@ def picture(
             if not history.evaluations:  # it diverged before the first
                 continue
             values = [Spread.of(each) for each in history.metric(metric)]
-            values = [percent(s) for s in values] if is_fraction(metric) else values
+            values = [percent(s) for s in values] if in_percent(metric) else values
             drawn = look(numbers[name], numbers[name] // len(COLOURS), len(values))
             drawn["label"] = name_of(name, names)
             curve(by_round, history.rounds, values, **drawn)
             curve(by_uplink, history.uplink_mb.mean(1), values, **drawn)
             sent.append(history.uplink_mb[-1].mean())
-        by_round.set(xlabel="round", ylabel=f"test {with_unit(metric)}")
+        every = (e for history in histories.values() for e in history.evaluations)
+        on_test = "test " * any(metric in e.metrics for e in every)
+        by_round.set(xlabel="round", ylabel=on_test + with_unit(metric))
         scale(by_round, "x", log=False, whole=True)
         log = bool(sent) and far(sent, FAR_ENDS)
         scale(by_uplink, "x", log)

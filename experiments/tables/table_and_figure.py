@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from experiments.runs.other_metric import with_metric
 from experiments.runs.run_folder import RunFolder, runs_of, with_names
-from experiments.tables import compare
+from experiments.tables import by_client, compare
 from experiments.tables import frame as frames
 from experiments.tables.frame import rows
 from experiments.tables.grid import grid
@@ -26,26 +27,49 @@ class Drawn(NamedTuple):
 
 
 def table(
-    runs: Any, *, above: str | None = None, names: Mapping[str, str] | None = None
+    runs: Any,
+    *,
+    metric: str | Sequence[str] | None = None,
+    by: Literal["client"] | None = None,
+    above: str | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> pandas.DataFrame:
     """A tidy table: a row for each algorithm of each run, and columns with units in their names.
+
+    A mean over clients, such as `held_out_auc_mean`, has its 95 % intervals over the clients beside it
+    (`held_out_auc_mean_over_clients_low`, .., `_bootstrap_high`), and with `above` those of the difference client by
+    client (`held_out_auc_mean_lead_over_clients_low`, ..). They are conditional on the trained models: clients are
+    resampled, training is not.
 
     Args:
       runs: a run, a sweep, a folder of either, or several of these: results of `train`, `sweep` or `resume`, paths, or
         `RunFolder` objects.
-      above: an algorithm to compare with: further columns give each score's lead over it (`lead_final_mean`), a 95 %
-        interval from 3 seeds on (`_low`, `_high`), and the method (`_how`).
+      metric: any metric, or several, that were recorded: of the score, over clients, diagnostics; by default those of
+        the score and the run's own.
+      by: "client" gives a row for each client after the last round: its number in the federation (`client`), the weight
+        of its records (`records`), and the metric, mean and deviation over the seeds. Here `metric` names one of the
+        score (`auc`); by default the run's own.
+      above: an algorithm to compare with: further columns give each score's lead over it
+        (`accuracy_lead_final_mean`), a 95 % interval over the seeds from 3 on (`_low`, `_high`), and the method
+        (`_how`).
       names: display names of algorithms.
 
     Returns:
       The frame, with fractions in [0, 1]; `attrs["notes"]` has the notes below the table of `compare`.
 
     Raises:
-      ValueError: a folder without a run, or with damaged files.
+      ValueError: a folder without a run, or with damaged files; a metric that was not recorded; by client, runs without
+        values of single clients.
     """
-    found = rows(_evaluated(runs, names))
-    found = frames.above(found, above) if above else found
-    made, said = frames.frame(found), grid(found)
+    by = checked("by", by, Literal["client"] | None)
+    given = _evaluated(runs, names)
+    if by == "client":
+        found = by_client.rows_with_clients(given, metric, above)
+        made, said = by_client.frame(found), by_client.grid(found)
+    else:
+        found = rows(with_metric(given, metric))
+        found = frames.above(found, above) if above else found
+        made, said = frames.frame(found), grid(found)
     made.attrs["notes"] = [*said.notes]
     return made
 
@@ -54,8 +78,8 @@ def figure(
     runs: Any,
     path: str | Path,
     *,
+    metric: str | Sequence[str] | None = None,
     by: By | None = None,
-    metrics: Sequence[str] | None = None,
     together: bool = False,
     width: Width | None = None,
     title: str | None = None,
@@ -65,6 +89,7 @@ def figure(
 
     Args:
       runs: as for `table`.
+      metric: metrics to draw, as for `table`, a row of panels each; by default the runs' own.
       by: "round", "uplink", "epsilon" or "mu"; by default epsilon if the runs differ only in their noise or budget,
         else round. For such runs the curve by epsilon has one point for each run, its end. So has the curve by mu,
         which needs such runs.
@@ -84,8 +109,8 @@ def figure(
         f"give a file that ends in {', '.join(SUFFIXES)}",
     )
     by, width = checked("by", by, By | None), checked("width", width, Width | None)
-    given = _evaluated(runs, names)
-    drawing = {"metrics": metrics, "by": by, "together": together, "width": width, "title": title}
+    given = with_metric(_evaluated(runs, names), metric)
+    drawing = {"by": by, "together": together, "width": width, "title": title}
     return Drawn(file, compare.write(given, rows(given), [file], **drawing))
 
 

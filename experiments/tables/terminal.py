@@ -11,6 +11,7 @@ from experiments.base.formats import (
     aligned,
     epsilon,
     hyphenated,
+    in_percent,
     mean_and_std,
     meaning_of_epsilon,
     metric_heading,
@@ -20,9 +21,8 @@ from experiments.base.formats import (
 from experiments.runs.contents import OF_CLIENTS, Report, Summary, measured_on
 from experiments.tables.frame import Row
 from experiments.tables.grid import counted, of_planned, on_rounds
-from fedpriv.engine.client_metrics import UNDEFINED, by_kind
+from fedpriv.engine.client_metrics import by_kind, parsed
 from fedpriv.engine.history import SHARES
-from fedpriv.models.score import is_fraction
 from fedpriv.privacy import SEES, VIEWS, Claim
 
 WEAK = 10.0  # beyond it an epsilon has a word beside it
@@ -48,18 +48,19 @@ def table(summary: Summary, most: int = PROSE) -> str:
 
 
 def _per_client(summary: Summary, most: int) -> list[str]:
-    """Further tables, where single clients were evaluated."""
+    """Further tables, of the metric that is shown, where single clients were evaluated by it, else of all."""
     found, lines = summary.per_client_not_private, list[str]()
-    every = dict.fromkeys(name for spreads in found.values() for name in spreads)
-    for (kind, metric), names in by_kind(every).items():
+    groups = by_kind(dict.fromkeys(name for spreads in found.values() for name in spreads))
+    of_clients = parsed(summary.metric)
+    shown = of_clients.metric if of_clients else summary.metric
+    if any(metric == shown for _, metric in groups):
+        groups = {key: names for key, names in groups.items() if key[1] == shown}
+    for (kind, metric), names in groups.items():
         rows = [["algorithm", *names]]
         for algorithm, spreads in found.items():
-            each = (
-                mean_and_std(spreads.get(name), UNDEFINED if statistic == UNDEFINED else metric)
-                for statistic, name in names.items()
-            )
+            each = (mean_and_std(spreads.get(name), name) for name in names.values())
             rows.append([summary.short_name_of(algorithm), *each])
-        about = f"{metric}{', %,' * is_fraction(metric)} {OF_CLIENTS[kind]}, after the last round"
+        about = f"{metric}{', %,' * in_percent(metric)} {OF_CLIENTS[kind]}, after the last round"
         lines += [*aligned(rows), "", wrapped(about, most), ""]
     if lines:
         about = (
@@ -109,7 +110,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     seeds = len(next(iter(summary.best.values()))[metric].per_seed)
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     lines = [
-        f"{metric}: {'%, ' * is_fraction(metric)}{measured_on(metric)}, {over}; MB: of the run, per client "
+        f"{metric}: {'%, ' * in_percent(metric)}{measured_on(metric)}, {over}; MB: of the run, per client "
         "of the population; rounds/s: of all seeds together, without compilation"
     ]
     means: dict[str, list[str]] = {}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from experiments.base import signals
 from experiments.base.command import explained, one_line
 from experiments.base.formats import terminal_width
+from experiments.base.terminal import say
 from experiments.runs.sinks import Sink
 from experiments.tables.terminal import table
 from experiments.training.prepare import Request
@@ -38,7 +39,7 @@ def train_and_print(
     else:
         return _print(run, joined)
     if joined.first:
-        print(said, file=sys.stderr)
+        say(said, file=sys.stderr)
     return code
 
 
@@ -52,18 +53,20 @@ def _print(run: TrainedRun, joined: Processes) -> int:
     if not joined.first:
         return code
     if run.ended_before:
-        print(f"{run.folder} has ended: {run.status}", file=sys.stderr)
+        say(f"{run.folder} has ended: {run.status}", file=sys.stderr)
+        if run.summary and run.summary.rounds:
+            say(table(run.summary, terminal_width(sys.stdout)))
         return code
     with signals.unheard():
         if run.summary and run.summary.rounds:
-            print(table(run.summary, terminal_width(sys.stdout)))
+            say(table(run.summary, terminal_width(sys.stdout)))
         for line in run.unseen:
-            print(line, file=sys.stderr)
+            say(line, file=sys.stderr)
         problems = [run.status, *run.problems] if code else []
         if problems:
             said = "; ".join(problems)
-            print(said if said == "interrupted" else f"error: {said}", file=sys.stderr)
+            say(said if said == "interrupted" else f"error: {said}", file=sys.stderr)
             if not run.status.startswith("diverged"):
-                print(run.goes_on, file=sys.stderr)
-        print(f"run folder: {run.folder}")
+                say(run.goes_on, file=sys.stderr)
+        say(f"run folder: {run.folder}")
     return code

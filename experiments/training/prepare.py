@@ -18,6 +18,7 @@ from experiments.base import user_modules
 from experiments.base.files import held
 from experiments.base.json_values import plain
 from experiments.base.provenance import environment
+from experiments.base.terminal import say
 from experiments.config.experiment import Experiment, experiment_of, strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
@@ -138,9 +139,9 @@ def prepare(
             secret = secret_seed.read(recorder.folder) if has_secret else 0
             user_modules.keep(config, recorder.folder / _code(earlier, here))
             if earlier:
-                recorder.go_on(earlier.lines, finished)
+                recorder.go_on(earlier.lines, earlier.clients, finished)
             if warning:
-                print(f"warning: {warning}", file=sys.stderr)
+                say(f"warning: {warning}", file=sys.stderr)
     made = _of_first(os.fsencode(recorder.folder if recorder else ""), joined)
     # A folder that is given may have another path for each process.
     where = recorder.folder if recorder else settings.output or Path(os.fsdecode(made))
@@ -187,7 +188,7 @@ def _recorder(
     """Of a new folder, or of the one that goes on."""
     folder = found.folder if found else new_folder(settings, name)
     until_end.enter_context(held(folder))
-    own = found.settings if found else settings  # what it was begun with
+    own = replace(found.settings, metric=settings.metric) if found else settings
     identity = {"config": name, "settings": plain(own), **about}
     further = opened(settings.record, folder, identity, until_end)
     if about.get("secret_seed") and not found:
@@ -199,7 +200,7 @@ def _solved(
     module: Config, settings: Settings, joined: Processes, progress: bool
 ) -> dict[str, float]:
     if settings.target_epsilon and joined.first and progress:
-        print(f"solving for the noise of epsilon {settings.target_epsilon:g}", file=sys.stderr)
+        say(f"solving for the noise of epsilon {settings.target_epsilon:g}", file=sys.stderr)
     return budget.solved(module, settings)
 
 

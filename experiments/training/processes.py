@@ -15,6 +15,7 @@ import numpy as np
 
 from experiments.base import signals
 from experiments.base.command import one_line
+from experiments.base.terminal import say
 from fedpriv import distributed
 
 LONGEST = 1000  # bytes of an error that are passed on
@@ -53,7 +54,7 @@ class Processes:
             self.others_gone = self.count > 1
             signals.asked_again()
         if self.first and not signals.watched():
-            print("stopping after the next evaluation; ask again to stop at once", file=sys.stderr)
+            say("stopping after the next evaluation; ask again to stop at once", file=sys.stderr)
         self._stop, self.terminated = True, number == signal.SIGTERM
 
     @contextmanager

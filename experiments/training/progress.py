@@ -18,6 +18,7 @@ from experiments.base.formats import (
     terminal_width,
     wrapped,
 )
+from experiments.base.terminal import say
 from experiments.base.time_left import OFTEN, SHORT, span
 from fedpriv.engine.compiled_rounds import Compiler
 from fedpriv.engine.history import Evaluation
@@ -125,4 +126,4 @@ def _bar(name: str, rounds: int) -> Any:
 
 
 def _say(text: str) -> None:
-    print(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr, flush=True)
+    say(wrapped(text, terminal_width(sys.stderr)), file=sys.stderr, flush=True)

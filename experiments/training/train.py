@@ -13,12 +13,13 @@ from experiments.base.command import checked
 from experiments.config import modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
+from experiments.runs.other_metric import show
 from experiments.runs.run_folder import CONFIG, read_begun, read_summary
 from experiments.runs.sinks import Sink
 from experiments.runs.unfinished import Earlier, earlier, going_on, how_ended
 from experiments.training.prepare import Request, prepare
 from experiments.training.processes import Processes
-from experiments.training.train_algorithms import train_algorithms
+from experiments.training.train_algorithms import draw, train_algorithms
 from experiments.training.trained_run import TrainedRun, TrainingError
 from fedpriv.core.arguments import check_path
 from fedpriv.devices.layout import split_cpu
@@ -73,10 +74,13 @@ def resume(
 ) -> TrainedRun:
     """Continues a stopped run to the end that it would have had; reads one that has ended.
 
+    One that has ended shows another `metric` where one is given; nothing is trained again.
+
     Args:
       folder: of the run.
       config: the object that it was begun with, if that was neither a name nor a file.
-      settings: fields that do not change results, such as `checkpoint`; others must be as before.
+      settings: fields that do not change results, such as `checkpoint` or the `metric` that is shown; others must be as
+        before.
 
     Returns, Raises: as `train`.
     """
@@ -136,19 +140,24 @@ def prepare_and_train(
         with joined.agreed():
             requested = request()
         if requested.earlier and (status := how_ended(requested.earlier.folder)):
-            return _ended_before(requested.earlier, status)
+            return _ended_before(requested.earlier, status, requested.settings.metric, joined.first)
         run = prepare(requested, joined, sinks, until_end, progress)
         with checked(), signals.unheard():
             return train_algorithms(run)
 
 
-def _ended_before(run: Earlier, status: str) -> TrainedRun:
-    """A run that has come to its end before."""
+def _ended_before(run: Earlier, status: str, metric: str | None, writes: bool) -> TrainedRun:
+    """A run that has come to its end before; shows another metric where one is asked for.
+
+    Raises:
+      ValueError: that is not recorded.
+    """
     seeds = tuple(range(run.settings.seeds))
-    history = dict[str, History]()
-    for line in run.lines:
-        history.setdefault(line.algorithm, History(seeds)).evaluations.append(line.evaluation())
+    history = {name: History(seeds, each) for name, each in run.evaluations.items()}
     summary = None
+    if writes and metric != run.settings.metric:
+        summary = show(run.folder, metric)
+        draw(history, summary.metric, run.folder, summary.names)
     with suppress(ValueError):  # of another version
-        summary = read_summary(run.folder)
+        summary = summary or read_summary(run.folder)
     return TrainedRun(run.folder, status, history, summary, ended_before=True)

@@ -16,6 +16,7 @@ from experiments.base import signals
 from experiments.base.command import one_line
 from experiments.base.formats import short_epsilon, short_name_of
 from experiments.base.outside_errors import outside
+from experiments.base.terminal import say
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
 from experiments.runs.recorder import Privacy, Recorder
@@ -102,7 +103,7 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
                 status = f"failed: {recorder.unrecorded()}"
             summary = recorder.write_summary(histories, run.experiment, dict(run.planned), status)
         if summary.rounds:
-            _draw(histories, summary.metric, recorder.folder, summary.names)
+            draw(histories, summary.metric, recorder.folder, summary.names)
     except KeyboardInterrupt:
         status = "interrupted" if status == "complete" else status
     if recorder.lost and ended.status != "complete":
@@ -113,7 +114,7 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
     return replace(ended, status=status, summary=summary, problems=problems, unseen=unseen)
 
 
-def _draw(
+def draw(
     histories: Mapping[str, History], metric: str, folder: Path, names: Mapping[str, str]
 ) -> None:
     """The picture, which holds nothing that is not in the run's lines: a run without it is whole."""
@@ -122,7 +123,7 @@ def _draw(
         picture(histories, metric, path, names)
     except OSError as error:
         said = outside(error)
-        print(f"warning: {path.name} cannot be written ({said})", file=sys.stderr)
+        say(f"warning: {path.name} cannot be written ({said})", file=sys.stderr)
 
 
 def _unseen(run: PreparedRun, histories: Mapping[str, History]) -> Iterator[str]:
@@ -142,7 +143,7 @@ def _checkpoints(algorithm: str, run: PreparedRun) -> Checkpoints:
 
     def warn(text: str) -> None:
         if run.recorder:
-            print(f"warning: {text}", file=sys.stderr)
+            say(f"warning: {text}", file=sys.stderr)
 
     return Checkpoints(
         run.checkpoints(algorithm),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax

@@ -157,7 +157,7 @@ def better_higher(name: str, higher: Collection[str] = ()) -> bool:
 
 
 def is_fraction(name: str) -> bool:
-    """Whether the metric is in 0..1 and shown in percent."""
+    """Whether the metric is known to be in 0..1, and better when higher."""
     return name.endswith(_FRACTIONS)
 
 

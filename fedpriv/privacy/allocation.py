@@ -102,7 +102,7 @@ def _of_case(
     return _losses(ratio, interval), _losses(_reversed(ratio, interval), interval)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)  # a megabyte each; a block needs about twice the logarithm of its length
 def _of_rounds(rounds: int, noise: str, multiplier: float, interval: float, tail: float) -> _Ratio:
     """Of the mean of so many independent ratios l."""
     if rounds == 1:

@@ -113,22 +113,15 @@ class Composed:
             return Priced(0.0, 0.0, 0.0, 0)
         parts = list(zip(self._sums, map(_Sum.tail, self._sums, tilts), tilts, tops, strict=True))
 
-        def excess(epsilon: float) -> float:
-            """log((delta(epsilon) - infinity) / left), left being for all sums together."""
-            logs = [
-                math.log(each.expected(tail, t, epsilon)) - _log_most(t) - t * (epsilon - end)
-                for each, tail, t, end in parts
-            ]
-            return float(np.logaddexp.reduce(logs)) - math.log(len(parts))
-
         # Below it the margin alone is more than delta.
         low = max(0.0, *(end - 40 / t for t, end in zip(tilts, tops, strict=True)))
-        if excess(top) >= 0:
+        if _excess(top, parts) >= 0:
             found = top
-        elif excess(low) <= 0:
+        elif _excess(low, parts) <= 0:
             found = low
         else:
-            root = float(brentq(excess, low, top, xtol=1e-11, rtol=1e-13))
+            # What a closure held, such as the tails, would stay: brentq leaves a cycle around its function.
+            root = float(brentq(_excess, low, top, args=(parts,), xtol=1e-11, rtol=1e-13))
             found = root * (1 + 1e-12) + 1e-10
         logs = np.array([-_log_most(t) - t * (found - end) for _, _, t, end in parts])
         weights = np.exp(logs - logs.max())
@@ -259,19 +252,20 @@ class _Sum:
 
     def _tilted(self, tilt: float) -> tuple[int, Floats]:
         """(the first cell, chances from there on) of the tilted loss of all rounds."""
-        from scipy import fft
+        from scipy.fft import next_fast_len
 
         once = self._once(tilt)
         low, high = self._range(tilt, once)
-        size = fft.next_fast_len(high - low + 1, real=True)
+        size = next_fast_len(high - low + 1, real=True)
+        # SciPy's transforms would keep the tables of each size: much memory over the rounds of a run.
         spectrum = np.ones(size // 2 + 1, complex)
         for r, (moment, chances) in zip(self._rounds, once, strict=True):
             cells = (r.losses.low + np.arange(len(chances))) % size
-            of_release = fft.rfft(np.bincount(cells, chances, size))
+            of_release = np.fft.rfft(np.bincount(cells, chances, size))
             taking_part = _taking_part(r, moment)
             of_round = (1 - taking_part) + taking_part * of_release**r.local_steps
             spectrum *= of_round**r.steps
-        around = fft.irfft(spectrum, size)
+        around = np.fft.irfft(spectrum, size)
         return low, np.maximum(np.roll(around, -(low % size)), 0.0)
 
     def _range(self, tilt: float, once: list[tuple[float, Floats]]) -> tuple[int, int]:
@@ -301,6 +295,15 @@ class _Sum:
                 cell = max(cell, 0) if which else min(cell, 0)
             cells += r.steps * cell
         return cells
+
+
+def _excess(epsilon: float, parts: list[tuple[_Sum, _Tail, float, float]]) -> float:
+    """log((delta(epsilon) - infinity) / left), for `Composed.priced`: left is for all sums together."""
+    logs = [
+        math.log(each.expected(tail, t, epsilon)) - _log_most(t) - t * (epsilon - end)
+        for each, tail, t, end in parts
+    ]
+    return float(np.logaddexp.reduce(logs)) - math.log(len(parts))
 
 
 def _last_cell(losses: Losses, beyond: float) -> int:

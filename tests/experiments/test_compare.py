@@ -77,7 +77,7 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
     assert line.get_color() == curves[0].look["color"]
     for option in ([], ["--together"]):
         path = tmp_path / f"p{len(option)}.png"
-        given = ["--metrics", "accuracy", "log_gap", "--output", str(path)]
+        given = ["--metric", "accuracy", "log_gap", "--output", str(path)]
         assert compare.main([*folders, *option, *given]) == 0
         assert path.read_bytes()[:4] == b"\x89PNG"
 
@@ -87,11 +87,10 @@ def test_every_algorithm_is_drawn_with_its_numbers_and_its_colour(recorded, tmp_
     [
         (["--together"], "--together: there is no picture"),
         ([], "folders: none is given"),
-        (["--metrics", "accuracy"], "--metrics: there is no picture"),
-        (
-            ["--metrics", "height", "--output", "p.png"],
-            "metrics: no 'height'; there are accuracy",
-        ),
+        (["--metric", "height"], "metric: there is no 'height'; there are accuracy, loss, log_gap"),
+        (["--by", "client", "--best"], "--best: it has no meaning by client"),
+        (["--by", "client", "--output", "p.png"], "by: client is for tables, not for p.png"),
+        (["--by", "client"], "by: nothing was recorded client by client"),
         (["--output", "p.nonsense"], "output: cannot write"),
         (["--output", "config.json/x.tex"], "output: cannot write"),
         (["--names", "one"], "names: 'one' for 0, 5; give each run its own name"),

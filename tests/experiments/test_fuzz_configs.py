@@ -33,7 +33,7 @@ SMALL = {
 }
 TYPED = """
     --help --list --json --solve noise rounds --target-epsilon 1 nan --claimed --view server --honest 0.5 2
-    --grid p=0.1,0.2 p= =1 nope=1 --folds --fold --parts mechanism --draws 100 --canaries --metrics accuracy
+    --grid p=0.1,0.2 p= =1 nope=1 --folds --fold --parts mechanism --draws 100 --canaries --metric accuracy
     --together --process-id --num-processes --coordinator quickstart dp_scaffold_synthetic --rounds --p
     layout.devices=1 .. *
 """

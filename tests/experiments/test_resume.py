@@ -5,8 +5,19 @@ import json
 import shutil
 
 import pytest
-from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch, lines, summary
+from resumed import (
+    OFTEN,
+    SMALL,
+    KilledError,
+    Stop,
+    assert_same,
+    launch,
+    lines,
+    summary,
+    values_of_clients,
+)
 
+import experiments
 from experiments.base import provenance
 from experiments.base.json_values import plain
 from experiments.config import modules
@@ -20,6 +31,7 @@ from fedpriv.engine import compilation_cache
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "9", "--every", "2", "--seeds", "2"]
+RUN += ["--per-client", "3"]
 GRID = [(name, r) for name in ("fed_avg", "rand_k") for r in (2, 4, 6, 8, 9)]
 
 
@@ -75,14 +87,21 @@ def test_whatever_lines_are_there(kept, folder, whole):
         "more": [*there, there[-1][:-1]],
     }
     file.write_text("".join(text[kept]))
+    of_clients = folder / "clients.jsonl"
+    each = of_clients.read_text().splitlines(keepends=True)
+    text = {"none": each[:5], "half": [*each[:6], each[6][:40]], "more": [*each, each[-1][:-1]]}
+    of_clients.write_text("".join(text[kept]))
     assert launch("--resume", folder) == 0
     assert_same(folder, whole)
 
 
 @pytest.mark.slow
-def test_without_lines_of_a_finished_algorithm_it_is_trained_again(folder, whole):
-    file = folder / "metrics.jsonl"
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]))
+@pytest.mark.parametrize(
+    ("name", "end"), [("metrics.jsonl", ""), ("clients.jsonl", ""), ("clients.jsonl", "{\n")]
+)
+def test_without_lines_of_a_finished_algorithm_it_is_trained_again(name, end, folder, whole):
+    file = folder / name
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]) + (end or "{"))
     assert launch("--resume", folder) == 0
     assert_same(folder, whole)
 
@@ -104,6 +123,65 @@ def test_a_run_without_checkpoints_goes_on_with_the_algorithm_it_was_at(tmp_path
     assert not [*folder.rglob("checkpoints/*/*")]
     assert launch("--resume", folder) == 0
     assert_same(folder, whole)
+
+
+METRICS = [
+    ("loss", 0.0, 100.0),
+    ("per_client_accuracy_mean", 0.0, 1.0),
+    ("mean_update_norm", 0.0, 100.0),
+]
+
+
+@pytest.mark.parametrize(("metric", "low", "high"), METRICS)
+def test_a_run_that_has_ended_shows_another_metric(metric, low, high, whole, tmp_path, capsys):
+    folder = shutil.copytree(whole, tmp_path / "ended")
+    kept = [lines(folder), values_of_clients(folder)]
+    assert launch("--resume", folder, "--metric", metric) == 0
+    assert metric[:12] in capsys.readouterr().out
+    run = experiments.runs.read(folder)
+    assert run.settings["metric"] == run.summary.metric == metric
+    for name, history in run.history.items():
+        assert run.summary.final[name][metric].per_seed == tuple(history.metric(metric)[-1])
+        assert all(low <= x <= high for x in run.summary.best[name][metric].per_seed)
+    assert (folder / f"{metric}.png").exists()
+    assert [lines(folder), values_of_clients(folder)] == kept
+    again = experiments.resume(folder, metric=None)
+    assert again.ended_before
+    assert summary(folder) == summary(whole)
+    assert set(again.history["rand_k"].evaluations[-1].clients) == {"per_client"}
+    before = (folder / "summary.json").read_bytes()
+    assert launch("--resume", folder, "--metric", "height") == 2
+    assert "metric: there is no 'height'; there are accuracy, loss" in capsys.readouterr().err
+    assert (folder / "summary.json").read_bytes() == before
+
+
+def test_a_run_that_goes_on_shows_another_metric(folder, whole, capsys):
+    seen = Stop(None, None)
+    assert main(["--resume", str(folder), "--metric", "loss"], sinks=[seen]) == 0
+    assert experiments.runs.read(folder).summary.metric == "loss"
+    assert lines(folder) == lines(whole)
+    assert [entry["rounds"] for entry in summaries(folder)] == [{"fed_avg": 9, "rand_k": 4}]
+
+
+def summaries(folder):
+    return json.loads((folder / "summary.json").read_text())["resumed"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("patience", 3, "by which patience decides when to stop"),
+        ("bound", 0.4, "which bound is of"),
+    ],
+)
+def test_a_metric_that_decided_something_stays(field, value, said, folder, capsys):
+    about = json.loads((folder / "config.json").read_text())
+    about["settings"][field] = value
+    (folder / "config.json").write_text(json.dumps(about))
+    assert launch("--resume", folder, "--metric", "loss") == 2
+    assert capsys.readouterr().err == (
+        f"error: metric: loss in place of the default, {said}; leave it out, or begin a new run\n"
+    )
 
 
 def test_what_has_ended_is_left(whole, capsys):

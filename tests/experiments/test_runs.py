@@ -2,15 +2,19 @@
 
 import itertools
 import json
+import shutil
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from reported import record
 
+import experiments
 from experiments.base.json_values import plain, typed
 from experiments.config import modules
 from experiments.runs import run_folder
+from experiments.runs.client_lines import read_client_lines, with_clients
 from experiments.runs.run_folder import Line, Summary, read, read_lines
 from experiments.tables.report import charts, tables
 from experiments.tables.report.page import page
@@ -84,6 +88,76 @@ def test_a_run_of_an_older_version_is_read(copied):
     assert run.summary.prng is run.environment.prng is None
     assert "chosen on the test records" in run.summary.best_note
     assert "prng" not in page([run])
+
+
+@pytest.fixture(scope="module")
+def of_clients(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clients") / "run"
+    return folder, record(folder, rounds=(5, 10), seeds=2, of_clients=4, status=None)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_run_is_read_as_tidy_frames(kind, of_clients):
+    """Also one that goes on, which has no summary."""
+    folder, histories = of_clients
+    run = experiments.runs.read(kind(folder))
+    curves, e = run.curves, histories["top_k"].evaluations[-1]
+    assert not any(isinstance(cell, dict | list) for cell in curves.to_numpy().ravel())
+    names = [*e.metrics, *e.diagnostics, *e.measures]
+    assert len(curves) == len(histories) * 2 * 2 * len(names)
+    rows = curves[(curves["algorithm"] == "top_k") & (curves["round"] == 10)]
+    for name in names:
+        own = rows[rows["metric"] == name].sort_values("seed")
+        np.testing.assert_array_equal(own["value"], np.float64(e.metric(name)))
+        np.testing.assert_array_equal(own["uplink_mb"], e.uplink_mb)
+    c = run.lines["top_k"][-1].privacy.certified
+    said = rows[["epsilon", "delta", "unit", "view", "adjacency", "basis"]].drop_duplicates()
+    of = [c.epsilon, c.delta, "client", "third_party", c.relation, c.basis]
+    assert said.to_numpy().tolist() == [of]
+    values = e.clients["held_out"]
+    rows = run.clients[(run.clients["algorithm"] == "top_k") & (run.clients["round"] == 10)]
+    assert set(rows["kind"]) == {"held_out"}
+    assert set(rows["metric"]) == {"accuracy", "auc"}
+    table = rows[rows["metric"] == "auc"].pivot(index="seed", columns="client", values="value")
+    np.testing.assert_array_equal(table.to_numpy(), values.metrics["auc"].astype(float))
+    assert table.columns.tolist() == values.clients.tolist()
+    np.testing.assert_array_equal(rows["records"].iloc[:8], values.records.ravel())
+
+
+def test_values_of_clients_are_as_simulate_gave_them(of_clients):
+    folder, histories = of_clients
+    lines, damaged = read_client_lines(folder)
+    assert not damaged
+    for line in lines:
+        (e,) = (e for e in histories[line.algorithm].evaluations if e.round == line.round)
+        again = with_clients(e, [line]).clients["held_out"]
+        for a, b in zip(
+            jax.tree.leaves(again), jax.tree.leaves(e.clients["held_out"]), strict=True
+        ):
+            np.testing.assert_array_equal(a, b, strict=True)
+
+
+def test_curves_do_not_read_the_values_of_clients(of_clients, tmp_path):
+    folder = shutil.copytree(of_clients[0], tmp_path / "copy")
+    file, expected = folder / "clients.jsonl", read(of_clients[0])
+    whole = file.read_text()
+    file.write_text(whole[:-30])  # cut off
+    assert len(expected.clients) - len(read(folder).clients) == 2 * 2 * 4
+    other_shape = whole.replace('"clients": [0, ', '"clients": [', 1)
+    for bad in ("3\n", "{\n", other_shape, "[" * 10**5 + "\n"):
+        file.write_text(bad + whole)
+        run = read(folder)
+        assert run.curves.equals(expected.curves)
+        with pytest.raises(ValueError, match=r"clients.jsonl, line 1, is damaged \(.*\); remove"):
+            _ = run.clients
+    file.unlink()
+    assert read(folder).clients.empty
+
+
+def test_a_run_of_before_has_curves_and_no_clients():
+    run = experiments.runs.read(Path(__file__).parents[1] / "run_of_2026")
+    assert set(run.curves["algorithm"]) == {"dp_fed_avg", "rand_k"}
+    assert run.clients.empty
 
 
 def test_a_run_without_summary_or_evaluation(copied):

@@ -19,6 +19,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from experiments.base.formats import markdown_table
+from experiments.base.terminal import say
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.attacks.one_run import epsilon_one_run, p_value_one_run
@@ -175,7 +176,7 @@ def main() -> int:
     rows = [
         (*map(str, row[:5]), "-" if np.isnan(row.median) else f"{row.median:.2f}") for row in found
     ]
-    print(markdown_table([head, *rows]))
+    say(markdown_table([head, *rows]))
     return int(any(row.exceeded > row.allowed for row in found))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.base.provenance import device
+from experiments.base.terminal import say
 from experiments.base.time_left import span
 from experiments.papers.reproduce.item import Item, Scale, Training, Work
 from experiments.papers.reproduce.work import Shelf, perform
@@ -101,7 +102,7 @@ def time_rounds(
             continue
         if (kind := (work.config, work.algorithm)) not in seen:
             seen.add(kind)
-            print(f"timing two rounds: {work.title}", file=sys.stderr)
+            say(f"timing two rounds: {work.title}", file=sys.stderr)
             with suppress(TrainingError):  # it diverged; its rounds were timed all the same
                 perform(work, Scale(2 / work.rounds, 1), folder / TIMED / work.key, data_dir)
     return Speeds(folder) if seen else speeds

@@ -18,6 +18,7 @@ from experiments.papers.reproduce.table import Filled, fill, scaled
 from experiments.papers.reproduce.work import UNFINISHED
 from experiments.runs.contents import Report
 from experiments.runs.run_folder import RunFolder
+from experiments.tables.frame import as_csv
 from fedpriv.core.files import replacing
 from fedpriv.privacy import VIEWS
 
@@ -35,7 +36,7 @@ def write(item: Item, scale: Scale, results: Results, folder: Path, command: str
     text = markdown(item, filled, results, said, command)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "table.md", text)
-    write_text(folder / "table.csv", table.frame(filled, said).to_csv(index=False))
+    write_text(folder / "table.csv", as_csv(table.frame(filled, said)))
     with replacing(folder / "picture.png") as path:
         picture.save(item, filled, results, said, path)
     return text

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.base.formats import aligned
+from experiments.base.terminal import say
 from experiments.config.fields import Number
 from experiments.papers.reproduce import page
 from experiments.papers.reproduce.catalogue import PAPERS
@@ -98,20 +99,20 @@ def reproduce(
     speeds = output / paper
     cost = Speeds(speeds).cost(left, size)
     if progress:
-        print(f"{hint(found, size, len(done), left)}{_on_this_machine(cost)}", file=sys.stderr)
+        say(f"{hint(found, size, len(done), left)}{_on_this_machine(cost)}", file=sys.stderr)
     problems, complete = list[str](), True
     try:
         for number, work in enumerate(left, 1):
             if progress:
                 rest = _on_this_machine(Speeds(speeds).cost(left[number - 1 :], size))
-                print(f"[{number}/{len(left)}] {work.title}{rest}", file=sys.stderr)
+                say(f"[{number}/{len(left)}] {work.title}{rest}", file=sys.stderr)
             try:
                 data = Path(data_dir) if data_dir else None
                 perform(work, size, shelf.run(found, work), data, progress)
             except TrainingError as error:
                 problems.append(str(error))
                 if progress:
-                    print(f"error: {error}", file=sys.stderr)
+                    say(f"error: {error}", file=sys.stderr)
                 if isinstance(error.run.error, OtherRunError):
                     raise ValueError(str(error)) from None
     except KeyboardInterrupt:

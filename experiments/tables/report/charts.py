@@ -12,13 +12,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from experiments.base.formats import meaning_of_epsilon, with_unit
+from experiments.base.formats import in_percent, meaning_of_epsilon, with_unit
 from experiments.runs.contents import Line
-from experiments.tables import plots
+from experiments.tables import plots, thinning
 from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, colours, far, scale
 from experiments.tables.report.audits import Errors
-from experiments.tables.report.tables import Result, measured
-from fedpriv.models.score import is_fraction
+from experiments.tables.report.tables import Result, further, measured
 
 TEXT, RULE = "#1b1b1b", "#d9d9d9"
 # The page's style sheet has lighter colours, by the same numbers, where it is dark.
@@ -36,7 +35,9 @@ STYLE = plots.STYLE | {
 }
 FAR_VALUES = 100  # beyond it a linear axis would squeeze the ends of most curves
 LARGEST = 1e100  # what is drawn; an axis beyond overflows
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 class Series(NamedTuple):
@@ -84,7 +85,7 @@ class Picture(NamedTuple):
 
 
 def without_controls(text: str) -> str:
-    """Without the characters that neither a page nor a picture may have."""
+    """Without the characters that neither a page nor a picture may have, or that would reverse the text after them."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -110,7 +111,8 @@ def pictures(drawn: Sequence[Series], ends: Sequence[Series] = ()) -> list[list[
     Args:
       ends: of runs, where these differ in their noise or budget alone: what is drawn by epsilon instead.
     """
-    metrics = measured([s.result for s in drawn])
+    results = [s.result for s in drawn]
+    metrics = measured(results)
     said = ["Each point is the end of a run."] if ends else []
     rows = [
         [
@@ -120,9 +122,7 @@ def pictures(drawn: Sequence[Series], ends: Sequence[Series] = ()) -> list[list[
         ]
         for measure in metrics
     ]
-    lines = [line for s in drawn for line in s.result.lines]
-    own = dict.fromkeys(name for line in lines for name in line.diagnostics_not_private)
-    rows.append([_by_round(drawn, name, own=True) for name in own if name not in metrics])
+    rows.append([_by_round(drawn, name) for name in further(results)])
     return [
         [_picture(chart, f"chart-{i}-{j}") for j, chart in enumerate(row)]
         for i, row in enumerate(rows)
@@ -130,16 +130,23 @@ def pictures(drawn: Sequence[Series], ends: Sequence[Series] = ()) -> list[list[
     ]
 
 
-def _by_round(drawn: Sequence[Series], measure: str, own: bool = False) -> Chart:
-    caption = ("A diagnostic for you; not private, not released.",) if own else ()
-    title = f"{measure if own else f'Test {with_unit(measure)}'} by round"
-    return Chart(title, measure, drawn, lambda line: line.round, "round", caption)
+def _heading(drawn: Sequence[Series], measure: str) -> tuple[str, list[str]]:
+    """Of a chart, and what has to be said of a number that is not of the test set."""
+    if any(measure in line.metrics for s in drawn for line in s.result.lines):
+        return f"Test {with_unit(measure)}", []
+    return measure, ["A diagnostic for you; not private, not released."]
+
+
+def _by_round(drawn: Sequence[Series], measure: str) -> Chart:
+    heading, said = _heading(drawn, measure)
+    return Chart(f"{heading} by round", measure, drawn, lambda line: line.round, "round", said)
 
 
 def _by_uplink(drawn: Sequence[Series], measure: str) -> Chart:
     label = "uplink per client of the population (MB)"
-    title = f"Test {with_unit(measure)} by uplink"
-    return Chart(title, measure, drawn, lambda line: line.uplink_mb_per_client, label)
+    heading, said = _heading(drawn, measure)
+    by = f"{heading} by uplink"
+    return Chart(by, measure, drawn, lambda line: line.uplink_mb_per_client, label, said)
 
 
 def _by_epsilon(
@@ -161,7 +168,8 @@ def _by_epsilon(
         f"No curve by epsilon, as the certified one ({view}) is infinite: {'; '.join(names)} ({why})."
         for (view, why), names in reasons.items()
     ]
-    title = f"Test {with_unit(measure)} by certified epsilon"
+    heading, about = _heading(drawn, measure)
+    title, caption = f"{heading} by certified epsilon", [*about, *caption]
     for number, (kind, having) in enumerate(kinds.items(), 1):
         label = textwrap.fill(f"epsilon: {kind}", 58)
         said = [*caption, *(without if number == len(kinds) else ())]
@@ -176,8 +184,11 @@ def _picture(chart: Chart, key: str) -> Picture:
     lost = sum(int(np.isnan(x).sum()) for _, x, *_ in curves)
     caption = [*chart.caption, *([f"{lost} values are not finite and left out."] if lost else [])]
     svg = ""
+    if less := thinning.said(len(x) for _, x, *_ in curves):
+        caption.append(less)
     if curves:
-        ends = [f"{s.result.label} ends at {_end(chart, s)}" for s, *_ in curves]
+        ends = [f"{s.result.label} ends at {_end(*points)}" for s, *points in curves]
+        curves = [(s, *_thinned(*points)) for s, *points in curves]
         said = f"{chart.title}. {'; '.join(ends)}."
         svg = _inline(_svg(lambda axes: _draw(axes, chart, curves), key), key, said)
     return Picture(key, chart.title, svg, caption)
@@ -185,7 +196,7 @@ def _picture(chart: Chart, key: str) -> Picture:
 
 def _points(chart: Chart, s: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(x, mean, standard deviation) as they are shown; NaN where one of the first two is not finite, or next to it."""
-    factor = 100 if is_fraction(chart.measure) else 1
+    factor = 100 if in_percent(chart.measure) else 1
     found = [(chart.x(line), line.metric(chart.measure)) for line in s.result.lines]
     rows = [(x, m.mean, math.nan if m.std is None else m.std) for x, m in found if m]
     x, mean, std = np.array(rows, float).reshape(-1, 3).T
@@ -193,8 +204,13 @@ def _points(chart: Chart, s: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return tuple(np.where(lost, np.nan, v) for v in (x, factor * mean, factor * std))
 
 
-def _end(chart: Chart, s: Series) -> str:
-    x, mean, std = (v[~np.isnan(v)] for v in _points(chart, s))
+def _thinned(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, ...]:
+    kept = thinning.drawn(mean)
+    return x[kept], mean[kept], std[kept]
+
+
+def _end(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> str:
+    x, mean, std = (v[~np.isnan(v)] for v in (x, mean, std))
     return f"{mean[-1]:.4g}" + (f" ± {std[-1]:.2g}" if len(std) else "") + f" (x = {x[-1]:.4g})"
 
 
@@ -266,6 +282,7 @@ def _svg(draw: Callable[[Any], None], key: str) -> str:
         figure = Figure(figsize=(5.4, 3.6), layout="constrained")
         FigureCanvasSVG(figure)
         draw(figure.subplots())
+        plots.change_texts(figure, without_controls)
         figure.savefig(written, format="svg", transparent=True, metadata={"Date": None})
     return written.getvalue()
 
@@ -274,7 +291,7 @@ def _draw(axes: Any, chart: Chart, curves: Sequence[tuple]) -> None:
     ends = [float(np.nanmax(x)) for _, x, *_ in curves]
     means = np.concatenate([mean for _, _, mean, _ in curves])
     values = np.concatenate([x for _, x, *_ in curves])
-    by_round, percent = chart.x_label == "round", is_fraction(chart.measure)
+    by_round, percent = chart.x_label == "round", in_percent(chart.measure)
     scale(axes, "x", not by_round and far(values, 1) and far(ends, FAR_ENDS), by_round)
     scale(axes, "y", not percent and far(means, FAR_VALUES))
     floor = np.nanmin(means) / 3 if _log(axes.yaxis) else -np.inf
@@ -283,8 +300,7 @@ def _draw(axes: Any, chart: Chart, curves: Sequence[tuple]) -> None:
     if percent:
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, 0), min(high, 100))
-    x_label = without_controls(chart.x_label)
-    axes.set_xlabel(x_label + (", log scale" if _log(axes.xaxis) else ""))
+    axes.set_xlabel(chart.x_label + (", log scale" if _log(axes.xaxis) else ""))
     axes.set_ylabel("log scale" if _log(axes.yaxis) else "")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.base.files import write_text
+from experiments.runs.other_metric import with_metric
 from experiments.runs.run_folder import RunFolder, names, runs_of, with_names
 from experiments.tables.report import charts, tables
 from experiments.tables.report.audits import Errors, read_audits, undrawn
@@ -24,6 +25,7 @@ def report(
     runs: Any,
     path: str | Path | None = None,
     *,
+    metric: str | Sequence[str] | None = None,
     best: bool = False,
     names: Mapping[str, str] | None = None,
     audits: Sequence[str | Path] = (),
@@ -34,6 +36,7 @@ def report(
       runs: as for `table`; they may still be running.
       path: file of the page, which is replaced if it exists; by default report.html in the folder of the run or sweep,
         for several in the current folder.
+      metric: metrics of the table and of the first charts, as for `table`; by default those of the scores.
       best: whether the table also shows the best of each metric over the evaluations, which is chosen on the test set.
       names: display names of algorithms.
       audits: output folders of `experiments.audit` with many runs, whose counts are drawn under the certified curves
@@ -48,7 +51,8 @@ def report(
     file = _folder_of(runs) / "report.html" if path is None else Path(path)
     require(file.suffix in (".html", ".htm"), "path", str(path), "give a file that ends in .html")
     found, remarks = runs_of(runs)
-    write_page(file, with_names(found, names), remarks, best, read_audits(audits))
+    shown = with_metric(with_names(found, names), metric)
+    write_page(file, shown, remarks, best, read_audits(audits))
     return file
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from experiments.base.formats import ABSENT, hyphenated, mean_and_std, number, with_unit
 from experiments.base.json_values import flat, plain
@@ -14,11 +20,13 @@ from experiments.config import modules
 from experiments.config.options import flags, parse
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import RunFolder
-from experiments.tables.frame import Row
+from experiments.tables.frame import Row, row
 from experiments.tables.grid import grid
+from experiments.tables.thinning import MOST, drawn
 from fedpriv.engine.client_metrics import PER_CLIENT, by_kind
 from fedpriv.privacy import Certificate
 
+FEWEST = 50  # rows of an algorithm, however many there are
 PLACES = ("output", "data_dir")  # where things are does not change what is found
 
 
@@ -118,7 +126,7 @@ def last_states(found: Sequence[Result], best: bool = False) -> tuple[Table, lis
     Args:
       best: whether also the best of the metric over the evaluations.
     """
-    made = grid([_row(r) for r in found], metrics=measured(found), best=best)
+    made = grid([_row(r) for r in found], best=best, every=True)
     head = ["algorithm", *made.head[2:], "status", "MB down", "seconds", "compiled (s)", "rounds/s"]
     rows = [[r.label, *cells[2:], *_further(r)] for r, cells in zip(found, made.rows, strict=True)]
     explained = (
@@ -129,7 +137,7 @@ def last_states(found: Sequence[Result], best: bool = False) -> tuple[Table, lis
 
 
 def _row(r: Result) -> Row:
-    return Row({"run": r.run.path.name}, r.algorithm, r.summary, str(r.run.path))
+    return row(r.run, {"run": r.run.path.name}, r.algorithm)
 
 
 def _further(r: Result) -> list[str | Cell]:
@@ -150,16 +158,29 @@ def single_clients(found: Sequence[Result]) -> Table | None:
     names = [name for of in by_kind(every).values() for name in of.values()]
     if not names:
         return None
-    rows = [[label, *(mean_and_std(of.get(name)) for name in names)] for label, of in each.items()]
-    head = ["algorithm", *(name.removeprefix(f"{PER_CLIENT}_").replace("_", " ") for name in names)]
+    rows = [
+        [label, *(mean_and_std(of.get(name), name) for name in names)] for label, of in each.items()
+    ]
+    head = ["algorithm", *(with_unit(name.removeprefix(f"{PER_CLIENT}_")) for name in names)]
     return Table("Single clients, after the last round", head, rows)
 
 
 def measured(found: Sequence[Result]) -> list[str]:
-    """The metrics of the runs, those that they show first."""
+    """The metrics that were chosen; else those of the runs' scores, those that they show first."""
+    if chosen := [name for r in found for name in r.run.shown]:
+        return list(dict.fromkeys(chosen))
     shown = [r.summary.metric for r in found if r.summary.metric]
     others = [name for r in found for of in r.summary.final.values() for name in of]
     return list(dict.fromkeys([*shown, *others]))
+
+
+def further(found: Sequence[Result]) -> list[str]:
+    """What else was recorded, diagnostics last."""
+    lines = [line for r in found for line in r.lines]
+    every = dict.fromkeys(name for line in lines for name in line.metrics)
+    every |= dict.fromkeys(name for line in lines for name in line.diagnostics_not_private)
+    shown = measured(found)
+    return [name for name in every if name not in shown]
 
 
 def epsilon(value: float) -> str:
@@ -173,12 +194,13 @@ def _with_meaning(c: Certificate) -> Cell:
 
 
 def evaluations(found: Sequence[Result]) -> Table:
-    """Every one: the numbers behind the curves."""
-    lines = [(result.label, line) for result in found for line in result.lines]
-    own = list(dict.fromkeys(name for _, line in lines for name in line.diagnostics_not_private))
-    metrics = measured(found)
+    """The numbers behind the curves: every evaluation, or those that are drawn of the first metric."""
+    metrics, own = measured(found), further(found)
+    most = max(MOST // max(1, sum(bool(result.lines) for result in found)), FEWEST)
+    every = [(result.label, line) for result in found for line in result.lines]
+    lines = [(result.label, line) for result in found for line in _drawn(result, metrics, most)]
     head = ["algorithm", "round", *map(with_unit, metrics), "MB up", "MB down"]
-    head += ["certified epsilon, third party", *own]
+    head += ["certified epsilon, third party", *map(with_unit, own)]
     rows = [
         [
             label,
@@ -187,11 +209,23 @@ def evaluations(found: Sequence[Result]) -> Table:
             number(line.uplink_mb_per_client),
             number(line.downlink_mb_per_client),
             _with_meaning(line.privacy.certified),
-            *(mean_and_std(line.diagnostics_not_private.get(name)) for name in own),
+            *(mean_and_std(line.metric(name), name) for name in own),
         ]
         for label, line in lines
     ]
-    return Table("Every evaluation.", head, rows)
+    caption = "Every evaluation."
+    if len(lines) < len(every):
+        caption = (
+            f"{len(lines):,} of {len(every):,} evaluations: the first, the last, and the extremes of {metrics[0]} in "
+            "between; metrics.jsonl has all."
+        )
+    return Table(caption, head, rows)
+
+
+def _drawn(result: Result, metrics: Sequence[str], most: int) -> list[Line]:
+    each = [line.metric(metric) for line in result.lines for metric in metrics[:1]]
+    means = np.array([math.nan if spread is None else spread.mean for spread in each], float)
+    return [result.lines[at] for at in drawn(means, most)]
 
 
 def settings(runs: Sequence[RunFolder], names: Sequence[str]) -> Compared:
@@ -230,20 +264,30 @@ def commands(runs: Sequence[RunFolder], names: Sequence[str]) -> Table:
 def command(run: RunFolder) -> str | None:
     """What the launcher of this version has to be given for the same settings; None where it takes no such command.
 
-    Fields at the config's default are left out, and so is the folder; fields that the run's version did not have
-    yet are at their default.
+    Of a config that ships, fields at its default are left out; fields that the run's version did not have yet are at
+    their default. Any other config may be anybody's code, which no page runs: each field that was recorded is given.
     """
     wanted = {**run.settings, "output": None}
+    if run.config not in modules.names():
+        recorded = {name: value for name, value in flat(run.settings).items() if name != "output"}
+        named = all(re.fullmatch(r"[A-Za-z]\w*(\.[A-Za-z]\w*)*", name) for name in recorded)
+        given = flags(recorded, {})
+        return _shell(run.config, given) if named and run.config.endswith(".py") else None
     try:
         module = modules.load(run.config)
         given = flags(wanted, plain(module.settings))
-        made = parse(module, run.config, list(given))
+        with contextlib.redirect_stdout(io.StringIO()):  # a value may be --help
+            made = parse(module, run.config, list(given))
     except (ValueError, TypeError, KeyError, AttributeError, SystemExit):
         return None
     settled, missing = flat(plain(replace(made, output=None))), object()
     if any(settled.get(field, missing) != value for field, value in flat(wanted).items()):
         return None
-    return shlex.join(["python", "-m", "experiments.run", run.config, *given])
+    return _shell(run.config, given)
+
+
+def _shell(config: str, given: Sequence[str]) -> str:
+    return shlex.join(["python", "-m", "experiments.run", config, *given])
 
 
 def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> Compared:

@@ -1,0 +1,135 @@
+"""clients.jsonl: what each evaluation measured on single clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from experiments.base.files import opened
+from experiments.base.json_values import typed
+from fedpriv.engine.history import ClientValues, Evaluation
+
+if TYPE_CHECKING:
+    import pandas
+
+CLIENTS = "clients.jsonl"
+
+
+@dataclass(frozen=True, eq=False)
+class ClientLine:
+    """A line of clients.jsonl: one kind of values per client, at an evaluation. Not private.
+
+    Attributes:
+      kind: "held_out", "per_client", "personal" or "personal_per_client": of which records and models.
+      clients: their numbers in the federation.
+      records: a list for each seed, with the weight of the records that each client was evaluated on.
+      metrics: by name, likewise; "nan" where a metric is undefined, such as a recall without a positive record.
+    """
+
+    algorithm: str
+    round: int
+    kind: str
+    clients: Any
+    records: Any
+    metrics: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        clients = _array("clients", self.clients, 1)
+        records = _array("records", self.records, 2)
+        metrics = {name: _array(f"metrics.{name}", each, 2) for name, each in self.metrics.items()}
+        for name, each in {"records": records, **metrics}.items():
+            if each.shape != (len(records), len(clients)):
+                raise ValueError(f"{name}: {list(each.shape)} is not seeds by clients")
+        object.__setattr__(self, "clients", clients.astype(int))
+        object.__setattr__(self, "records", records)
+        object.__setattr__(self, "metrics", metrics)
+
+    @classmethod
+    def of(cls, algorithm: str, e: Evaluation) -> list[ClientLine]:
+        """One for each kind."""
+        return [cls(algorithm, e.round, kind, *values) for kind, values in e.clients.items()]
+
+    @property
+    def values(self) -> ClientValues:
+        """As `simulate` gave them."""
+        precision = jax.dtypes.canonicalize_dtype(float)  # in which they were computed
+        metrics = {name: each.astype(precision) for name, each in self.metrics.items()}
+        return ClientValues(self.clients.astype(np.int32), self.records.astype(precision), metrics)
+
+
+def _array(name: str, value: Any, axes: int) -> np.ndarray:
+    try:
+        found = np.array(value, float)
+    except (TypeError, ValueError):
+        found = np.zeros(())
+    if found.ndim != axes:
+        raise ValueError(f"{name}: it is not a list of numbers" + " for each seed" * (axes == 2))
+    return found
+
+
+def with_clients(evaluation: Evaluation, own: Sequence[ClientLine]) -> Evaluation:
+    """The evaluation with what it measured on single clients."""
+    return evaluation._replace(clients={line.kind: line.values for line in own})
+
+
+def read_client_lines(folder: Path, *, tolerant: bool = False) -> tuple[list[ClientLine], bool]:
+    """The lines of clients.jsonl, the last of equal ones, and whether any is damaged, which is left out.
+
+    Args:
+      tolerant: whether to stop at any damaged line, and not only at a last one that was cut off.
+
+    Raises:
+      ValueError: a line is damaged, or the file cannot be read.
+    """
+    path, found = folder / CLIENTS, dict[tuple[str, int, str], ClientLine]()
+    if not path.exists():
+        return [], False
+    with opened(path, "repair it, or move it away") as file:
+        for number, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                line = typed(ClientLine, json.loads(text.decode()))
+            except (ValueError, RecursionError, OverflowError) as error:
+                if not tolerant and text.endswith(b"\n"):
+                    said = f"{path}, line {number}, is damaged ({error}); remove the line"
+                    raise ValueError(said) from None
+                return [*found.values()], True
+            found[line.algorithm, line.round, line.kind] = line
+    return [*found.values()], False
+
+
+def by_evaluation(lines: Sequence[ClientLine]) -> Mapping[tuple[str, int], list[ClientLine]]:
+    """(Algorithm, round) -> its lines."""
+    found: dict[tuple[str, int], list[ClientLine]] = {}
+    for line in lines:
+        found.setdefault((line.algorithm, line.round), []).append(line)
+    return found
+
+
+def frame(lines: Sequence[ClientLine]) -> pandas.DataFrame:
+    """A row for each value: algorithm, round, kind, seed, client, records, metric, value."""
+    import pandas
+
+    columns = ("algorithm", "round", "kind", "seed", "client", "records", "metric", "value")
+    parts: dict[str, list[np.ndarray]] = {column: [] for column in columns}
+    for line in lines:
+        seeds, clients = np.indices(line.records.shape).reshape(2, -1)
+        for name, values in line.metrics.items():
+            own = (line.algorithm, line.round, line.kind, seeds, line.clients[clients])
+            own += (line.records.ravel(), name, values.ravel())
+            for column, each in zip(columns, own, strict=True):
+                whole = (
+                    each
+                    if isinstance(each, np.ndarray)
+                    else np.repeat(np.array([each]), len(seeds))
+                )
+                parts[column].append(whole)
+    joined = {n: np.concatenate(each) if each else np.array([]) for n, each in parts.items()}
+    return pandas.DataFrame(joined)

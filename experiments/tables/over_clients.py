@@ -1,0 +1,136 @@
+"""Intervals over the clients of a federation, beside those over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.runs.client_lines import ClientLine
+from experiments.tables.leads import FEWEST, LEVEL
+from fedpriv.engine.client_metrics import parsed
+
+RESAMPLES = 9_999
+TOO_FEW = "too few clients"
+CONDITIONAL = (
+    "over clients: 95 % interval of the mean over clients, of each client's mean over the seeds, by Student's t; then "
+    f"by a bootstrap (BCa, {RESAMPLES:,} resamples of the clients, a fixed seed). Both are conditional on the trained "
+    "models: clients are drawn again, training is not, so they hold for further clients like these and say nothing of "
+    "another training"
+)
+
+
+class ClientScores(NamedTuple):
+    """A metric of single clients.
+
+    Attributes:
+      clients: i64[clients], their numbers.
+      records: f64[clients], the weight of the records that each was evaluated on, the mean over the seeds.
+      values: f64[seeds, clients]; NaN where the metric is undefined.
+    """
+
+    clients: np.ndarray
+    records: np.ndarray
+    values: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        """f64[clients], over the seeds in which it is defined; NaN where it is in none."""
+        return mean_over_seeds(self.values)
+
+    def above(self, rival: ClientScores) -> ClientScores:
+        """How far it lies above a rival's, client by client and seed by seed, where both have both."""
+        common, own, other = np.intersect1d(self.clients, rival.clients, return_indices=True)
+        seeds = min(len(self.values), len(rival.values))
+        values = self.values[:seeds, own] - rival.values[:seeds, other]
+        return ClientScores(common, self.records[own], values)
+
+
+class OverClients(NamedTuple):
+    """A mean over clients with two intervals of 95 %, conditional on the trained models.
+
+    Attributes:
+      mean: over the clients; NaN where none has the metric.
+      low, high: by Student's t; None where there are too few clients.
+      bootstrap_low, bootstrap_high: by a bootstrap of the clients (BCa), likewise.
+      clients: behind the mean.
+      undefined: clients that are left out, as the metric is undefined for them in every seed.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    bootstrap_low: float | None
+    bootstrap_high: float | None
+    clients: int
+    undefined: int
+
+    def text(self, factor: float = 1.0, digits: int = 2, sign: str = "") -> str:
+        """ "81.20 (79.10 to 83.30; bootstrap 79.00 to 83.20)", or "81.20 (too few clients)"."""
+
+        def said(*numbers: float | None) -> str:
+            return " to ".join(f"{factor * x:{sign}.{digits}f}" for x in numbers if x is not None)
+
+        if not self.clients:
+            return "undefined"
+        if self.low is None:
+            return f"{said(self.mean)} ({TOO_FEW})"
+        by_bootstrap = said(self.bootstrap_low, self.bootstrap_high)
+        return f"{said(self.mean)} ({said(self.low, self.high)}; bootstrap {by_bootstrap})"
+
+
+def of_kind(lines: Sequence[ClientLine], algorithm: str, kind: str) -> ClientLine | None:
+    """What was last measured of this kind, if anything."""
+    own = [line for line in lines if line.algorithm == algorithm and line.kind == kind]
+    return max(own, key=lambda line: line.round, default=None)
+
+
+def scores_of(line: ClientLine, metric: str) -> ClientScores | None:
+    """Of a metric of the score, where it is recorded; without clients that have no records."""
+    if metric not in line.metrics:
+        return None
+    there = line.records.any(0)
+    values = line.metrics[metric][:, there]
+    values = np.where(np.isfinite(values), values, np.nan)
+    return ClientScores(line.clients[there], line.records.mean(0)[there], values)
+
+
+def behind(lines: Sequence[ClientLine], algorithm: str, name: str) -> ClientScores | None:
+    """What a mean over clients, such as held_out_accuracy_mean, is the mean of; None for another metric."""
+    of = parsed(name)
+    if of is None or of.statistic != "mean":
+        return None
+    line = of_kind(lines, algorithm, of.kind)
+    return scores_of(line, of.metric) if line else None
+
+
+def mean_over_seeds(values: np.ndarray) -> np.ndarray:
+    """f64[clients] of f64[seeds, clients], without NaN; NaN where there is nothing else."""
+    there = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.where(there, values, 0.0).sum(0) / there.sum(0)
+
+
+def over_clients(each: np.ndarray) -> OverClients:
+    """The mean of f64[clients], those aside that are NaN, with its intervals."""
+    known = each[~np.isnan(each)]
+    count, left_out = len(known), len(each) - len(known)
+    mean = float(known.mean()) if count else float("nan")
+    if count < FEWEST:
+        return OverClients(mean, None, None, None, None, count, left_out)
+    if np.ptp(known) == 0:
+        return OverClients(mean, mean, mean, mean, mean, count, left_out)
+    from scipy import stats
+
+    by_t = stats.ttest_1samp(known, 0.0).confidence_interval(LEVEL)
+    by_bootstrap = stats.bootstrap(
+        (known,),
+        np.mean,
+        confidence_level=LEVEL,
+        n_resamples=RESAMPLES,
+        batch=max(1, 10**7 // count),
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    ends = (by_t.low, by_t.high, by_bootstrap.low, by_bootstrap.high)
+    return OverClients(mean, *map(float, ends), count, left_out)

@@ -1,0 +1,148 @@
+"""Whatever was recorded is chosen after training, by one word, in every table, figure and page."""
+
+import csv
+
+import numpy as np
+import pytest
+from commands import report as report_command
+from reported import record, tables, text, tree
+
+import experiments
+from experiments import compare
+from experiments.base.formats import with_unit
+from experiments.tables.report import charts
+
+METRICS = ("loss", "held_out_auc_mean", "held_out_accuracy_mean", "log_gap", "mean_update_norm")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("choose") / "run"
+    given = {"rounds": (5, 10), "seeds": 3, "of_clients": 8}
+    return folder, record(folder, algorithms=("top_k", "dp_fed_avg"), **given)
+
+
+def of(history, metric):
+    """f64[evaluations, seeds], as it was recorded."""
+    return np.array([e.metric(metric) for e in history.evaluations])
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_table_has_it(metric, recorded, tmp_path, capsys):
+    folder, histories = recorded
+    frame = experiments.table(folder, metric=metric, above="dp_fed_avg").set_index("algorithm")
+    assert next(name for name in frame if name.endswith("_final_mean")) == f"{metric}_final_mean"
+    assert "accuracy_final_mean" not in frame
+    own, rival = (of(histories[name], metric) for name in ("top_k", "dp_fed_avg"))
+    row = frame.loc["top_k"]
+    assert row[f"{metric}_final_mean"] == pytest.approx(own[-1].mean())
+    best = own.max(0) if metric.startswith("held_out") else own.min(0)
+    assert row[f"{metric}_best_mean"] == pytest.approx(best.mean())
+    assert row[f"{metric}_lead_final_mean"] == pytest.approx((own - rival)[-1].mean(), abs=1e-6)
+    given = ["--metric", metric, "--best", "--above", "dp_fed_avg", "--output", str(tmp_path)]
+    assert compare.main([str(folder), *given]) == 0
+    head, *_ = capsys.readouterr().out.splitlines()
+    named = with_unit(metric)
+    assert f"| {named} | best {named} |" in head
+    assert "above DP-FedAvg (95 %)" in head
+    assert "| accuracy" not in head
+    with (tmp_path / "table.csv").open() as file:
+        rows = {line["algorithm"]: line for line in csv.DictReader(file)}
+    assert float(rows["top_k"][f"{metric}_best_mean"]) == pytest.approx(best.mean())
+    assert named.replace("%", r"\%") in (tmp_path / "table.tex").read_text()
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_figure_and_a_page_have_it(metric, recorded, tmp_path, monkeypatch):
+    folder, _ = recorded
+    drawn = experiments.figure(folder, tmp_path / "f.png", metric=metric)
+    assert f"quickstart: {with_unit(metric)} " in drawn.caption
+    made = []
+    monkeypatch.setattr(charts, "_svg", lambda draw, key: made.append(key) or "<svg viewBox='0'/>")
+    pages = [
+        experiments.report(folder, tmp_path / "one.html", metric=metric),
+        tmp_path / "two.html",
+    ]
+    given = ["--metric", metric, "--output", str(pages[1]), "--paper", str(tmp_path / "paper")]
+    assert report_command.main([str(folder), *given]) == 0
+    for page in pages:
+        root = tree(page)
+        head, *_ = tables(root)["The last state of each"]
+        assert with_unit(metric) in head
+        assert not [name for name in head if name.startswith("accuracy")]
+        first, *_ = (text(e.find("h3")) for e in root.iter("figure"))
+        assert with_unit(metric) in first or metric in first
+    assert f"{metric}_final_mean" in (tmp_path / "paper" / "table.csv").read_text()
+
+
+def test_several_at_once_and_each_once(recorded, capsys):
+    folder, _ = recorded
+    both = ["loss", "held_out_auc_mean", "loss"]
+    frame = experiments.table([folder], metric=both, above="dp_fed_avg")
+    finals = [name for name in frame if name.endswith("_final_mean") and "lead" not in name]
+    assert finals == ["loss_final_mean", "held_out_auc_mean_final_mean"]
+    assert {"loss_lead_final_mean", "held_out_auc_mean_lead_final_mean"} < {*frame}
+    assert compare.main([str(folder), "--metric", *both, "--above", "dp_fed_avg"]) == 0
+    head, *_ = capsys.readouterr().out.splitlines()
+    assert "| loss above DP-FedAvg (95 %) | held out auc mean |" in head
+
+
+@pytest.mark.parametrize("metric", ["height", "", "held_out_f1_mean", (), 3, ["loss", None]])
+def test_what_is_not_recorded_is_one_line_with_what_is(metric, recorded, tmp_path, capsys):
+    folder, _ = recorded
+    of_functions = [
+        lambda: experiments.table(folder, metric=metric),
+        lambda: experiments.table(folder, metric=metric, by="client"),
+        lambda: experiments.figure(folder, tmp_path / "f.png", metric=metric),
+        lambda: experiments.report(folder, tmp_path / "r.html", metric=metric),
+    ]
+    for function in of_functions:
+        with pytest.raises(ValueError, match=r"^metric: ") as refused:
+            function()
+        assert "\n" not in str(refused.value)
+    if isinstance(metric, str) and metric:
+        for command in (compare.main, report_command.main):
+            assert command([str(folder), "--metric", metric]) == 2
+            error = capsys.readouterr().err
+            assert error.startswith(
+                f"error: metric: there is no '{metric}'; there are accuracy, loss"
+            )
+            assert all(name in error for name in METRICS)
+
+
+def test_a_diagnostic_that_one_run_has_is_absent_in_the_other(recorded, tmp_path):
+    folder, _ = recorded
+    record(tmp_path / "plain", rounds=(5, 10), seeds=3, algorithms=("top_k",))
+    frame = experiments.table([folder, tmp_path / "plain"], metric="held_out_auc_mean")
+    assert frame["held_out_auc_mean_final_mean"].isna().tolist() == [False, False, True]
+
+
+def test_a_share_that_was_0_counts_as_0(recorded, tmp_path):
+    """`not_finite_messages` is recorded where it is above 0."""
+    folder, _ = recorded
+    run = experiments.runs.read(folder)
+    assert run.lines["top_k"][0].metric("not_finite_messages").per_seed == (0.0, 0.0, 0.0)
+
+
+def test_accuracies_are_in_percent_and_what_else_lies_in_0_to_1_is_not():
+    for name in (
+        "accuracy",
+        "balanced_accuracy",
+        "held_out_accuracy_mean",
+        "per_client_accuracy_below_0.5",
+    ):
+        assert with_unit(name).endswith("(%)")
+    for name in ("auc", "f1", "recall", "held_out_auc_mean", "held_out_auc_below_0.5", "loss"):
+        assert not with_unit(name).endswith("(%)")
+    assert not with_unit("held_out_accuracy_undefined").endswith("(%)")  # a number of clients
+
+
+def test_the_page_has_percent_everywhere(recorded, tmp_path, monkeypatch):
+    folder, histories = recorded
+    monkeypatch.setattr(charts, "pictures", lambda drawn, ends: [])
+    root = tree(experiments.report(folder, tmp_path / "r.html"))
+    found = tables(root)
+    last = of(histories["top_k"], "held_out_accuracy_mean")[-1]
+    said = f"{100 * last.mean():.2f} ± {100 * last.std(ddof=1):.2f}"
+    assert any(said in row for row in found["Single clients, after the last round"])
+    assert any(said in row for row in found["Every evaluation."])
