@@ -48,8 +48,9 @@ def test_a_glossary_is_learned():
 @pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
 def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
-    """A block that begins with the name of a file is that file."""
+    """A block that begins with the name of a file is that file, which may be imported."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     names: dict = {}
     for code, said in EXAMPLE.findall(page.read_text()):
         if file := re.match(r"# (\S+\.py)\n", code):
