@@ -100,7 +100,7 @@ def a_round(algorithm, federation, seed=0):
 def told(algorithm, federation, rounds=3, every=3, **more):
     """(the history, the warnings) of a run."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("always", RuntimeWarning)
         test = dict(WHOLE.examples)
         given = {"score": score, "rounds": rounds, "every": every, **more}
         history = simulate(algorithm, PARAMS, federation, test, **given)
@@ -169,7 +169,7 @@ def test_every_run_of_a_process_says_it():
     given = {"score": score, "rounds": 1, "compiler": compiler_of_one_program()}
     algorithm = sending()
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
+        warnings.simplefilter("default", RuntimeWarning)
         for _ in range(2):
             simulate(algorithm, PARAMS, spoilt(1), dict(WHOLE.examples), **given)
     assert [w.filename for w in caught] == [__file__] * 2

@@ -21,7 +21,7 @@ _AT_ONCE = 2**22  # bytes, copied to be hashed
 _COLUMNS, _ROWS = 1024, 1000  # for the estimate of chance
 _BY_CHANCE = 0.01  # of the repeats found, at most
 
-_REMEDY = "An epsilon covers one copy of a record, or those of one client: remove copies, unless they are of different people"
+_REMEDY = "An epsilon covers one copy of a record, or those of one client: remove copies that are of the same person"
 
 
 class Repeats(NamedTuple):
