@@ -86,6 +86,8 @@ def on_grids(releases: tuple[Release, ...], relation: str, delta: float) -> tupl
         directions = tuple(composed for _, composed in found)
         grids.append(Grid(worst.epsilon, directions))
         too_wide = _too_wide(worst, interval)
+        if too_wide <= 1:
+            break
         # Losses that were rounded to wider cells are rounded less where rare ones are left out, not on narrower cells.
         width = max(c.width for c in directions)
         wanted = math.ceil(math.log2(2 * too_wide / width))
@@ -94,7 +96,7 @@ def on_grids(releases: tuple[Release, ...], relation: str, delta: float) -> tupl
             _MOST_COMPOSED / max(worst.cells, 1),
         )
         halvings = max(0, min(wanted, _MOST_HALVINGS, math.floor(math.log2(room))))
-        if too_wide <= 1 or (halvings == 0 and (width == 1 or beyond == rare)):
+        if halvings == 0 and (width == 1 or beyond == rare):
             break
         interval, beyond = interval / 2**halvings, rare
     return tuple(grids)

@@ -167,6 +167,7 @@ class _Sum:
         self._cells = [(r.losses.low + np.arange(len(r.losses.chances))) * interval for r in rounds]
         with np.errstate(divide="ignore"):
             self._logs = [np.log(r.losses.chances) for r in rounds]
+        self._latest: tuple[float, list[tuple[float, Floats]]] = math.nan, []
         releases = sum(r.steps * r.local_steps for r in rounds)
         self._margin = _ROUNDING + _ROUNDING_PER_ROUND * releases + 2 * _OUTSIDE
 
@@ -222,9 +223,9 @@ class _Sum:
         for r, cells, (moment, chances) in zip(
             self._rounds, self._cells, self._once(tilt), strict=True
         ):
-            width = r.losses.width * self._interval
-            once = min(width / 6, float(np.abs(cells) @ chances)) * width
-            total += r.steps * _taking_part(r, moment) * r.local_steps * once
+            width, none = r.losses.width * self._interval, _chance_of_none(r.losses.low, chances)
+            largest = width / 6 if none < 5 / 6 else min(width / 6, float(np.abs(cells) @ chances))
+            total += r.steps * _taking_part(r, moment) * r.local_steps * largest * width
         return total
 
     def _log_moment(self, tilt: float) -> float:
@@ -235,7 +236,9 @@ class _Sum:
         return moment
 
     def _once(self, tilt: float) -> list[tuple[float, Floats]]:
-        """(log moment of one release, its tilted chances), of each kind of rounds."""
+        """(log moment of one release, its tilted chances), of each kind of rounds; the last are kept."""
+        if self._latest[0] == tilt:
+            return self._latest[1]
         each = []
         for cells, logs in zip(self._cells, self._logs, strict=True):
             exponents = tilt * cells + logs
@@ -243,6 +246,7 @@ class _Sum:
             weights = np.exp(exponents - largest)
             total = weights.sum()
             each.append((float(largest + math.log(total)), weights / total))
+        self._latest = tilt, each
         return each
 
     def tail(self, tilt: float) -> _Tail:
@@ -309,6 +313,10 @@ def _excess(epsilon: float, parts: list[tuple[_Sum, _Tail, float, float]]) -> fl
 def _last_cell(losses: Losses, beyond: float) -> int:
     kept = np.flatnonzero(np.cumsum(losses.chances[::-1])[::-1] > beyond)
     return max(1, losses.low + int(kept[-1])) if len(kept) else 1
+
+
+def _chance_of_none(low: int, chances: Floats) -> float:
+    return float(chances[-low]) if low <= 0 < low + len(chances) else 0.0
 
 
 def _of_round(r: Rounds, of_release: float) -> float:

@@ -122,7 +122,7 @@ def test_the_library_where_it_reaches(noise, rounds):
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     make = {"gaussian": pld.from_gaussian_mechanism, "laplace": pld.from_laplace_mechanism}[noise]
-    once = make(1.4, sampling_prob=0.05)
+    once = make(1.4, sampling_prob=0.05, value_discretization_interval=1e-5)
     theirs = once.self_compose(rounds, 1e-30).get_epsilon_for_delta(1e-10)
     found = losses.pld_epsilon([release(steps=rounds, noise=noise)], "add_or_remove", 1e-10)
     assert found == pytest.approx(theirs, rel=1e-3)
@@ -173,6 +173,31 @@ def test_a_small_distribution_by_hand():
         assert composed.epsilon(delta * (1 + 1e-9)) == pytest.approx(epsilon, abs=1e-5)
     assert composed.epsilon(infinite) == math.inf
 
+    # Where it is the largest loss that is told apart, and several of them count as infinite.
+    jumps = 6 * 0.4 * 0.35 + 1e-9
+    apart = Composed((Rounds(once, 2, 0.4, 3),), 0.25, jumps)
+    several = jumps**2 / 2 + 6 * 0.4 * 0.35**2 / 2
+    assert apart.infinity == pytest.approx(infinite + several, rel=1e-6)
+    for epsilon, delta in exact.items():
+        assert delta <= apart.delta(epsilon) <= delta + several + 1e-9
+
+
+def test_rare_losses_that_no_tilt_reaches():
+    """Their chances fall as a power: against convolutions, in which nothing cancels."""
+    tail = 1e-8 * np.arange(1.0, 1001) ** -5.0
+    chances = np.concatenate([[0.5, 0.5 - tail.sum()], tail])
+    twice = np.convolve(chances, chances)
+    of_four = np.convolve(twice, twice)
+    losses_of_four = (np.arange(len(of_four)) - 4) * 1e-3
+    composed = Composed((Rounds(Losses(-1, chances, 0.0), 1, 1.0, 4),), 1e-3)
+    for epsilon in (0.05, 0.1, 0.3):
+        delta = float(of_four @ -np.expm1(np.minimum(epsilon - losses_of_four, 0.0)))
+        assert delta < 1e-13
+        assert composed.delta(epsilon) > 1.1 * delta
+        apart = composed.with_jumps(delta)
+        assert delta <= apart.delta(epsilon) <= 1.01 * delta
+        assert apart.epsilon(delta) == pytest.approx(epsilon, rel=1e-2)
+
 
 @pytest.mark.parametrize(("rounds", "loss"), [(10**3, 0.05), (10**5, 0.004), (10**6, 0.001)])
 @pytest.mark.parametrize("epsilon", [1.0, 6.0])
@@ -187,7 +212,8 @@ def test_rounding_is_less_than_half_of_its_margin(rounds, loss, epsilon):
     above = (2 * k - rounds) * loss - epsilon
     k, above = k[above > 0], above[above > 0]
     exact = binom.pmf(k, rounds, odds / (1 + odds)) @ (np.exp(-tilt * above) * -np.expm1(-above))
-    found = composed._expected(composed._tail(tilt), tilt, epsilon)
+    (whole,) = composed._sums
+    found = whole.expected(whole.tail(tilt), tilt, epsilon)
     margin = 1e-13 + 1e-16 * rounds
     assert exact + 0.5 * margin <= found <= exact + 1.5 * margin
 
