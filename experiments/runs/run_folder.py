@@ -288,10 +288,12 @@ def _runs_in(path: Path) -> tuple[list[Path], list[str]]:
         raise ValueError(f"{path} holds no run; {remedy}")
     if not (file := path / SWEEP).exists():
         return inside, []
+    remedy = "restore it, or give the folders of its points one by one"
+    with opened(file, remedy) as sweep:
+        text = sweep.read()
     try:
-        names = [str(point["folder"]) for point in json.loads(file.read_bytes())["points"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        remedy = "restore it, or give the folders of its points one by one"
+        names = [str(point["folder"]) for point in json.loads(text)["points"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"{file} is damaged; {remedy}") from None
     there = {p.name: p for p in inside}
     points = [there.pop(name) for name in names if name in there]

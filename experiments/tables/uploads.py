@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from experiments.base.formats import markdown_table
+from experiments.base.json_values import of_kind
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
-from experiments.runs.run_folder import RunFolder, titles
+from experiments.runs.run_folder import CONFIG, RunFolder, titles
 from fedpriv.algorithms.msp import uploads_bound
 
 
@@ -43,7 +43,7 @@ def _row(run: RunFolder, name: str, accuracy: float) -> list[str]:
     if not reached.all():
         some = f" (reached by {reached.sum()} of {len(reached)} seeds)" if reached.any() else ""
         return [f"not in {rounds.max()}{some}", f"more than {sent.mean():.0f}", "-"]
-    return [_spread(rounds, 1), _spread(sent), _bound(run.settings, name, rounds)]
+    return [_spread(rounds, 1), _spread(sent), _bound(run, name, rounds)]
 
 
 def uploads_until(
@@ -56,7 +56,7 @@ def uploads_until(
     rounds = np.array([line.round for line in lines])
     since = np.diff(rounds, prepend=0)[:, None]  # diagnostics are means over these rounds
     exchanges = np.array([line.diagnostics_not_private["exchanges"].per_seed for line in lines])
-    sent = np.cumsum(run.settings["cohort"] * since * (exchanges + 1), axis=0)  # (27)
+    sent = np.cumsum(_setting(run, "cohort") * since * (exchanges + 1), axis=0)  # (27)
     shown = np.array([line.metrics["accuracy"].per_seed for line in lines]) >= accuracy
     reached = shown.any(axis=0)
     last = np.where(reached, shown.argmax(axis=0), len(lines) - 1)
@@ -72,12 +72,16 @@ def _exchanges(run: RunFolder, name: str) -> list[Line]:
     return [line for line in run.lines.get(name, ()) if line.metric("exchanges")]
 
 
-def _bound(settings: dict[str, Any], name: str, rounds: np.ndarray) -> str:
+def _setting(run: RunFolder, name: str) -> float:
+    return of_kind(float, run.settings.get(name), f"{run.path / CONFIG}: settings.{name}")
+
+
+def _bound(run: RunFolder, name: str, rounds: np.ndarray) -> str:
     """(25), for eta = a / t = 2 / (mu (theta + t)), t from 1 as in the paper: mu = 2 / a, theta = 0."""
-    if name != "mspdq_fl" or settings["exchanges"] != 0:
+    if name != "mspdq_fl" or run.settings.get("exchanges") != 0:
         return "-"
-    mu = 2 / settings["learning_rate"]
-    bound = np.array([uploads_bound(settings["cohort"], int(i), mu, 0.0) for i in rounds])
+    rate, cohort = _setting(run, "learning_rate"), int(_setting(run, "cohort"))
+    bound = np.array([uploads_bound(cohort, int(i), 2 / rate, 0.0) for i in rounds])
     # A message fewer than Theorem 3 asks for would make the bound easy to keep.
-    cut = rounds.max() > settings["most_exchanges"] * settings["learning_rate"]
+    cut = rounds.max() > _setting(run, "most_exchanges") * rate
     return _spread(bound) + (" (K_t cut)" if cut else "")

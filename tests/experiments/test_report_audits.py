@@ -100,11 +100,12 @@ def test_an_audit_at_another_delta_is_of_the_same_curve(run, tmp_path):
     assert "Points: what audits by" in text(tree(experiments.report(run, audits=[folder])))
 
 
-@pytest.mark.parametrize("content", [None, "{", "[]", '{"many_runs": [{}]}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"many_runs": [{}]}'])
 def test_what_is_no_audit_is_refused(tmp_path, content):
     file = tmp_path / "audit.json"
-    if content is not None:
-        file.write_text(content)
+    with refused("cannot read .*; give the --output folder of experiments.audit"):
+        read_audits([file])
+    file.write_text(content)
     with refused("audits: .* holds no audit .*; give the --output folder of experiments.audit"):
         read_audits([file])
 

@@ -61,7 +61,7 @@ def figure(s, rows, measure="loss", x_label="round"):
     line = s.result.lines[0]
     spreads = [replace(line.metrics["loss"], mean=mean, std=std) for _, mean, std in rows]
     lines = [
-        replace(line, round=t, metrics={"loss": m, "accuracy": m}) for t, m in enumerate(spreads)
+        replace(line, round=t, metrics={"loss": m, "accuracy": m}) for t, m in enumerate(spreads, 1)
     ]
     at = [x for x, *_ in rows]
     one = s._replace(result=s.result._replace(lines=lines))

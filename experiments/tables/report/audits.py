@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments.base.files import opened
+from experiments.base.json_values import of_kind
 from fedpriv.privacy import Certificate
 
 SAME = ("view", "unit", "relation", "event", "basis")
 """What of a certificate has to be that of the run."""
+_POINTS = tuple[dict[str, dict[str, float]], ...]
 WORST = "worst_case"
 """The kind of canary that needs no name."""
 
@@ -60,16 +63,23 @@ def read_audits(given: Sequence[str | Path]) -> list[Errors]:
 
 def _read(path: Path) -> Iterator[Errors]:
     file = path / "audit.json" if path.is_dir() else path
+    with opened(file, "give the --output folder of experiments.audit") as audit:
+        text = audit.read()
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(text)
         for row in found.get("many_runs", []):
             certified, points = row["certified"], row["audited"].get("errors")
             if points and row["views"] == [
                 certified["view"]
             ]:  # no certificate is of the last model alone
-                about = (found["config"], row["algorithm"], row["canary"], row["runs"])
-                yield Errors(file, *about, certified, points["seen"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                said = (
+                    of_kind(str, held[name], name)
+                    for held, name in ((found, "config"), (row, "algorithm"), (row, "canary"))
+                )
+                runs = of_kind(int, row["runs"], "runs")
+                seen = of_kind(_POINTS, points["seen"], "errors.seen")
+                yield Errors(file, *said, runs, certified, list(seen))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"audits: {path} holds no audit ({type(error).__name__}: {error}); give the --output folder of "
             "experiments.audit"
