@@ -111,6 +111,18 @@ def test_which_way_is_better_and_which_metric_is_shown():
         (lambda w, e: {"weight": 1.0}, r"score: gives \['weight'\] alone for an example"),
         (lambda w, e: {"loss": w}, r"score: loss is \[3\] for an example, not a number"),
         (
+            fp.models.Score(lambda w, e: {"loss": w[0], "each": w}, {"x": lambda m: m["loss"]}),
+            r"score: each is \[3\] for an example, not a number; .* or derive a number",
+        ),
+        (
+            fp.models.Score(lambda w, e: {"each": w}, {"x": lambda m: 2 * m["each"]}),
+            r"score: derived x is \[3\], not a number",
+        ),
+        (
+            fp.models.Score(lambda w, e: {"loss": w[0], "weight": w}, {"x": lambda m: m["loss"]}),
+            r"score: weight is \[3\] for an example, not a number",
+        ),
+        (
             fp.models.Score(lambda w, e: {"loss": w[0]}, {"x": lambda m: m["mse"]}),
             "score: derived asks for 'mse', which is not a metric",
         ),
@@ -119,6 +131,17 @@ def test_which_way_is_better_and_which_metric_is_shown():
 def test_a_score_that_gives_no_numbers(regression, score, said):
     with pytest.raises(ValueError, match=said):
         regression[2](score)
+
+
+def test_an_array_of_sums_is_one_entry_and_no_metric(regression):
+    """The matrix of an error's moments, of any shape; the derived see its mean over the examples."""
+    _, test, run = regression
+    moments = lambda w, e: {"m": jnp.outer(*[jnp.stack([1.0, squared(w, e)])] * 2)}  # noqa: E731
+    deviation = {"deviation": lambda means: jnp.sqrt(means["m"][1, 1] - means["m"][0, 1] ** 2)}
+    history = run(fp.models.Score(moments, deviation))
+    assert list(history.evaluations[0].metrics) == ["deviation"]
+    errors = (test["x"] @ np.asarray(history.params()) - test["y"]) ** 2
+    assert history.metric("deviation")[-1, 0] == pytest.approx(errors.std(), rel=1e-3)
 
 
 def test_without_a_loss_any_metric_that_is_not_finite_is_divergence(regression):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from fedpriv.core.arguments import Count, checked, require
-from fedpriv.core.types import Example, Key, Params
+from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.models.example_checks import check_leaves, class_of
 from fedpriv.models.score import Score
 
-if TYPE_CHECKING:
-    from fedpriv.models.networks import Apply
+Apply: TypeAlias = Callable[[Params, PyTree], PyTree]
+"""(params, x) -> outputs, for ONE input x."""
 
 cross_entropy = optax.softmax_cross_entropy_with_integer_labels
 BINS = 4_096  # of differences of logits, see `bin_of`

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -22,7 +22,7 @@ from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.core.user_code import names_user_code
-from fedpriv.models.classification import cross_entropy, judged
+from fedpriv.models.classification import Apply, cross_entropy, judged
 from fedpriv.models.example_checks import check_leaves, check_pixels, class_of, wrong_input
 from fedpriv.models.modules import (
     CNN,
@@ -35,9 +35,6 @@ from fedpriv.models.modules import (
 )
 from fedpriv.models.named_leaves import misfit
 from fedpriv.models.score import Score
-
-Apply: TypeAlias = Callable[[Params, PyTree], PyTree]
-"""(params, x) -> outputs, for ONE input x."""
 
 
 class Built(NamedTuple):
