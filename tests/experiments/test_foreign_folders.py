@@ -255,3 +255,14 @@ def test_a_table_stays_whole_whatever_its_texts():
     for line in (head, rule, *lines[:2]):
         assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3
     assert lines[1] == r"| 1 2 | \x1b[0m |"
+
+
+def test_all_that_commands_print_goes_through_one_place():
+    """But what measures speed, which reads no folder."""
+    ours = Path(experiments.__file__).parent
+    found = [
+        file.relative_to(ours).as_posix()
+        for file in ours.rglob("*.py")
+        if re.search(r"(?<![\w.])print\(", file.read_text())
+    ]
+    assert [name for name in found if not name.startswith("speed/")] == ["base/terminal.py"]

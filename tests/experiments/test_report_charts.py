@@ -65,7 +65,7 @@ def figure(s, rows, measure="loss", x_label="round"):
     ]
     at = [x for x, *_ in rows]
     one = s._replace(result=s.result._replace(lines=lines))
-    chart = charts.Chart("it", measure, [one], lambda line: at[line.round], x_label)
+    chart = charts.Chart("it", measure, [one], lambda line: at[line.round - 1], x_label)
     return charts._picture(chart, "k")
 
 
