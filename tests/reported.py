@@ -31,8 +31,8 @@ def record(
 ) -> dict[str, History]:
     """A run folder with the config's own certificates and claims, and random numbers; no summary if `status` is None.
 
-    `of_clients` clients hold records out. The uplink of "top_k" and "rand_k" is a tenth of the others'. Returns what was
-    recorded, by algorithm.
+    So many as `of_clients` hold records out. The uplink of "top_k" and "rand_k" is a tenth of the others'. Returns what
+    was recorded, by algorithm.
     """
     planned = _planned(rounds, status)
     shipped = modules.load(name).settings
