@@ -1,4 +1,4 @@
-"""Text files written whole, files to be read, folders with a name of their own, or that one process at a time writes to."""
+"""Text files written whole, files to be read, and folders that have a name, or a writer, of their own."""
 
 from __future__ import annotations
 
