@@ -57,8 +57,7 @@ def warn_of_trained(test: Example, federation: Any) -> None:
 def _trained(federation: Federation | StreamedFederation) -> np.ndarray:
     """The rows that clients train on."""
     if isinstance(federation, Federation):
-        rows, size = np.asarray(federation.rows), np.asarray(federation.size)
-        return rows[np.arange(rows.shape[-1]) < size[..., None]]
+        return federation.client_rows.on_host().rows
     order = federation.order
     return np.arange(federation.offsets[-1]) if order is None else order
 
