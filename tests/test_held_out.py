@@ -215,6 +215,23 @@ def test_an_algorithm_that_reads_what_is_held_out_is_refused(where):
         fp.trace_round(plain._replace(**{where: own}), PARAMS, FEDERATION)
 
 
+@pytest.mark.parametrize("of", [FEDERATION, FEDERATION.held_out], ids=["trained on", "held out"])
+def test_a_table_of_rows_that_is_made_before_the_round_is_refused(of):
+    """Although a federation keeps them one client after another."""
+    plain = fp.fed_sgd(squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1)
+    table = of.rows
+
+    def round(key, state, cohort):
+        state, metrics = plain.round(key, state, cohort)
+        shift = jnp.sum(table).astype(jnp.float32)
+        return state._replace(params=jax.tree.map(lambda p: p + shift, state.params)), metrics
+
+    with pytest.raises(
+        fp.LeakError, match=r"^round: it closes over federation\['\w+_rows'\].table;"
+    ):
+        fp.trace_round(plain._replace(round=round), PARAMS, FEDERATION)
+
+
 def flagged(rows):
     return EXAMPLES | {"test": np.isin(np.arange(TOTAL), rows)}
 
