@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.core.arguments import require
-from fedpriv.core.trees import shapes
 from fedpriv.core.types import Params
 from fedpriv.core.user_code import last_of_user
 from fedpriv.core.user_functions import takes
@@ -160,7 +159,7 @@ def _unfit(
         return f"{maker} asks for {', '.join(asked)} beside a gradient; {_ALONE}"
     if _shapes(updates) != _shapes(params):
         return f"its updates are not in the shapes of the model; {_ALONE}"
-    if shapes(after) != shapes(state):
+    if _shapes(after) != _shapes(state):  # types may be weak, which a loop settles by itself
         return f"its state after a step is not like the one before; {_ALONE}"
     return None
 
