@@ -28,7 +28,7 @@ from releases_seen import (
     scaled,
     seen,
 )
-from small import blank, regression, squared, start
+from small import blank, refused, regression, squared, start
 
 import fedpriv as fp
 from fedpriv import consensus, splitting
@@ -241,13 +241,13 @@ def test_it_is_constructed_unless_somebody_s_word_is_in_it():
         assert fp.trace_round(by_record, start(), blank(by_record)).basis == basis
 
 
-def closing_over(value):
+def closing_over(value, sampler=None):
     def round(key, state, cohort):
         total, metrics, _ = cohort.sum(lambda key, shard: state.params, key, mechanism=GAUSSIAN)
-        params = jax.tree.map(lambda p, t: p - value * t, state.params, total)
+        params = jax.tree.map(lambda p, t: p - jnp.sum(value) * t, state.params, total)
         return fp.ModelState(params, state.round + 1), metrics
 
-    return fp.Algorithm(fp.start, round, SAMPLERS["everyone"])
+    return fp.Algorithm(fp.start, round, sampler or SAMPLERS["everyone"])
 
 
 @pytest.mark.parametrize(
@@ -260,6 +260,31 @@ def test_arrays_that_a_round_closes_over_are_assumed_to_be_public(value, listed)
     about = [text for text in found if "closes over" in text]
     assert len(about) == listed
     assert all(f"{jnp.shape(value)} in test_certificates.py:" in text for text in about)
+
+
+def test_what_clients_hold_is_known_by_its_numbers():
+    """Copies of a federation's arrays; zeros, and what equal sizes say, are anybody's."""
+    unequal, equal = regression([3, 5, 2, 8]), regression([3] * 4)
+    arrays = {name: np.asarray(leaf) for name, leaf in unequal.examples.items()}
+    clients = np.split(np.arange(18), [3, 8, 10])
+    streamed = fp.StreamedFederation.from_arrays(arrays, clients)
+    example = {"x": np.zeros(3, np.float32), "y": np.float32(0)}
+    nobodys = fp.Federation.blank(example, 4, 3)
+    known = [
+        (unequal, np.array(unequal.client_rows.start)),
+        (streamed, np.array(streamed.most_records)),
+        (nobodys, np.array(nobodys.client_rows.size)),
+    ]
+    others = [
+        (equal, np.array(equal.client_rows.start)),
+        *((nobodys, zeros) for zeros in (np.zeros(3), np.zeros(3, bool), np.zeros((4, 3)))),
+    ]
+    sampler = fp.fixed_size(4, 2)
+    for federation, array in known:
+        with refused("round: it closes over federation", fp.LeakError):
+            fp.certify(closing_over(array, sampler), start(), federation, 1, 1e-3)
+    for federation, array in others:
+        fp.certify(closing_over(array, sampler), start(), federation, 1, 1e-3)
 
 
 @pytest.mark.parametrize("reason", ["", "it is a baseline"])

@@ -221,7 +221,8 @@ def test_a_run_without_noise_makes_it_infinite():
     for name in ("poisson", "fixed_size", "everyone"):
         found = together((made(), 5), (bare(name), 1))
         assert found.epsilon == math.inf
-        assert found.assumptions == ("not private: no noise is added",)
+        assert found.assumptions == ("not private: no noise is added (runs[1])",)
+        assert "noise that a round adds itself" in found.why_infinite()
 
 
 def test_runs_of_no_rounds_cost_nothing():

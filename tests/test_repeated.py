@@ -101,11 +101,53 @@ def test_rows_that_nobody_holds_do_not_count():
         {"x": np.ones((300, 50))},
         {"x": RNG.integers(0, 5, (300, 4)), "label": RNG.integers(0, 2, 300)},
         {"x": np.eye(20, dtype=np.float32)[RNG.integers(0, 20, 300)]},
+        {"age": RNG.integers(20, 90, 300)},
+        {"age": (AGE := RNG.integers(20, 90, 300)), "decade": AGE // 10, "label": AGE > 50},
     ],
 )
 def test_what_chance_explains_is_not_said(columns):
     assert len(np.unique(np.hstack([c.reshape(300, -1) for c in columns.values()]), axis=0)) < 300
     assert said(fp.Federation.from_arrays, columns, np.split(np.arange(300), 3)) == []
+
+
+def hospital(n):
+    rng = np.random.default_rng(n)
+    return {
+        "age": rng.integers(20, 90, n),
+        "sex": rng.integers(0, 2, n),
+        "bmi": np.round(rng.normal(25, 4, n), 1),
+        "smoker": rng.integers(0, 2, n),
+        "label": rng.integers(0, 2, n),
+    }
+
+
+def floats(rows, columns):
+    return {"x": np.random.default_rng(rows).normal(size=(rows, columns)).astype(np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("table", "times"),
+    [
+        (hospital(1000), 2),  # of which chance makes a few
+        (hospital(5000), 2),
+        (floats(20_000, 1), 2),
+        (floats(20, 3), 10),
+        (floats(4, 5), 50),
+        (floats(18, 2), 2),
+        (floats(1000, 3), 1.3),
+        ({"id": np.arange(1000)}, 2),
+    ],
+)
+def test_copies_do_not_explain_themselves(table, times):
+    n = len(next(iter(table.values())))
+    rows = np.arange(int(n * times)) % n
+    copied = {name: leaf[rows] for name, leaf in table.items()}
+    clients = np.array_split(np.arange(len(rows)), 3)
+    (line,) = said(fp.Federation.from_arrays, copied, clients)
+    assert f"of {len(rows)} training records repeat another" in line
+    assert said(fp.Federation.from_arrays, table, np.array_split(np.arange(n), 3)) == []
+    dealt = fp.Federation.from_arrays(table, np.array_split(np.arange(n), 3))
+    assert f"{n} of {n} test records" in "".join(said(compared, table, dealt))
 
 
 def leaf_folder(folder):

@@ -11,7 +11,7 @@ from small import refused, regression, squared, start
 
 import fedpriv as fp
 from fedpriv.certification.releases import bits_of_shares
-from fedpriv.compression.codecs import Coded
+from fedpriv.compression.codecs import UNCODED, Coded
 from fedpriv.core.trees import dimension
 
 NARROW = fp.Codec(lambda key, message: Coded(message, {}), lambda d: fp.Wire(d, 4), lossy=False)
@@ -49,7 +49,27 @@ def assumed(certificate, said):
     return any(said in text for text in certificate.assumptions)
 
 
+def in_arrays(codec):
+    return codec._replace(wire=lambda d: fp.Wire(*map(jnp.int32, codec.wire(d))))
+
+
+def of_the_first(of_last):
+    """Two sums, and the metrics of the first, or of the last."""
+
+    def round(key, state, cohort):
+        def client(key, shard):
+            return jax.tree.map(jnp.zeros_like, state.params)
+
+        total, first, _ = cohort.sum(client, key, mechanism=GAUSSIAN)
+        more, last, _ = cohort.sum(client, key, mechanism=GAUSSIAN)
+        params = jax.tree.map(lambda *leaves: sum(leaves), state.params, total, more)
+        return fp.ModelState(params, state.round + 1), last if of_last else first
+
+    return fp.Algorithm(fp.start, round, SAMPLER)
+
+
 ROOM = {
+    "in arrays": sending(codec=in_arrays(UNCODED), sums=2),
     "as the sum gives it": sending(),
     "its own": sending(lambda t, wire: fp.Wire(D)),
     "in other units": sending(lambda t, wire: fp.Wire(1, 32 * D)),
@@ -90,6 +110,34 @@ def test_without_room_for_shares_the_server_adds_the_noise(name):
         assert found["third_party"].epsilon == lossy["third_party"].epsilon
 
 
+def test_metrics_of_a_call_before_the_last_are_named():
+    assert math.isfinite(certificates(of_the_first(True))["server_secagg"].epsilon)
+    said = str(certificates(of_the_first(False))["server_secagg"])
+    assert "return the metrics of the last call" in said
+    assert "last call" not in str(certificates(NONE["a bit each"])["server_secagg"])
+
+
+@pytest.mark.parametrize("sums", [1, 2])
+def test_the_size_of_a_message_may_be_in_arrays(sums):
+    found = []
+    for codec in (NARROW, in_arrays(NARROW)):
+        algorithm = sending(codec=codec, sums=sums)
+        traced = fp.trace_round(algorithm, PARAMS, FEDERATION)
+        run = jax.jit(fp.one_round(algorithm))
+        _, metrics = run(jax.random.key(0), fp.start(PARAMS, FEDERATION), FEDERATION)
+        found.append((traced.stages[0].uplink, jax.tree.map(int, metrics["uplink"]).bits()))
+    assert found == [(4 * D * sums, 4 * D * sums)] * 2
+
+
+def test_a_size_that_is_computed_in_the_round_is_refused():
+    def round(key, state, cohort):
+        codec = NARROW._replace(wire=lambda d: fp.Wire(d, state.round + 4))
+        return sending(codec=codec).round(key, state, cohort)
+
+    with refused("codec: the size of its messages"):
+        certificates(fp.Algorithm(fp.start, round, SAMPLER))
+
+
 def test_an_uplink_that_is_computed_anew_is_an_assumption():
     algorithm = sending(lambda t, wire: fp.Wire(jnp.where(t > 3, D, 1)))
     for certificate in certificates(algorithm).values():
@@ -113,7 +161,7 @@ def test_noise_of_one_s_own_is_then_not_counted_together():
 
 
 def test_nor_is_that_of_a_step_of_the_whole_cohort():
-    def epsilon(uplink):
+    def found(uplink):
         def round(key, state, cohort):
             drawn = fp.fixed_size(RECORDS, 2)
             mean, metrics = cohort.private_mean(
@@ -124,9 +172,12 @@ def test_nor_is_that_of_a_step_of_the_whole_cohort():
             return fp.ModelState(params, state.round + 1), metrics
 
         algorithm = fp.Algorithm(fp.start, round, SAMPLER, unit="record")
-        return certificates(algorithm)["server_secagg"].epsilon
+        return certificates(algorithm)["server_secagg"]
 
-    assert epsilon(lambda wire: fp.Wire(D, 1)) > epsilon(lambda wire: wire)
+    narrow, wide = found(lambda wire: fp.Wire(D, 1)), found(lambda wire: wire)
+    assert narrow.epsilon > wide.epsilon
+    assert assumed(narrow, "noise of others is not counted, as the uplink")
+    assert not assumed(wide, "is not counted")
 
 
 def test_shares_that_members_take_along_have_to_travel():

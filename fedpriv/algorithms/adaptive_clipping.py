@@ -106,6 +106,8 @@ def adaptive_fed_avg(
     grad = mean_grad(loss)
 
     counted = gaussian(0.5, 2 * count_noise)  # bits minus 1/2, under noise of deviation sigma_b
+    # Shares of the noise travel with messages that are not coded.
+    coded = _with_one_more(codec, 32 if noise_multiplier > 0 and not codec.lossy else 1)
 
     def init(params: Params, federation: Federation) -> AdaptiveState:
         return AdaptiveState(*begun(server, params, federation), jnp.float32(clip_norm))
@@ -123,7 +125,7 @@ def adaptive_fed_avg(
             return delta, jnp.where(norm <= bound, 0.5, -0.5)  # NaN is not below
 
         (total, count), metrics, _ = cohort.sum(
-            client_update, key, mechanism=joint(updates, counted), codec=_with_a_bit(codec)
+            client_update, key, mechanism=joint(updates, counted), codec=coded
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
         error = count / cohort.expected_size + 0.5 - quantile
@@ -135,9 +137,8 @@ def adaptive_fed_avg(
     return Algorithm(init, round, sampler)
 
 
-def _with_a_bit(codec: Codec) -> Codec:
-    """`codec` for the first part of a message whose second part is one bit, or that bit with its share of noise."""
-    bits = 1 if codec.lossy else 32  # shares travel with messages that are not coded
+def _with_one_more(codec: Codec, bits: int) -> Codec:
+    """`codec` for the first part of a message whose second part is one value of so many bits."""
 
     def code(key: Key, message: tuple) -> Coded:
         update, bit = message
@@ -148,8 +149,8 @@ def _with_a_bit(codec: Codec) -> Codec:
         of_update = codec.wire(d - 1)
         return of_update._replace(overhead=of_update.overhead + bits)
 
-    with_bit = Codec(code, wire, codec.lossy)
-    return sealed(with_bit) if constructed(codec) else with_bit
+    both = Codec(code, wire, codec.lossy)
+    return sealed(both) if constructed(codec) else both
 
 
 def update_noise(noise_multiplier: float, count_noise: float) -> float:

@@ -12,8 +12,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over
-from fedpriv.certification.marks import Mean, Sum
-from fedpriv.certification.releases import bits_of_shares
+from fedpriv.certification.marks import Mean, Sum, is_noisy
+from fedpriv.certification.releases import bits_of_shares, too_narrow
 from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
 from fedpriv.core.provenance import constructed
@@ -70,9 +70,19 @@ def assumed(
             "the uplink that the round reports, which it computes anew in every round, has room for a client's share "
             f"of the noise, {max(computed)} bits"
         )
+    texts += dict.fromkeys(
+        f"the noise of others is not counted, as {why}"
+        for stage in stages
+        if any(_adds_its_own(release) for release in stage.releases) and (why := too_narrow(stage))
+    )
     if lines := dict.fromkeys(line for stage in stages for line in stage.prints):
         texts.append(f"what the round prints ({', '.join(lines)}) is not released")
     return tuple(texts)
+
+
+def _adds_its_own(release: Sum | Mean) -> bool:
+    """Whether each client hides its own unit, and others only add to it."""
+    return is_noisy(release) and (isinstance(release, Mean) or release.local)
 
 
 def _names(arrays: Sequence[ClosedOver], releases: Sequence[Sum | Mean]) -> list[str]:

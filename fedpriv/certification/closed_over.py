@@ -104,15 +104,25 @@ def _place(eqn: JaxprEqn, inner: Jaxpr, place: int) -> int | None:
 def check_closed_over(arrays: Sequence[ClosedOver], federation: Any, otherwise: str) -> None:
     """Raises LeakError, in the words of `otherwise`: a program closes over some of a federation's arrays."""
     theirs = {name: getattr(federation, name) for name in private_names(federation)}
+    blank = _is_blank(theirs.get("client_rows"))
     for path, leaf in jax.tree_util.tree_leaves_with_path(theirs):
-        name = jax.tree_util.keystr(path)
-        # Where rows start says no more than the sizes, and may be 0, 1, 2, ..., which others know, too.
-        same = (lambda one, other: one is other) if name.endswith(".start") else _same
+        name, held = jax.tree_util.keystr(path), theirs[path[0].key]
+        sizes = held.size if isinstance(held, ClientRows) else federation.size
+        # What says nothing of its own, and may be 0, 0, ... or 0, 1, 2, ..., which others know, too.
+        said = name.endswith((".start", "['most_records']")) and np.ptp(np.asarray(sizes)) == 0
+        same = _is if said or (blank and not name.endswith(".size")) else _same
         if any(same(each.array, leaf) for each in arrays):
             raise LeakError(otherwise.format(f"federation{name}"))
     for name, rows in theirs.items():
-        if isinstance(rows, ClientRows) and any(_is_table(each.array, rows) for each in arrays):
+        if blank or not isinstance(rows, ClientRows):
+            continue
+        if any(_is_table(each.array, rows) for each in arrays):
             raise LeakError(otherwise.format(f"federation[{name!r}].table"))
+
+
+def _is_blank(rows: ClientRows | None) -> bool:
+    """Whether they are of `Federation.blank`: one number in memory, and nobody's."""
+    return rows is not None and isinstance(rows.order, np.ndarray) and not any(rows.order.strides)
 
 
 def _is_table(array: Any, rows: ClientRows) -> bool:
@@ -124,10 +134,14 @@ def _is_table(array: Any, rows: ClientRows) -> bool:
 def private_names(federation: Any) -> tuple[str, ...]:
     """Of the arrays that say what clients hold; a streamed federation has others, and its cohorts but their sizes."""
     if isinstance(federation, StreamedFederation):
-        return "examples", "size", "offsets", "order", "held_out_rows"
+        return "examples", "size", "offsets", "most_records", "order", "held_out_rows"
     if not hasattr(federation, "repartition"):
         return ("size",)
     return "examples", "client_rows", "held_out_rows"
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -46,7 +46,12 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
     weightings = [s.weighting for s in stage.sums if isinstance(s.weighting, ByPublicSizes)]
     for said in (*(each.sizes for each in public), *(each.sizes for each in weightings)):
         _check_public(said, sizes)
-    if weightings and (unit != "record" or not public or len(public) < len(stage.means)):
+    if weightings and unit != "record":
+        raise ValueError(
+            f"weighting: public sizes weight messages that protect records, but the unit is {unit!r}; protect "
+            "records, or leave it out"
+        )
+    if weightings and (not public or len(public) < len(stage.means)):
         raise ValueError(
             "weighting: public sizes cannot weight messages that are not private means of records drawn by "
             "fp.PublicSizes; draw them so, or leave it out"

@@ -114,14 +114,16 @@ def bits_of_shares(stage: Stage) -> int:
     return 32 * sum(each.times * dimension(each.like) for each in shared)
 
 
-def _too_narrow(stage: Stage) -> str:
+def too_narrow(stage: Stage) -> str:
     """Why no shares of the noise travel, if the uplink that the round reports has no room for them."""
     bits, reported = bits_of_shares(stage), stage.uplink
     if reported is None or reported >= bits:
         return ""
+    calls = len({each.call for each in stage.releases})
+    remedy = "; return the metrics of the last call of the cohort, which count every call before"
     return (
-        f"the server adds the noise, as the uplink that the round reports, {reported:.0f} bits, has no room for a "
-        f"share of it, {bits} bits: 32 for each value"
+        f"the uplink that the round reports, {reported:.0f} bits, has no room for a share of it, {bits} bits: 32 for "
+        f"each value{remedy if calls > 1 else ''}"
     )
 
 
@@ -154,7 +156,7 @@ def stage_releases(
             f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); protect one unit"
         )
     if sums:
-        return _of_clients(sums, cohorts, unit, first, stage.remembers, _too_narrow(stage))
+        return _of_clients(sums, cohorts, unit, first, stage.remembers, too_narrow(stage))
     if stage.means:
         return _of_records(stage, cohorts, unit, first, size)
     return [Release(view, unit, math.inf, cohorts.drawn, cohorts.steps) for view in VIEWS]
@@ -237,8 +239,8 @@ def _of_clients(
 
     if narrow and multiplier > 0 and loses_noise(drawn) and not sums[0].local:
         raise ValueError(
-            f"uplink: {narrow}, but members who vanish take theirs along ({sums[0].line}); leave the uplink as "
-            'cohort.sum gives it, or give fp.dropping(..., noise="whole")'
+            f"uplink: the server adds the noise, as {narrow}; but members who vanish take theirs along "
+            f'({sums[0].line}); leave the uplink as cohort.sum gives it, or give fp.dropping(..., noise="whole")'
         )
     if sums[0].local and multiplier > 0:
         hidden: dict[str, Any] = {}
@@ -261,7 +263,8 @@ def _of_clients(
         ]
     if (lossy or divided or narrow) and multiplier > 0:
         after = "decoded messages" if lossy else "divided by the clients' weights"
-        why = f"the server adds the noise, after it has {after}" if lossy or divided else narrow
+        when = f"after it has {after}" if lossy or divided else f"as {narrow}"
+        why = f"the server adds the noise, {when}"
         bare = (0.0, False, why)
         server_adds_noise = release(
             "third_party", multiplier, False, reason, server_adds_noise=True
@@ -359,7 +362,7 @@ def _of_records(
             "sampled clients give one sampler of records and one mechanism"
         )
     releases = []
-    clients, narrow = _whole(cohorts.drawn), _too_narrow(stage)
+    clients, narrow = _whole(cohorts.drawn), too_narrow(stage)
     for means in groups.values():
         records = accounting_of(means[0].records, size)
         used: RecordMechanism = means[0].mechanism

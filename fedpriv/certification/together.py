@@ -10,7 +10,14 @@ from fedpriv.certification.certificate import TracedRound, check_twice, trace_ro
 from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, certify_releases
-from fedpriv.privacy.release import LATER_RUNS, ONE_RUN, SEVERAL_RUNS, View
+from fedpriv.privacy.release import (
+    LATER_RUNS,
+    NOTHING_HIDES,
+    ONE_RUN,
+    SEVERAL_RUNS,
+    Release,
+    View,
+)
 from fedpriv.rounds.algorithm import Algorithm
 
 Run: TypeAlias = tuple[Algorithm, CountOrZero] | tuple[Algorithm, CountOrZero, Any]
@@ -77,7 +84,10 @@ class Together:
         self._known = known  # and so keeps them, and their ids, alive
         traced = [known[id(algorithm), id(own)][2] for algorithm, _, own in several]
         each = zip(traced, several, strict=True)
-        every = [release for run, (_, length, _) in each for release in run.releases(length)]
+        by_run = [run.releases(length) for run, (_, length, _) in each]
+        if len(several) > 1:
+            by_run = [_naming(f"runs[{i}]", releases) for i, releases in enumerate(by_run)]
+        every = [release for releases in by_run for release in releases]
         releases = [release for release in every if release.steps] or every
         certificate = certify_releases(releases, self._delta, self._view, honest=self._honest)
         if len(several) > 1:
@@ -93,6 +103,16 @@ class Together:
             error.add_note(f"in {name}")
             raise
         return traced
+
+
+def _naming(name: str, releases: Sequence[Release]) -> tuple[Release, ...]:
+    """Those of the run with this name, which is said where they hide nothing."""
+    return tuple(
+        each
+        if each.multiplier > 0
+        else replace(each, reason=f"{each.reason or NOTHING_HIDES} ({name})")
+        for each in releases
+    )
 
 
 def _checked(runs: Any) -> list[tuple[Algorithm, int, Any]]:

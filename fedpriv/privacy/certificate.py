@@ -77,7 +77,7 @@ class Certificate:
     def why_infinite(self) -> str:
         """Why nothing is guaranteed, in words; only where epsilon is infinite."""
         bare = [text for text in self.assumptions if text.startswith("not private: ")]
-        if f"not private: {NO_NOISE}" in bare:
+        if any(text.startswith(f"not private: {NO_NOISE}") for text in bare):
             bare.append("noise that a round adds itself does not count; give it as the mechanism")
         return "; ".join(bare or self.assumptions[:1])
 

@@ -15,7 +15,7 @@ from fedpriv.privacy.losses import pld_epsilon
 from fedpriv.privacy.participations import participations
 from fedpriv.privacy.profile import Composition
 from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.release import BEST_RUN, ONE_RUN, Release, View
+from fedpriv.privacy.release import BEST_RUN, NOTHING_HIDES, ONE_RUN, Release, View
 from fedpriv.privacy.release_normal_form import is_exact, read
 from fedpriv.privacy.renyi import rdp_epsilon
 from fedpriv.privacy.sampling import WithReplacement, most_often, takes_all
@@ -149,8 +149,7 @@ def _active(releases: Iterable[Release]) -> list[Release]:
 
 def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificate:
     """Epsilon is infinite, with the reasons given by the releases among the assumptions."""
-    default = "neither a clip and its noise nor anything else hides the unit"
-    reasons = tuple(dict.fromkeys(release.reason or default for release in bare))
+    reasons = tuple(dict.fromkeys(release.reason or NOTHING_HIDES for release in bare))
     return replace(
         template,
         epsilon=math.inf,

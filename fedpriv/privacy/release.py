@@ -24,6 +24,7 @@ VIEWS, UNITS = get_args(View), get_args(Unit)
 """The names of all of them."""
 
 NO_NOISE = "no noise is added"
+NOTHING_HIDES = "neither a clip and its noise nor anything else hides the unit"
 """Why nothing hides a unit, by default."""
 
 ONE_RUN = "one model, trained once, is released; runs with the same seed share their noise"

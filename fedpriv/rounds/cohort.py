@@ -90,8 +90,23 @@ class SumOptions(NamedTuple):
 
     def told(self, d: int) -> tuple[Any, ...]:
         """What a certificate of a sum of d values rests on, in plain values."""
-        coded = self.codec.lossy, self.codec.wire(d), constructed(self.codec)
+        coded = self.codec.lossy, _wire_of(self.codec, d), constructed(self.codec)
         return plain(self.mechanism), coded, self.local, repr(self.weighting)
+
+
+def _wire_of(codec: Codec, d: int) -> Wire:
+    """The size of a coded message of d values, in numbers.
+
+    Raises:
+      ValueError: the codec computes it from something of the round.
+    """
+    try:
+        with jax.ensure_compile_time_eval():  # also where it gives arrays
+            return Wire(*map(int, codec.wire(d)))
+    except jax.errors.ConcretizationTypeError:
+        raise ValueError(
+            "codec: the size of its messages, `wire`, is computed in the round; give numbers"
+        ) from None
 
 
 NORM = "mean_update_norm"
@@ -212,7 +227,7 @@ class Cohort:
             total = self._noisy(
                 used, jax.random.fold_in(hidden, random_streams.NOISE), total, options
             )
-        wire = codec.wire(dimension(total))
+        wire = _wire_of(codec, dimension(total))
         if options.by_server:
             wire = wire._replace(overhead=wire.overhead + weighting.bits)
         metrics = self._metrics(wire, seen)

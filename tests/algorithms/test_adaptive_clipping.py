@@ -285,6 +285,9 @@ def test_metrics():
     assert jax.tree.map(lambda n: int(n[0]), metrics["uplink"]).bits() == 32 * (
         D + 1
     )  # the bit with its share
+    for bare in (adaptive(noise_multiplier=0.0), adaptive(codec=fp.qsgd(8))):
+        _, metrics, _ = rounds_of(bare, 1)
+        assert int(metrics["uplink"].overhead[0]) % 32 == 1
 
 
 def test_the_count_s_noise_is_a_twentieth_of_the_cohort_by_default():
