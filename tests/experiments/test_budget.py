@@ -43,7 +43,7 @@ def by_hand(config, view="third_party"):
 
     example = image(8, 8, 1)
     shapes = model.init, fp.Federation.blank(example, config.clients, 3)
-    target = {"epsilon": config.target_epsilon, "delta": config.clients**-1.1, "view": view}
+    target = {"epsilon": config.target_epsilon, "delta": config.delta, "view": view}
     return fp.calibrate_noise(make, *shapes, rounds=config.rounds, **target)
 
 

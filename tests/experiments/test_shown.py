@@ -85,7 +85,7 @@ def test_the_chosen_view_has_the_column(folder):
 
 def test_unit_and_delta_once_and_notes_elsewhere(folder):
     shown = " ".join(table(read(folder)).split())
-    means = "DP-FedAvg, Fed-SMP rand_k, Fed-SMP top_k: client level, delta 0.0237; third_party:"
+    means = "DP-FedAvg, Fed-SMP rand_k, Fed-SMP top_k: client level, delta 1e-06; third_party:"
     assert shown.count(means) == 1
     assert "tuned without privacy" not in shown  # in summary.json
     assert read(folder).privacy_notes == ("tuned without privacy",)
