@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             compilation_cache.cache_programs()
             with signals.unheard():
                 checked = check_findings(options.paper, options.output, options.data_dir)
-                print(checked.text)
+                say(checked.text)
             if checked.complete:
                 return 0 if checked.passed else 1
             raise KeyboardInterrupt

@@ -158,7 +158,7 @@ FAULTS = {
     ),
     "the rows that a round closes over": (
         after_sum(lambda k, s, c, summed, m: (moved(s, jnp.sum(FEDERATION.rows) * jnp.ones(D)), m)),
-        r"it closes over federation\['rows'\]",
+        r"it closes over federation\['client_rows'\]",
     ),
     "who was drawn": (
         looking_at_the_cohort(lambda c: c._drawn.ids[0] * 1.0),

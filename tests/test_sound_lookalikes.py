@@ -218,7 +218,7 @@ def test_every_seeds_federation_is_checked():
     )
     for algorithm, said in (
         (scaffold(), "records: drawn among 3, but client 0 holds 2"),
-        (holding, r"closes over federation\['size'\]"),
+        (holding, r"closes over federation\['client_rows'\]\.size"),
     ):
         check_launch(algorithm, PARAMS, equal)
         with pytest.raises(ValueError, match=said):

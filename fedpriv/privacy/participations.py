@@ -16,7 +16,7 @@ from fedpriv.privacy.sampling import WithReplacement, times_drawn
 _TAIL = 1e-30  # participation counts rarer than this, on either side, are counted as delta = 1
 _MOST_VALUES = 10_000  # of the summed precision; more are rounded up to this many cells
 _MOST_PAIRS = 10**7  # of values side by side
-_NARROW = 1e-3  # of the smallest value
+_NARROW = 5e-3  # of the smallest value, of which that is half a percent
 
 
 def participations(

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.core.arguments import require
+from fedpriv.core.trees import check_params
 from fedpriv.core.types import Params
 from fedpriv.core.user_code import last_of_user
 from fedpriv.core.user_functions import takes
@@ -110,6 +111,7 @@ def ready(
         except Exception as error:
             if last_of_user(error):
                 raise
+            check_params(params)
             why = f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
             said = f"{_maker(error)} cannot train this model ({why}); give an optimiser that can"
         if said:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.base.formats import aligned
+from experiments.base.terminal import say
 from experiments.papers.reproduce.findings import FINDINGS
 from experiments.papers.reproduce.item import Item, Scale
 from experiments.papers.reproduce.reproduce import reproduce
@@ -65,7 +66,7 @@ def _done(item: Item, output: Path, data_dir: Path | None) -> bool:
     try:
         return reproduce(item.paper, item.name, data_dir=data_dir, folder=output).complete
     except (ValueError, OSError) as error:
-        print(f"error: {item.paper}: {error}", file=sys.stderr)
+        say(f"error: {item.paper}: {error}", file=sys.stderr)
         return True
 
 
