@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from experiments import config as config
     from experiments import runs as runs
     from experiments.accounting.cost import Account as Account
     from experiments.accounting.cost import cost as cost
@@ -52,12 +53,14 @@ _WHERE = {
 }
 _MODULE = {name: f"experiments.{module}" for module, names in _WHERE.items() for name in names}
 
+_PACKAGES = ("config", "runs")
+
 __all__ = sorted(_MODULE)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "runs":
-        return importlib.import_module("experiments.runs")
+    if name in _PACKAGES:
+        return importlib.import_module(f"experiments.{name}")
     if name not in _MODULE:
         raise AttributeError(f"module 'experiments' has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULE[name]), name)

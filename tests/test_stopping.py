@@ -8,7 +8,7 @@ from resumed import OFTEN, SMALL, assert_same, launch, lines
 from small import assert_identical, regression, squared, start
 
 import fedpriv as fp
-from experiments.config.stopping import Stopping, target
+from experiments.config.stopping import Stopping, decided, target
 from experiments.run import main
 from fedpriv.engine.history import Evaluation
 
@@ -75,7 +75,7 @@ def test_a_target_is_reached_by_the_mean_over_the_seeds_in_its_direction():
     up = Stopping.of("accuracy=0.6", None, None, ["accuracy", "loss"], ())
     assert first(up, evaluations(0.4, 0.55, 0.7, 0.5)) == (
         3,
-        "stopped at round 15: accuracy reached 0.6",
+        "stopped at round 15: accuracy reached 0.6 or higher",
     )
     down = Stopping.of("mse=0.5", None, None, ["mse"], ())
     assert first(down, evaluations(0.9, 0.4, metric="mse"))[0] == 2
@@ -88,12 +88,30 @@ def test_patience_counts_evaluations_without_a_better_one():
     wait = Stopping.of(None, 2, None, ["accuracy"], ())
     assert first(wait, evaluations(0.1, 0.5, 0.4, 0.6, 0.6, 0.3, 0.9)) == (
         6,
-        "stopped at round 30: accuracy no better for 2 evaluations",
+        "stopped at round 30: accuracy no higher for 2 evaluations",
     )
     nothing_yet = evaluations(np.nan, 0.1, 0.5, 0.4, 0.3)
     assert first(wait, nothing_yet)[0] == 5
     lower = Stopping.of(None, 2, None, ["loss"], ())
-    assert first(lower, evaluations(0.5, 0.4, 0.6, 0.5, metric="loss"))[0] == 4
+    found = evaluations(0.5, 0.4, 0.6, 0.5, metric="loss")
+    assert first(lower, found) == (4, "stopped at round 20: loss no lower for 2 evaluations")
+
+
+@pytest.mark.parametrize(
+    ("higher", "said"),
+    [((), "no lower for 1 evaluation (lower is better, unless"), (True, "no higher for 1 eval")],
+)
+def test_what_stops_says_which_way_is_better(higher, said):
+    """Of a metric whose name does not tell; and which one it was can be told from it."""
+    name = "held_out_specificity_mean"
+    given = (None, 1, name, [name], (name,) if higher else ())
+    values = (0.9, 0.8) if higher else (0.8, 0.9)
+    why = first(Stopping.of(*given), evaluations(*values, metric=name))[1]
+    assert why.startswith(f"stopped at round 10: {name} {said}")
+    assert decided(why) == name
+    wanted = Stopping.of(f"{name}=0.85", None, None, *given[3:])
+    way = "higher" if higher else "lower (lower is better"
+    assert f"reached 0.85 or {way}" in wanted.why(evaluations(0.85, metric=name))
 
 
 @pytest.mark.parametrize("text", ["accuracy", "accuracy=", "=0.5", "accuracy=x", "loss=nan"])

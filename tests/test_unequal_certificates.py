@@ -211,7 +211,7 @@ def test_of_whole_clients_there_is_one_certificate():
     """Also where their sizes are public."""
     records = three_ways(LEAF)["public, batches"]
     local = steps(records, fp.gaussian(CLIP, 50.0))._replace(unit="client")
-    with refused("unit: 'client'; whole clients are protected, and one certificate holds"):
+    with refused("unit: 'client'; fp.certify gives one certificate, which holds for each"):
         algorithm = fp.dp_sgd(local, sampler=fp.everyone(8))
         fp.certify_each_client(algorithm, start(), regression(LEAF), 4, 1e-3)
 

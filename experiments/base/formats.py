@@ -80,6 +80,7 @@ ClientEpsilons: TypeAlias = tuple[float, float, float]
 """The smallest, the median (of an even number the larger one) and the largest of the epsilons of clients' records."""
 LONGEST_NAME = 32  # of an algorithm's name, in characters
 LONGEST_METRIC = 12
+ACRONYMS = {"auc": "AUC", "f1": "F1"}
 NO_TERMINAL = 10_000
 ABSENT = "-"
 _PIPE = re.compile(r"(\\*)\|")  # with what stands before it and would escape what escapes it
@@ -152,8 +153,9 @@ def short_metric(metric: str, values: np.ndarray) -> str:
 
 
 def with_unit(metric: str) -> str:
-    """With its unit."""
-    return metric.replace("_", " ") + " (%)" * in_percent(metric)
+    """In words, with its unit."""
+    words = (ACRONYMS.get(word, word) for word in metric.split("_"))
+    return " ".join(words) + " (%)" * in_percent(metric)
 
 
 def mean_and_std(s: Spread | None, metric: str = "") -> str:
@@ -163,9 +165,9 @@ def mean_and_std(s: Spread | None, metric: str = "") -> str:
     if not math.isfinite(s.mean):
         return "not finite"
     if in_percent(metric):
-        return f"{100 * s.mean:.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
+        return f"{100 * s.mean:z.2f}" + ("" if s.std is None else f" ± {100 * s.std:.2f}")
     if is_fraction(metric):
-        return f"{s.mean:.4f}" + ("" if s.std is None else f" ± {s.std:.4f}")
+        return f"{s.mean:z.4f}" + ("" if s.std is None else f" ± {s.std:.4f}")
     return f"{s.mean:.4g}" + ("" if s.std is None else f" ± {s.std:.2g}")
 
 

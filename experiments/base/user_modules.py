@@ -23,7 +23,7 @@ def files(config: Any) -> dict[str, Path]:
     """What is loaded by now, by its path from the config's folder; for a config that comes with fedpriv none.
 
     Args:
-      config: a module, or an object, whose file is that of its `build`.
+      config: a module, or an object, whose file is that of its `build`, or `on`.
     """
     own = _config_file(config)
     if own is None or own.parent == HERE / "configs":
@@ -34,9 +34,12 @@ def files(config: Any) -> dict[str, Path]:
 
 
 def _config_file(config: Any) -> Path | None:
-    if isinstance(config, ModuleType):
-        return _file(config.__file__)
-    code = getattr(inspect.unwrap(config.build), "__code__", None)
+    if isinstance(config, ModuleType) and (own := _file(getattr(config, "__file__", None))):
+        return own
+    made = getattr(config, "build", None) or getattr(
+        config, "on", None
+    )  # a notebook's have no file
+    code = getattr(inspect.unwrap(made), "__code__", None) if made else None
     return _file(getattr(code, "co_filename", None))
 
 

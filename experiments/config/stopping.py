@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from fedpriv.engine.client_metrics import HELD_OUT, PERSONAL, parsed
 from fedpriv.engine.history import Evaluation
-from fedpriv.models.score import better_higher, is_fraction, main_metric
+from fedpriv.models.score import better_higher, is_fraction, main_metric, meant
 
 
 class Target(NamedTuple):
@@ -43,7 +44,8 @@ def check_metric(field: str, name: str, names: Sequence[str]) -> None:
     if name in names:
         return
     raise ValueError(
-        f"{field}: there is no {name!r}; the score gives {', '.join(names)}{_missing(name, names)}"
+        f"{field}: there is no {name!r}; the score gives {', '.join(names)}"
+        f"{_missing(name, names) or meant(name, names)}"
     )
 
 
@@ -104,14 +106,30 @@ class Stopping(NamedTuple):
         if wanted := self.target:
             sign = 1 if better_higher(wanted.metric, self.higher) else -1
             if sign * _means(evaluations[-1:], wanted.metric)[0] >= sign * wanted.value:
-                return f"{at}: {wanted.metric} reached {wanted.value:g}"
+                which = f"or {'higher' if sign > 0 else 'lower'}{self._told(wanted.metric)}"
+                return f"{at}: {wanted.metric} reached {wanted.value:g} {which}"
         if self.patience is not None:
             sign = 1 if better_higher(self.metric, self.higher) else -1
             good = sign * _means(evaluations, self.metric)
             since = len(good) - 1 - int(np.argmax(np.where(np.isnan(good), -np.inf, good)))
             if since >= self.patience:
-                return f"{at}: {self.metric} no better for {since} evaluations"
+                better = f"no {'higher' if sign > 0 else 'lower'} for {since} evaluation"
+                said = f"{at}: {self.metric} {better}{'s' * (since != 1)}"
+                return said + self._told(self.metric)
         return None
+
+    def _told(self, metric: str) -> str:
+        """Why the lower value of a metric is the better one, where its name does not say so."""
+        of_clients = parsed(metric)
+        plain = of_clients.metric if of_clients else metric
+        if better_higher(metric, self.higher) or plain.endswith("loss"):
+            return ""
+        return " (lower is better, unless the score's higher lists it)"
+
+
+def decided(why: str) -> str:
+    """The metric that ended a run, of what `Stopping.why` said."""
+    return re.split(r" (?:reached|no) ", why.partition(": ")[2])[0]
 
 
 def _means(evaluations: Sequence[Evaluation], metric: str) -> np.ndarray:

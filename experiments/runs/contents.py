@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +23,6 @@ from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.models.score import best, main_metric
 from fedpriv.privacy import VIEWS, Certificate, Claim, OperationalNumbers
 
-CHOSEN = (
-    "best: each seed's best evaluation, chosen on the test records; no epsilon covers the choice if these are private, "
-    "and the number is no estimate of the score on a new record"
-)
 OF_CLIENTS = {
     PER_CLIENT: "of the shared model on the training records of single clients",
     HELD_OUT: "of the shared model on the records that single clients hold out",
@@ -34,12 +30,46 @@ OF_CLIENTS = {
     PERSONAL_PER_CLIENT: "of each client's own model, the shared one where it has none, on its training records",
 }
 """By kind, what is measured on clients."""
+_TRAINED_ON, _HELD_OUT = "clients' training records", "clients' held-out records"
+_RECORDS = {
+    PER_CLIENT: _TRAINED_ON,
+    PERSONAL_PER_CLIENT: _TRAINED_ON,
+    HELD_OUT: _HELD_OUT,
+    PERSONAL: _HELD_OUT,
+}
+NOISE = "noise_multiplier"  # the field of a config
 
 
 def measured_on(metric: str) -> str:
     """On which records, in words."""
     of_clients = parsed(metric)
     return f"{OF_CLIENTS[of_clients.kind]} (not private)" if of_clients else "on the test set"
+
+
+def chosen_on(metric: str, own_test: bool = False) -> str:
+    """The records that choose where this metric does, in words; see `Summary` for `own_test`."""
+    of_clients = parsed(metric)
+    if of_clients:
+        return _RECORDS[of_clients.kind]
+    return "clients' own test records" if own_test else "test set"
+
+
+def is_of_clients(metric: str, own_test: bool) -> bool:
+    """Whether those are records of clients, so that no epsilon covers a choice by them."""
+    return own_test or parsed(metric) is not None
+
+
+def best_note(metrics: Iterable[str] = (), own_test: bool = False) -> str:
+    """What the best evaluation by these metrics is."""
+    named, records = [*metrics] or ["accuracy"], dict[str, None]()
+    for metric in named:
+        own = chosen_on(metric, own_test)
+        records["the test records" if own == "test set" else own] = None
+    unsure = not all(is_of_clients(metric, own_test) for metric in named)
+    return (
+        f"best: each seed's best evaluation, chosen on {' or '.join(records)}; no epsilon covers the choice"
+        f"{' if these are private' * unsure}, and the number is no estimate of the score on a new record"
+    )
 
 
 @dataclass(frozen=True)
@@ -195,7 +225,7 @@ class Summary:
       rounds_planned: that were to be trained; algorithms of which that is not known are not there.
       metric: the one to show, of the score or of what was measured beside it.
       best, final: by metric; the best over the evaluations, each seed's own, and the last.
-      best_note: that the best is chosen on the test records, and what that means.
+      best_note: on which records the best is chosen, and what that means.
       diverged: what sweeps say of algorithms that did.
       stopped: why training ended before the rounds planned, of algorithms of which it did.
       reused_from: where sweeps took an algorithm's training from.
@@ -206,6 +236,7 @@ class Summary:
       streams: version of which random numbers a seed gives; None in a run of an older version, whose seeds give others.
       names: of algorithms, for people, where the config says one.
       secret_seed: as in `Begun`; then other runs share the clients of a seed, and no other random number.
+      own_test: as in `Begun`.
     """
 
     config: str
@@ -216,7 +247,7 @@ class Summary:
     rounds_planned: dict[str, int]
     metric: str
     best: dict[str, dict[str, Spread]]
-    best_note: str = field(default=CHOSEN, kw_only=True)
+    best_note: str = field(default_factory=best_note, kw_only=True)
     final: dict[str, dict[str, Spread]]
     uplink_mb_per_client: dict[str, float]
     downlink_mb_per_client: dict[str, float]
@@ -238,6 +269,7 @@ class Summary:
     solved: dict[str, dict[str, Any]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     secret_seed: bool = False
+    own_test: bool = False
 
     def __post_init__(self) -> None:
         names = ("best", "final", "uplink_mb_per_client", "downlink_mb_per_client", "privacy")
@@ -290,6 +322,10 @@ class Begun:
       higher: metrics that are better when higher, beside accuracies.
       names: of algorithms, for people, where the config says one.
       secret_seed: whether the random numbers come from the seed in the file `secret_seed`.
+      noise: by algorithm, what `target_epsilon` found.
+      solved: likewise, in the config's fields, as in `Summary`; a run of an older version did not record it.
+      algorithm_settings: as in `Summary`, likewise.
+      own_test: whether the test records are the clients' own, as in `Experiment`.
     """
 
     config: str
@@ -299,6 +335,16 @@ class Begun:
     higher: tuple[str, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
     secret_seed: bool = False
+    noise: dict[str, float] = field(default_factory=dict)
+    solved: dict[str, dict[str, Any]] = field(default_factory=dict)
+    algorithm_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    own_test: bool = False
+
+    def solved_for(self, algorithm: str) -> dict[str, Any]:
+        """The noise that was solved for it, by field; empty where none was."""
+        if algorithm in self.solved or algorithm not in self.noise:
+            return self.solved.get(algorithm, {})
+        return {NOISE if NOISE in self.settings else "noise": self.noise[algorithm]}
 
 
 def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
@@ -307,10 +353,12 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
     names = _metrics(begun, next(iter(last.values()))) if last else []
     seconds = {name: sum(line.seconds for line in lines[name]) for name in last}
     rounds = {name: line.round for name, line in last.items()}
+    solved = {name: found for name in last if (found := begun.solved_for(name))}
+    settings = {name: begun.algorithm_settings.get(name, {}) for name in last}
     return Summary(
         begun.config,
         begun.settings,
-        {},
+        {name: of | solved.get(name, {}) for name, of in settings.items()},
         status,
         rounds,
         {},
@@ -331,8 +379,11 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         None,
         per_client_not_private=_per_client(last),
         not_finite_not_private={name: x for name in last if (x := _not_finite(lines[name]))},
+        solved=solved,
         names=begun.names,
         secret_seed=begun.secret_seed,
+        own_test=begun.own_test,
+        best_note=best_note(names, begun.own_test),
     )
 
 

@@ -14,7 +14,7 @@ from experiments.base.json_values import plain
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line, Summary, so_far
 from experiments.runs.run_folder import CONFIG, SUMMARY, RunFolder, read
-from fedpriv.models.score import best
+from fedpriv.models.score import best, meant
 
 
 def recorded(runs: Iterable[RunFolder]) -> list[str]:
@@ -59,7 +59,8 @@ def check_recorded(names: Sequence[str], known: Sequence[str]) -> None:
     """Raises ValueError: one of the names is none of those there are."""
     for name in names:
         if name not in known:
-            raise ValueError(f"metric: there is no {name!r}; there are {', '.join(known)}")
+            said = f"metric: there is no {name!r}; there are {', '.join(known)}"
+            raise ValueError(said + meant(name, known))
 
 
 def scores(run: RunFolder, algorithm: str) -> dict[str, dict[str, Spread | None]] | None:
@@ -73,9 +74,13 @@ def scores(run: RunFolder, algorithm: str) -> dict[str, dict[str, Spread | None]
 
 
 def _final(run: RunFolder, algorithm: str, metric: str) -> Spread | None:
-    if lines := run.lines.get(algorithm):
+    lines, summary = run.lines.get(algorithm), run.summary
+    if lines and lines[-1].round == run.results.rounds.get(algorithm):
         return lines[-1].metric(metric)
-    return run.summary.final.get(algorithm, {}).get(metric) if run.summary else None
+    if summary is None:
+        return None
+    own = (summary.final, summary.per_client_not_private)
+    return next((of[algorithm][metric] for of in own if metric in of.get(algorithm, {})), None)
 
 
 def _best(run: RunFolder, algorithm: str, metric: str) -> Spread | None:

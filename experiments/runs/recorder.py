@@ -84,6 +84,19 @@ def cleared_folder(folder: Path) -> Path:
     return folder
 
 
+def described(experiment: Experiment, noise: Mapping[str, float]) -> dict[str, Any]:
+    """What config.json is to say of an experiment, with the noise that was solved for; see `Begun`."""
+    entries = experiment.entries
+    about: dict[str, Any] = {"noise": dict(noise), "higher": list(experiment.higher)}
+    further = {
+        "names": experiment.names,
+        "solved": {n: dict(entry.solved) for n, entry in entries.items() if entry.solved},
+        "algorithm_settings": {n: dict(e.settings) for n, e in entries.items() if e.settings},
+        "own_test": experiment.own_test,
+    }
+    return about | {name: value for name, value in further.items() if value}
+
+
 class Privacy:
     """Epsilons of one algorithm by rounds done, each computed once."""
 
@@ -143,6 +156,9 @@ class Recorder:
             higher=tuple(about.get("higher", ())),
             names=dict(about.get("names", {})),
             secret_seed=bool(about.get("secret_seed")),
+            solved=dict(about.get("solved", {})),
+            algorithm_settings=dict(about.get("algorithm_settings", {})),
+            own_test=bool(about.get("own_test")),
         )
         self._about, self._resumed = about, about.get("resumed", [])
         self._sinks = [guarded(sink) for sink in sinks]

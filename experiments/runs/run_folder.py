@@ -17,6 +17,7 @@ from experiments.runs import client_lines, curves
 from experiments.runs.client_lines import ClientLine
 from experiments.runs.contents import Begun, Environment, Line, Summary, so_far
 from fedpriv.core.arguments import check_path
+from fedpriv.engine.client_metrics import parsed
 from fedpriv.engine.history import History
 from fedpriv.privacy import Certificate
 
@@ -50,7 +51,7 @@ class RunFolder:
       begun: config.json.
       lines: metrics.jsonl by algorithm, in the order of training; by round, each round once.
       summary: None if there is no summary.json yet.
-      remarks: what is damaged or missing, in words.
+      damage: what is damaged or missing in metrics.jsonl, in words.
       label: its name in tables and figures; "": the settings that differ from the other runs', see `names`.
       shown: metrics that were chosen to be shown; (): the run's own.
     """
@@ -59,9 +60,44 @@ class RunFolder:
     begun: Begun
     lines: dict[str, tuple[Line, ...]]
     summary: Summary | None
-    remarks: tuple[str, ...] = ()
+    damage: tuple[str, ...] = ()
     label: str = ""
     shown: tuple[str, ...] = ()
+
+    @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """What is damaged or missing, in words."""
+        try:
+            return (*self.damage, *(said for name in self.lines if (said := self.lost(name))))
+        except ValueError as error:
+            return (*self.damage, str(error))
+
+    def lost(self, algorithm: str) -> str:
+        """What of the values of single clients is not there though its last evaluation measured them; "" for none.
+
+        Raises:
+          ValueError: clients.jsonl is damaged.
+        """
+        measured = self.results.per_client_not_private.get(algorithm, {})
+        wanted = {of.kind for of in map(parsed, measured) if of}
+        there = {line.kind for line in self.last_of_clients(algorithm)} if wanted else set()
+        if not (missing := sorted(wanted - there)):
+            return ""
+        if not (self.path / client_lines.CLIENTS).exists():
+            return f"no {client_lines.CLIENTS}: {algorithm} has no values of single clients"
+        return (
+            f"{client_lines.CLIENTS} lacks round {self.results.rounds[algorithm]} of {algorithm} "
+            f"({', '.join(missing)}), its last evaluation, so it has no values of single clients"
+        )
+
+    def last_of_clients(self, algorithm: str) -> list[ClientLine]:
+        """What its last evaluation measured on single clients, a line for each kind of values.
+
+        Raises:
+          ValueError: clients.jsonl is damaged.
+        """
+        last = self.results.rounds.get(algorithm)
+        return [x for x in self.client_lines if (x.algorithm, x.round) == (algorithm, last)]
 
     @property
     def config(self) -> str:
@@ -154,7 +190,7 @@ def read(folder: str | Path) -> RunFolder:
     folder = Path(folder)
     begun = read_begun(folder)
     lines, remark = read_lines(folder)
-    remarks = [remark] if remark else []
+    damage = [remark] if remark else []
     found: dict[str, dict[int, Line]] = {}
     for line in lines:
         found.setdefault(line.algorithm, {})[line.round] = (
@@ -162,9 +198,9 @@ def read(folder: str | Path) -> RunFolder:
         )
     summary = read_summary(folder)
     if summary and (lost := sorted(set(summary.rounds) - set(found))):
-        remarks.append(f"{METRICS} has no line of {', '.join(lost)}, so these have no curves")
+        damage.append(f"{METRICS} has no line of {', '.join(lost)}, so these have no curves")
     ordered = {name: tuple(of[t] for t in sorted(of)) for name, of in found.items()}
-    return RunFolder(folder, begun, ordered, summary, tuple(remarks))
+    return RunFolder(folder, begun, ordered, summary, tuple(damage))
 
 
 def read_begun(folder: Path) -> Begun:

@@ -17,7 +17,7 @@ import jax
 from experiments.base.terminal import say
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
-from experiments.runs.recorder import Privacy, Recorder, cleared_folder
+from experiments.runs.recorder import Privacy, Recorder, cleared_folder, described
 from experiments.search.shared_jit import Family, Program, trace
 from experiments.search.sweep_grid import Point
 from experiments.training.shared_arrays import as_bytes
@@ -139,9 +139,9 @@ class Sweep:
         """
         point, experiment = prepared.point, prepared.experiment
         folder = cleared_folder(self._folder / point.name)
-        about: dict[str, Any] = {"noise": prepared.noise, "higher": list(experiment.higher)}
-        about |= {"names": experiment.names} if experiment.names else {}
-        recorder = Recorder(folder, self._name, replace(point.settings, output=folder), about)
+        settings = replace(point.settings, output=folder)
+        about = described(experiment, prepared.noise)
+        recorder = Recorder(folder, self._name, settings, about)
         histories: dict[str, History] = {}
         remarks: dict[str, dict[str, str]] = {"reused_from": {}, "diverged": {}}
         status = "complete"

@@ -59,10 +59,13 @@ def rows_with_clients(
     Raises:
       ValueError: nothing was evaluated client by client, or there is no such metric or rival.
     """
-    lines = [line for run in runs for line in run.client_lines]
+    lines = [x for run in runs for name in run.results.rounds for x in run.last_of_clients(name)]
     if not lines:
+        lost = [f"{run.path}: {x}" for run in runs for name in run.lines if (x := run.lost(name))]
         raise ValueError(
-            "by: nothing was recorded client by client; train with per_client (--per-client N), or leave it out"
+            f"by: {'; '.join(lost)}; restore it, or leave by out"
+            if lost
+            else "by: nothing was recorded client by client; train with per_client (--per-client N), or leave it out"
         )
     shown = _means(lines, metric, runs)
     found = rows([replace(run, shown=shown) for run in runs])
@@ -194,7 +197,7 @@ def _lead(one: OfClient, metric: str) -> str:
         return ABSENT
     if np.isnan(value):
         return "undefined"
-    return f"{100 * value:+.2f}" if in_percent(metric) else f"{value:+.4f}"
+    return f"{100 * value:+z.2f}" if in_percent(metric) else f"{value:+z.4f}"
 
 
 def _notes(found: Sequence[Row], kinds: Sequence[str]) -> list[str]:

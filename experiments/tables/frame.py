@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.base.formats import setting
 from experiments.base.spread import Spread
-from experiments.runs.contents import Summary
+from experiments.runs.contents import NOISE, Summary, chosen_on
 from experiments.runs.other_metric import scores
 from experiments.runs.run_folder import RunFolder, names
 from experiments.tables.leads import Lead, lead
@@ -19,7 +19,6 @@ from fedpriv.privacy import VIEWS
 if TYPE_CHECKING:
     import pandas
 
-NOISE = "noise_multiplier"  # the field of a config
 FORMULAS = tuple("=+-@\t\r\n")  # what a cell of a spreadsheet begins with that computes
 
 
@@ -37,6 +36,7 @@ class Row(NamedTuple):
       leads_over_clients: likewise, client by client after the last round.
       below: the rival's row, where there is one.
       higher: metrics that are better when higher, beside accuracies.
+      lost: what of the values of single clients is not there, in words.
     """
 
     keys: Mapping[str, Any]
@@ -50,6 +50,7 @@ class Row(NamedTuple):
     leads_over_clients: Mapping[str, OverClients] = {}
     below: Any = None
     higher: Sequence[str] = ()
+    lost: str = ""
 
     @property
     def title(self) -> str:
@@ -105,12 +106,13 @@ def row(run: RunFolder, keys: Mapping[str, Any], algorithm: str) -> Row:
     made = Row(keys, algorithm, run.results, str(run.path), chosen, higher=higher)
     if not any(of and of.statistic == "mean" for of in map(parsed, made.metrics)):
         return made
-    each = {metric: behind(run.client_lines, algorithm, metric) for metric in made.metrics}
+    lines = run.last_of_clients(algorithm)
+    each = {metric: behind(lines, metric) for metric in made.metrics}
     clients = {metric: of for metric, of in each.items() if of}
     over = {
         m: over_clients(of.mean) for m, of in clients.items() if _finite(made.score("final", m))
     }
-    return made._replace(clients=clients, over_clients=over)
+    return made._replace(clients=clients, over_clients=over, lost=run.lost(algorithm))
 
 
 def _finite(of: Spread | None) -> bool:
@@ -242,7 +244,8 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
             of = row.score(which, metric)
             for part in ("mean", "std"):
                 found[f"{metric}_{which}_{part}"] = getattr(of, part, None)
-    found["best_chosen_on"] = "test set"
+    by = dict.fromkeys(chosen_on(metric, summary.own_test) for metric in row.metrics)
+    found["best_chosen_on"] = ", ".join(by) or None
     found |= _parts("over_clients", row.over_clients)
     if row.below:
         found |= {"above": row.below.algorithm, "above_run": row.below.title}

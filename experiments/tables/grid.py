@@ -17,9 +17,17 @@ from experiments.base.formats import (
     setting,
     with_unit,
 )
-from experiments.runs.contents import CHOSEN, Summary, measured_on
+from experiments.config.stopping import decided
+from experiments.runs.contents import (
+    NOISE,
+    Summary,
+    best_note,
+    chosen_on,
+    is_of_clients,
+    measured_on,
+)
 from experiments.runs.run_folder import interesting
-from experiments.tables.frame import NOISE, Row, measured, noise
+from experiments.tables.frame import Row, measured, noise
 from experiments.tables.leads import TOO_FEW
 from experiments.tables.over_clients import CONDITIONAL, OverClients
 from fedpriv.models.score import better_higher
@@ -197,7 +205,8 @@ def _notes(found: Sequence[Row], metrics: Sequence[str], best: bool) -> list[str
         said.append(
             f"ε budget: what the noise was solved for, certified, view {' or '.join(views)}"
         )
-    said += [CHOSEN] if best else []
+    own_test = any(r.summary.own_test for r in found)
+    said += [best_note(metrics, own_test)] if best else []
     privacy = [r.summary.privacy.get(r.algorithm) for r in found]
     said += [ALONE] if any(of and of.is_private for of in privacy) else []
     said += on_clients(found)
@@ -213,16 +222,23 @@ def _where(metrics: Sequence[str]) -> str:
 
 
 def on_clients(found: Sequence[Row]) -> list[str]:
-    """What the intervals over clients are, and of how many."""
+    """What the intervals over clients are, and of how many; which clients have none."""
+    lost = [f"{r.who}: {r.lost}" for r in found if r.lost]
+    lost += [
+        f"{r.who}: {name}, {of.without} without such records"
+        for r in found
+        for name, of in r.clients.items()
+        if of.without
+    ]
     each = [of for r in found for of in r.over_clients.values()]
     if not each:
-        return []
+        return lost
     number = " or ".join(map(str, sorted({of.clients for of in each})))
     undefined = (
         f"{number} clients; undefined: clients without the metric, such as a recall without a positive record, which "
         "are left out, of a difference where either lacks it"
     )
-    said = [CONDITIONAL, undefined]
+    said = [*lost, CONDITIONAL, undefined]
     if differences := sum(len(r.leads_over_clients) for r in found):
         said.append(
             f"differences over clients: {differences}, of which one in twenty misses by chance"
@@ -310,25 +326,36 @@ def on_rounds(found: Sequence[Row]) -> list[str]:
     """Which rows were stopped early, and what that means."""
     said: list[str] = []
     stopped = [r for r in found if r.algorithm in r.summary.stopped]
-    if stopped:
-        who = dict.fromkeys(r.summary.short_name_of(r.algorithm) for r in stopped)
-        whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
+    groups: dict[tuple[str, bool], list[Row]] = {}
+    for r in stopped:
+        metric, own_test = decided(r.summary.stopped[r.algorithm]), r.summary.own_test
+        by = chosen_on(metric, own_test), is_of_clients(metric, own_test)
+        groups.setdefault(by, []).append(r)
+    said += [_on_stopped(group, *by) for by, group in groups.items()]
+    if any((r.seeds or 0) > 1 for r in stopped):
         said.append(
-            f'{", ".join(who)}, where rounds are "n of N": stopped early, by the test set ({"; ".join(whys)}), so '
-            "that the metrics are selected on the test set and optimistic; epsilon is of all N rounds planned, as "
-            "the models chose when to stop"
+            "the seeds stopped together, so the round depends on all of them, which no epsilon here covers: "
+            "release a model of a run with one seed"
         )
-        if any((r.seeds or 0) > 1 for r in stopped):
-            said.append(
-                "the seeds stopped together, so the round depends on all of them, which no epsilon here covers: "
-                "release a model of a run with one seed"
-            )
     for r in found:
         done, planned = r.summary.rounds.get(r.algorithm), r.summary.rounds_planned.get(r.algorithm)
         if done and planned and done < planned and r.algorithm not in r.summary.stopped:
             of = counted(done, r.summary.privacy[r.algorithm].rounds)
             said.append(f"{r.who}: not trained to the end; its {of}")
     return said
+
+
+def _on_stopped(stopped: Sequence[Row], records: str, of_clients: bool) -> str:
+    """By which records these were stopped, and what of the choice an epsilon covers."""
+    who = dict.fromkeys(r.summary.short_name_of(r.algorithm) for r in stopped)
+    whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
+    covered = "as the models chose when to stop"
+    if of_clients:
+        covered = "and no epsilon covers this choice, as it is by records of clients"
+    return (
+        f'{", ".join(who)}, where rounds are "n of N": stopped early, by the {records} ({"; ".join(whys)}), so '
+        f"that the metrics are selected on the {records} and optimistic; epsilon is of all N rounds planned, {covered}"
+    )
 
 
 def _on_privacy(found: Sequence[Row]) -> list[str]:

@@ -35,10 +35,10 @@ class Lead(NamedTuple):
 
     def text(self, factor: float = 1.0, digits: int = 2) -> str:
         """ "+1.20 (-0.35 to +2.75)", or "+1.20 (too few seeds)"."""
-        mean = f"{factor * self.mean:+.{digits}f}"
+        mean = f"{factor * self.mean:+z.{digits}f}"
         if self.low is None or self.high is None:
             return f"{mean} ({self.how})"
-        return f"{mean} ({factor * self.low:+.{digits}f} to {factor * self.high:+.{digits}f})"
+        return f"{mean} ({factor * self.low:+z.{digits}f} to {factor * self.high:+z.{digits}f})"
 
 
 def lead(own: Sequence[float], rival: Sequence[float], paired: bool = True) -> Lead:

@@ -17,7 +17,7 @@ CONDITIONAL = (
     "over clients: 95 % interval of the mean over clients, of each client's mean over the seeds, by Student's t; then "
     f"by a bootstrap (BCa, {RESAMPLES:,} resamples of the clients, a fixed seed). Both are conditional on the trained "
     "models: clients are drawn again, training is not, so they hold for further clients like these and say nothing of "
-    "another training"
+    "another training; of fewer than about 20 clients Student's t is the safer one, as a bootstrap covers too little"
 )
 
 
@@ -28,11 +28,13 @@ class ClientScores(NamedTuple):
       clients: i64[clients], their numbers.
       records: f64[clients], the weight of the records that each was evaluated on, the mean over the seeds.
       values: f64[seeds, clients]; NaN where the metric is undefined.
+      without: how many more clients were to be evaluated, and have no such records.
     """
 
     clients: np.ndarray
     records: np.ndarray
     values: np.ndarray
+    without: int = 0
 
     @property
     def mean(self) -> np.ndarray:
@@ -70,7 +72,7 @@ class OverClients(NamedTuple):
         """ "81.20 (79.10 to 83.30; bootstrap 79.00 to 83.20)", or "81.20 (too few clients)"."""
 
         def said(*numbers: float | None) -> str:
-            return " to ".join(f"{factor * x:{sign}.{digits}f}" for x in numbers if x is not None)
+            return " to ".join(f"{factor * x:{sign}z.{digits}f}" for x in numbers if x is not None)
 
         if not self.clients:
             return "undefined"
@@ -80,12 +82,6 @@ class OverClients(NamedTuple):
         return f"{said(self.mean)} ({said(self.low, self.high)}; bootstrap {by_bootstrap})"
 
 
-def of_kind(lines: Sequence[ClientLine], algorithm: str, kind: str) -> ClientLine | None:
-    """What was last measured of this kind, if anything."""
-    own = [line for line in lines if line.algorithm == algorithm and line.kind == kind]
-    return max(own, key=lambda line: line.round, default=None)
-
-
 def scores_of(line: ClientLine, metric: str) -> ClientScores | None:
     """Of a metric of the score, where it is recorded; without clients that have no records."""
     if metric not in line.metrics:
@@ -93,15 +89,20 @@ def scores_of(line: ClientLine, metric: str) -> ClientScores | None:
     there = line.records.any(0)
     values = line.metrics[metric][:, there]
     values = np.where(np.isfinite(values), values, np.nan)
-    return ClientScores(line.clients[there], line.records.mean(0)[there], values)
+    records = line.records.mean(0)[there]
+    return ClientScores(line.clients[there], records, values, int(np.sum(~there)))
 
 
-def behind(lines: Sequence[ClientLine], algorithm: str, name: str) -> ClientScores | None:
-    """What a mean over clients, such as held_out_accuracy_mean, is the mean of; None for another metric."""
+def behind(lines: Sequence[ClientLine], name: str) -> ClientScores | None:
+    """What a mean over clients, such as held_out_accuracy_mean, is the mean of; None for another metric.
+
+    Args:
+      lines: of one evaluation.
+    """
     of = parsed(name)
     if of is None or of.statistic != "mean":
         return None
-    line = of_kind(lines, algorithm, of.kind)
+    line = next((line for line in lines if line.kind == of.kind), None)
     return scores_of(line, of.metric) if line else None
 
 

@@ -7,9 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from experiments.runs.contents import Begun, Epsilons, Line
+from experiments.runs.contents import NOISE, Begun, Epsilons, Line
 from experiments.runs.run_folder import RunFolder, interesting
-from experiments.tables.frame import NOISE
 
 SETTING_EPSILON = (NOISE, "target_epsilon", "stop_at_epsilon")
 

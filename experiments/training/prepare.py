@@ -23,7 +23,7 @@ from experiments.config.experiment import Experiment, experiment_of, strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from experiments.runs import secret_seed, unfinished
-from experiments.runs.recorder import Recorder, new_folder
+from experiments.runs.recorder import Recorder, described, new_folder
 from experiments.runs.run_folder import CHECKPOINTS
 from experiments.runs.sinks import Sink, check_installed, opened
 from experiments.runs.unfinished import Earlier
@@ -122,12 +122,12 @@ def prepare(
         planned = budget.planned_rounds(experiment.ledger, settings)
         here = environment(strategy) | {"code": user_modules.digests(config)}
         about = {"id": uuid.uuid4().hex, "environment": here, "resumed": []}
-        about |= {"noise": noise, "higher": list(experiment.higher)}
-        about |= {"names": experiment.names} if experiment.names else {}
+        about |= described(experiment, noise)
         about |= {"secret_seed": True} if has_secret else {}
         if earlier:
             finished = earlier.finished(planned, settings.keep_model, experiment.stopping(settings))
-            about, warning = unfinished.resumed(earlier, here, finished)
+            going, warning = unfinished.resumed(earlier, here, finished)
+            about = described(experiment, noise) | going
     if joined.count > 1:
         same = replace(settings, output=None, data_dir=None)
         going_on = [str(earlier is not None), str(has_secret), *finished]

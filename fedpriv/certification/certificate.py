@@ -351,11 +351,13 @@ def certify_each_client(
         params, federation, rounds, delta, view: as `certify`, which gives the largest of these epsilons.
 
     Raises:
-        ValueError: the algorithm protects whole clients, for all of which one certificate holds; as `certify`.
+        ValueError: the algorithm is of whole clients, for all of which one certificate holds; as `certify`.
         LeakError: as `certify`.
     """
     require_algorithm(algorithm)
-    remedy = "whole clients are protected, and one certificate holds for each of them: give fp.certify the algorithm"
+    remedy = (
+        "fp.certify gives one certificate, which holds for each whole client: give it the algorithm"
+    )
     require(algorithm.unit == "record", "unit", algorithm.unit, remedy)
     rounds = checked("rounds", rounds, CountOrZero)
     delta = checked("delta", delta, Probability)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -176,7 +177,14 @@ def main_metric(names: Sequence[str], wanted: str | None = None) -> str:
 
 def no_metric(name: str, names: Collection[str]) -> ValueError:
     """The complaint about a metric that is not there."""
-    return ValueError(f"metric: there is no {name!r}; the score gives {', '.join(names)}")
+    said = f"metric: there is no {name!r}; the score gives {', '.join(names)}"
+    return ValueError(said + meant(name, names))
+
+
+def meant(name: str, known: Collection[str]) -> str:
+    """What a misspelt name was meant to be, as the end of a complaint; "" where none is near."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def best(values: np.ndarray, name: str, higher: Collection[str] = ()) -> np.ndarray:

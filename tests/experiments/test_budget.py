@@ -1,6 +1,7 @@
 """--target-epsilon: every private algorithm gets the noise of one certified epsilon, in runs and in sweeps."""
 
 import json
+import shutil
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
@@ -42,7 +43,7 @@ def by_hand(config, view="third_party"):
 
     example = image(8, 8, 1)
     shapes = model.init, fp.Federation.blank(example, config.clients, 3)
-    target = {"epsilon": config.target_epsilon, "delta": 1e-6, "view": view}
+    target = {"epsilon": config.target_epsilon, "delta": config.delta, "view": view}
     return fp.calibrate_noise(make, *shapes, rounds=config.rounds, **target)
 
 
@@ -115,6 +116,13 @@ def test_a_run_records_its_noise_and_goes_on_with_it(tmp_path, monkeypatch, caps
         assert 2 * (1 - 1e-3) < summary.privacy[name].certified["third_party"].epsilon <= 2
     assert f"{noise:.4g}" in shown.out
     assert "noise_multiplier, solved for eps 2 (third_party)" in shown.out
+    killed = shutil.copytree(tmp_path / "r", tmp_path / "killed")
+    (killed / "summary.json").unlink()
+    so_far = read(killed).results
+    assert (so_far.solved, so_far.algorithm_settings) == (
+        summary.solved,
+        {name: of for name, of in summary.algorithm_settings.items() if of} | {"fed_avg": {}},
+    )
     whole = (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
 
     (tmp_path / "r" / "summary.json").unlink()  # as if it had been killed in the last algorithm

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 from reported import edit, record
 
+import experiments
 from experiments import compare
 from experiments.base.formats import setting
 from experiments.runs.run_folder import names, read
@@ -238,6 +240,32 @@ def test_a_paper_says_what_was_stopped_early(kind, stopped, tmp_path):
     if kind != "csv":
         assert "selected on the test set" in said
         assert "of all N rounds planned" in said
+
+
+def test_a_stop_by_records_of_clients_says_so(stopped, tmp_path):
+    """Whether the metric is over clients, or the test records are theirs; no epsilon covers the choice."""
+    held_out = "stopped at round 10: held_out_auc_mean no higher for 1 evaluation"
+    ways = [("held-out records", {"stopped": {"top_k": held_out}}), ("test records", {})]
+    for i, (records, changes) in enumerate(ways):
+        folder = shutil.copytree(stopped, tmp_path / f"run{i}")
+        edit(folder / "summary.json", own_test=not changes, **changes)
+        (note,) = (n for n in experiments.table(folder).attrs["notes"] if "stopped early" in n)
+        assert f"stopped early, by the clients' {'own ' * (not changes)}{records}" in note
+        assert "no epsilon covers this choice" in note
+        assert "test set" not in note
+    assert set(experiments.table(folder)["best_chosen_on"]) == {"clients' own test records"}
+
+
+def test_a_run_that_was_killed_has_the_noise_it_was_trained_with(tmp_path):
+    """Whatever wrote its config.json: an older version has the numbers alone."""
+    noise = {"top_k": 63.86, "dp_fed_avg": 50.0}
+    solved = {name: {"noise_multiplier": x} for name, x in noise.items()}
+    for name, about in (("new", {"solved": solved}), ("old", {})):
+        record(tmp_path / name, rounds=(5,), status=None, algorithms=(*noise,))
+        edit(tmp_path / name / "config.json", noise=noise, **about)
+        frame = experiments.table(tmp_path / name).set_index("algorithm")
+        assert frame["trained_noise_multiplier"].to_dict() == noise
+        assert read(tmp_path / name).results.solved == solved
 
 
 def test_the_run_itself_marks_what_was_stopped(stopped):

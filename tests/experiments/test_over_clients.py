@@ -74,6 +74,7 @@ def test_what_an_interval_cannot_be_of():
     assert over_clients(np.full(3, np.nan)).text() == "undefined"
     assert over_clients(np.full(5, 0.5))[:5] == (0.5,) * 5
     assert over_clients(np.array([0.5, 0.7])).text(100) == "60.00 (too few clients)"
+    assert over_clients(np.array([-1e-9, 0.0])).text(1, 4) == "0.0000 (too few clients)"
 
 
 def test_a_client_that_has_diverged_leaves_no_interval(recorded, tmp_path):
@@ -93,6 +94,55 @@ def test_a_client_that_has_diverged_leaves_no_interval(recorded, tmp_path):
         other: other == diverged for other in frame.index
     }
     assert f"{name}_lead_over_clients_mean" not in frame
+
+
+def cut(lines):
+    lines[-1] = lines[-1][:-30]
+
+
+@pytest.mark.parametrize("change", [cut, lambda lines: lines.pop(), None])
+def test_values_of_clients_are_those_of_the_last_evaluation(change, recorded, tmp_path):
+    """An algorithm of which they are lost has none, and that is said; the file may be gone altogether."""
+    folder = shutil.copytree(recorded[0], tmp_path / "run")
+    file, name = folder / "clients.jsonl", "held_out_auc_mean"
+    if change is None:
+        file.unlink()
+    else:
+        lines = file.read_text().splitlines(keepends=True)
+        change(lines)
+        file.write_text("".join(lines))
+    frame = experiments.table(folder, metric=name, above="top_k")
+    lost = {"dp_fed_avg"} if change else {"dp_fed_avg", "top_k"}
+    run, notes = experiments.runs.read(folder), " ".join(frame.attrs["notes"])
+    assert len(run.remarks) == len(lost)
+    for algorithm in lost:
+        assert any(algorithm in remark for remark in run.remarks)
+        assert any(remark in notes for remark in run.remarks)
+    assert f"{name}_lead_over_clients_mean" not in frame
+    if change is None:
+        assert f"{name}_over_clients_low" not in frame
+        with pytest.raises(ValueError, match=r"^by: .*no clients.jsonl: .*; restore it"):
+            experiments.table(folder, by="client")
+    else:
+        known = frame.set_index("algorithm")[f"{name}_over_clients_low"].notna()
+        assert known.to_dict() == {"top_k": True, "dp_fed_avg": False}
+        each = experiments.table(folder, by="client", metric="auc")
+        assert set(each["algorithm"]) == {"top_k"}
+        assert run.remarks[0] in " ".join(each.attrs["notes"])
+    assert not experiments.runs.read(recorded[0]).remarks
+
+
+def test_clients_without_records_are_counted(recorded, tmp_path):
+    folder = shutil.copytree(recorded[0], tmp_path / "run")
+    file = folder / "clients.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        for of_seed in line["records"]:
+            of_seed[0] = 0.0
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    frame = experiments.table(folder, by="client", metric="auc")
+    assert len(frame) == 2 * 11
+    assert sum("1 without such records" in note for note in frame.attrs["notes"]) == 2
 
 
 def test_a_client_that_one_lacks_is_left_out_of_the_difference():
@@ -135,7 +185,7 @@ def test_a_table_has_a_line_for_each_client(recorded, tmp_path, capsys):
     given = ["--by", "client", "--metric", "auc", "--output", str(tmp_path)]
     assert compare.main([str(folder), *given]) == 0
     head, _, *lines = capsys.readouterr().out.splitlines()
-    assert head == "| run | algorithm | client | records | auc |"
+    assert head == "| run | algorithm | client | records | AUC |"
     assert lines[11].endswith("| 22 | 12 | undefined |")
     with (tmp_path / "table.csv").open() as file:
         kept = list(csv.DictReader(file))

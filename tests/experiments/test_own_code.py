@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from commands import loaded
@@ -54,6 +55,27 @@ def test_what_lies_beside_a_config_is_found_and_told(mine, beside):
     after = user_modules.digests(module)
     assert [name for name in before if before[name] != after[name]] == [beside.name]
     assert user_modules.digests(modules.load("quickstart")) == {}
+
+
+class Halves:
+    """A config that loads its data by itself."""
+
+    settings = modules.load("quickstart").settings
+
+    def load(self, settings):
+        raise NotImplementedError
+
+    def on(self, settings, data):
+        raise NotImplementedError
+
+
+def test_code_of_an_object_in_halves_and_of_a_module_without_a_file():
+    """The file of what makes the experiment counts; what a notebook has made has none."""
+    assert Path(__file__).name in user_modules.digests(Halves())
+    module = ModuleType("odd", "Of a notebook.")
+    module.settings, module.build = Halves.settings, eval("lambda settings: None")
+    assert modules.named(module) == ("odd", module)
+    assert user_modules.digests(module) == {}
 
 
 def planned(mine, values, **settings):

@@ -231,7 +231,8 @@ def test_an_object_is_a_config(tmp_path):
 
 def test_importing_it_imports_nothing_heavy():
     script = (
-        "import sys, experiments; print({'jax', 'jinja2', 'pandas', 'fedpriv'} & set(sys.modules))"
+        "import sys, experiments; print({'jax', 'jinja2', 'pandas', 'fedpriv'} & set(sys.modules)); "
+        "experiments.config.Settings, experiments.runs.read"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -145,7 +145,7 @@ def result(work: Work, folder: Path) -> RunFolder | Computed | None:
         if isinstance(work, Computation):
             return Computed(json.loads((folder / run_folder.SUMMARY).read_text()))
         found = run_folder.read(folder)
-        if found.summary is None or (found.summary.rounds and found.remarks):
+        if found.summary is None or (found.summary.rounds and found.damage):
             raise ValueError
     except ValueError:
         raise ValueError(f"{folder}: is damaged; delete it, so that it is done again") from None
