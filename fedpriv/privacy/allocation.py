@@ -90,7 +90,7 @@ def _of_case(
     moved = multiplier / distance
     is_loud = _largest(noise, moved) > _LARGEST
     if math.isfinite(case.distance):
-        if is_loud:
+        if is_loud or block == 1:
             return _of_moved_noise(noise, moved, interval, tail)
         ratio = _of_rounds(block, noise, moved, interval, tail)
     else:

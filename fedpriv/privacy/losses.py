@@ -27,10 +27,9 @@ _FAR = 14.0  # deviations of Gaussian noise beyond which a loss counts as infini
 _WASTED = 1e-3  # of epsilon, that cells or rounding may cost before a narrower grid is tried
 _LEAST = 1e-6  # nats; a smaller epsilon is taken for this one there
 _STEPS = 50  # of a cell up to epsilon, at least
-_BEYOND, _LEAST_BEYOND = (
-    1e-6,
-    1e-16,
-)  # of delta, and at most, that losses have that count as infinite there
+_BEYOND = 1e-6  # of delta, that losses have that count as infinite on a narrower grid
+_LEAST_BEYOND = 1e-16  # they have no more, where smaller deltas may be asked for, too
+_RARE = 1e-3, _BEYOND  # of delta, the same where none is; the first leaves more room
 _MOST_ONCE, _MOST_COMPOSED = 2**17, 2**21  # cells of a narrower grid
 _MOST_HALVINGS = 6  # at once, as epsilon falls with them
 
@@ -48,8 +47,20 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
         relation: "add_or_remove", "replace_one" or "zero_out".
         delta: probability, in (0, 1).
     """
-    grids = on_grids(tuple(releases), relation, delta)
-    return min((grid.epsilon for grid in grids), default=math.inf)
+    releases = tuple(releases)
+    grids = on_grids(releases, relation, delta)
+    if not grids:
+        return math.inf
+    # Losses far rarer than delta may have taken the room of narrower cells.
+    last = grids[-1]
+    for part in _RARE if last.too_wide > 1 else ():
+        rare = _share(releases, part * delta)
+        more = _narrowing(releases, relation, delta, last.interval, rare, rare)
+        grids += more
+        infinity = max(composed.infinity for composed in more[-1].directions)
+        if more[-1].too_wide <= 1 and infinity <= _BEYOND * delta:
+            break
+    return min(grid.epsilon for grid in grids)
 
 
 class Grid(NamedTuple):
@@ -58,10 +69,14 @@ class Grid(NamedTuple):
     Attributes:
         epsilon: at the delta it was made for.
         directions: as `compose` gives them.
+        interval: width of a cell, in nats.
+        too_wide: how many times as wide as they may be the cells are, at that delta; 1 or less where that costs little.
     """
 
     epsilon: float
     directions: tuple[Composed, ...]
+    interval: float
+    too_wide: float
 
 
 @lru_cache(maxsize=4)
@@ -76,16 +91,38 @@ def on_grids(releases: tuple[Release, ...], relation: str, delta: float) -> tupl
     Args:
         releases, relation, delta: as `pld_epsilon`.
     """
-    interval, beyond = cell_width(releases, relation), 0.0
-    grids: list[Grid] = []
+    rare = _share(releases, min(_BEYOND * delta, _LEAST_BEYOND))
+    return _narrowing(releases, relation, delta, cell_width(releases, relation), 0.0, rare)
+
+
+def _share(releases: Sequence[Release], chance: float) -> float:
+    """The part of a chance that falls to one release: a power of two, rounded down."""
     count = sum(r.steps * r.local_steps for r in releases)
-    rare = 2.0 ** math.floor(math.log2(max(min(_BEYOND * delta, _LEAST_BEYOND) / count, 1e-300)))
+    return float(2.0 ** math.floor(math.log2(max(chance / count, 1e-300))))
+
+
+def _narrowing(
+    releases: Sequence[Release],
+    relation: str,
+    delta: float,
+    interval: float,
+    beyond: float,
+    rare: float,
+) -> tuple[Grid, ...]:
+    """Grids from cells of `interval` on, see `on_grids`.
+
+    Args:
+        releases, relation, delta: as `pld_epsilon`.
+        interval, beyond: of the first, as of `compose`.
+        rare: `beyond` of the narrower ones.
+    """
+    grids: list[Grid] = []
     while interval <= COARSEST:
         found = [_priced(c, delta) for c in compose(releases, relation, interval, beyond)]
         worst, _ = max(found, key=lambda one: one[0].epsilon)
         directions = tuple(composed for _, composed in found)
-        grids.append(Grid(worst.epsilon, directions))
         too_wide = _too_wide(worst, interval)
+        grids.append(Grid(worst.epsilon, directions, interval, too_wide))
         if too_wide <= 1:
             break
         # Losses that were rounded to wider cells are rounded less where rare ones are left out, not on narrower cells.

@@ -196,6 +196,26 @@ def test_cells_stay_few():
     is_within_a_percent(found, lambda epsilon: float(gaussian_delta(epsilon, 1e-4)), 1e-5)
 
 
+def test_losses_too_rare_for_delta_take_no_room():
+    """Cohorts of two, of which another is in one of 20,000 rounds of a unit: the cut costs hardly anything."""
+    whole, cut = (
+        losses.pld_epsilon(
+            [release(0.629, Poisson(10_000, 1.01e-6, capacity), 1630)], "add_or_remove", 5.9e-6
+        )
+        for capacity in (None, 2)
+    )
+    assert whole <= cut <= 1.01 * whole
+
+
+def test_blocks_of_one_round():
+    """As if everyone took part: Balle and Wang's curve, by grids, too."""
+    one = release(68.9, Allocation(1000, 1), 139)
+    everyone = release(68.9, Everyone(1000), 139)
+    exact = certified([everyone], 0.068)
+    assert certified([one], 0.068) == exact
+    assert exact <= losses.pld_epsilon([one], "add_or_remove", 0.068) <= 1.01 * exact
+
+
 @pytest.mark.parametrize(("epsilon", "expected"), [(0.001, 12_202), (0.01, 1_724)])
 def test_calibrated(epsilon, expected):
     def make(sigma):
