@@ -102,7 +102,6 @@ def test_rows_that_nobody_holds_do_not_count():
         {"x": RNG.integers(0, 5, (300, 4)), "label": RNG.integers(0, 2, 300)},
         {"x": np.eye(20, dtype=np.float32)[RNG.integers(0, 20, 300)]},
         {"age": RNG.integers(20, 90, 300)},
-        {"age": (AGE := RNG.integers(20, 90, 300)), "decade": AGE // 10, "label": AGE > 50},
     ],
 )
 def test_what_chance_explains_is_not_said(columns):
@@ -130,15 +129,14 @@ def floats(rows, columns):
     [
         (hospital(1000), 2),  # of which chance makes a few
         (hospital(5000), 2),
-        (floats(20_000, 1), 2),
         (floats(20, 3), 10),
         (floats(4, 5), 50),
         (floats(18, 2), 2),
         (floats(1000, 3), 1.3),
-        ({"id": np.arange(1000)}, 2),
+        ({"id": np.arange(1000), "age": np.arange(1000) % 60}, 2),
     ],
 )
-def test_copies_do_not_explain_themselves(table, times):
+def test_copies_of_tables_are_counted(table, times):
     n = len(next(iter(table.values())))
     rows = np.arange(int(n * times)) % n
     copied = {name: leaf[rows] for name, leaf in table.items()}

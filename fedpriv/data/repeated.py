@@ -19,8 +19,6 @@ LOOKED_AT = 2**30
 """Bytes of records at most; of more, a random sample."""
 _AT_ONCE = 2**22  # bytes, copied to be hashed
 _COLUMNS, _ROWS = 1024, 1000  # for the estimate of chance
-_TOGETHER = 16  # columns at most, of which all pairs are looked at
-_VALUES = 2**20  # for the estimate of chance, or those of `_ROWS` records if they have more
 
 _REMEDY = "An epsilon covers one copy of a record, or those of one client: remove copies that are of the same person"
 
@@ -45,7 +43,8 @@ def warn_of_repeats(
     """Warns of records that are trained on and repeat another, and of public and held-out ones that are equal to one.
 
     It reads all of them once, or a random sample of those that are larger than `LOOKED_AT`, and copies a few MiB at a
-    time. Repeats that chance explains, as of a few columns of few values, are not counted.
+    time. Repeats that chance explains, as of a few columns of few values, are not counted; so copies of a single column
+    are not found, and columns that say the same twice may be counted though they repeat by chance.
 
     Args:
       examples: leaves [total, ...], on the host or on the device.
@@ -66,7 +65,7 @@ def warn_of_repeats(
     found = _repeats(here[mine], owners[part[mine]], here[~mine])
     count = found.copies + int(found.known.sum())
     pairs = len(here) * (len(here) - 1) / 2
-    if not _beyond_chance(leaves, every[part], here, pairs, count):
+    if not _beyond_chance(leaves, every[part], pairs, count):
         return
     is_public = part[~mine] < len(rows) + len(public)
     said = []
@@ -104,7 +103,7 @@ def warn_of_known(test: PyTree, examples: PyTree, rows: np.ndarray) -> None:
     trained = _hashes(leaves, types, rows[part])
     found = _repeats(trained, np.zeros(len(trained)), _hashes(tested, types, of_test))
     count = int(found.known.sum())
-    if _beyond_chance(leaves, rows[part], trained, len(part) * len(of_test), count):
+    if _beyond_chance(leaves, rows[part], len(part) * len(of_test), count):
         said = f"{count} of {len(of_test)} test records are equal to a training record"
         _warn("test", [said], len(part) + len(of_test), len(rows) + len(tested[0]))
 
@@ -204,88 +203,36 @@ def _fetched(leaf: jax.Array, rows: np.ndarray) -> np.ndarray:
     return np.asarray(leaf[padded])[: len(rows)]
 
 
-def _beyond_chance(
-    leaves: list[Any], rows: np.ndarray, hashes: np.ndarray, pairs: float, repeats: int
-) -> bool:
-    """Whether there are clearly more repeats than chance makes.
+def _beyond_chance(leaves: list[Any], rows: np.ndarray, pairs: float, repeats: int) -> bool:
+    """Whether there are clearly more repeats than chance makes in columns that are independent.
 
-    Chance makes as many as there are pairs, times the chance that two records agree in all columns: the product of the
-    chances that they agree in one; times, along a tree, by how much more often they agree in two than if these were
-    independent (C. Chow, C. Liu, 1968).
+    Chance makes as many as there are pairs, times the product, over columns, of the chance that two records agree in
+    one: by a sample of records, and of columns where there are many.
 
     Args:
-      rows, hashes: [n], the records by which chance is estimated.
       pairs: how many were compared.
     """
     if not repeats:
         return False
     rng = np.random.default_rng(0)
-    columns = sum(int(np.prod(leaf.shape[1:])) for leaf in leaves)
-    most = max(_ROWS, _VALUES // max(columns, 1))
-    once = np.unique(hashes, return_index=True)[1]
-    if len(rows) > most:
-        rows = np.sort(rng.choice(rows[once], min(len(once), most), replace=False))
-        once = np.arange(len(rows))
-    values = [_of_rows(leaf, rows, _type(leaf)) for leaf in leaves]
-    for i, wide in enumerate(values):
-        if wide.shape[1] > _COLUMNS:
-            values[i] = wide[:, rng.choice(wide.shape[1], _COLUMNS, replace=False)]
-    log_chance = sum(float(np.log(_agreeing(each, once)).sum()) for each in values)
-    if _is_more(repeats, pairs, log_chance) and 1 < columns <= _TOGETHER:
-        log_chance += _together(values, once)
-    return _is_more(repeats, pairs, log_chance)
-
-
-def _is_more(repeats: int, pairs: float, log_chance: float) -> bool:
-    expected = pairs * np.exp(min(0.0, log_chance))
+    sample = np.sort(rng.choice(rows, min(len(rows), _ROWS), replace=False))
+    log_chance = 0.0
+    for leaf in leaves:
+        values = _of_rows(leaf, sample, _type(leaf))
+        if values.shape[1] > _COLUMNS:
+            values = values[:, rng.choice(values.shape[1], _COLUMNS, replace=False)]
+        log_chance += float(np.log(_agreeing(values)).sum())
+    expected = pairs * np.exp(log_chance)
     return bool(repeats > 2 * expected + 10 * np.sqrt(expected))
 
 
-def _together(values: list[np.ndarray], once: np.ndarray) -> float:
-    """Logarithm of how much more often records agree in all columns than if these were independent, along a tree."""
-    from scipy.sparse.csgraph import minimum_spanning_tree
-
-    columns = [np.unique(each, return_inverse=True)[1] for leaf in values for each in leaf.T]
-    alone = [_agreeing(column[:, None], once)[0] for column in columns]
-    lift = np.zeros((len(columns), len(columns)))
-    for i, j in zip(*np.triu_indices(len(columns), 1), strict=True):
-        both = columns[i].astype(np.int64) * len(columns[i]) + columns[j]
-        surely = _agreeing(both[:, None], once, surely=True)[0]
-        lift[i, j] = np.log(max(1.0, surely / (alone[i] * alone[j])))
-    return float(-minimum_spanning_tree(-lift).sum())
-
-
-def _agreeing(values: np.ndarray, once: np.ndarray, surely: bool = False) -> np.ndarray:
-    """f64[columns], the chance that two records agree in a column, rounded up; or down, if `surely`.
-
-    Copies of records would explain themselves. So it is that of different records where a column's values are there
-    almost equally often, as in copies of a whole table: where the variance is less than half that of a Poisson
-    distribution above 0. Elsewhere it is that of all, as values of a natural column differ from one another, too, in
-    records that do. Two columns that agree together say so surely where most of their values are there again.
-
-    Args:
-      values: [records, columns].
-      once: i64[m], the records without copies.
-    """
-    from scipy.special import lambertw
-
-    equal, different = _equal_pairs(values)
-    mean = len(values) / different
-    variance = (2 * equal + len(values)) / different - mean**2
-    rate = mean + np.real(lambertw(-mean * np.exp(-mean)))
-    copied = (variance < mean * (1 + rate - mean) / 2) | (surely & (mean <= 2))
-    equal_once, _ = _equal_pairs(values[once])
-    equal = np.where(copied, equal_once, equal)
-    records = np.where(copied, len(once), len(values))
-    equal = np.maximum(0, equal - 3 * np.sqrt(equal)) if surely else equal + 1
-    return equal / (records * (records - 1) / 2 + 1)
-
-
-def _equal_pairs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """([columns] pairs of records [records, columns] that are equal in a column, [columns] different values there)."""
+def _agreeing(values: np.ndarray) -> np.ndarray:
+    """f64[columns], the chance that two records agree in a column of values [records, columns], rounded up."""
     ordered = np.sort(values, axis=0)
+    records = len(ordered)
     begins = np.ones(ordered.shape, bool)
     begins[1:] = ordered[1:] != ordered[:-1]
-    place = np.arange(len(ordered))[:, None]
+    place = np.arange(records)[:, None]
     start = np.maximum.accumulate(np.where(begins, place, 0), axis=0)
-    return (place - start).sum(0), begins.sum(0)  # each with those before it that are equal
+    pairs = (place - start).sum(0)  # each with those before it that are equal
+    return (pairs + 1) / (records * (records - 1) / 2 + 1)
