@@ -35,6 +35,8 @@ class Config:
     def build(self, settings):
         rows = np.split(np.arange(sum(SIZES)), np.cumsum(SIZES)[:-1])
         data = {name: np.resize(leaf, (sum(SIZES), *leaf.shape[1:])) for name, leaf in TEST.items()}
+        (name,) = data.keys() - {"label"}
+        data[name] = np.random.default_rng(0).normal(size=data[name].shape).astype(np.float32)
         federation = fp.Federation.from_arrays(data, rows, num_classes=3)
         gradients, mechanism = fp.per_example(MODEL.loss), fp.gaussian(1.0, 4.0)
         local = fp.LocalSteps(gradients, self.records, 2, lambda t: optax.sgd(0.1), mechanism)
