@@ -55,7 +55,7 @@ def warn(
     # Python's own record of what was said is left alone: another run has not been told, were it in the same words.
     warnings.warn_explicit(
         f"{100 * shares[s, t]:.3g} % {WHAT[SHARES[name]]} were NaN or infinite in round {start + t + 1} (seed "
-        f"{seeds[s]}) and counted as 0, as private means need; what is left of them and the noise are trained on. "
+        f"{seeds[s]}) and counted as 0; what is left is trained on, with noise where there is any. "
         f"{cause}. The history goes on recording the share, as {name!r}",
         RuntimeWarning,
         at.f_code.co_filename,
