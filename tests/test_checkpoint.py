@@ -460,7 +460,7 @@ def test_a_folder_that_is_deleted_during_the_run_is_made_again(whole, tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="there are no limits of size")
 def test_a_file_that_the_system_cuts_off(tmp_path):
     """By a limit of the process's own, in place of a full disk."""
-    with started([["-W", "error", "-c", CUT_OFF, tmp_path]]) as processes:
+    with started([["-W", "error", "-W", "ignore:test", "-c", CUT_OFF, tmp_path]]) as processes:
         (end,) = ended(processes)
     assert (end.code, end.err) == (0, "")
     said = end.out.splitlines()

@@ -34,7 +34,7 @@ class ClientRows:
         capacity = int(rows.size.max())
         start = np.minimum(np.cumsum(rows.size) - rows.size, len(rows.rows) - 1)
         arrays = np.pad(rows.rows, (0, capacity)), start, rows.size
-        order, starts, size = (jnp.asarray(array, jnp.int32) for array in arrays)
+        order, starts, size = (jnp.asarray(array.astype(np.int32)) for array in arrays)
         return cls(order, starts, size, capacity)
 
     def on_host(self) -> Rows:

@@ -271,6 +271,6 @@ def _assign(
     return Federation(
         examples,
         ClientRows.on_device(training),
-        jnp.asarray(shared, jnp.int32),
+        jnp.asarray(np.asarray(shared, np.int32)),
         None if out is None else ClientRows.on_device(out),
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from fedpriv.core.arguments import require
@@ -148,7 +149,7 @@ def _unfit(
     for node in jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, kinds)):
         if isinstance(node, kinds):
             return _REFUSED[type(node)]
-    stands_for = {"value": jnp.zeros(()), "grad": params, "value_fn": lambda params: jnp.zeros(())}
+    stands_for = {"value": np.float32(0), "grad": params, "value_fn": lambda params: jnp.zeros(())}
     extra = {name: stands_for[name] for name in given}
     update = optax.with_extra_args_support(optimizer).update
     try:

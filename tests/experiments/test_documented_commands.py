@@ -1,5 +1,6 @@
 """Every command of the guides and of the results pages runs, at a tiny scale and on made-up data."""
 
+import contextlib
 import re
 import shlex
 from pathlib import Path
@@ -25,7 +26,8 @@ PAGES = [
     *(page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.parts),
 ]
 PAGES += sorted((ROOT / "experiments" / "results").glob("*.md"))
-OWN_CONFIG = re.compile(r"```python\n# hospitals.py\n(.*?)```", re.DOTALL)
+OWN_CONFIG = re.compile(r"```python\n(# (?:hospitals|tumours).py\n.*?)```", re.DOTALL)
+EXAMPLE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
@@ -51,6 +53,7 @@ SMALL = {
     "dp_scaffold_femnist": SCAFFOLD,
     "wavelet_mnist": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
     "pfl_cifar10": ["--clients", "100", "--cohort", "2", "--batch-size", "5"],
+    "tumours.py": [],
     "personal": ["--clients", "8", "--cohort", "2", "--per-client", "8"],
     "correlated": ["--clients", "8", "--cohort", "2", "--bands", "2", "--buffers", "1"],
     "correlated_text": ["--cohort", "2", "--bands", "2", "--buffers", "1", "--fold", "1", "2"],
@@ -143,6 +146,16 @@ def data_dir(tmp_path_factory):
     return folder
 
 
+def write_configs(folder):
+    """The guides' own configs, and the file that one of them reads."""
+    for page in ("own_config", "cross_silo"):
+        text = (DOCS / "how_to" / f"{page}.md").read_text()
+        (config,) = OWN_CONFIG.findall(text)
+        (folder / config.split(maxsplit=2)[1]).write_text(config)
+    with contextlib.chdir(folder):
+        exec(EXAMPLE.search(text)[1], {})
+
+
 def launch(module: str, *args: object) -> int:
     try:
         return loaded(module).main([str(a) for a in args])
@@ -152,15 +165,19 @@ def launch(module: str, *args: object) -> int:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, data_dir):
-    """Two runs to compare and to report, and one whose messages are counted."""
+    """Runs to compare and to report, two of them client by client, and one whose messages are counted."""
     folder = tmp_path_factory.mktemp("trained")
+    write_configs(folder)
     for name, config, *algorithms in (
         ("A", "dp_scaffold_synthetic", "dp_scaffold", "dp_fed_avg"),
         ("B", "dp_scaffold_synthetic", "dp_scaffold"),
         ("MSP", "mspdq_mnist", "mspdq_fl"),
+        ("clients/personal", "personal", "dp_fed_avg", "fed_per"),
+        ("clients/tumours", "tumours.py", "dp_sgd", "dp_scaffold"),
     ):
         small = ["--algorithms", *algorithms, *SHORT, *SMALL[config], "--data-dir", data_dir]
-        assert launch("run", config, *small, "--output", folder / name) == 0
+        with contextlib.chdir(folder):
+            assert launch("run", config, *small, "--output", folder / name) == 0
     return folder
 
 
@@ -206,6 +223,8 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         "DIR": data_dir,
         "runs/noise": trained,
         "runs/budgets": trained,
+        "runs/personal": trained / "clients" / "personal",
+        "runs/at_2": trained / "clients" / "tumours",
     }
     there |= dict.fromkeys(["runs/A", "syn_0", "mnist_0", "femnist_0"], trained / "A")
     there |= dict.fromkeys(["runs/B", "syn_1", "syn_5", "mnist_10", "mnist_100"], trained / "B")
@@ -254,7 +273,6 @@ def fewest(module: str, config: str) -> list[str]:
 def test_it_runs(module, args, data_dir, trained, tmp_path, monkeypatch, capsys, tiny):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
-    (config,) = OWN_CONFIG.findall((DOCS / "how_to" / "own_config.md").read_text())
-    (tmp_path / "hospitals.py").write_text(config)
+    write_configs(tmp_path)
     small = shrunk(module, list(args), data_dir, trained)
     assert launch(module, *small) == 0, capsys.readouterr().err
