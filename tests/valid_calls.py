@@ -145,10 +145,8 @@ FUNCTIONS = {
         "steps": 3,
         "sampling": SAMPLER.accounting,
         "noise": "gaussian",
-        "noise_is_split": True,
+        "adder": "own",
         "local_steps": 1,
-        "server_adds_noise": False,
-        "own_noise": False,
     },
     "ScheduledSampler": {
         "draw": fp.fixed_order(4, 2).draw,

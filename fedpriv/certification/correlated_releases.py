@@ -101,21 +101,21 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
         _multiplier(sums, rounds, _participation(schema, rounds)),
         Everyone(schema.population),
         1,
-        server_adds_noise=True,
-        noise_is_split=False,
+        adder="server",
         schedule=_words(sums, schema, rounds),
         mechanism=_for_audits(sums, schema, rounds),
         reason="; ".join(dict.fromkeys(why for each in sums for why in _uncounted(each.mechanism))),
     )
     bare = replace(known, multiplier=0.0, reason=ADDED_BY_SERVER)
     by_enclave = all(_in_enclave(each.mechanism) for each in sums)
+    behind = replace(known, adder="enclave") if by_enclave else bare
     third_party = known
     if isinstance(schema, CyclicPoisson):
         third_party = _amplified(known, sums, schema, stage.remembers, rounds)
     return (
         third_party,
         replace(bare, view="server"),
-        replace(known if by_enclave else bare, view="server_secagg"),
+        replace(behind, view="server_secagg"),
     )
 
 

@@ -34,7 +34,7 @@ from fedpriv.privacy import (
     WithReplacement,
 )
 from fedpriv.privacy.participation_schemas import ParticipationSchema
-from fedpriv.privacy.release import NoiseKind, Unit, View
+from fedpriv.privacy.release import Adder, NoiseKind, Unit, View
 from fedpriv.privacy.sampling import loses_noise
 from fedpriv.privacy.truncation import seen_in_a_cut
 from fedpriv.rounds.record_samplers import PublicSizes, accounting_of
@@ -230,8 +230,8 @@ def _of_clients(
     divided = any(each.weighting.by_server for each in sums)
     common = {"noise": noise, "mechanism": _drawable(sums, first)}
 
-    def release(view: View, m: float, noise_is_split: bool, reason: str, **more: Any) -> Release:
-        fields: dict[str, Any] = {"sampling": drawn, "noise_is_split": noise_is_split}
+    def release(view: View, m: float, adder: Adder, reason: str, **more: Any) -> Release:
+        fields: dict[str, Any] = {"sampling": drawn, "adder": adder}
         fields |= {"reason": reason, "schedule": cohorts.schedule} | common | by_all | more
         if view == "server":
             fields |= {name: _whole(fields.get(name)) for name in ("sampling", "participation")}
@@ -254,9 +254,8 @@ def _of_clients(
             release(
                 view,
                 multiplier * (loud if view != "server" else 1),
-                summed and view != "server",
+                "own_summed" if summed and view != "server" else "own",
                 "",
-                own_noise=True,
                 **hidden,
             )
             for view in VIEWS
@@ -265,15 +264,16 @@ def _of_clients(
         after = "decoded messages" if lossy else "divided by the clients' weights"
         when = f"after it has {after}" if lossy or divided else f"as {narrow}"
         why = f"the server adds the noise, {when}"
-        bare = (0.0, False, why)
-        server_adds_noise = release(
-            "third_party", multiplier, False, reason, server_adds_noise=True
-        )
-        return [server_adds_noise, release("server", *bare), release("server_secagg", *bare)]
-    share = (multiplier / math.sqrt(cohorts.most), False, reason)
+        bare = (0.0, "server", why)
+        return [
+            release("third_party", multiplier, "server", reason),
+            release("server", *bare),
+            release("server_secagg", *bare),
+        ]
+    share = (multiplier / math.sqrt(cohorts.most), "own", reason)
     if noise == "laplace" and multiplier > 0:
-        share = (0.0, False, "a client's share of Laplace noise is not Laplace")
-    whole = (multiplier, True, reason)
+        share = (0.0, "own", "a client's share of Laplace noise is not Laplace")
+    whole = (multiplier, "shares", reason)
     by_message: dict[str, Any] = {}
     if isinstance(drawn, WithReplacement):
         by_message = {"sampling": replace(drawn, size=1), "local_steps": drawn.size}
@@ -389,7 +389,7 @@ def _of_records(
                     Everyone(records.population) if whole else records,
                     cohorts.steps,
                     noise=used.noise,  # type: ignore[arg-type]
-                    noise_is_split=shared,
+                    adder="own_summed" if shared else "own",
                     local_steps=sum(mean.times for mean in means),
                     participation=clients,
                     schedule=cohorts.schedule,

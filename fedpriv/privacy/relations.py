@@ -74,8 +74,7 @@ def _adjacency(sampling: Sampling) -> str:
 
 def _takes_noise_along(release: Release) -> bool:
     """Whether noise that each client adds itself is gone with it, and who takes part is taken to be known."""
-    own = release.own_noise or not (release.noise_is_split or release.server_adds_noise)
-    own |= loses_noise(release.participation)
+    own = release.goes_with_its_unit or loses_noise(release.participation)
     counts = release.multiplier > 0 and release.unit == "client"
     return own and counts and isinstance(release.sampling, Everyone)
 
