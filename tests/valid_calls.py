@@ -416,7 +416,7 @@ FUNCTIONS = {
         "clip_norm": 0.5,
         "noise_multiplier": 2.0,
     },
-    "correlated": {"mechanism": GAUSSIAN, "factorization": TREE, "enclave": True},
+    "correlated": {"mechanism": GAUSSIAN, "factorization": TREE, "adder": "enclave"},
     "cyclic_poisson": {"population": 4, "groups": 2, "rate": 0.5, "capacity": 2},
     "dropping": {"sampler": SAMPLER, "rate": 0.5, "noise": "lost"},
     "fixed_order": {"population": 4, "size": 2, "participations": 2},

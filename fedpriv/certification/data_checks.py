@@ -42,8 +42,9 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
     Args:
       sizes: [..., clients], number of records.
     """
-    public = [mean.records for mean in stage.means if isinstance(mean.records, PublicSizes)]
-    weightings = [s.weighting for s in stage.sums if isinstance(s.weighting, ByPublicSizes)]
+    drawn, weights = ([each.step for each in of] for of in (stage.means, stage.sums))
+    public = [step.sampling for step in drawn if isinstance(step.sampling, PublicSizes)]
+    weightings = [step.weighting for step in weights if isinstance(step.weighting, ByPublicSizes)]
     for said in (*(each.sizes for each in public), *(each.sizes for each in weightings)):
         _check_public(said, sizes)
     if weightings and unit != "record":
@@ -57,10 +58,11 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
             "fp.PublicSizes; draw them so, or leave it out"
         )
     for mean in stage.means:
-        if isinstance(mean.records, PublicSizes):
+        records = mean.step.sampling
+        if isinstance(records, PublicSizes):
             continue
-        places = mean.records.accounting.population
-        wrong = sizes > places if may_hold_fewer(mean.records) else sizes != places
+        places = records.accounting.population
+        wrong = sizes > places if may_hold_fewer(records) else sizes != places
         if wrong.any():
             client, held = _first(wrong, sizes)
             raise ValueError(

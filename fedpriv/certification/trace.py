@@ -18,7 +18,7 @@ from jax.extend.core import ClosedJaxpr
 from fedpriv.certification.information_flow import NONE, Labels, follow, trace_program, where
 from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.marked_cohort import FederationShape, MarkedCohort
-from fedpriv.certification.marks import Marks, Mean, Stored, Sum, is_noisy
+from fedpriv.certification.marks import Marks, Mean, Stored, Sum
 from fedpriv.certification.privacy_labels import ClientState, Hidden, Protected, leak, of
 from fedpriv.certification.rules import Rules
 from fedpriv.compression.codecs import Wire
@@ -169,12 +169,13 @@ def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
     if unit == "record" or isinstance(drawn, Everyone | WithReplacement | MinimumSeparation):
         return False
     sums = [mark for mark in marks if isinstance(mark, Sum)]
-    if noisy := [each for each in sums if is_noisy(each)]:
+    if noisy := [each.step for each in sums if each.step.is_noisy]:
         return any(
-            not (each.local and isinstance(drawn, Poisson | RandomAllocation)) for each in noisy
+            not (step.adder == "own" and isinstance(drawn, Poisson | RandomAllocation))
+            for step in noisy
         )
-    bare = any(each.mechanism is not ALREADY_PRIVATE for each in sums)  # nothing is certified
-    known = any(isinstance(mark, Mean) and is_noisy(mark) for mark in marks)
+    bare = any(each.step.mechanism is not ALREADY_PRIVATE for each in sums)  # nothing is certified
+    known = any(isinstance(mark, Mean) and mark.step.is_noisy for mark in marks)
     return not (bare or known)
 
 

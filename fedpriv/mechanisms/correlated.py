@@ -8,7 +8,7 @@ Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams", NeurI
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -28,22 +28,25 @@ from fedpriv.privacy.min_separation import block_sensitivity, most_participation
 OF_RUNS = "its noise is correlated over rounds, which hides a unit in whole runs alone"
 
 
+SumAdder: TypeAlias = Literal["server", "enclave"]
+
+
 class Correlation(NamedTuple):
     """What the noise of a `correlated` mechanism is made of.
 
     Attributes:
       mechanism: the mechanism that draws z_t.
       factorization: of the strategy matrix C; round t adds row t of C^-1 z.
-      enclave: whether an enclave that the server cannot look into adds the noise.
+      adder: "server", or "enclave" where the server cannot look into what adds the noise.
     """
 
     mechanism: Mechanism
     factorization: Factorization
-    enclave: bool
+    adder: SumAdder
 
 
 def correlated(
-    mechanism: Mechanism, factorization: Factorization, *, enclave: bool = False
+    mechanism: Mechanism, factorization: Factorization, *, adder: SumAdder = "server"
 ) -> Mechanism:
     """`mechanism` with correlated noise: row t of C^-1 z (in clip norms) in round t, instead of z_t.
 
@@ -58,8 +61,8 @@ def correlated(
     Args:
       mechanism: one with Gaussian noise on a sum.
       factorization: such as `fp.noise_matrices.blt(rounds=1000, separation=100)`.
-      enclave: whether messages are summed and noise is added where the server cannot look. Certificates towards a
-        server with secure aggregation then assume this.
+      adder: who sums the messages and adds the noise: the server, or an enclave that it cannot look into, as
+        certificates towards a server with secure aggregation then assume.
 
     Raises:
       ValueError: a mechanism without Gaussian noise, or with noise that changes over the rounds or is already
@@ -76,11 +79,11 @@ def correlated(
         factorization,
         "give one such as fp.noise_matrices.tree(rounds=1000)",
     )
-    enclave = checked("enclave", enclave, bool)
+    adder = checked("adder", adder, SumAdder)
 
     def at(bound: Bound, sigma: float | jax.Array) -> Mechanism:
         other = mechanism.at(bound, sigma)  # type: ignore[misc]
-        return other if other.reason else correlated(other, factorization, enclave=enclave)
+        return other if other.reason else correlated(other, factorization, adder=adder)
 
     unsealed = mechanism._replace(
         certified_multiplier=0.0,
@@ -88,7 +91,7 @@ def correlated(
         at=at,
         worst=None,
         whiten=None,
-        correlation=Correlation(mechanism, factorization, enclave),
+        correlation=Correlation(mechanism, factorization, adder),
     )
     proved = constructed(mechanism) and type(factorization) in PROVED
     return sealed(unsealed) if proved else unsealed
@@ -97,6 +100,14 @@ def correlated(
 def is_correlated(used: Mechanism) -> bool:
     """Whether its noise, or that of one of its parts, is correlated over rounds."""
     return used.correlation is not None or any(map(is_correlated, used.parts))
+
+
+def adder_of(used: Mechanism) -> SumAdder:
+    """Who adds the noise of one that is correlated over rounds: an enclave where every part that is says so."""
+    if used.correlation is not None:
+        return used.correlation.adder
+    by_server = any(is_correlated(part) and adder_of(part) == "server" for part in used.parts)
+    return "server" if by_server else "enclave"
 
 
 def first_memory(used: Mechanism, like: PyTree) -> PyTree:

@@ -113,13 +113,14 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
 
 def check_codec(release: Sum, seed: int) -> None:
     """Raises ValueError: a codec that says it is not lossy changes messages."""
-    if release.codec.lossy or constructed(release.codec):
+    codec = release.step.codec
+    if codec.lossy or constructed(codec):
         return
     keys = jax.random.split(jax.random.key(seed), 2)
     z = jax.random.normal(keys[0], (sum(s.size for s in jax.tree.leaves(release.like)),))
     for scale in (0.0, 1e-3, 1.0, 1e3):
         message = unflatten(scale * z, release.like)
-        decoded = release.codec.code(keys[1], message).message
+        decoded = codec.code(keys[1], message).message
         if not all(map(np.array_equal, jax.tree.leaves(decoded), jax.tree.leaves(message))):
             raise ValueError(
                 f"codec ({release.line}): the decoded message differs from the original, but it says lossy=False; "
@@ -129,7 +130,7 @@ def check_codec(release: Sum, seed: int) -> None:
 
 def check_mechanism(release: Sum | Mean, rounds: int, seed: int) -> None:
     """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says in some round."""
-    used: Any = release.mechanism
+    used: Any = release.step.mechanism
     known = type(used) in (Mechanism, Dynamic) and constructed(used)
     if known and (type(used) is Mechanism or constructed(used.start)):
         return

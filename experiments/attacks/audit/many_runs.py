@@ -97,7 +97,7 @@ def _exact_pairs(
     limit = exact_pair(traced, seen_as, rounds, LIMITS * n, first)
     seen = [release for release in traced.releases(rounds) if release.view == seen_as]
     gaussian = all(release.noise == "gaussian" for release in seen)
-    gaussian &= not any(each.local for stage in traced.stages for each in stage.sums)
+    gaussian &= not any(each.step.adder == "own" for stage in traced.stages for each in stage.sums)
     if view != seen_as or not gaussian or relation_of(seen, seen_as) == "replace_one":
         return limit, None
     return limit, exact_pair(traced, seen_as, rounds, CHOOSING, second)
