@@ -133,8 +133,6 @@ FUNCTIONS = {
         "perturb": GAUSSIAN.perturb,
         "certified_multiplier": 2.0,
         "noise": "gaussian",
-        "dimension": 4,
-        "tensors": 1,
     },
     "MedianClipping": {"noise_multiplier": 2.0, "tensors": 2},
     "Opening": {"first": SAMPLER, "rounds": 1, "then": SAMPLER},

@@ -261,7 +261,7 @@ class _Heard(NamedTuple):
 
         def perturb(key: Key, total: PyTree) -> PyTree:
             noisy = used.perturb(key, total)
-            known = total if used.scales else jax.tree.map(jnp.zeros_like, total)
+            known = total if used.scaling else jax.tree.map(jnp.zeros_like, total)
             heard = self.injected.at(0, self.injected.noise(noisy, known))
             if self.theirs is None:
                 return heard

@@ -148,7 +148,7 @@ def _amplified(
 def _for_audits(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -> Mechanism | None:
     """The mechanism of the whole run, where there is but one."""
     used: Any = sums[0].step.mechanism
-    if len(sums) > 1 or used.parts or used.correlation.mechanism.worst is None:
+    if len(sums) > 1 or used.parts or used.correlation.mechanism.worst_case is None:
         return None
     return whole_run(static(used), rounds, _participation(schema, rounds))
 

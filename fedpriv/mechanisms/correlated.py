@@ -8,7 +8,7 @@ Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams", NeurI
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -89,8 +89,7 @@ def correlated(
         certified_multiplier=0.0,
         reason=OF_RUNS,
         at=at,
-        worst=None,
-        whiten=None,
+        worst_case=None,
         correlation=Correlation(mechanism, factorization, adder),
     )
     proved = constructed(mechanism) and type(factorization) in PROVED
@@ -197,13 +196,15 @@ def whole_run(used: Mechanism, rounds: int, participation: Participation) -> Mec
         like = jax.tree.map(lambda leaf: leaf[0], total)
         return lax.scan(step, first_memory(used, like), jnp.arange(rounds))[1]
 
+    hardest: Any = mechanism.worst_case
+
     def whiten(total: PyTree) -> jax.Array:
         seen = jnp.asarray(factorization.strategy(rounds), jnp.float32)
-        return (seen @ jax.vmap(mechanism.whiten)(total)).reshape(-1)
+        return (seen @ jax.vmap(hardest.whiten)(total)).reshape(-1)
 
     def worst(d: int) -> PyTree:
         there = _worst_rounds(factorization.strategy(rounds), participation)
-        u = mechanism.worst(d)
+        u = hardest.worst(d)
         return jax.tree.map(lambda leaf: jnp.tensordot(there, leaf, 0), u)
 
     def clip(total: PyTree) -> tuple[PyTree, jax.Array]:
@@ -215,10 +216,8 @@ def whole_run(used: Mechanism, rounds: int, participation: Participation) -> Mec
         clip=clip,
         perturb=perturb,
         certified_multiplier=mechanism.certified_multiplier / sensitivity,
-        scales=None,
-        norms=None,
-        worst=worst,
-        whiten=whiten,
+        scaling=None,
+        worst_case=hardest._replace(worst=worst, whiten=whiten),
         at=None,
         correlation=used.correlation,
     )

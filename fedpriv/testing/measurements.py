@@ -173,9 +173,10 @@ def _measured(used: Any, zeros: PyTree, seed: int) -> tuple[jax.Array, jax.Array
         """By both ways in which a contribution is bounded: a client's message, and a record's gradient by its norms."""
         tree = unflatten(u, zeros)
         ways = [used.clip(tree)[0]]
-        if used.scales is not None:
+        if used.scaling is not None:
             own = jax.tree.map(lambda x: norm(x.reshape(-1)), tree)
-            scales = used.scales(used.norms(tree) if used.norms else own)
+            norms_of = used.scaling.norms
+            scales = used.scaling.scales(norms_of(tree) if norms_of else own)
             ways.append(jax.tree.map(lambda x, s: jnp.where(s == 0, 0.0, s * x), tree, scales))
         return jnp.stack(list(map(flatten, ways)))
 
