@@ -171,7 +171,7 @@ def test_two_sums_of_a_round_share_neither_noise_nor_the_clients_keys():
 
 def test_members_who_perturb_their_own_messages_have_noise_of_their_own():
     federation = regression([1] * 4)
-    noisy = {"mechanism": gaussian(0.5, 2.0), "local": True}
+    noisy = {"mechanism": gaussian(0.5, 2.0), "adder": "own"}
     total, _, _ = played(
         summed(lambda key, shard: jnp.zeros(4000), **noisy), fixed_size(4, 3), federation
     )

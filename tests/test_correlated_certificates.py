@@ -308,7 +308,7 @@ class TestRefusals:
             total, metrics, _ = cohort.sum(silent, key, mechanism=self.USED, adder="own")
             return fp.ModelState(total, state.round + 1), metrics
 
-        with refused("local: True; leave it out"):
+        with refused("adder: 'own'; leave it out"):
             certificate(fp.Algorithm(fp.start, round, self.SAMPLER))
 
     def test_a_round_alone(self):

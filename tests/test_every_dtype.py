@@ -65,7 +65,7 @@ CALLS = {
     "weighted": {"weighting": fp.ByExamples(cap=PER_CLIENT)},
     "weighted, clipped": {"weighting": fp.ByExamples(PER_CLIENT, estimator="clipped")},
     "rounded": {"codec": fp.qsgd(16)},
-    "clients' own": {"local": True},
+    "clients' own": {"adder": "own"},
 }
 
 

@@ -198,7 +198,7 @@ def test_no_others_are_taken(weighting):
         fp.certify(fed_avg(weighting), PARAMS, FEDERATION, 5, 1e-3)
 
 
-@pytest.mark.parametrize("how", [{"mechanism": fp.ALREADY_PRIVATE}, {"local": True}])
+@pytest.mark.parametrize("how", [{"mechanism": fp.ALREADY_PRIVATE}, {"adder": "own"}])
 def test_messages_that_carry_noise_are_not_weighted(how):
     how = {"mechanism": fp.gaussian(1.0, 1.0)} | how
 

@@ -46,7 +46,11 @@ class Correlation(NamedTuple):
 
 
 def correlated(
-    mechanism: Mechanism, factorization: Factorization, *, adder: SumAdder = "server"
+    mechanism: Mechanism,
+    factorization: Factorization,
+    *,
+    adder: SumAdder = "server",
+    enclave: None = None,
 ) -> Mechanism:
     """`mechanism` with correlated noise: row t of C^-1 z (in clip norms) in round t, instead of z_t.
 
@@ -63,6 +67,7 @@ def correlated(
       factorization: such as `fp.noise_matrices.blt(rounds=1000, separation=100)`.
       adder: who sums the messages and adds the noise: the server, or an enclave that it cannot look into, as
         certificates towards a server with secure aggregation then assume.
+      enclave: now `adder="enclave"`; it goes with 1.0.
 
     Raises:
       ValueError: a mechanism without Gaussian noise, or with noise that changes over the rounds or is already
@@ -79,6 +84,8 @@ def correlated(
         factorization,
         "give one such as fp.noise_matrices.tree(rounds=1000)",
     )
+    remedy = 'give adder="enclave" where it was True, else leave it out'
+    require(enclave is None, "enclave", enclave, remedy)
     adder = checked("adder", adder, SumAdder)
 
     def at(bound: Bound, sigma: float | jax.Array) -> Mechanism:

@@ -44,7 +44,7 @@ makes what is clipped 6e-5 too long, relative to C, and less for any other.
 
 @checking_fields
 class Scaling(NamedTuple):
-    """Clipping that does no more than scale, so that gradients of records need not be formed; as `fp.clipping.Clipping`.
+    """Clipping that does no more than scale, so that no record needs a gradient of its own; see `fp.clipping.Clipping`.
 
     Attributes:
       scales: norms of the tensors -> the factor of each.

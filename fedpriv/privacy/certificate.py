@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
+from fedpriv.privacy.dp_events import dp_event
 from fedpriv.privacy.operational import OperationalNumbers, operational_numbers
 from fedpriv.privacy.profile import Composition, PrivacyProfile, profile_of
 from fedpriv.privacy.release import NO_NOISE, SEES
@@ -52,6 +54,19 @@ class Certificate:
         if self.composition is None:
             raise ValueError("certificate: read from a file; certify again for its profile")
         return profile_of(self.composition, self.epsilon, self.delta)
+
+    def dp_event(self) -> tuple[Any, Any]:
+        """(event, neighbouring relation) of dp-accounting, so that other accountants can check the number.
+
+        Where a unit is replaced, the event is as its RDP accountant reads it; the PLD accountant doubles the distance
+        once more. Neither knows `assumptions`.
+
+        Raises:
+            ValueError: as `profile`; dp-accounting has no event for the sampling, or for what the view knows of it.
+        """
+        if self.composition is None:
+            raise ValueError("certificate: read from a file; certify again for its event")
+        return dp_event(self.composition)
 
     def operational_numbers(self) -> OperationalNumbers:
         """How well an attacker with this view can do at best.

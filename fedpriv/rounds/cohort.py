@@ -115,6 +115,7 @@ class Cohort:
         own: PyTree = (),
         adder: SumAdder = "shares",
         weighting: Weighting = EQUALLY,
+        local: None = None,
     ) -> Summed:
         """Runs `client` for every member; codes, clips and sums the messages, and perturbs the sum.
 
@@ -133,6 +134,7 @@ class Cohort:
           adder: who adds the noise: "shares", the members together, or the server where messages have no room for it;
               "own", each member all of it, to its own clipped message before coding it (local differential privacy).
           weighting: how much each clipped message counts; the mean is always the total divided by `expected_size`.
+          local: now `adder="own"`; it goes with 1.0.
 
         Raises:
           ValueError: `own` without a row for each client; no mechanism; no weighting, or one for messages that already
@@ -140,6 +142,9 @@ class Cohort:
             client.
         """
         check_parts(mechanism=mechanism, codec=codec, weighting=weighting)
+        require(
+            local is None, "local", local, 'give adder="own" where it was True, else leave it out'
+        )
         adder = checked("adder", adder, SumAdder)
         used = mechanism.in_round(self.round)
         who = adder_of_sum(used, codec, weighting, adder)
