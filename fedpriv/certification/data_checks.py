@@ -11,7 +11,7 @@ from fedpriv.certification.closed_over import check_closed_over, closed_over
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER
 from fedpriv.certification.trace import Stage
 from fedpriv.core.arguments import require
-from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
+from fedpriv.rounds.record_samplers import may_hold_fewer
 from fedpriv.rounds.weighting import ByPublicSizes
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
     Args:
       sizes: [..., clients], number of records.
     """
-    public = [mean.records for mean in stage.means if isinstance(mean.records, PublicSizes)]
+    public = [s for mean in stage.means if (s := mean.records.public_sizes) is not None]
     weightings = [s.weighting for s in stage.sums if isinstance(s.weighting, ByPublicSizes)]
-    for said in (*(each.sizes for each in public), *(each.sizes for each in weightings)):
+    for said in (*public, *(each.sizes for each in weightings)):
         _check_public(said, sizes)
     if weightings and unit != "record":
         raise ValueError(
@@ -57,7 +57,7 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
             "fp.PublicSizes; draw them so, or leave it out"
         )
     for mean in stage.means:
-        if isinstance(mean.records, PublicSizes):
+        if mean.records.public_sizes is not None:
             continue
         places = mean.records.accounting.population
         wrong = sizes > places if may_hold_fewer(mean.records) else sizes != places

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -24,24 +23,14 @@ from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, Reco
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import (
     VIEWS,
-    Allocation,
-    Dropping,
     Everyone,
-    FixedSize,
-    Poisson,
     Release,
     Sampling,
-    WithReplacement,
 )
-from fedpriv.privacy.participation_schemas import ParticipationSchema
 from fedpriv.privacy.release import NoiseKind, Unit, View
-from fedpriv.privacy.sampling import loses_noise
-from fedpriv.privacy.truncation import seen_in_a_cut
-from fedpriv.rounds.record_samplers import PublicSizes, accounting_of
+from fedpriv.privacy.sampling import Accounting
+from fedpriv.rounds.record_samplers import accounting_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
-
-SELDOM = 1e-6
-"""In a round: how often a cut may show who made room for whom, and still be counted so."""
 
 
 def is_proved(release: Sum | Mean) -> bool:
@@ -70,7 +59,7 @@ def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
 
 
 def pieces_of_a_client(
-    stage: Stage, accounting: Sampling | ParticipationSchema, begin: int, end: int
+    stage: Stage, accounting: Accounting, begin: int, end: int
 ) -> list[tuple[int, int]]:
     """As `pieces`; under a schedule, those in which a client's rounds cost most.
 
@@ -81,7 +70,7 @@ def pieces_of_a_client(
     """
     parts = pieces(stage, begin, end)
     releases = _of_messages(stage) or stage.means
-    if not isinstance(accounting, ParticipationSchema) or not releases or begin == end:
+    if not accounting.has_turns or not releases or begin == end:
         return parts
     window = accounting.window
     if len(parts) == 1 or (stage.means and len(releases) > 1):  # means are releases of their own
@@ -178,17 +167,15 @@ class Cohorts(NamedTuple):
     schedule: str = ""
 
     @classmethod
-    def of(cls, accounting: Sampling | ParticipationSchema, rounds: int) -> Cohorts:
+    def of(cls, accounting: Accounting, rounds: int) -> Cohorts:
         """Those of so many rounds."""
-        if not isinstance(accounting, ParticipationSchema):
-            return cls(accounting, rounds, accounting.most)
         turns, words = accounting.rounds_of_a_unit(rounds), accounting.in_words(rounds)
         return cls(accounting.of_a_round, turns, accounting.most, words)
 
     @property
     def are_of_one_size(self) -> bool:
-        """Whether all cohorts have so many clients, `most`, before some may vanish."""
-        return isinstance(self.drawn, FixedSize | Everyone) and not self.schedule
+        """Whether all cohorts have so many different clients, `most`, before some may vanish."""
+        return self.drawn.has_one_size and self.drawn.most_often == 1 and not self.schedule
 
 
 def _of_clients(
@@ -208,7 +195,7 @@ def _of_clients(
     Clients that keep something remember when they were drawn, and their later messages may show it. In a cohort of
     fixed size a client takes the place of another, which remembers that it was left out: so the view is taken to know
     who takes part; also where Poisson cohorts, or allocated ones, are cut so often. Where that is rare, see
-    `truncation.draw_cases`.
+    `Sampling.remembered`.
 
     So it is where everyone is drawn and shares of the noise are lost: how many stay shows, and a unit zeroed out among
     those who are known to stay costs less than one replaced.
@@ -218,12 +205,15 @@ def _of_clients(
     """
     drawn, reason = _who_stays(cohorts.drawn, sums, narrow), _reason(sums, first)
     by_all: dict[str, Any] = {}
-    all_drawn = loses_noise(drawn) and drawn.most == drawn.population
-    if all_drawn or (remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > SELDOM)):
-        by_all = {"sampling": Everyone(drawn.population), "participation": drawn}
-    elif remembers and isinstance(drawn, Poisson | Allocation):
-        drawn = replace(drawn, neighbour="remembered")
-    noise = _kind_of_noise(sums, first, loses_noise(cohorts.drawn))
+    known: Sampling | None = None
+    if drawn.loses_noise and drawn.most == drawn.population:
+        drawn, known = Everyone(drawn.population), drawn
+    elif remembers:
+        drawn, known = drawn.remembered()
+    if known is not None:
+        by_all = {"sampling": drawn, "participation": known}
+        drawn = known
+    noise = _kind_of_noise(sums, first, cohorts.drawn.loses_noise)
     power = 2 if noise == "gaussian" else 1
     multiplier = _together([(_multiplier(each, first), each.times) for each in sums], power)
     lossy = any(each.codec.lossy for each in sums)
@@ -237,16 +227,14 @@ def _of_clients(
             fields |= {name: _whole(fields.get(name)) for name in ("sampling", "participation")}
         return Release(view, unit, m, steps=cohorts.steps, **fields)
 
-    if narrow and multiplier > 0 and loses_noise(drawn) and not sums[0].local:
+    if narrow and multiplier > 0 and drawn.loses_noise and not sums[0].local:
         raise ValueError(
             f"uplink: the server adds the noise, as {narrow}; but members who vanish take theirs along "
             f'({sums[0].line}); leave the uplink as cohort.sum gives it, or give fp.dropping(..., noise="whole")'
         )
     if sums[0].local and multiplier > 0:
         hidden: dict[str, Any] = {}
-        if isinstance(
-            drawn, Poisson | Allocation | WithReplacement
-        ):  # as if the view knew who takes part
+        if drawn.adjacency in ("add_or_remove", "zero_out"):  # as if the view knew who takes part
             hidden = {"sampling": Everyone(drawn.population), "participation": drawn}
         summed = noise == "gaussian" and cohorts.are_of_one_size and not (lossy or narrow)
         loud = math.sqrt(cohorts.most) if summed else 1.0
@@ -275,8 +263,9 @@ def _of_clients(
         share = (0.0, False, "a client's share of Laplace noise is not Laplace")
     whole = (multiplier, True, reason)
     by_message: dict[str, Any] = {}
-    if isinstance(drawn, WithReplacement):
-        by_message = {"sampling": replace(drawn, size=1), "local_steps": drawn.size}
+    one, times = drawn.one_message()
+    if times > 1:
+        by_message = {"sampling": one, "local_steps": times}
     return [
         release("third_party", *whole),
         release("server", *share, **by_message),
@@ -291,17 +280,14 @@ def _who_stays(drawn: Sampling, sums: Sequence[Sum], narrow: str) -> Sampling:
     own goes with those who vanish; where none but its own is counted for a member, a subset of any size hides no less
     than one that is complete.
     """
-    if not isinstance(drawn, Dropping):
-        return drawn
-    everyone = drawn.size == drawn.population
     if not sums[0].local:
-        if drawn.noise_is_lost and not any(map(_server_adds, sums)):
+        if drawn.loses_noise and not any(map(_server_adds, sums)):
             return drawn
-        return Poisson(drawn.population, 1 - drawn.dropout) if everyone else _whole(drawn)
+        return drawn.with_whole_noise().independent()
     gaussian = all(each.mechanism.noise == "gaussian" for each in sums)
     if gaussian and not (narrow or any(each.codec.lossy for each in sums)):
-        return replace(drawn, noise_is_lost=True)
-    return Everyone(drawn.population) if everyone else FixedSize(drawn.population, drawn.size)
+        return drawn.with_own_noise()
+    return drawn.if_all_stay()
 
 
 def _kind_of_noise(sums: Sequence[Sum], first: int, shares_are_lost: bool) -> NoiseKind:
@@ -327,7 +313,7 @@ def _server_adds(release: Sum) -> bool:
 
 def _whole(drawn: Any) -> Any:
     """The same cohorts, for whom the noise that others add does not count."""
-    return replace(drawn, noise_is_lost=False) if isinstance(drawn, Dropping) else drawn
+    return None if drawn is None else drawn.with_whole_noise()
 
 
 def _together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
@@ -352,7 +338,7 @@ def _of_records(
     """
     groups: dict[Any, list[Mean]] = {}
     for mean in stage.means:
-        public = isinstance(mean.records, PublicSizes)
+        public = mean.records.public_sizes is not None
         drawn = mean.records if public else mean.records.accounting
         alike = drawn, id(mean.mechanism), mean.among_all
         groups.setdefault(alike, []).append(mean)
@@ -369,13 +355,13 @@ def _of_records(
         whole = unit == "client"
         most = max(mean.records.most for mean in means)
         own = _multiplier(means[0], first) / (most if whole else 1)
-        equal_divisors = not any(isinstance(mean.records, PublicSizes) for mean in means)
+        equal_divisors = all(mean.records.public_sizes is None for mean in means)
         for view in VIEWS:
             shared = (
                 means[0].among_all
                 and not narrow
                 and cohorts.are_of_one_size
-                and not isinstance(clients, Dropping)
+                and clients.dropout == 0
                 and equal_divisors
                 and not whole
                 and view != "server"

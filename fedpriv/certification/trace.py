@@ -28,8 +28,6 @@ from fedpriv.core.types import Key, Metrics, State
 from fedpriv.core.user_functions import line_of
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.models.example_checks import ExampleError
-from fedpriv.privacy.participation_schemas import MinimumSeparation, RandomAllocation
-from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, ModelState, after_round
 from fedpriv.rounds.noise_stream import THREEFRY, NoiseStream
 from fedpriv.rounds.scheduled_samplers import AnySampler
@@ -166,13 +164,12 @@ def _uplink(traced: TracedProgram) -> float | None:
 def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
     """Whether the certificate counts on nobody's knowing who takes part."""
     drawn = sampler.accounting
-    if unit == "record" or isinstance(drawn, Everyone | WithReplacement | MinimumSeparation):
+    if unit == "record" or not drawn.is_secret:
         return False
     sums = [mark for mark in marks if isinstance(mark, Sum)]
     if noisy := [each for each in sums if is_noisy(each)]:
-        return any(
-            not (each.local and isinstance(drawn, Poisson | RandomAllocation)) for each in noisy
-        )
+        own_is_known = drawn.of_a_round.adjacency == "add_or_remove"  # see `releases._of_clients`
+        return any(not (each.local and own_is_known) for each in noisy)
     bare = any(each.mechanism is not ALREADY_PRIVATE for each in sums)  # nothing is certified
     known = any(isinstance(mark, Mean) and is_noisy(mark) for mark in marks)
     return not (bare or known)
