@@ -46,8 +46,7 @@ def seen(algorithm, rounds=ROUNDS):
             (
                 r.unit,
                 r.noise,
-                r.noise_is_split,
-                r.server_adds_noise,
+                r.adder,
                 r.local_steps,
                 r.sampling,
                 r.participation,
@@ -64,8 +63,7 @@ class Kind(NamedTuple):
 
     unit: str
     noise: str
-    noise_is_split: bool
-    server_adds_noise: bool
+    adder: str
     local_steps: int
     sampling: object
     participation: object

@@ -41,7 +41,7 @@ def test_what_is_no_function(part):
     ):
         with pytest.raises(ValueError, match=f"^{name}: {part!r}; give a function"):
             made._replace(**{name: part})
-    assert gaussian._replace(scales=None).scales is None
+    assert gaussian._replace(scaling=None).scaling is None
 
 
 def test_a_bundle_prints_in_a_line_who_made_it():

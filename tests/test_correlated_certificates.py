@@ -106,7 +106,7 @@ class TestCertificates:
             assert "the server adds the noise" in str(found)
 
     def test_an_enclave_is_assumed_where_it_is_declared(self):
-        used = fp.correlated(fp.gaussian(CLIP, SIGMA), matrix_of("tree"), enclave=True)
+        used = fp.correlated(fp.gaussian(CLIP, SIGMA), matrix_of("tree"), adder="enclave")
         algorithm = descent(used, fp.fixed_order(N, SIZE))
         known, third = (certificate(algorithm, view=v) for v in ("server_secagg", "third_party"))
         assert known.epsilon == third.epsilon < np.inf
@@ -305,7 +305,7 @@ class TestRefusals:
 
     def test_a_clients_own_noise(self):
         def round(key, state, cohort):
-            total, metrics, _ = cohort.sum(silent, key, mechanism=self.USED, local=True)
+            total, metrics, _ = cohort.sum(silent, key, mechanism=self.USED, adder="own")
             return fp.ModelState(total, state.round + 1), metrics
 
         with refused("local: True; leave it out"):
@@ -422,7 +422,7 @@ class TestBeside:
     def test_an_enclave_adds_the_fresh_parts_too(self):
         inner = fp.gaussian(CLIP, SIGMA)
         hidden, shown = (
-            fp.correlated(inner, matrix_of("tree"), enclave=enclave) for enclave in (True, False)
+            fp.correlated(inner, matrix_of("tree"), adder=adder) for adder in ("enclave", "server")
         )
         known = [
             certificate(

@@ -120,7 +120,7 @@ def test_clipped_records_of_a_model_of_16_bits(closed, kind):
     @jax.jit
     def one_by_one(params, examples):
         of_batch = gradients(params, examples)
-        scales = used.scales(of_batch.norms)
+        scales = used.scaling.scales(of_batch.norms)
 
         def alone(j):
             of_one = jax.tree.map(lambda s: jnp.where(jnp.arange(8) == j, s, 0.0), scales)

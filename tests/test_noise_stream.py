@@ -36,7 +36,6 @@ from small import FALSE_ALARM, assert_normal, refused, squared
 
 import fedpriv as fp
 from fedpriv.certification.information_flow import NONE, follow
-from fedpriv.certification.marks import is_noisy
 from fedpriv.certification.privacy_labels import Hidden, of
 from fedpriv.compression.codecs import Coded
 from fedpriv.core.random_streams import DROPOUT, NOISE, RECORDS
@@ -281,7 +280,7 @@ def added_by_the_codec(key, state, cohort):
         return Coded(message + kept[0], {})
 
     codec = fp.Codec(code, fp.Wire, True)
-    total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN, local=True, codec=codec)
+    total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN, adder="own", codec=codec)
     return State(state.params, state.round + 1, total), metrics
 
 
@@ -293,7 +292,7 @@ def words_added_by_the_codec(key, state, cohort):
         return 0 * kept[0]
 
     codec = fp.Codec(lambda key, message: Coded(message + kept[0], {}), fp.Wire, True)
-    total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN, local=True, codec=codec)
+    total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN, adder="own", codec=codec)
     return State(state.params, state.round + 1, total), metrics
 
 
@@ -511,7 +510,9 @@ def test_nothing_depends_on_the_stream_but_through_a_mark(name):
     inputs = [stream, *[NONE] * (len(program.invars) - 1)]
     found = follow(program, inputs, _Joined())
     stage = traced(name).stages[0]
-    uses = any(map(is_noisy, stage.releases)) or bool(stage.means)  # noise, or records drawn
+    uses = any(each.step.is_noisy for each in stage.releases) or bool(
+        stage.means
+    )  # noise, or records drawn
     assert any(of(Hidden, x) for x in found) == uses
     # `trace_round` has followed it through the marks, and raised nothing.
 

@@ -186,7 +186,7 @@ FAULTS = {
         sending(lambda k, shard, s: {"w": s.params["w"], "z": jnp.ones(2, jnp.complex64)}),
         r"message\['z'\]: complex64 holds no real",
     ),
-    "complex numbers with noise of their own": (sending(complex_update, local=True), "complex64"),
+    "complex numbers with noise of their own": (sending(complex_update, adder="own"), "complex64"),
     "an opening in an opening": (
         fed_avg(
             sampler=Opening(

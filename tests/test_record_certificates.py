@@ -70,7 +70,7 @@ def test_local_steps(batch, unit):
         make = possible[turn % len(possible)]
         parts, kinds = seen(make(local(records, unit=unit), sampler=sampler))
         assert_parts(parts, *[[(ROUNDS, own)]] * 3)
-        expected = (unit, "gaussian", False, False, 3, sampling, sampler.accounting, [""])
+        expected = (unit, "gaussian", "own", 3, sampling, sampler.accounting, [""])
         assert all(kind == expected for kind in kinds.values())
 
 
@@ -112,7 +112,7 @@ def test_one_step_of_all_is_hidden_by_the_cohort(name):
         steps = local(steps=1, optimizer=optimizer)
         parts, kinds = seen(fp.dp_sgd(steps, sampler=sampler, together=True))
         assert_parts(parts, scaled(own, all_of_it), own, scaled(own, all_of_it))
-        assert [kinds[view].noise_is_split for view in fp.VIEWS] == [True, False, True]
+        assert [kinds[view].adder for view in fp.VIEWS] == ["own_summed", "own", "own_summed"]
     falling, _ = seen(fp.dp_sgd(local(steps=1, used=FALLING), sampler=sampler, together=True))
     assert_parts(falling, scaled(PIECES, all_of_it), PIECES, scaled(PIECES, all_of_it))
 
@@ -132,7 +132,7 @@ def test_where_one_step_is_not():
     ):
         parts, kinds = seen(algorithm)
         assert_parts(parts, *[[(ROUNDS, SIGMA)]] * 3)
-        assert not any(kind.noise_is_split for kind in kinds.values())
+        assert all(kind.adder == "own" for kind in kinds.values())
 
 
 @pytest.mark.parametrize(

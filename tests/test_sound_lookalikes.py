@@ -122,14 +122,14 @@ HARMLESS = {
         )
     ),
     "masks from a chain of keys": from_a_chain(),
-    "a client that draws from its key, with noise of its own": sending(drawing, local=True),
+    "a client that draws from its key, with noise of its own": sending(drawing, adder="own"),
     "a client that prints": printing(printed),
     "a client that calls back": printing(called_back),
     "a client that checks": printing(checked),
     "a client that prints, and little else": printing_alone(),
     "counts": summed(COUNTS),
     "counts with noise of clients' own": sending(
-        lambda k, shard, s: jnp.sum(shard.examples["y"] > 0), local=True
+        lambda k, shard, s: jnp.sum(shard.examples["y"] > 0), adder="own"
     ),
     "public arrays of NumPy": after_sum(
         lambda k, s, c, summed, m: (moved(s, CLASSES.sum() * MASK * jnp.ones(D)), m)

@@ -153,7 +153,7 @@ def test_each_sampler_of_an_opening_is_looked_at():
 def test_noise_of_one_s_own_is_then_not_counted_together():
     """What a client adds alone hides it, in however few bits it travels; what others add does not reach it."""
     alone, together = (
-        certificates(sending(uplink, local=True))
+        certificates(sending(uplink, adder="own"))
         for uplink in (lambda t, wire: fp.Wire(1), lambda t, wire: wire)
     )
     assert alone["server"].epsilon == together["server"].epsilon
@@ -186,8 +186,8 @@ def test_shares_that_members_take_along_have_to_travel():
         certificates(sending(lambda t, wire: fp.Wire(1), sampler=lost))
     narrow = certificates(sending(lambda t, wire: fp.Wire(1), sampler=whole))
     assert math.isfinite(narrow["third_party"].epsilon)
-    own = certificates(sending(lambda t, wire: fp.Wire(1), sampler=lost, local=True))
-    lossy = certificates(sending(sampler=lost, local=True, codec=fp.qsgd(8)))
+    own = certificates(sending(lambda t, wire: fp.Wire(1), sampler=lost, adder="own"))
+    lossy = certificates(sending(sampler=lost, adder="own", codec=fp.qsgd(8)))
     assert {view: c.epsilon for view, c in own.items()} == {v: c.epsilon for v, c in lossy.items()}
 
 

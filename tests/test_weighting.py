@@ -158,7 +158,7 @@ def test_the_certificate_is_that_of_the_mechanism(sampler):
     )
     assert fixed == plain
     assert clipped["third_party"].multiplier == plain["third_party"].multiplier == 1.2
-    assert clipped["third_party"].server_adds_noise
+    assert clipped["third_party"].adder == "server"
     for view in ("server", "server_secagg"):
         assert clipped[view].multiplier == 0
         assert "divided by the clients' weights" in clipped[view].reason

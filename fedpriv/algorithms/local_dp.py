@@ -66,7 +66,7 @@ def ldp_fed_avg(
             return jax.tree.map(jnp.subtract, theta, theta_i)
 
         total, metrics, _ = cohort.sum(
-            client_update, key, mechanism=mechanism, codec=codec, local=True
+            client_update, key, mechanism=mechanism, codec=codec, adder="own"
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
         return follow(server, state, mean), metrics

@@ -202,7 +202,7 @@ def _unbounded(used: Mechanism) -> Mechanism:
         "gradients are clipped, but the update of many steps, which is what is sent, has no bound"
     )
     return used._replace(
-        clip=UNPROTECTED.clip, certified_multiplier=0.0, reason=reason, at=None, scales=None
+        clip=UNPROTECTED.clip, certified_multiplier=0.0, reason=reason, at=None, scaling=None
     )
 
 

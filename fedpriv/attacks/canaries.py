@@ -187,11 +187,12 @@ def _clip_norm(release: Release) -> float:
 
 
 def _worst(release: Release) -> Callable[[int], PyTree] | None:
-    """As `Mechanism.worst`, of one round."""
+    """As `WorstCase.worst`, of one round."""
     used = release.mechanism
     if used is not None and used.correlation is not None:
         used = used.correlation.mechanism
-    return getattr(used, "worst", None)
+    hardest = getattr(used, "worst_case", None)
+    return hardest and hardest.worst
 
 
 def _followed(state: CanaryState, inner: State, present: jax.Array) -> CanaryState:

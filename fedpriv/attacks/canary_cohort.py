@@ -24,10 +24,10 @@ from fedpriv.core.types import Key, Params, PyTree
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.not_finite_counts import Tally
-from fedpriv.mechanisms.per_example import Gradients, RecordMechanism
+from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Summed, SumOptions
-from fedpriv.rounds.record_samplers import RecordSampler
+from fedpriv.rounds.cohort import Cohort, Summed
+from fedpriv.rounds.private_step import PrivateStep, SumAdder
 from fedpriv.rounds.samplers import Draw
 from fedpriv.rounds.sent import Client, Sent
 from fedpriv.rounds.weighting import Weighting
@@ -63,28 +63,28 @@ class AmongClients(_Played):
         *,
         mechanism: Any,
         codec: Codec = UNCODED,
-        local: bool = False,
+        adder: SumAdder = "shares",
         **how: Any,
     ) -> Summed:
         """As `Cohort.sum`."""
         if mechanism is ALREADY_PRIVATE:
             return self._cohort.sum(client, key, mechanism=mechanism, codec=codec, **how)
-        canaries = self._canaries
+        canaries, own = self._canaries, adder == "own"
         if canaries.data is not None and jax.tree.leaves(how.get("own", ())):
             _check_known(self._cohort)
 
         def played(key: Key, shard: Shard, *mine: PyTree) -> Sent:
             sent = canaries.sent(client, key, shard, *mine)
             there = ~canaries.away(shard.client_id)
-            return sent if local else sent._replace(message=(there, sent.message))
+            return sent if own else sent._replace(message=(there, sent.message))
 
         # Where clients add the noise themselves, who is away sends that; else nothing at all.
         options: dict[str, Any] = {
-            "codec": codec if local else _of_those_there(codec),
-            "local": local,
+            "codec": codec if own else _of_those_there(codec),
+            "adder": adder,
         }
         place, number = len(self._places), len(self._cohort._stream.told)
-        cohort = _listening(self._cohort, canaries, self._injected, local, place)
+        cohort = _listening(self._cohort, canaries, self._injected, own, place)
         summed = cohort.sum(played, key, mechanism=mechanism, **options, **how)
         like = jax.eval_shape(lambda: summed.total)
         self._places.append(Place(like, mechanism))
@@ -103,7 +103,7 @@ class AmongClients(_Played):
 
 
 def _listening(
-    cohort: Cohort, canaries: Canaries, injected: Injected | None, local: bool, place: int
+    cohort: Cohort, canaries: Canaries, injected: Injected | None, own_noise: bool, place: int
 ) -> Cohort:
     """The cohort, in which who is away has no weight.
 
@@ -125,17 +125,17 @@ def _listening(
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple:
             message, kept = fn(key, shard, *mine)
             is_canary = jnp.asarray(shard.client_id) < len(canaries.present)
-            unknown = jnp.asarray(local) | is_canary
+            unknown = jnp.asarray(own_noise) | is_canary
             parts = jax.tree.map(lambda u: jnp.where(unknown, u, jnp.zeros_like(u)), message)
             return jax.tree.map(injected.part, message, parts), kept
 
         return cohort._of_all(one, hidden, key, own)
 
-    def noisy(used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
-        return injected.noise(cohort._noisy(used, key, total, options), total)
+    def noisy(used: Mechanism, key: Key, total: PyTree, step: PrivateStep) -> PyTree:
+        return injected.noise(cohort._noisy(used, key, total, step), total)
 
-    def observe(total: PyTree, hidden: Key, options: SumOptions) -> PyTree:
-        return injected.at(place, cohort._observe(total, hidden, options))
+    def observe(total: PyTree, hidden: Key, step: PrivateStep) -> PyTree:
+        return injected.at(place, cohort._observe(total, hidden, step))
 
     heard._of_all, heard._noisy, heard._observe = of_all, noisy, observe
     return heard
@@ -221,16 +221,9 @@ def _with_canaries(
         injected = injected.alone
 
     class CanaryShard(Shard):
-        def _noisy_mean(
-            self,
-            gradients: Gradients,
-            params: Params,
-            records: RecordSampler,
-            mechanism: Any,
-            *,
-            among_all: bool = False,
-        ) -> Params:
-            if canaries.per_client > (held := records.accounting.population):
+        def _noisy_mean(self, step: PrivateStep, params: Params) -> Params:
+            gradients, mechanism = step.gradients, step.mechanism
+            if canaries.per_client > (held := step.sampling.accounting.population):
                 raise ValueError(
                     f"per_client: a client has {held} records, not {canaries.per_client} to give up"
                 )
@@ -238,7 +231,7 @@ def _with_canaries(
             played = canaries.gradients(gradients, jnp.asarray(shard.client_id), injected)
             theirs = canaries.gradient(gradients, params, shard.examples) if alone else None
             heard: Any = _Heard(mechanism, injected, theirs) if injected else mechanism
-            return numbered._noisy_mean(played, params, records, heard, among_all=among_all)
+            return numbered._noisy_mean(replace(step, gradients=played, mechanism=heard), params)
 
     return CanaryShard(**vars(shard))
 
@@ -266,7 +259,7 @@ class _Heard(NamedTuple):
 
         def perturb(key: Key, total: PyTree) -> PyTree:
             noisy = used.perturb(key, total)
-            known = total if used.scales else jax.tree.map(jnp.zeros_like, total)
+            known = total if used.scaling else jax.tree.map(jnp.zeros_like, total)
             heard = self.injected.at(0, self.injected.noise(noisy, known))
             if self.theirs is None:
                 return heard

@@ -34,7 +34,7 @@ class Canaries(NamedTuple):
       present: bool[k].
       length: of what they contribute before it is clipped.
       per_client: records of a client that are canaries; 0 where clients are.
-      worst: (d) -> the direction of a single canary, as `Mechanism.worst`.
+      worst: (d) -> the direction of a single canary, as `WorstCase.worst`.
       data: on what a single canary trains honestly; None: it contributes its direction.
     """
 

@@ -34,9 +34,9 @@ class Place(NamedTuple):
         used = self.mechanism
         if used is not None and used.correlation is not None:
             used = used.correlation.mechanism
-        if used is None or used.whiten is None:
+        if used is None or used.worst_case is None:
             return jnp.float32(1)
-        return jnp.linalg.norm(flatten(used.whiten(contribution)))
+        return jnp.linalg.norm(flatten(used.worst_case.whiten(contribution)))
 
 
 class Injected(NamedTuple):

@@ -80,7 +80,7 @@ def draw_scores(
         keys = jax.random.split(key, len(parts))
         return sum((part(k, present) for part, k in zip(parts, keys, strict=True)), jnp.zeros(()))
 
-    widest = max((r.mechanism.dimension or dimension for r in seen if r.mechanism), default=1)
+    widest = max((r.mechanism.worst_case.dimension or dimension for r in seen), default=1)
     side_by_side = max(1, _CHUNK // widest)
 
     @jax.jit
@@ -125,16 +125,17 @@ def _part(
 ) -> Callable[[Key, jax.Array], jax.Array]:
     """(key, present) -> log-likelihood ratio of all steps of one release."""
     used: Mechanism | None = release.mechanism
-    if used is None or used.worst is None or used.whiten is None or not release.multiplier > 0:
+    if used is None or used.worst_case is None or not release.multiplier > 0:
         why = release.reason or "the release brings no mechanism"
         raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")
     hidden = view == "third_party" or release.unit == "record"
     # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
     strength = float(used.certified_multiplier) / release.multiplier
-    d = used.dimension or max(dimension, used.tensors)
-    bound = used.clip(jax.tree.map(lambda u: 10 * u, used.worst(d)))[0]
+    hardest = used.worst_case
+    d = hardest.dimension or max(dimension, hardest.tensors)
+    bound = used.clip(jax.tree.map(lambda u: 10 * u, hardest.worst(d)))[0]
     ratios = (_gaussian_ratios if release.noise == "gaussian" else _laplace_ratios)(
-        used.perturb, used.whiten, jax.tree.map(lambda u: strength * u, bound)
+        used.perturb, hardest.whiten, jax.tree.map(lambda u: strength * u, bound)
     )
 
     def step(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:

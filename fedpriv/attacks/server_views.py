@@ -28,10 +28,11 @@ from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.rounds.algorithm import Algorithm, after_round
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
+from fedpriv.rounds.cohort import Cohort, Protocol, agreed
 from fedpriv.rounds.noise_stream import NoiseStream, public_key, root_of, round_of
 from fedpriv.rounds.one_round import who_takes_part
 from fedpriv.rounds.optimizers import ready
+from fedpriv.rounds.private_step import PrivateStep
 from fedpriv.rounds.samplers import Draw, parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler, first_memories
 
@@ -126,14 +127,13 @@ class Listening(Cohort):
         self.messages.append(messages)
         return total, kept
 
-    def _noisy(self, used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
+    def _noisy(self, used: Mechanism, key: Key, total: PyTree, step: PrivateStep) -> PyTree:
         """Without noise that is correlated over rounds, which is the server's own."""
-        return total if is_correlated(used) else super()._noisy(used, key, total, options)
+        return total if is_correlated(used) else super()._noisy(used, key, total, step)
 
-    def _observe(self, total: PyTree, hidden: Key, options: SumOptions) -> PyTree:
-        used = options.mechanism.in_round(self.round)
-        bare = options.by_server or options.local or is_correlated(used)
-        if used.noise == "gaussian" and not bare:
+    def _observe(self, total: PyTree, hidden: Key, step: PrivateStep) -> PyTree:
+        used: Any = step.mechanism.in_round(self.round)
+        if used.noise == "gaussian" and step.adder == "shares":
             own_key = jax.random.fold_in(hidden, random_streams.OWN_NOISE)
             messages, mask = self.messages[-1], self._drawn.mask
             self.messages[-1] = _with_shares(own_key, messages, mask, self._shares, used.perturb)

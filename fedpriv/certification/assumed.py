@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over
-from fedpriv.certification.marks import Mean, Sum, is_noisy
+from fedpriv.certification.marks import Mean, Sum
 from fedpriv.certification.releases import bits_of_shares, too_narrow
 from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
@@ -39,7 +39,7 @@ def assumed(
     releases = [release for stage in stages for release in stage.releases]
     texts = []
     means = [release for release in releases if isinstance(release, Mean)]
-    if any(mean.records.public_sizes is not None for mean in means):
+    if any(mean.step.sampling.public_sizes is not None for mean in means):
         texts.append(
             "how many records each client holds is public; the records of the smallest client cost most"
         )
@@ -81,7 +81,7 @@ def assumed(
 
 def _adds_its_own(release: Sum | Mean) -> bool:
     """Whether each client hides its own unit, and others only add to it."""
-    return is_noisy(release) and (isinstance(release, Mean) or release.local)
+    return release.step.is_noisy and release.step.adder in ("own", "own_summed")
 
 
 def _names(arrays: Sequence[ClosedOver], releases: Sequence[Sum | Mean]) -> list[str]:
@@ -112,8 +112,9 @@ def program_of(sampler: AnySampler) -> ClosedJaxpr:
 def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
     """The arrays that sealed samplers of records and schedules close over by themselves."""
     for release in releases:
-        places = release.records.places if isinstance(release, Mean) else None
+        places = release.step.sampling.places if isinstance(release, Mean) else None
         if places is not None and constructed(places):
             yield from (each.array for each in closed_over(program_of(places)))
-        if type(release.mechanism) is Dynamic and constructed(release.mechanism):
-            yield release.mechanism.ends
+        used = release.step.mechanism
+        if type(used) is Dynamic and constructed(used):
+            yield used.ends

@@ -24,7 +24,7 @@ from fedpriv.certification.information_flow import NONE, Labels
 from fedpriv.certification.initial_state import trace_init
 from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.marked_cohort import FederationShape
-from fedpriv.certification.releases import is_proved, pieces_of_a_client, stage_releases
+from fedpriv.certification.releases import pieces_of_a_client, stage_releases
 from fedpriv.certification.second_trace import check_same_again
 from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
 from fedpriv.core.arguments import Count, CountOrZero, MeanRuns, Probability, Rate, checked, require
@@ -121,7 +121,7 @@ class TracedRound(NamedTuple):
         """
         sums = correlated_sums(self.stages)
         check_rounds(sums, rounds)
-        return tuple(first_memory(each.mechanism, each.like) for each in sums)  # type: ignore[arg-type]
+        return tuple(first_memory(each.step.mechanism, each.like) for each in sums)  # type: ignore[arg-type]
 
     @property
     def factorizations(self) -> tuple[Factorization, ...]:
@@ -137,7 +137,7 @@ class TracedRound(NamedTuple):
     @property
     def public_sizes(self) -> tuple[int, ...] | None:
         """How many records each client holds, [clients], if its records are drawn by that, and it is public."""
-        records = (mean.records for stage in self.stages for mean in stage.means)
+        records = (mean.step.sampling for stage in self.stages for mean in stage.means)
         return next((r.public_sizes for r in records if r.public_sizes is not None), None)
 
     def assumed(self) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ class TracedRound(NamedTuple):
     def samplers(self) -> tuple[AnySampler, ...]:
         """Of cohorts, and of a client's records."""
         cohorts = [sampler for _, sampler in parts_of(self.algorithm.sampler, 2)]
-        records = [mean.records for stage in self.stages for mean in stage.means]
+        records = [mean.step.sampling for stage in self.stages for mean in stage.means]
         places = [each.places for each in records]
         return (*cohorts, *places)
 
@@ -162,7 +162,8 @@ class TracedRound(NamedTuple):
     def basis(self) -> str:
         """Of a certificate: "constructed", or "declared" where a multiplier is somebody's word."""
         releases = (release for stage in self.stages for release in stage.releases)
-        proved = all(map(is_proved, releases)) and all(map(constructed, self.samplers))
+        proved = all(release.step.is_proved for release in releases)
+        proved &= all(map(constructed, self.samplers))
         return "constructed" if proved else "declared"
 
 

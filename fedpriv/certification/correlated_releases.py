@@ -9,11 +9,12 @@ from typing import Any
 
 import jax
 
+from fedpriv.certification.client_releases import static
 from fedpriv.certification.marks import Sum
-from fedpriv.certification.releases import static
 from fedpriv.certification.trace import Stage
 from fedpriv.mechanisms.correlated import (
     Participation,
+    adder_of,
     is_correlated,
     run_sensitivity,
     whole_run,
@@ -50,13 +51,13 @@ def check_correlated(stages: Sequence[Stage]) -> None:
 
 def factorizations(sums: Sequence[Sum]) -> tuple[Factorization, ...]:
     """Of the noise of each sum, or of its parts."""
-    return tuple(f for each in sums for f in _factorizations(each.mechanism))
+    return tuple(f for each in sums for f in _factorizations(each.step.mechanism))
 
 
 def check_rounds(sums: Sequence[Sum], rounds: int) -> None:
     """Raises ValueError: a matrix is for fewer rounds than the run has."""
     for each in sums:
-        for factorization in _factorizations(each.mechanism):
+        for factorization in _factorizations(each.step.mechanism):
             if factorization.rounds is not None and rounds > factorization.rounds:
                 raise ValueError(
                     f"rounds: {rounds}; {factorization!r} is for at most {factorization.rounds} ({each.line}); make "
@@ -79,7 +80,7 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
       ValueError: a sampler whose cohorts are not bound to a schedule; private means of records beside the sums; more
         bands than groups; more rounds than a matrix is for.
     """
-    sums = [each for each in stage.sums if each.mechanism is not ALREADY_PRIVATE]
+    sums = [each for each in stage.sums if each.step.mechanism is not ALREADY_PRIVATE]
     schema = _schema(sampler.accounting, sums[0].line)
     if stage.means:
         raise ValueError(
@@ -95,21 +96,23 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
         _multiplier(sums, rounds, _participation(schema, rounds)),
         Everyone(schema.population),
         1,
-        server_adds_noise=True,
-        noise_is_split=False,
+        adder="server",
         schedule=_words(sums, schema, rounds),
         mechanism=_for_audits(sums, schema, rounds),
-        reason="; ".join(dict.fromkeys(why for each in sums for why in _uncounted(each.mechanism))),
+        reason="; ".join(
+            dict.fromkeys(why for each in sums for why in _uncounted(each.step.mechanism))
+        ),
     )
     bare = replace(known, multiplier=0.0, reason=ADDED_BY_SERVER)
-    by_enclave = all(_in_enclave(each.mechanism) for each in sums)
+    by_enclave = all(_is_hidden(each.step.mechanism) for each in sums)
+    behind = replace(known, adder="enclave") if by_enclave else bare
     third_party = known
     if schema.most_bands is not None:
         third_party = _amplified(known, sums, schema, stage.remembers, rounds)
     return (
         third_party,
         replace(bare, view="server"),
-        replace(known if by_enclave else bare, view="server_secagg"),
+        replace(behind, view="server_secagg"),
     )
 
 
@@ -118,7 +121,7 @@ def _amplified(
 ) -> Release:
     most = schema.most_bands
     for each in sums:
-        for factorization in _factorizations(each.mechanism):
+        for factorization in _factorizations(each.step.mechanism):
             bands = factorization.bands
             if bands is None or most is None or bands > most:
                 raise ValueError(
@@ -132,21 +135,22 @@ def _amplified(
             return known
     once = _multiplier(sums, rounds, Participation(rounds, 1))
     turns = schema.rounds_of_a_unit(rounds)
-    used: Any = sums[0].mechanism
+    used: Any = sums[0].step.mechanism
     plain = used.correlation.mechanism if known.mechanism else None
     return replace(known, multiplier=once, sampling=drawn, steps=turns, mechanism=plain)
 
 
 def _for_audits(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -> Mechanism | None:
     """The mechanism of the whole run, where there is but one."""
-    used: Any = sums[0].mechanism
-    if len(sums) > 1 or used.parts or used.correlation.mechanism.worst is None:
+    used: Any = sums[0].step.mechanism
+    if len(sums) > 1 or used.parts or used.correlation.mechanism.worst_case is None:
         return None
     return whole_run(static(used), rounds, _participation(schema, rounds))
 
 
 def _is_correlated(release: Sum) -> bool:
-    return type(release.mechanism) is Mechanism and is_correlated(release.mechanism)
+    used = release.step.mechanism
+    return type(used) is Mechanism and is_correlated(used)
 
 
 def _schema(drawn: Any, line: str) -> ParticipationSchema:
@@ -171,7 +175,7 @@ def _multiplier(sums: Sequence[Sum], rounds: int, participation: Participation) 
     squared = 0.0
     for each in sums:
         try:
-            squared += each.times * _squared(each.mechanism, rounds, participation)
+            squared += each.times * _squared(each.step.mechanism, rounds, participation)
         except jax.errors.ConcretizationTypeError:
             raise ValueError(
                 f"mechanism: its multiplier is computed in the round ({each.line}), so nothing can be certified; "
@@ -220,14 +224,12 @@ def _factorizations(used: Any) -> list[Factorization]:
     return [_factorization(used)] if type(used) is Mechanism else []
 
 
-def _in_enclave(used: Any) -> bool:
-    """Whether what sums the messages, and so adds fresh noise beside the correlated, is an enclave."""
-    if type(used) is not Mechanism or used.parts:
-        return type(used) is Mechanism and all(map(_in_enclave, used.parts))
-    return used.correlation is None or used.correlation.enclave
+def _is_hidden(used: Any) -> bool:
+    """Whether an enclave can add its noise: the correlated by its word, and so the fresh beside it."""
+    return type(used) is Mechanism and (not is_correlated(used) or adder_of(used) == "enclave")
 
 
 def _words(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -> str:
     """The rounds of a client, and the noise."""
-    each = dict.fromkeys(repr(f) for one in sums for f in _factorizations(one.mechanism))
+    each = dict.fromkeys(repr(f) for one in sums for f in _factorizations(one.step.mechanism))
     return f"{schema.in_words(rounds)}, noise by {' and '.join(each)}"

@@ -42,8 +42,9 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
     Args:
       sizes: [..., clients], number of records.
     """
-    public = [s for mean in stage.means if (s := mean.records.public_sizes) is not None]
-    weightings = [s.weighting for s in stage.sums if isinstance(s.weighting, ByPublicSizes)]
+    drawn, weights = ([each.step for each in of] for of in (stage.means, stage.sums))
+    public = [sizes for step in drawn if (sizes := step.sampling.public_sizes) is not None]
+    weightings = [step.weighting for step in weights if isinstance(step.weighting, ByPublicSizes)]
     for said in (*public, *(each.sizes for each in weightings)):
         _check_public(said, sizes)
     if weightings and unit != "record":
@@ -57,10 +58,11 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
             "fp.PublicSizes; draw them so, or leave it out"
         )
     for mean in stage.means:
-        if mean.records.public_sizes is not None:
+        records = mean.step.sampling
+        if records.public_sizes is not None:
             continue
-        places = mean.records.accounting.population
-        wrong = sizes > places if may_hold_fewer(mean.records) else sizes != places
+        places = records.accounting.population
+        wrong = sizes > places if may_hold_fewer(records) else sizes != places
         if wrong.any():
             client, held = _first(wrong, sizes)
             raise ValueError(

@@ -28,12 +28,11 @@ from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.core.user_functions import asked
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
-from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.rounds import client_shard, cohort, noise_stream
 from fedpriv.rounds.client_shard import Shard, shard_of
-from fedpriv.rounds.cohort import Cohort, Protocol, SumOptions, agreed
+from fedpriv.rounds.cohort import Cohort, Protocol, agreed
 from fedpriv.rounds.noise_stream import NoiseStream
-from fedpriv.rounds.record_samplers import RecordSampler
+from fedpriv.rounds.private_step import PrivateStep
 from fedpriv.rounds.samplers import Draw
 from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.weighting import ByPublicSizes, Weighting
@@ -128,25 +127,25 @@ class MarkedCohort(Cohort):
         """Not private, where it is public: `check_data` compares it with the federation's."""
         return jnp.int32(1) if isinstance(weighting, ByPublicSizes) else shard.size
 
-    def _noisy(self, used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
+    def _noisy(self, used: Mechanism, key: Key, total: PyTree, step: PrivateStep) -> PyTree:
         """Correlated noise as that of this round alone, which has the same shapes."""
         if is_correlated(used):
             return asked("perturb", used.perturb, "(key, total)", key, total)
-        return super()._noisy(used, key, total, options)
+        return super()._noisy(used, key, total, step)
 
     def _perturbed_by_client(
-        self, used: Mechanism, shard: Shard, message: PyTree, options: SumOptions
+        self, used: Mechanism, shard: Shard, message: PyTree, step: PrivateStep
     ) -> PyTree:
-        noisy = super()._perturbed_by_client(used, shard, message, options)
-        return self._released(noisy, options)
+        noisy = super()._perturbed_by_client(used, shard, message, step)
+        return self._released(noisy, step)
 
-    def _observe(self, total: PyTree, hidden: Key, options: SumOptions) -> PyTree:
-        if options.local:  # marked where each client adds its noise
+    def _observe(self, total: PyTree, hidden: Key, step: PrivateStep) -> PyTree:
+        if step.adder == "own":  # marked where each client adds its noise
             return mark_tree(self._marks, Collected(user_line()), total)
-        return self._released(total, options)
+        return self._released(total, step)
 
-    def _released(self, noisy: PyTree, options: SumOptions) -> PyTree:
-        release = Sum(user_line(), self._call, **options._asdict(), like=_shapes(noisy))
+    def _released(self, noisy: PyTree, step: PrivateStep) -> PyTree:
+        release = Sum(user_line(), self._call, step, _shapes(noisy))
         happens = jnp.bool_(True)  # also where nothing comes of it that the round gets
         return mark_tree(self._marks, release, (noisy, happens))[0]
 
@@ -169,7 +168,8 @@ class MarkedCohort(Cohort):
             lambda leaf: jnp.broadcast_to(leaf[0], (slots, *leaf.shape[1:])), messages
         )
         outcome = agreed(protocol, key, everyones)[0]
-        return self._released(outcome, SumOptions(unprotected(reason)))
+        step = PrivateStep(unprotected(reason), self._sampler, "shares")
+        return self._released(outcome, step)
 
     def _stored(self, own: PyTree, new: PyTree) -> PyTree:
         if not jax.tree.leaves(own):
@@ -188,15 +188,7 @@ def marked_shard(marks: Marks, call: int, given: Shard) -> Shard:
     own_records = {id(leaf) for leaf in jax.tree.leaves(given.examples)}
 
     class MarkedShard(Shard):
-        def _noisy_mean(
-            self,
-            gradients: Any,
-            params: Params,
-            records: RecordSampler,
-            mechanism: RecordMechanism,
-            *,
-            among_all: bool = False,
-        ) -> Params:
+        def _noisy_mean(self, step: PrivateStep, params: Params) -> Params:
             line = user_line()
             for name in ("size", "round", "_stream"):
                 if getattr(self, name) is not getattr(given, name):
@@ -209,14 +201,13 @@ def marked_shard(marks: Marks, call: int, given: Shard) -> Shard:
             batch = Private("records of a batch", len(marks), line)
             own = mark_tree(marks, Source(batch), jax.tree.map(jnp.zeros_like, self.examples))
             drawn_among = Shard(own, jnp.int32(0), self.round, _stream=self._stream)
-            mean = drawn_among._noisy_mean(
-                gradients, params, records, mechanism, among_all=among_all
-            )
+            mean = drawn_among._noisy_mean(step, params)
             assert self._stream is not None
-            how = mechanism, records, gradients, _shapes(params), self._stream.times, among_all
-            bounds = jax.tree.leaves(getattr(mechanism.in_round(self.round), "clip_norm", ()))
+            used = step.mechanism.in_round(self.round)
+            bounds = jax.tree.leaves(getattr(used, "clip_norm", ()))
             bound = jnp.stack([jnp.float32(c) for c in bounds] or [jnp.float32(0)])
-            return mark_tree(marks, Mean(line, call, batch, *how), (mean, bound))[0]
+            release = Mean(line, call, step, _shapes(params), batch, times=self._stream.times)
+            return mark_tree(marks, release, (mean, bound))[0]
 
     return MarkedShard(**vars(given))
 

@@ -5,7 +5,7 @@ Each says itself how labels pass it; elsewhere they are joined.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -22,14 +22,9 @@ from fedpriv.certification.privacy_labels import (
     leak,
     of,
 )
-from fedpriv.compression.codecs import Codec
 from fedpriv.core.types import PyTree
-from fedpriv.mechanisms.correlated import is_correlated
-from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
-from fedpriv.mechanisms.per_example import Gradients, MedianClipping, RecordMechanism
-from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.rounds.record_samplers import RecordSampler
-from fedpriv.rounds.weighting import Weighting
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
+from fedpriv.rounds.private_step import PrivateStep
 
 
 class Source(NamedTuple):
@@ -116,27 +111,43 @@ def _keep_apart(line: str, labels: Labels, protected: Protected, call: int | Non
 
 
 @dataclass
-class Sum:
-    """The sum of a cohort's messages is released; with `local` it stands on a client's noisy message instead.
+class Released:
+    """Something is released.
 
     Attributes:
       line: of the user's code.
       call: of the cohort.
-      mechanism, codec, local, weighting: as given to `Cohort.sum`.
+      step: what makes it private.
       like: what is released, in shapes.
+      times: how often a round, or a client in it, makes this release.
       happens: whether labels came to it.
     """
 
     line: str
     call: int
-    mechanism: Mechanism | Dynamic
-    codec: Codec
-    local: bool
-    weighting: Weighting
+    step: PrivateStep
     like: PyTree
-    happens: bool = False
-    times = 1
-    """How often a round makes this release."""
+    times: int = field(default=1, kw_only=True)
+    happens: bool = field(default=False, kw_only=True)
+
+    def multiplier(self, t: int) -> float:
+        """Of a single release, in round t.
+
+        Raises:
+          ValueError: it is computed in the round.
+        """
+        try:
+            return float(self.step.mechanism.multipliers(t + 1)[-1][1])
+        except jax.errors.ConcretizationTypeError:
+            raise ValueError(
+                f"mechanism: its multiplier is computed in the round ({self.line}), so nothing can be certified; give "
+                "a number, or `fp.dynamic` for one that changes"
+            ) from None
+
+
+@dataclass
+class Sum(Released):
+    """The sum of a cohort's messages is released; where clients add the noise it stands on a client's noisy message."""
 
     def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """A noisy sum may depend on the clients of its own call alone, and nothing is left of them.
@@ -151,11 +162,11 @@ class Sum:
         self.happens = True
         every = joined(labels)
         leaving, shown = protected.leaving(every), NONE
-        if self.mechanism is ALREADY_PRIVATE:
+        if self.step.mechanism is ALREADY_PRIVATE:
             _keep_in(self.line, leaving | of(Hidden, every))
             if protected.secret:
                 shown = frozenset({Private(TAKING_PART, -1, self.line)})
-        elif is_noisy(self):
+        elif self.step.is_noisy:
             if protected.unit == "record":
                 raise ValueError(
                     f"unit: 'record', but cohort.sum ({self.line}) protects whole clients; leave out unit=, or give "
@@ -184,30 +195,14 @@ def _keep_in(line: str, leaving: Labels) -> None:
 
 
 @dataclass
-class Mean:
+class Mean(Released):
     """The noisy mean of a client's records is released; what comes to the mark last is its clip norm.
 
     Attributes:
-      line: of the user's code.
-      call: of the cohort.
       batch: label of the records of its batch.
-      mechanism, records, gradients: as given to `Shard.private_mean`.
-      like: what is released, in shapes.
-      times: how often a client makes this release in a round.
-      among_all: whether it shows in the mean over the whole cohort alone.
-      happens: whether labels came to it.
     """
 
-    line: str
-    call: int
     batch: Private
-    mechanism: RecordMechanism
-    records: RecordSampler
-    gradients: Gradients
-    like: PyTree
-    times: int
-    among_all: bool
-    happens: bool = False
 
     def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """Nothing is left of the batch.
@@ -217,7 +212,7 @@ class Mean:
         """
         self.happens = True
         *means, bound = labels
-        if is_noisy(self):
+        if self.step.is_noisy:
             groups = {self.batch.group} | ({self.call} if protected.unit == "client" else set())
             _check_bounded(self.line, protected.leaving(joined(means)), groups)
             for label in sorted(protected.private(bound), key=str):
@@ -261,13 +256,3 @@ def mark_tree(marks: Marks, meaning: Mark, tree: PyTree) -> PyTree:
     leaves, structure = jax.tree.flatten(tree)
     marks.append(meaning)
     return jax.tree.unflatten(structure, mark(len(marks) - 1, *leaves)) if leaves else tree
-
-
-def is_noisy(release: Sum | Mean) -> bool:
-    """Whether its mechanism adds noise in any round."""
-    used: Any = release.mechanism
-    known = type(used) in (Mechanism, Dynamic, MedianClipping)
-    if not known or (type(used) is Mechanism and is_correlated(used)):
-        return True
-    multipliers = [multiplier for _, multiplier in used.multipliers(1)]
-    return any(isinstance(m, jax.core.Tracer) or m > 0 for m in multipliers)

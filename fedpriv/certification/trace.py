@@ -18,7 +18,7 @@ from jax.extend.core import ClosedJaxpr
 from fedpriv.certification.information_flow import NONE, Labels, follow, trace_program, where
 from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.marked_cohort import FederationShape, MarkedCohort
-from fedpriv.certification.marks import Marks, Mean, Stored, Sum, is_noisy
+from fedpriv.certification.marks import Marks, Mean, Stored, Sum
 from fedpriv.certification.privacy_labels import ClientState, Hidden, Protected, leak, of
 from fedpriv.certification.rules import Rules
 from fedpriv.compression.codecs import Wire
@@ -167,11 +167,11 @@ def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
     if unit == "record" or not drawn.is_secret:
         return False
     sums = [mark for mark in marks if isinstance(mark, Sum)]
-    if noisy := [each for each in sums if is_noisy(each)]:
-        own_is_known = drawn.of_a_round.adjacency == "add_or_remove"  # see `releases._of_clients`
-        return any(not (each.local and own_is_known) for each in noisy)
-    bare = any(each.mechanism is not ALREADY_PRIVATE for each in sums)  # nothing is certified
-    known = any(isinstance(mark, Mean) and is_noisy(mark) for mark in marks)
+    if noisy := [each.step for each in sums if each.step.is_noisy]:
+        known_by_all = drawn.of_a_round.adjacency != "replace_one"  # see `client_releases`
+        return any(not (step.adder == "own" and known_by_all) for step in noisy)
+    bare = any(each.step.mechanism is not ALREADY_PRIVATE for each in sums)  # nothing is certified
+    known = any(isinstance(mark, Mean) and mark.step.is_noisy for mark in marks)
     return not (bare or known)
 
 

@@ -8,7 +8,7 @@ Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams", NeurI
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -28,22 +28,25 @@ from fedpriv.privacy.min_separation import block_sensitivity, most_participation
 OF_RUNS = "its noise is correlated over rounds, which hides a unit in whole runs alone"
 
 
+SumAdder: TypeAlias = Literal["server", "enclave"]
+
+
 class Correlation(NamedTuple):
     """What the noise of a `correlated` mechanism is made of.
 
     Attributes:
       mechanism: the mechanism that draws z_t.
       factorization: of the strategy matrix C; round t adds row t of C^-1 z.
-      enclave: whether an enclave that the server cannot look into adds the noise.
+      adder: "server", or "enclave" where the server cannot look into what adds the noise.
     """
 
     mechanism: Mechanism
     factorization: Factorization
-    enclave: bool
+    adder: SumAdder
 
 
 def correlated(
-    mechanism: Mechanism, factorization: Factorization, *, enclave: bool = False
+    mechanism: Mechanism, factorization: Factorization, *, adder: SumAdder = "server"
 ) -> Mechanism:
     """`mechanism` with correlated noise: row t of C^-1 z (in clip norms) in round t, instead of z_t.
 
@@ -58,8 +61,8 @@ def correlated(
     Args:
       mechanism: one with Gaussian noise on a sum.
       factorization: such as `fp.noise_matrices.blt(rounds=1000, separation=100)`.
-      enclave: whether messages are summed and noise is added where the server cannot look. Certificates towards a
-        server with secure aggregation then assume this.
+      adder: who sums the messages and adds the noise: the server, or an enclave that it cannot look into, as
+        certificates towards a server with secure aggregation then assume.
 
     Raises:
       ValueError: a mechanism without Gaussian noise, or with noise that changes over the rounds or is already
@@ -76,19 +79,18 @@ def correlated(
         factorization,
         "give one such as fp.noise_matrices.tree(rounds=1000)",
     )
-    enclave = checked("enclave", enclave, bool)
+    adder = checked("adder", adder, SumAdder)
 
     def at(bound: Bound, sigma: float | jax.Array) -> Mechanism:
         other = mechanism.at(bound, sigma)  # type: ignore[misc]
-        return other if other.reason else correlated(other, factorization, enclave=enclave)
+        return other if other.reason else correlated(other, factorization, adder=adder)
 
     unsealed = mechanism._replace(
         certified_multiplier=0.0,
         reason=OF_RUNS,
         at=at,
-        worst=None,
-        whiten=None,
-        correlation=Correlation(mechanism, factorization, enclave),
+        worst_case=None,
+        correlation=Correlation(mechanism, factorization, adder),
     )
     proved = constructed(mechanism) and type(factorization) in PROVED
     return sealed(unsealed) if proved else unsealed
@@ -97,6 +99,14 @@ def correlated(
 def is_correlated(used: Mechanism) -> bool:
     """Whether its noise, or that of one of its parts, is correlated over rounds."""
     return used.correlation is not None or any(map(is_correlated, used.parts))
+
+
+def adder_of(used: Mechanism) -> SumAdder:
+    """Who adds the noise of one that is correlated over rounds: an enclave where every part that is says so."""
+    if used.correlation is not None:
+        return used.correlation.adder
+    by_server = any(is_correlated(part) and adder_of(part) == "server" for part in used.parts)
+    return "server" if by_server else "enclave"
 
 
 def first_memory(used: Mechanism, like: PyTree) -> PyTree:
@@ -186,13 +196,15 @@ def whole_run(used: Mechanism, rounds: int, participation: Participation) -> Mec
         like = jax.tree.map(lambda leaf: leaf[0], total)
         return lax.scan(step, first_memory(used, like), jnp.arange(rounds))[1]
 
+    hardest: Any = mechanism.worst_case
+
     def whiten(total: PyTree) -> jax.Array:
         seen = jnp.asarray(factorization.strategy(rounds), jnp.float32)
-        return (seen @ jax.vmap(mechanism.whiten)(total)).reshape(-1)
+        return (seen @ jax.vmap(hardest.whiten)(total)).reshape(-1)
 
     def worst(d: int) -> PyTree:
         there = _worst_rounds(factorization.strategy(rounds), participation)
-        u = mechanism.worst(d)
+        u = hardest.worst(d)
         return jax.tree.map(lambda leaf: jnp.tensordot(there, leaf, 0), u)
 
     def clip(total: PyTree) -> tuple[PyTree, jax.Array]:
@@ -204,10 +216,8 @@ def whole_run(used: Mechanism, rounds: int, participation: Participation) -> Mec
         clip=clip,
         perturb=perturb,
         certified_multiplier=mechanism.certified_multiplier / sensitivity,
-        scales=None,
-        norms=None,
-        worst=worst,
-        whiten=whiten,
+        scaling=None,
+        worst_case=hardest._replace(worst=worst, whiten=whiten),
         at=None,
         correlation=used.correlation,
     )

@@ -7,7 +7,7 @@ Section 3.3 and Appendix A.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -43,6 +43,37 @@ makes what is clipped 6e-5 too long, relative to C, and less for any other.
 
 
 @checking_fields
+class Scaling(NamedTuple):
+    """Clipping that does no more than scale, so that gradients of records need not be formed; as `fp.clipping.Clipping`.
+
+    Attributes:
+      scales: norms of the tensors -> the factor of each.
+      norms: contribution -> those norms; None if they are the tensors' l2 norms.
+    """
+
+    scales: Callable[[PyTree], PyTree]
+    norms: Callable[[PyTree], PyTree] | None = None
+
+
+@checking_fields
+class WorstCase(NamedTuple):
+    """The contribution that is hardest to hide, and how it shows, for audits.
+
+    Attributes:
+      worst: d -> a contribution of d coordinates: no other moves the noisy sum more; see `fp.clipping.Clipping`.
+      whiten: a perturbed tree -> f32[...] with independent entries, in units of the noise.
+      dimension: the number of coordinates, if the mechanism requires a fixed one; for a `joint` mechanism, that of its
+        first part.
+      tensors: the least number of tensors: one for each that is clipped separately.
+    """
+
+    worst: Callable[[int], PyTree]
+    whiten: Callable[[PyTree], jax.Array]
+    dimension: Count | None = None
+    tensors: Count = 1
+
+
+@checking_fields
 class Mechanism(NamedTuple):
     """Bounds contributions and perturbs their sum; the privacy unit is whatever the sum runs over.
 
@@ -55,15 +86,8 @@ class Mechanism(NamedTuple):
       noise: "gaussian" (sensitivity in the l2 norm) or "laplace" (l1).
       clip_norm: C.
       noise_multiplier: sigma as the paper states it; `certified_multiplier` is what is proved.
-      scales, norms: norms of the tensors -> the factor of each, and contribution -> those norms; see
-        `fedpriv.clipping.Clipping`. `scales` is None if `clip` does more than scale, `norms` if they are the tensors'
-        l2 norms.
-      worst: d -> a worst-case contribution of d coordinates: no other moves the noisy sum more; see
-        `fedpriv.clipping.Clipping`. None if nothing is hidden.
-      whiten: a perturbed tree -> f32[...] with independent entries, in units of the noise.
-      dimension: the number of coordinates, if the mechanism requires a fixed one; for a `joint` mechanism, that of its
-        first part.
-      tensors: the least number of tensors: one for each that is clipped separately.
+      scaling: `clip` by the norms of a contribution's tensors alone; None if it does more than scale.
+      worst_case: for audits; None if nothing is hidden.
       at: (C, sigma) -> this mechanism with these values, which may be traced: C is raised to `LEAST_CLIP`, nothing else
         is checked. None if it has neither.
       parts: the mechanisms of a `joint` one.
@@ -78,12 +102,8 @@ class Mechanism(NamedTuple):
     noise: Literal["gaussian", "laplace"] = "gaussian"
     clip_norm: Any = math.inf
     noise_multiplier: Any = 0.0
-    scales: Callable[[PyTree], PyTree] | None = None
-    norms: Callable[[PyTree], PyTree] | None = None
-    worst: Callable[[int], PyTree] | None = None
-    whiten: Callable[[PyTree], jax.Array] | None = None
-    dimension: Count | None = None
-    tensors: Count = 1
+    scaling: Scaling | None = None
+    worst_case: WorstCase | None = None
     at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
     parts: tuple[Mechanism, ...] = ()
     correlation: Any = None
@@ -159,6 +179,13 @@ def mechanism(
 
             return jax.tree.map(noisy, total, drawn, bounds)
 
+        scaling = scales and Scaling(lambda norms: scales(norms, bound), clipping.norms)
+        worst_case = WorstCase(
+            lambda d: _times(clipping.worst(d), bound),
+            lambda u: noise.whiten(_divided(u, bound)) / strength,
+            noise.dimension or clipping.dimension,
+            clipping.tensors,
+        )
         unsealed = Mechanism(
             lambda update: clipping.clip(update, bound),
             perturb,
@@ -166,12 +193,8 @@ def mechanism(
             NO_NOISE if silent else "",
             clip_norm=bound,
             noise_multiplier=sigma,
-            scales=None if scales is None else lambda norms: scales(norms, bound),
-            norms=clipping.norms,
-            worst=None if silent else lambda d: _times(clipping.worst(d), bound),
-            whiten=None if silent else lambda u: noise.whiten(_divided(u, bound)) / strength,
-            dimension=noise.dimension or clipping.dimension,
-            tensors=clipping.tensors,
+            scaling=scaling,
+            worst_case=None if silent else worst_case,
             at=at,
         )
         return sealed(unsealed) if constructed(clipping) and constructed(noise) else unsealed
@@ -216,8 +239,10 @@ def laplace(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
         "laplace",
         clip_norm,
         noise_multiplier,
-        worst=lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
-        whiten=lambda u: flatten(u) / (clip_norm * noise_multiplier),
+        worst_case=WorstCase(
+            lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
+            lambda u: flatten(u) / (clip_norm * noise_multiplier),
+        ),
     )
     return sealed(unsealed)
 
@@ -341,15 +366,7 @@ def joint(*parts: Mechanism) -> Mechanism:
         each = zip(parts, keys, total, strict=True)
         return tuple(part.perturb(k, s) for part, k, s in each)
 
-    def whiten(message: tuple) -> jax.Array:
-        each = [part.whiten(u) for part, u in zip(parts, message, strict=True)]  # type: ignore[misc]
-        return jnp.concatenate([leaf.reshape(-1) for leaf in each])
-
-    def worst(d: int) -> tuple:
-        sizes = [d, *(part.dimension or 1 for part in parts[1:])]
-        return tuple(part.worst(n) for part, n in zip(parts, sizes, strict=True))  # type: ignore[misc]
-
-    hidden = all(part.certified_multiplier > 0 for part in parts)
+    hidden = all(part.certified_multiplier > 0 and part.worst_case for part in parts)
     unsealed = Mechanism(
         clip,
         perturb,
@@ -357,10 +374,21 @@ def joint(*parts: Mechanism) -> Mechanism:
         next((part.reason for part in parts if part.reason), ""),
         clip_norm=parts[0].clip_norm,
         noise_multiplier=parts[0].noise_multiplier,
-        worst=worst if hidden else None,
-        whiten=whiten if hidden else None,
-        dimension=parts[0].dimension,
-        tensors=parts[0].tensors,
+        worst_case=_worst_together([part.worst_case for part in parts]) if hidden else None,
         parts=parts,
     )
     return sealed(unsealed) if all(map(constructed, parts)) else unsealed
+
+
+def _worst_together(each: Sequence[Any]) -> WorstCase:
+    """Of a tuple whose parts are perturbed independently."""
+
+    def whiten(message: tuple) -> jax.Array:
+        whitened = [part.whiten(u) for part, u in zip(each, message, strict=True)]
+        return jnp.concatenate([leaf.reshape(-1) for leaf in whitened])
+
+    def worst(d: int) -> tuple:
+        sizes = [d, *(part.dimension or 1 for part in each[1:])]
+        return tuple(part.worst(n) for part, n in zip(each, sizes, strict=True))
+
+    return WorstCase(worst, whiten, each[0].dimension, each[0].tensors)

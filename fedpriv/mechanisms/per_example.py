@@ -196,11 +196,12 @@ def private_mean(
         real(params, "params")
         of_batch = gradients(params, batch)
         now = mechanism.for_batch(of_batch.norms, mask)
-        if now.scales is None:
+        if now.scaling is None:
             total, whole = _sum_of_bounded(now, of_batch.each(), mask)
         else:
-            norms = jax.vmap(now.norms)(of_batch.each()) if now.norms else of_batch.norms
-            scales, whole = now.scales(norms), over_tensors(norms)
+            norms_of = now.scaling.norms
+            norms = jax.vmap(norms_of)(of_batch.each()) if norms_of else of_batch.norms
+            scales, whole = now.scaling.scales(norms), over_tensors(norms)
             total = of_batch.weighted(jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales))
         count_records(whole, mask)
         noisy = now.perturb(key, total)

@@ -19,7 +19,7 @@ def assumptions(
     if any(r.sampling.adjacency == "zero_out" for r in active):
         texts.append("a unit drawn n times moves a sum by n clip norms, and n is visible")
     texts += _of_vanishing(active, view)
-    if view == "server_secagg" and any(r.noise_is_split for r in active):
+    if view == "server_secagg" and any(r.counts_others for r in active):
         texts.append("secure aggregation shows nothing but the sum")
     return (*texts, *_shares(active, relation, honest), *ALWAYS_ASSUMED)
 
@@ -39,7 +39,7 @@ def _of_vanishing(active: Sequence[Release], view: str) -> list[str]:
             "fraction of the remaining members that adds its share; without dropouts in the sampling, `honest` "
             "bounds what members who vanish together take along"
         )
-    elif any(release.noise_is_split for release in active):
+    elif any(release.counts_others for release in active):
         texts.append(
             f"the noise is whole, whoever vanishes: those who stay make up for lost shares, or {adds} adds them; "
             "`honest` is, beside that, the fraction of the noise that is added and unknown to the view"
@@ -97,18 +97,18 @@ def _of_shown(releases: Sequence[Release]) -> list[str]:
 def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[str, ...]:
     """What is assumed of those who add the noise."""
     texts = []
-    if any(release.server_adds_noise and release.view == "server_secagg" for release in active):
+    if any(release.adder == "enclave" for release in active):
         texts.append(
             "an enclave, which the server cannot look into, sums the messages, adds all of the noise, and shows "
             "nothing else"
         )
-    elif any(release.server_adds_noise for release in active):
+    if any(release.adder == "server" for release in active):
         texts.append(
             "the server adds all of the noise to the sum in every round, even if nobody joins, and shows nothing else"
         )
-    if not all(release.noise_is_split or release.server_adds_noise for release in active):
+    if any(release.adder == "own" for release in active):
         texts.append("whoever holds the unit adds that noise before sending anything")
-    if not any(release.noise_is_split for release in active):
+    if not any(release.counts_others for release in active):
         return tuple(texts)
     if honest == 1:
         texts.append(

@@ -238,7 +238,7 @@ def _of_the_best(
 def _of_mixture(releases: Sequence[Release], view: str) -> str:
     """Which side of the truth the exact Gaussian number lies on."""
     drawn = [d for r in releases for d in (r.sampling, r.participation) if d is not None]
-    exact = all(r.noise_is_split for r in releases) and all(d.is_attained for d in drawn)
+    exact = all(r.counts_others for r in releases) and all(d.is_attained for d in drawn)
     if view == "third_party":  # which need not know who takes part
         exact &= all(d.takes_all for d in drawn)
     return f"upper, attained in the worst case: {_ANALYTIC}" if exact else f"upper: {_ANALYTIC}"

@@ -57,8 +57,8 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
 
 def _takes_noise_along(release: Release) -> bool:
     """Whether noise that each client adds itself is gone with it, and who takes part is taken to be known."""
-    own = release.own_noise or not (release.noise_is_split or release.server_adds_noise)
-    own |= release.participation is not None and release.participation.loses_noise
+    known = release.participation
+    own = release.goes_with_its_unit or (known is not None and known.loses_noise)
     counts = release.multiplier > 0 and release.unit == "client"
     return own and counts and release.sampling.adjacency is None
 

@@ -20,6 +20,16 @@ from fedpriv.privacy.sampling import Sampling
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]
 Unit: TypeAlias = Literal["client", "record"]
 NoiseKind: TypeAlias = Literal["gaussian", "laplace"]
+Adder: TypeAlias = Literal["shares", "own", "own_summed", "server", "enclave"]
+"""Who adds the noise that a release counts:
+
+- "shares": each of the s members of a cohort adds 1 / s of its variance, so that members who drop out or collude take
+  their shares away;
+- "own": whoever holds the unit, before sending anything; what others add is not counted;
+- "own_summed": each member, as "own"; in the sum the noises of all members count together;
+- "server": whoever sums the messages, to the sum;
+- "enclave": whoever sums the messages, where the server cannot look.
+"""
 VIEWS, UNITS = get_args(View), get_args(Unit)
 """The names of all of them."""
 
@@ -91,18 +101,15 @@ class Release:
             takes part. A client drawn several times takes part once. None: there is only `sampling`. Where members that
             vanish take noise along, it needs a single release of `Everyone`.
         noise: "gaussian" or "laplace".
-        noise_is_split: whether each of the s members of a cohort adds 1 / s of the noise's variance, so that members
-            who drop out or collude take their shares away.
-        own_noise: whether each member of a cohort adds its own noise, whoever else takes part, so that a removed
-            member's noise is gone with it.
-        server_adds_noise: whether whoever sums adds the noise to the sum, instead of those who hold the units.
+        adder: who adds the noise that is counted: "shares", "own", "own_summed", "server" or "enclave"; see `Adder`.
         schedule: if the number of a round decides who takes part: which rounds are a client's, in words. Then `steps`
             counts a client's rounds, or is 1 if noise is correlated over the whole run.
         reason: why `multiplier` is 0, in words.
         mechanism: the `fp.Mechanism` that bounds a contribution and perturbs the sum, for audits.
 
     Raises:
-        ValueError: for an unknown view, unit or noise, a negative multiplier, or a negative number of steps.
+        ValueError: for an unknown view, unit, noise or adder, a negative multiplier, a negative number of steps, or
+            noise that a server adds and that is to hide something from it.
     """
 
     view: View
@@ -111,12 +118,10 @@ class Release:
     sampling: Sampling
     steps: CountOrZero
     noise: NoiseKind = "gaussian"
-    noise_is_split: bool = True
+    adder: Adder = "shares"
     local_steps: Count = 1
     participation: Sampling | None = None
     reason: str = ""
-    server_adds_noise: bool = False
-    own_noise: bool = False
     schedule: str = ""
     mechanism: Any = field(default=None, compare=False, repr=False)
 
@@ -139,6 +144,11 @@ class Release:
         whole = not (self.sampling.loses_noise or lost)
         remedy = "Laplace noise that has lost shares is no longer Laplace; give Gaussian noise"
         require(self.noise == "gaussian" or whole, "noise", self.noise, remedy)
+        seen = self.adder == "server" and self.view != "third_party" and self.multiplier > 0
+        remedy = (
+            'a server sees the sum before it adds the noise; give "enclave", or a multiplier of 0'
+        )
+        require(not seen, "adder", self.adder, remedy)
         few = self.steps * self.local_steps <= 2**53
         require(few, "local_steps", self.local_steps, "give at most 2^53 steps in all rounds")
 
@@ -153,6 +163,21 @@ class Release:
             text = f"{text} of a client in {self.participation}"
         return f"{text} ({self.schedule})" if self.schedule else text
 
+    @property
+    def counts_others(self) -> bool:
+        """Whether noise of others than the unit's holder is counted, which they may leave out or tell."""
+        return self.adder in ("shares", "own_summed")
+
+    @property
+    def goes_with_its_unit(self) -> bool:
+        """Whether noise is gone with a unit that is removed: that which its holder adds."""
+        return self.adder in ("own", "own_summed")
+
+    @property
+    def is_added_to_the_sum(self) -> bool:
+        """Whether whoever sums adds the noise, all of it."""
+        return self.adder in ("server", "enclave")
+
     def with_honest(self, fraction: Rate) -> Release:
         """The release when only `fraction` of the noise's shares are added and stay unknown to the view.
 
@@ -160,7 +185,7 @@ class Release:
         so nothing is certified.
         """
         fraction = checked("fraction", fraction, Rate)
-        unchanged = fraction == 1 or not self.noise_is_split
+        unchanged = fraction == 1 or not self.counts_others
         if unchanged or self.multiplier == 0 or math.isinf(self.multiplier):
             return self
         if self.noise == "laplace":

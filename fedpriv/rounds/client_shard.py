@@ -12,24 +12,22 @@ from jax import lax
 
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, checked, require
-from fedpriv.core.provenance import constructed
 from fedpriv.core.random_losses import needs_keys, with_keys
-from fedpriv.core.trees import shapes, sizes
+from fedpriv.core.trees import dimension, shapes, sizes
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
 from fedpriv.mechanisms.per_example import (
     Gradients,
-    RecordGradients,
     RecordMechanism,
     private_mean,
     rounded,
 )
-from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism, plain
+from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
 from fedpriv.rounds.noise_stream import NoiseStream
+from fedpriv.rounds.private_step import PrivateStep
 from fedpriv.rounds.record_samplers import RecordSampler, draw_records
-from fedpriv.rounds.samplers import Sampler
 
 Carry = TypeVar("Carry")
 
@@ -89,7 +87,8 @@ class Shard:
           ValueError: no mechanism, or one whose noise is correlated over rounds; a shard that no cohort gave; a call in
               a loop, a branch or a transformed function other than `private_steps`.
         """
-        return self._noisy_mean(gradients, params, records, mechanism)
+        step = PrivateStep(mechanism, records, "own", gradients=gradients)
+        return self._noisy_mean(step, params)
 
     def private_steps(
         self, step: Callable[[jax.Array, Carry], Carry], carry: Carry, *, steps: Count
@@ -120,20 +119,9 @@ class Shard:
         stream.tell(("steps", steps, tuple(told)))
         return carry
 
-    def _noisy_mean(
-        self,
-        gradients: Gradients,
-        params: Params,
-        records: RecordSampler,
-        mechanism: RecordMechanism,
-        *,
-        among_all: bool = False,
-    ) -> Params:
-        """As `private_mean`.
-
-        Args:
-          among_all: whether it is part of the mean over the whole cohort alone, which is rounded afterwards.
-        """
+    def _noisy_mean(self, step: PrivateStep, params: Params) -> Params:
+        """As `private_mean`. A part of the mean over the whole cohort alone is rounded afterwards."""
+        mechanism = step.mechanism
         require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
         fresh = not (isinstance(mechanism, Mechanism) and is_correlated(mechanism))
         remedy = (
@@ -147,15 +135,14 @@ class Shard:
             jax.random.fold_in(key, number)
             for number in (random_streams.RECORDS, random_streams.NOISE, random_streams.DROPOUT)
         )
-        drawn, divisor = draw_records(records, draw_key, self.size)
+        drawn, divisor = draw_records(step.sampling, draw_key, self.size)
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
-        if needs_keys(gradients):
+        if needs_keys(step.gradients):
             batch = with_keys(loss_key, batch)
-        noisy_mean = private_mean(gradients, mechanism.in_round(self.round), divisor)
+        noisy_mean = private_mean(step.gradients, mechanism.in_round(self.round), divisor)
         mean = noisy_mean(noise_key, params, batch, drawn.mask)
-        how = plain(mechanism), plain_records(records), plain_gradients(gradients), among_all
-        stream.tell(("mean", shapes(params), how))
-        return mean if among_all else jax.tree.map(rounded, mean, params)
+        stream.tell(("mean", shapes(params), step.told(dimension(params))))
+        return mean if step.adder == "own_summed" else jax.tree.map(rounded, mean, params)
 
     def _told(self, what: str) -> NoiseStream:
         if self._stream is None:
@@ -171,18 +158,6 @@ class Shard:
             return ()
         self._stream.end()
         return self._stream.told
-
-
-def plain_records(records: RecordSampler) -> tuple:
-    """How a batch is drawn, in plain values."""
-    if isinstance(records, Sampler):
-        return repr(records.accounting), records.slots, constructed(records)
-    return (repr(records),)
-
-
-def plain_gradients(gradients: Gradients) -> bool:
-    """Whether they are proved to be of one record each."""
-    return type(gradients) is RecordGradients
 
 
 def shard_of(

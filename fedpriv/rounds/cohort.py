@@ -13,7 +13,6 @@ from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import checked, require
 from fedpriv.core.array_arguments import check_key, check_leaves
-from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension, is_finite, real, shapes
 from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.core.user_functions import asked, both
@@ -24,15 +23,16 @@ from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.noise_memory import NoiseMemory
 from fedpriv.mechanisms.not_finite_counts import Tally, counted_records
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, rounded
-from fedpriv.mechanisms.schedules import Dynamic, plain
+from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.client_shard import Shard, shard_of
 from fedpriv.rounds.noise_stream import ROUNDS, NoiseStream
 from fedpriv.rounds.parts import check_parts
+from fedpriv.rounds.private_step import PrivateStep, SumAdder, adder_of_sum
 from fedpriv.rounds.record_samplers import RecordSampler
 from fedpriv.rounds.samplers import Draw
 from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Client, sent_by
-from fedpriv.rounds.weighting import EQUALLY, ByPublicSizes, Weighting
+from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 Protocol: TypeAlias = Callable[[Key, PyTree], tuple[PyTree, PyTree]]
 """(key, messages, leaves [slots, ...]) -> (what comes of them, what travels meanwhile)."""
@@ -51,61 +51,6 @@ class Summed(NamedTuple):
     total: PyTree
     metrics: Metrics
     own: PyTree
-
-
-class SumOptions(NamedTuple):
-    """How a call of the cohort sums.
-
-    Attributes:
-      mechanism, codec, local, weighting: as `Cohort.sum`.
-    """
-
-    mechanism: Mechanism | Dynamic
-    codec: Codec = UNCODED
-    local: bool = False
-    weighting: Weighting = EQUALLY
-
-    @property
-    def by_server(self) -> bool:
-        """Whether the server adds the noise, to messages that carry none."""
-        return self.codec.lossy or self.weighting.by_server
-
-    def check(self, used: Mechanism) -> None:
-        """Raises ValueError: they do not go together; `used` is the mechanism of the round."""
-        if self.local and is_correlated(used):
-            remedy = "leave it out, as one client's noise cannot take back that of earlier rounds"
-            require(False, "local", self.local, remedy)
-        carry_noise = self.local or self.mechanism is ALREADY_PRIVATE
-        public = isinstance(self.weighting, ByPublicSizes)
-        if carry_noise and self.weighting != EQUALLY and not public:
-            raise ValueError(
-                "weighting: messages already carry their noise, and a weight would show through it; leave it out, or "
-                "give fp.ByPublicSizes where clients' sizes are public"
-            )
-        if public and self.mechanism is not ALREADY_PRIVATE:
-            raise ValueError(
-                "weighting: public sizes cannot weight messages that are not yet private; give fp.ByExamples(cap)"
-            )
-
-    def told(self, d: int) -> tuple[Any, ...]:
-        """What a certificate of a sum of d values rests on, in plain values."""
-        coded = self.codec.lossy, _wire_of(self.codec, d), constructed(self.codec)
-        return plain(self.mechanism), coded, self.local, repr(self.weighting)
-
-
-def _wire_of(codec: Codec, d: int) -> Wire:
-    """The size of a coded message of d values, in numbers.
-
-    Raises:
-      ValueError: the codec computes it from something of the round.
-    """
-    try:
-        with jax.ensure_compile_time_eval():  # also where it gives arrays
-            return Wire(*map(int, codec.wire(d)))
-    except jax.errors.ConcretizationTypeError:
-        raise ValueError(
-            "codec: the size of its messages, `wire`, is computed in the round; give numbers"
-        ) from None
 
 
 NORM = "mean_update_norm"
@@ -167,7 +112,7 @@ class Cohort:
         mechanism: Mechanism | Dynamic,
         codec: Codec = UNCODED,
         own: PyTree = (),
-        local: bool = False,
+        adder: SumAdder = "shares",
         weighting: Weighting = EQUALLY,
     ) -> Summed:
         """Runs `client` for every member; codes, clips and sums the messages, and perturbs the sum.
@@ -184,8 +129,8 @@ class Cohort:
           mechanism: bounds a message and perturbs the sum; `unprotected(reason)` if nothing does.
           codec: codes the messages; they are clipped after decoding.
           own: what clients keep for themselves, leaves [clients, ...]; each client gets its row.
-          local: each member adds all of the noise to its own clipped message before coding it (local differential
-              privacy).
+          adder: who adds the noise: "shares", the members together, or the server where messages have no room for it;
+              "own", each member all of it, to its own clipped message before coding it (local differential privacy).
           weighting: how much each clipped message counts; the mean is always the total divided by `expected_size`.
 
         Raises:
@@ -194,9 +139,10 @@ class Cohort:
             client.
         """
         check_parts(mechanism=mechanism, codec=codec, weighting=weighting)
-        options = SumOptions(mechanism, codec, checked("local", local, bool), weighting)
+        adder = checked("adder", adder, SumAdder)
         used = mechanism.in_round(self.round)
-        options.check(used)
+        who = adder_of_sum(used, codec, weighting, adder)
+        step = PrivateStep(mechanism, self._sampler, who, codec, weighting)
         hidden, clients_key, _ = self._keys("cohort.sum", key, own)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
@@ -204,9 +150,9 @@ class Cohort:
             with counted_records() as records:
                 sent = sent_by(client, key, shard, *mine)
             sent = sent._replace(message=real(sent.message))
-            if local:
+            if step.adder == "own":
                 bounded, norm = _clipped(used, sent.message)
-                noisy = self._perturbed_by_client(used, shard, bounded, options)
+                noisy = self._perturbed_by_client(used, shard, bounded, step)
                 message, of_codec = _coded(codec, key, noisy)
             else:
                 coded, of_codec = _coded(codec, key, sent.message)
@@ -222,16 +168,12 @@ class Cohort:
         (total, (new, seen, weights, counts)), means = self._over(one, hidden, clients_key, own)
         self._count(*counts)
         total = weighting.bounded(total, weights, self.expected_size)
-        if not local:
-            total = self._noisy(
-                used, jax.random.fold_in(hidden, random_streams.NOISE), total, options
-            )
-        wire = _wire_of(codec, dimension(total))
-        if options.by_server:
-            wire = wire._replace(overhead=wire.overhead + weighting.bits)
-        metrics = self._metrics(wire, seen)
-        total = self._observe(total, hidden, options)
-        told = shapes(total), shapes(own), options.told(dimension(total)), means
+        if step.adder != "own":
+            noise_key = jax.random.fold_in(hidden, random_streams.NOISE)
+            total = self._noisy(used, noise_key, total, step)
+        metrics = self._metrics(step.wire(dimension(total)), seen)
+        total = self._observe(total, hidden, step)
+        told = shapes(total), shapes(own), step.told(dimension(total)), means
         self._stream.tell(("sum", *told))
         return Summed(weighting.shown(total), metrics, self._stored(own, new))
 
@@ -259,10 +201,10 @@ class Cohort:
         Raises:
           ValueError: as `Shard.private_mean` and `sum`.
         """
+        step = PrivateStep(mechanism, records, "own_summed", gradients=gradients)
 
         def client(key: Key, shard: Shard) -> Params:
-            given = gradients, params, records, mechanism
-            return shard._noisy_mean(*given, among_all=True)
+            return shard._noisy_mean(step, params)
 
         unused = jax.random.key(0)
         total, metrics, _ = self.sum(client, unused, mechanism=ALREADY_PRIVATE)
@@ -357,11 +299,11 @@ class Cohort:
         """f32[], deviation of the noise that is left over that of all of it; counted by the release."""
         return jnp.sqrt(self.size / self._shares).astype(jnp.float32)
 
-    def _noisy(self, used: Mechanism, key: Key, total: PyTree, options: SumOptions) -> PyTree:
+    def _noisy(self, used: Mechanism, key: Key, total: PyTree, step: PrivateStep) -> PyTree:
         """The sum with the noise that is there: of the shares of those who stay, if others are lost."""
         if is_correlated(used):
             return self._memory.perturb(used, key, total, self.round)
-        if options.by_server or not self._sampler.accounting.of_a_round.loses_noise:
+        if step.adder == "server" or not step.sampling.accounting.of_a_round.loses_noise:
             return _perturbed(used, key, total)
         if used.noise == "laplace" and used.certified_multiplier > 0:
             raise ValueError(
@@ -373,7 +315,7 @@ class Cohort:
         return jax.tree.map(lambda s, z: s + left.astype(z.dtype) * z, real(total), noise)
 
     def _perturbed_by_client(
-        self, used: Mechanism, shard: Shard, message: PyTree, options: SumOptions
+        self, used: Mechanism, shard: Shard, message: PyTree, step: PrivateStep
     ) -> PyTree:
         """A clipped message with noise of the client's own."""
         assert shard._stream is not None
@@ -383,7 +325,7 @@ class Cohort:
         """The number of a client's records, by which its message is weighted."""
         return shard.size
 
-    def _observe(self, total: PyTree, hidden: Key, options: SumOptions) -> PyTree:
+    def _observe(self, total: PyTree, hidden: Key, step: PrivateStep) -> PyTree:
         """What the round gets of a noisy sum, of a call with this hidden key."""
         return total
 

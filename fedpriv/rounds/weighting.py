@@ -22,9 +22,9 @@ class Weighting:
     """All clients count equally."""
 
     @property
-    def by_server(self) -> bool:
-        """Whether the noise is added after a division that only the server can make."""
-        return False
+    def adder(self) -> Literal["shares", "server"]:
+        """Who can add the noise: the server alone where it comes after a division that only the server can make."""
+        return "shares"
 
     @property
     def bits(self) -> int:
@@ -89,9 +89,9 @@ class ByExamples(Weighting):
         check_fields(self)
 
     @property
-    def by_server(self) -> bool:
+    def adder(self) -> Literal["shares", "server"]:
         """As `Weighting`."""
-        return self.estimator == "clipped"
+        return "server" if self.estimator == "clipped" else "shares"
 
     @property
     def bits(self) -> int:
@@ -106,7 +106,7 @@ class ByExamples(Weighting):
     def bounded(self, total: PyTree, weights: PyTree, expected_size: Positive) -> PyTree:
         """As `Weighting`."""
         expected_size = checked("expected_size", expected_size, Positive)
-        if not self.by_server:
+        if self.adder != "server":
             return total
         least = expected_size * self.mean  # q W_min
         share = least / 2 / jnp.maximum(least, jnp.sum(weights))
@@ -114,7 +114,7 @@ class ByExamples(Weighting):
 
     def shown(self, total: PyTree) -> PyTree:
         """As `Weighting`."""
-        factor = (2 if self.by_server else 1) / self.mean
+        factor = (2 if self.adder == "server" else 1) / self.mean
         return jax.tree.map(lambda s: factor * s, total)
 
 

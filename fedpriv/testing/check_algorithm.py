@@ -140,7 +140,7 @@ def measure_parts(
     algorithm = traced.algorithm
     means = [mean for stage in traced.stages for mean in stage.means]
     samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
-    samplers += [mean.records for mean in means if isinstance(mean.records, Sampler)]
+    samplers += [mean.step.sampling for mean in means if isinstance(mean.step.sampling, Sampler)]
     for sampler in samplers:
         check = check_schedule if isinstance(sampler, ScheduledSampler) else check_sampler
         check(sampler, seed)

@@ -25,17 +25,18 @@ _ROUNDING = 1e-3  # relative, of float32 noise
 
 def check_correlated_noise(release: Sum | Mean, rounds: int, seed: int) -> None:
     """Raises ValueError: a mechanism, or a matrix, made by hand hides less than it says."""
-    used: Any = release.mechanism
+    used: Any = release.step.mechanism
     unknown = type(used) is Mechanism and is_correlated(used) and not constructed(used)
     if not isinstance(release, Sum) or not unknown:
         return
     if used.parts:
         for part, like in zip(used.parts, release.like, strict=True):
-            own = replace(release, mechanism=part, like=like)
+            own = replace(release, step=replace(release.step, mechanism=part), like=like)
             check_mechanism(own, rounds, seed)
             check_correlated_noise(own, rounds, seed)
         return
-    check_mechanism(replace(release, mechanism=_of_a_round(used)), rounds, seed)
+    of_a_round = replace(release.step, mechanism=_of_a_round(used))
+    check_mechanism(replace(release, step=of_a_round), rounds, seed)
     if type(used.correlation.factorization) not in PROVED:
         _check_matrix(used.correlation.factorization, release.line)
 

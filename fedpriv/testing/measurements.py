@@ -109,13 +109,14 @@ def _check_by_hand(told: Accounting) -> None:
 
 def check_codec(release: Sum, seed: int) -> None:
     """Raises ValueError: a codec that says it is not lossy changes messages."""
-    if release.codec.lossy or constructed(release.codec):
+    codec = release.step.codec
+    if codec.lossy or constructed(codec):
         return
     keys = jax.random.split(jax.random.key(seed), 2)
     z = jax.random.normal(keys[0], (sum(s.size for s in jax.tree.leaves(release.like)),))
     for scale in (0.0, 1e-3, 1.0, 1e3):
         message = unflatten(scale * z, release.like)
-        decoded = release.codec.code(keys[1], message).message
+        decoded = codec.code(keys[1], message).message
         if not all(map(np.array_equal, jax.tree.leaves(decoded), jax.tree.leaves(message))):
             raise ValueError(
                 f"codec ({release.line}): the decoded message differs from the original, but it says lossy=False; "
@@ -125,7 +126,7 @@ def check_codec(release: Sum, seed: int) -> None:
 
 def check_mechanism(release: Sum | Mean, rounds: int, seed: int) -> None:
     """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says in some round."""
-    used: Any = release.mechanism
+    used: Any = release.step.mechanism
     known = type(used) in (Mechanism, Dynamic) and constructed(used)
     if known and (type(used) is Mechanism or constructed(used.start)):
         return
@@ -168,9 +169,10 @@ def _measured(used: Any, zeros: PyTree, seed: int) -> tuple[jax.Array, jax.Array
         """By both ways in which a contribution is bounded: a client's message, and a record's gradient by its norms."""
         tree = unflatten(u, zeros)
         ways = [used.clip(tree)[0]]
-        if used.scales is not None:
+        if used.scaling is not None:
             own = jax.tree.map(lambda x: norm(x.reshape(-1)), tree)
-            scales = used.scales(used.norms(tree) if used.norms else own)
+            norms_of = used.scaling.norms
+            scales = used.scaling.scales(norms_of(tree) if norms_of else own)
             ways.append(jax.tree.map(lambda x, s: jnp.where(s == 0, 0.0, s * x), tree, scales))
         return jnp.stack(list(map(flatten, ways)))
 

@@ -25,7 +25,7 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
       params: a model.
       federation: whose records are tried, in memory.
     """
-    gradients = mean.gradients
+    gradients = mean.step.gradients
     if type(gradients) is RecordGradients:
         return
     structures = (str(jax.tree.structure(tree)) for tree in (params, mean.like))

@@ -224,7 +224,7 @@ def test_noise_that_the_server_adds_does_not_hide_messages_from_it():
         for view, release in seen(CODED[name](qsgd(8), LOUD)).items():
             if view == "third_party":
                 assert release.multiplier > 0
-                assert not release.noise_is_split
+                assert release.adder == "server"
             else:
                 assert release.multiplier == 0
                 assert "the server adds the noise" in release.reason

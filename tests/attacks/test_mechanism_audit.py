@@ -54,12 +54,12 @@ MECHANISMS |= {
 def test_the_worst_direction_reaches_the_declared_multiplier(name):
     """Clipping leaves it, brings multiples of it back, and in units of the noise it is 1 / multiplier long."""
     used = MECHANISMS[name]
-    worst = used.worst(M)
+    worst = used.worst_case.worst(M)
 
     @jax.jit
     def clipped(times):
         bounded = used.clip(jax.tree.map(lambda u: times * u, worst))[0]
-        return bounded, used.whiten(bounded)
+        return bounded, used.worst_case.whiten(bounded)
 
     for times in (1.0, 50.0):
         bounded, whitened = clipped(times)
@@ -74,9 +74,9 @@ NOISES = ("gaussian", "haar flat", "haar orthonormal", "haar calibrated", "haar 
 @pytest.mark.parametrize("name", [*NOISES, "layers, updates, bit"])
 def test_whitened_noise_is_white(name):
     used, draws = MECHANISMS[name], 20_000
-    zero = jax.tree.map(jnp.zeros_like, used.worst(M))
+    zero = jax.tree.map(jnp.zeros_like, used.worst_case.worst(M))
     keys = jax.random.split(jax.random.key(0), draws)
-    z = np.asarray(jax.jit(jax.vmap(lambda k: used.whiten(used.perturb(k, zero))))(keys))
+    z = np.asarray(jax.jit(jax.vmap(lambda k: used.worst_case.whiten(used.perturb(k, zero))))(keys))
     covariance = z.T @ z / draws
     assert np.abs(covariance - np.eye(z.shape[1])).max() < 6 * math.sqrt(2 / draws)
 

@@ -117,9 +117,7 @@ def test_certified_dp_scaffold(sigma, clients, records, rounds, epsilon):
     removing one, half of it.
     """
     sampling = FixedSize(records, records // 5)
-    release = Release(
-        "third_party", "record", 2 * sigma, sampling, 50 * rounds, noise_is_split=False
-    )
+    release = Release("third_party", "record", 2 * sigma, sampling, 50 * rounds, adder="own")
     certificate = certify_releases([release], 1 / (clients * records), "third_party")
     assert certificate.epsilon == pytest.approx(epsilon, rel=1e-3)
     assert certificate.relation == "replace_one"

@@ -303,7 +303,7 @@ def test_what_adds_noise_is_assumed_in_words():
     assert "even if nobody joins" in texts()
     assert "nobody joins" not in texts(sampling=SAMPLINGS[1])
     assert "1 / s of the noise's variance" in texts("server_secagg")
-    own = texts("server", noise_is_split=False)
+    own = texts("server", adder="own")
     assert "adds that noise before" in own
     assert "1 / s" not in own
 
@@ -315,7 +315,7 @@ def test_only_what_is_attained_is_called_so():
 
     assert "attained" in bound()
     assert "attained" not in bound(sampling=SAMPLINGS[3])
-    assert "attained" not in bound(noise_is_split=False)
+    assert "attained" not in bound(adder="own")
 
 
 def test_many_kinds_of_rounds_stay_tractable_and_sound():

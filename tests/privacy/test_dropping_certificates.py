@@ -157,7 +157,7 @@ def test_a_server_hides_a_member_by_its_own_share():
     """1 / s of the noise, s being the number that is drawn, lost or not."""
     for noise in ("whole", "lost"):
         sampler = fp.dropping(FIXED, P, noise)
-        alone = release(Dropping(N, S, P), "server", 3, SIGMA / math.sqrt(S), noise_is_split=False)
+        alone = release(Dropping(N, S, P), "server", 3, SIGMA / math.sqrt(S), adder="own")
         assert found(sampler, "server").epsilon == pytest.approx(epsilon_of(alone), rel=1e-9)
 
 
@@ -298,7 +298,7 @@ def test_noise_of_the_server_is_never_lost():
     for part in ({"codec": fp.top_k(2)}, {"weighting": fp.ByExamples(3.0, estimator="clipped")}):
         algorithm = dp_fed_avg(fp.dropping(FIXED, P, "lost"), **part)
         seen = released(algorithm, 3)["third_party"][0]
-        assert seen.server_adds_noise
+        assert seen.adder == "server"
         assert seen.sampling == Dropping(N, S, P)
 
 
@@ -318,7 +318,7 @@ def test_records_are_seen_where_their_client_stays(noise):
     )
     assert drop.participation == Dropping(N, S, P)
     assert drop.multiplier == pytest.approx(keep.multiplier / math.sqrt(S))
-    assert not drop.noise_is_split
+    assert drop.adder == "own"
     assert drop.participation.rate == pytest.approx((1 - P) * S / N)
 
 

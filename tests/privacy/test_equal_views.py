@@ -20,7 +20,8 @@ def accounted():
 
 RECORDS = [Release(v, "record", 1.3, Poisson(80, 0.1), 7, participation=Everyone(5)) for v in VIEWS]
 CLIENTS = [
-    Release(v, "client", 1.7, Everyone(20), 9, server_adds_noise=v != "server") for v in VIEWS
+    Release(v, "client", 1.7, Everyone(20), 9, adder=adder)
+    for v, adder in zip(VIEWS, ("server", "own", "enclave"), strict=True)
 ]
 
 

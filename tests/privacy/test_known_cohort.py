@@ -118,7 +118,7 @@ RECORDS = {
 
 def nested(records, view="server", steps=ROUNDS, local_steps=STEPS, participation=CLIENTS, **more):
     arguments = {
-        "noise_is_split": False,
+        "adder": "own",
         "local_steps": local_steps,
         "participation": participation,
     }

@@ -82,7 +82,7 @@ def test_fewer_shares_cost_more(view, sampling):
 
 
 def test_noise_of_one_s_own_does_not_depend_on_others():
-    own = release("server", noise_is_split=False)
+    own = release("server", adder="own")
     whole, half = (certify_releases([own], DELTA, "server", honest=h) for h in (1.0, 0.5))
     assert whole == half
 

@@ -199,7 +199,7 @@ def test_a_cohort_that_is_cut_is_no_whole_one():
 
 
 def test_one_name_for_one_event():
-    one = Release("server", "record", 3.0, FixedSize(5, 5), 6, reason="none", noise_is_split=False)
+    one = Release("server", "record", 3.0, FixedSize(5, 5), 6, reason="none", adder="own")
     same = Release(
         "third_party", "client", 3.0, Everyone(5), 2, local_steps=3, participation=Poisson(9, 1.0)
     )

@@ -96,7 +96,8 @@ def _exact_pairs(
     n, (first, second) = asked.runs // 2, (asked.seed + apart for apart in APART)
     limit = exact_pair(traced, seen_as, rounds, LIMITS * n, first)
     seen = [release for release in traced.releases(rounds) if release.view == seen_as]
-    gaussian = all(release.noise == "gaussian" and not release.own_noise for release in seen)
+    gaussian = all(release.noise == "gaussian" for release in seen)
+    gaussian &= not any(each.step.adder == "own" for stage in traced.stages for each in stage.sums)
     if view != seen_as or not gaussian or relation_of(seen, seen_as) == "replace_one":
         return limit, None
     return limit, exact_pair(traced, seen_as, rounds, CHOOSING, second)

@@ -15,6 +15,7 @@ from experiments.config.experiment import Ledger
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.certification.certificate import TracedRound
+from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
 
 AFFORDABLE = 8e8
@@ -49,14 +50,21 @@ def _by_mechanism(ledger: Ledger, found: Sequence[Account]) -> list[Account]:
         groups: dict[object, list[str]] = {}
         for name in account.names:
             used = [r.mechanism for r in ledger.trace(name).releases(1) if r.mechanism]
-            levels = [jax.tree.leaves((m.clip_norm, m.noise_multiplier)) for m in used]
-            same = tuple(
-                (*map(float, level), m.dimension, m.scales is None, m.norms is None)
-                for level, m in zip(levels, used, strict=True)
-            )
+            same = tuple(map(_alike_mechanisms, used))
             groups.setdefault(same, []).append(name)
         parts += [account._replace(names=tuple(names)) for names in groups.values()]
     return parts
+
+
+def _alike_mechanisms(used: Mechanism) -> tuple[object, ...]:
+    """What mechanisms of one multiplier may differ in."""
+    levels = map(float, jax.tree.leaves((used.clip_norm, used.noise_multiplier)))
+    scaling = used.scaling
+    return *levels, _dimension(used), scaling is None, scaling is None or scaling.norms is None
+
+
+def _dimension(used: Mechanism) -> int | None:
+    return used.worst_case.dimension if used.worst_case else None
 
 
 def drawable(releases: Sequence[Release]) -> list[Release]:
@@ -114,5 +122,5 @@ def _cost(traced: TracedRound, view: str, rounds: int) -> float:
     """Normal numbers per draw of both neighbours."""
     seen = drawable([r for r in traced.releases(rounds) if r.view == view])
     return 2.0 * sum(
-        r.steps * r.local_steps * (r.mechanism.dimension or 4) for r in seen if r.mechanism
+        r.steps * r.local_steps * (_dimension(r.mechanism) or 4) for r in seen if r.mechanism
     )

@@ -1,0 +1,146 @@
+"""A private step: all that a noisy sum of a round consists of, told once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import jax
+
+from fedpriv.compression.codecs import UNCODED, Codec, Wire
+from fedpriv.core.arguments import require
+from fedpriv.core.provenance import constructed
+from fedpriv.mechanisms.correlated import adder_of, is_correlated
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
+from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, RecordMechanism
+from fedpriv.mechanisms.schedules import Dynamic, plain
+from fedpriv.privacy.release import Adder
+from fedpriv.rounds.record_samplers import PublicSizes
+from fedpriv.rounds.weighting import EQUALLY, ByPublicSizes, Weighting
+
+SumAdder: TypeAlias = Literal["shares", "own"]
+"""What a call of `Cohort.sum` may ask for."""
+
+
+@dataclass(frozen=True)
+class PrivateStep:
+    """A noisy sum of the messages of a cohort, or of the gradients of a client's records.
+
+    A call of the cohort, or of a shard, makes it. It is what the stream of noise is told, what marks in a traced round
+    carry, and what releases are made of.
+
+    Attributes:
+      mechanism: clips each contribution and perturbs the sum.
+      sampling: draws the clients, an `AnySampler`, or the records, a `RecordSampler`.
+      adder: who adds the noise; see `fedpriv.privacy.release.Adder`.
+      codec: codes the messages; they are clipped after decoding.
+      weighting: how much each clipped message counts.
+      gradients: of single records, a `Gradients`; None: messages of clients are summed.
+    """
+
+    mechanism: RecordMechanism
+    sampling: Any
+    adder: Adder
+    codec: Codec = UNCODED
+    weighting: Weighting = EQUALLY
+    gradients: Any = None
+
+    def __post_init__(self) -> None:
+        public = isinstance(self.weighting, ByPublicSizes)
+        carry_noise = self.adder == "own" or self.mechanism is ALREADY_PRIVATE
+        if carry_noise and self.weighting != EQUALLY and not public:
+            raise ValueError(
+                "weighting: messages already carry their noise, and a weight would show through it; leave it out, or "
+                "give fp.ByPublicSizes where clients' sizes are public"
+            )
+        if public and self.mechanism is not ALREADY_PRIVATE:
+            raise ValueError(
+                "weighting: public sizes cannot weight messages that are not yet private; give fp.ByExamples(cap)"
+            )
+
+    @property
+    def fits_noise(self) -> bool:
+        """Whether a message has room for noise: the server neither decodes another nor divides by its weight."""
+        return not self.codec.lossy and self.weighting.adder != "server"
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether its mechanism adds noise in any round."""
+        used: Any = self.mechanism
+        known = type(used) in (Mechanism, Dynamic, MedianClipping)
+        if not known or (type(used) is Mechanism and is_correlated(used)):
+            return True
+        multipliers = [multiplier for _, multiplier in used.multipliers(1)]
+        return any(isinstance(m, jax.core.Tracer) or m > 0 for m in multipliers)
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether nothing in it is somebody's word: not its mechanism, gradients or codec."""
+        used: Any = self.mechanism
+        start = used.start if type(used) is Dynamic else used
+        if type(start) is MedianClipping or (
+            type(start) is Mechanism
+            and start.certified_multiplier == 0
+            and not is_correlated(start)
+        ):
+            return True
+        scheduled = type(used) is not Dynamic or constructed(used)
+        known = type(start) is Mechanism and constructed(start) and scheduled
+        by_record = self.gradients is None or type(self.gradients) is RecordGradients
+        return known and by_record and (self.codec.lossy or constructed(self.codec))
+
+    def wire(self, d: int) -> Wire:
+        """What a client sends of d values, with its weight if the server has to know it.
+
+        Raises:
+          ValueError: the codec computes it from something of the round.
+        """
+        size = _size(self.codec, d)
+        return (
+            size if self.fits_noise else size._replace(overhead=size.overhead + self.weighting.bits)
+        )
+
+    def told(self, d: int) -> tuple[Any, ...]:
+        """What a certificate of a sum of d values rests on, in plain values."""
+        coded = self.codec.lossy, _size(self.codec, d), constructed(self.codec)
+        drawn = self.sampling
+        drawn_by: tuple[Any, ...] = (repr(drawn),)
+        if not isinstance(drawn, PublicSizes):
+            drawn_by = repr(drawn.accounting), drawn.slots, constructed(drawn)
+        of_records = type(self.gradients) is RecordGradients
+        weights = repr(self.weighting)
+        return plain(self.mechanism), drawn_by, self.adder, coded, weights, of_records
+
+
+def adder_of_sum(used: Mechanism, codec: Codec, weighting: Weighting, asked: SumAdder) -> Adder:
+    """Who adds the noise of the cohort's sum.
+
+    Args:
+      used: the mechanism of the round.
+      asked: as `Cohort.sum`.
+
+    Raises:
+      ValueError: members are asked for noise that one alone cannot add.
+    """
+    if is_correlated(used):
+        remedy = "leave it out, as one client's noise cannot take back that of earlier rounds"
+        require(asked != "own", "adder", asked, remedy)
+        return adder_of(used)
+    if asked == "shares" and (codec.lossy or weighting.adder == "server"):
+        return "server"
+    return asked
+
+
+def _size(codec: Codec, d: int) -> Wire:
+    """Of a coded message of d values, in numbers.
+
+    Raises:
+      ValueError: the codec computes it from something of the round.
+    """
+    try:
+        with jax.ensure_compile_time_eval():  # also where it gives arrays
+            return Wire(*map(int, codec.wire(d)))
+    except jax.errors.ConcretizationTypeError:
+        raise ValueError(
+            "codec: the size of its messages, `wire`, is computed in the round; give numbers"
+        ) from None
