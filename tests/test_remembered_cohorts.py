@@ -16,7 +16,6 @@ from small import refused, regression, squared, start
 import fedpriv as fp
 from fedpriv.privacy import certify_releases
 from fedpriv.privacy.sampling import Allocation, Poisson
-from fedpriv.privacy.truncation import draw_cases
 
 DELTA, MESSAGES = 0.05, (1, -1)
 
@@ -123,7 +122,7 @@ def test_blocks_of_clients_that_remember():
 
 def test_a_client_that_displaces_one_that_remembers_counts_as_seen():
     """Of 20 clients that join with 0.25 at most 8 are taken: E[q B / (K + 1); K >= B], by hand."""
-    fits, displaced = draw_cases(Poisson(20, 0.25, 8, "remembered"))
+    fits, displaced = Poisson(20, 0.25, 8, "remembered").cases()
     law = stats.binom(19, 0.25)
     several = np.arange(8, 20)
     seen = float(law.pmf(several) @ (0.25 * 8 / (several + 1)))

@@ -18,7 +18,6 @@ from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.privacy import curves
 from fedpriv.privacy.sampling import Poisson
-from fedpriv.privacy.truncation import draw_cases
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -138,7 +137,7 @@ def test_the_cases_of_cut_places_bound_explicit_neighbours(capacity, replaced):
         return total
 
     drawn = Poisson(n, rate, capacity, "replaced" if replaced else "emptied")
-    cases = draw_cases(drawn)
+    cases = drawn.cases()
     assert sum(case.chance for case in cases) == pytest.approx(1, abs=1e-12)
     assert sum(case.chance * case.rate for case in cases) == pytest.approx(
         sum(stats.binom.pmf(k, n - 1, rate) * rate * min(1, capacity / (k + 1)) for k in range(n))

@@ -29,13 +29,13 @@ from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, gaussian, 
 from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.per_example import Gradients, MedianClipping
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import Claim, Dropping, Poisson, WithReplacement, dp_scaffold_claim
+from fedpriv.privacy import Claim, dp_scaffold_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
 from fedpriv.rounds.parts import check_parts
-from fedpriv.rounds.record_samplers import PublicSizes, RecordSampler, most_records
+from fedpriv.rounds.record_samplers import RecordSampler, most_records
 from fedpriv.rounds.samplers import Opening, Sampler, everyone
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.server_step import MEAN, begun, follow
@@ -151,7 +151,7 @@ def dp_scaffold(
     check_parts(sampler=sampler, codec=codec, server=server, weighting=weighting)
     warm_start = checked("warm_start", warm_start, CountOrZero)
     everyone_first = checked("everyone_first", everyone_first, bool)
-    if isinstance(sampler.accounting, WithReplacement):
+    if sampler.accounting.of_a_round.most_often > 1:
         raise ValueError(
             "sampler: a client drawn twice counts twice in c, but has one c_i; draw without replacement"
         )
@@ -238,6 +238,7 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
         else used.certified_multiplier != used.noise_multiplier
     )
     sigma = used.noise_multiplier / 2  # relative to 2 C
+    lots = local.records.accounting
     unlike = (
         (
             uneven,
@@ -245,15 +246,15 @@ def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim 
             "of its own, or the noise has another shape.",
         ),
         (
-            isinstance(local.records.accounting, Poisson),
+            not (lots.takes_all or lots.is_without_replacement),
             "The formula is for records without replacement.",
         ),
         (
-            isinstance(local.records, PublicSizes),
+            local.records.public_sizes is not None,
             "The formula is for clients of equal size; here it is that of the smallest.",
         ),
         (
-            isinstance(sampler.accounting, Dropping),
+            sampler.accounting.of_a_round.dropout > 0,
             "The formula is for cohorts of which nobody vanishes.",
         ),
     )

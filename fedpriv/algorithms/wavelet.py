@@ -26,7 +26,7 @@ from fedpriv.mechanisms.clipping import Clipping, coefficients, flat, per_level
 from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian, mechanism
 from fedpriv.mechanisms.noise import Noise, haar_noise
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, per_example, private_mean
-from fedpriv.privacy import Claim, FixedSize, wavelet_claim
+from fedpriv.privacy import Claim, wavelet_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.local_training import Batches, GradFn, Schedule
@@ -108,7 +108,7 @@ def dp_sgd_wav(
     options: dict[str, Any] = {"sampler": sampler, "codec": codec, "server": server}
     algorithm = dp_sgd(local, **options)
     if noise_on_each:
-        if not isinstance(local.records.accounting, FixedSize):
+        if not local.records.accounting.is_without_replacement:
             raise ValueError(
                 f"noise_on_each: the lots are {local.records.accounting}; draw exact subsets"
             )

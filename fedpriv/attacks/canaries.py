@@ -22,7 +22,7 @@ from jax import lax
 from fedpriv.attacks.canary_cohort import AmongClients, AmongRecords, NoPlaceError
 from fedpriv.attacks.canary_messages import FAR, Canaries, Data
 from fedpriv.attacks.injected import Injected, Place
-from fedpriv.attacks.mechanism_audit import joining, mixed
+from fedpriv.attacks.mechanism_audit import mixed
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, CountOrZero, Seed, checked, require
 from fedpriv.core.trees import flatten
@@ -30,11 +30,6 @@ from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy import Release
-from fedpriv.privacy.participation_schemas import (
-    CyclicPoisson,
-    MinimumSeparation,
-    RandomAllocation,
-)
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.cohort import Cohort
 
@@ -378,9 +373,7 @@ def _may_take_part(
     It may know no more than its certificate says: a draw that amplifies is secret, but not whose turn it is.
     """
     drawn = cohort._sampler.accounting
-    if isinstance(drawn, CyclicPoisson):
-        return clients % drawn.groups == cohort.round % drawn.groups, joining(drawn.of_a_round)
-    if correlated or isinstance(drawn, MinimumSeparation):
+    turn = drawn.turn(clients, cohort.round)
+    if turn is None or (correlated and drawn.most_bands is None):
         return there, 1.0
-    rate = 1 / drawn.block if isinstance(drawn, RandomAllocation) else joining(drawn)
-    return jnp.ones_like(there), rate
+    return turn, drawn.joining

@@ -25,8 +25,6 @@ from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.not_finite_counts import Tally
 from fedpriv.mechanisms.per_example import RecordMechanism
-from fedpriv.privacy.participation_schemas import MinimumSeparation
-from fedpriv.privacy.sampling import Everyone
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed
 from fedpriv.rounds.private_step import PrivateStep, SumAdder
@@ -146,7 +144,7 @@ def _listening(
 def _check_known(cohort: Cohort) -> None:
     """Raises NoPlaceError: the cohort is secret, so that a third party does not know what a client keeps."""
     drawn = cohort._sampler.accounting
-    if not isinstance(drawn, Everyone | MinimumSeparation):
+    if not (drawn.takes_all or (drawn.has_turns and not drawn.is_secret)):
         raise NoPlaceError(
             "own: an honest canary that keeps something tells by its message when it took part, which is secret; audit "
             "the worst case, or let everyone take part"

@@ -22,14 +22,7 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import View
-from fedpriv.privacy.sampling import (
-    Allocation,
-    Dropping,
-    Poisson,
-    Sampling,
-    WithReplacement,
-    loses_noise,
-)
+from fedpriv.privacy.sampling import Sampling
 
 _CHUNK = 2**18  # coordinates side by side
 
@@ -107,44 +100,23 @@ def draw_scores(
 
 def _certain(release: Release) -> bool:
     drawn = [sampling for sampling in (release.sampling, release.participation) if sampling]
-    varies = any(isinstance(s, WithReplacement) and s.largest < 1 for s in drawn)
-    varies |= _has_secret_round(release) and release.sampling.block > 1  # type: ignore[union-attr]
-    return not varies and all(joining(sampling) >= 1 for sampling in drawn)
+    if _secret_rounds(release) > 1:
+        return False
+    return all(s.takes_all or (s.joining >= 1 and s.most_often == 1) for s in drawn)
 
 
-def _has_secret_round(release: Release) -> bool:
-    return isinstance(release.sampling, Allocation) and release.view == "third_party"
-
-
-def joining(sampling: Sampling) -> float:
-    """Probability that a unit takes part, after the cut of a cohort that is too large."""
-    if not isinstance(sampling, Poisson) or not sampling.can_be_cut:
-        return sampling.rate
-    from scipy.stats import binom
-
-    others = np.arange(sampling.population)
-    kept = np.minimum(1, sampling.most / (1 + others))
-    law = binom(sampling.population - 1, sampling.rate)
-    return float(sampling.rate * law.pmf(others) @ kept)
-
-
-def _known(key: Key, sampling: Sampling) -> tuple[jax.Array | float, jax.Array | float]:
-    """(Probability that a draw takes the unit, how far it then moves the sum), of a draw as far as the view is told."""
-    if isinstance(sampling, WithReplacement):
-        return 1.0, jax.random.binomial(key, sampling.size, sampling.largest)
-    if isinstance(sampling, Dropping) and loses_noise(sampling):
-        stay = jax.random.binomial(key, sampling.size, 1 - sampling.dropout)
-        return stay / sampling.population, jnp.sqrt(sampling.size / jnp.maximum(stay, 1))
-    return joining(sampling), 1.0
+def _secret_rounds(release: Release) -> int:
+    """Of how many rounds of a block the view does not know the unit's; 0 where each round has its own draw."""
+    return release.sampling.block_rounds or 0 if release.view == "third_party" else 0
 
 
 def _taking_part(key: Key, known: Sampling | None) -> jax.Array:
     """f32[], how far the unit moves the sums of a round that it takes part in, else 0."""
     if known is None:
         return jnp.float32(1)
-    if not loses_noise(known):
-        return jax.random.bernoulli(key, joining(known)).astype(jnp.float32)
-    joins, far = _known(jax.random.fold_in(key, 1), known)
+    if not known.loses_noise:
+        return jax.random.bernoulli(key, known.joining).astype(jnp.float32)
+    joins, far = known.one_draw(jax.random.fold_in(key, 1))
     return jax.random.bernoulli(key, joins) * far
 
 
@@ -168,7 +140,7 @@ def _part(
 
     def step(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:
         noise_key, own_key, copies_key = jax.random.split(key, 3)
-        own, far = _known(copies_key, release.sampling)
+        own, far = release.sampling.one_draw(copies_key)
         joins, times = jax.random.bernoulli(own_key, own), there * far
         secret = own if hidden else 1.0
         if not hidden:  # the view knows who joins
@@ -181,7 +153,7 @@ def _part(
 
     def block(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:
         noise_key, own_key = jax.random.split(key)
-        rounds = jnp.arange(release.sampling.block)  # type: ignore[union-attr]
+        rounds = jnp.arange(_secret_rounds(release))
         own = jax.random.randint(own_key, (), 0, len(rounds))
 
         def of_round(t: jax.Array) -> jax.Array:
@@ -194,7 +166,7 @@ def _part(
         part_key, steps_key = jax.random.split(key)
         there = _taking_part(part_key, release.participation)
         keys = jax.random.split(steps_key, release.local_steps)
-        once = block if _has_secret_round(release) else step
+        once = block if _secret_rounds(release) else step
         total, _ = lax.scan(lambda s, k: (s + once(k, present, there), None), jnp.zeros(()), keys)
         return total
 

@@ -20,7 +20,6 @@ from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.noise_stream import THREEFRY
-from fedpriv.rounds.record_samplers import PublicSizes
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
 
 
@@ -40,7 +39,7 @@ def assumed(
     releases = [release for stage in stages for release in stage.releases]
     texts = []
     means = [release for release in releases if isinstance(release, Mean)]
-    if any(isinstance(mean.step.sampling, PublicSizes) for mean in means):
+    if any(mean.step.sampling.public_sizes is not None for mean in means):
         texts.append(
             "how many records each client holds is public; the records of the smallest client cost most"
         )
@@ -113,8 +112,7 @@ def program_of(sampler: AnySampler) -> ClosedJaxpr:
 def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
     """The arrays that sealed samplers of records and schedules close over by themselves."""
     for release in releases:
-        records = release.step.sampling if isinstance(release, Mean) else None
-        places = records.places if isinstance(records, PublicSizes) else records
+        places = release.step.sampling.places if isinstance(release, Mean) else None
         if places is not None and constructed(places):
             yield from (each.array for each in closed_over(program_of(places)))
         used = release.step.mechanism

@@ -42,7 +42,6 @@ from fedpriv.mechanisms.noise_matrices import Factorization
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm, made_at, require_algorithm
-from fedpriv.rounds.record_samplers import PublicSizes
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
@@ -139,7 +138,7 @@ class TracedRound(NamedTuple):
     def public_sizes(self) -> tuple[int, ...] | None:
         """How many records each client holds, [clients], if its records are drawn by that, and it is public."""
         records = (mean.step.sampling for stage in self.stages for mean in stage.means)
-        return next((tuple(r.sizes) for r in records if isinstance(r, PublicSizes)), None)
+        return next((r.public_sizes for r in records if r.public_sizes is not None), None)
 
     def assumed(self) -> tuple[str, ...]:
         """What the traced program does not show."""
@@ -156,7 +155,7 @@ class TracedRound(NamedTuple):
         """Of cohorts, and of a client's records."""
         cohorts = [sampler for _, sampler in parts_of(self.algorithm.sampler, 2)]
         records = [mean.step.sampling for stage in self.stages for mean in stage.means]
-        places = [each.places if isinstance(each, PublicSizes) else each for each in records]
+        places = [each.places for each in records]
         return (*cohorts, *places)
 
     @property

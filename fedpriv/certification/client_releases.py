@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 
 from fedpriv.certification.marks import Released, Sum
 from fedpriv.mechanisms.mechanisms import Mechanism, joint
-from fedpriv.privacy import (
-    Allocation,
-    Dropping,
-    Everyone,
-    FixedSize,
-    Poisson,
-    Release,
-    Sampling,
-    WithReplacement,
-)
-from fedpriv.privacy.participation_schemas import ParticipationSchema
+from fedpriv.privacy import Everyone, Release, Sampling
 from fedpriv.privacy.release import Adder, NoiseKind, Unit, View
-from fedpriv.privacy.sampling import loses_noise
-from fedpriv.privacy.truncation import seen_in_a_cut
-
-SELDOM = 1e-6
-"""In a round: how often a cut may show who made room for whom, and still be counted so."""
+from fedpriv.privacy.sampling import Accounting
 
 
 class Cohorts(NamedTuple):
@@ -46,17 +31,15 @@ class Cohorts(NamedTuple):
     schedule: str = ""
 
     @classmethod
-    def of(cls, accounting: Sampling | ParticipationSchema, rounds: int) -> Cohorts:
+    def of(cls, accounting: Accounting, rounds: int) -> Cohorts:
         """Those of so many rounds."""
-        if not isinstance(accounting, ParticipationSchema):
-            return cls(accounting, rounds, accounting.most)
         turns, words = accounting.rounds_of_a_unit(rounds), accounting.in_words(rounds)
         return cls(accounting.of_a_round, turns, accounting.most, words)
 
     @property
     def are_of_one_size(self) -> bool:
-        """Whether all cohorts have so many clients, `most`, before some may vanish."""
-        return isinstance(self.drawn, FixedSize | Everyone) and not self.schedule
+        """Whether all cohorts have so many different clients, `most`, before some may vanish."""
+        return self.drawn.has_one_size and self.drawn.most_often == 1 and not self.schedule
 
 
 class Draws(NamedTuple):
@@ -74,9 +57,10 @@ class Draws(NamedTuple):
     @property
     def with_whole_noise(self) -> Draws:
         """The same, where noise that others add does not count."""
+        known = self.participation
         return self._replace(
-            sampling=with_whole_noise(self.sampling),
-            participation=with_whole_noise(self.participation),
+            sampling=self.sampling.with_whole_noise(),
+            participation=None if known is None else known.with_whole_noise(),
         )
 
 
@@ -121,9 +105,8 @@ def _by_shares(sent: Messages) -> dict[View, Seen]:
     m, share, why = sent.multiplier, sent.multiplier / math.sqrt(sent.most), sent.reason
     if sent.noise == "laplace" and m > 0:
         share, why = 0.0, "a client's share of Laplace noise is not Laplace"
-    one_by_one, drawn = sent.draws, sent.draws.sampling
-    if isinstance(drawn, WithReplacement):
-        one_by_one = one_by_one._replace(sampling=replace(drawn, size=1), local_steps=drawn.size)
+    one, times = sent.draws.sampling.one_message()
+    one_by_one = sent.draws._replace(sampling=one, local_steps=times)
     return {
         "third_party": Seen(m, "shares", sent.draws, sent.reason),
         "server": Seen(share, "own", one_by_one.with_whole_noise, why),
@@ -138,7 +121,7 @@ def _by_each(sent: Messages) -> dict[View, Seen]:
     is as if the view knew who takes part. A client that is drawn twice sends one message, and the same again.
     """
     m, draws = sent.multiplier, sent.draws
-    if isinstance(draws.sampling, Poisson | Allocation | WithReplacement):
+    if draws.sampling.adjacency in ("add_or_remove", "zero_out"):
         draws = Draws.known(draws.sampling)
     in_sum = Seen(m, "own", draws)
     if sent.are_summed:
@@ -171,7 +154,7 @@ def of_clients(
       narrow: why messages that the round reports have no room for shares of the noise, if so; then the server adds it.
     """
     own, stays = _adds_its_own(sums), _who_stays(cohorts.drawn, sums, narrow)
-    noise = _kind_of_noise(sums, first, loses_noise(cohorts.drawn))
+    noise = _kind_of_noise(sums, first, cohorts.drawn.loses_noise)
     power = 2 if noise == "gaussian" else 1
     multiplier = together([(each.multiplier(first), each.times) for each in sums], power)
     lossy = any(each.step.codec.lossy for each in sums)
@@ -179,7 +162,7 @@ def of_clients(
     sent = Messages(
         multiplier, noise, _draws(stays, remembers), cohorts.most, add_up, _reason(sums, first)
     )
-    if narrow and multiplier > 0 and loses_noise(stays) and not own:
+    if narrow and multiplier > 0 and stays.loses_noise and not own:
         raise ValueError(
             f"uplink: the server adds the noise, as {narrow}; but members who vanish take theirs along "
             f'({sums[0].line}); leave the uplink as cohort.sum gives it, or give fp.dropping(..., noise="whole")'
@@ -222,20 +205,15 @@ def _why_the_server(sums: Sequence[Sum], narrow: str) -> str:
 def _draws(drawn: Sampling, remembers: bool) -> Draws:
     """As they are counted.
 
-    Clients that keep something remember when they were drawn, and their later messages may show it. In a cohort of
-    fixed size a client takes the place of another, which remembers that it was left out: so the view is taken to know
-    who takes part; also where Poisson cohorts, or allocated ones, are cut so often. Where that is rare, see
-    `truncation.draw_cases`.
+    Clients that keep something remember when they were drawn, and their later messages may show it, see
+    `Sampling.remembered`.
 
     So it is where everyone is drawn and shares of the noise are lost: how many stay shows, and a unit zeroed out among
     those who are known to stay costs less than one replaced.
     """
-    all_drawn = loses_noise(drawn) and drawn.most == drawn.population
-    if all_drawn or (remembers and (isinstance(drawn, FixedSize) or seen_in_a_cut(drawn) > SELDOM)):
+    if drawn.loses_noise and drawn.most == drawn.population:
         return Draws.known(drawn)
-    if remembers and isinstance(drawn, Poisson | Allocation):
-        drawn = replace(drawn, neighbour="remembered")
-    return Draws(drawn)
+    return Draws(*drawn.remembered()) if remembers else Draws(drawn)
 
 
 def _adds_its_own(sums: Sequence[Sum]) -> bool:
@@ -249,17 +227,14 @@ def _who_stays(drawn: Sampling, sums: Sequence[Sum], narrow: str) -> Sampling:
     own goes with those who vanish; where none but its own is counted for a member, a subset of any size hides no less
     than one that is complete.
     """
-    if not isinstance(drawn, Dropping):
-        return drawn
-    everyone = drawn.size == drawn.population
     if not _adds_its_own(sums):
-        if drawn.noise_is_lost and not any(each.step.adder == "server" for each in sums):
+        if drawn.loses_noise and not any(each.step.adder == "server" for each in sums):
             return drawn
-        return Poisson(drawn.population, 1 - drawn.dropout) if everyone else with_whole_noise(drawn)
+        return drawn.with_whole_noise().independent()
     gaussian = all(each.step.mechanism.noise == "gaussian" for each in sums)
     if gaussian and not (narrow or any(each.step.codec.lossy for each in sums)):
-        return replace(drawn, noise_is_lost=True)
-    return Everyone(drawn.population) if everyone else FixedSize(drawn.population, drawn.size)
+        return drawn.with_own_noise()
+    return drawn.if_all_stay()
 
 
 def _kind_of_noise(sums: Sequence[Sum], first: int, shares_are_lost: bool) -> NoiseKind:
@@ -278,11 +253,6 @@ def _kind_of_noise(sums: Sequence[Sum], first: int, shares_are_lost: bool) -> No
             f"{sums[-1].line}); make them alike"
         )
     return kinds.pop() if kinds else "gaussian"  # type: ignore[return-value]
-
-
-def with_whole_noise(drawn: Any) -> Any:
-    """The same cohorts, for whom the noise that others add does not count."""
-    return replace(drawn, noise_is_lost=False) if isinstance(drawn, Dropping) else drawn
 
 
 def together(multipliers: Iterable[tuple[float, int]], power: int) -> float:

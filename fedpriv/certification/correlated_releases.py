@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from fedpriv.certification.client_releases import SELDOM, static
+from fedpriv.certification.client_releases import static
 from fedpriv.certification.marks import Sum
 from fedpriv.certification.trace import Stage
 from fedpriv.mechanisms.correlated import (
@@ -22,14 +22,8 @@ from fedpriv.mechanisms.correlated import (
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy import VIEWS, Everyone, Release
-from fedpriv.privacy.participation_schemas import (
-    CyclicPoisson,
-    MinimumSeparation,
-    ParticipationSchema,
-    RandomAllocation,
-)
 from fedpriv.privacy.release import Unit
-from fedpriv.privacy.truncation import seen_in_a_cut
+from fedpriv.privacy.sampling import ParticipationSchema
 
 ADDED_BY_SERVER = (
     "the server adds the noise, as clients cannot add shares of noise that takes back that of earlier rounds; see "
@@ -113,7 +107,7 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
     by_enclave = all(_is_hidden(each.step.mechanism) for each in sums)
     behind = replace(known, adder="enclave") if by_enclave else bare
     third_party = known
-    if isinstance(schema, CyclicPoisson):
+    if schema.most_bands is not None:
         third_party = _amplified(known, sums, schema, stage.remembers, rounds)
     return (
         third_party,
@@ -123,21 +117,22 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
 
 
 def _amplified(
-    known: Release, sums: Sequence[Sum], schema: CyclicPoisson, remembers: bool, rounds: int
+    known: Release, sums: Sequence[Sum], schema: ParticipationSchema, remembers: bool, rounds: int
 ) -> Release:
+    most = schema.most_bands
     for each in sums:
         for factorization in _factorizations(each.step.mechanism):
             bands = factorization.bands
-            if bands is None or bands > schema.groups:
+            if bands is None or most is None or bands > most:
                 raise ValueError(
                     f"factorization: {factorization!r} has {bands or 'no'} bands, but a client's turn comes every "
-                    f"{schema.groups} rounds ({each.line}); give at most so many bands, or fp.shuffled_blocks"
+                    f"{most} rounds ({each.line}); give at most so many bands, or fp.shuffled_blocks"
                 )
     drawn = schema.of_a_round
-    if remembers and seen_in_a_cut(drawn) > SELDOM:
-        return known
     if remembers:
-        drawn = replace(drawn, neighbour="remembered")
+        drawn, taken_to_be_known = drawn.remembered()
+        if taken_to_be_known is not None:
+            return known
     once = _multiplier(sums, rounds, Participation(rounds, 1))
     turns = schema.rounds_of_a_unit(rounds)
     used: Any = sums[0].step.mechanism
@@ -159,21 +154,20 @@ def _is_correlated(release: Sum) -> bool:
 
 
 def _schema(drawn: Any, line: str) -> ParticipationSchema:
-    if isinstance(drawn, Everyone):
-        return MinimumSeparation(drawn.population, drawn.population, 1)
-    if isinstance(drawn, ParticipationSchema):
-        return drawn
-    raise ValueError(
-        f"sampler: {drawn} may draw a client in any rounds, but noise is correlated over rounds ({line}); give a "
-        "sampler with a schedule, such as fp.shuffled_blocks(clients, size)"
-    )
+    schedule: ParticipationSchema | None = drawn.as_schedule()
+    if schedule is None:
+        raise ValueError(
+            f"sampler: {drawn} may draw a client in any rounds, but noise is correlated over rounds ({line}); give a "
+            "sampler with a schedule, such as fp.shuffled_blocks(clients, size)"
+        )
+    return schedule
 
 
 def _participation(schema: ParticipationSchema, rounds: int) -> Participation:
     """Which rounds a unit may be in, for those who know them."""
-    if isinstance(schema, RandomAllocation):
-        return Participation(schema.separation, schema.rounds_of_a_unit(rounds), schema.block)
-    return Participation(schema.separation, schema.participations)
+    block = schema.block_rounds
+    most = schema.participations if block is None else schema.rounds_of_a_unit(rounds)
+    return Participation(schema.separation, most, block)
 
 
 def _multiplier(sums: Sequence[Sum], rounds: int, participation: Participation) -> float:

@@ -11,7 +11,7 @@ from fedpriv.certification.closed_over import check_closed_over, closed_over
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER
 from fedpriv.certification.trace import Stage
 from fedpriv.core.arguments import require
-from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
+from fedpriv.rounds.record_samplers import may_hold_fewer
 from fedpriv.rounds.weighting import ByPublicSizes
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
       sizes: [..., clients], number of records.
     """
     drawn, weights = ([each.step for each in of] for of in (stage.means, stage.sums))
-    public = [step.sampling for step in drawn if isinstance(step.sampling, PublicSizes)]
+    public = [sizes for step in drawn if (sizes := step.sampling.public_sizes) is not None]
     weightings = [step.weighting for step in weights if isinstance(step.weighting, ByPublicSizes)]
-    for said in (*(each.sizes for each in public), *(each.sizes for each in weightings)):
+    for said in (*public, *(each.sizes for each in weightings)):
         _check_public(said, sizes)
     if weightings and unit != "record":
         raise ValueError(
@@ -59,7 +59,7 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
         )
     for mean in stage.means:
         records = mean.step.sampling
-        if isinstance(records, PublicSizes):
+        if records.public_sizes is not None:
             continue
         places = records.accounting.population
         wrong = sizes > places if may_hold_fewer(records) else sizes != places

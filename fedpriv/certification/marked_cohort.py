@@ -28,8 +28,6 @@ from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.core.user_functions import asked
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
-from fedpriv.privacy.participation_schemas import CyclicPoisson, RandomAllocation
-from fedpriv.privacy.sampling import Dropping, Poisson
 from fedpriv.rounds import client_shard, cohort, noise_stream
 from fedpriv.rounds.client_shard import Shard, shard_of
 from fedpriv.rounds.cohort import Cohort, Protocol, agreed
@@ -91,7 +89,7 @@ class MarkedCohort(Cohort):
     def size(self) -> jax.Array:
         """i32[], marked where it says who takes part."""
         drawn = self._sampler.accounting
-        if not isinstance(drawn, Poisson | Dropping | CyclicPoisson | RandomAllocation):
+        if not drawn.is_secret or (drawn.has_one_size and drawn.of_a_round.dropout == 0):
             return jnp.int32(self._sampler.slots)
         source = Source(Private(TAKING_PART, -1, user_line()))
         return mark_tree(self._marks, source, jnp.int32(0))

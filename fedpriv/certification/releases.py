@@ -16,7 +16,6 @@ from fedpriv.certification.client_releases import (
     drawable,
     of_clients,
     together,
-    with_whole_noise,
 )
 from fedpriv.certification.marks import Mean, Released, Sum
 from fedpriv.certification.trace import Stage
@@ -25,14 +24,12 @@ from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.privacy import (
     VIEWS,
-    Dropping,
     Everyone,
     Release,
-    Sampling,
 )
-from fedpriv.privacy.participation_schemas import ParticipationSchema
 from fedpriv.privacy.release import Unit
-from fedpriv.rounds.record_samplers import PublicSizes, accounting_of
+from fedpriv.privacy.sampling import Accounting
+from fedpriv.rounds.record_samplers import accounting_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
 
@@ -47,7 +44,7 @@ def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
 
 
 def pieces_of_a_client(
-    stage: Stage, accounting: Sampling | ParticipationSchema, begin: int, end: int
+    stage: Stage, accounting: Accounting, begin: int, end: int
 ) -> list[tuple[int, int]]:
     """As `pieces`; under a schedule, those in which a client's rounds cost most.
 
@@ -58,7 +55,7 @@ def pieces_of_a_client(
     """
     parts = pieces(stage, begin, end)
     releases = _of_messages(stage) or stage.means
-    if not isinstance(accounting, ParticipationSchema) or not releases or begin == end:
+    if not accounting.has_turns or not releases or begin == end:
         return parts
     window = accounting.window
     if len(parts) == 1 or (stage.means and len(releases) > 1):  # means are releases of their own
@@ -141,7 +138,7 @@ def _of_records(
     """
     groups: dict[Any, list[Mean]] = {}
     for mean in stage.means:
-        public = isinstance(mean.step.sampling, PublicSizes)
+        public = mean.step.sampling.public_sizes is not None
         drawn = mean.step.sampling if public else mean.step.sampling.accounting
         alike = drawn, id(mean.step.mechanism), mean.step.adder
         groups.setdefault(alike, []).append(mean)
@@ -151,20 +148,20 @@ def _of_records(
             "sampled clients give one sampler of records and one mechanism"
         )
     releases = []
-    clients, narrow = with_whole_noise(cohorts.drawn), too_narrow(stage)
+    clients, narrow = cohorts.drawn.with_whole_noise(), too_narrow(stage)
     for means in groups.values():
         records = accounting_of(means[0].step.sampling, size)
         used: RecordMechanism = means[0].step.mechanism
         whole = unit == "client"
         most = max(mean.step.sampling.most for mean in means)
         own = means[0].multiplier(first) / (most if whole else 1)
-        equal_divisors = not any(isinstance(mean.step.sampling, PublicSizes) for mean in means)
+        equal_divisors = all(mean.step.sampling.public_sizes is None for mean in means)
         for view in VIEWS:
             shared = (
                 means[0].step.adder == "own_summed"
                 and not narrow
                 and cohorts.are_of_one_size
-                and not isinstance(clients, Dropping)
+                and clients.dropout == 0
                 and equal_divisors
                 and not whole
                 and view != "server"

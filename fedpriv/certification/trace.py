@@ -28,8 +28,6 @@ from fedpriv.core.types import Key, Metrics, State
 from fedpriv.core.user_functions import line_of
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.models.example_checks import ExampleError
-from fedpriv.privacy.participation_schemas import MinimumSeparation, RandomAllocation
-from fedpriv.privacy.sampling import Everyone, Poisson, WithReplacement
 from fedpriv.rounds.algorithm import Algorithm, ModelState, after_round
 from fedpriv.rounds.noise_stream import THREEFRY, NoiseStream
 from fedpriv.rounds.scheduled_samplers import AnySampler
@@ -166,14 +164,12 @@ def _uplink(traced: TracedProgram) -> float | None:
 def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
     """Whether the certificate counts on nobody's knowing who takes part."""
     drawn = sampler.accounting
-    if unit == "record" or isinstance(drawn, Everyone | WithReplacement | MinimumSeparation):
+    if unit == "record" or not drawn.is_secret:
         return False
     sums = [mark for mark in marks if isinstance(mark, Sum)]
     if noisy := [each.step for each in sums if each.step.is_noisy]:
-        return any(
-            not (step.adder == "own" and isinstance(drawn, Poisson | RandomAllocation))
-            for step in noisy
-        )
+        known_by_all = drawn.of_a_round.adjacency != "replace_one"  # see `client_releases`
+        return any(not (step.adder == "own" and known_by_all) for step in noisy)
     bare = any(each.step.mechanism is not ALREADY_PRIVATE for each in sums)  # nothing is certified
     known = any(isinstance(mark, Mean) and mark.step.is_noisy for mark in marks)
     return not (bare or known)

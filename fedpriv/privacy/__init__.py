@@ -19,19 +19,18 @@ from fedpriv.privacy.claims import (
     wavelet_claim,
 )
 from fedpriv.privacy.operational import OperationalNumbers
-from fedpriv.privacy.participation_schemas import (
-    CyclicPoisson,
-    MinimumSeparation,
-    RandomAllocation,
-)
 from fedpriv.privacy.profile import PrivacyProfile
 from fedpriv.privacy.release import SEES, UNITS, VIEWS, Release
 from fedpriv.privacy.sampling import (
     Allocation,
+    CyclicPoisson,
+    DrawCase,
     Dropping,
     Everyone,
     FixedSize,
+    MinimumSeparation,
     Poisson,
+    RandomAllocation,
     Sampling,
     WithReplacement,
 )
@@ -45,6 +44,7 @@ __all__ = [
     "Certificate",
     "Claim",
     "CyclicPoisson",
+    "DrawCase",
     "Dropping",
     "Everyone",
     "FixedSize",

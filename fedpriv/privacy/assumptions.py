@@ -5,17 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedpriv.privacy.release import ALWAYS_ASSUMED, Release
-from fedpriv.privacy.sampling import (
-    Allocation,
-    Dropping,
-    Everyone,
-    FixedSize,
-    Poisson,
-    Sampling,
-    WithReplacement,
-    loses_noise,
-    takes_all,
-)
 
 
 def assumptions(
@@ -23,11 +12,11 @@ def assumptions(
 ) -> tuple[str, ...]:
     """Of a certificate of `active` releases, all of `view`."""
     texts = _of_shown(active) if relation == "zero_out" else _of_secret(active)
-    if any(isinstance(r.participation or r.sampling, WithReplacement) for r in active):
-        secret = any(_has_secret_size(release.sampling) for release in active)
+    if any((r.participation or r.sampling).is_weighted for r in active):
+        secret = any(release.sampling.hides_size for release in active)
         which = "which clients' sizes are not" if secret else "such as clients' sizes"
         texts.append(f"the weights by which cohorts are drawn, {which}, are public")
-    if any(isinstance(r.sampling, WithReplacement) for r in active):
+    if any(r.sampling.adjacency == "zero_out" for r in active):
         texts.append("a unit drawn n times moves a sum by n clip norms, and n is visible")
     texts += _of_vanishing(active, view)
     if view == "server_secagg" and any(r.counts_others for r in active):
@@ -38,13 +27,13 @@ def assumptions(
 def _of_vanishing(active: Sequence[Release], view: str) -> list[str]:
     """Of members that are drawn and then vanish, and of their shares of the noise."""
     drawn = [r.participation or r.sampling for r in active]
-    vanishing = [sampling for sampling in drawn if isinstance(sampling, Dropping)]
+    vanishing = [sampling for sampling in drawn if sampling.dropout > 0]
     if not vanishing:
         return []
     rates = " or ".join(sorted({f"{sampling.dropout:.4g}" for sampling in vanishing}))
     texts = [f"members vanish with probability {rates}, independently of one another and of data"]
     adds = "an enclave that sums" if view == "server_secagg" else "whoever sums"
-    if any(map(loses_noise, vanishing)):
+    if any(sampling.loses_noise for sampling in vanishing):
         texts.append(
             "members who vanish lose their shares of the noise, and this is counted; `honest` is, beside that, the "
             "fraction of the remaining members that adds its share; without dropouts in the sampling, `honest` "
@@ -58,47 +47,26 @@ def _of_vanishing(active: Sequence[Release], view: str) -> list[str]:
     return texts
 
 
-def _has_secret_size(sampling: Sampling) -> bool:
-    return isinstance(sampling, Poisson) and sampling.neighbour == "emptied"
-
-
 def _of_secret(releases: Sequence[Release]) -> list[str]:
     """For the sampling to amplify."""
     samplings = [release.sampling for release in releases]
-    lost = any(map(loses_noise, samplings))
+    lost = any(sampling.loses_noise for sampling in samplings)
     sizes = "their sizes, too, where noise is whole" if lost else "their sizes, too"
-    blocks = any(isinstance(sampling, Allocation) for sampling in samplings)
+    blocks = any(sampling.block_rounds is not None for sampling in samplings)
     when = "block" if blocks else "round"
     texts = [f"cohorts ({sizes}) and noise are drawn afresh in every {when} and stay secret"]
     drawn = "cohorts"
     if all(release.unit == "record" for release in releases):
         texts = ["the records of every local step, and its noise, are drawn afresh and stay secret"]
         drawn = "the records of a step"
-    if any(isinstance(sampling, FixedSize) for sampling in samplings):
-        whole = not any(isinstance(sampling, Dropping) for sampling in samplings)
-        size = "their size" if whole else "a number fixed beforehand"
-        texts.append(f"{drawn} are uniform without replacement, and sums are divided by {size}")
-        texts.append("replacing a unit moves a sum by at most twice its clipped norm")
-    if any(isinstance(sampling, Poisson) for sampling in samplings):
-        texts.append("units join independently, and sums are divided by a number fixed beforehand")
-    if blocks:
-        texts.append(
-            "units draw their rounds independently and uniformly, and sums are divided by a number fixed beforehand"
-        )
+    vanish = any(sampling.dropout > 0 for sampling in samplings)
     for sampling in samplings:
-        if not isinstance(sampling, Poisson | Allocation):
-            continue
-        if sampling.neighbour == "replaced":
-            texts.append("replacing a unit moves a sum by at most twice its clipped norm")
-        if sampling.can_be_cut:
-            texts.append(f"{drawn} above {sampling.capacity} are cut down uniformly at random")
-        if sampling.can_be_cut and sampling.neighbour == "removed":
-            texts.append(
-                f"the larger of two neighbouring populations has {sampling.population} units"
-            )
-    if any(isinstance(r.sampling, Everyone) and not r.schedule for r in releases):
+        texts += sampling.how_drawn(drawn, vanish)
+    for sampling in samplings:
+        texts += sampling.limits(drawn)
+    if any(r.sampling.adjacency is None and not r.schedule for r in releases):
         texts.append("a release without sampling involves every unit in every round")
-    turns = [r.schedule for r in releases if not isinstance(r.sampling, Allocation)]
+    turns = [r.schedule for r in releases if r.sampling.block_rounds is None]
     if schedules := list(dict.fromkeys(filter(None, turns))):
         texts.append(
             "whose turn it is may be known; if a client comes or goes, the turns of all others stay the same: "
@@ -119,7 +87,7 @@ def _of_shown(releases: Sequence[Release]) -> list[str]:
     if schedules := list(dict.fromkeys(r.schedule for r in releases if r.schedule)):
         pattern = "who takes part is visible, and is decided without looking at the data: "
         return [pattern + "; ".join(schedules), f"noise is drawn afresh in every round, {unknown}"]
-    if all(takes_all(r.participation or r.sampling) for r in releases):
+    if all((r.participation or r.sampling).takes_all for r in releases):
         return ["every unit takes part in every round", fresh]
     pattern = "who takes part is visible, and is drawn without looking at the data"
     average = "delta is an average over the draw of the cohorts, independent from round to round"
@@ -150,7 +118,7 @@ def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[st
     else:
         left = (
             " that is not lost"
-            if any(loses_noise(r.participation or r.sampling) for r in active)
+            if any((r.participation or r.sampling).loses_noise for r in active)
             else ""
         )
         texts.append(
@@ -158,7 +126,7 @@ def _shares(active: Sequence[Release], relation: str, honest: float) -> tuple[st
             "depends neither on the unit nor on who takes part"
         )
     if relation != "zero_out":
-        if any(isinstance(release.sampling, Poisson | Allocation) for release in active):
+        if not all(release.sampling.has_one_size for release in active):
             texts.append("the noise is whole in every round, even if nobody joins")
         if honest < 1:
             texts.append(

@@ -18,8 +18,6 @@ from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import BEST_RUN, NOTHING_HIDES, ONE_RUN, Release, View
 from fedpriv.privacy.release_normal_form import is_exact, read
 from fedpriv.privacy.renyi import rdp_epsilon
-from fedpriv.privacy.sampling import WithReplacement, most_often, takes_all
-from fedpriv.privacy.truncation import is_cut
 
 # Beyond, rounding counts; and dp-accounting fails where e^(1 / b) overflows.
 _LOUDEST = 1e9
@@ -240,17 +238,15 @@ def _of_the_best(
 def _of_mixture(releases: Sequence[Release], view: str) -> str:
     """Which side of the truth the exact Gaussian number lies on."""
     drawn = [d for r in releases for d in (r.sampling, r.participation) if d is not None]
-    exact = all(r.counts_others for r in releases) and not any(
-        is_cut(d) or isinstance(d, WithReplacement) for d in drawn
-    )
+    exact = all(r.counts_others for r in releases) and all(d.is_attained for d in drawn)
     if view == "third_party":  # which need not know who takes part
-        exact &= all(map(takes_all, drawn))
+        exact &= all(d.takes_all for d in drawn)
     return f"upper, attained in the worst case: {_ANALYTIC}" if exact else f"upper: {_ANALYTIC}"
 
 
 def _within_range(release: Release) -> Release:
     """Multipliers that floats can work with; counting less noise than there is stays sound."""
-    if release.multiplier >= _LEAST[release.noise] * most_often(release.sampling):
+    if release.multiplier >= _LEAST[release.noise] * release.sampling.most_often:
         loud = math.isfinite(release.multiplier) and release.multiplier > _LOUDEST
         return replace(release, multiplier=_LOUDEST) if loud else release
     if release.multiplier == 0:

@@ -147,7 +147,7 @@ def shown_delta(
 
     Args:
         epsilon, multiplier, noise: as `remove_delta`.
-        drawn: (n, their probabilities), as `sampling.times_drawn` gives them.
+        drawn: (n, their probabilities), as `Sampling.times_drawn` gives them.
     """
     eps = np.asarray(epsilon, float)
     rare = [chance < 1e-45 for chance in drawn[1]]

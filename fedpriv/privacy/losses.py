@@ -10,15 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpriv.privacy import curves
-from fedpriv.privacy.allocation import allocation_losses
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses, connect_the_dots
 from fedpriv.privacy.large_losses import Rounds
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Allocation, Sampling, loses_noise, most_often, times_drawn
+from fedpriv.privacy.sampling import Sampling
 from fedpriv.privacy.tilted import Composed, Priced
-from fedpriv.privacy.truncation import draw_cases
 
 _CELLS, _COMPOSED_CELLS = 5e4, 1e6  # aimed at for the losses of one round, and of all rounds
 _FINEST = 1e-4  # nats; dp-accounting's own default
@@ -38,8 +36,8 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
     """Smallest epsilon that the composed privacy loss distribution certifies; infinity where there is none.
 
     Formal guarantees: an upper bound. Add-or-remove: the tight pair of Zhu, Dong and Wang 2022 for Poisson cohorts,
-    `curves.remove_delta` and `curves.add_delta`, and `allocation_losses` of blocks. Replace-one:
-    `curves.replace_delta`. With a capacity: its cases, see `truncation.draw_cases`. Zero-out: `curves.shown_delta`,
+    `curves.remove_delta` and `curves.add_delta`, and `Sampling.losses` of blocks. Replace-one:
+    `curves.replace_delta`. Both in each of the sampling's cases, see `Sampling.cases`. Zero-out: `curves.shown_delta`,
     where noise is lost in each case.
 
     Args:
@@ -170,7 +168,7 @@ def compose(
     for release in releases:
         multiplier = multiplier_for(release, relation)
         known, drawn, rate = release.participation, release.sampling, 1.0
-        if known is not None and loses_noise(known):  # how much noise is left is known, too
+        if known is not None and known.loses_noise:  # how much noise is left is known, too
             pair = _round(known, release.noise, multiplier, "zero_out", interval, beyond)
         else:
             pair = _round(drawn, release.noise, multiplier, relation, interval, beyond)
@@ -191,8 +189,8 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
     for release in releases:
         multiplier = multiplier_for(release, relation)
         known = release.participation
-        drawn = known if known is not None and loses_noise(known) else release.sampling
-        n, chances = times_drawn(drawn)
+        drawn = known if known is not None and known.loses_noise else release.sampling
+        n, chances = drawn.times_drawn()
         spread += release.steps * release.local_steps * float(chances @ n**2) / multiplier**2
         once = max(once, _largest_loss(drawn, release.noise, multiplier, 10.0))
     composed = spread / 2 + 10 * math.sqrt(spread)
@@ -202,8 +200,8 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
 
 def _largest_loss(sampling: Sampling, noise: str, multiplier: float, deviations: float) -> float:
     """Nats; of Gaussian noise so many standard deviations away."""
-    distances = [case.distance for case in draw_cases(sampling) if math.isfinite(case.distance)]
-    separation = max(most_often(sampling), *distances) / multiplier
+    distances = [case.distance for case in sampling.cases() if math.isfinite(case.distance)]
+    separation = max(sampling.most_often, *distances) / multiplier
     return separation if noise == "laplace" else separation**2 / 2 + deviations * separation
 
 
@@ -217,14 +215,14 @@ def _round(
     beyond: float,
 ) -> tuple[Losses, Losses]:
     """Losses of one release, in both directions; `multiplier` is relative to `relation`'s distance."""
-    if isinstance(sampling, Allocation) and relation == "add_or_remove":
-        return allocation_losses(sampling, noise, multiplier, interval, beyond)
+    if sampling.block_rounds is not None and relation == "add_or_remove":
+        return sampling.losses(noise, multiplier, interval, beyond)
 
     def forward(epsilon: Floats) -> Floats:
-        if relation == "zero_out" and loses_noise(sampling):
+        if relation == "zero_out" and sampling.loses_noise:
             return of_cases(_told_delta, epsilon)
         if relation == "zero_out":
-            return curves.shown_delta(epsilon, multiplier, times_drawn(sampling), noise)
+            return curves.shown_delta(epsilon, multiplier, sampling.times_drawn(), noise)
         if relation == "replace_one":
             return of_cases(curves.replace_delta, epsilon)
         return of_cases(curves.remove_delta, epsilon)
@@ -236,7 +234,7 @@ def _round(
 
     def of_cases(curve: Callable[..., Floats], epsilon: Floats) -> Floats:
         total = np.zeros(len(epsilon))
-        for case in draw_cases(sampling):
+        for case in sampling.cases():
             if case.rate == 0:  # the same for both
                 total -= case.chance * np.expm1(np.minimum(epsilon, 0.0))
                 continue

@@ -11,7 +11,6 @@ from fedpriv.privacy import counts
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import WithReplacement, times_drawn
 
 _TAIL = 1e-30  # participation counts rarer than this, on either side, are counted as delta = 1
 _MOST_VALUES = 10_000  # of the summed precision; more are rounded up to this many cells
@@ -46,13 +45,13 @@ def participations(
 def _count(release: Release) -> tuple[Floats, Floats, float]:
     """(n, their probabilities, that of those left out)."""
     drawn, known = release.sampling, release.participation
-    once = not isinstance(drawn, WithReplacement) or drawn.size == 1
+    once = drawn.most_often == 1
     if known is None and once:
         return _binomial(release.steps * release.local_steps, drawn.rate)
     if known is not None and once and drawn.rate == 1:
         rounds, chances, missing = _binomial(release.steps, known.rate)
         return rounds * release.local_steps, chances, missing
-    n, chances = times_drawn(drawn)
+    n, chances = drawn.times_drawn()
     of_round = counts.total(counts.of(n**2, chances), release.local_steps)
     if known is not None:
         of_round = counts.sometimes(of_round, known.rate)

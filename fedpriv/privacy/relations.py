@@ -6,15 +6,6 @@ from collections.abc import Sequence
 
 from fedpriv.core.arguments import require
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import (
-    Allocation,
-    Everyone,
-    Poisson,
-    Sampling,
-    WithReplacement,
-    loses_noise,
-    takes_all,
-)
 
 
 def relation_of(releases: Sequence[Release], view: str) -> str:
@@ -31,20 +22,20 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
             add all of their noise themselves, or a share that may be lost: it is gone when one of them is removed; or
             together with cohorts of which the view is taken to know who takes part, where a removed one is missing.
     """
-    kinds = {type(release.sampling) for release in releases}
+    of_kinds = {type(r.sampling).__name__: r.sampling.adjacency for r in releases}
+    adjacencies = sorted({r.sampling.adjacency for r in releases if r.sampling.adjacency})
     hidden = view == "third_party" or all(release.unit == "record" for release in releases)
-    if not hidden or kinds <= {Everyone, WithReplacement}:
+    if not hidden or set(adjacencies) <= {"zero_out"}:
         return "zero_out"
-    samplings = [r.sampling for r in releases if not isinstance(r.sampling, Everyone)]
-    drawn = sorted({type(sampling).__name__ for sampling in samplings})
-    adjacencies = sorted(set(map(_adjacency, samplings)))
+    drawn = sorted(kind for kind, adjacency in of_kinds.items() if adjacency)
+    words = " and ".join(adjacencies).replace("_", "-")
     require(
         len(adjacencies) == 1,
         "sampling",
         drawn,
-        f"certified for {' and '.join(adjacencies)} adjacency, which do not compose; draw all cohorts the same way",
+        f"certified for {words} adjacency, which do not compose; draw all cohorts the same way",
     )
-    if adjacencies == ["replace-one"]:
+    if adjacencies == ["replace_one"]:
         return "replace_one"
     require(
         not any(map(_takes_noise_along, releases)),
@@ -64,26 +55,19 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
     return "add_or_remove"
 
 
-def _adjacency(sampling: Sampling) -> str:
-    """Where it is secret who is drawn."""
-    if isinstance(sampling, WithReplacement):
-        return "zero-out"
-    others_stay = isinstance(sampling, Poisson | Allocation) and sampling.neighbour != "replaced"
-    return "add-or-remove" if others_stay else "replace-one"
-
-
 def _takes_noise_along(release: Release) -> bool:
     """Whether noise that each client adds itself is gone with it, and who takes part is taken to be known."""
-    own = release.goes_with_its_unit or loses_noise(release.participation)
+    known = release.participation
+    own = release.goes_with_its_unit or (known is not None and known.loses_noise)
     counts = release.multiplier > 0 and release.unit == "client"
-    return own and counts and isinstance(release.sampling, Everyone)
+    return own and counts and release.sampling.adjacency is None
 
 
 def _is_shown(release: Release) -> bool:
     """Whether a view is taken to know which clients take part, though not all do."""
     known = release.participation
     counts = release.multiplier > 0 and release.unit == "client"
-    return counts and known is not None and not takes_all(known)
+    return counts and known is not None and not known.takes_all
 
 
 def multiplier_for(release: Release, relation: str) -> float:

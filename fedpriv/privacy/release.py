@@ -15,7 +15,7 @@ from fedpriv.core.arguments import (
     checked,
     require,
 )
-from fedpriv.privacy.sampling import Everyone, Sampling, loses_noise
+from fedpriv.privacy.sampling import Sampling
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]
 Unit: TypeAlias = Literal["client", "record"]
@@ -132,15 +132,16 @@ class Release:
         drawn = self.participation
         known = drawn is None or isinstance(drawn, Sampling)
         require(known, "participation", drawn, f"{remedy}, or None")
-        alone = isinstance(self.sampling, Everyone) and self.local_steps == 1
+        alone = self.sampling.takes_all and self.local_steps == 1
+        lost = drawn is not None and drawn.loses_noise
         require(
-            alone or not loses_noise(drawn),
+            alone or not lost,
             "participation",
             drawn,
             "members that vanish set the noise of a single release; give it as `sampling`, or with Everyone and one "
             "local step",
         )
-        whole = not (loses_noise(self.sampling) or loses_noise(drawn))
+        whole = not (self.sampling.loses_noise or lost)
         remedy = "Laplace noise that has lost shares is no longer Laplace; give Gaussian noise"
         require(self.noise == "gaussian" or whole, "noise", self.noise, remedy)
         seen = self.adder == "server" and self.view != "third_party" and self.multiplier > 0

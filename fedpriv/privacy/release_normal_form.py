@@ -7,13 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from fedpriv.privacy.release import UNITS, VIEWS, Release
-from fedpriv.privacy.sampling import (
-    Everyone,
-    WithReplacement,
-    loses_noise,
-    most_often,
-    takes_all,
-)
+from fedpriv.privacy.sampling import Everyone
 
 _SMALL = 0.2  # largest separation of a piece: its losses fit the finest grid
 
@@ -48,19 +42,19 @@ def is_exact(releases: Sequence[Release], relation: str) -> bool:
     known = relation == "zero_out"
     return all(
         r.noise == "gaussian"
-        and (known or isinstance(r.sampling, Everyone))
-        and not (loses_noise(r.sampling) or loses_noise(r.participation))
+        and (known or r.sampling.takes_all)
+        and not any(drawn.loses_noise for drawn in (r.sampling, r.participation) if drawn)
         for r in releases
     )
 
 
 def _plain(release: Release) -> Release:
     steps, local_steps, known = release.steps, release.local_steps, release.participation
-    if known is None or takes_all(known):
+    if known is None or known.takes_all:
         steps, local_steps, known = steps * local_steps, 1, None
     drawn, multiplier = release.sampling, release.multiplier
-    if drawn.largest == 1 if isinstance(drawn, WithReplacement) else takes_all(drawn):
-        drawn, multiplier = Everyone(drawn.population), multiplier / most_often(drawn)
+    if drawn.takes_all:
+        drawn, multiplier = Everyone(drawn.population), multiplier / drawn.most_often
     return Release(
         VIEWS[0],
         UNITS[0],
@@ -83,7 +77,7 @@ def _added_up(releases: Iterable[Release]) -> list[Release]:
 
 
 def _is_whole(release: Release) -> bool:
-    everyone = isinstance(release.sampling, Everyone) and release.participation is None
+    everyone = release.sampling.takes_all and release.participation is None
     return everyone and release.noise == "gaussian"
 
 

@@ -14,16 +14,7 @@ import numpy as np
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import (
-    Allocation,
-    Everyone,
-    FixedSize,
-    Poisson,
-    Sampling,
-    loses_noise,
-    times_drawn,
-)
-from fedpriv.privacy.truncation import DrawCase, draw_cases
+from fedpriv.privacy.sampling import DrawCase, Sampling
 
 _LOUDEST = 1e6  # beyond, divergences are lost in rounding
 _HARMLESS = ("failed to converge after", "Optimal order is the")
@@ -39,8 +30,8 @@ def rdp_epsilon(
     """Epsilon by Rényi divergences; None where dp-accounting has none for this noise and sampling.
 
     Formal guarantees: an upper bound, by the conversion of Canonne, Kamath and Steinke 2020 over
-    dp-accounting's default orders. Add-or-remove: Mironov, Talwar and Zhang 2019; cohorts that are
-    cut to a capacity by their cases, see `truncation.draw_cases`. Replace-one: Wang, Balle and
+    dp-accounting's default orders. Add-or-remove: Mironov, Talwar and Zhang 2019; by the
+    sampling's cases, see `Sampling.cases`. Replace-one: Wang, Balle and
     Kasiviswanathan 2019, Theorem 27, and no more than without sampling, as divergences are jointly
     quasi-convex; members that vanish are counted as if they stayed: given who is drawn, the sum is
     a mixture, over who else stays, of Gaussians that one member replaced, or left out, moves by
@@ -112,14 +103,15 @@ def _has_divergence(release: Release, relation: str) -> bool:
     any noise would decide at all but the smallest orders: left to the other accountant.
     """
     drawn = release.sampling
-    if loses_noise(drawn) or loses_noise(release.participation):
+    known = release.participation
+    if drawn.loses_noise or (known is not None and known.loses_noise):
         return False
-    hidden = relation != "zero_out" and not isinstance(drawn, Everyone)
-    if hidden and isinstance(drawn, Allocation):
+    hidden = relation != "zero_out" and not drawn.takes_all
+    if hidden and drawn.block_rounds is not None:
         return False
-    if relation == "replace_one" and isinstance(drawn, Poisson):
+    if hidden and relation == "replace_one" and not drawn.is_without_replacement:
         return False
-    if relation == "add_or_remove" and any(math.isinf(c.distance) for c in draw_cases(drawn)):
+    if relation == "add_or_remove" and any(math.isinf(case.distance) for case in drawn.cases()):
         return False
     return release.noise == "gaussian" or not hidden
 
@@ -140,14 +132,14 @@ def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> 
 
     make: Any = {"gaussian": dp.GaussianDpEvent, "laplace": dp.LaplaceDpEvent}[noise]
     if relation == "zero_out":
-        cases = zip(*times_drawn(sampling), strict=True)
+        cases = zip(*sampling.times_drawn(), strict=True)
         return _shown([(c, _divergences(make(multiplier / n) if n else None)) for n, c in cases])
     if relation == "replace_one":
         event = make(multiplier)
         whole = _divergences(event, "REPLACE_ONE")
-        if not isinstance(sampling, FixedSize):
+        if not sampling.is_without_replacement:
             return whole
-        drawn = dp.SampledWithoutReplacementDpEvent(sampling.population, sampling.size, event)
+        drawn = dp.SampledWithoutReplacementDpEvent(sampling.population, sampling.most, event)
         return np.minimum(whole, _divergences(drawn, "REPLACE_ONE"))
 
     def of_case(case: DrawCase) -> Floats:
@@ -157,7 +149,7 @@ def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> 
         drawn = event if case.rate == 1 else dp.PoissonSampledDpEvent(case.rate, event)
         return _divergences(drawn)
 
-    return _shown([(case.chance, of_case(case)) for case in draw_cases(sampling)])
+    return _shown([(case.chance, of_case(case)) for case in sampling.cases()])
 
 
 def _divergences(event: Any, relation: str = "ADD_OR_REMOVE_ONE") -> Floats:

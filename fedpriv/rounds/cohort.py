@@ -24,7 +24,6 @@ from fedpriv.mechanisms.noise_memory import NoiseMemory
 from fedpriv.mechanisms.not_finite_counts import Tally, counted_records
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, rounded
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy.sampling import loses_noise
 from fedpriv.rounds.client_shard import Shard, shard_of
 from fedpriv.rounds.noise_stream import ROUNDS, NoiseStream
 from fedpriv.rounds.parts import check_parts
@@ -299,7 +298,7 @@ class Cohort:
     def _shares(self) -> jax.Array | int:
         """Of how many shares the noise of the sum consists, if they are all there."""
         drawn = self._sampler.accounting
-        return drawn.most if loses_noise(drawn) else jnp.maximum(self.size, 1)
+        return drawn.most if drawn.of_a_round.loses_noise else jnp.maximum(self.size, 1)
 
     def _noise_left(self) -> jax.Array:
         """f32[], deviation of the noise that is left over that of all of it; counted by the release."""
@@ -309,7 +308,7 @@ class Cohort:
         """The sum with the noise that is there: of the shares of those who stay, if others are lost."""
         if is_correlated(used):
             return self._memory.perturb(used, key, total, self.round)
-        if step.adder == "server" or not loses_noise(step.sampling.accounting):
+        if step.adder == "server" or not step.sampling.accounting.of_a_round.loses_noise:
             return _perturbed(used, key, total)
         if used.noise == "laplace" and used.certified_multiplier > 0:
             raise ValueError(

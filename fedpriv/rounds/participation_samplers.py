@@ -13,7 +13,7 @@ from jax import lax
 from fedpriv.core.arguments import Count, Rate, checked, require
 from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key, PyTree
-from fedpriv.privacy.participation_schemas import (
+from fedpriv.privacy.sampling import (
     CyclicPoisson,
     MinimumSeparation,
     RandomAllocation,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import jax
@@ -12,8 +12,8 @@ from jax import lax
 
 from fedpriv.core.arguments import Count, Rate, check_fields, checked, require
 from fedpriv.core.types import Key
-from fedpriv.privacy.sampling import Dropping, Everyone, FixedSize, Poisson, Sampling
-from fedpriv.rounds.samplers import Draw, Sampler, drawn_from, fixed_size, poisson
+from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling
+from fedpriv.rounds.samplers import Draw, Sampler, fixed_size, poisson
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,12 @@ class PublicSizes:
     @property
     def accounting(self) -> Sampling:
         """That of the smallest client."""
-        return self.accounting_of(min(self.sizes))
+        return self.accounting_of()
+
+    @property
+    def public_sizes(self) -> tuple[int, ...]:
+        """Number of records of each client, which is public."""
+        return tuple(self.sizes)
 
     @property
     def expected_size(self) -> float:
@@ -74,9 +79,9 @@ class PublicSizes:
         """Most records that one draw can hold."""
         return self.places.slots
 
-    def accounting_of(self, size: Count) -> Sampling:
-        """Draws among `size` records, as the accountant sees them."""
-        size = checked("size", size, Count)
+    def accounting_of(self, size: Count | None = None) -> Sampling:
+        """Draws among `size` records, as the accountant sees them; by default among those of the smallest client."""
+        size = min(self.sizes) if size is None else checked("size", size, Count)
         if self.batch is not None:
             return FixedSize(size, min(self.batch, size))
         assert self.rate is not None
@@ -89,6 +94,10 @@ class PublicSizes:
         if self.batch is not None:
             return jnp.minimum(size, self.batch).astype(jnp.float32)
         return jnp.float32(self.rate) * size
+
+    def draw_among(self, key: Key, size: jax.Array) -> tuple[Draw, jax.Array | float]:
+        """(A batch among a client's `size` (i32[]) records, what its sum is divided by)."""
+        return self.draw(key, size), self.divisor(size)
 
     def draw(self, key: Key, size: jax.Array) -> Draw:
         """A batch drawn among the first `size` (i32[]) records."""
@@ -126,11 +135,8 @@ def draw_records(
         known, "records", records, "give one such as fp.poisson(100, rate=0.1), or fp.PublicSizes"
     )
     remedy = "clients vanish, not records; give the sampler of the clients to fp.dropping"
-    require(not isinstance(records.accounting, Dropping), "records", records.accounting, remedy)
-    if isinstance(records, PublicSizes):
-        drawn, divisor = records.draw(key, size), records.divisor(size)
-    else:
-        drawn, divisor = drawn_from(records, key), records.expected_size
+    require(records.accounting.dropout == 0, "records", records.accounting, remedy)
+    drawn, divisor = records.draw_among(key, size)
     if not may_hold_fewer(records):
         return drawn, divisor
     return drawn._replace(mask=drawn.mask & (drawn.ids < size)), divisor
@@ -138,14 +144,12 @@ def draw_records(
 
 def may_hold_fewer(records: RecordSampler) -> bool:
     """Whether a client may hold fewer records than there are places to draw from."""
-    return isinstance(records.accounting, Everyone | Poisson) or isinstance(records, PublicSizes)
+    return records.public_sizes is not None or records.accounting.allows_empty_places
 
 
 def most_records(records: RecordSampler) -> int:
     """Most records that a client may hold."""
-    if isinstance(records, PublicSizes):
-        return max(records.sizes)
-    return records.accounting.population
+    return max(records.public_sizes or (records.accounting.population,))
 
 
 def accounting_of(records: RecordSampler, size: int | None = None) -> Sampling:
@@ -154,7 +158,4 @@ def accounting_of(records: RecordSampler, size: int | None = None) -> Sampling:
     Args:
       size: number of records of a client; where sizes are public, the smallest by default.
     """
-    drawn = records.accounting
-    if isinstance(records, PublicSizes):
-        return drawn if size is None else records.accounting_of(size)
-    return replace(drawn, neighbour="emptied") if isinstance(drawn, Poisson) else drawn
+    return records.accounting_of(size)

@@ -74,6 +74,24 @@ class Sampler(NamedTuple):
         """Most units that one draw can hold."""
         return self.accounting.most
 
+    @property
+    def public_sizes(self) -> None:
+        """How many records each client holds is no part of how they are drawn, see `PublicSizes`."""
+        return None
+
+    @property
+    def places(self) -> Sampler:
+        """Draws among the places of a client's records: itself."""
+        return self
+
+    def draw_among(self, key: Key, size: jax.Array) -> tuple[Draw, float]:
+        """(A batch among a client's places, of which `size` are filled, what its sum is divided by)."""
+        return drawn_from(self, key), self.expected_size
+
+    def accounting_of(self, size: int | None = None) -> Sampling:
+        """The draws among a client's records as the accountant sees them, however many it holds."""
+        return self.accounting.of_places()
+
 
 def drawn_from(sampler: Sampler, key: Key) -> Draw:
     """Who takes part.
@@ -272,7 +290,7 @@ def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "w
     what they keep is unchanged, they cause no traffic, and a mean divides by the expected number of members who stay. A
     Poisson cohort is cut to its capacity after members have vanished.
 
-    Formal guarantees: those of the certificate; proofs are in `fedpriv.privacy.truncation`. Towards a third party, who
+    Formal guarantees: those of the certificate; proofs are in `fedpriv.privacy.sampling`. Towards a third party, who
     vanishes has to stay as secret as who is drawn. Members who vanish together are not covered; without `dropping`, a
     fraction `honest` of the noise bounds what they take along. Nor are members who vanish for reasons of their data:
     that they do says something of it, which no noise hides.

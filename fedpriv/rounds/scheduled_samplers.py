@@ -13,13 +13,7 @@ from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_functions import asked, gives
-from fedpriv.privacy.participation_schemas import (
-    CyclicPoisson,
-    MinimumSeparation,
-    ParticipationSchema,
-    RandomAllocation,
-)
-from fedpriv.privacy.sampling import Dropping, Poisson
+from fedpriv.privacy.sampling import ParticipationSchema
 from fedpriv.rounds.samplers import (
     Draw,
     Opening,
@@ -70,10 +64,7 @@ def has_full_cohorts(sampler: AnySampler) -> bool:
     drawn = sampler.accounting
     if isinstance(sampler, ScheduledSampler) and sampler.init is not no_memory:
         return False  # there may be too few whom it may draw
-    if isinstance(drawn, MinimumSeparation):
-        return drawn.participations is None and drawn.most * drawn.separation == drawn.population
-    varies = isinstance(drawn, Poisson | CyclicPoisson | RandomAllocation | Dropping)
-    return not varies and sampler.slots == drawn.most
+    return drawn.has_one_size and drawn.of_a_round.dropout == 0 and sampler.slots == drawn.most
 
 
 def first_memories(sampler: AnySampler | Opening) -> tuple[PyTree, ...]:

@@ -20,13 +20,7 @@ from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import (
-    Dropping,
-    Everyone,
-    FixedSize,
-    RandomAllocation,
-    WithReplacement,
-)
+from fedpriv.privacy.sampling import Accounting
 from fedpriv.rounds.samplers import Draw, Sampler
 from fedpriv.rounds.scheduled_samplers import (
     ScheduledSampler,
@@ -48,30 +42,28 @@ def check_sampler(sampler: Sampler, seed: int) -> None:
     """Raises ValueError: a sampler made by hand draws somebody, or a pair, more often than its accounting says."""
     if constructed(sampler):
         return
-    if isinstance(sampler.accounting, Dropping):  # how many stay decides how much noise there is
-        raise ValueError(
-            f"sampler: made by hand, for {sampler.accounting}; use fp.dropping to let members vanish"
-        )
     from scipy.stats import binom
 
     told, n = sampler.accounting, sampler.accounting.population
+    _check_by_hand(told)
+    if told.together is None:
+        raise ValueError(
+            f"sampler: made by hand, for {told}, which does not say how often two are drawn together; give it "
+            "`together`, see fp.privacy.Sampling"
+        )
     draws: Draw = jax.jit(jax.vmap(sampler.draw))(jax.random.split(jax.random.key(seed), _DRAWS))
     there = np.zeros((_DRAWS, n + 1))
     ids = np.asarray(jnp.where(draws.mask, draws.ids, n))
     np.add.at(there, (np.arange(_DRAWS)[:, None], ids), 1)
     there = there[:, :n]
-    fixed = isinstance(told, FixedSize | Everyone)
-    wrong_size = fixed and (there.sum(1) != told.most).any()
-    if not isinstance(told, WithReplacement) and (there.max() > 1 or wrong_size):
+    wrong_size = told.has_one_size and (there.sum(1) != told.most).any()
+    if there.max() > told.most_often or wrong_size or there.sum(1).max() > told.most:
         raise ValueError(
             f"sampler: some draws are not {told}; make draw and accounting together, as `fp.poisson` does"
         )
     once = there > 0
-    pair = (
-        told.rate * (told.most - 1) / max(n - 1, 1) if isinstance(told, FixedSize) else told.rate**2
-    )
     together = once.T.astype(float) @ once
-    rates = np.where(np.eye(n), told.rate, 1.0 if isinstance(told, WithReplacement) else pair)
+    rates = np.where(np.eye(n), told.rate, told.together)
     excess = together - binom.isf(FALSE_ALARM / n**2, _DRAWS, rates)
     if excess.max() > 0:
         i, j = np.unravel_index(int(np.argmax(excess)), excess.shape)
@@ -87,8 +79,7 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
     if constructed(sampler):
         return
     told, n = sampler.accounting, sampler.accounting.population
-    if isinstance(told, RandomAllocation):
-        raise ValueError(f"sampler: made by hand, for {told}; use fp.random_allocation")
+    _check_by_hand(told)
     turns = max(20, (told.participations or 0) + 1)
     rounds = min(_MOST_ROUNDS, turns * max(told.separation, -(-n // told.most)))
     key, (begin,) = jax.random.key(seed), first_memories(sampler)
@@ -109,6 +100,11 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
             f"sampler: a client takes part sooner, or more often, than {told} allows; make draw and accounting "
             "together, as `fp.fixed_order` does"
         )
+
+
+def _check_by_hand(told: Accounting) -> None:
+    if told.not_by_hand:
+        raise ValueError(f"sampler: made by hand, for {told}; {told.not_by_hand}")
 
 
 def check_codec(release: Sum, seed: int) -> None:

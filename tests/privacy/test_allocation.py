@@ -9,7 +9,6 @@ from scipy.stats import binom, laplace, norm
 from small import refused
 
 from fedpriv.privacy import Allocation, Everyone, Release, certify_releases, losses
-from fedpriv.privacy.truncation import draw_cases, seen_in_a_cut
 
 DELTA = 1e-5
 STEP = 0.02
@@ -154,15 +153,15 @@ class TestCut:
         sampling = Allocation(6, 3, 4)
         draws = [*itertools.product(range(3), repeat=5)]
         full = np.array([sum(d.count(t) >= 4 for t in range(3)) for d in draws])
-        kept, cut = draw_cases(sampling)
+        kept, cut = sampling.cases()
         assert kept.chance + cut.chance == 1
         assert cut.chance >= (full >= 1).mean() * (1 - 1e-12)
         assert (kept.distance, cut.distance) == (1, 2)
-        of_one, of_all = draw_cases(Allocation(1000, 10, 157, "remembered"))[1:]
+        of_one, of_all = Allocation(1000, 10, 157, "remembered").cases()[1:]
         once = binom.sf(156, 999, 0.1)
         assert of_one.chance * of_one.rate == pytest.approx(once, rel=1e-6)
         assert of_all.chance <= 50 * once**2
-        assert seen_in_a_cut(Allocation(1000, 10, 157)) == pytest.approx(once, rel=1e-6)
+        assert Allocation(1000, 10, 157).seen_in_a_cut() == pytest.approx(once, rel=1e-6)
 
     def test_costs_hardly_anything_where_it_is_seldom(self):
         for neighbour in ("removed", "remembered"):
@@ -174,7 +173,7 @@ class TestCut:
         sampling = Allocation(1000, 10, 157, "remembered")
         forward, backward = directions(block_of(100.0, sampling))
         for curve in (forward, backward):
-            assert curve(3.0) == pytest.approx(seen_in_a_cut(sampling), rel=0.05)
+            assert curve(3.0) == pytest.approx(sampling.seen_in_a_cut(), rel=0.05)
 
 
 def test_no_renyi_divergences_are_known():

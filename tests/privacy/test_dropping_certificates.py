@@ -20,7 +20,6 @@ from fedpriv.privacy import (
     Release,
     certify_releases,
     curves,
-    truncation,
 )
 
 N, S, P, SIGMA, DELTA = 12, 6, 0.3125, 3.0, 1e-3  # P is a multiple of 2^-32
@@ -212,11 +211,11 @@ def test_it_moves_as_it_should():
 def test_few_cases_are_above_many(monkeypatch):
     """Neighbouring numbers of those who stay taken together: never below, by little."""
     sampling = Dropping(4000, 400, P, True)
-    cases = truncation.draw_cases(sampling)
+    cases = sampling.cases()
     assert len(cases) < 140
     assert sum(case.chance for case in cases) == pytest.approx(1, abs=1e-9)
     merged = epsilon_of(release(sampling, steps=50))
-    monkeypatch.setattr(truncation, "_MOST_CASES", 1000)
+    monkeypatch.setattr("fedpriv.privacy.sampling.fixed_size._MOST_CASES", 1000)
     exact = epsilon_of(release(sampling, steps=51)), epsilon_of(release(sampling, steps=49))
     assert merged < exact[0] * 1.01
     assert merged > exact[1]

@@ -8,7 +8,6 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 from fedpriv.privacy import Poisson, Release, losses
-from fedpriv.privacy.truncation import draw_cases
 
 N, RATE, SIGMA, DELTA = 1000, 0.1, 1.4, 1e-5
 STEP, CELL = 0.05, 2e-4
@@ -91,7 +90,7 @@ def test_explicit_neighbours_of_one_round(capacity, degrees):
 
 def test_the_cases_are_those_of_the_draw():
     """Who joins among so many others; and how often the unit is there, all in all."""
-    cases = draw_cases(Poisson(30, 0.2, 4))
+    cases = Poisson(30, 0.2, 4).cases()
     k = np.arange(30)
     chances = binom.pmf(k, 29, 0.2)
     there = 0.2 * np.minimum(1, 4 / (k + 1))

@@ -9,7 +9,7 @@ from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.certify import certify_releases
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling, WithReplacement
+from fedpriv.privacy.sampling import DrawCase, Sampling
 
 _SERVER = (
     "The paper also has the server in mind; the server knows who takes part, so sampling hides "
@@ -86,15 +86,17 @@ def _judge(
     """Whether the formula covers this sampling, and why."""
     if math.isinf(epsilon) or epsilon == 0:
         return True, ("Trivially true.",)
-    if isinstance(sampling, FixedSize):
+    if sampling.adjacency == "replace_one":
         return False, _FIXED
-    if isinstance(sampling, WithReplacement):
+    if sampling.adjacency == "zero_out":
         return False, _REPLACED
-    if not (isinstance(sampling, Poisson) and sampling.can_be_cut):
+    uncut = sampling.most == sampling.population
+    if uncut and sampling.cases() == (DrawCase(1.0, sampling.rate, 1.0),):
         return True, ("The formula is a proved upper bound for this way of drawing cohorts.",)
     release = Release("third_party", "client", multiplier, sampling, rounds)
     proved = certify_releases([release], delta, view="third_party").epsilon
-    cut = f"The formula does not know of the cut to {sampling.capacity} clients;"
+    what = "this way of drawing cohorts" if uncut else f"of the cut to {sampling.most} clients"
+    cut = f"The formula does not know {what};"
     if proved <= epsilon:
         return True, (f"{cut} the certificate, which does, is below it.",)
     return False, (f"{cut} the certificate, which does, is above it: raise the capacity.",)

@@ -8,6 +8,7 @@ balls-and-bins sampling of L. Chua et al., 2024 (arXiv:2412.16802).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,8 +16,7 @@ import numpy as np
 
 from fedpriv.privacy.curves import CURVES, Floats
 from fedpriv.privacy.discretised import Losses, connect_the_dots
-from fedpriv.privacy.sampling import Allocation
-from fedpriv.privacy.truncation import DrawCase, draw_cases
+from fedpriv.privacy.sampling.protocol import DrawCase
 
 _CELLS = 2048  # aimed at for a law
 _FAR = 12.0  # deviations of Gaussian noise beyond which a ratio counts as infinite, or as 0: less than 1e-32
@@ -48,14 +48,19 @@ _SEEN_LOSSES = Losses(0, np.zeros(1), 1.0)
 
 
 def allocation_losses(
-    sampling: Allocation, noise: str, multiplier: float, interval: float, beyond: float = 0.0
+    cases: Sequence[DrawCase],
+    block: int,
+    noise: str,
+    multiplier: float,
+    interval: float,
+    beyond: float = 0.0,
 ) -> tuple[Losses, Losses]:
     """Losses of a block with the unit against without it, and of without it against with it.
 
     Formal guarantees: each pair dominates the given one, and so do their compositions over blocks, also where what a
     unit sends depends on all that was seen before, in the block, too, and on which rounds of earlier blocks it was in.
 
-    *Proof.* Let the view know all draws of the others, and which case of `truncation.draw_cases` it is: their law is
+    *Proof.* Let the view know all draws of the others, and which case of `Allocation.cases` it is: their law is
     the same with the unit and without it. Given these, and the output y_1, ..., y_{t-1} before, let Q_t be the law of
     the output of round t without the unit, P_t with the unit in that round, and r_t = dP_t / dQ_t of y_t. The unit is
     in round t with probability 1 / b, and in the other rounds the output is that without it: so the likelihood ratio
@@ -69,15 +74,17 @@ def allocation_losses(
     convex, hence at most those of the worst. Blocks compose by Zhu, Dong and Wang 2022 (arXiv:2106.08567), Theorem 10.
 
     Args:
+        cases: as `Allocation.cases`.
+        block: b, number of rounds.
         noise: "gaussian" or "laplace".
         multiplier: noise over what one participation moves.
         interval: width of a cell, in nats.
         beyond: chance of losses that may count as infinite, for narrower cells of the others; 0 is the least.
     """
-    tail = max(_TAIL, beyond / (2 * sampling.block.bit_length()))
+    tail = max(_TAIL, beyond / (2 * block.bit_length()))
     there, back = [], []
-    for case in draw_cases(sampling):
-        pair = _of_case(case, sampling.block, noise, multiplier, interval, tail)
+    for case in cases:
+        pair = _of_case(case, block, noise, multiplier, interval, tail)
         there.append((case.chance, pair[0]))
         back.append((case.chance, pair[1]))
     return _mixed(there), _mixed(back)

@@ -3,13 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from fedpriv.core.arguments import Count, CountOrZero, LargeCount, Rate, check_fields, require
-from fedpriv.privacy.sampling import Allocation, Everyone, Poisson, Sampling
+from fedpriv.privacy.sampling.allocation import Allocation
+from fedpriv.privacy.sampling.poisson import Poisson
+from fedpriv.privacy.sampling.protocol import Accounting, Everyone, Sampling
+
+
+class ParticipationSchema(Accounting):
+    """Which rounds of a run may be a client's, by their numbers.
+
+    Attributes:
+        population: number of clients.
+        most: clients of the largest cohort.
+    """
+
+    has_turns = True
+    if TYPE_CHECKING:
+
+        @property
+        def separation(self) -> int:
+            """Fewest rounds from one of a client to the next."""
+            ...
+
+    @property
+    def participations(self) -> int | None:
+        """Most rounds of a client; None: as many as the separation allows."""
+        return None
+
+    @property
+    def joining(self) -> float:
+        """Probability that a client whose turn it is takes part."""
+        return self.of_a_round.joining
+
+    @property
+    def window(self) -> int:
+        """Of so many rounds in a row one is a client's at most."""
+        return self.separation
+
+    def as_schedule(self) -> ParticipationSchema:
+        """Itself."""
+        return self
 
 
 @dataclass(frozen=True)
-class MinimumSeparation:
+class MinimumSeparation(ParticipationSchema):
     """Rounds of a client are at least `separation` apart, and at most `participations` in all; they are no secret.
 
     Attributes:
@@ -38,9 +77,14 @@ class MinimumSeparation:
         return self.most / self.population
 
     @property
-    def window(self) -> int:
-        """Of so many rounds in a row one is a client's at most."""
-        return self.separation
+    def is_secret(self) -> bool:
+        """Who takes part may be known."""
+        return False
+
+    @property
+    def has_one_size(self) -> bool:
+        """Where turns divide the clients, and nobody is through with its own."""
+        return self.participations is None and self.most * self.separation == self.population
 
     def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
         """In how many of `rounds` rounds a client takes part, at most."""
@@ -59,7 +103,7 @@ class MinimumSeparation:
 
 
 @dataclass(frozen=True)
-class CyclicPoisson:
+class CyclicPoisson(ParticipationSchema):
     """Clients are in `groups` of one size, which take turns; members of a group join at `rate`, as `Poisson`.
 
     C. Choquette-Choo et al., "(Amplified) Banded Matrix Factorization", NeurIPS 2023, Algorithm 2.
@@ -91,19 +135,18 @@ class CyclicPoisson:
         return self.groups
 
     @property
-    def window(self) -> int:
-        """Of so many rounds in a row one is a client's turn."""
+    def most_bands(self) -> int:
+        """So many that the columns of a client's turns have no row in common."""
         return self.groups
+
+    def turn(self, units: Any, t: Any) -> Any:
+        """Client i's is in rounds i modulo b."""
+        return units % self.groups == t % self.groups
 
     @property
     def most(self) -> int:
         """Clients of the largest cohort."""
         return self.of_a_round.most
-
-    @property
-    def participations(self) -> None:
-        """As many as there are turns."""
-        return None
 
     def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
         """How many of `rounds` rounds are a client's turn, at most."""
@@ -121,7 +164,7 @@ class CyclicPoisson:
 
 
 @dataclass(frozen=True)
-class RandomAllocation:
+class RandomAllocation(ParticipationSchema):
     """Each client takes part once in every block of rounds, in a round of it that is drawn at random.
 
     V. Feldman, M. Shenfeld, "Privacy amplification by random allocation", 2025.
@@ -138,9 +181,24 @@ class RandomAllocation:
     population: LargeCount
     block: Count
     capacity: LargeCount | None = None
+    not_by_hand = "use fp.random_allocation"
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def block_rounds(self) -> int:
+        """Those of a block."""
+        return self.block
+
+    @property
+    def joining(self) -> float:
+        """Any round of a block is as likely."""
+        return 1 / self.block
+
+    def turn(self, units: Any, t: Any) -> Any:
+        """Any round may be everybody's."""
+        return units >= 0
 
     @property
     def separation(self) -> int:
@@ -169,6 +227,3 @@ class RandomAllocation:
     def in_words(self, rounds: CountOrZero) -> str:
         """Which rounds of a run are a client's."""
         return f"one round of a client in each of {self.rounds_of_a_unit(rounds)} blocks of {self.block} rounds"
-
-
-ParticipationSchema = MinimumSeparation | CyclicPoisson | RandomAllocation

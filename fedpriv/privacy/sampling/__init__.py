@@ -1,0 +1,41 @@
+"""How units are drawn: samplings, and schedules that decide by the round, each a value that gives its own cases."""
+
+from fedpriv.privacy.sampling.accounting import Accounting
+from fedpriv.privacy.sampling.allocation import Allocation
+from fedpriv.privacy.sampling.fixed_size import Dropping, FixedSize
+from fedpriv.privacy.sampling.poisson import Neighbour, Poisson
+from fedpriv.privacy.sampling.protocol import (
+    SELDOM,
+    Adjacency,
+    DrawCase,
+    Everyone,
+    Sampling,
+    once,
+)
+from fedpriv.privacy.sampling.schedules import (
+    CyclicPoisson,
+    MinimumSeparation,
+    ParticipationSchema,
+    RandomAllocation,
+)
+from fedpriv.privacy.sampling.with_replacement import WithReplacement
+
+__all__ = [
+    "SELDOM",
+    "Accounting",
+    "Adjacency",
+    "Allocation",
+    "CyclicPoisson",
+    "DrawCase",
+    "Dropping",
+    "Everyone",
+    "FixedSize",
+    "MinimumSeparation",
+    "Neighbour",
+    "ParticipationSchema",
+    "Poisson",
+    "RandomAllocation",
+    "Sampling",
+    "WithReplacement",
+    "once",
+]

@@ -1,0 +1,115 @@
+"""Blocks of rounds, in one of which each unit takes part."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from fedpriv.core.arguments import Count, LargeCount, check_fields
+from fedpriv.privacy.discretised import Losses
+from fedpriv.privacy.sampling.allocation_losses import allocation_losses
+from fedpriv.privacy.sampling.poisson import NEVER, Cut, Neighbour
+from fedpriv.privacy.sampling.protocol import DrawCase
+
+
+@dataclass(frozen=True)
+class Allocation(Cut):
+    """A block of rounds, in one of which each of the `population` clients takes part: any with the same probability.
+
+    Clients draw their rounds independently of one another. A cohort above `capacity` is cut down to a uniformly random
+    subset, which is accounted for; those who are left out take part in no round of the block. `None`: no cut.
+
+    Attributes:
+        block: b, number of rounds.
+        neighbour: as `Poisson`: "removed", or "remembered" where units remember when they were drawn.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+
+    population: LargeCount
+    block: Count
+    capacity: LargeCount | None = None
+    neighbour: Neighbour = field(default="removed", repr=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def rate(self) -> float:
+        """Probability that a given client takes part in a block, unless it is left out in a cut: 1."""
+        return 1.0
+
+    @property
+    def together(self) -> float:
+        """Both take part in a block."""
+        return 1.0
+
+    @property
+    def block_rounds(self) -> int:
+        """Those of the block."""
+        return self.block
+
+    @property
+    def takes_all(self) -> bool:
+        """In a block of one round, without a cut."""
+        return self.block == 1 and not self.can_be_cut
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a cohort is ever cut down (with a probability above 1e-250)."""
+        return self._full_rounds()[0] > NEVER
+
+    def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
+        """Independently."""
+        return (
+            "units draw their rounds independently and uniformly, and sums are divided by a number fixed beforehand",
+        )
+
+    def losses(
+        self, noise: str, multiplier: float, interval: float, beyond: float
+    ) -> tuple[Losses, Losses]:
+        """Of a block, see `allocation_losses`."""
+        return allocation_losses(self.cases(), self.block, noise, multiplier, interval, beyond)
+
+    def cases(self) -> tuple[DrawCase, ...]:
+        """By how many of the block's rounds are full without the unit.
+
+        Of a case, `rate` is the share of the rounds in which a unit moves the sum by `distance`, in the others by 1.
+        The pair of the block is dominated by that which shows the case, as in `allocation_losses`.
+
+        *Proof.* Let the other N - 1 units draw their rounds, and B = `capacity` of a round's units stay, a uniform
+        subset where there are more. A round that B or more others draw is full. All this has the same law with the unit
+        and without it; let the view know it. Where the unit draws a round that is not full it joins, and nobody else is
+        left out or let in. Where it draws a full one, of K others, it joins with probability B / (K + 1) in the place
+        of a uniform one of those who stayed, y, or changes nothing. All other rounds are as without it, as y takes part
+        in no other round of the block. So with the unit in a full round the sum moves by u - y, of norm at most 2 C, or
+        not at all: by convexity that is dominated by the noise moved by 2 C. To call more rounds full, or a move
+        longer, is sound.
+
+        With f full rounds, Pr[f >= 1] <= b s and Pr[f >= 2] <= b (b - 1) / 2 s^2, where s = Pr[Bin(N - 1, 1 / b) >= B]
+        is the chance of one: numbers of balls in bins are negatively associated (Joag-Dev and Proschan 1983).
+
+        Where units remember when they were drawn, y shows for ever that it made room, so a unit that draws a full round
+        counts as seen: in one round of b where one is full, in all where more are.
+        """
+        some, several = self._full_rounds()
+        if some <= NEVER:
+            return (DrawCase(1.0, 1.0, 1.0),)
+        cut = [DrawCase(some, 1.0, 2.0)]
+        if self.neighbour == "remembered":
+            one = DrawCase(some - several, 1 / self.block, math.inf)
+            cut = [one, DrawCase(several, 1.0, math.inf)]
+        return tuple(case for case in (DrawCase(1 - some, 1.0, 1.0), *cut) if case.chance > 0)
+
+    def _full_rounds(self) -> tuple[float, float]:
+        """Bounds on the chances that one round of a block, or two, are full without the unit."""
+        if not self.can_be_cut:
+            return 0.0, 0.0
+        from scipy.stats import binom
+
+        b, size = self.block, self.capacity
+        assert size is not None
+        full = float(binom.sf(size - 1, self.population - 1, 1 / b))
+        some = min(1.0, b * full)
+        return some, min(some, b * (b - 1) / 2 * full**2)

@@ -1,0 +1,308 @@
+"""How one round's cohort is drawn: what every sampling says of itself, which is all that anybody asks of one."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from fedpriv.core.arguments import CountOrZero, LargeCount, check_fields, require
+from fedpriv.privacy.curves import Floats
+from fedpriv.privacy.discretised import Losses
+from fedpriv.privacy.sampling.accounting import Accounting
+
+if TYPE_CHECKING:
+    from fedpriv.privacy.sampling.schedules import ParticipationSchema
+
+Adjacency: TypeAlias = Literal["add_or_remove", "replace_one", "zero_out"]
+"""What neighbouring data sets differ in: a unit is missing, or another, or its contributions are zero."""
+
+SELDOM = 1e-6
+"""In a round: how often a cut may show who made room for whom, and still be counted so."""
+
+
+class DrawCase(NamedTuple):
+    """A case that does not depend on whether the unit is there: with it, the unit moves the sum at `rate`.
+
+    Attributes:
+        chance: probability of the case.
+        rate: probability that the unit is in the cohort, given the case.
+        distance: how far it then moves the sum, in its clip norms (of a unit that is replaced, in twice those);
+            infinity where it is seen.
+    """
+
+    chance: float
+    rate: float
+    distance: float
+
+
+class Sampling(Accounting):
+    """How units are drawn, once in each round, independently of other rounds and of data: a draw is its cases.
+
+    A sampling of somebody's own is a frozen dataclass that inherits from this one, with `population`, `most` and `rate`
+    as fields or properties, and with the four that are abstract. Certificates are as true as they are.
+
+    Attributes:
+        population: number of units.
+        most: most units that one draw can hold.
+        rate: probability that a given unit is drawn, or a bound on it for the likeliest.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def rate(self) -> float:
+            """Probability that a draw holds a unit, the likeliest one, or a bound on it."""
+            ...
+
+    @property
+    @abstractmethod
+    def adjacency(self) -> Adjacency | None:
+        """Under which neighbouring relation it is certified while it is secret who is drawn; None: under any.
+
+        Zero-out: the secrecy is not used, the view is taken to know how often each unit is drawn.
+        """
+
+    @abstractmethod
+    def cases(self) -> tuple[DrawCase, ...]:
+        """By what happens to the others of the cohort, under `adjacency`; their chances add up to 1.
+
+        Formal guarantees: the pair of sums with and without the unit is dominated, in each direction, by the pair that
+        shows the case and has noise moved by `distance` at `rate`, or not moved; replaced, by that of
+        `curves.replace_delta` of each case. Of a block see `losses`. The proof belongs beside the cases.
+        """
+
+    @abstractmethod
+    def times_drawn(self) -> tuple[Floats, Floats]:
+        """(n rising, their probabilities, f64[k] both): how often one draw holds a unit, the likeliest one."""
+
+    @abstractmethod
+    def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
+        """What has to hold of the draw, in words.
+
+        Args:
+            what: is drawn: "cohorts", or "the records of a step".
+            some_vanish: whether members of some draws vanish, so that no sum is divided by how many there are.
+        """
+
+    def limits(self, what: str) -> tuple[str, ...]:
+        """What else has to hold, of cohorts that are cut, as `how_drawn`."""
+        return ()
+
+    def losses(
+        self, noise: str, multiplier: float, interval: float, beyond: float
+    ) -> tuple[Losses, Losses]:
+        """Of a block, as `allocation_losses`: with the unit against without it, and the other way."""
+        raise NotImplementedError(f"{self!r}: it has a block of rounds, and no losses of one")
+
+    @property
+    def most_often(self) -> int:
+        """How often one draw can hold a unit."""
+        return int(self.times_drawn()[0][-1])
+
+    @property
+    def is_attained(self) -> bool:
+        """Whether `times_drawn` is the law of every unit, and not only a bound."""
+        return False
+
+    @property
+    def is_without_replacement(self) -> bool:
+        """Whether every draw is a uniform subset of one size, before some of it may vanish."""
+        return False
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether units are drawn by weights of theirs, such as their sizes, which are then public."""
+        return False
+
+    @property
+    def hides_size(self) -> bool:
+        """Whether it is secret how many of the places that are drawn are filled."""
+        return False
+
+    @property
+    def together(self) -> float | None:
+        """Probability that one draw holds two given units, or a bound on it; None where it is not known."""
+        return None
+
+    @property
+    def dropout(self) -> float:
+        """Probability that a member vanishes after it was drawn."""
+        return 0.0
+
+    @property
+    def loses_noise(self) -> bool:
+        """Whether shares of the noise are lost with members of a cohort that vanish."""
+        return False
+
+    def with_whole_noise(self) -> Sampling:
+        """The same draws, of whose noise nothing vanishes."""
+        return self
+
+    def with_own_noise(self) -> Sampling:
+        """The same draws, of whose members each takes noise of its own along when it vanishes."""
+        return self
+
+    def if_all_stay(self) -> Sampling:
+        """The same draws, of whom nobody vanishes."""
+        return self
+
+    def independent(self) -> Sampling:
+        """The same draws as those of units that join independently, where they are."""
+        return self
+
+    def one_message(self) -> tuple[Sampling, int]:
+        """(draw, how many), by which a view that sees every message sees them."""
+        return self, 1
+
+    def remembered(self) -> tuple[Sampling, Sampling | None]:
+        """(sampling, participation) of a release whose units remember when they were drawn, and may show it later.
+
+        Who takes part is taken to be known, as whoever takes another's place in a draw tells of it.
+        """
+        return Everyone(self.population), self
+
+    def of_places(self) -> Sampling:
+        """The draws among places, of which a client fills as many as it has records."""
+        return self
+
+    @property
+    def allows_empty_places(self) -> bool:
+        """Whether a client may hold fewer records than there are places to draw from."""
+        return False
+
+    @property
+    def joining(self) -> float:
+        """Probability that a unit takes part in a round, as an audit plays it."""
+        return self.rate
+
+    def one_draw(self, key: Any) -> tuple[Any, Any]:
+        """(Probability that a draw takes the unit, how far it then moves the sum), of a draw as far as a view is told.
+
+        Raises:
+            ValueError: of some cases no noise hides the unit, so that no likelihood ratio has a meaning.
+        """
+        cases = self.cases()
+        finite = all(math.isfinite(case.distance) for case in cases)
+        require(
+            finite, "sampling", self, "no noise hides a unit in some of its cases; play another"
+        )
+        if len(cases) == 1:
+            return cases[0].rate, cases[0].distance
+        import jax
+        import jax.numpy as jnp
+
+        chances, rates, distances = map(np.array, zip(*cases, strict=True))
+        which = jax.random.choice(key, len(cases), p=jnp.asarray(chances, jnp.float32))
+        return jnp.asarray(rates, jnp.float32)[which], jnp.asarray(distances, jnp.float32)[which]
+
+    @property
+    def of_a_round(self) -> Sampling:
+        """Itself."""
+        return self
+
+    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
+        """All of them."""
+        return rounds
+
+    @property
+    def window(self) -> int:
+        """Every round may be a unit's."""
+        return 1
+
+    def in_words(self, rounds: CountOrZero) -> str:
+        """Nothing, as any round may be."""
+        return ""
+
+    def turn(self, units: Any, t: Any) -> Any:
+        """It is everybody's."""
+        return units >= 0
+
+
+def once(rate: float) -> tuple[Floats, Floats]:
+    """`times_drawn` of a unit that one draw holds once, or not at all."""
+    return np.arange(2.0), np.array([1 - rate, rate])
+
+
+@dataclass(frozen=True)
+class Everyone(Sampling):
+    """All `population` clients take part in every round; there is no amplification by sampling.
+
+    Raises:
+        ValueError: a population below 1.
+    """
+
+    population: LargeCount
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def most(self) -> int:
+        """Most units that one draw can hold."""
+        return self.population
+
+    @property
+    def rate(self) -> float:
+        """Probability that a given client takes part in a round: 1."""
+        return 1.0
+
+    @property
+    def adjacency(self) -> None:
+        """Any: nobody is drawn."""
+        return None
+
+    def cases(self) -> tuple[DrawCase, ...]:
+        """One: the unit is there."""
+        return (DrawCase(1.0, 1.0, 1.0),)
+
+    def times_drawn(self) -> tuple[Floats, Floats]:
+        """Once."""
+        return once(1.0)
+
+    def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
+        """Nothing has to hold."""
+        return ()
+
+    @property
+    def takes_all(self) -> bool:
+        """It does."""
+        return True
+
+    @property
+    def has_one_size(self) -> bool:
+        """Every draw is of everyone."""
+        return True
+
+    @property
+    def is_secret(self) -> bool:
+        """There is nothing to be kept secret."""
+        return False
+
+    @property
+    def is_attained(self) -> bool:
+        """It is the law of every unit."""
+        return True
+
+    @property
+    def together(self) -> float:
+        """Any two always are."""
+        return 1.0
+
+    @property
+    def allows_empty_places(self) -> bool:
+        """All records of a client are drawn, however many it holds."""
+        return True
+
+    def remembered(self) -> tuple[Sampling, None]:
+        """There is nothing to remember."""
+        return self, None
+
+    def as_schedule(self) -> ParticipationSchema:
+        """Every round is everybody's."""
+        from fedpriv.privacy.sampling.schedules import MinimumSeparation
+
+        return MinimumSeparation(self.population, self.population, 1)
