@@ -43,7 +43,8 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
       sizes: [..., clients], number of records.
     """
     drawn, weights = ([each.step for each in of] for of in (stage.means, stage.sums))
-    public = [sizes for step in drawn if (sizes := step.sampling.public_sizes) is not None]
+    asked = [step.sampling.public_sizes for step in drawn]
+    public = [said for said in asked if said is not None]
     weightings = [step.weighting for step in weights if isinstance(step.weighting, ByPublicSizes)]
     for said in (*public, *(each.sizes for each in weightings)):
         _check_public(said, sizes)
