@@ -7,7 +7,6 @@ from typing import Any
 from fedpriv.privacy.profile import Composition
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Everyone, FixedSize, Poisson
 
 RELATIONS = {
     "add_or_remove": "ADD_OR_REMOVE_ONE",
@@ -56,19 +55,12 @@ def _of_a_round(release: Release, relation: str) -> Any:
     import dp_accounting as dp
 
     make = dp.GaussianDpEvent if release.noise == "gaussian" else dp.LaplaceDpEvent
-    multiplier = multiplier_for(release, relation)
-    noisy, drawn = make(multiplier), release.sampling
-    if release.participation is None:
-        if isinstance(drawn, Everyone):
-            return noisy
-        if relation == "replace_one" and type(drawn) is FixedSize and release.noise == "gaussian":
-            return dp.SampledWithoutReplacementDpEvent(drawn.population, drawn.size, noisy)
-        if relation == "add_or_remove" and isinstance(drawn, Poisson):
-            if not drawn.can_be_cut:
-                return dp.PoissonSampledDpEvent(drawn.rate, noisy)
-            if drawn.neighbour == "removed" and release.noise == "gaussian":
-                cut = drawn.population, drawn.rate, drawn.capacity
-                return dp.TruncatedSubsampledGaussianDpEvent(*cut, multiplier)
+    noisy, drawn = make(multiplier_for(release, relation)), release.sampling
+    event = None
+    if release.participation is None and drawn.adjacency in (None, relation):
+        event = drawn.dp_event(noisy)
+    if event is not None:
+        return event
     raise ValueError(
         f"certificate: dp-accounting has no event for {release.event}, under {relation.replace('_', '-')} adjacency; "
         "compare a run whose draws are secret, by Poisson or of fixed size, or in which everyone takes part"
