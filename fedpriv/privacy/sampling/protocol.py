@@ -98,6 +98,10 @@ class Sampling(Accounting):
         """Of a block, as `allocation_losses`: with the unit against without it, and the other way."""
         raise NotImplementedError(f"{self!r}: it has a block of rounds, and no losses of one")
 
+    def dp_event(self, noisy: Any) -> Any:
+        """Of dp-accounting, for a noisy sum of those who are drawn, under `adjacency`; None where it has none."""
+        return None
+
     @property
     def most_often(self) -> int:
         """How often one draw can hold a unit."""
@@ -266,6 +270,10 @@ class Everyone(Sampling):
     def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
         """Nothing has to hold."""
         return ()
+
+    def dp_event(self, noisy: Any) -> Any:
+        """That of the sum."""
+        return noisy
 
     @property
     def takes_all(self) -> bool:
