@@ -115,7 +115,6 @@ WITHOUT = {
     "privacy",
     "uploads",
     "report",
-    "faults",
     "odd_calls",
 }  # or they train what is tiny
 TIMING = {

@@ -90,8 +90,8 @@ OWN = {
     "growth": ["--repeats", "1"],
     "race": ["--datasets", "digits", "--rounds", "2", "--seeds", "1", "--entrants", "DP-FedAvg"],
 }
-# test_planted, test_any_argument, test_inversion_command, test_scale_out, test_benchmark, test_cifar10_speed
-ELSEWHERE = {"faults", "odd_calls", "inversion", "scale_out"}
+# test_any_argument, test_inversion_command, test_scale_out, test_benchmark, test_cifar10_speed
+ELSEWHERE = {"odd_calls", "inversion", "scale_out"}
 ELSEWHERE |= {"benchmark_page", "benchmark_gpu", "benchmark_cifar10"}
 
 
