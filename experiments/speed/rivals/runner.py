@@ -287,12 +287,17 @@ def main(module: str, given: str) -> None:
     }
     print(json.dumps(about), file=answers, flush=True)
     for line in sys.stdin:
-        began, used = time.perf_counter(), time.process_time()
-        _wait(baseline.runs[line.strip()]())
-        seconds, cpu = time.perf_counter() - began, time.process_time() - used
-        answer = {"seconds": seconds, "cpu_seconds": cpu, "peak_memory_mb": memory.peak_of_all_mb()}
+        answer = spent(baseline.runs[line.strip()])
+        answer["peak_memory_mb"] = memory.peak_of_all_mb()
         print(json.dumps(answer), file=answers, flush=True)
     os._exit(0)  # no waiting for threads of a simulator
+
+
+def spent(run: Callable[[], Any]) -> dict[str, float]:
+    """{"seconds", "cpu_seconds"} until the results are there; the second of all threads."""
+    began, used = time.perf_counter(), time.process_time()
+    _wait(run())
+    return {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
 
 
 def _wait(results: Any) -> None:
