@@ -1,80 +1,40 @@
-"""python -m experiments.benchmark [--workload W] [--torch] [--peers] [--json]: how fast a round is on this machine.
+"""python -m experiments.benchmark PART [options]: how fast rounds are, and how their time and memory grow.
 
-Workload A: a round of DP-FedAvg with 100 clients of 10 images (random bytes of Fashion-MNIST's shape), Fed-SMP's CNN of
-1,663,370 parameters, 10 local SGD steps with momentum on batches of 10, clipping and noise. Workload B: a round of
-DP-SCAFFOLD with 20 of 100 clients of 4,000 records, logistic regression of 40 features and 10 classes, 50 local steps
-on exact subsets of 800 records, the gradient of each record clipped, and noise. Both are set against the rate that
-JAX's own float32 matrix product reaches on the same devices. Workload C, on one device: the Haar transform of
-[256, 32768] numbers set against a copy, and DP-SGD's step with noise on Haar coefficients set against one without, a
-CNN of 28,874 parameters on 64 records. Workload D: A with that small CNN. Workload E: A with the quickstart's network
-and images, 4,810 parameters. Workload F: rounds of DP-FedAvg with 10 clients of 4 texts of 80 characters, Fed-SMP's
-LSTM of 820,522 parameters, 3 steps each. Workload G, on one device: DP-SGD's step of a transformer of 1,024,986
-parameters on 32 texts of 80 characters, beside its gradient without privacy.
-
---torch sets each against plain PyTorch, --peers also against other simulators: fedjax, pfl and, in A, flower; in C and
-G, where these have no such step, against jax_privacy and Opacus. Peers with pins of their own (requirements/ in
-experiments/speed/rivals) get virtual environments under ~/.cache/fedpriv/peers (or FEDPRIV_PEERS_DIR), which the first
-run builds from the package index: up to 1.5 GB each, more where PyTorch comes with CUDA. One that cannot be built, or
-fails, is left out with a word why. Rivals have as many threads as we have devices; a single JAX device uses all cores
-it may, so pin all to one core for a fair comparison of one: taskset -c 1 python -m experiments.benchmark --peers.
-
-All take turns in one run, so that other load on the machine hits all alike; medians (lowest to highest). ratio_to_X is
-our speed over that of X's fastest run, in C and G over that of the same run, turn by turn: above 1, fedpriv is faster.
-
-In the object of --json a spread is {"median", "min", "max", "all"}. "ratio_to_X" is the median and "ratios_to_X" the
-spread; in C and G "ratios_to_X" alone, with a spread for each run that X has, too, by the run's name.
-
-Exit code 2 means that something given was wrong, 1 that PyTorch failed.
+What the parts measure, and their options, says python -m experiments.benchmark PART --help.
 """
 
 from __future__ import annotations
 
-import json
+import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from experiments.base.command import command
 from experiments.base.terminal import say
-from experiments.config.fields import Number
-from experiments.config.options import only_options
-from experiments.speed.benchmark import measure, table
+from experiments.config.options import HELP, only_options
 
-
-@dataclass(frozen=True)
-class Options:
-    """Of the command."""
-
-    workload: Literal["A", "B", "C", "D", "E", "F", "G"] = "A"
-    """See above."""
-    clients: Number | None = None
-    """A smaller cohort, for a quick look."""
-    repeats: Number = 3
-    """Turns."""
-    devices: Number | None = None
-    """By default all; on CPU one per core."""
-    torch: bool = False
-    """Also time PyTorch."""
-    peers: bool = False
-    """Also time PyTorch and other simulators (on CPU)."""
-    json: bool = False
-    """Print one JSON object, nothing else."""
+PARTS = {
+    "rounds": "a round, or a step, beside what limits it, PyTorch and other simulators",
+    "cifar10": "pfl_cifar10's rounds beside pfl's, on CPU",
+    "gpu": "what a GPU is to tell, in one call",
+    "page": "a table and two pictures of what rounds has printed",
+    "growth": "how a round's time and memory grow",
+    "scale_out": "rounds over several hosts",
+}
+"""Modules of `experiments.speed`: each has `Options` and `main(options)`, which gives the exit code."""
 
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    options = only_options(Options, sys.argv[1:] if argv is None else argv, "benchmark", __doc__)
-    result = measure(
-        options.workload,
-        clients=options.clients,
-        repeats=options.repeats,
-        devices=options.devices,
-        torch=options.torch,
-        peers=options.peers,
-    )
-    say(json.dumps(result) if options.json else table(result))
-    return int("unavailable" in result.get("torch", {}))
+    name, *rest = [*(sys.argv[1:] if argv is None else argv), ""][:-1] or ["--help"]
+    if name in HELP:
+        say("python -m experiments.benchmark PART [--help]\n")
+        say("\n".join(f"  {part:<10} {does}" for part, does in PARTS.items()))
+        return 0
+    if name not in PARTS:
+        raise ValueError(f"part: there is no {name!r}; choose one of {', '.join(PARTS)}")
+    part = importlib.import_module(f"experiments.speed.{name}")
+    return part.main(only_options(part.Options, rest, f"benchmark {name}", part.__doc__))
 
 
 if __name__ == "__main__":

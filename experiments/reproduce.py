@@ -28,9 +28,9 @@ from experiments.base.command import command
 from experiments.base.terminal import say
 from experiments.config.fields import Number
 from experiments.config.options import only_options
-from experiments.papers.reproduce.check import check_findings
 from experiments.papers.reproduce.reproduce import (
     DEFAULT_OUTPUT,
+    check_findings,
     find,
     forecast,
     listing,

@@ -1,4 +1,4 @@
-"""Workload G of `experiments.benchmark`: DP-SGD's step of a small transformer beside its plain gradient."""
+"""Workload G: DP-SGD's step of a small transformer beside its plain gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""All that a GPU is to tell, each part a command in a process of its own: `experiments.benchmark_gpu`."""
+"""python -m experiments.benchmark gpu [--minutes M] [--data-dir DIR] [--tiny]: what a GPU is to tell, in one call.
+
+Every workload at three precisions of float32 products (highest, TF32, bfloat16), at the first
+beside PyTorch where that is installed, with the share of what limits it; 300 rounds of pfl-research's CIFAR-10
+benchmark at each; and, with the time that is left, Fed-SMP's Table 1 with five seeds at the first two. Each part is a
+command in a process of its own, whose output is kept (OUTPUT/PART.json or .txt); gpu.json says what each took, how it
+ended, and what there was no time for. Nothing is refused on a CPU, where --tiny tries every part.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +16,38 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from experiments.base.files import write_text
+from experiments.base.terminal import say
 from experiments.speed.workloads import WORKLOADS
+from fedpriv.core.arguments import Range
 
 PRECISIONS = ("highest", "tensorfloat32", "bfloat16")
 STEPS = ("C", "G")
-MOST = 24 * 60  # minutes
+Minutes = Annotated[float, Range("a number above 0, and at most a day's 1440", 0, 1440, (0,))]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    minutes: Minutes = 9.5
+    """In all."""
+    data_dir: Path | None = None
+    """Prepared data, for all that trains on images."""
+    output: Path = Path("runs/gpu")
+    """Folder to write into."""
+    tiny: bool = False
+    """Two clients, one turn, Table 1 at 1/100."""
+
+
+def main(options: Options) -> int:
+    parts = measure(options)
+    say(options.output / "gpu.json")
+    return int(any(part["ended"].startswith("exit") for part in parts.values()))
 
 
 class Part(NamedTuple):
@@ -28,31 +58,16 @@ class Part(NamedTuple):
     precision: str
 
 
-def measure(
-    output: Path = Path("runs/gpu"),
-    *,
-    minutes: float = 9.5,
-    data_dir: Path | None = None,
-    tiny: bool = False,
-) -> dict[str, dict[str, Any]]:
-    """Runs each part and writes gpu.json, after each, and what the parts print into `output`.
-
-    Args:
-      minutes: in all.
-      data_dir: prepared data, for all that trains on images.
-      tiny: two clients, one turn, Table 1 at 1/100.
+def measure(options: Options) -> dict[str, dict[str, Any]]:
+    """Runs each part; writes gpu.json, after each, and what the parts print into the output folder.
 
     Returns:
       {"ended", "seconds"} by part.
-
-    Raises:
-      ValueError: the minutes are out of range.
     """
-    if not 0 < minutes <= MOST:
-        raise ValueError(f"minutes: {minutes:g} is not above 0, and at most {MOST}")
+    output, found = options.output, dict[str, dict[str, Any]]()
     output.mkdir(parents=True, exist_ok=True)
-    ends, found = time.monotonic() + 60 * minutes, {}
-    for part in parts(data_dir, output, tiny):
+    ends = time.monotonic() + 60 * options.minutes
+    for part in parts(options.data_dir, output, options.tiny):
         found[part.name] = measured(part, output, ends - time.monotonic())
         print(f"{part.name}: {found[part.name]['ended']}", file=sys.stderr)
         write_text(output / "gpu.json", json.dumps(found, indent=2) + "\n")
@@ -65,7 +80,7 @@ def parts(data: Path | None, output: Path, tiny: bool) -> Iterator[Part]:
         beside = precision == PRECISIONS[0] and importlib.util.find_spec("torch")
         torch = ["--torch"] if beside else []
         for workload in [*WORKLOADS, *STEPS]:
-            words = ["benchmark", "--workload", workload, "--json", *torch]
+            words = ["benchmark", "rounds", "--workload", workload, "--json", *torch]
             words += ["--repeats", "1" if tiny else "7"]
             if tiny and workload not in STEPS:
                 words += ["--clients", "2"]

@@ -1,4 +1,4 @@
-"""Part of experiments.growth: one round of a given size, measured in a process of its own.
+"""Part of experiments.benchmark growth: one round of a given size, measured in a process of its own.
 
 A process's peak memory never falls, so that the sizes cannot share one; and what its imports need is taken off.
 """

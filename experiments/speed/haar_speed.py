@@ -1,4 +1,4 @@
-"""Workload C of `experiments.benchmark`: the Haar transform beside a copy, private steps on Haar coefficients."""
+"""Workload C: the Haar transform beside a copy, private steps on Haar coefficients."""
 
 from __future__ import annotations
 

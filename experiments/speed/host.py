@@ -1,4 +1,4 @@
-"""Part of experiments.scale_out: a process that takes part in our own round, alone or with others."""
+"""Part of experiments.benchmark scale_out: a process that takes part in our own round, alone or with others."""
 
 from __future__ import annotations
 

@@ -1,14 +1,22 @@
-"""A table and two pictures of benchmarks: what `experiments.benchmark_page` writes."""
+"""python -m experiments.benchmark page FILE ... [--output DIR]: a table and two pictures of benchmarks.
+
+Each FILE holds the object of one `python -m experiments.benchmark rounds --json`. Writes benchmark.md, shares.png (of
+what limits a workload: the matrix product, or a copy) and peers.png (our speed over that of others).
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import tyro
 
 from experiments.base.files import write_text
 from experiments.base.formats import markdown_table
+from experiments.base.terminal import say
 from experiments.speed.timing import show
 from experiments.tables.plots import COLOURS, MARKERS, WIDTHS, below, save, scale, sheet
 from fedpriv.core.arguments import require
@@ -34,6 +42,21 @@ ATTENTION = {
 OTHERS = {"torch": "PyTorch", "opacus": "Opacus", "jax_privacy": "jax_privacy"}
 
 
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    files: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FILE")]
+    """Objects of experiments.benchmark rounds --json, one each."""
+    output: Path = Path()
+    """Folder to write into."""
+
+
+def main(options: Options) -> int:
+    say(write(options.files, options.output))
+    return 0
+
+
 class Row(NamedTuple):
     """A workload on so many cores.
 
@@ -54,12 +77,14 @@ def write(files: Sequence[Path], output: Path) -> Path:
     """Writes benchmark.md, whose path it returns, shares.png and peers.png into a folder.
 
     Args:
-      files: each with the object of one `python -m experiments.benchmark --json`.
+      files: each with the object of one `python -m experiments.benchmark rounds --json`.
 
     Raises:
       ValueError: no files, or one that has none.
     """
-    require(len(files) > 0, "files", [], "name what experiments.benchmark --json has printed")
+    require(
+        len(files) > 0, "files", [], "name what experiments.benchmark rounds --json has printed"
+    )
     found = sorted((row for file in files for row in rows(_read(file))), key=lambda r: r[:2])
     output.mkdir(parents=True, exist_ok=True)
     write_text(output / "benchmark.md", table(found))
@@ -73,7 +98,9 @@ def _read(file: Path) -> dict[str, Any]:
         found = json.loads(file.read_text())
         found["workload"], found["cores"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{file}: no object of experiments.benchmark --json; give such") from None
+        raise ValueError(
+            f"{file}: no object of experiments.benchmark rounds --json; give such"
+        ) from None
     return found
 
 

@@ -1,4 +1,4 @@
-"""Workloads A and B of `experiments.benchmark`: a round beside JAX's own matrix product."""
+"""Workloads A, B, D, E and F: a round beside JAX's own matrix product."""
 
 from __future__ import annotations
 

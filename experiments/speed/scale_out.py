@@ -1,22 +1,34 @@
-"""Rounds over several hosts: what `experiments.scale_out` measures and counts."""
+"""python -m experiments.benchmark scale_out [CONFIG ...] [--clients N] [--json]: rounds over several hosts.
+
+Measured on this machine, in turns: a round of workload A in one process with two devices, and
+in two processes with one device and one core each, as two hosts would share it; and how long two processes take to add
+up vectors, from which a message's latency and the bandwidth follow. Counted, from the traced rounds of the configs'
+algorithms (by default one config of each paper): the bytes that a round's devices add up and gather, whatever their
+number. Both together give the time of workload A's round on more hosts, each with one such core: a model, with the
+network of this machine's loopback, and with one of 10 Gbit/s and 50 us.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import socket
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 import jax
+import tyro
 from jax.extend.core import Jaxpr
 
 from experiments.base.formats import NAMES
+from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.experiment import ledger_of
-from experiments.config.fields import Number, check_each
+from experiments.config.fields import Number
 from experiments.speed.rivals.runner import Rival, Settings
 from experiments.speed.timing import machine, ratios, show, spread
 from experiments.speed.workloads import WORKLOADS, parameters
@@ -28,6 +40,28 @@ CONFIGS = ("fed_smp_fashion_mnist", "dp_scaffold_mnist", "wavelet_mnist", "mspdq
 HOSTS = (1, 2, 8, 64, 512)
 SUMS = (2**10, 2**22)  # float32 numbers: what latency costs, and what bandwidth does
 PAYS = 1.25  # twice the hosts pay where a round is so many times as fast
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    configs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CONFIG")] = (
+        CONFIGS
+    )
+    """Config whose algorithms' traffic is counted."""
+    clients: Number = 60
+    """Of a round."""
+    repeats: Number = 7
+    """Turns."""
+    json: bool = False
+    """Print one JSON object, nothing else."""
+
+
+def main(options: Options) -> int:
+    result = measure(options)
+    say(json.dumps(result) if options.json else table(result))
+    return 0
 
 
 class Network(NamedTuple):
@@ -50,26 +84,18 @@ class Network(NamedTuple):
 SLOW = Network(50e-6, 10e9 / 8)
 
 
-def measure(
-    configs: Sequence[str] = CONFIGS, clients: int = 60, repeats: int = 7
-) -> dict[str, Any]:
-    """The object of `python -m experiments.scale_out --json`, where it is explained.
-
-    Args:
-      configs: whose rounds' bytes are counted.
-      clients: of a round.
-      repeats: turns.
+def measure(options: Options) -> dict[str, Any]:
+    """The object of `--json`, see above.
 
     Raises:
-      ValueError: an argument is out of range, or this process has one core.
+      ValueError: this process has one core.
       ChildProcessError: a process failed.
     """
-    check_each(Number, clients=clients, repeats=repeats)
     if cores() < 2:
         raise ValueError(f"scale_out: this process may use {cores()} core; two are compared")
     split_cpu(2)
-    counted = {name: counts(name) for name in configs}
-    return measured(clients, repeats) | {"bytes": counted}
+    counted = {name: counts(name) for name in options.configs}
+    return measured(options.clients, options.repeats) | {"bytes": counted}
 
 
 def counts(name: str) -> dict[str, dict[str, int]]:

@@ -13,7 +13,7 @@ from commands import loaded
 
 from experiments.config import modules
 from experiments.config.options import parse
-from experiments.speed import attention_speed, benchmark, gpu, haar_speed, round_speed, timing
+from experiments.speed import attention_speed, gpu, haar_speed, round_speed, rounds, timing
 from experiments.speed.rivals import runner
 from experiments.speed.round_speed import compiled_round
 from experiments.speed.workloads import WORKLOADS, Images, Records, parameters
@@ -22,7 +22,7 @@ from fedpriv.mechanisms.haar import haar, inverse_haar, padded_length
 from fedpriv.privacy.sampling import FixedSize
 
 COMMAND = loaded("benchmark")
-main = COMMAND.main
+main, PARTS = COMMAND.main, COMMAND.PARTS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -36,8 +36,8 @@ TORCH = importlib.util.find_spec("torch") is not None
 @pytest.fixture
 def tiny(monkeypatch):
     """All workloads, in a fraction of a second."""
-    for name, workload in (("A", TINY), ("B", TINY_RECORDS)):
-        monkeypatch.setitem(benchmark.WORKLOADS, name, workload)
+    for name, small in (("A", TINY), ("B", TINY_RECORDS)):
+        monkeypatch.setitem(rounds.WORKLOADS, name, small)
     monkeypatch.setattr(haar_speed, "WORKLOAD", TINY_TRANSFORM)
     monkeypatch.setattr(attention_speed, "WORKLOAD", TINY_TEXTS)
     monkeypatch.setattr(haar_speed, "ROUNDS", 2)
@@ -48,7 +48,7 @@ def asked(*args):
     """(exit code, the object that is printed)."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        code = main([*args, "--json", "--repeats", "2"])
+        code = main(["rounds", *args, "--json", "--repeats", "2"])
     return code, json.loads(printed.getvalue())
 
 
@@ -145,7 +145,7 @@ def test_a_page_of_several_benchmarks(tmp_path, capsys):
     files = [tmp_path / f"{i}.json" for i in range(2)]
     for file, result in zip(files, (a_round, a_step), strict=True):
         file.write_text(json.dumps(result))
-    assert loaded("benchmark_page").main([*map(str, files), "--output", str(tmp_path)]) == 0
+    assert main(["page", *map(str, files), "--output", str(tmp_path)]) == 0
     rows = (tmp_path / "benchmark.md").read_text().splitlines()[2:]
     cells = [[cell.strip() for cell in row.split("|")[2:-1]] for row in rows]
     assert cells == [
@@ -155,8 +155,8 @@ def test_a_page_of_several_benchmarks(tmp_path, capsys):
     ]
     assert {file.name for file in tmp_path.glob("*.png")} == {"shares.png", "peers.png"}
     files[0].write_text("{}")
-    assert loaded("benchmark_page").main([str(files[0])]) == 2
-    assert "no object of experiments.benchmark --json" in capsys.readouterr().err
+    assert main(["page", str(files[0])]) == 2
+    assert "no object of experiments.benchmark rounds --json" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -244,9 +244,9 @@ def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(tiny, monkeyp
     def broken(name):
         raise ChildProcessError("no such library")
 
-    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(rounds.importlib.util, "find_spec", lambda name: True)
     monkeypatch.setattr(runner, "python_of", broken)
-    assert main(["--torch", "--clients", "2", "--repeats", "1", "--devices", "1"]) == 1
+    assert main(["rounds", "--torch", "--clients", "2", "--repeats", "1", "--devices", "1"]) == 1
     captured = capsys.readouterr()
     assert "fraction_of_matmul" in captured.out
     assert "torch: no such library" in captured.err
@@ -267,9 +267,9 @@ def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(tiny, monkeyp
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(given, complaint, monkeypatch, capsys):
-    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(rounds.importlib.util, "find_spec", lambda name: None)
     try:
-        code = main(given)
+        code = main(["rounds", *given])
     except SystemExit as stop:
         code = stop.code
     assert code == 2
@@ -280,20 +280,38 @@ def test_bad_input_is_one_line_and_exit_code_2(given, complaint, monkeypatch, ca
 
 
 def test_peers_are_for_the_cpu(monkeypatch, capsys):
-    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(rounds.importlib.util, "find_spec", lambda name: True)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert main(["--peers"]) == 2
+    assert main(["rounds", "--peers"]) == 2
     error = capsys.readouterr().err
     assert "peers: they are compared on CPU only; set JAX_PLATFORMS=cpu" in error
     assert error.count("\n") == 1
 
 
+def test_the_parts_are_listed_and_another_is_refused(capsys):
+    assert main([]) == main(["--help"]) == 0
+    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:2] == "  "}
+    assert listed == set(PARTS)
+    assert main(["pages"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: part: there is no 'pages'; choose one of rounds, ")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_has_help_of_its_own(part, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([part, "--help"])
+    assert stop.value.code == 0
+    assert f"python -m experiments.benchmark {part} " in capsys.readouterr().out
+
+
 def test_help_keeps_paragraphs(capsys):
     with pytest.raises(SystemExit) as stop:
-        main(["--help"])
+        main(["rounds", "--help"])
     assert stop.value.code == 0
     out = capsys.readouterr().out
-    details = (COMMAND.__doc__ or "").partition("\n\n")[2].strip().split("\n\n")
+    details = (rounds.__doc__ or "").partition("\n\n")[2].strip().split("\n\n")
     shown = [" ".join(paragraph.split()) for paragraph in out.split("\n\n")]
     assert [p for p in shown if p in {" ".join(d.split()) for d in details}] == [
         " ".join(d.split()) for d in details
@@ -307,9 +325,7 @@ def test_all_that_a_gpu_is_to_tell(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "STEPS", [])
     monkeypatch.setattr(gpu, "PRECISIONS", ["highest"])
     monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: None)
-    assert (
-        loaded("benchmark_gpu").main(["--tiny", "--output", str(tmp_path), "--minutes", "9"]) == 0
-    )
+    assert main(["gpu", "--tiny", "--output", str(tmp_path), "--minutes", "9"]) == 0
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert {name: each["ended"] for name, each in found.items()} == {"E-highest": "done"}
     assert json.loads((tmp_path / "E-highest.json").read_text())["clients"] == 2
@@ -320,7 +336,7 @@ def test_what_a_gpu_has_no_time_for(tmp_path, monkeypatch):
     first = next(gpu.parts(None, tmp_path, tiny=True))
     assert gpu.measured(first, tmp_path, 0.01)["ended"] == "out of time"
     words = ["--tiny", "--output", str(tmp_path), "--data-dir", str(tmp_path)]
-    assert loaded("benchmark_gpu").main([*words, "--minutes", "1e-12"]) == 0
+    assert main(["gpu", *words, "--minutes", "1e-12"]) == 0
     found = json.loads((tmp_path / "gpu.json").read_text())
     whole = [*WORKLOADS, *gpu.STEPS, "pfl_cifar10"]
     assert set(found) >= {f"{part}-{precision}" for part in whole for precision in gpu.PRECISIONS}

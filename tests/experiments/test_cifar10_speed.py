@@ -15,7 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 import fedpriv as fp
 from configs import pfl_cifar10
-from experiments.speed import cifar10_speed
+from experiments.speed import cifar10
 from experiments.speed.rivals import runner
 from experiments.speed.rivals.runner import Rival
 
@@ -24,7 +24,7 @@ with_pfl = pytest.mark.skipif(not runner.built("pfl"), reason="pfl has no enviro
 
 
 def test_pfl_is_asked_for_the_configs_round():
-    asked = json.loads(json.dumps(cifar10_speed.pfl_settings(pfl_cifar10.settings)._asdict()))
+    asked = json.loads(json.dumps(cifar10.pfl_settings(pfl_cifar10.settings)._asdict()))
     assert asked["clients"] == 50
     config = asdict(pfl_cifar10.settings)
     names = ("clients", "epochs", "batch_size", "learning_rate", "clip_norm", "noise_multiplier")
@@ -35,7 +35,7 @@ def test_pfl_is_asked_for_the_configs_round():
 def test_speeds_are_clients_and_ratios_are_of_the_same_turn():
     ours = [{"seconds": 2.0, "cpu_seconds": 1.0}, {"seconds": 4.0, "cpu_seconds": 1.0}]
     its = [{"seconds": 8.0, "cpu_seconds": 3.0}, {"seconds": 8.0, "cpu_seconds": 2.0}]
-    found = cifar10_speed.compared({("x", "fedpriv"): ours, ("x", "pfl"): its}, "x", 100)
+    found = cifar10.compared({("x", "fedpriv"): ours, ("x", "pfl"): its}, "x", 100)
     assert found["wall"]["fedpriv"]["all"] == [50, 25]
     assert found["wall"]["pfl"]["all"] == [12.5, 12.5]
     assert found["wall"]["ratios"]["all"] == [4, 2]
@@ -44,7 +44,7 @@ def test_speeds_are_clients_and_ratios_are_of_the_same_turn():
 
 @pytest.mark.parametrize("option", ["--turns", "--rounds"])
 def test_no_turns_are_refused(option, capsys):
-    assert loaded("benchmark_cifar10").main([option, "0"]) == 2
+    assert loaded("benchmark").main(["cifar10", option, "0"]) == 2
     assert f"{option[2:]}: 0; give" in capsys.readouterr().err
 
 
@@ -53,10 +53,10 @@ def test_no_turns_are_refused(option, capsys):
 @pytest.mark.usefixtures("quick_to_compile")
 def test_turns_with_pfl():
     python = runner.python_of("pfl")
-    given = cifar10_speed.pfl_settings(TINY)
+    given = cifar10.pfl_settings(TINY)
     given.workload["images"] = 5
-    with closing(Rival(cifar10_speed.PFL, given, python)) as pfl:
-        found = cifar10_speed.in_turns(TINY, 5, pfl, turns=2, rounds=1)
+    with closing(Rival(cifar10.PFL, given, python)) as pfl:
+        found = cifar10.in_turns(TINY, 5, pfl, turns=2, rounds=1)
     assert found["pfl"]["parameters"] == 1_626_442
     for name in ("fed_avg", "dp_fed_avg"):
         for clock in ("wall", "cpu"):

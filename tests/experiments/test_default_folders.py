@@ -42,7 +42,7 @@ def of_growth():
         patch.setattr(growth, "measure", lambda *_: {})
         patch.setattr(growth, "table", lambda found: "")
         patch.setattr(growth, "picture", lambda found, path: made.append(path.parent))
-        growth.growth(1)
+        growth.growth(growth.Options(repeats=1))
     return made[0]
 
 

@@ -13,7 +13,7 @@ from test_shakespeare import LONG, write_plays
 from experiments.config import modules
 from experiments.papers.reproduce import work
 from experiments.search import race
-from experiments.speed import benchmark, growth, haar_speed, round_speed
+from experiments.speed import growth, haar_speed, round_speed, rounds
 from experiments.speed.growth_point import here
 from experiments.speed.haar_speed import Transform
 from experiments.speed.workloads import Images, Records
@@ -86,13 +86,13 @@ SCALES += (
 OWN = {
     "audit": ["--draws", "100", "--canaries", "40", "--runs", "100"],
     "reproduce": ["--only", "top_k p=0.005", "--seeds", "1"],
-    "benchmark": ["--clients", "2", "--repeats", "1", "--devices", "1"],
-    "growth": ["--repeats", "1"],
+    "benchmark rounds": ["--clients", "2", "--repeats", "1", "--devices", "1"],
+    "benchmark growth": ["--repeats", "1"],
     "race": ["--datasets", "digits", "--rounds", "2", "--seeds", "1", "--entrants", "DP-FedAvg"],
 }
-# test_planted, test_any_argument, test_inversion_command, test_scale_out, test_benchmark, test_cifar10_speed
-ELSEWHERE = {"faults", "odd_calls", "inversion", "scale_out"}
-ELSEWHERE |= {"benchmark_page", "benchmark_gpu", "benchmark_cifar10"}
+# test_any_argument, test_inversion_command, test_scale_out, test_benchmark, test_cifar10_speed
+ELSEWHERE = {"odd_calls", "inversion"}
+ELSEWHERE |= {f"benchmark {part}" for part in ("scale_out", "page", "gpu", "cifar10")}
 
 
 def documented() -> list[tuple[str, tuple[str, ...]]]:
@@ -111,6 +111,8 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
                     command = command.replace(f"${name}", value)
                 command = command.replace("CONFIG", "quickstart")
                 module, *args = shlex.split(command.replace("[", "").replace("]", ""))
+                if module == "benchmark":
+                    module = f"benchmark {args.pop(0)}"
                 found[module, tuple(args)] = None
     return list(found)
 
@@ -127,7 +129,8 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
             elsewhere = args[:1] not in (("--list",), ("fed_smp",)) or "--findings" in args
         if not elsewhere:
             options = sorted(a for a in args if a.startswith("--") and a not in SCALES)
-            named = next((a for a in args[:1] if not a.startswith("--")), "quickstart")
+            configs = () if module.startswith("benchmark") else args[:1]
+            named = next((a for a in configs if not a.startswith("--")), "quickstart")
             kept.setdefault((module, named, *options), (module, args))
     return list(kept.values())
 
@@ -158,7 +161,8 @@ def write_configs(folder):
 
 def launch(module: str, *args: object) -> int:
     try:
-        return loaded(module).main([str(a) for a in args])
+        name, *part = module.split()
+        return loaded(name).main([*part, *map(str, args)])
     except SystemExit as end:  # --help
         return int(end.code or 0)
 
@@ -185,7 +189,7 @@ def test_the_pages_have_commands():
     modules = {module for module, _ in COMMANDS}
     assert len(COMMANDS) > 35
     expected = {"run", "sweep", "compare", "report", "privacy", "audit"}
-    assert expected | {"reproduce", "benchmark", "growth"} <= modules
+    assert expected | {"reproduce", "benchmark rounds", "benchmark growth"} <= modules
 
 
 @pytest.fixture
@@ -198,8 +202,8 @@ def tiny(monkeypatch, tiny_networks, tiny_transformers):
         "A": Images(clients=2, side=4, filters=(2, 3), hidden=(4,), examples=2, epochs=2),
         "B": Records(2, 10, 4, 3),
     }
-    for name, workload in workloads.items():
-        monkeypatch.setitem(benchmark.WORKLOADS, name, workload)
+    for name, small in workloads.items():
+        monkeypatch.setitem(rounds.WORKLOADS, name, small)
     transform = Transform(3, 8, lot=2, side=4, filters=(2,), hidden=(3,))
     monkeypatch.setattr(haar_speed, "WORKLOAD", transform)
     monkeypatch.setattr(round_speed, "PRODUCT", 8)
@@ -240,7 +244,7 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         for a, b in zip(args, before, strict=True)
     ]
     trains = module in ("run", "sweep", "audit", "privacy")
-    if module == "benchmark" and "C" in args:  # it has no clients
+    if module == "benchmark rounds" and "C" in args:  # it has no clients
         return [*args, "--repeats", "1"]
     if {"--list", "--help", "--resume"} & set(args) or not trains:
         return args + OWN.get(module, [])

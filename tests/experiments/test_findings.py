@@ -8,7 +8,6 @@ from commands import reproduce
 
 from experiments.config import modules
 from experiments.config.settings import changed
-from experiments.papers.reproduce import check
 from experiments.papers.reproduce import reproduce as room
 from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.findings import FINDINGS, HERE, PAPER
@@ -58,7 +57,7 @@ def test_the_artifact_lists_every_finding_with_its_criterion():
 )
 def test_a_finding_passes_if_a_standard_deviation_changes_nothing(criterion, value, passes):
     cell = Cell("here: it is so", "points", criterion, (), lambda: value)
-    assert check.passes(Filled(cell, value, "", True)) is passes
+    assert room.passes(Filled(cell, value, "", True)) is passes
 
 
 def missing(scale, data_dir):
@@ -74,8 +73,7 @@ def test_the_command_says_what_passes_and_its_exit_code(
 ):
     cells = [Cell("here: one is above 0", "points", "above 0", (), read)]
     item = Item("wavelet", "findings", "made up", cells)
-    for module in (check, room):
-        monkeypatch.setattr(module, "FINDINGS", {"wavelet": item})
+    monkeypatch.setattr(room, "FINDINGS", {"wavelet": item})
     assert reproduce.main(["--findings", "--output", str(tmp_path)]) == code
     row = capsys.readouterr().out.splitlines()[2]
     assert re.split(" {2,}", row)[:2] == ["wavelet", verdict]
@@ -88,8 +86,7 @@ def test_where_data_are_missing_the_others_are_still_checked(monkeypatch, tmp_pa
         "wavelet", "findings", "b", [Cell("here: b", "x", "above 0", (), lambda: Value(1))]
     )
     both = {"mspdq": without, "wavelet": whole}
-    for module in (check, room):
-        monkeypatch.setattr(module, "FINDINGS", both)
+    monkeypatch.setattr(room, "FINDINGS", both)
     assert reproduce.main(["--findings", "--output", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
     assert "error: mspdq: mnist: not there" in err

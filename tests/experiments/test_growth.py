@@ -15,7 +15,10 @@ from experiments.speed.growth import Axis, fit
 from experiments.speed.growth_point import Point, built, here, measured, network, xla_mb
 from experiments.speed.timing import spread
 
-main = loaded("growth").main
+
+def main(args):
+    return loaded("benchmark").main(["growth", *args])
+
 
 X = [1e2, 1e3, 1e4, 1e5, 1e6]
 

@@ -274,9 +274,12 @@ def test_the_rounds_that_dp_scaffold_prints_are_what_its_formula_allows():
     for cell in cells:
         assert cell.read().mean - cell.printed.mean == others.get(cell.row, 0), cell.row
     for name in ("fig9", "fig10"):
-        drawn = dp_scaffold.Sampled(name)
-        for config, rounds in drawn.rounds.items():
-            assert [drawn.allowed(config, rate).mean for rate in drawn.rates] == rounds
+        said = dp_scaffold.PAPER[name]
+        for config, about in dp_scaffold.DATA.items():
+            (level, *_) = about["levels"]
+            rows = [f"{about['title']} {level}, {said['letter']} = {r:g}" for r in said["rates"]]
+            cells = {c.row: c for c in ITEMS["dp_scaffold", name].cells if not c.work}
+            assert [cells[row].read().mean for row in rows] == said["rounds"][config]
 
 
 def test_the_epsilons_of_dp_scaffold():

@@ -10,22 +10,20 @@ from reproduced import PLAIN, SMALL, training
 
 from experiments.papers.reproduce import table
 from experiments.papers.reproduce.item import Cell, Item, Scale, Training, Value
-from experiments.papers.reproduce.mspdq import (
-    early_shortfall,
-    last_lead,
-    last_span,
-    late_loss,
-    least_lead,
-)
 from experiments.papers.reproduce.picture import Curves, Points, panels, save, side_by_side
 from experiments.papers.reproduce.reading import (
     best_accuracy,
     change,
     claim,
+    early_shortfall,
     final_accuracy,
     gap,
     last,
+    last_lead,
+    last_span,
     last_tenth,
+    late_loss,
+    least_lead,
     saved_uplink,
     unsteadiness,
 )

@@ -1,16 +1,15 @@
-"""Every table and figure of the papers, in their order."""
+"""Every table and figure of the papers, in their order, as experiments/papers/PAPER.json lists them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, wavelet
+from experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, mspdq_defence, wavelet
 from experiments.papers.reproduce.item import Item
-from experiments.papers.reproduce.mspdq_defence import figure_6, secret_weights
 
 PAPERS: dict[str, Sequence[Item]] = {
-    "fed_smp": fed_smp.ITEMS,
-    "dp_scaffold": dp_scaffold.ITEMS,
-    "wavelet": wavelet.ITEMS,
-    "mspdq": mspdq.PAPER.items([*mspdq.FIGURES, figure_6(), secret_weights()]),
+    "fed_smp": fed_smp.PAPER.items(fed_smp.KINDS),
+    "dp_scaffold": dp_scaffold.PAPER.items(dp_scaffold.KINDS),
+    "wavelet": wavelet.PAPER.items(wavelet.KINDS),
+    "mspdq": mspdq.PAPER.items(mspdq.KINDS | mspdq_defence.KINDS),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from experiments.papers.reproduce.reading import (
     final_accuracy,
     last,
     last_tenth,
+    numbers,
     unsteadiness,
 )
 
@@ -27,19 +28,9 @@ MNIST, SEEDS = "dp_scaffold_mnist", 3
 ALGORITHMS = ("fed_avg", "fed_sgd", "scaffold", "dp_fed_avg", "dp_fed_sgd", "dp_scaffold")
 RIVALS = ("dp_fed_avg", "dp_fed_sgd")
 PRIVATE = ("dp_scaffold", "dp_fed_avg")
-AUTHORS: dict[str, Any] = {
-    "clip_norm": "median",
-    "any_label": "true",
-    "l2": 0.0,
-    "warm_start": 0,
-    **{
-        f"authors.{name}": "true"
-        for name in ("one_seed", "record_ranges", "per_tensor", "rounded_steps")
-    },
-}
-"""What makes Tables 1 and 4 those of the authors' published code."""
-AUTHORS_ETA_0 = {"10": 0.15, "20": 0.15, "40": 0.08, "80": 0.04, "160": 0.02}
-"""sigma_g -> what their printed numbers tell; the paper says one, tuned."""
+AUTHORS = PAPER.said["authors"]
+"""What makes Tables 1 and 4 those of the authors' published code; `eta_0` by sigma_g, which their printed numbers tell
+(the paper says one, tuned)."""
 BUDGET = 3.0
 """Epsilon of Tables 1 and 4."""
 CLAIMED = "record level, third party, replace-one"
@@ -108,9 +99,13 @@ class Panel(NamedTuple):
     def training(self, algorithm: str) -> Training:
         return training(self.config, algorithm, **self.settings)
 
+    def curves(self, metric: str, factor: float, what: str) -> Curves:
+        lines = {NAMES[name]: self.training(name) for name in ALGORITHMS}
+        return Curves(self.row, lines, metric, factor=factor, ylabel=what)
 
-def table(name: str) -> Item:
-    """Tables 1 and 4."""
+
+def budget(name: str) -> Item:
+    """Tables 1 and 4: T for a budget, and the accuracy after so many rounds."""
     said, cells = PAPER[name], list[Cell]()
     for sigma, printed in said["rows"].items():
         for k, rounds, accuracy in zip(
@@ -120,21 +115,26 @@ def table(name: str) -> Item:
             own |= {"local_steps": k, "measured": "false"}
             schedule = {"rounds": rounds, "every": 5, "warm": k < 40}
             one = training("dp_scaffold_synthetic", "dp_scaffold", **schedule, **own)
+            eta_0 = {"eta_0": AUTHORS["eta_0"][sigma]}
+            theirs = replace(
+                one, settings={**one.settings, **AUTHORS["settings"], **eta_0}, rounds_in=()
+            )
             row, read = f"sigma_g = {sigma}, K = {k}", partial(allowed, one, BUDGET)
-            cells.append(Cell(row, f"T for claimed epsilon 3 ({CLAIMED})", str(rounds), (), read))
-            cells.append(Cell(row, "accuracy (%)", accuracy, (one,), last_tenth))
-            settings = one.settings | AUTHORS | {"eta_0": AUTHORS_ETA_0[sigma]}
-            theirs = replace(one, settings=settings, rounds_in=())
-            column = "accuracy with the authors' options (%)"
-            cells.append(Cell(row, column, accuracy, (theirs,), last_tenth))
-    return PAPER.item(name, cells, size=(16, 6))
+            cells += [
+                Cell(row, f"T for claimed epsilon 3 ({CLAIMED})", str(rounds), (), read),
+                Cell(row, "accuracy (%)", accuracy, (one,), last_tenth),
+                Cell(
+                    row, "accuracy with the authors' options (%)", accuracy, (theirs,), last_tenth
+                ),
+            ]
+    return PAPER.item(name, cells)
 
 
 def allowed(one: Training, budget: float) -> Value:
     return Value(float(allowed_rounds(one, budget)))
 
 
-def figure(name: str) -> Item:
+def curves(name: str) -> Item:
     """Figures 1 to 8: the six algorithms; in the table their last values, and whether DP-SCAFFOLD is ahead."""
     what = PAPER[name]["shows"]
     metric, factor, read = SHOWN[what]
@@ -142,19 +142,17 @@ def figure(name: str) -> Item:
     every = [panel for row in rows for panel in row]
     for panel in every:
         for algorithm in ALGORITHMS:
-            column, work = f"{NAMES[algorithm]}, last {what}", (panel.training(algorithm),)
-            cells.append(Cell(panel.row, column, "", work, read))
-            column = f"{NAMES[algorithm]}, {UNSTEADINESS}"
-            cells.append(Cell(panel.row, column, "", work, unsteadiness))
+            lines = {NAMES[algorithm]: panel.training(algorithm)}
+            cells += numbers(lines, panel.row, f"{{}}, last {what}", read)
+            cells += numbers(lines, panel.row, f"{{}}, {UNSTEADINESS}", unsteadiness)
         ahead = "above 0" if what == ACCURACY else "below 0"
         cells += [less(panel.row, [panel], ahead, read, rival) for rival in RIVALS]
     if name == "fig1":
         cells += more_with_steps(*rows)
     if said := PAPER[name].get("claimed"):
         cells.append(less("average over the panels", every, said, read, "dp_fed_avg"))
-    drawn = [[curves(panel, metric, factor, what) for panel in row] for row in rows]
-    size = (4.5 * max(map(len, rows)), 3.6 * len(rows))
-    return PAPER.item(name, cells, draw=panels(drawn), size=size)
+    drawn = [[panel.curves(metric, factor, what) for panel in row] for row in rows]
+    return PAPER.item(name, cells, draw=panels(drawn))
 
 
 def grid(name: str) -> list[list[Panel]]:
@@ -165,11 +163,6 @@ def grid(name: str) -> list[list[Panel]]:
         k = {"local_steps": row["local_steps"]}
         found.append([Panel(row["config"], level, own | k) for level, own in levels.items()])
     return found
-
-
-def curves(panel: Panel, metric: str, factor: float, what: str) -> Curves:
-    lines = {NAMES[name]: panel.training(name) for name in ALGORITHMS}
-    return Curves(panel.row, lines, metric, factor=factor, ylabel=what)
 
 
 def less(row: str, over: Sequence[Panel], published: str, read: Read, rival: str) -> Cell:
@@ -189,100 +182,73 @@ def more_with_steps(row: Sequence[Panel], longer: Sequence[Panel]) -> Iterator[C
         yield Cell(short.data, column, "below 0", work, read)
 
 
-class Sampled:
+def rates(name: str) -> Item:
     """Figures 9 and 10: l or s against T under a fixed budget."""
-
-    def __init__(self, name: str):
-        self.name, said = name, PAPER[name]
-        self.letter, self.rates, self.rounds = said["letter"], said["rates"], said["rounds"]
-        self._settings, self._varied = said["settings"], said["varied"]
-
-    def training(self, config: str, level: dict[str, Any], rate: float, name: str) -> Training:
-        own = level | self._settings | {self._varied: rate}
-        return training(config, name, rounds=self.rounds[config][self.rates.index(rate)], **own)
-
-    def allowed(self, config: str, rate: float) -> Value:
-        """T that the paper's formula allows."""
-        return allowed(self.training(config, {}, rate, "dp_scaffold"), DATA[config]["budget"])
-
-    def item(self) -> Item:
-        rows = [[self._panel(c, name) for name in DATA[c]["levels"]] for c in DATA]
-        cells = [
-            cell
-            for config in DATA
-            for level in DATA[config]["levels"]
-            for rate in self.rates
-            for cell in self._cells(config, level, rate)
-        ]
-        cells += [self._gap(*said) for said in PAPER[self.name]["claimed"]]
-        cells += self._better(*PAPER[self.name]["better"])
-        return PAPER.item(self.name, cells, draw=panels(rows), size=(14.0, 11.0))
-
-    def _panel(self, config: str, level: str) -> Curves:
-        own, about = DATA[config]["levels"][level], DATA[config]
-        lines = {
-            f"{NAMES[name]}, {self.letter} = {rate:g}": self.training(config, own, rate, name)
-            for name in PRIVATE
-            for rate in self.rates
-        }
-        title = f"{about['title']} {level}, claimed epsilon {about['budget']:g}"
-        return Curves(title, lines, factor=100, ylabel=ACCURACY, ends=True)
-
-    def _cells(self, config: str, level: str, rate: float) -> Iterator[Cell]:
-        row = f"{DATA[config]['title']} {level}, {self.letter} = {rate:g}"
-        budget = f"T for the claimed epsilon ({CLAIMED})"
-        yield Cell(row, budget, "", (), partial(self.allowed, config, rate))
-        for name in PRIVATE:
-            work = (self.training(config, DATA[config]["levels"][level], rate, name),)
-            yield Cell(row, f"{NAMES[name]} (%)", "", work, final_accuracy)
-
-    def _gap(self, config: str, level: str, rates: Sequence[float], published: str) -> Cell:
-        """DP-SCAFFOLD less DP-FedAvg, on average over the rates."""
-        own, over = (
-            DATA[config]["levels"][level],
-            ", ".join(f"{self.letter} = {x:g}" for x in rates),
-        )
-        runs = ([self.training(config, own, x, name) for x in rates] for name in PRIVATE)
+    said, cells, better, drawn = PAPER[name], list[Cell](), list[Cell](), list[list[Curves]]()
+    letter, (one, other) = said["letter"], said["better"]
+    for config, about in DATA.items():
+        drawn.append([])
+        for level, own in about["levels"].items():
+            row = f"{about['title']} {level}"
+            runs = {
+                (each, rate): at_rate(said, config, rate, each, own)
+                for each in PRIVATE
+                for rate in said["rates"]
+            }
+            lines = {f"{NAMES[n]}, {letter} = {rate:g}": run for (n, rate), run in runs.items()}
+            title = f"{row}, claimed epsilon {about['budget']:g}"
+            drawn[-1].append(Curves(title, lines, factor=100, ylabel=ACCURACY, ends=True))
+            for rate in said["rates"]:
+                cells += _at(f"{row}, {letter} = {rate:g}", said, config, rate, runs)
+            column = f"DP-SCAFFOLD: {letter} = {one:g} less {letter} = {other:g} (points)"
+            pair = ([runs["dp_scaffold", x]] for x in (one, other))
+            better.append(claim(row, column, "above 0", final_accuracy, *pair))
+    for config, level, over, printed in said["claimed"]:
+        own, these = DATA[config]["levels"][level], ", ".join(f"{letter} = {x:g}" for x in over)
+        both = ([at_rate(said, config, x, each, own) for x in over] for each in PRIVATE)
         row, column = (
-            f"{DATA[config]['title']} {level}, {over}",
+            f"{DATA[config]['title']} {level}, {these}",
             "DP-SCAFFOLD less DP-FedAvg (points)",
         )
-        return claim(row, column, published, final_accuracy, *runs)
-
-    def _better(self, one: float, other: float) -> Iterator[Cell]:
-        """DP-SCAFFOLD at one rate less that at another, which should be positive."""
-        column = f"DP-SCAFFOLD: {self.letter} = {one:g} less {self.letter} = {other:g} (points)"
-        for config, about in DATA.items():
-            for level, own in about["levels"].items():
-                runs = ([self.training(config, own, x, "dp_scaffold")] for x in (one, other))
-                row = f"{about['title']} {level}"
-                yield claim(row, column, "above 0", final_accuracy, *runs)
+        cells.append(claim(row, column, printed, final_accuracy, *both))
+    return PAPER.item(name, [*cells, *better], draw=panels(drawn))
 
 
-def epsilons() -> Item:
+def at_rate(
+    said: Mapping[str, Any], config: str, rate: float, algorithm: str, level: Mapping[str, Any]
+) -> Training:
+    own = {**level, **said["settings"], said["varied"]: rate}
+    return training(
+        config, algorithm, rounds=said["rounds"][config][said["rates"].index(rate)], **own
+    )
+
+
+def _at(
+    row: str, said: Mapping[str, Any], config: str, rate: float, runs: Mapping[Any, Training]
+) -> Iterator[Cell]:
+    """T that the paper's formula allows, and the accuracies."""
+    one = at_rate(said, config, rate, "dp_scaffold", {})
+    read = partial(allowed, one, DATA[config]["budget"])
+    yield Cell(row, f"T for the claimed epsilon ({CLAIMED})", "", (), read)
+    lines = {NAMES[name]: runs[name, rate] for name in PRIVATE}
+    yield from numbers(lines, row, "{} (%)", final_accuracy)
+
+
+def epsilons(name: str) -> Item:
     towards, cells = "record level, {}, replace-one".format, list[Cell]()
-    for row, config, settings, printed in PAPER["epsilons"]["rows"]:
+    for row, config, settings, printed in PAPER[name]["rows"]:
         median = training(config, "dp_scaffold", **settings)
         fixed = replace(median, settings={**median.settings, "clip_norm": 1.0})
         cells += [
-            Cell(row, column, published, (accounted(work),), epsilon(name))
-            for column, published, work, name in (
+            Cell(row, column, published, (accounted(work),), epsilon(which))
+            for column, published, work, which in (
                 (f"claimed epsilon ({CLAIMED})", printed, median, "claimed"),
                 (f"certified, C fixed ({towards('third party')})", "", fixed, "third_party"),
                 (f"certified, C fixed ({towards('server')})", "", fixed, "server"),
                 (f"certified, C the median ({towards('third party')})", "", median, "third_party"),
             )
         ]
-    return PAPER.item("epsilons", cells, size=(16, 6))
+    return PAPER.item(name, cells)
 
 
-ITEMS = PAPER.items(
-    [
-        table("table1"),
-        table("table4"),
-        *(figure(f"fig{n}") for n in range(1, 9)),
-        Sampled("fig9").item(),
-        Sampled("fig10").item(),
-        epsilons(),
-    ]
-)
+KINDS = {"budget": budget, "curves": curves, "rates": rates, "epsilons": epsilons}

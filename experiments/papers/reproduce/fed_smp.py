@@ -105,52 +105,49 @@ def trade_off(name: str) -> Item:
     return PAPER.item(name, cells)
 
 
-def figure2() -> Item:
+def curves(name: str) -> Item:
     """Curves, and the savings that the text reads off them."""
     cells, rows = [], []
     for title, data in SETS.items():
-        lines = {NAMES[name]: data.training(name) for name in ("fed_avg", "dp_fed_avg")}
+        lines = {NAMES[each]: data.training(each) for each in ("fed_avg", "dp_fed_avg")}
         dense = lines[NAMES["dp_fed_avg"]]
-        for name, p in data.best.items():
-            label, training = f"{NAMES[name]}, p = {p:g}", data.training(name, p)
+        for sparse, p in data.best.items():
+            label, training = f"{NAMES[sparse]}, p = {p:g}", data.training(sparse, p)
             lines[label] = training
-            saved, read = PAPER["fig2"]["saved"][title][name], saved_uplink(data.target / 100)
+            saved, read = PAPER[name]["saved"][title][sparse], saved_uplink(data.target / 100)
             cells.append(Cell(f"{title}, {label}", SAVED, saved, (training, dense), read))
         curves = Curves(title, lines, factor=100, ylabel="test accuracy (%)")
         mb = {"x": "uplink_mb_per_client", "xlabel": "uplink per client (MB)", "xscale": "log"}
         rows.append([curves, replace(curves, **mb)])
     trained = [t for row in rows for t in row[0].lines.values()]
-    return PAPER.item("fig2", cells, work=trained, draw=panels(rows), size=(11, 11))
+    return PAPER.item(name, cells, work=trained, draw=panels(rows))
 
 
-def figure3() -> Item:
+def ratios(name: str) -> Item:
     """Train loss and test accuracy by p, with and without noise; the published numbers are those of Tables 1 to 3."""
-    cells, rows, dense = [], [], list[Training]()
+    cells, rows, ends = [], [], list[Training]()
     for title, data in SETS.items():
         printed = {(algorithm, p): accuracy for algorithm, p, accuracy, _ in data.rows}
-        ratios = dict.fromkeys(p for _, p in printed if p)
+        every = dict.fromkeys(p for _, p in printed if p)
         plain, private = data.training("fed_avg"), data.training("dp_fed_avg")
         lines: dict[str, list[tuple[float, Training]]] = {}
-        for name in SPARSE:
-            points = [(p, data.training(name, p)) for p in ratios]
+        for sparse in SPARSE:
+            points = [(p, data.training(sparse, p)) for p in every]
             for p, training in points:
-                row, published = f"{title}, {NAMES[name]}, p = {p:g}", printed.get((name, p), "")
+                row, published = (
+                    f"{title}, {NAMES[sparse]}, p = {p:g}",
+                    printed.get((sparse, p), ""),
+                )
                 cells.append(Cell(row, "test accuracy (%)", published, (training,), best_accuracy))
                 cells.append(Cell(row, "train loss", "", (training,), last("train_loss")))
-            lines[NAMES[name]] = [*points, (1.0, plain if name.startswith("fed_avg") else private)]
+            dense = plain if sparse.startswith("fed_avg") else private
+            lines[NAMES[sparse]] = [*points, (1.0, dense)]
         axis = {"xlabel": "compression ratio p", "xscale": "log"}
         loss = Points(title, lines, last("train_loss"), ylabel="train loss", **axis)
         accuracy = Points(title, lines, best_accuracy, ylabel="test accuracy (%)", **axis)
         rows.append([loss, accuracy])
-        dense += [plain, private]
-    return PAPER.item("fig3", cells, work=dense, draw=panels(rows), size=(11, 11))
+        ends += [plain, private]
+    return PAPER.item(name, cells, work=ends, draw=panels(rows))
 
 
-ITEMS = PAPER.items(
-    [
-        *(summary(f"table{n}") for n in (1, 2, 3)),
-        figure2(),
-        figure3(),
-        *(trade_off(f"table{n}") for n in range(4, 10)),
-    ]
-)
+KINDS = {"summary": summary, "trade-off": trade_off, "curves": curves, "ratios": ratios}

@@ -1,79 +1,73 @@
 """Each paper's main finding in a short form, and what this repository found of it: cells that a number meets or not.
 
-One processor core trains all of them in minutes, so they are smaller than in the papers: fewer rounds, Fed-SMP on
-handwritten digits. A check passes if the mean over the seeds meets its criterion, and would still meet it one standard
-deviation higher or lower. Epsilons are of one model, released alone.
+The sentences and their criteria are in experiments/papers/PAPER.json; here is what each is judged by. One processor
+core trains all of them in minutes, so they are smaller than in the papers: fewer rounds, Fed-SMP on handwritten digits.
+A check passes if the mean over the seeds meets its criterion, and would still meet it one standard deviation higher or
+lower. Epsilons are of one model, released alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from experiments.base.formats import NAMES
-from experiments.papers.reproduce import dp_scaffold
+from experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, wavelet
 from experiments.papers.reproduce.accounting import accounted, certificate_of
 from experiments.papers.reproduce.item import (
     Cell,
     Computation,
     Item,
+    Paper,
+    Read,
     Scale,
     Training,
     Value,
+    Work,
 )
 from experiments.papers.reproduce.picture import Curves, panels
-from experiments.papers.reproduce.reading import claim, final_accuracy, uplink_mb
+from experiments.papers.reproduce.reading import final_accuracy, gap, uplink_mb
 
 PAPER, HERE = "the paper: ", "here: "
 """Whose words a row has: what the paper says, or what this repository found of it."""
 WHOSE = 'published: of rows that begin with "here", what this repository found; the paper does not say so'
-POINTS = "accuracy (points)"
+
+Judged: TypeAlias = tuple[Sequence[Work], Read]
+"""What a finding is read from, and how."""
 
 
-def short(paper: str, title: str, cells: Sequence[Cell]) -> Item:
+def short(paper: Paper, judged: Iterator[Judged]) -> Item:
     """With a curve for each training."""
-    item = Item(paper, "findings", title, cells, notes=(WHOSE,))
+    said = paper.said["findings"]
+    cells = [Cell(*row, *how) for row, how in zip(said["rows"], judged, strict=True)]
+    item = Item(paper.name, "findings", said["title"], cells, notes=(WHOSE,))
     lines = {NAMES[training.algorithm]: training for training in item.trainings}
-    curves = Curves(title, lines, factor=100, ylabel="test accuracy (%)")
+    curves = Curves(item.title, lines, factor=100, ylabel="test accuracy (%)")
     return replace(item, draw=panels([[curves]]), size=(7.0, 4.5))
 
 
-def fed_smp() -> Item:
+def lead(ours: Training, theirs: Training) -> Judged:
+    """In points of accuracy after the last round."""
+    return (ours, theirs), partial(gap, final_accuracy)
+
+
+def of_fed_smp() -> Iterator[Judged]:
     """A tenth of the uplink, and more accurate at the same epsilon."""
     dense, sparse = (
         Training("quickstart", name, rounds=60, seeds=5) for name in ("dp_fed_avg", "rand_k")
     )
-    cells = [
-        claim(
-            f"{PAPER}at one epsilon Fed-SMP rand_k is above DP-FedAvg (60 rounds)",
-            POINTS,
-            "above 0",
-            final_accuracy,
-            [sparse],
-            [dense],
-        ),
-        Cell(
-            f"{PAPER}the two have one certified epsilon (difference)",
-            "epsilon (client, third party, add-or-remove, delta 1e-6)",
-            "within 0",
-            (),
-            lambda: Value(certificate_of(sparse).epsilon - certificate_of(dense).epsilon),
-        ),
-        Cell(
-            f"{PAPER}Fed-SMP rand_k sends a tenth",
-            "uplink (% of DP-FedAvg's)",
-            "below 10.5",
-            (sparse, dense),
-            lambda one, other: Value(100 * uplink_mb(one).mean / uplink_mb(other).mean),
-        ),
-    ]
-    return short("fed_smp", "Sparse updates, on handwritten digits", cells)
+    yield lead(sparse, dense)
+    yield (), lambda: Value(certificate_of(sparse).epsilon - certificate_of(dense).epsilon)
+    yield (
+        (sparse, dense),
+        lambda one, other: Value(100 * uplink_mb(one).mean / uplink_mb(other).mean),
+    )
 
 
-def of_scaffold() -> Item:
+def of_dp_scaffold() -> Iterator[Judged]:
     """Faster on unlike clients; the epsilon of a fixed clip norm."""
     config = "dp_scaffold_synthetic"
     ours, theirs = (
@@ -84,35 +78,15 @@ def of_scaffold() -> Item:
     median = accounted(full)
     settings = {**full.settings, "clip_norm": 1.0}
     fixed = accounted(Training(config, "dp_scaffold", settings, full.rounds, full.seeds))
-    unit = "epsilon (record, third party, replace-one, delta 2.5e-6)"
-    cells = [
-        claim(
-            f"{PAPER}DP-SCAFFOLD is above DP-FedAvg after 100 rounds, synthetic(0, 0)",
-            POINTS,
-            "above 0",
-            final_accuracy,
-            [ours],
-            [theirs],
-        ),
-        Cell(
-            f"{PAPER}its formula gives 13 for 400 rounds (difference)",
-            f"claimed {unit}",
-            "within 0.5",
-            (median,),
-            lambda found: Value(found.summary["claimed"] - 13),
-        ),
-        Cell(
-            f"{HERE}with a fixed clip norm less is certified than is claimed (difference)",
-            f"certified {unit}",
-            "below 0",
-            (fixed, median),
-            lambda found, other: Value(found.summary["third_party"] - other.summary["claimed"]),
-        ),
-    ]
-    return short("dp_scaffold", "Control variates, on synthetic data", cells)
+    yield lead(ours, theirs)
+    yield (median,), lambda found: Value(found.summary["claimed"] - 13)
+    yield (
+        (fixed, median),
+        lambda found, other: Value(found.summary["third_party"] - other.summary["claimed"]),
+    )
 
 
-def wavelet() -> Item:
+def of_wavelet() -> Iterator[Judged]:
     """Better at equal claims, worse at equal certificates, and the claim is false."""
     settings = {"noise_multiplier": 3.0}
     plain, haar, sound = (
@@ -120,32 +94,9 @@ def wavelet() -> Item:
         for name in ("dp_sgd", "dp_sgd_wav", "dp_sgd_wav_sound")
     )
     drawn = Computation("audit-of-the-claim", _audit)
-    cells = [
-        Cell(
-            f"{HERE}an audit shows more than the claim (difference, sure by 1 - 1e-6)",
-            "epsilon (record, third party, add-or-remove, delta 1e-5, m = 16)",
-            "above 0",
-            (drawn,),
-            lambda found: Value(found.summary["seen"] - found.summary["claimed"]),
-        ),
-        claim(
-            f"{PAPER}at one claimed epsilon DP-SGD-WAV is above DP-SGD (10 rounds, sigma = 3)",
-            POINTS,
-            "above 0",
-            final_accuracy,
-            [haar],
-            [plain],
-        ),
-        claim(
-            f"{HERE}at one certified epsilon it is below",
-            POINTS,
-            "below 0",
-            final_accuracy,
-            [sound],
-            [plain],
-        ),
-    ]
-    return short("wavelet", "Haar noise, on MNIST", cells)
+    yield (drawn,), lambda found: Value(found.summary["seen"] - found.summary["claimed"])
+    yield lead(haar, plain)
+    yield lead(sound, plain)
 
 
 def _audit(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
@@ -167,39 +118,18 @@ def _audit(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     return {"claimed": claimed.epsilon, "seen": seen.least}
 
 
-def mspdq() -> Item:
+def of_mspdq() -> Iterator[Judged]:
     """Trains as FedAvg does, and hides nothing from the server; quantized as printed it does not train."""
     plain, msp, quantized = (
         Training("mspdq_mnist", name, {"local_epochs": 1}, rounds=6, seeds=3, every=6)
         for name in ("fed_avg", "msp_fl", "mspdq_fl")
     )
-    read = Computation("models-from-messages", _models)
-    cells = [
-        Cell(
-            f"{HERE}the server computes every client's update from MSP-FL's messages",
-            "largest error (% of the update's length)",
-            "below 5",
-            (read,),
-            lambda found: Value(found.summary["error"]),
-        ),
-        claim(
-            f"{PAPER}MSP-FL trains as FedAvg does: within 10 points (6 rounds)",
-            POINTS,
-            "within 10",
-            final_accuracy,
-            [msp],
-            [plain],
-        ),
-        claim(
-            f"{HERE}MSPDQ-FL, 8 bits, as printed is far below FedAvg",
-            POINTS,
-            "below -10",
-            final_accuracy,
-            [quantized],
-            [plain],
-        ),
-    ]
-    return short("mspdq", "Model splitting, on MNIST", cells)
+    yield (
+        (Computation("models-from-messages", _models),),
+        lambda found: Value(found.summary["error"]),
+    )
+    yield lead(msp, plain)
+    yield lead(quantized, plain)
 
 
 def _models(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
@@ -228,4 +158,9 @@ def _models(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     return {"error": 100 * float(errors.max())}
 
 
-FINDINGS = {item.paper: item for item in (fed_smp(), of_scaffold(), wavelet(), mspdq())}
+FINDINGS = {
+    "fed_smp": short(fed_smp.PAPER, of_fed_smp()),
+    "dp_scaffold": short(dp_scaffold.PAPER, of_dp_scaffold()),
+    "wavelet": short(wavelet.PAPER, of_wavelet()),
+    "mspdq": short(mspdq.PAPER, of_mspdq()),
+}

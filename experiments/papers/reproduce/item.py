@@ -1,7 +1,7 @@
 """What a paper's table or figure needs, and what it printed: the pieces that every item is made of.
 
 A cell says what was printed, and how the same number is read from the trainings that it names. What a paper prints is
-in experiments/papers/PAPER.json: every table and figure with its title, its notes and its numbers.
+in experiments/papers/PAPER.json: the table of every item with its title, its notes, its kind and its numbers.
 
     training = Training("quickstart", "top_k", {"p": 0.1}, rounds=50, seeds=5)
     cell = Cell("p = 0.1", "accuracy (%)", "77.59 +- 0.53", (training,), best_accuracy)
@@ -246,33 +246,33 @@ class Item:
 
 
 class Paper:
-    """What experiments/papers/NAME.json says.
+    """What experiments/papers/NAME.json says: of every item its title, notes, kind and size, and what is printed.
 
     Attributes:
       said: all of it.
-      notes: those that items share, by name.
     """
 
     def __init__(self, name: str):
         self.name = name
         self.said: dict[str, Any] = json.loads((PRINTED_IN / f"{name}.json").read_text())
-        self._items: dict[str, Any] = self.said["items"]
-        self.notes: dict[str, str] = self.said["notes"]
 
     def __getitem__(self, item: str) -> dict[str, Any]:
-        """What is printed in a table or figure."""
-        return self._items[item]
+        """What is said of a table or figure; what it leaves out is as for the one that it is "like"."""
+        items = self.said["items"]
+        return {**items.get(items[item].get("like"), {}), **items[item]}
 
     def item(self, name: str, cells: Sequence[Cell] = (), **more: Any) -> Item:
-        """An item with its title and its notes."""
-        about = self._items[name]
-        notes = tuple(self.notes.get(note, note) for note in about.get("notes", ()))
+        """With its title, its notes and its size."""
+        about = self[name]
+        if "size" in about:
+            more["size"] = tuple(about["size"])
+        notes = tuple(self.said["notes"].get(note, note) for note in about.get("notes", ()))
         return Item(self.name, name, about["title"], cells, notes=notes, **more)
 
-    def items(self, made: Sequence[Item]) -> tuple[Item, ...]:
-        """In the order of the file; those that are not among `made` are illustrations."""
-        named = {item.name: item for item in made}
-        return tuple(named.get(name) or self.item(name) for name in self._items)
+    def items(self, kinds: Mapping[str, Callable[[str], Item]]) -> tuple[Item, ...]:
+        """In the order of the file, each made by the function of its kind; those of none are illustrations."""
+        made = {None: self.item, **kinds}
+        return tuple(made[self[name].get("kind")](name) for name in self.said["items"])
 
 
 def folder_name(*parts: str) -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from experiments.papers.reproduce.item import Cell, Item, Paper, Read, Results, Training, Value
 from experiments.papers.reproduce.picture import Curves, panels
-from experiments.papers.reproduce.reading import complete, final_accuracy, lines, over_seeds
+from experiments.papers.reproduce.reading import (
+    early_shortfall,
+    final_accuracy,
+    last_lead,
+    last_span,
+    late_loss,
+    least_lead,
+    numbers,
+    over_seeds,
+)
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.uploads import uploads_until
 
@@ -19,14 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAPER = Paper("mspdq")
-NOTES = tuple(PAPER.notes[name] for name in ("unprinted", "seeds", "columns", "no epsilon"))
 MNIST, CIFAR = "mspdq_mnist", "mspdq_cifar10"
-SUFFIX = {CIFAR: "", MNIST: "_mnist"}
-"""Of the items that draw a figure of CIFAR-10 on either."""
 DATA = {MNIST: "MNIST", CIFAR: "CIFAR-10"}
 LOCAL_EPOCHS = {MNIST: 10, CIFAR: 5}
-CHANCE = 10.0
-"""Accuracy in % of a model that predicts one of ten classes."""
 COLUMNS: dict[str, Any] = {"interval": "columns", "gamma": 0.3}
 """With the quantizer's interval by columns, and a larger gamma: what trains, see experiments/results/mspdq.md."""
 INTERVALS: dict[str, dict[str, Any]] = {"as printed": {}, "by columns, gamma = 0.3": COLUMNS}
@@ -40,6 +42,7 @@ DEFAULTS |= {
 }
 """Of the configs: left out of a training, so that figures which say the same in other words share it."""
 WEIGHTS = {"linear": "gamma / (k + 1)", "root": "gamma / sqrt(k + 1)", "none": "constant gamma"}
+LAST = "last accuracy (%)"
 ERROR, LEAST = 0.1, 2
 """Of Figure 4: test error of one part of the paper's ratio, and the parts that groups 2 and 3 go down to."""
 
@@ -57,44 +60,6 @@ def quantized(config: str, bits: int, exchanges: int, **settings: Any) -> Traini
     return training(config, "mspdq_fl", bits=bits, exchanges=exchanges, **settings)
 
 
-def accuracies(run: RunFolder) -> np.ndarray:
-    """f64[evaluations, seeds], in %; chance at the end of a run that diverged, of all its seeds."""
-    found = [100 * np.array(line.metrics["accuracy"].per_seed) for line in lines(run)]
-    if not complete(run):
-        found.append(np.full_like(found[-1], CHANCE) if found else np.array([CHANCE]))
-    return np.stack(found)
-
-
-def least_lead(first: RunFolder, second: RunFolder) -> Value:
-    """The least that the first run's accuracy has more than the second's, over the evaluations, in points."""
-    pairs = zip(accuracies(first), accuracies(second), strict=False)
-    return over_seeds(np.min([a - b for a, b in pairs], axis=0))
-
-
-def last_lead(first: RunFolder, second: RunFolder) -> Value:
-    """What the first run has more after the last round, in points."""
-    return over_seeds(accuracies(first)[-1] - accuracies(second)[-1])
-
-
-def late_loss(run: RunFolder) -> Value:
-    """Best accuracy less the last, in points."""
-    found = accuracies(run)
-    return over_seeds(found.max(0) - found[-1])
-
-
-def early_shortfall(first: RunFolder, second: RunFolder) -> Value:
-    """The most that the first run's accuracy is below the second's in the first third of the evaluations, in points."""
-    a, b = accuracies(first), accuracies(second)
-    early = max(1, len(b) // 3)
-    pairs = zip(a[:early], b[:early], strict=False)
-    return over_seeds(np.max([y - x for x, y in pairs], axis=0))
-
-
-def last_span(*runs: RunFolder) -> Value:
-    """The largest less the smallest accuracy after the last round, in points."""
-    return over_seeds(np.ptp([accuracies(run)[-1] for run in runs], axis=0))
-
-
 def statement(row: str, column: str, published: str, work: Sequence[Training], read: Read) -> Cell:
     """A claim; what diverged counts, too."""
     return Cell(f"claim: {row}", column, published, tuple(work), read, of_diverged=True)
@@ -104,12 +69,6 @@ def lead(row: str, published: str, ours: Training, theirs: Training) -> Cell:
     """Of one training over another after the last round, seed by seed."""
     column = "difference in accuracy (points)"
     return Cell(row, column, published, (ours, theirs), last_lead, of_diverged=True)
-
-
-def measured(rows: Mapping[str, Training], before: str = "") -> list[Cell]:
-    """A line for each label with the last accuracy."""
-    column = "last accuracy (%)"
-    return [Cell(before + row, column, "", (work,), final_accuracy) for row, work in rows.items()]
 
 
 def both(title: str, drawn: Mapping[str, Training]) -> list[Curves]:
@@ -122,38 +81,38 @@ def of_accuracy(title: str, drawn: Mapping[str, Training]) -> Curves:
     return Curves(title, drawn, factor=100.0, ylabel="test accuracy (%)")
 
 
-def figure_2(data: str) -> Item:
+def rivals(name: str) -> Item:
     """MSP-FL, MSPDQ-FL and their rivals."""
+    data = PAPER[name]["config"]
     plain, msp = training(data, "fed_avg"), training(data, "msp_fl", msp_exchanges=4)
     own = {f"MSPDQ-FL ({x})": quantized(data, 8, 10, **more) for x, more in INTERVALS.items()}
-    rivals = {
+    others = {
         "FedAvg + LDP": training(data, "ldp_fed_avg", **{"ldp.epsilon": 10.0}),
         "JoPEQ": training(data, "jopeq", bits=8, **{"jopeq.epsilon": 10.0}),
     }
-    drawn = {"FedAvg": plain, "MSP-FL": msp, **own, **rivals}
+    drawn = {"FedAvg": plain, "MSP-FL": msp, **own, **others}
     about = "claim: MSP-FL within 3 points of FedAvg"
-    cells = [*measured(drawn), lead(about, "within 3", msp, plain)]
-    for name, one in {"MSP-FL": msp, **own}.items():
-        for rival, other in rivals.items():
-            row, always = f"{name} above {rival}", "least over the evaluations (points)"
+    cells = [*numbers(drawn, "{}", LAST, final_accuracy), lead(about, "within 3", msp, plain)]
+    for ours, one in {"MSP-FL": msp, **own}.items():
+        for rival, other in others.items():
+            row, always = f"{ours} above {rival}", "least over the evaluations (points)"
             cells.append(lead(f"claim: {row}", "above 0", one, other))
             cells.append(statement(row, always, "above 0", (one, other), least_lead))
-    draw = panels([both(DATA[data], drawn)[::-1]])
-    return PAPER.item("fig2" + SUFFIX[data], cells, draw=draw, size=(12, 5))
+    return PAPER.item(name, cells, draw=panels([both(DATA[data], drawn)[::-1]]))
 
 
-def figure_3(name: str, sets: Sequence[str]) -> Item:
+def bits(name: str) -> Item:
     """Exchanges and bits."""
-    said, drawn, cells = PAPER["fig3"], list[list[Curves]](), list[Cell]()
+    said, drawn, cells = PAPER[name], list[list[Curves]](), list[Cell]()
     for interval, more in INTERVALS.items():
         drawn.append([])
-        for data, k in [(data, k) for data in sets for k in said["exchanges"]]:
-            of_bits = {f"{bits} bits": quantized(data, bits, k, **more) for bits in said["bits"]}
+        for data, k in itertools.product(said["configs"], said["exchanges"]):
+            of_bits = {f"{n} bits": quantized(data, n, k, **more) for n in said["bits"]}
             title = f"{DATA[data]}, K_t = {k}, {interval}"
             drawn[-1].append(of_accuracy(title, of_bits))
-            cells += measured(of_bits, f"{title}, ")
+            cells += numbers(of_bits, f"{title}, {{}}", LAST, final_accuracy)
             cells += _bits(title, of_bits, (data, k) == (CIFAR, 20))
-    return PAPER.item(name, cells, draw=panels(drawn), size=(9 * len(sets), 8))
+    return PAPER.item(name, cells, draw=panels(drawn))
 
 
 def _bits(name: str, drawn: Mapping[str, Training], degrades: bool) -> list[Cell]:
@@ -168,19 +127,20 @@ def _bits(name: str, drawn: Mapping[str, Training], degrades: bool) -> list[Cell
     return [*cells, statement(f"{name}, 6 bits {late}", column, published, (six,), late_loss)]
 
 
-def figure_4() -> Item:
+def uploads(name: str) -> Item:
     """Uploads until a prescribed error, and that they grow as the error shrinks and as bits do."""
     cells, groups = [], bars()
-    for name, one, target in [bar for group in groups for bar in group]:
-        bits, factor = ((DEFAULTS | one.settings)[x] for x in ("bits", "splitting_factor"))
-        row = f"{name}: test error {1 - target:.1f}, {bits} bits, splitting factor {factor}"
+    for letter, one, target in [bar for group in groups for bar in group]:
+        own = DEFAULTS | one.settings
+        row = f"{letter}: test error {1 - target:.1f}, {own['bits']} bits, "
+        row += f"splitting factor {own['splitting_factor']}"
         cells.append(Cell(row, "uploads", "", (one,), partial(_uploads, target)))
     for group in groups[:2]:
-        for (less, first, low), (more, second, high) in pairwise(group):
+        for (less, first, low), (more, second, high) in itertools.pairwise(group):
             works = tuple(dict.fromkeys((second, first)))
             row, read = f"claim: {more} above {less}", partial(_more, high, low)
             cells.append(Cell(row, "uploads", "above 0", works, read))
-    return PAPER.item("fig4", cells, draw=_draw_uploads, size=(9, 4.5))
+    return PAPER.item(name, cells, draw=_draw_uploads)
 
 
 def bars() -> list[list[tuple[str, Training, float]]]:
@@ -226,60 +186,55 @@ def _draw_uploads(figure: Figure, results: Results) -> None:
     axes.set(xlabel="group 1: error, 2: bits, 3: splitting factor", ylabel="uploads")
 
 
-def figure_5(data: str) -> Item:
+def weights(name: str) -> Item:
     """gamma_max and the decay of the weights."""
-    drawn, cells = list[list[Curves]](), list[Cell]()
+    said, drawn, cells = PAPER[name], list[list[Curves]](), list[Cell]()
+    data, k = said["config"], said["exchanges"]
     little = "largest less smallest accuracy (points)"
     for interval, own in (("as printed", {}), ("by columns", {"interval": "columns"})):
         drawn.append([])
         runs: dict[str, dict[str, Training]] = {}
         for decay in ("linear", "root"):
-            name, own["decay"] = f"{WEIGHTS[decay]}, {interval}", decay
+            title, own["decay"] = f"{WEIGHTS[decay]}, {interval}", decay
             runs[decay] = {
-                f"gamma = {g}": quantized(data, 8, PAPER["fig5"]["exchanges"], **own, gamma=g)
-                for g in (0.1, 0.2, 0.3)
+                f"gamma = {g}": quantized(data, 8, k, **own, gamma=g) for g in (0.1, 0.2, 0.3)
             }
             works = list(runs[decay].values())
-            drawn[-1] += both(name, runs[decay])
-            cells += measured(runs[decay], f"{name}, ")
-            row = f"{name}, gamma matters little"
+            drawn[-1] += both(title, runs[decay])
+            cells += numbers(runs[decay], f"{title}, {{}}", LAST, final_accuracy)
+            row = f"{title}, gamma matters little"
             cells.append(statement(row, little, "below 3", works, last_span))
         for label, one in runs["root"].items():
             row = f"claim: {interval}, {label}: the root is worse"
             cells.append(lead(row, "below 0", one, runs["linear"][label]))
-    return PAPER.item("fig5" + SUFFIX[data], cells, draw=panels(drawn), size=(18, 8))
+    return PAPER.item(name, cells, draw=panels(drawn))
 
 
-def figure_7(data: str) -> Item:
+def submodels(name: str) -> Item:
     """Invisible submodels."""
-    drawn, cells = list[list[Curves]](), list[Cell]()
-    for exchanges, gamma, allowed, broken, others in PAPER["fig7"]["rows"]:
+    said, drawn, cells = PAPER[name], list[list[Curves]](), list[Cell]()
+    data = said["config"]
+    for exchanges, gamma, most, broken, others in said["rows"]:
         drawn.append([])
         own = {"msp_exchanges": exchanges, "gamma": gamma}
         for decay in ("linear", "none"):
-            name = f"K_t = {exchanges}, gamma = {gamma}, {WEIGHTS[decay]}"
-            runs = of_numbers(data, [1, allowed, broken, *others], **own, decay=decay)
-            drawn[-1] += both(name, labelled(runs))
-            cells += by_number(name, runs, runs[1])
-            for m, said, published in (
-                (allowed, "trains", "above -10"),
+            title = f"K_t = {exchanges}, gamma = {gamma}, {WEIGHTS[decay]}"
+            runs = of_numbers(data, [1, most, broken, *others], **own, decay=decay)
+            drawn[-1] += both(title, labelled(runs))
+            cells += by_number(title, runs, runs[1])
+            for m, what, published in (
+                (most, "trains", "above -10"),
                 (broken, "is degraded", "below -10"),
             ):
-                row = f"claim: {name}, m = {m} {said} (against m = 1)"
+                row = f"claim: {title}, m = {m} {what} (against m = 1)"
                 cells.append(lead(row, published, runs[m], runs[1]))
-    drawn.append([])
-    said = PAPER["fig7"]["unlike"]
-    own = {
-        "msp_exchanges": 10,
-        "decay": "none",
-        "weights": "submodel",
-        "least_weight": said["least"],
-    }
-    name = f"K_t = 10, unlike weights from {said['least']} gamma"
-    runs = of_numbers(data, said["m"], **own)
-    drawn[-1] += both(name, labelled(runs))
-    cells += by_number(name, runs, training(data, "msp_fl", msp_exchanges=10, decay="none"))
-    return PAPER.item("fig7" + SUFFIX[data], cells, draw=panels(drawn), size=(18, 15))
+    unlike, own = said["unlike"], {"msp_exchanges": 10, "decay": "none"}
+    secret = {"weights": "submodel", "least_weight": unlike["least"]}
+    title = f"K_t = 10, unlike weights from {unlike['least']} gamma"
+    runs = of_numbers(data, unlike["m"], **own, **secret)
+    drawn.append(both(title, labelled(runs)))
+    cells += by_number(title, runs, training(data, "msp_fl", **own))
+    return PAPER.item(name, cells, draw=panels(drawn))
 
 
 def of_numbers(data: str, numbers: Sequence[int], **own: Any) -> dict[int, Training]:
@@ -297,16 +252,17 @@ def labelled(runs: Mapping[int, Training]) -> dict[str, Training]:
 
 def by_number(name: str, runs: Mapping[int, Training], one: Training) -> list[Cell]:
     """The last accuracies, and what they are more than with one invisible submodel."""
-    cells = measured(labelled(runs), f"{name}, ")
+    cells = numbers(labelled(runs), f"{name}, {{}}", LAST, final_accuracy)
     for m, run in runs.items():
         if run != one:
             cells.append(lead(f"{name}, m = {m}", "", run, one))
     return cells
 
 
-FIGURES = (
-    *(figure(data) for figure in (figure_2, figure_5, figure_7) for data in DATA),
-    figure_3("fig3", list(DATA)),
-    figure_3("fig3_mnist", [MNIST]),
-    figure_4(),
-)
+KINDS = {
+    "rivals": rivals,
+    "bits": bits,
+    "uploads": uploads,
+    "weights": weights,
+    "submodels": submodels,
+}

@@ -23,7 +23,7 @@ from experiments.papers.reproduce.item import (
     Value,
     folder_name,
 )
-from experiments.papers.reproduce.mspdq import MNIST, NOTES, PAPER, lead, training
+from experiments.papers.reproduce.mspdq import MNIST, PAPER, lead, training
 from experiments.papers.reproduce.picture import Points, panels
 from experiments.papers.reproduce.reading import final_accuracy, over_seeds
 
@@ -91,33 +91,14 @@ def trained(point: figure6.Point) -> Training:
     return training(MNIST, point.name, **own)
 
 
-def figure_6() -> Item:
+def defence(name: str) -> Item:
     """Every point, and what the paper says of them."""
-    cells = [
-        cell
-        for key, points in curves().items()
-        for p in points
-        for cell in _cells(key, p)
-        if key[0] != "weights"
-    ]
-    image = attack(("printed", "MSP-FL"))
-    cells.append(
-        Cell(
-            "the mean image, for which nothing need be seen", f"{MSE} {FIRST}", "", (image,), _blind
-        )
-    )
-    notes = (
-        *NOTES,
-        "MNIST; a score is the median over 4 images, of 20 clients with one image each; each attack is on one image "
-        "and one step, in the first round from a freshly drawn SigmoidLeNet; the paper scores one message of the "
-        "K_t + 1 that its server has",
-        "eps of MSP + Lap (one message, client level, replace-one, server view) and of JoPEQ (one value of one "
-        "message) are settings, claimed; certified, server view: infinity for every method",
-        "a high score is no proof of privacy: see experiments/results/inversion.md",
-    )
-    title = "MSE defence score and the learning accuracy of MSP-FL, MSPDQ-FL, MSP + Lap and JoPEQ"
+    groups = ((key, point) for key, points in curves().items() for point in points)
+    cells = [cell for key, point in groups if key[0] != "weights" for cell in _cells(key, point)]
+    row, image = "the mean image, for which nothing need be seen", attack(("printed", "MSP-FL"))
+    cells.append(Cell(row, f"{MSE} {FIRST}", "", (image,), _blind))
     drawn = panels([[Scores(x, title) for x, title in _SCORES], [_accuracy(x) for x in _ACCURACY]])
-    return Item("mspdq", "fig6", title, [*cells, *_claims()], draw=drawn, size=(14, 9), notes=notes)
+    return PAPER.item(name, [*cells, *_claims()], draw=drawn)
 
 
 _SCORES = (
@@ -168,14 +149,14 @@ def _blind(run: Computed) -> Value:
     return over_seeds(UNITS["value"] * np.array(run.summary["mean_image"]))
 
 
-def secret_weights() -> Item:
+def secret_weights(name: str) -> Item:
     """What is left of MSP-FL's images to a server that knows neither m nor the weights."""
     cells = []
     for (group, whose), points in curves().items():
         for point in points if group == "weights" else ():
             row = f"m = {point.x:g}, own weights of every {whose}"
             cells += _scored(row, (group, whose), point, {ALIKE: 0, SEARCHED: -1})
-    return PAPER.item("weights", cells)
+    return PAPER.item(name, cells)
 
 
 def _claims() -> list[Cell]:
@@ -252,3 +233,6 @@ def _x(group: str) -> dict[str, str]:
     if group == "noise":
         return {"xlabel": "eps (a setting)", "xscale": "log"}
     return {"xlabel": "splitting factor", "xscale": "linear"}
+
+
+KINDS = {"defence": defence, "secret weights": secret_weights}

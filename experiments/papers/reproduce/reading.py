@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,6 +11,9 @@ from experiments.base.spread import Spread
 from experiments.papers.reproduce.item import Cell, Read, Training, Value
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import RunFolder
+
+CHANCE = 10.0
+"""Accuracy in % of a model that predicts one of ten classes."""
 
 
 def lines(run: RunFolder) -> Sequence[Line]:
@@ -106,6 +109,44 @@ def _uplink_until(run: RunFolder, target: float) -> float | None:
     return next(reached, None)
 
 
+def accuracies(run: RunFolder) -> np.ndarray:
+    """f64[evaluations, seeds], in %; chance at the end of a run that diverged, of all its seeds."""
+    found = [100 * np.array(line.metrics["accuracy"].per_seed) for line in lines(run)]
+    if not complete(run):
+        found.append(np.full_like(found[-1], CHANCE) if found else np.array([CHANCE]))
+    return np.stack(found)
+
+
+def least_lead(first: RunFolder, second: RunFolder) -> Value:
+    """The least that the first run's accuracy has more than the second's, over the evaluations, in points."""
+    pairs = zip(accuracies(first), accuracies(second), strict=False)
+    return over_seeds(np.min([a - b for a, b in pairs], axis=0))
+
+
+def last_lead(first: RunFolder, second: RunFolder) -> Value:
+    """What the first run has more after the last round, in points."""
+    return over_seeds(accuracies(first)[-1] - accuracies(second)[-1])
+
+
+def late_loss(run: RunFolder) -> Value:
+    """Best accuracy less the last, in points."""
+    found = accuracies(run)
+    return over_seeds(found.max(0) - found[-1])
+
+
+def early_shortfall(first: RunFolder, second: RunFolder) -> Value:
+    """The most that the first run's accuracy is below the second's in the first third of the evaluations, in points."""
+    a, b = accuracies(first), accuracies(second)
+    early = max(1, len(b) // 3)
+    pairs = zip(a[:early], b[:early], strict=False)
+    return over_seeds(np.max([y - x for x, y in pairs], axis=0))
+
+
+def last_span(*runs: RunFolder) -> Value:
+    """The largest less the smallest accuracy after the last round, in points."""
+    return over_seeds(np.ptp([accuracies(run)[-1] for run in runs], axis=0))
+
+
 def gap(read: Read, *runs: RunFolder) -> Value:
     """What the first half of the runs has more than the second half, on average, seed by seed: a seed gives all of them
     the same data. For a `read` with a value per seed, and runs with equally many."""
@@ -117,6 +158,14 @@ def change(read: Read, *runs: RunFolder) -> Value:
     """What the first run has more than the second, less what the third has more than the fourth, seed by seed."""
     longer, shorter = (np.array(gap(read, *two).per_seed) for two in (runs[:2], runs[2:]))
     return over_seeds(longer - shorter)
+
+
+def numbers(lines: Mapping[str, Training], row: str, column: str, read: Read) -> list[Cell]:
+    """A cell for each label, which stands for the braces in `row` or `column`; the paper prints no number."""
+    return [
+        Cell(row.format(label), column.format(label), "", (training,), read)
+        for label, training in lines.items()
+    ]
 
 
 def claim(

@@ -24,7 +24,7 @@ from experiments.papers.reproduce.item import (
     Value,
 )
 from experiments.papers.reproduce.picture import Curves, panels
-from experiments.papers.reproduce.reading import claim, final_accuracy
+from experiments.papers.reproduce.reading import claim, final_accuracy, numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ def training(level: Level, data: str, algorithm: str, sigma: float) -> Training:
     return Training(f"wavelet_{data}", algorithm, settings, **schedule)
 
 
-def figure(name: str) -> Item:
+def curves(name: str) -> Item:
     """Figures 7 to 12: three panels, one for each sigma; gains over the rivals."""
     said, drawn, cells = PAPER[name], list[Curves](), list[Cell]()
     for index, (size, sigma) in enumerate(zip(SIZES, SIGMAS, strict=True)):
@@ -65,29 +65,30 @@ def figure(name: str) -> Item:
         title = f"{size} noise, sigma = {sigma:g}"
         drawn.append(Curves(title, lines, factor=100, ylabel="test accuracy (%)"))
         row, (_, vanilla, dynamic, wav) = f"sigma = {sigma:g}", works
-        cells += [Cell(row, f"{n} (%)", "", (w,), final_accuracy) for n, w in lines.items()]
+        cells += numbers(lines, row, "{} (%)", final_accuracy)
         for rival, gains in ((vanilla, "gains over vanilla"), (dynamic, "gains over dynamic")):
             column = f"{NAMES[wav.algorithm]} less {NAMES[rival.algorithm]} (points)"
             cells.append(claim(row, column, said[gains][index], final_accuracy, [wav], [rival]))
-    return PAPER.item(name, cells, draw=panels([drawn]), size=(15, 4.5))
+    return PAPER.item(name, cells, draw=panels([drawn]))
 
 
-def table_3() -> Item:
+def optimizers(name: str) -> Item:
     """Gains of Adam and AdaGrad with wavelets."""
     cells: list[Cell] = []
-    for name, data, gains in PAPER["table3"]["rows"]:
+    for optimizer, data, gains in PAPER[name]["rows"]:
         for sigma, printed, gain in zip(SIGMAS, EPSILONS[data], gains, strict=True):
-            row = f"{NAMES[name]}, {DATA[data]}, sigma = {sigma:g} (printed epsilon {printed})"
-            plain, wav = (training("record", data, a, sigma) for a in (name, f"{name}_wav"))
+            row = f"{NAMES[optimizer]}, {DATA[data]}, sigma = {sigma:g} (printed epsilon {printed})"
+            both = (optimizer, f"{optimizer}_wav")
+            plain, wav = (training("record", data, each, sigma) for each in both)
             cells += [
                 Cell(row, "without wavelets (%)", "", (plain,), final_accuracy),
                 Cell(row, "with wavelets (%)", "", (wav,), final_accuracy),
                 claim(row, "gain (points)", gain, final_accuracy, [wav], [plain]),
             ]
-    return PAPER.item("table3", cells, size=(15, 6))
+    return PAPER.item(name, cells)
 
 
-def epsilons() -> Item:
+def epsilons(name: str) -> Item:
     cells = [
         cell
         for level in ALGORITHMS
@@ -95,7 +96,7 @@ def epsilons() -> Item:
         for index in range(len(SIGMAS))
         for cell in _epsilon(level, data, index)
     ]
-    return PAPER.item("epsilons", cells, size=(16, 7))
+    return PAPER.item(name, cells)
 
 
 def _epsilon(level: Level, data: str, index: int) -> Iterator[Cell]:
@@ -118,9 +119,9 @@ def clipped(one: Training) -> Training:
     return replace(one, settings=kept)
 
 
-def table_2() -> Item:
+def transform(name: str) -> Item:
     """Every mean and detail coefficient, and the weights of section 4.3."""
-    cells, said = list[Cell](), PAPER["table2"]
+    cells, said = list[Cell](), PAPER[name]
     vector = np.array(said["vector"], np.float32)
     for level, kind, values in said["rows"]:
         for at, printed in enumerate(values):
@@ -128,7 +129,7 @@ def table_2() -> Item:
             cells.append(Cell(row, "value", printed, (), partial(read, level, kind, at)))
     for at, printed in enumerate(said["weights"]):
         cells.append(Cell(f"weight of H_{at}", "value", printed, (), partial(_weight, at)))
-    return PAPER.item("table2", cells, size=(10.0, 5.0))
+    return PAPER.item(name, cells)
 
 
 def _coefficient(vector: np.ndarray, level: int, kind: str, at: int) -> Value:
@@ -148,24 +149,24 @@ def _weight(at: int) -> Value:
     return Value(float(np.concatenate([ours[:1], ours[:0:-1]])[at]))
 
 
-def figure_4() -> Item:
+def noise(name: str) -> Item:
     """Noise as it was drawn: its density, its variance, and what Lemma 1 says."""
-    noise, column = Computation("wavelet-noise", _noise), "variance per coordinate (sigma = C = 1)"
+    drawn, column = Computation("wavelet-noise", _noise), "variance per coordinate (sigma = C = 1)"
     lemma = (2 + np.log2(1 << (DIMENSION - 1).bit_length())) / 2
 
-    def variance(name: str, found: Computed) -> Value:
-        return Value(found.summary[name])
+    def variance(which: str, found: Computed) -> Value:
+        return Value(found.summary[which])
 
     def difference(found: Computed) -> Value:
         return Value(found.summary["haar"] - found.summary["isotropic"])
 
     cells = [
-        Cell("DP-SGD", column, "1", (noise,), partial(variance, "isotropic")),
-        Cell("DP-SGD-WAV", column, f"{lemma:g}", (noise,), partial(variance, "haar")),
-        Cell("DP-SGD-WAV less DP-SGD", column, "below 0", (noise,), difference),
+        Cell("DP-SGD", column, "1", (drawn,), partial(variance, "isotropic")),
+        Cell("DP-SGD-WAV", column, f"{lemma:g}", (drawn,), partial(variance, "haar")),
+        Cell("DP-SGD-WAV less DP-SGD", column, "below 0", (drawn,), difference),
         Cell("DP-SGD-WAV, exactly", column, "", (), _exact),
     ]
-    return PAPER.item("fig4", cells, draw=partial(_densities, noise), size=(7, 4.5))
+    return PAPER.item(name, cells, draw=partial(_densities, drawn))
 
 
 def _noise(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
@@ -177,11 +178,11 @@ def _noise(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
 
     edges = np.linspace(-4, 4, BINS)
     found: dict[str, Any] = {"edges": edges.tolist()}
-    for name, noise in (
+    for name, shape in (
         ("isotropic", fp.noise.isotropic()),
         ("haar", fp.noise.haar_noise(DIMENSION)),
     ):
-        draw = jax.jit(partial(noise.draw, like=jnp.zeros(DIMENSION)))
+        draw = jax.jit(partial(shape.draw, like=jnp.zeros(DIMENSION)))
         drawn = np.asarray(draw(jax.random.key(0)), float)
         found[name] = float(drawn.var())
         found[f"{name}_density"] = np.histogram(drawn, edges, density=True)[0].tolist()
@@ -195,24 +196,22 @@ def _exact() -> Value:
     return Value(float(variance_left(weights(m) ** -2.0)[0]))
 
 
-def _densities(noise: Computation, figure: Figure, results: Results) -> None:
-    axes, found = figure.subplots(), results.get(noise)
+def _densities(drawn: Computation, figure: Figure, results: Results) -> None:
+    axes, found = figure.subplots(), results.get(drawn)
     if isinstance(found, Computed):
         edges = np.array(found.summary["edges"])
-        drawn = {"isotropic": ("DP-SGD", "red"), "haar": ("DP-SGD-WAV", "blue")}
-        for name, (label, colour) in drawn.items():
+        looks = {"isotropic": ("DP-SGD", "red"), "haar": ("DP-SGD-WAV", "blue")}
+        for name, (label, colour) in looks.items():
             density = found.summary[f"{name}_density"]
             axes.plot((edges[1:] + edges[:-1]) / 2, density, color=colour, label=label)
         axes.legend()
     axes.set(xlabel="noise", ylabel="probability density")
 
 
-ITEMS = PAPER.items(
-    [
-        table_2(),
-        table_3(),
-        figure_4(),
-        *(figure(f"fig{n}") for n in range(7, 13)),
-        epsilons(),
-    ]
-)
+KINDS = {
+    "curves": curves,
+    "optimizers": optimizers,
+    "transform": transform,
+    "noise": noise,
+    "epsilons": epsilons,
+}

@@ -2,6 +2,5 @@
 
 A file for each rival: its `WORKLOADS` maps the workloads that it has to functions `(Settings) -> Baseline`, which give
 its training and nothing else. `runner` starts a rival, in an environment of its file of requirements where it has one,
-and asks for rounds in turn; `comparison` sets the numbers side by side. `faults` plants faults in DP-SGD as
-users of these libraries write it (`jax_privacy_faults`, `opacus_faults`, by `planted`).
+and asks for rounds in turn; `comparison` sets the numbers side by side.
 """

@@ -101,7 +101,7 @@ def cifar10(settings: Settings) -> Baseline:
 
     Its script keeps images with their channels last and turns them in front of the first layer, which makes PyTorch
     convolve in that layout; and so does this. The workload has the fields of the config that
-    `experiments.benchmark_cifar10` names.
+    experiments.benchmark cifar10 names.
     """
     prepare(settings)
     config = settings.workload

@@ -1,11 +1,10 @@
 """Runs a rival in a process of its own, which builds its training and then waits to be asked for rounds.
 
 `python -P runner.py MODULE SETTINGS`, the settings as JSON, is that process. It prints one JSON line about itself once
-everything has run for the first time: {"versions", "threads", "parameters", "notes", "runs"}, and "findings" where
-there are any. Then it waits for the name of a run per line and answers each with {"seconds", "cpu_seconds",
-"peak_memory_mb"}, the second being processor time of all its threads. While it waits it is blocked on the pipe, so that
-its threads do not compete with those of others. As it also runs in other environments, this file needs nothing but the
-standard library.
+everything has run for the first time: {"versions", "threads", "parameters", "notes", "runs"}. Then it waits for the
+name of a run per line and answers each with {"seconds", "cpu_seconds", "peak_memory_mb"}, the second being processor
+time of all its threads. While it waits it is blocked on the pipe, so that its threads do not compete with those of
+others. As it also runs in other environments, this file needs nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -75,14 +74,12 @@ class Baseline(NamedTuple):
       parameters: of the model.
       packages: whose versions are reported, the rival's own first.
       notes: what is not the same as in our round, one sentence each.
-      findings: of what is not timed.
     """
 
     runs: dict[str, Callable[[], Any]]
     parameters: int
     packages: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    findings: Any = None
 
 
 class Rival:
@@ -287,15 +284,20 @@ def main(module: str, given: str) -> None:
         "parameters": baseline.parameters,
         "notes": baseline.notes,
         "runs": list(baseline.runs),
-    } | ({"findings": baseline.findings} if baseline.findings else {})
+    }
     print(json.dumps(about), file=answers, flush=True)
     for line in sys.stdin:
-        began, used = time.perf_counter(), time.process_time()
-        _wait(baseline.runs[line.strip()]())
-        seconds, cpu = time.perf_counter() - began, time.process_time() - used
-        answer = {"seconds": seconds, "cpu_seconds": cpu, "peak_memory_mb": memory.peak_of_all_mb()}
+        answer = spent(baseline.runs[line.strip()])
+        answer["peak_memory_mb"] = memory.peak_of_all_mb()
         print(json.dumps(answer), file=answers, flush=True)
     os._exit(0)  # no waiting for threads of a simulator
+
+
+def spent(run: Callable[[], Any]) -> dict[str, float]:
+    """{"seconds", "cpu_seconds"} until the results are there; the second of all threads."""
+    began, used = time.perf_counter(), time.process_time()
+    _wait(run())
+    return {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}
 
 
 def _wait(results: Any) -> None:

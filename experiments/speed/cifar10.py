@@ -1,12 +1,21 @@
-"""pfl_cifar10's rounds beside pfl's, on CPU: what `experiments.benchmark_cifar10` measures."""
+"""python -m experiments.benchmark cifar10 [--turns N] [--rounds N]: pfl_cifar10's rounds beside pfl's, on CPU.
+
+The config's FedAvg and DP-FedAvg, on random pixels: 1,000 clients of 50 images, 50 in a round, an epoch each in batches
+of 10, in fedpriv and in pfl's simulator as pfl-research's own benchmark calls it, which gets a virtual environment (see
+experiments.benchmark rounds --help). They take turns of some rounds each, after a first one that is not timed. pfl has
+as many threads as there are cores: pin to one (taskset -c 1 python -m ...), as a JAX device uses all it may.
+
+Prints one JSON object: for each algorithm, by the clock ("wall") and by processor time ("cpu", which others' work on
+the machine disturbs less), clients per second of each and, turn by turn, how many times as fast fedpriv is ("ratios").
+"""
 
 from __future__ import annotations
 
+import json
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +24,9 @@ import numpy as np
 
 from configs import pfl_cifar10
 from configs.pfl_cifar10 import IMAGES, PflCifar10
-from experiments.config.fields import Number, check_each
-from experiments.speed.rivals.runner import Rival, Settings, python_of
+from experiments.base.terminal import say
+from experiments.config.fields import Number
+from experiments.speed.rivals.runner import Rival, Settings, python_of, spent
 from experiments.speed.round_speed import compiled_round
 from experiments.speed.timing import machine, ratios, spread
 from fedpriv.data.datasets import Dataset
@@ -27,24 +37,35 @@ PFL = "experiments.speed.rivals.pfl"
 CLOCKS = {"wall": "seconds", "cpu": "cpu_seconds"}
 
 
-def measure(turns: int = 5, rounds: int = 10) -> dict[str, Any]:
-    """The object that `python -m experiments.benchmark_cifar10` prints, where it is explained.
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
 
-    Args:
-      turns: of each.
-      rounds: of a turn.
+    turns: Number = 5
+    """Of each."""
+    rounds: Number = 10
+    """Of a turn."""
+
+
+def main(options: Options) -> int:
+    say(json.dumps(measure(options), indent=1))
+    return 0
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """The object that is printed, see above.
 
     Raises:
-      ValueError: none of one of them, or JAX does not use the CPU.
+      ValueError: JAX does not use the CPU.
       ChildProcessError: pfl's environment cannot be built, or pfl failed.
     """
-    check_each(Number, turns=turns, rounds=rounds)
     if jax.default_backend() != "cpu":
         raise ValueError("they are compared on CPU only; set JAX_PLATFORMS=cpu")
     compilation_cache.keep_no_programs()
     settings = pfl_cifar10.settings
     with closing(Rival(PFL, pfl_settings(settings), python_of("pfl"))) as pfl:
-        return in_turns(settings, IMAGES // settings.clients, pfl, turns, rounds)
+        images = IMAGES // settings.clients
+        return in_turns(settings, images, pfl, options.turns, options.rounds)
 
 
 def pfl_settings(settings: PflCifar10) -> Settings:
@@ -101,9 +122,3 @@ def compiled(settings: PflCifar10, images: int) -> dict[str, Callable[[], Any]]:
         )
         made[name] = compiled_round(workload, settings.cohort, Strategy("map", 1)).run
     return made
-
-
-def spent(run: Callable[[], Any]) -> dict[str, float]:
-    began, used = time.perf_counter(), time.process_time()
-    jax.block_until_ready(run())
-    return {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - used}

@@ -1,0 +1,128 @@
+"""python -m experiments.benchmark rounds [--workload W] [--torch] [--peers] [--json]: how fast a round, or a step, is.
+
+Workload A: a round of DP-FedAvg with 100 clients of 10 images (random bytes of Fashion-MNIST's shape), Fed-SMP's CNN of
+1,663,370 parameters, 10 local SGD steps with momentum on batches of 10, clipping and noise. Workload B: a round of
+DP-SCAFFOLD with 20 of 100 clients of 4,000 records, logistic regression of 40 features and 10 classes, 50 local steps
+on exact subsets of 800 records, the gradient of each record clipped, and noise. Both are set against the rate that
+JAX's own float32 matrix product reaches on the same devices. Workload C, on one device: the Haar transform of
+[256, 32768] numbers set against a copy, and DP-SGD's step with noise on Haar coefficients set against one without, a
+CNN of 28,874 parameters on 64 records. Workload D: A with that small CNN. Workload E: A with the quickstart's network
+and images, 4,810 parameters. Workload F: rounds of DP-FedAvg with 10 clients of 4 texts of 80 characters, Fed-SMP's
+LSTM of 820,522 parameters, 3 steps each. Workload G, on one device: DP-SGD's step of a transformer of 1,024,986
+parameters on 32 texts of 80 characters, beside its gradient without privacy.
+
+--torch sets each against plain PyTorch, --peers also against other simulators: fedjax, pfl and, in A, flower; in C and
+G, where these have no such step, against jax_privacy and Opacus. Peers with pins of their own (requirements/ in
+experiments/speed/rivals) get virtual environments under ~/.cache/fedpriv/peers (or FEDPRIV_PEERS_DIR), which the first
+run builds from the package index: up to 1.5 GB each, more where PyTorch comes with CUDA. One that cannot be built, or
+fails, is left out with a word why. Rivals have as many threads as we have devices; a single JAX device uses all cores
+it may, so for a fair comparison pin all to one core: taskset -c 1 python -m experiments.benchmark rounds --peers.
+
+All take turns in one run, so that other load on the machine hits all alike; medians (lowest to highest). ratio_to_X is
+our speed over that of X's fastest run, in C and G over that of the same run, turn by turn: above 1, fedpriv is faster.
+
+In the object of --json a spread is {"median", "min", "max", "all"}. "ratio_to_X" is the median and "ratios_to_X" the
+spread; in C and G "ratios_to_X" alone, with a spread for each run that X has, too, by the run's name.
+
+Exit code 2 means that something given was wrong, 1 that PyTorch failed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import jax
+
+from experiments.base.terminal import say
+from experiments.config.fields import Number
+from experiments.speed import attention_speed, haar_speed, round_speed
+from experiments.speed.rivals.runner import Rivals, Settings
+from experiments.speed.workloads import WORKLOADS
+from fedpriv.devices.layout import Strategy, cores, default, split_cpu
+from fedpriv.engine import compilation_cache
+
+STEPS = {"C": haar_speed, "G": attention_speed}
+"""Workloads that are no rounds."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command."""
+
+    workload: Literal["A", "B", "C", "D", "E", "F", "G"] = "A"
+    """See above."""
+    clients: Number | None = None
+    """A smaller cohort, for a quick look."""
+    repeats: Number = 3
+    """Turns."""
+    devices: Number | None = None
+    """By default all; on CPU one per core."""
+    torch: bool = False
+    """Also time PyTorch."""
+    peers: bool = False
+    """Also time PyTorch and other simulators (on CPU)."""
+    json: bool = False
+    """Print one JSON object, nothing else."""
+
+
+def main(options: Options) -> int:
+    result = measure(options)
+    say(json.dumps(result) if options.json else table(result))
+    return int("unavailable" in result.get("torch", {}))
+
+
+def measure(options: Options) -> dict[str, Any]:
+    """The object of `--json`: {"workload", "precision", ...}; a rival that failed is {"unavailable": why}.
+
+    Raises:
+      ValueError: an option cannot be had.
+    """
+    _check(options)
+    compilation_cache.keep_no_programs()
+    step, rivals = STEPS.get(options.workload), options.torch or options.peers
+    split_cpu(min(options.devices or cores(), cores()))
+    cpu = jax.default_backend() == "cpu"
+    if options.peers and not cpu:
+        raise ValueError("peers: they are compared on CPU only; set JAX_PLATFORMS=cpu")
+    strategy = Strategy(default().clients, options.devices or default().devices)
+    threads = (options.devices or cores()) if cpu else cores()
+    if rivals and threads < cores():
+        print(
+            f"note: rivals have {threads} thread(s), but a JAX device may use all {cores()} cores; "
+            f"for a fair comparison pin to {threads} core(s), see --help",
+            file=sys.stderr,
+        )
+    sizes: Any = step.WORKLOAD if step else WORKLOADS[options.workload]
+    cohort = 1 if step else options.clients or sizes.clients
+    settings = Settings(options.workload, asdict(sizes), cohort, threads, "cpu" if cpu else "cuda")
+    # On CPU this is what float32 means anyway; elsewhere it keeps TF32 and bfloat16 out, unless
+    # JAX_DEFAULT_MATMUL_PRECISION asks for them.
+    precision = "default" if cpu else jax.config.jax_default_matmul_precision or "highest"
+    with (
+        jax.default_matmul_precision(precision),
+        Rivals(rivals, options.peers, settings) as started,
+    ):
+        if step:
+            numbers = step.measure(sizes, options.repeats, started)
+        else:
+            numbers = round_speed.measure(sizes, cohort, options.repeats, strategy, started)
+    return {"workload": options.workload, "precision": precision} | numbers
+
+
+def _check(options: Options) -> None:
+    """Raises ValueError where PyTorch is missing, or a step is asked for clients or devices."""
+    if (options.torch or options.peers) and importlib.util.find_spec("torch") is None:
+        option = "peers" if options.peers else "torch"
+        raise ValueError(f"{option}: PyTorch is not installed; pip install torch")
+    alone = options.clients is None and options.devices in (None, 1)
+    if options.workload in STEPS and not alone:
+        raise ValueError(f"workload: {options.workload} has no clients and runs on one device")
+
+
+def table(result: dict[str, Any]) -> str:
+    """What `measure` found, for a reader."""
+    return STEPS.get(result["workload"], round_speed).table(result)
