@@ -16,7 +16,7 @@ images. Both, side by side: experiments/results/pfl_cifar10.md.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import optax
@@ -120,7 +120,7 @@ def algorithm(name: Name, settings: PflCifar10, loss: LossFn) -> Algorithm:
         "fixed_size": lambda: fp.fixed_size(clients, cohort),
         "poisson": lambda: fp.poisson(clients, cohort / clients),
     }
-    common = {
+    common: dict[str, Any] = {
         "sampler": draw[settings.sampling](),
         "optimizer": lambda t: optax.sgd(settings.learning_rate),
         "batches": fp.epochs(settings.epochs, settings.batch_size),
@@ -128,7 +128,7 @@ def algorithm(name: Name, settings: PflCifar10, loss: LossFn) -> Algorithm:
     if name == "fed_avg":
         return fp.fed_avg(loss, **common)
     noise, meant_for = settings.noise_multiplier, settings.noise_cohort
-    private = {"clip_norm": settings.clip_norm}
+    private: dict[str, Any] = {"clip_norm": settings.clip_norm}
     if meant_for is None:
         return fp.dp_fed_avg(loss, **common, **private, noise_multiplier=noise)
     made = fp.dp_fed_avg(loss, **common, **private, noise_multiplier=noise * cohort / meant_for)
@@ -138,7 +138,7 @@ def algorithm(name: Name, settings: PflCifar10, loss: LossFn) -> Algorithm:
 
 def ledger(settings: PflCifar10) -> Ledger:
     model, each = network(settings), -(-settings.records_left(IMAGES) // settings.clients)
-    entries = {
+    entries: dict[str, Entry] = {
         name: blank(algorithm(name, settings, model.loss), image(32, 32, 3), settings.clients, each)
         for name in settings.algorithms
     }
@@ -163,7 +163,7 @@ def on(settings: PflCifar10, data: Dataset) -> Experiment:
         return fp.partition.dirichlet_mixtures(rng, labels, settings.clients, settings.alpha)
 
     dealt = federations(data, settings.seeds, deal)
-    entries = {
+    entries: dict[str, Entry] = {
         name: Entry(algorithm(name, settings, model.loss), dealt) for name in settings.algorithms
     }
     return Experiment(model, data.test, settings.delta, entries)

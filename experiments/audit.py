@@ -20,10 +20,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.attacks.audit.audit import audited
+from experiments.attacks.audit.audit import Wanted, audited
 from experiments.attacks.audit.picture import picture
 from experiments.attacks.audit.report import as_json, text
-from experiments.attacks.audit.wanted import Wanted
 from experiments.base.command import command, one_line
 from experiments.base.files import write_text
 from experiments.base.provenance import prng, versions

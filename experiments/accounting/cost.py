@@ -157,7 +157,7 @@ def costs(
         require(best_of == 1, "best_of", best_of, "it cannot be solved for; leave one of them out")
         ledger_of_settings = partial(ledger_of, module)
         settings, found = solve(ledger_of_settings, settings, sought, claimed, honest)
-    require(not claimed or sought, "claimed", claimed, "needs to know what to solve for")
+    require(not claimed or bool(sought), "claimed", claimed, "needs to know what to solve for")
     noise = budget.solved(module, settings)
     ledger = budget.made(partial(ledger_of, module), settings, noise)
     planned = budget.planned_rounds(ledger, settings)

@@ -30,11 +30,12 @@ def solve(
     if target is None:
         raise ValueError(f"solve: {sought} needs a target; give target_epsilon")
     name = _first_private(ledger_of, settings, sought)
-    wanted = {"epsilon": target, "view": view, "honest": honest, "claimed": claimed}
+    wanted: dict[str, Any] = {"epsilon": target, "view": view, "honest": honest, "claimed": claimed}
     if sought == "rounds":
         start = ledger_of(settings)
-        value: float = calibrate_rounds(*start.of(name), delta=start.delta, **wanted)
-        settings = replace(settings, rounds=value)
+        rounds = calibrate_rounds(*start.of(name), delta=start.delta, **wanted)
+        settings = replace(settings, rounds=rounds)
+        value: float = rounds
     else:
         noise = budget.noise_for(ledger_of, settings, name, **wanted)
         ((_, value),) = budget.turned(settings, name, noise).items()

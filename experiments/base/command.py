@@ -70,8 +70,8 @@ def explained(error: Exception) -> tuple[str, int]:
     if outside(error):
         raise error
     if isinstance(error, SyntaxError) and error.filename:
-        line = place(error.filename, error.lineno or 1)
-        return f"SyntaxError: {printable(error.msg)}\n  {line}  ({WHOLE} shows all)", 1
+        at = place(error.filename, error.lineno or 1)
+        return f"SyntaxError: {printable(error.msg)}\n  {at}  ({WHOLE} shows all)", 1
     line = user_line(error)
     if isinstance(error, ValueError) and _is_complaint(error):
         return "; ".join([one_line(error) + _caller(error), *notes_of(error)]), 2

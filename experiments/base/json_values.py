@@ -103,7 +103,8 @@ def _reader(kind: Any) -> _Reader:
         return lambda value: value
     if kind in _PLAIN:
         return _PLAIN[kind]
-    if dataclasses.is_dataclass(kind):
+    fields: bool = dataclasses.is_dataclass(kind)
+    if fields:
         return _dataclass_reader(kind)
     if origin in (Union, UnionType):
         return _union_reader(parts)
@@ -231,7 +232,8 @@ def _is_a(kind: type, value: Any) -> bool:
     """Whether it is one; true and false are no numbers, and an integer is one of 64 bits."""
     if kind in (int, float) and isinstance(value, bool):
         return False
-    return isinstance(value, kind) and not (kind is int and abs(value) >= 2**63)
+    large = kind is int and isinstance(value, int) and abs(value) >= 2**63
+    return isinstance(value, kind) and not large
 
 
 def _said(kind: Any) -> str:
@@ -243,7 +245,12 @@ def _said(kind: Any) -> str:
 
 _KINDS = {float: "a number", int: "an integer", str: "text", bool: "true or false", tuple: "a list"}
 _KINDS |= {Path: "a path"}
-field_kinds = functools.cache(get_type_hints)
+_hints = functools.cache(get_type_hints)
+
+
+def field_kinds(kind: Any) -> dict[str, Any]:
+    """The annotations of a class, by name."""
+    return _hints(kind)
 
 
 def flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -47,7 +47,8 @@ def device() -> dict[str, Any]:
 
     first = jax.local_devices()[0]
     counts = {"count": jax.device_count(), "processes": jax.process_count()}
-    precision = jax.config.jax_default_matmul_precision or "default"
+    options: Any = jax.config  # whose names are known when it runs
+    precision = options.jax_default_matmul_precision or "default"
     about = {"platform": first.platform, "kind": first.device_kind, "matmul_precision": precision}
     if first.platform == "cpu":  # whose kind is "cpu", whatever it is
         from fedpriv.engine.compilation_cache import instructions

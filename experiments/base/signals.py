@@ -47,7 +47,7 @@ def install() -> None:
     sys.excepthook = _end
     atexit.register(_flush)  # the first registered is the last that is called
     _open_standard_streams()
-    sys.stderr = _Dropping(sys.stderr)  # type: ignore[assignment]  # what is only told must not end anything
+    sys.stderr = _Dropping(sys.stderr)  # what is only told must not end anything
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that knows ASCII alone is no reason to fail
             stream.reconfigure(errors="backslashreplace")
@@ -99,7 +99,7 @@ class _Dropping:
 def unheard() -> Iterator[None]:
     """Inside, standard output may be closed or full: what is recorded in a folder is worth more than its table."""
     before = sys.stdout
-    sys.stdout = _Dropping(before)  # type: ignore[assignment]
+    sys.stdout = _Dropping(before)
     try:
         yield
     finally:
@@ -168,7 +168,7 @@ def undisturbed() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # which alone hears of them
         yield
         return
-    asked = []
+    asked: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
         if asked:

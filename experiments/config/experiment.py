@@ -238,11 +238,11 @@ class Experiment:
                 settings.bound
             )
         on = "train" if entry.federations[0].held_out_rows is None else "held_out"
-        what: tuple[Any, ...] = (self.model.score, clients, bounds, on)
-        each = [measures.per_client(*what)]
+        what: dict[str, Any] = {"clients": clients, "bound": bounds, "on": on}
+        each = [measures.per_client(self.model.score, **what)]
         if any(e.algorithm.personal for e in self.entries.values()):
             personal = entry.algorithm.personal or (lambda state, client: state.params)
-            each.append(measures.per_client(*what, personal))
+            each.append(measures.per_client(self.model.score, **what, personal=personal))
         return each
 
     def selectable(self, settings: Settings) -> list[str]:

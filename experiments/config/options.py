@@ -134,10 +134,11 @@ def _parsed(
     """
     _check_digits(args)
     complaint = io.StringIO()
+    kinds: Any = tuple[tuple(Annotated[part, tyro.conf.arg(name="")] for part in parts)]  # type: ignore[misc]
     try:
         with contextlib.redirect_stderr(complaint):
             found, unknown = tyro.cli(
-                tuple[tuple(Annotated[part, tyro.conf.arg(name="")] for part in parts)],  # type: ignore[misc]
+                kinds,
                 prog=prog,
                 description=f"{description.strip()}\n\n{WHOLE} shows the whole trace of an error.",
                 default=defaults,
@@ -149,7 +150,8 @@ def _parsed(
             raise
         raise ValueError(_unboxed(complaint.getvalue())) from None
     for own in found:
-        for field, kind in kinds_of_fields(type(own)).items():
+        of: Any = type(own)
+        for field, kind in kinds_of_fields(of).items():
             checked(words(field, None)[0], getattr(own, field), kind)
     return found, unknown
 
@@ -234,7 +236,7 @@ def _unboxed(text: str) -> str:
     ).strip()
     text = re.sub(r"^\d+(\.|: )", "", text)  # which of the dataclasses
     text = re.sub(r"^(\w+): (?:\1\.)?(\w+: )", r"\1.\2", text)  # a group and its field
-    return functools.reduce(lambda said, change: re.sub(*change, said), _PLAINLY, text)
+    return functools.reduce(lambda said, change: re.sub(change[0], change[1], said), _PLAINLY, text)
 
 
 _PLAINLY = (

@@ -147,7 +147,8 @@ class Settings:
                 f"target_epsilon: the config has no field noise_multiplier for {algorithm}; give it one, or a method "
                 "with_noise, or leave target_epsilon out"
             )
-        return replace(self, noise_multiplier=noise)
+        changes: dict[str, Any] = {"noise_multiplier": noise}
+        return replace(self, **changes)
 
 
 AnySettings = TypeVar("AnySettings", bound=Settings)

@@ -113,7 +113,7 @@ def algorithm(name: Name, settings: Correlated, loss: LossFn) -> Algorithm:
 def matrix(name: Name, settings: Correlated) -> fp.noise_matrices.Factorization:
     """What correlates the noise of these rounds."""
     matrices, rounds, separation = fp.noise_matrices, settings.rounds, settings.separation
-    under = {"momentum": settings.momentum if settings.error == "momentum" else 0.0}
+    under: dict[str, Any] = {"momentum": settings.momentum if settings.error == "momentum" else 0.0}
     make: dict[str, Callable[[], fp.noise_matrices.Factorization]] = {
         "identity": matrices.identity,
         "tree": lambda: matrices.tree(rounds),
@@ -135,7 +135,7 @@ def ledger(
     notes: tuple[str, ...] = (),
 ) -> Ledger:
     """What the algorithms release with `settings.clients` clients of so many records."""
-    entries = {
+    entries: dict[str, Entry] = {
         name: blank(algorithm(name, settings, model.loss), example, settings.clients, records)
         for name in settings.algorithms
     }
@@ -146,7 +146,7 @@ def experiment(
     settings: Correlated, data: Dataset, model: fp.models.Model, dealt: list[fp.Federation]
 ) -> Experiment:
     """The experiment of the settings on `data`, dealt out to `settings.clients` clients for each seed."""
-    entries = {
+    entries: dict[str, Entry] = {
         name: Entry(algorithm(name, settings, model.loss), dealt) for name in settings.algorithms
     }
     own_test = data.keys is not None

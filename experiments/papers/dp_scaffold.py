@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import optax
@@ -242,9 +242,11 @@ def ledger(settings: DPScaffold, model: fp.models.Model, example: Example) -> Le
       example: the shapes of one.
     """
     blank = fp.Federation.blank(example, settings.clients, settings.training_records)
-    sizes = blank.client_rows.replace(size=np.array(settings.held, np.int32))
-    shapes = blank.replace(client_rows=sizes)
-    entries = {name: Entry(one, [shapes]) for name, one in _algorithms(settings).items()}
+    sizes: Any = np.array(settings.held, np.int32)
+    shapes = replace(blank, client_rows=replace(blank.client_rows, size=sizes))
+    entries: dict[str, Entry] = {
+        name: Entry(one, [shapes]) for name, one in _algorithms(settings).items()
+    }
     return Ledger(entries, delta(settings), model.init, _notes(settings))
 
 
@@ -272,12 +274,13 @@ def experiment(
     that the mean accuracy over users is that over all test records. For a `convex` objective the gap to its minimum is
     measured, too.
     """
-    natural = fp.partition.natural(data.keys)
+    keys: Any = data.keys
+    natural = fp.partition.natural(keys)
     clients = [own[:held] for own, held in zip(natural, settings.held, strict=True)]
     federation = fp.Federation.from_arrays(data.train, clients, num_classes=data.num_classes)
     import jax
 
-    entries = {
+    entries: dict[str, Entry] = {
         name: Entry(one, [federation] * settings.seeds, {"eta_0": settings.step(name)})
         for name, one in _algorithms(settings).items()
     }

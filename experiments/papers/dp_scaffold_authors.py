@@ -40,14 +40,16 @@ def with_one_seed(make: Callable[[LocalSteps], Algorithm], local: LocalSteps) ->
 
     Formal guarantees: none, and it says so.
     """
-    made, used = make(local), local.mechanism
+    made = make(local)
+    used: Any = local.mechanism
     reason = ONE_SEED if used.noise_multiplier else NO_NOISE
     if isinstance(used, Mechanism):  # the median's has no multiplier to lose
         used = used._replace(certified_multiplier=0.0, reason=reason)
     alike = make(local._replace(mechanism=used))
 
     def round(key: Key, state: State, cohort: Cohort) -> tuple[State, Metrics]:
-        return alike.round(key, state, _Alike(cohort, reason))
+        one_key: Any = _Alike(cohort, reason)
+        return alike.round(key, state, one_key)
 
     def claim(rounds: int, delta: float) -> Claim | None:
         found = made.claim(rounds, delta)

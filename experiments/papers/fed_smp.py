@@ -200,14 +200,17 @@ def algorithm(name: Name, settings: FedSMP, loss: LossFn, clients: int) -> Algor
     if settings.public_epochs is not None:
         public = fp.epochs(settings.public_epochs, local.batch_size)
     optimizer = ROWS.get(name.removeprefix("dp_"))
-    common = {
+    common: dict[str, Any] = {
         "sampler": sampler(settings, clients),
         "optimizer": local.optimizer,
         "batches": batches,
         "server": settings.server.made(optimizer),
         "weighting": settings.weighting.made(),
     }
-    private = {"clip_norm": settings.clip_norm, "noise_multiplier": settings.noise_multiplier}
+    private: dict[str, Any] = {
+        "clip_norm": settings.clip_norm,
+        "noise_multiplier": settings.noise_multiplier,
+    }
     rand_k, top_k = (
         fp.select_rand_k(settings.p, unbiased=settings.unbiased),
         fp.select_top_k(settings.p, public),
@@ -236,7 +239,7 @@ def experiment(settings: FedSMP, data: Dataset, model: fp.models.Model) -> Exper
         data.train, _partition(settings, data, 0, 0)[1], num_classes=data.num_classes
     )
     clients = checked.num_clients
-    entries = {}
+    entries: dict[str, Entry] = {}
     if settings.public_examples >= len(data.train["label"]) - clients:
         raise ValueError(
             f"public_examples: {settings.public_examples} leaves some of the {clients} clients without an example; "
@@ -253,7 +256,7 @@ def experiment(settings: FedSMP, data: Dataset, model: fp.models.Model) -> Exper
     count = settings.train_loss_examples
     measure = partial(train_loss, model, count) if count else None
     own_test = data.keys is not None
-    common = {"measure": measure, "own_test": own_test, "notes": settings.notes}
+    common: dict[str, Any] = {"measure": measure, "own_test": own_test, "notes": settings.notes}
     return Experiment(model, data.test, delta(settings, clients), entries, **common)
 
 
@@ -308,7 +311,7 @@ def _ledger(
     population: int,
 ) -> Ledger:
     """How many records a client holds changes no epsilon."""
-    entries = {
+    entries: dict[str, Entry] = {
         name: blank(
             settings.made(name, model, n),
             example,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -71,5 +71,9 @@ def trained_openly(
     algorithm = fp.fed_avg(
         network.loss, sampler=fp.everyone(1), optimizer=optimizer, batches=batches
     )
-    given = {"score": network.score, "rounds": 1, "strategy": fp.Strategy(devices=1)}
+    given: dict[str, Any] = {
+        "score": network.score,
+        "rounds": 1,
+        "strategy": fp.Strategy(devices=1),
+    }
     return fp.simulate(algorithm, network.init, federation, data.test, **given).params()

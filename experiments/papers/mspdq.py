@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import jax
-import numpy as np
 import optax
 
 import fedpriv as fp
@@ -167,7 +166,7 @@ def ledger(settings: Msp, model: fp.models.Model, example: Example, images: int)
     records = settings.records_left(images) // settings.clients
     if records < 1:
         raise ValueError(f"clients: {settings.clients} exceeds the {images} images; choose fewer")
-    entries = {
+    entries: dict[str, Entry] = {
         name: blank(make(name, settings, model, records), example, settings.clients, records)
         for name in settings.algorithms
     }
@@ -183,7 +182,7 @@ def experiment(settings: Msp, data: Dataset, model: fp.models.Model) -> Experime
         settings.seeds,
         lambda rng: fp.partition.shards(rng, labels, settings.clients, settings.shards),
     )
-    entries = {
+    entries: dict[str, Entry] = {
         name: Entry(make(name, settings, model, records), dealt) for name in settings.algorithms
     }
     return Experiment(model, data.test, settings.delta, entries, notes=NOTES)
@@ -192,7 +191,7 @@ def experiment(settings: Msp, data: Dataset, model: fp.models.Model) -> Experime
 def make(name: Name, settings: Msp, model: fp.models.Model, records: int) -> Algorithm:
     """The algorithm of that name for clients of about so many records."""
     common: dict[str, Any] = {
-        "sampler": fp.with_replacement(np.ones(settings.clients), settings.cohort),
+        "sampler": fp.with_replacement([1.0] * settings.clients, settings.cohort),
         "optimizer": lambda t: optax.sgd(settings.learning_rate / (t + 1)),
         "batches": fp.epochs(settings.local_epochs, settings.batch_size),
     }
@@ -204,7 +203,11 @@ def make(name: Name, settings: Msp, model: fp.models.Model, records: int) -> Alg
         return fp.ldp_fed_avg(model.loss, **common, mechanism=_local(settings, records))
     if name == "jopeq":
         own = settings.jopeq
-        options = {"bits": settings.bits, "bound": own.bound, "epsilon": own.epsilon}
+        options: dict[str, Any] = {
+            "bits": settings.bits,
+            "bound": own.bound,
+            "epsilon": own.epsilon,
+        }
         return fp.jopeq(model.loss, **common, **options, noise=own.noise)
     return _split(name, settings, model, common, records)
 

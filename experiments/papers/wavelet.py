@@ -142,7 +142,9 @@ def ledger(settings: Wavelet, model: fp.models.Model, example: Example, images: 
     records = _records(settings, settings.records_left(images))
     like = fp.Federation.blank(example, settings.clients, records)
     made = Maker(settings, model, like, lambda _: 1.0)
-    entries = {name: Entry(made.make(METHODS[name]), [like]) for name in settings.algorithms}
+    entries: dict[str, Entry] = {
+        name: Entry(made.make(METHODS[name]), [like]) for name in settings.algorithms
+    }
     return Ledger(entries, settings.delta, model.init, NOTES)
 
 
@@ -163,7 +165,7 @@ def experiment(settings: Wavelet, data: Dataset, model: fp.models.Model) -> Expe
 
     dealt = federations(data, settings.seeds, deal)
     made = Maker(settings, model, dealt[0], _norms(settings, model, public, records))
-    entries = {}
+    entries: dict[str, Entry] = {}
     for name in settings.algorithms:
         method = METHODS[name]
         said = {"clip_norm": made.bound(method)} if method.private else {}

@@ -103,12 +103,13 @@ class Maker:
         settings, sigma = self.settings, self.settings.noise_multiplier
         wavelet = method.wavelet == "paper"
         each = wavelet and settings.noise_on_each
+        mechanism = self._mechanism(method, sigma)
         local = fp.LocalSteps(
             fp.per_example(self.model.loss),
             self._lots(exact=each),
             settings.local_epochs * round(self.records / settings.lot),
             self._local_optimizer(method),
-            self._mechanism(method, sigma),
+            mechanism,
         )
         if wavelet:
             return fp.dp_sgd_wav(local, sampler=self.sampler, noise_on_each=each)
@@ -116,7 +117,7 @@ class Maker:
         def made(mechanism: fp.Mechanism | fp.Dynamic) -> Algorithm:
             return fp.dp_sgd(local._replace(mechanism=mechanism), sampler=self.sampler)
 
-        return self._solved(method, made) if method.dynamic else made(local.mechanism)
+        return self._solved(method, made) if method.dynamic else made(mechanism)
 
     def _lots(self, *, exact: bool) -> fp.Sampler:
         if exact:
@@ -175,7 +176,7 @@ class Maker:
         }
 
     def _mechanism(self, method: Method, sigma: float) -> fp.Mechanism:
-        noisy = {"clip_norm": self.bound(method), "noise_multiplier": sigma}
+        noisy: dict[str, Any] = {"clip_norm": self.bound(method), "noise_multiplier": sigma}
         if method.wavelet:
             sound = method.wavelet == "sound"
             return fp.wavelet_mechanism(self.d, **noisy, clip=self._clip(method), calibrated=sound)
@@ -197,7 +198,12 @@ class Maker:
 
         plain = made(self._mechanism(method, self.settings.noise_multiplier))
         budget = fp.certify(plain, *shapes, rounds, delta).epsilon
-        options = {"epsilon": budget, "rounds": rounds, "delta": delta, "tolerance": 1e-3}
+        options: dict[str, Any] = {
+            "epsilon": budget,
+            "rounds": rounds,
+            "delta": delta,
+            "tolerance": 1e-3,
+        }
         return falling(fp.calibrate_noise(falling, *shapes, **options))
 
 

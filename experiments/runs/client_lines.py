@@ -53,7 +53,10 @@ class ClientLine:
     @classmethod
     def of(cls, algorithm: str, e: Evaluation) -> list[ClientLine]:
         """One for each kind."""
-        return [cls(algorithm, e.round, kind, *values) for kind, values in e.clients.items()]
+        return [
+            cls(algorithm, e.round, kind, of.clients, of.records, dict(of.metrics))
+            for kind, of in e.clients.items()
+        ]
 
     @property
     def values(self) -> ClientValues:
@@ -122,8 +125,8 @@ def frame(lines: Sequence[ClientLine]) -> pandas.DataFrame:
     for line in lines:
         seeds, clients = np.indices(line.records.shape).reshape(2, -1)
         for name, values in line.metrics.items():
-            own = (line.algorithm, line.round, line.kind, seeds, line.clients[clients])
-            own += (line.records.ravel(), name, values.ravel())
+            about = (line.algorithm, line.round, line.kind, seeds, line.clients[clients])
+            own = (*about, line.records.ravel(), name, values.ravel())
             for column, each in zip(columns, own, strict=True):
                 whole = (
                     each

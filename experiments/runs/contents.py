@@ -192,7 +192,8 @@ class Report:
     @property
     def is_private(self) -> bool:
         """Whether any epsilon is finite, claimed or certified."""
-        numbers = [*self.certified.values(), *([self.claimed] if self.claimed else [])]
+        numbers: list[Certificate | Claim] = [*self.certified.values()]
+        numbers += [self.claimed] if self.claimed else []
         return any(not math.isinf(number.epsilon) for number in numbers)
 
 
@@ -389,7 +390,7 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
 
 def _metrics(begun: Begun, line: Line) -> list[str]:
     """The metrics of the score, and what the config shows in their place."""
-    metric = begun.settings.get("metric")
+    metric: Any = begun.settings.get("metric")
     return [*line.metrics, *[metric][: metric in line.diagnostics_not_private]]
 
 

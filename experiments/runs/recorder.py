@@ -276,7 +276,7 @@ class Recorder:
         experiment: Experiment,
         planned: dict[str, int],
         status: str,
-        remarks: Mapping[str, dict[str, str]] = MappingProxyType({}),
+        remarks: Mapping[str, Any] = MappingProxyType({}),
     ) -> Summary:
         """Writes and returns summary.json, if it can be written; every quantity is a mapping by algorithm.
 

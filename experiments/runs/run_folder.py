@@ -386,8 +386,8 @@ def with_names(runs: Sequence[RunFolder], own: Mapping[str, str] | None) -> list
 def named(run: RunFolder, own: Mapping[str, str]) -> RunFolder:
     if not own:
         return run
-    begun = replace(run.begun, names=run.begun.names | own)
-    summary = run.summary and replace(run.summary, names=run.summary.names | own)
+    begun = replace(run.begun, names={**run.begun.names, **own})
+    summary = run.summary and replace(run.summary, names={**run.summary.names, **own})
     return replace(run, begun=begun, summary=summary)
 
 

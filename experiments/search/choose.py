@@ -77,7 +77,7 @@ def chosen(found: Sequence[Score], higher: Sequence[str]) -> dict[str, Score]:
     winners = {}
     for name in dict.fromkeys(score.algorithm for score in found):
         own = [score for score in found if score.algorithm == name]
-        means = [score.spread and score.spread.mean for score in own]
+        means = [score.spread.mean if score.spread else None for score in own]
         at = best(means, better_higher(own[0].metric, higher))
         if at is not None:
             winners[name] = own[at]

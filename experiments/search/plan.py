@@ -151,8 +151,8 @@ def _require_settings(every: Sequence[Point], module: Config) -> None:
 
 
 def _prepared(module: Config, left: Sequence[Point]) -> list[Prepared]:
-    devices = [p.settings.layout.devices for p in left]
-    split_cpu(None if None in devices else max(devices, default=None))
+    devices = [n for p in left if (n := p.settings.layout.devices) is not None]
+    split_cpu(max(devices, default=None) if len(devices) == len(left) else None)
     shared, known = SharedArrays(), list[budget.Solved]()
     ready = []
     for point in left:

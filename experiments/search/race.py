@@ -174,7 +174,7 @@ class Contest(NamedTuple):
         """Tunes an entrant and trains what was chosen, where that is not done."""
         entrant = ENTRANTS[name]
         for budget in entrant.budgets:
-            course = {"dataset": self.dataset, "algorithms": (entrant.algorithm,)}
+            course: dict[str, Any] = {"dataset": self.dataset, "algorithms": (entrant.algorithm,)}
             course |= {**COURSES[self.dataset].settings, **entrant.settings, **self.settings}
             course |= {"target_epsilon": float(budget)} if budget else {}
             course |= self.taken(name, budget)

@@ -28,7 +28,12 @@ from experiments.training.shared_arrays import as_bytes, is_key
 from fedpriv.core.jaxprs import bind, scan_operands
 
 # The parameters that hold what an equation runs; numbers in there can be inputs.
-RUNS = {"jit": ("jaxpr",), "pjit": ("jaxpr",), "scan": ("jaxpr",), "shard_map": ("jaxpr",)}
+RUNS: dict[str, tuple[str, ...]] = {
+    "jit": ("jaxpr",),
+    "pjit": ("jaxpr",),
+    "scan": ("jaxpr",),
+    "shard_map": ("jaxpr",),
+}
 RUNS |= {"while": ("cond_jaxpr", "body_jaxpr"), "cond": ("branches",)}
 RUNS |= {"custom_jvp_call": ("call_jaxpr",), "custom_vjp_call": ("call_jaxpr",)}
 
@@ -74,7 +79,8 @@ def _literals(a: Jaxpr, b: Jaxpr) -> Iterator[tuple[Literal, Any, Any]]:
         _demand([x.aval for x in xs] == [y.aval for y in ys])
         for x, y in zip(xs, ys, strict=True):
             if isinstance(x, Literal) and isinstance(y, Literal):
-                yield x, *(np.asarray(atom.val, x.aval.dtype) for atom in (x, y))
+                of: Any = x.aval
+                yield x, np.asarray(x.val, of.dtype), np.asarray(y.val, of.dtype)
             else:
                 _demand(isinstance(x, Var) and named[x] is y)
 

@@ -89,14 +89,14 @@ def begin_sweep_folder(folder: Path, wanted: dict) -> None:
 def _difference(there: dict, wanted: dict) -> str | None:
     """The first field that differs, with both values."""
     names = ("config", "code", "best_of", *["grid"] * ("best_of" in wanted))
-    told = [{name: said.get(name) for name in names} for said in (there, wanted)]
-    if texts := list(differences(*told)):
+    then, now = ({name: said.get(name) for name in names} for said in (there, wanted))
+    if texts := list(differences(then, now)):
         return texts[0]
-    now = {point["folder"]: point["settings"] for point in wanted["points"]}
-    if not {point["folder"] for point in there["points"]} <= now.keys():
+    points = {point["folder"]: point["settings"] for point in wanted["points"]}
+    if not {point["folder"] for point in there["points"]} <= points.keys():
         return next(differences({"grid": there["grid"]}, {"grid": wanted["grid"]}), "its points")
-    points = ((point["settings"], now[point["folder"]]) for point in there["points"])
-    return next((text for a, b in points for text in differences(a, b)), None)
+    pairs = ((point["settings"], points[point["folder"]]) for point in there["points"])
+    return next((text for a, b in pairs for text in differences(a, b)), None)
 
 
 def point_ended(folder: Path) -> bool:

@@ -94,8 +94,9 @@ class Sweep:
             program, args = self._traced(algorithm, prepared, strategy)
             digest = hashlib.sha256(b"".join(map(as_bytes, jax.tree.leaves(args)))).digest()
             settings = prepared.point.settings
-            key = (id(program.family), program.identity, digest, settings.rounds, settings.every)
-            key += (settings.keep_model, prepared.experiment.stopping(settings))
+            how = (settings.rounds, settings.every, settings.keep_model)
+            stopping = prepared.experiment.stopping(settings)
+            key = (id(program.family), program.identity, digest, *how, stopping)
             self._known[prepared.point.name, algorithm] = Known(strategy, program, key)
         self.seconds += time.perf_counter() - began
 

@@ -138,11 +138,22 @@ def measure(
       were tried, nor where fewer than two were measured.
     """
     series: list[dict[str, Any]] = []
-    found = {"series": series, "linear": None, "tolerance": TOLERANCE, "repeats": repeats}
+    found: dict[str, Any] = {
+        "series": series,
+        "linear": None,
+        "tolerance": TOLERANCE,
+        "repeats": repeats,
+    }
     found |= machine()
     for name, axis in axes.items():
         for algorithm in axis.algorithms:
-            one = {"axis": name, "algorithm": algorithm, "points": [], "failed": [], "slopes": {}}
+            one: dict[str, Any] = {
+                "axis": name,
+                "algorithm": algorithm,
+                "points": [],
+                "failed": [],
+                "slopes": {},
+            }
             series.append(one)
             for size in axis.sizes:
                 _add(one, Point(algorithm, **axis.fixed, **{name: size}), repeats, of)

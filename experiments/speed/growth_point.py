@@ -127,11 +127,11 @@ def built(point: Point) -> tuple[Any, Any, Any]:
     total = point.clients * RECORDS
     images = rng.integers(0, 256, (total, SIDE, SIDE, 1), np.uint8)
     examples = {"image": images, "label": rng.integers(0, CLASSES, total, np.int32)}
-    rows = np.arange(total, dtype=np.int32).reshape(point.clients, RECORDS)
+    rows: Any = np.arange(total, dtype=np.int32).reshape(point.clients, RECORDS)
     federation = fp.Federation.from_arrays(examples, rows, num_classes=CLASSES)
     model = fp.models.classifier(network(point.parameters), (SIDE, SIDE, 1))
     sampler = fp.fixed_size(point.clients, point.cohort)
-    common = {
+    common: dict[str, Any] = {
         "sampler": sampler,
         "optimizer": lambda t: optax.sgd(0.1, momentum=0.5),
         "batches": fp.epochs(1, 2),

@@ -74,7 +74,7 @@ def measure(workload: Transform, repeats: int, rivals: Rivals) -> dict[str, Any]
 def transforms(workload: Transform) -> Runs:
     """Each writes where it wrote before: fresh pages from the system, now and then, cost more than the copy itself."""
     x = jax.random.normal(jax.random.key(0), (workload.rows, workload.length))
-    fns = {
+    fns: dict[str, Callable[[jax.Array], jax.Array]] = {
         "copy": lambda x: x + 1,
         "haar": haar,
         "inverse": partial(inverse_haar, length=workload.length),
@@ -101,7 +101,10 @@ def steps(workload: Transform) -> Runs:
     does, so that only its noise is transformed.
     """
     params, d = workload.model().init(jax.random.key(0)), parameters(workload)
-    given = {"clip_norm": workload.clip_norm, "noise_multiplier": workload.noise_multiplier}
+    given: dict[str, Any] = {
+        "clip_norm": workload.clip_norm,
+        "noise_multiplier": workload.noise_multiplier,
+    }
     mechanisms = {
         "dp_sgd": gaussian(**given),
         "dp_sgd_wav": mechanism(coefficients(d), haar_noise(d), **given),

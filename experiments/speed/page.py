@@ -146,7 +146,11 @@ def picture(found: Sequence[Row], title: str, path: Path) -> None:
             for name, each in ({"share": row.share} if shares else row.ratios).items():
                 at = names.index(name)
                 ends = [[each["median"] - each["min"]], [each["max"] - each["median"]]]
-                look = {"color": COLOURS[at], "marker": MARKERS[at], "linestyle": "none"}
+                look: dict[str, Any] = {
+                    "color": COLOURS[at],
+                    "marker": MARKERS[at],
+                    "linestyle": "none",
+                }
                 handles[name] = axes.errorbar([each["median"]], [i], xerr=ends, **look)
         labels = [
             f"{row.label}, {row.cores} core{'s' * (row.cores > 1)}" for row in reversed(found)

@@ -80,7 +80,6 @@ def measure(
     fractions = ratios(gflops, limits)
     # Clients side by side have kernels of their own, whose convolutions are products of patches.
     by_rule = jax.default_backend() == "cpu" and one_round.side_by_side == 1
-    images = by_rule and isinstance(workload, Images)
     return {
         "clients": clients,
         "parameters": parameters(workload),
@@ -98,7 +97,9 @@ def measure(
         "matmul_gflops": spread(limits),
         "fraction_of_matmul": fractions["median"],
         "fractions_of_matmul": fractions,
-        "convolutions": convolution_speed.measure(workload) if images else [],
+        "convolutions": convolution_speed.measure(workload)
+        if by_rule and isinstance(workload, Images)
+        else [],
         **comparison.rounds(rivals, ours, clients),
     }
 

@@ -101,7 +101,8 @@ def measure(options: Options) -> dict[str, Any]:
     settings = Settings(options.workload, asdict(sizes), cohort, threads, "cpu" if cpu else "cuda")
     # On CPU this is what float32 means anyway; elsewhere it keeps TF32 and bfloat16 out, unless
     # JAX_DEFAULT_MATMUL_PRECISION asks for them.
-    precision = "default" if cpu else jax.config.jax_default_matmul_precision or "highest"
+    known: Any = jax.config
+    precision = "default" if cpu else known.jax_default_matmul_precision or "highest"
     with (
         jax.default_matmul_precision(precision),
         Rivals(rivals, options.peers, settings) as started,

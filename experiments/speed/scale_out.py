@@ -127,7 +127,7 @@ def _exchanged(jaxpr: Jaxpr) -> Iterator[tuple[str, int, int]]:
         times = math.prod(scan.params["length"] for scan in scans)
         for kind in ("psum", "all_gather"):
             if eqn.primitive.name.startswith(kind):
-                outs = (v.aval for v in eqn.outvars)
+                outs: list[Any] = [v.aval for v in eqn.outvars]
                 yield kind, times, sum(math.prod(a.shape) * a.dtype.itemsize for a in outs)
 
 

@@ -14,14 +14,18 @@ import fedpriv
 from experiments.speed import examples
 
 
-class Workload(Protocol):
+class Trains(Protocol):
+    """What trains a model."""
+
+    def model(self) -> fedpriv.models.Model: ...
+
+
+class Workload(Trains, Protocol):
     """A round of `clients` clients."""
 
     @property
     def clients(self) -> int:
         """By default."""
-
-    def model(self) -> fedpriv.models.Model: ...
 
     def flop_per_client(self) -> int:
         """Of the matrix products alone."""
@@ -172,9 +176,9 @@ def _federation(x: np.ndarray, y: np.ndarray, classes: int) -> fedpriv.Federatio
     return fedpriv.Federation.from_arrays(given, list(rows), num_classes=classes)
 
 
-def shapes(workload: Workload) -> Any:
+def shapes(workload: Trains) -> Any:
     return jax.eval_shape(workload.model().init, jax.random.key(0))
 
 
-def parameters(workload: Workload) -> int:
+def parameters(workload: Trains) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(shapes(workload)))

@@ -12,7 +12,7 @@ from experiments.runs.run_folder import RunFolder, read_all
 from experiments.tables.frame import Row, as_csv, frame, rows
 from experiments.tables.grid import Grid, as_markdown, grid
 from experiments.tables.latex import latex
-from experiments.tables.plots import SUFFIXES, columns, picture
+from experiments.tables.plots import SUFFIXES, Width, columns, picture
 from experiments.tables.swept_privacy import ends_by_epsilon
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def write(
     *,
     by: str | None = None,
     together: bool = False,
-    width: str | None = None,
+    width: Width | None = None,
     title: str | None = None,
     views: Sequence[str] | None = None,
     best: bool = False,
@@ -93,7 +93,7 @@ def draw(
     paths: Sequence[Path],
     by: str,
     together: bool,
-    width: str | None = None,
+    width: Width | None = None,
     title: str | None = None,
 ) -> str:
     """Curves of the runs; by epsilon or mu, of runs that differ in their noise or budget alone, through their ends.

@@ -158,10 +158,10 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
             f"above: {who} has {mine}, {name} of {own[0].title} {other}; give runs of one metric, or choose it with "
             "metric"
         )
-    done, other = (r.summary.rounds.get(r.algorithm) for r in (row, own[0]))
-    if done != other:
+    done, its = (r.summary.rounds.get(r.algorithm) for r in (row, own[0]))
+    if done != its:
         raise ValueError(
-            f"above: {who} has {done} rounds, {name} of {own[0].title} {other}; train both equally long"
+            f"above: {who} has {done} rounds, {name} of {own[0].title} {its}; train both equally long"
         )
     return own[0]
 

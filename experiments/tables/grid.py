@@ -100,9 +100,9 @@ def grid(
     columns["MB up"] = [number(r.summary.uplink_mb_per_client.get(r.algorithm)) for r in found]
     privacy = [r.summary.privacy.get(r.algorithm) for r in found]
     if any(of and of.claimed for of in privacy):
-        columns["ε claimed"] = [_epsilon(of and of.claimed, letters) for of in privacy]
+        columns["ε claimed"] = [_epsilon(of.claimed if of else None, letters) for of in privacy]
     for view in shown:
-        certified = [of and of.certified.get(view) for of in privacy]
+        certified = [of.certified.get(view) if of else None for of in privacy]
         columns[f"ε, {view.replace('_', ' ')}"] = [_epsilon(c, letters) for c in certified]
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
     return Grid(list(columns), rows, letters, _notes(found, metrics, best), len(keys))

@@ -57,7 +57,8 @@ def lead(own: Sequence[float], rival: Sequence[float], paired: bool = True) -> L
     if seeds < FEWEST or not math.isfinite(mean):
         return Lead(mean, None, None, seeds, TOO_FEW if seeds < FEWEST else "not finite")
     if paired:
-        error, freedom = np.std(np.subtract(own, rival), ddof=1) / math.sqrt(seeds), seeds - 1.0
+        spread = float(np.std(np.subtract(own, rival), ddof=1))
+        error, freedom = spread / math.sqrt(seeds), seeds - 1.0
     else:
         error, freedom = _welch(own, rival)
     half = float(error) * _quantile(freedom)
@@ -69,7 +70,7 @@ def _welch(own: Sequence[float], rival: Sequence[float]) -> tuple[float, float]:
     parts = [np.var(x, ddof=1) / len(x) for x in (own, rival)]
     total = sum(parts)
     each = sum(p**2 / (len(x) - 1) for p, x in zip(parts, (own, rival), strict=True))
-    return math.sqrt(total), total**2 / each if each else math.inf
+    return math.sqrt(total), float(total**2 / each) if each else math.inf
 
 
 def _quantile(freedom: float) -> float:

@@ -133,5 +133,6 @@ def over_clients(each: np.ndarray) -> OverClients:
         batch=max(1, 10**7 // count),
         rng=np.random.default_rng(0),
     ).confidence_interval
-    ends = (by_t.low, by_t.high, by_bootstrap.low, by_bootstrap.high)
-    return OverClients(mean, *map(float, ends), count, left_out)
+    t = (float(by_t.low), float(by_t.high))
+    bootstrap = (float(by_bootstrap.low), float(by_bootstrap.high))
+    return OverClients(mean, *t, *bootstrap, count, left_out)

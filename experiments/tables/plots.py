@@ -34,7 +34,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b0528c", "#b8860b", "#56b4e9", "#5
 MARKERS = "os^DvPX"
 FAR_ENDS = 4  # beyond it a linear axis would squeeze a whole curve
 DASHES = ((), (4, 2), (1, 1.5), (6, 2, 1, 2), (9, 3), (3, 1, 1, 1, 1, 1))
-STYLE = {
+STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # TrueType: journals refuse type 3
     "text.parse_math": False,  # what files say is no formula
     "font.size": 8,
@@ -163,8 +163,8 @@ def columns(runs: Sequence[RunFolder], together: bool) -> dict[str, list[Curve]]
             label = f"{label}, {title}"
             number, dash = (of, of // len(COLOURS)) if len(own) == 1 else (number, of)
         drawn = look(number, dash, len(run.lines.get(name, ())))
-        of = found.setdefault("" if together else title, [])
-        of.append(Curve(run, name, drawn | {"label": label}))
+        column = found.setdefault("" if together else title, [])
+        column.append(Curve(run, name, drawn | {"label": label}))
     return found
 
 
@@ -172,7 +172,7 @@ def picture(
     columns: Mapping[str, Sequence[Curve]],
     metrics: Sequence[str],
     paths: Sequence[Path],
-    width: str | None = None,
+    width: Width | None = None,
     x: str = "round",
     title: str | None = None,
 ) -> str:
@@ -297,7 +297,7 @@ def _metrics(runs: Sequence[RunFolder]) -> list[str]:
     return [*own, *sorted({n for x in lines for n in x.diagnostics_not_private})]
 
 
-def curve(axes: Any, x: Sequence[float], values: Sequence[Spread], **look: Any) -> None:
+def curve(axes: Any, x: Iterable[float], values: Sequence[Spread], **look: Any) -> None:
     """Mean over the seeds, band of one standard deviation; what is not finite is left out, long curves are thinned."""
     found = [(at, s.mean, s.std or 0.0) for at, s in zip(x, values, strict=True)]
     points = [point for point in found if math.isfinite(point[1])]

@@ -37,8 +37,8 @@ def _merged(group: Sequence[RunFolder]) -> RunFolder:
     settings = {k: v for k, v in first.settings.items() if k not in SETTING_EPSILON}
     found: dict[str, list[Line]] = {}
     for run in group:
-        for name, lines in run.lines.items():
-            found.setdefault(name, []).append(_end(run, name, lines[-1]))
+        for name, own in run.lines.items():
+            found.setdefault(name, []).append(_end(run, name, own[-1]))
     lines = {n: tuple(sorted(of, key=_epsilon)) for n, of in found.items()}
     begun = Begun(first.config, settings, higher=first.begun.higher, names=first.begun.names)
     return RunFolder(first.path, begun, lines, None)

@@ -110,7 +110,7 @@ def figure(
     )
     by, width = checked("by", by, By | None), checked("width", width, Width | None)
     given = with_metric(_evaluated(runs, names), metric)
-    drawing = {"by": by, "together": together, "width": width, "title": title}
+    drawing: dict[str, Any] = {"by": by, "together": together, "width": width, "title": title}
     return Drawn(file, compare.write(given, rows(given), [file], **drawing))
 
 

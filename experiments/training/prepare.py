@@ -121,7 +121,7 @@ def prepare(
         experiment = built(config, settings, noise, SharedArrays(), has_secret)
         planned = budget.planned_rounds(experiment.ledger, settings)
         here = environment(strategy) | {"code": user_modules.digests(config)}
-        about = {"id": uuid.uuid4().hex, "environment": here, "resumed": []}
+        about: dict[str, Any] = {"id": uuid.uuid4().hex, "environment": here, "resumed": []}
         about |= described(experiment, noise)
         about |= {"secret_seed": True} if has_secret else {}
         if earlier:

@@ -131,7 +131,7 @@ def join(
         signal.signal(signal.SIGINT, interrupt)
     if process is None:
         process = int(os.environ["SLURM_PROCID"]) if joined > 1 else 0
-    if process > 0:
+    if process > 0 and sys.__stdout__:
         # Collectives on CPU announce themselves on standard output, from C++.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
     return Processes(joined, process == 0)

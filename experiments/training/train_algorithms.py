@@ -42,7 +42,8 @@ def train_algorithms(run: PreparedRun) -> TrainedRun:
     """
     histories: dict[str, History] = dict(run.finished)
     joined, recorder = run.joined, run.recorder
-    status, ended_by, done = "complete", None, list[str]()
+    status, done = "complete", list[str]()
+    ended_by: Exception | None = None
     try:
         with joined.stopping(run.goes_on):
             for algorithm in run.experiment.entries:

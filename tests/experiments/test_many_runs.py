@@ -16,13 +16,11 @@ from small import classification, refused, regression, squared, start
 
 import fedpriv as fp
 from experiments.attacks.audit import repeated_training, whole_runs
+from experiments.attacks.audit.audit import Wanted
 from experiments.attacks.audit.canary import data_of
-from experiments.attacks.audit.errors import certified_errors, seen_errors
-from experiments.attacks.audit.exact_pair import exact_pair
-from experiments.attacks.audit.kept_scores import NOTHING, KeptScores, Scored
-from experiments.attacks.audit.many_runs import _exact_pairs
-from experiments.attacks.audit.repeated_training import Asked
-from experiments.attacks.audit.wanted import Wanted
+from experiments.attacks.audit.many_runs import _exact_pairs, certified_errors, seen_errors
+from experiments.attacks.audit.mechanisms import exact_pair
+from experiments.attacks.audit.repeated_training import NOTHING, Asked, KeptScores, Scored
 from experiments.attacks.audit.whole_runs import compiled_trainer
 from experiments.config import modules
 from experiments.config.settings import changed

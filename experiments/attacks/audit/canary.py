@@ -33,7 +33,9 @@ def data_of(kind: Kind, federation: Federation) -> Data | None:
         return None
     if kind == "natural":
         return lambda examples: examples
-    labels = federation.examples.get("label") if isinstance(federation.examples, dict) else None
+    labels: Any = (
+        federation.examples.get("label") if isinstance(federation.examples, dict) else None
+    )
     classes = labels is not None and jnp.issubdtype(labels.dtype, jnp.integer)
     last = int(np.max(labels)) if classes else 0
     if last < 1:

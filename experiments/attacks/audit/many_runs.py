@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.attacks.audit.canary import CERTIFIED, WORST, Kind, release_of
-from experiments.attacks.audit.errors import certified_errors, seen_errors
-from experiments.attacks.audit.exact_pair import LIMITS, exact_pair, parts_of
-from experiments.attacks.audit.kept_scores import Scored
-from experiments.attacks.audit.repeated_training import Asked, RepeatedTraining, kept_scores
-from experiments.attacks.audit.row import LIKELY, Row, Unaudited
-from experiments.attacks.audit.training_rows import rows_of
+from experiments.attacks.audit.mechanisms import LIMITS, exact_pair, parts_of
+from experiments.attacks.audit.repeated_training import (
+    Asked,
+    RepeatedTraining,
+    Scored,
+    kept_scores,
+)
+from experiments.attacks.audit.row import LIKELY, Row, Unaudited, rows_of
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
@@ -29,6 +31,8 @@ APART = (2**25, 2**26)
 """Seeds of draws of the exact pair, from those of `audit_mechanisms` and of each other."""
 CHOOSING = 100_000
 """Draws of each neighbour that choose the thresholds: their tails are what counts."""
+THRESHOLDS = 12
+"""Points of the curve that is seen."""
 
 
 def audit_many_runs(
@@ -150,3 +154,40 @@ class _View(NamedTuple):
         if self.other:
             fixed = best_thresholds(self.other, delta, significance, runs=len(self.present))
         return lower_bounds(scores, delta, significance, threshold=fixed).clopper_pearson
+
+
+def certified_errors(certificate: Certificate) -> dict[str, Any] | None:
+    """The trade-off curve that no attacker is below; None where nothing is certified."""
+    if not math.isfinite(certificate.epsilon):
+        return None
+    numbers = certificate.operational_numbers()
+    return {
+        "false_positive_rates": numbers.false_positive_rates,
+        "false_negative_rates": numbers.false_negative_rates,
+    }
+
+
+def seen_errors(
+    present: np.ndarray, absent: np.ndarray, significance: float = 0.05
+) -> list[dict[str, Any]]:
+    """Rates with their Clopper-Pearson intervals, of guessing "present" from a threshold on, for some thresholds.
+
+    Each interval holds with probability 1 - significance, for a threshold that was fixed in advance; these are read off
+    the scores, for a picture.
+    """
+    few = 1 / max(len(absent), 2)
+    wanted = np.unique(np.quantile(absent, 1 - np.geomspace(few, 0.99, THRESHOLDS)))
+    return [
+        {
+            "false_positives": _rate(int((absent >= at).sum()), len(absent), significance),
+            "false_negatives": _rate(int((present < at).sum()), len(present), significance),
+        }
+        for at in wanted
+    ]
+
+
+def _rate(count: int, n: int, significance: float) -> dict[str, float]:
+    from scipy.stats import binomtest
+
+    interval = binomtest(count, n).proportion_ci(1 - significance, method="exact")
+    return {"rate": count / n, "low": float(interval.low), "high": float(interval.high)}

@@ -1,4 +1,4 @@
-"""Audits mechanisms: what draws of one show, beside what is claimed and certified."""
+"""Audits mechanisms: what draws of one show, beside what is claimed and certified; draws for audits of trainings."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import jax
+import numpy as np
 
 from experiments.accounting.cost import Account, accounts
 from experiments.attacks.audit.row import LIKELY, SURE, Row, Unaudited
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Ledger
 from fedpriv.attacks.bounds import lower_bounds
-from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.attacks.mechanism_audit import Scores, draw_scores
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
@@ -22,6 +23,8 @@ AFFORDABLE = 8e8
 """Normal numbers per row: 10 to 20 s."""
 FEWEST = 2000
 """Draws: where a whole run allows only fewer, they are of fewer rounds, which bound the whole from below too."""
+LIMITS = 20
+"""Times that as many draws as runs are drawn for the limit."""
 
 
 def audit_mechanisms(
@@ -124,3 +127,22 @@ def _cost(traced: TracedRound, view: str, rounds: int) -> float:
     return 2.0 * sum(
         r.steps * r.local_steps * (_dimension(r.mechanism) or 4) for r in seen if r.mechanism
     )
+
+
+def parts_of(exact: Scores | None) -> list[Scores]:
+    """As many draws as runs, `LIMITS` times; nothing where there are none."""
+    if exact is None:
+        return []
+    parts = (np.split(side, LIMITS) for side in (exact.present, exact.absent))
+    return [exact._replace(present=p, absent=a) for p, a in zip(*parts, strict=True)]
+
+
+def exact_pair(traced: TracedRound, view: str, rounds: int, draws: int, seed: int) -> Scores | None:
+    """Scores of as many draws of each neighbour; None where there is nothing to draw, or more than is affordable."""
+    releases = traced.releases(rounds)
+    seen = [release for release in releases if release.view == view]
+    if not seen or len(drawable(seen)) < len(seen):
+        return None
+    if affordable(traced, view, rounds, draws) != (draws, rounds):
+        return None
+    return draw_scores(releases, view, draws=draws, seed=seed)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.attacks.audit.training import trained
+from experiments.attacks.audit.one_run import trained
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Entry, Experiment
 from experiments.config.settings import Settings

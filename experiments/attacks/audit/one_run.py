@@ -9,24 +9,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.attacks.audit.canary import SEEN, release_of
-from experiments.attacks.audit.exact_pair import LIMITS, exact_pair, parts_of
-from experiments.attacks.audit.row import LIKELY, Row, Unaudited
-from experiments.attacks.audit.training import trained
-from experiments.attacks.audit.training_rows import rows_of
+from experiments.attacks.audit.mechanisms import LIMITS, exact_pair, parts_of
+from experiments.attacks.audit.row import LIKELY, Row, Unaudited, rows_of
 from experiments.base.time_left import Remaining
-from experiments.config.experiment import Experiment, Ledger
+from experiments.config.experiment import Entry, Experiment, Ledger
 from experiments.config.settings import Settings
 from fedpriv.attacks.canaries import CanaryState, NoPlaceError, with_canaries
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.attacks.one_run import Method, epsilon_one_run, p_value_one_run
+from fedpriv.core.types import State
 from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy
+from fedpriv.engine.simulate import simulate
 from fedpriv.privacy import Certificate
+from fedpriv.rounds.algorithm import Algorithm
 
 APART = 2**27
 """Seed of draws of the exact pair, from those of other audits."""
 ANY: Method = "epsilon_delta"
 """Holds for any mechanism."""
+PARTS = 5  # of a training, each of which is timed
 
 
 def audit_one_run(
@@ -59,6 +61,30 @@ def audit_one_run(
         else:
             rows += _rows(name, experiment.ledger, settings, state, deltas)
     return rows, skipped
+
+
+def trained(
+    experiment: Experiment,
+    entry: Entry,
+    algorithm: Algorithm,
+    settings: Settings,
+    strategy: Strategy,
+    remaining: Remaining,
+) -> State:
+    """The state in which a run ends, with a leading axis of seeds."""
+    every = -(-settings.rounds // PARTS)
+    return simulate(
+        algorithm,
+        experiment.model.init,
+        entry.federations,
+        experiment.test,
+        score=experiment.model.score,
+        rounds=settings.rounds,
+        every=every,
+        seeds=range(settings.seeds),
+        strategy=strategy,
+        on_evaluation=lambda e: remaining.advance((e.round - 1) % every + 1, e.seconds),
+    ).state
 
 
 def _rows(

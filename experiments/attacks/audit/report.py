@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from experiments.attacks.audit.membership import Inferred
 from experiments.attacks.audit.row import Row, Unaudited
-from experiments.attacks.audit.training_tables import many_runs_table, one_run_table
-from experiments.attacks.audit.words import SAID, named, said, verdicts
-from experiments.base.formats import ABSENT, aligned
+from experiments.attacks.audit.tables import (
+    many_runs_table,
+    mechanisms_table,
+    membership_table,
+    one_run_table,
+)
 from experiments.base.json_values import plain
 
 
@@ -47,68 +48,14 @@ def text(report: Audited) -> str:
     """A table for each part, and what it means in words."""
     parts = []
     if report.mechanisms is not None:
-        parts.append(_mechanisms(*report.mechanisms, report))
+        parts.append(mechanisms_table(*report.mechanisms, report.delta, report.command))
     if report.many_runs is not None:
         parts.append(many_runs_table(*report.many_runs, report.command))
     if report.one_run is not None:
         parts.append(one_run_table(*report.one_run, report.command))
     if report.inferred is not None:
-        parts.append(_inferred(report.inferred))
+        parts.append(membership_table(report.inferred))
     return "\n\n".join("\n".join(lines) for lines in parts)
-
-
-def _mechanisms(rows: Sequence[Row], bare: Sequence[Unaudited], report: Audited) -> list[str]:
-    lines = [
-        "The mechanism: draws of what the certificate takes a view to see, of a unit in the worst direction"
-    ]
-    table = [[*SAID, "by counts", "as Gaussian", "draws", "rounds"]]
-    for row in rows:
-        done, bounds = row.about, row.audited
-        some = f"{done['drawn_rounds']} of {done['rounds']}"
-        table.append(
-            [
-                *said(row),
-                f"{bounds['clopper_pearson']:.3g}",
-                f"{bounds['gaussian']:.3g}" if bounds["gaussian"] else ABSENT,
-                f"{done['draws']:.0e}".replace("e+0", "e"),
-                str(done["rounds"]) if done["drawn_rounds"] == done["rounds"] else some,
-            ]
-        )
-    if rows:
-        lines += [
-            *aligned(table),
-            "",
-            f"epsilon of all rounds at delta = {report.delta:.3g}; audited: each row wrong with probability 5% at most,"
-            " by counts (Clopper-Pearson intervals, for any mechanism; of n draws up to about log n) or as Gaussian "
-            "(where nothing but Gaussian noise is random)",
-        ]
-    most = max((row.about["draws"] for row in rows), default=0)
-    lines += verdicts(rows, f"{report.command} --parts mechanism --draws {4 * most}")
-    for one in bare:
-        lines.append(
-            f"{named(one.names)}: certified inf towards every view, nothing to draw: {one.reason}"
-        )
-        lines += [f"  {one.claim}"] if one.claim else []
-    return lines
-
-
-def _inferred(inferred: Sequence[Inferred]) -> list[str]:
-    fprs = inferred[0].seeds[0].fprs
-    rows = [["algorithm", "AUC", *(f"TPR at FPR {fpr:g}" for fpr in fprs), "models"]]
-    for one in inferred:
-        found = np.array([[m.auc, *m.tpr] for m in one.seeds])
-        cells = [f"{mean:.3f}" for mean in found.mean(0)]
-        if len(found) > 1:
-            spread = found.std(0, ddof=1)
-            cells = [f"{cell} +- {s:.3f}" for cell, s in zip(cells, spread, strict=True)]
-        rows.append([named([one.name]), *cells, str(len(found))])
-    return [
-        "Membership inference: records of the clients against those of the test set, by their loss",
-        *aligned(rows),
-        "",
-        "mean and standard deviation over the models; a coin has an AUC of 0.5 and a TPR equal to the FPR; near "
-        "that, this attack found nothing, which is no proof that there is nothing",
-    ]
 
 
 def as_json(config: str, report: Audited, settings: dict[str, Any]) -> dict[str, Any]:

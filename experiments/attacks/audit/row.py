@@ -1,10 +1,16 @@
-"""A line of an audit's tables: claimed, certified and audited epsilon, and whether the audit refutes the others."""
+"""The lines of an audit: claimed, certified and audited epsilon, and whether the audit refutes the others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
+from experiments.attacks.audit.canary import bounded
+from experiments.config.experiment import Ledger
+from fedpriv.attacks.estimates import gaussian_estimate
 from fedpriv.privacy import Certificate, Claim
 
 LIKELY = 0.05
@@ -86,3 +92,65 @@ class Unaudited(NamedTuple):
     names: tuple[str, ...]
     reason: str
     claim: Claim | None = None
+
+
+class Seen(Protocol):
+    """What one view saw of the trainings of an algorithm."""
+
+    @property
+    def scores(self) -> np.ndarray:
+        """f32[...]."""
+
+    @property
+    def present(self) -> np.ndarray:
+        """bool[...]."""
+
+    @property
+    def method(self) -> str:
+        """Of the bound."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What was done; as JSON."""
+
+    def bound(self, delta: float, significance: float) -> float:
+        """What epsilon is at least."""
+
+    def limits(self, delta: float) -> list[float]:
+        """The same bound (95 %) of as many draws of the exact pair, several times; none where there are no draws."""
+
+    def most(self, delta: float, limit: float | None) -> float:
+        """What such an audit can show at most; `limit` is the mean of `limits`."""
+
+    def beside(self, certificate: Certificate) -> dict[str, Any]:
+        """What else was found at the certificate's delta; as JSON."""
+
+
+def rows_of(
+    seen: Seen, name: str, view: str, ledger: Ledger, rounds: int, deltas: Sequence[float]
+) -> Iterator[Row]:
+    """What `view` saw, beside what is said of the algorithm."""
+    for delta in deltas:
+        said = bounded(ledger, name, rounds, view, delta)
+        least = seen.bound(delta, LIKELY)
+        limits = seen.limits(delta)
+        limit = float(np.mean(limits)) if limits else None
+        yield Row(
+            (name,),
+            (view,),
+            said.claim,
+            said.certificate,
+            least=least,
+            surely=seen.bound(delta, SURE),
+            most=seen.most(delta, limit),
+            about=seen.about,
+            audited={
+                "method": seen.method,
+                "significance": LIKELY,
+                "limit": limit,
+                "limits": limits,
+                "share": least / limit if limit else None,
+                "estimate": gaussian_estimate(seen.scores, seen.present, delta)._asdict(),
+                **seen.beside(said.certificate),
+            },
+        )

@@ -60,7 +60,7 @@ def views(victims: Victims, seen: Seen, seed: int) -> View:
 
 def attacker(victims: Victims, steps: int, seed: int) -> Callable[..., Attacked]:
     """(view, the clients' local steps = 1) -> what iDLG makes of it; compiled once for each number of steps."""
-    loss, shape = victims.model.loss, victims.images.shape[1:]
+    loss, (height, width, channels) = victims.model.loss, victims.images.shape[1:]
     given = (victims.params, victims.images, victims.labels)
     key = jax.random.fold_in(jax.random.key(seed), 2)
 
@@ -68,7 +68,7 @@ def attacker(victims: Victims, steps: int, seed: int) -> Callable[..., Attacked]
         params, images, true_labels = given
         labels = infer_labels(view, params, lambda p: p["params"]["Dense_0"])
         observe = local_update(loss, params, optax.sgd(RATE), local_steps)
-        found = invert_view(view, observe, labels, shape, key, steps=steps)
+        found = invert_view(view, observe, labels, (height, width, channels), key, steps=steps)
         true = jax.vmap(observe)(images, true_labels) * view.sent
         lengths = jnp.linalg.norm(true, axis=1) * jnp.linalg.norm(view.update, axis=1)
         cosine = jnp.sum(true * view.update, 1) / jnp.maximum(lengths, 1e-30)
@@ -80,7 +80,7 @@ def attacker(victims: Victims, steps: int, seed: int) -> Callable[..., Attacked]
         began = time.perf_counter()
         # Everyone takes part: slot i is client i.
         bare = view._replace(transcript=None)
-        found = jax.device_get(compiled(bare, given, key, local_steps))
-        return Attacked(*found, time.perf_counter() - began)
+        images, labels, cosine = jax.device_get(compiled(bare, given, key, local_steps))
+        return Attacked(images, labels, cosine, time.perf_counter() - began)
 
     return run

@@ -74,7 +74,7 @@ def meaning(number: Claim | Certificate) -> str:
 def allowed_rounds(training: Training, epsilon: float) -> int:
     """The most rounds of `training` that the paper's formula allows for `epsilon`."""
     ledger = ledger_for(training)
-    options = {"epsilon": epsilon, "delta": ledger.delta, "claimed": True}
+    options: dict[str, Any] = {"epsilon": epsilon, "delta": ledger.delta, "claimed": True}
     return calibrate_rounds(*ledger.of(training.algorithm), **options)
 
 

@@ -42,7 +42,7 @@ class Data:
         self.target: int = said["target"]
         self.rows: list[list[Any]] = PAPER[said["summary"]]["rows"]
         self._rounds: int = said["rounds"]
-        module = modules.load(self.config)
+        module: Any = modules.load(self.config)
         self.clients: int = module.settings.clients
         self.counted = getattr(module, "counted", module.ledger)
 
@@ -112,7 +112,11 @@ def curves(name: str) -> Item:
             saved, read = PAPER[name]["saved"][title][sparse], saved_uplink(data.target / 100)
             cells.append(Cell(f"{title}, {label}", SAVED, saved, (training, dense), read))
         curves = Curves(title, lines, factor=100, ylabel="test accuracy (%)")
-        mb = {"x": "uplink_mb_per_client", "xlabel": "uplink per client (MB)", "xscale": "log"}
+        mb: dict[str, Any] = {
+            "x": "uplink_mb_per_client",
+            "xlabel": "uplink per client (MB)",
+            "xscale": "log",
+        }
         rows.append([curves, replace(curves, **mb)])
     trained = [t for row in rows for t in row[0].lines.values()]
     return PAPER.item(name, cells, work=trained, draw=panels(rows))

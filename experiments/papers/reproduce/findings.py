@@ -42,7 +42,8 @@ Judged: TypeAlias = tuple[Sequence[Work], Read]
 def short(paper: Paper, judged: Iterator[Judged]) -> Item:
     """With a curve for each training."""
     said = paper.said["findings"]
-    cells = [Cell(*row, *how) for row, how in zip(said["rows"], judged, strict=True)]
+    pairs = zip(said["rows"], judged, strict=True)
+    cells = [Cell(row, column, printed, *how) for (row, column, printed), how in pairs]
     item = Item(paper.name, "findings", said["title"], cells, notes=(WHOSE,))
     lines = {NAMES[training.algorithm]: training for training in item.trainings}
     curves = Curves(item.title, lines, factor=100, ylabel="test accuracy (%)")

@@ -271,7 +271,7 @@ class Paper:
 
     def items(self, kinds: Mapping[str, Callable[[str], Item]]) -> tuple[Item, ...]:
         """In the order of the file, each made by the function of its kind; those of none are illustrations."""
-        made = {None: self.item, **kinds}
+        made: dict[Any, Callable[[str], Item]] = {None: self.item, **kinds}
         return tuple(made[self[name].get("kind")](name) for name in self.said["items"])
 
 

@@ -131,7 +131,7 @@ def uploads(name: str) -> Item:
     """Uploads until a prescribed error, and that they grow as the error shrinks and as bits do."""
     cells, groups = [], bars()
     for letter, one, target in [bar for group in groups for bar in group]:
-        own = DEFAULTS | one.settings
+        own = {**DEFAULTS, **one.settings}
         row = f"{letter}: test error {1 - target:.1f}, {own['bits']} bits, "
         row += f"splitting factor {own['splitting_factor']}"
         cells.append(Cell(row, "uploads", "", (one,), partial(_uploads, target)))

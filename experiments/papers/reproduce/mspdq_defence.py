@@ -313,10 +313,11 @@ class Scores:
             for index, line in ((0, "o-"), (-1, "s--")):
                 if index and len(points[0].readings) == 1:
                     continue
-                found = [_score(p.x, p.readings[index], results[work]) for p in points]
+                computed: Any = results[work]
+                found = [_score(p.x, p.readings[index], computed) for p in points]
                 mean, std = [v.mean for v in found], [v.std or 0.0 for v in found]
                 label = key[1] + (", all messages" if index else "")
-                how = {"color": f"C{number}", "label": label, "capsize": 3}
+                how: dict[str, Any] = {"color": f"C{number}", "label": label, "capsize": 3}
                 axes.errorbar([p.x for p in points], mean, std, fmt=line, **how)
         axes.set(title=self.title, ylabel=f"defence score, {MSE}", **_x(self.group))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -150,7 +151,8 @@ def last_span(*runs: RunFolder) -> Value:
 def gap(read: Read, *runs: RunFolder) -> Value:
     """What the first half of the runs has more than the second half, on average, seed by seed: a seed gives all of them
     the same data. For a `read` with a value per seed, and runs with equally many."""
-    ours, theirs = np.split(np.array([read(run).per_seed for run in runs]), 2)
+    seen: list[Any] = [read(run) for run in runs]
+    ours, theirs = np.split(np.array([one.per_seed for one in seen]), 2)
     return over_seeds(ours.mean(0) - theirs.mean(0))
 
 

@@ -132,7 +132,7 @@ def transform(name: str) -> Item:
     return PAPER.item(name, cells)
 
 
-def _coefficient(vector: np.ndarray, level: int, kind: str, at: int) -> Value:
+def _coefficient(vector: Any, level: int, kind: str, at: int) -> Value:
     """Means of a level are those of the transform of blocks; details lie beside each other, coarsest first."""
     from fedpriv.mechanisms.haar import haar
 
@@ -182,8 +182,9 @@ def _noise(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
         ("isotropic", fp.noise.isotropic()),
         ("haar", fp.noise.haar_noise(DIMENSION)),
     ):
-        draw = jax.jit(partial(shape.draw, like=jnp.zeros(DIMENSION)))
-        drawn = np.asarray(draw(jax.random.key(0)), float)
+        draw: Any = shape.draw
+        compiled = jax.jit(partial(draw, like=jnp.zeros(DIMENSION)))
+        drawn = np.asarray(compiled(jax.random.key(0)), float)
         found[name] = float(drawn.var())
         found[f"{name}_density"] = np.histogram(drawn, edges, density=True)[0].tolist()
     return found

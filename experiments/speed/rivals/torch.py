@@ -174,7 +174,7 @@ def images(settings: Settings) -> Baseline:
     model = cnn(workload).to(settings.device)
     x, y = examples.images(workload, settings.clients, workload.examples)
     given = on_device(x, y, settings)
-    runs = {
+    runs: dict[str, Callable[[], Any]] = {
         name: partial(round_of_images, model, *given, workload, layout)
         for name, layout in LAYOUTS.items()
     }
@@ -198,7 +198,7 @@ def texts(settings: Settings) -> Baseline:
     model = CharacterLSTM(workload).to(settings.device)
     text = examples.texts(workload, settings.clients, workload.examples)
     x, y = on_device(text[..., :-1].astype("int64"), text[..., 1:], settings)
-    runs = {"loop": partial(dp_fed_avg_round, model, x, y, workload)}
+    runs: dict[str, Callable[[], Any]] = {"loop": partial(dp_fed_avg_round, model, x, y, workload)}
     notes = ("its LSTM layers have a second bias vector of 1,024 numbers each",)
     return Baseline(runs, size(model), ("torch",), notes)
 
@@ -294,7 +294,7 @@ def steps(settings: Settings) -> Baseline:
     out = torch.empty_like(x)
     model = cnn(workload).to(settings.device)
     lot = on_device(*examples.images(workload, workload.lot), settings)
-    runs = {
+    runs: dict[str, Callable[[], Any]] = {
         "copy": partial(torch.add, x, 1, out=out),
         "haar": partial(haar, x, out),
         "inverse": partial(inverse_haar, x, out),

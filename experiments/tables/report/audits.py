@@ -72,13 +72,13 @@ def _read(path: Path) -> Iterator[Errors]:
             if points and row["views"] == [
                 certified["view"]
             ]:  # no certificate is of the last model alone
-                said = (
+                config, algorithm, canary = (
                     of_kind(str, held[name], name)
                     for held, name in ((found, "config"), (row, "algorithm"), (row, "canary"))
                 )
                 runs = of_kind(int, row["runs"], "runs")
                 seen = of_kind(_POINTS, points["seen"], "errors.seen")
-                yield Errors(file, *said, runs, certified, list(seen))
+                yield Errors(file, config, algorithm, canary, runs, certified, list(seen))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"audits: {path} holds no audit ({type(error).__name__}: {error}); give the --output folder of "

@@ -7,7 +7,7 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from xml.etree import ElementTree
 
 import numpy as np
@@ -188,23 +188,29 @@ def _picture(chart: Chart, key: str) -> Picture:
         caption.append(less)
     if curves:
         ends = [f"{s.result.label} ends at {_end(*points)}" for s, *points in curves]
-        curves = [(s, *_thinned(*points)) for s, *points in curves]
+        curves = [(s, *_thinned(x, mean, std)) for s, x, mean, std in curves]
         said = f"{chart.title}. {'; '.join(ends)}."
         svg = _inline(_svg(lambda axes: _draw(axes, chart, curves), key), key, said)
     return Picture(key, chart.title, svg, caption)
 
 
-def _points(chart: Chart, s: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+Points: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""(x, mean, standard deviation)."""
+
+
+def _points(chart: Chart, s: Series) -> Points:
     """(x, mean, standard deviation) as they are shown; NaN where one of the first two is not finite, or next to it."""
     factor = 100 if in_percent(chart.measure) else 1
     found = [(chart.x(line), line.metric(chart.measure)) for line in s.result.lines]
     rows = [(x, m.mean, math.nan if m.std is None else m.std) for x, m in found if m]
     x, mean, std = np.array(rows, float).reshape(-1, 3).T
     lost = ~((np.abs(x) < LARGEST) & (np.abs(mean) < LARGEST))
-    return tuple(np.where(lost, np.nan, v) for v in (x, factor * mean, factor * std))
+    shown = (x, factor * mean, factor * std)
+    x, mean, std = (np.where(lost, np.nan, v) for v in shown)
+    return x, mean, std
 
 
-def _thinned(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> tuple[np.ndarray, ...]:
+def _thinned(x: np.ndarray, mean: np.ndarray, std: np.ndarray) -> Points:
     kept = thinning.drawn(mean)
     return x[kept], mean[kept], std[kept]
 

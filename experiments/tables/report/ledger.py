@@ -93,7 +93,14 @@ def _account(report: Report, found: Sequence[Result], audits: Sequence[Errors]) 
 
 
 def _meaning(report: Report) -> Table | None:
-    head = ("view", "μ", "regret", "advantage", "finds, 1 % wrong", "finds, 0.1 % wrong")
+    head: tuple[str, ...] = (
+        "view",
+        "μ",
+        "regret",
+        "advantage",
+        "finds, 1 % wrong",
+        "finds, 0.1 % wrong",
+    )
     head += ("right, half of them in", "right, 1 % in", "rebuilds 1 of 10")
     rows: list[list[str | Cell]] = [
         [

@@ -201,7 +201,7 @@ def evaluations(found: Sequence[Result]) -> Table:
     lines = [(result.label, line) for result in found for line in _drawn(result, metrics, most)]
     head = ["algorithm", "round", *map(with_unit, metrics), "MB up", "MB down"]
     head += ["certified epsilon, third party", *map(with_unit, own)]
-    rows = [
+    rows: list[list[str | Cell]] = [
         [
             label,
             str(line.round),
@@ -316,7 +316,9 @@ def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> Compared:
 def _words(caption: str, lines: Sequence[Sequence[str]]) -> Table:
     """Of texts of any length."""
     head, *rows = lines
-    free = [[first, *(Cell(text, "free") for text in of)] for first, *of in rows]
+    free: list[list[str | Cell]] = [
+        [first, *(Cell(text, "free") for text in of)] for first, *of in rows
+    ]
     return Table(caption, head, free)
 
 
