@@ -217,7 +217,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     for sampler in traced.samplers:
         if not constructed(sampler):
             lines_that_print(program_of(sampler), "draw")
-    check_data(traced, whole)
+    check_data(stages, traced.init_arrays, algorithm.unit, whole)
     return traced
 
 
