@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from fedpriv import attacks, models, papers, privacy
 from fedpriv.algorithms import fed_opt
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
-from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
+from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_prox import proximal
@@ -14,7 +14,7 @@ from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
 from fedpriv.algorithms.public_clip_norm import median_norm, median_update_norm
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds, calibrate_together
-from fedpriv.certification.certificate import certify, certify_each_client, trace_round
+from fedpriv.certification.certificate import certify, trace_round
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
 from fedpriv.compression.codecs import Codec, Coded, Wire, fixed_interval, qsgd, top_k
@@ -37,7 +37,6 @@ from fedpriv.mechanisms import haar as wavelet
 from fedpriv.mechanisms.correlated import correlated
 from fedpriv.mechanisms.mechanisms import (
     ALREADY_PRIVATE,
-    UNPROTECTED,
     Mechanism,
     gaussian,
     joint,
@@ -45,8 +44,7 @@ from fedpriv.mechanisms.mechanisms import (
     mechanism,
     unprotected,
 )
-from fedpriv.mechanisms.per_example import MedianClipping, PerExample, per_example, private_mean
-from fedpriv.mechanisms.per_example_dense import per_example_dense
+from fedpriv.mechanisms.per_example import MedianClipping, PerExample, per_example
 from fedpriv.mechanisms.schedules import Dynamic, dynamic
 from fedpriv.privacy import VIEWS, Certificate, Claim, Release
 from fedpriv.retired import retired
@@ -84,7 +82,6 @@ __version__ = "0.2.0"
 
 __all__ = [
     "ALREADY_PRIVATE",
-    "UNPROTECTED",
     "VIEWS",
     "Algorithm",
     "ByExamples",
@@ -128,7 +125,6 @@ __all__ = [
     "calibrate_together",
     "capacity_for",
     "certify",
-    "certify_each_client",
     "certify_together",
     "check_algorithm",
     "clipping",
@@ -141,7 +137,6 @@ __all__ = [
     "dp_fed_avg",
     "dp_fed_avg_wav",
     "dp_scaffold",
-    "dp_scaffold_steps",
     "dp_sgd",
     "dp_sgd_wav",
     "dropping",
@@ -173,15 +168,12 @@ __all__ = [
     "papers",
     "partition",
     "per_example",
-    "per_example_dense",
     "poisson",
     "privacy",
-    "private_mean",
     "proximal",
     "qsgd",
     "random_allocation",
     "random_availability",
-    "record_fed_avg",
     "secret_seed",
     "select_rand_k",
     "select_top_k",

@@ -75,7 +75,7 @@ class Maker:
 
     def make(self, method: Method) -> Algorithm:
         if not method.private:
-            return self._averaged(fp.UNPROTECTED)
+            return self._averaged(fp.unprotected())
         return self._of_clients(method) if method.unit == "client" else self._of_records(method)
 
     def bound(self, method: Method) -> float:

@@ -52,9 +52,8 @@ def test_epsilons_by_client(tmp_path):
     written = json.loads((folder / "summary.json").read_text())["privacy"]["dp_sgd"]
     page = text(tree(experiments.report(folder, tmp_path / "page.html")))
     entry = experiment.entries["dp_sgd"]
-    each = fp.certify_each_client(
-        entry.algorithm, MODEL.init, entry.federations[0], 2, 1e-3, view="server"
-    )
+    shapes = entry.algorithm, MODEL.init, entry.federations[0]
+    each = fp.certify(*shapes, 2, 1e-3, view="server", each_client=True).of_clients
     epsilons = sorted(certificate.epsilon for certificate in each)
     assert account.client_epsilons["server"] == (epsilons[0], epsilons[2], epsilons[3])
     assert account.client_epsilons.keys() == set(VIEWS)

@@ -145,7 +145,8 @@ def test_rounded_steps_are_longer_where_a_pass_is_not_reached():
             clients=3, records=20, client_rate=1.0, local_steps=2, eta_0=1e-3, authors=authors
         )
         experiment = experiment_of(dp_scaffold_synthetic, config)
-        entry = algorithm("fed_avg", config, fp.per_example_dense())
+        gradients = fp.per_example(experiment.model.loss, closed_form=True)
+        entry = algorithm("fed_avg", config, gradients)
         federation = experiment.entries["dp_fed_avg"].federations[0]
         state = entry.init(experiment.model.init(jax.random.key(0)), federation)
         after, _ = fp.one_round(entry)(jax.random.key(1), state, federation)
