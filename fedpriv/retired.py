@@ -10,6 +10,7 @@ import optax
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.certification.certificate import certify
 from fedpriv.core.arguments import Norm, checked
+from fedpriv.mechanisms import per_example
 from fedpriv.mechanisms.clipping import flat, separately
 from fedpriv.mechanisms.dense_gradients import dense_gradients
 from fedpriv.mechanisms.mechanisms import Mechanism, mechanism, unprotected
@@ -57,6 +58,7 @@ def retired(old: str) -> Any:
 
 
 UNPROTECTED = unprotected()
+private_mean = per_example.private_mean
 
 
 def certify_each_client(

@@ -49,10 +49,11 @@ def test_calls_of_before_are_what_they_were():
     """Of names whose calls have changed: the same algorithms, and the same epsilons."""
     records, sampler = fp.fixed_size(4, 2), fp.fixed_size(3, 2)
     federation = regression([4, 4, 4])
-    with pytest.warns(FutureWarning):
-        local = fp.dp_scaffold_steps(fp.per_example(squared), records, 2, 0.1, 0.5, 3.0)
-        algorithm = fp.record_fed_avg(local, sampler=sampler)
-        each = fp.certify_each_client(algorithm, start(), federation, 2, 1e-3, view="server")
+    before = fp.retired.__globals__
+    local = before["dp_scaffold_steps"](fp.per_example(squared), records, 2, 0.1, 0.5, 3.0)
+    algorithm = before["record_fed_avg"](local, sampler=sampler)
+    shapes = algorithm, start(), federation
+    each = before["certify_each_client"](*shapes, 2, 1e-3, view="server")
     assert local.mechanism.noise_multiplier == 6.0
     now = fp.dp_sgd(local, sampler=sampler)
     certificate = fp.certify(now, start(), federation, 2, 1e-3, view="server")
