@@ -46,7 +46,7 @@ class Config:
 
 def test_epsilons_by_client(tmp_path):
     config = Config(fp.PublicSizes(SIZES, batch=4))
-    (account,) = experiments.cost(config)
+    (account,) = experiments.privacy(config)
     experiment, folder = config.build(config.settings), tmp_path / "run"
     record_experiment(folder, "own", config.settings, experiment, (2,))
     written = json.loads((folder / "summary.json").read_text())["privacy"]["dp_sgd"]
@@ -64,6 +64,6 @@ def test_epsilons_by_client(tmp_path):
 
 
 def test_secret_sizes_say_nothing_of_single_clients():
-    (account,) = experiments.cost(Config(fp.poisson(max(SIZES), 0.2)))
+    (account,) = experiments.privacy(Config(fp.poisson(max(SIZES), 0.2)))
     assert account.client_epsilons == {}
     assert account.private

@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from commands import privacy, run
 from prepared import write_random
 
-from experiments import privacy, run
 from experiments.config import image
 from experiments.papers import wavelet
 from experiments.papers.wavelet_settings import Name, Wavelet
