@@ -16,7 +16,6 @@ from resumed import SMALL as WORDS
 
 import experiments
 from configs import quickstart
-from experiments.__main__ import commands
 from experiments.config import modules
 from experiments.config.settings import changed
 from experiments.run import main
@@ -236,14 +235,6 @@ def test_functions_of_before_warn(old, now):
         found = getattr(experiments, old)
     assert found is getattr(experiments, now)
     assert old not in dir(experiments)
-
-
-def test_functions_are_called_as_commands_are():
-    """Of the commands that have a function; the others write files or pages of this repository."""
-    assert {"run", "sweep", "report", "privacy", "audit", "reproduce"} <= set(experiments.__all__)
-    assert all(
-        callable(getattr(experiments, name)) for name in commands() if name in dir(experiments)
-    )
 
 
 def test_importing_it_imports_nothing_heavy():
