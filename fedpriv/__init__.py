@@ -1,24 +1,22 @@
 """fedpriv: a JAX-native laboratory for differentially private federated learning."""
 
-from fedpriv import attacks, models
-from fedpriv.algorithms import consensus, fed_opt, splitting
+from typing import TYPE_CHECKING
+
+from fedpriv import attacks, models, papers, privacy
+from fedpriv.algorithms import fed_opt
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
-from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
+from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_prox import proximal
-from fedpriv.algorithms.fed_smp import fed_avg_sparse, fed_smp, select_rand_k, select_top_k
-from fedpriv.algorithms.jopeq import jopeq
-from fedpriv.algorithms.local_dp import ldp_fed_avg
-from fedpriv.algorithms.msp import msp_fl, mspdq_fl
+from fedpriv.algorithms.fed_smp import fed_smp, select_rand_k, select_top_k
 from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
 from fedpriv.algorithms.public_clip_norm import median_norm, median_update_norm
 from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds, calibrate_together
-from fedpriv.certification.certificate import certify, certify_each_client, trace_round
+from fedpriv.certification.certificate import certify, trace_round
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
-from fedpriv.compression import quantization
 from fedpriv.compression.codecs import Codec, Coded, Wire, fixed_interval, qsgd, top_k
 from fedpriv.core.random_losses import with_keys
 from fedpriv.core.trees import dimension
@@ -39,7 +37,6 @@ from fedpriv.mechanisms import haar as wavelet
 from fedpriv.mechanisms.correlated import correlated
 from fedpriv.mechanisms.mechanisms import (
     ALREADY_PRIVATE,
-    UNPROTECTED,
     Mechanism,
     gaussian,
     joint,
@@ -47,11 +44,10 @@ from fedpriv.mechanisms.mechanisms import (
     mechanism,
     unprotected,
 )
-from fedpriv.mechanisms.per_example import MedianClipping, PerExample, per_example, private_mean
-from fedpriv.mechanisms.per_example_dense import per_example_dense
+from fedpriv.mechanisms.per_example import MedianClipping, PerExample, per_example
 from fedpriv.mechanisms.schedules import Dynamic, dynamic
-from fedpriv.models.kept_model import load_model, save_model
 from fedpriv.privacy import VIEWS, Certificate, Claim, Release
+from fedpriv.retired import retired
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed
@@ -86,7 +82,6 @@ __version__ = "0.2.0"
 
 __all__ = [
     "ALREADY_PRIVATE",
-    "UNPROTECTED",
     "VIEWS",
     "Algorithm",
     "ByExamples",
@@ -130,11 +125,9 @@ __all__ = [
     "calibrate_together",
     "capacity_for",
     "certify",
-    "certify_each_client",
     "certify_together",
     "check_algorithm",
     "clipping",
-    "consensus",
     "correlated",
     "cyclic_poisson",
     "datasets",
@@ -144,7 +137,6 @@ __all__ = [
     "dp_fed_avg",
     "dp_fed_avg_wav",
     "dp_scaffold",
-    "dp_scaffold_steps",
     "dp_sgd",
     "dp_sgd_wav",
     "dropping",
@@ -152,7 +144,6 @@ __all__ = [
     "epochs",
     "everyone",
     "fed_avg",
-    "fed_avg_sparse",
     "fed_opt",
     "fed_per",
     "fed_rep",
@@ -164,40 +155,31 @@ __all__ = [
     "full_batch",
     "gaussian",
     "joint",
-    "jopeq",
     "laplace",
-    "ldp_fed_avg",
-    "load_model",
     "mean_grad",
     "measures",
     "mechanism",
     "median_norm",
     "median_update_norm",
     "models",
-    "msp_fl",
-    "mspdq_fl",
     "noise",
     "noise_matrices",
     "one_round",
+    "papers",
     "partition",
     "per_example",
-    "per_example_dense",
     "poisson",
-    "private_mean",
+    "privacy",
     "proximal",
     "qsgd",
-    "quantization",
     "random_allocation",
     "random_availability",
-    "record_fed_avg",
-    "save_model",
     "secret_seed",
     "select_rand_k",
     "select_top_k",
     "shuffled_blocks",
     "simulate",
     "split_cpu",
-    "splitting",
     "start",
     "steps",
     "straggling",
@@ -211,3 +193,8 @@ __all__ = [
     "with_replacement",
     "write_clients",
 ]
+
+if not TYPE_CHECKING:  # a checker of types sees the names that stay, and no others
+
+    def __getattr__(name: str) -> object:
+        return retired(name)

@@ -3,6 +3,7 @@
 from fedpriv.models.classification import classification_score
 from fedpriv.models.fine_tuning import adapters, frozen
 from fedpriv.models.from_nnx import from_nnx
+from fedpriv.models.kept_model import load_model, save_model
 from fedpriv.models.modules import (
     CNN,
     MLP,
@@ -44,7 +45,9 @@ __all__ = [
     "from_nnx",
     "frozen",
     "initializers",
+    "load_model",
     "next_character",
+    "save_model",
     "shakespeare_lstm",
     "small_cifar10_cnn",
     "small_mnist_cnn",
