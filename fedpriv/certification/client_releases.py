@@ -121,7 +121,7 @@ def _by_each(sent: Messages) -> dict[View, Seen]:
     is as if the view knew who takes part. A client that is drawn twice sends one message, and the same again.
     """
     m, draws = sent.multiplier, sent.draws
-    if draws.sampling.adjacency in ("add_or_remove", "zero_out"):
+    if draws.sampling.is_known_with_own_noise:
         draws = Draws.known(draws.sampling)
     in_sum = Seen(m, "own", draws)
     if sent.are_summed:

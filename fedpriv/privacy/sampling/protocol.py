@@ -120,7 +120,12 @@ class Sampling(Accounting):
     @property
     def is_weighted(self) -> bool:
         """Whether units are drawn by weights of theirs, such as their sizes, which are then public."""
-        return False
+        return self.adjacency == "zero_out"
+
+    @property
+    def is_known_with_own_noise(self) -> bool:
+        """Whether who takes part is taken to be known where each adds noise of its own, as that is gone with it."""
+        return self.adjacency in ("add_or_remove", "zero_out")
 
     @property
     def hides_size(self) -> bool:
