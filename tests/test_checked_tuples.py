@@ -85,6 +85,9 @@ def test_what_is_proved_stays_proved():
     assert constructed(made)
     assert constructed(fp.poisson(np.int64(20), np.float32(0.5)))
     assert not constructed(made._replace(certified_multiplier=3.0))
+    louder = made.scaling._replace(scales=fp.gaussian(50.0, 1.0).scaling.scales)
+    assert not constructed(made._replace(scaling=louder))
+    assert not constructed(made._replace(worst_case=made.worst_case._replace(tensors=2)))
 
 
 def test_a_tree_holds_anything():

@@ -28,7 +28,7 @@ from fedpriv.privacy.min_separation import block_sensitivity, most_participation
 OF_RUNS = "its noise is correlated over rounds, which hides a unit in whole runs alone"
 
 
-SumAdder: TypeAlias = Literal["server", "enclave"]
+WhoSums: TypeAlias = Literal["server", "enclave"]
 
 
 class Correlation(NamedTuple):
@@ -42,14 +42,14 @@ class Correlation(NamedTuple):
 
     mechanism: Mechanism
     factorization: Factorization
-    adder: SumAdder
+    adder: WhoSums
 
 
 def correlated(
     mechanism: Mechanism,
     factorization: Factorization,
     *,
-    adder: SumAdder = "server",
+    adder: WhoSums = "server",
     enclave: None = None,
 ) -> Mechanism:
     """`mechanism` with correlated noise: row t of C^-1 z (in clip norms) in round t, instead of z_t.
@@ -86,7 +86,7 @@ def correlated(
     )
     remedy = 'give adder="enclave" where it was True, else leave it out'
     require(enclave is None, "enclave", enclave, remedy)
-    adder = checked("adder", adder, SumAdder)
+    adder = checked("adder", adder, WhoSums)
 
     def at(bound: Bound, sigma: float | jax.Array) -> Mechanism:
         other = mechanism.at(bound, sigma)  # type: ignore[misc]
@@ -108,7 +108,7 @@ def is_correlated(used: Mechanism) -> bool:
     return used.correlation is not None or any(map(is_correlated, used.parts))
 
 
-def adder_of(used: Mechanism) -> SumAdder:
+def adder_of(used: Mechanism) -> WhoSums:
     """Who adds the noise of one that is correlated over rounds: an enclave where every part that is says so."""
     if used.correlation is not None:
         return used.correlation.adder

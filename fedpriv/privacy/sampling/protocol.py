@@ -100,7 +100,12 @@ class Sampling(Accounting):
 
     def dp_event(self, noisy: Any) -> Any:
         """Of dp-accounting, for a noisy sum of those who are drawn, under `adjacency`; None where it has none."""
-        return None
+        cases, blocks = self.cases(), self.block_rounds is not None
+        if blocks or self.adjacency != "add_or_remove" or len(cases) > 1 or cases[0].distance != 1:
+            return None
+        import dp_accounting as dp
+
+        return dp.PoissonSampledDpEvent(cases[0].rate, noisy)
 
     @property
     def most_often(self) -> int:
