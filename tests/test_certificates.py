@@ -80,8 +80,8 @@ def test_sums_of_a_cohort(drawn):
             times, sampling = 1, sampler.accounting
             if (name, view) == ("with_replacement", "server"):
                 times, sampling = most, dataclasses.replace(sampling, size=1)
-            shares = view != "server"
-            assert kind == ("client", "gaussian", shares, False, times, sampling, None, [""])
+            adder = "own" if view == "server" else "shares"
+            assert kind == ("client", "gaussian", adder, times, sampling, None, [""])
 
 
 def test_sums_of_rounded_messages(drawn):
@@ -92,7 +92,7 @@ def test_sums_of_rounded_messages(drawn):
         assert_parts(parts, [(ROUNDS, m)], [(ROUNDS, 0)], [(ROUNDS, 0)])
         for view, kind in kinds.items():
             third = view == "third_party"
-            assert kind[:4] == ("client", "gaussian", False, third)
+            assert kind[:3] == ("client", "gaussian", "server")
             assert ("the server adds the noise" in kind.reasons[0]) == (not third)
 
 
@@ -124,7 +124,8 @@ def test_members_who_perturb_their_own_messages(drawn, used, codec):
     assert_parts(parts, behind, [(ROUNDS, SIGMA)], behind)
     known = not fixed
     for view, kind in kinds.items():
-        assert kind[:4] == ("client", used.noise, together and view != "server", False)
+        adder = "own_summed" if together and view != "server" else "own"
+        assert kind[:3] == ("client", used.noise, adder)
         assert kind.sampling == (Everyone(CLIENTS) if known else sampler.accounting)
         assert kind.participation == (sampler.accounting if known else None)
 

@@ -73,13 +73,13 @@ class Seen(NamedTuple):
     reason: str = ""
 
 
-class Messages(NamedTuple):
-    """The messages of a cohort, whose sums are perturbed, all together one release.
+class Contributions(NamedTuple):
+    """What a cohort sends, all together one release: messages whose sums are perturbed, or private means of records.
 
     Attributes:
-      multiplier: that of their sums, with the noise of all.
+      multiplier: that of their sums, with the noise of all; of noise that each adds itself, of one.
       noise: its kind.
-      draws: of the cohort.
+      draws: of the cohort, and of records.
       most: clients of the largest cohort.
       are_summed: whether all cohorts are of that size, and the noises of all members add up in the sum.
       reason: why nothing is hidden, where nothing is.
@@ -93,7 +93,7 @@ class Messages(NamedTuple):
     reason: str
 
 
-def _by_shares(sent: Messages) -> dict[View, Seen]:
+def _by_shares(sent: Contributions) -> dict[View, Seen]:
     """The s members of a cohort each add 1 / s of the noise's variance.
 
     A server that sees their messages in clear sees each with its own share only. Towards it a member is hidden by that
@@ -114,26 +114,23 @@ def _by_shares(sent: Messages) -> dict[View, Seen]:
     }
 
 
-def _by_each(sent: Messages) -> dict[View, Seen]:
-    """Each member adds all of the noise to its own message.
+def by_each(sent: Contributions) -> dict[View, Seen]:
+    """Each member adds all of the noise to its own message, or to each of its means.
 
-    In cohorts of one size the noises of all count together in the sum; else one's own alone. A cohort of another size
-    is as if the view knew who takes part. A client that is drawn twice sends one message, and the same again.
+    Where they are summed, the noises of all count together in the sum; else one's own alone.
     """
-    m, draws = sent.multiplier, sent.draws
-    if draws.sampling.adjacency in ("add_or_remove", "zero_out"):
-        draws = Draws.known(draws.sampling)
-    in_sum = Seen(m, "own", draws)
+    m, draws, why = sent.multiplier, sent.draws, sent.reason
+    in_sum = Seen(m, "own", draws, why)
     if sent.are_summed:
-        in_sum = Seen(m * math.sqrt(sent.most), "own_summed", draws)
+        in_sum = Seen(m * math.sqrt(sent.most), "own_summed", draws, why)
     return {
         "third_party": in_sum,
-        "server": Seen(m, "own", draws.with_whole_noise),
+        "server": Seen(m, "own", draws.with_whole_noise, why),
         "server_secagg": in_sum,
     }
 
 
-def _by_server(sent: Messages, when: str) -> dict[View, Seen]:
+def _by_server(sent: Contributions, when: str) -> dict[View, Seen]:
     """Messages carry no noise, which the server adds: nothing hides them from it."""
     why = f"the server adds the noise, {when}"
     return {
@@ -159,7 +156,7 @@ def of_clients(
     multiplier = together([(each.multiplier(first), each.times) for each in sums], power)
     lossy = any(each.step.codec.lossy for each in sums)
     add_up = noise == "gaussian" and cohorts.are_of_one_size and not (lossy or narrow)
-    sent = Messages(
+    sent = Contributions(
         multiplier, noise, _draws(stays, remembers), cohorts.most, add_up, _reason(sums, first)
     )
     if narrow and multiplier > 0 and stays.loses_noise and not own:
@@ -168,17 +165,24 @@ def of_clients(
             f'({sums[0].line}); leave the uplink as cohort.sum gives it, or give fp.dropping(..., noise="whole")'
         )
     if own and multiplier > 0:
-        seen = _by_each(sent)
+        seen = by_each(sent._replace(draws=_draws_of_own_noise(sent.draws)))
     elif (when := _why_the_server(sums, narrow)) and multiplier > 0:
         seen = _by_server(sent, when)
     else:
         seen = _by_shares(sent)
-    common: dict[str, Any] = {
-        "steps": cohorts.steps,
-        "schedule": cohorts.schedule,
-        "noise": noise,
-        "mechanism": drawable(sums, first),
-    }
+    return as_releases(seen, unit, cohorts, noise, drawable(sums, first))
+
+
+def as_releases(
+    seen: dict[View, Seen], unit: Unit, cohorts: Cohorts, noise: NoiseKind, used: Mechanism | None
+) -> list[Release]:
+    """One for each row of a table.
+
+    Args:
+      used: the mechanism for audits, where there is one.
+    """
+    common: dict[str, Any] = {"steps": cohorts.steps, "schedule": cohorts.schedule}
+    common |= {"noise": noise, "mechanism": used}
     return [
         Release(
             view,
@@ -214,6 +218,15 @@ def _draws(drawn: Sampling, remembers: bool) -> Draws:
     if drawn.loses_noise and drawn.most == drawn.population:
         return Draws.known(drawn)
     return Draws(*drawn.remembered()) if remembers else Draws(drawn)
+
+
+def _draws_of_own_noise(draws: Draws) -> Draws:
+    """A cohort of another size than one is as if the view knew who takes part.
+
+    A client that is drawn twice sends one message, and the same again.
+    """
+    varies = draws.sampling.is_known_with_own_noise
+    return Draws.known(draws.sampling) if varies else draws
 
 
 def _adds_its_own(sums: Sequence[Sum]) -> bool:

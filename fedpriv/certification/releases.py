@@ -13,6 +13,10 @@ import numpy as np
 
 from fedpriv.certification.client_releases import (
     Cohorts,
+    Contributions,
+    Draws,
+    as_releases,
+    by_each,
     drawable,
     of_clients,
     together,
@@ -21,7 +25,6 @@ from fedpriv.certification.marks import Mean, Released, Sum
 from fedpriv.certification.trace import Stage
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
-from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.privacy import (
     VIEWS,
     Everyone,
@@ -147,40 +150,26 @@ def _of_records(
             f"round: private means of two kinds in one round ({stage.means[0].line}, {stage.means[-1].line}); with "
             "sampled clients give one sampler of records and one mechanism"
         )
-    releases = []
+    releases: list[Release] = []
     clients, narrow = cohorts.drawn.with_whole_noise(), too_narrow(stage)
     for means in groups.values():
         records = accounting_of(means[0].step.sampling, size)
-        used: RecordMechanism = means[0].step.mechanism
+        used: Any = means[0].step.mechanism
         whole = unit == "client"
         most = max(mean.step.sampling.most for mean in means)
         own = means[0].multiplier(first) / (most if whole else 1)
-        equal_divisors = all(mean.step.sampling.public_sizes is None for mean in means)
-        for view in VIEWS:
-            shared = (
-                means[0].step.adder == "own_summed"
-                and not narrow
-                and cohorts.are_of_one_size
-                and clients.dropout == 0
-                and equal_divisors
-                and not whole
-                and view != "server"
-                and used.noise == "gaussian"
-            )
-            releases.append(
-                Release(
-                    view,
-                    unit,
-                    own * math.sqrt(cohorts.most) if shared else own,
-                    Everyone(records.population) if whole else records,
-                    cohorts.steps,
-                    noise=used.noise,  # type: ignore[arg-type]
-                    adder="own_summed" if shared else "own",
-                    local_steps=sum(mean.times for mean in means),
-                    participation=clients,
-                    schedule=cohorts.schedule,
-                    reason="" if own > 0 else used.reason,
-                    mechanism=drawable(means[:1], first),
-                )
-            )
+        shared = (
+            means[0].step.adder == "own_summed"
+            and not narrow
+            and cohorts.are_of_one_size
+            and clients.dropout == 0
+            and all(mean.step.sampling.public_sizes is None for mean in means)  # equal divisors
+            and not whole
+            and used.noise == "gaussian"
+        )
+        drawn = Everyone(records.population) if whole else records
+        draws = Draws(drawn, clients, sum(mean.times for mean in means))
+        reason, noise = "" if own > 0 else used.reason, used.noise
+        sent = Contributions(own, noise, draws, cohorts.most, shared, reason)
+        releases += as_releases(by_each(sent), unit, cohorts, noise, drawable(means[:1], first))
     return releases

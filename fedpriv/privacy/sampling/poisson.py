@@ -146,7 +146,7 @@ class Poisson(Cut):
         import dp_accounting as dp
 
         if not self.can_be_cut:
-            return dp.PoissonSampledDpEvent(self.rate, noisy)
+            return super().dp_event(noisy)
         if self.neighbour != "removed" or not isinstance(noisy, dp.GaussianDpEvent):
             return None
         cut = self.population, self.rate, self.capacity
