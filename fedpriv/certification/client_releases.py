@@ -225,7 +225,7 @@ def _draws_of_own_noise(draws: Draws) -> Draws:
 
     A client that is drawn twice sends one message, and the same again.
     """
-    varies = draws.sampling.adjacency in ("add_or_remove", "zero_out")
+    varies = draws.sampling.is_known_with_own_noise
     return Draws.known(draws.sampling) if varies else draws
 
 

@@ -168,8 +168,8 @@ def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
         return False
     sums = [mark for mark in marks if isinstance(mark, Sum)]
     if noisy := [each.step for each in sums if each.step.is_noisy]:
-        known_by_all = drawn.of_a_round.adjacency != "replace_one"  # see `client_releases`
-        return any(not (step.adder == "own" and known_by_all) for step in noisy)
+        own_is_known = drawn.of_a_round.is_known_with_own_noise
+        return any(not (step.adder == "own" and own_is_known) for step in noisy)
     bare = any(each.step.mechanism is not ALREADY_PRIVATE for each in sums)  # nothing is certified
     known = any(isinstance(mark, Mean) and mark.step.is_noisy for mark in marks)
     return not (bare or known)

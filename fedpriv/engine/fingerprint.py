@@ -17,7 +17,7 @@ from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
 from fedpriv.rounds.noise_stream import STREAMS, schedule_key
 from fedpriv.rounds.samplers import parts_of
-from fedpriv.rounds.scheduled_samplers import ScheduledSampler, cohort_drawn, first_memories
+from fedpriv.rounds.scheduled_samplers import cohort_drawn, first_memories
 
 if TYPE_CHECKING:
     from fedpriv.certification.certificate import TracedRound
@@ -70,7 +70,7 @@ def _noise(traced: TracedRound, rounds: int) -> dict[str, str]:
 def _schedules(training: Training) -> dict[str, str]:
     """Who takes part when, where that is fixed for the run: cohorts of another schedule may come too soon."""
     samplers = [sampler for _, sampler in parts_of(training.algorithm.sampler, 2)]
-    scheduled = {i: each for i, each in enumerate(samplers) if isinstance(each, ScheduledSampler)}
+    scheduled = {i: each for i, each in enumerate(samplers) if each.accounting.has_turns}
     if not scheduled:
         return {}
     root, draws = training.roots[0], []

@@ -7,7 +7,6 @@ from typing import Any
 from fedpriv.privacy.profile import Composition
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import Poisson
 
 RELATIONS = {
     "add_or_remove": "ADD_OR_REMOVE_ONE",
@@ -55,22 +54,13 @@ def _of_a_round(release: Release, relation: str) -> Any:
     """
     import dp_accounting as dp
 
-    gaussian = release.noise == "gaussian"
-    make = dp.GaussianDpEvent if gaussian else dp.LaplaceDpEvent
-    multiplier, drawn = multiplier_for(release, relation), release.sampling
-    alone = release.participation is None and drawn.block_rounds is None and drawn.dropout == 0
-    if alone and drawn.takes_all:
-        return make(multiplier)
-    if alone and relation == "replace_one" and drawn.is_without_replacement and gaussian:
-        drawn_from = drawn.population, drawn.most
-        return dp.SampledWithoutReplacementDpEvent(*drawn_from, make(multiplier))
-    if alone and relation == "add_or_remove":
-        case, *others = drawn.cases()
-        if not others:
-            return dp.PoissonSampledDpEvent(case.rate, make(multiplier / case.distance))
-        if isinstance(drawn, Poisson) and drawn.neighbour == "removed" and gaussian:
-            cut = drawn.population, drawn.rate, drawn.capacity
-            return dp.TruncatedSubsampledGaussianDpEvent(*cut, multiplier)
+    make = dp.GaussianDpEvent if release.noise == "gaussian" else dp.LaplaceDpEvent
+    noisy, drawn = make(multiplier_for(release, relation)), release.sampling
+    event = None
+    if release.participation is None and drawn.adjacency in (None, relation):
+        event = drawn.dp_event(noisy)
+    if event is not None:
+        return event
     raise ValueError(
         f"certificate: dp-accounting has no event for {release.event}, under {relation.replace('_', '-')} adjacency; "
         "compare a run whose draws are secret, by Poisson or of fixed size, or in which everyone takes part"

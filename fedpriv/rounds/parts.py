@@ -11,7 +11,7 @@ from fedpriv.mechanisms.clipping import Clipping
 from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
 from fedpriv.rounds.local_training import epochs, full_batch, steps
 from fedpriv.rounds.optimizers import check_optimizer, check_schedule
-from fedpriv.rounds.record_samplers import PublicSizes
+from fedpriv.rounds.record_samplers import is_record_sampler
 from fedpriv.rounds.samplers import Opening, Sampler
 from fedpriv.rounds.scheduled_samplers import ScheduledSampler
 from fedpriv.rounds.weighting import ByExamples, ByPublicSizes, Weighting
@@ -35,7 +35,7 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
         "one such as fp.poisson(1000, rate=0.1)",
     ),
     "records": (
-        lambda given: isinstance(given, Sampler) or type(given) is PublicSizes,
+        is_record_sampler,
         "one such as fp.poisson(100, rate=0.1), of a client's records",
     ),
     "batches": (_is_batches, "one such as fp.epochs(5, batch_size=10) or fp.full_batch()"),

@@ -113,6 +113,11 @@ class PublicSizes:
 RecordSampler: TypeAlias = Sampler | PublicSizes
 
 
+def is_record_sampler(given: object) -> bool:
+    """Whether it draws records."""
+    return isinstance(given, Sampler) or type(given) is PublicSizes
+
+
 def _subset(key: Key, size: jax.Array, places: int, slots: int) -> Draw:
     """min(size, slots) different ones of the first `size` places, uniformly.
 
@@ -130,9 +135,11 @@ def draw_records(
     records: RecordSampler, key: Key, size: jax.Array
 ) -> tuple[Draw, jax.Array | float]:
     """(A batch among a client's `size` (i32[]) records, what its sum is divided by)."""
-    known = isinstance(records, Sampler) or type(records) is PublicSizes
     require(
-        known, "records", records, "give one such as fp.poisson(100, rate=0.1), or fp.PublicSizes"
+        is_record_sampler(records),
+        "records",
+        records,
+        "give one such as fp.poisson(100, rate=0.1), or fp.PublicSizes",
     )
     remedy = "clients vanish, not records; give the sampler of the clients to fp.dropping"
     require(records.accounting.dropout == 0, "records", records.accounting, remedy)

@@ -75,6 +75,19 @@ class Sampler(NamedTuple):
         return self.accounting.most
 
     @property
+    def has_memory(self) -> bool:
+        """Each draw is as the other."""
+        return False
+
+    def first_memory(self) -> tuple[()]:
+        """Nothing is remembered."""
+        return ()
+
+    def cohort(self, key: Key, schedule: Key, t: jax.Array, memory: Any) -> tuple[Draw, Any]:
+        """Who takes part, in any round, see `cohort_drawn`."""
+        return drawn_from(self, key), memory
+
+    @property
     def public_sizes(self) -> None:
         """How many records each client holds is no part of how they are drawn, see `PublicSizes`."""
         return None

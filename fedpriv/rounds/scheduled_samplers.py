@@ -19,7 +19,6 @@ from fedpriv.rounds.samplers import (
     Opening,
     Sampler,
     check_draw,
-    drawn_from,
     parts_of,
 )
 
@@ -55,6 +54,40 @@ class ScheduledSampler(NamedTuple):
         """Most clients that one draw can hold."""
         return self.accounting.most
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether it goes by more than the round."""
+        return self.init is not no_memory
+
+    def first_memory(self) -> PyTree:
+        """What it remembers before the first round.
+
+        Raises:
+          ValueError: its `init` is no function without arguments, or gives back no arrays.
+        """
+        memory = asked("init", self.init, "()")
+        check_leaves("init: memory", memory)
+        return jax.tree.map(jnp.array, memory)
+
+    def cohort(self, key: Key, schedule: Key, t: jax.Array, memory: PyTree) -> tuple[Draw, PyTree]:
+        """As `cohort_drawn`."""
+        draw = self.draw
+        returned = asked("draw", draw, "(key of the run, round, memory)", schedule, t, memory)
+        pair = type(returned) is tuple and len(returned) == 2
+        gives(
+            pair,
+            "draw",
+            draw,
+            returned,
+            "return (fp.Draw(ids, mask), memory), the latter as it came if unused",
+        )
+        drawn, after = returned
+        check_draw(self, drawn)
+        check_leaves("draw: memory", after)
+        remedy = "return it with the structure, shapes and types of `init`"
+        gives(_kinds(after) == _kinds(memory), "draw: memory", draw, after, remedy)
+        return drawn, after
+
 
 AnySampler: TypeAlias = Sampler | ScheduledSampler
 
@@ -62,7 +95,7 @@ AnySampler: TypeAlias = Sampler | ScheduledSampler
 def has_full_cohorts(sampler: AnySampler) -> bool:
     """Whether every draw has a client in each of its slots."""
     drawn = sampler.accounting
-    if isinstance(sampler, ScheduledSampler) and sampler.init is not no_memory:
+    if sampler.has_memory:
         return False  # there may be too few whom it may draw
     return drawn.has_one_size and drawn.of_a_round.dropout == 0 and sampler.slots == drawn.most
 
@@ -73,15 +106,7 @@ def first_memories(sampler: AnySampler | Opening) -> tuple[PyTree, ...]:
     Raises:
       ValueError: a sampler's `init` is no function without arguments, or gives back no arrays.
     """
-    return tuple(_first_memory(part) for _, part in parts_of(sampler, 2))
-
-
-def _first_memory(sampler: AnySampler) -> PyTree:
-    if not isinstance(sampler, ScheduledSampler):
-        return ()
-    memory = asked("init", sampler.init, "()")
-    check_leaves("init: memory", memory)
-    return jax.tree.map(jnp.array, memory)
+    return tuple(part.first_memory() for _, part in parts_of(sampler, 2))
 
 
 def cohort_drawn(
@@ -98,24 +123,7 @@ def cohort_drawn(
     Raises:
       ValueError: as `drawn_from`; the memory comes back with other shapes or types.
     """
-    if not isinstance(sampler, ScheduledSampler):
-        return drawn_from(sampler, key), memory
-    draw = sampler.draw
-    returned = asked("draw", draw, "(key of the run, round, memory)", schedule, t, memory)
-    pair = type(returned) is tuple and len(returned) == 2
-    gives(
-        pair,
-        "draw",
-        draw,
-        returned,
-        "return (fp.Draw(ids, mask), memory), the latter as it came if unused",
-    )
-    drawn, after = returned
-    check_draw(sampler, drawn)
-    check_leaves("draw: memory", after)
-    remedy = "return it with the structure, shapes and types of `init`"
-    gives(_kinds(after) == _kinds(memory), "draw: memory", draw, after, remedy)
-    return drawn, after
+    return sampler.cohort(key, schedule, t, memory)
 
 
 def _kinds(tree: PyTree) -> list[Any]:

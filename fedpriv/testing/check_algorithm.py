@@ -23,8 +23,8 @@ from fedpriv.privacy import VIEWS, Claim
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.noise_stream import root_of
 from fedpriv.rounds.one_round import Carried, round_in_run
-from fedpriv.rounds.samplers import Sampler, parts_of
-from fedpriv.rounds.scheduled_samplers import ScheduledSampler, first_memories
+from fedpriv.rounds.samplers import parts_of
+from fedpriv.rounds.scheduled_samplers import first_memories
 from fedpriv.testing.compiled import compiled
 from fedpriv.testing.correlated_measurements import check_correlated_noise
 from fedpriv.testing.measurements import check_codec, check_mechanism, check_sampler, check_schedule
@@ -140,9 +140,9 @@ def measure_parts(
     algorithm = traced.algorithm
     means = [mean for stage in traced.stages for mean in stage.means]
     samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
-    samplers += [mean.step.sampling for mean in means if isinstance(mean.step.sampling, Sampler)]
+    samplers += [mean.step.sampling.places for mean in means]
     for sampler in samplers:
-        check = check_schedule if isinstance(sampler, ScheduledSampler) else check_sampler
+        check = check_schedule if sampler.accounting.has_turns else check_sampler
         check(sampler, seed)
     for stage in traced.stages:
         for release in stage.releases:

@@ -95,8 +95,10 @@ def _judge(
         return True, ("The formula is a proved upper bound for this way of drawing cohorts.",)
     release = Release("third_party", "client", multiplier, sampling, rounds)
     proved = certify_releases([release], delta, view="third_party").epsilon
-    what = "this way of drawing cohorts" if uncut else f"of the cut to {sampling.most} clients"
-    cut = f"The formula does not know {what};"
+    what, remedy = f"of the cut to {sampling.most} clients", ": raise the capacity"
+    if uncut:
+        what, remedy = "this way of drawing cohorts", ""
+    unknown = f"The formula does not know {what};"
     if proved <= epsilon:
-        return True, (f"{cut} the certificate, which does, is below it.",)
-    return False, (f"{cut} the certificate, which does, is above it: raise the capacity.",)
+        return True, (f"{unknown} the certificate, which does, is below it.",)
+    return False, (f"{unknown} the certificate, which does, is above it{remedy}.",)

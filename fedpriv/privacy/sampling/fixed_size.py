@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,14 @@ class FixedSize(Sampling):
             f"{what} are uniform without replacement, and sums are divided by {size}",
             "replacing a unit moves a sum by at most twice its clipped norm",
         )
+
+    def dp_event(self, noisy: Any) -> Any:
+        """Of Gaussian noise."""
+        import dp_accounting as dp
+
+        if not isinstance(noisy, dp.GaussianDpEvent):
+            return None
+        return dp.SampledWithoutReplacementDpEvent(self.population, self.size, noisy)
 
     @property
     def takes_all(self) -> bool:
@@ -165,6 +174,10 @@ class Dropping(FixedSize):
             cases.append(DrawCase(chance, float(group[-1]) / n, math.sqrt(s / group[0])))
         return tuple(case for case in cases if case.chance > 0)
 
+    def dp_event(self, noisy: Any) -> None:
+        """There is none."""
+        return None
+
     @property
     def together(self) -> None:
         """Not measured."""
@@ -195,12 +208,12 @@ class Dropping(FixedSize):
             return Poisson(self.population, 1 - self.dropout)
         return self
 
-    def one_draw(self, key: object) -> tuple[object, object]:
+    def one_draw(self, key: Any) -> tuple[Any, Any]:
         """Where noise is lost, how many stay is told."""
         if not self.noise_is_lost:
             return super().one_draw(key)
         import jax
         import jax.numpy as jnp
 
-        stay = jax.random.binomial(key, self.size, 1 - self.dropout)  # type: ignore[arg-type]
+        stay = jax.random.binomial(key, self.size, 1 - self.dropout)
         return stay / self.population, jnp.sqrt(self.size / jnp.maximum(stay, 1))

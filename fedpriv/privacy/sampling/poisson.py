@@ -141,6 +141,17 @@ class Poisson(Cut):
         """Places are drawn whether or not anything is there."""
         return True
 
+    def dp_event(self, noisy: Any) -> Any:
+        """Of a cut, of Gaussian noise where a unit is removed and nobody remembers."""
+        import dp_accounting as dp
+
+        if not self.can_be_cut:
+            return super().dp_event(noisy)
+        if self.neighbour != "removed" or not isinstance(noisy, dp.GaussianDpEvent):
+            return None
+        cut = self.population, self.rate, self.capacity
+        return dp.TruncatedSubsampledGaussianDpEvent(*cut, noisy.noise_multiplier)
+
     def of_places(self) -> Sampling:
         """A record that is missing leaves its place."""
         return replace(self, neighbour="emptied")

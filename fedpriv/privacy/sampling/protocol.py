@@ -98,6 +98,15 @@ class Sampling(Accounting):
         """Of a block, as `allocation_losses`: with the unit against without it, and the other way."""
         raise NotImplementedError(f"{self!r}: it has a block of rounds, and no losses of one")
 
+    def dp_event(self, noisy: Any) -> Any:
+        """Of dp-accounting, for a noisy sum of those who are drawn, under `adjacency`; None where it has none."""
+        cases, blocks = self.cases(), self.block_rounds is not None
+        if blocks or self.adjacency != "add_or_remove" or len(cases) > 1 or cases[0].distance != 1:
+            return None
+        import dp_accounting as dp
+
+        return dp.PoissonSampledDpEvent(cases[0].rate, noisy)
+
     @property
     def most_often(self) -> int:
         """How often one draw can hold a unit."""
@@ -116,7 +125,12 @@ class Sampling(Accounting):
     @property
     def is_weighted(self) -> bool:
         """Whether units are drawn by weights of theirs, such as their sizes, which are then public."""
-        return False
+        return self.adjacency == "zero_out"
+
+    @property
+    def is_known_with_own_noise(self) -> bool:
+        """Whether who takes part is taken to be known where each adds noise of its own, as that is gone with it."""
+        return self.adjacency in ("add_or_remove", "zero_out")
 
     @property
     def hides_size(self) -> bool:
@@ -266,6 +280,10 @@ class Everyone(Sampling):
     def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
         """Nothing has to hold."""
         return ()
+
+    def dp_event(self, noisy: Any) -> Any:
+        """That of the sum."""
+        return noisy
 
     @property
     def takes_all(self) -> bool:

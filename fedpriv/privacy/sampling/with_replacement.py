@@ -85,11 +85,6 @@ class WithReplacement(Sampling):
         return True
 
     @property
-    def is_weighted(self) -> bool:
-        """It is."""
-        return True
-
-    @property
     def together(self) -> float:
         """Not bounded."""
         return 1.0
