@@ -9,7 +9,7 @@ from experiments import inversion as command
 from experiments.attacks.inversion import inversion
 from experiments.attacks.inversion.attack import attacker
 from experiments.attacks.inversion.views import all_seen, draw_victims, read
-from experiments.papers.reproduce import figure6
+from experiments.papers.reproduce import mspdq_defence
 from fedpriv import datasets
 from fedpriv.core.trees import dimension
 
@@ -79,9 +79,9 @@ def test_every_row_can_be_seen_and_read():
 @pytest.mark.slow
 def test_scores_of_figure_6():
     """The first message of MSP + Lap hides the image, the whole transcript does not."""
-    (chosen,) = (p for p in figure6.points() if p.x == 10 and p.curve == "MSP + Lap")
+    (chosen,) = (p for p in mspdq_defence.points() if p.x == 10 and p.curve == "MSP + Lap")
     victims = draw_victims(datasets.load("digits"), 2, 0)
-    rows = figure6.attacked(chosen, victims, attacker(victims, 100, 0), 0)
+    rows = mspdq_defence.attacked(chosen, victims, attacker(victims, 100, 0), 0)
     scores = {row["reading"]: row["value"] for row in rows}
     assert scores["transcript"] < 0.05 < scores["first"]
 
@@ -89,22 +89,22 @@ def test_scores_of_figure_6():
 @pytest.mark.slow
 def test_secret_weights_are_searched():
     """Of three unlike weights; taken to be alike, they hide the update."""
-    (chosen,) = (p for p in figure6.secret_weights() if (p.curve, p.x) == ("submodel", 3))
+    (chosen,) = (p for p in mspdq_defence.secret_points() if (p.curve, p.x) == ("submodel", 3))
     victims = draw_victims(datasets.load("digits"), 4, 0)
     one = victims._replace(images=victims.images[:1], labels=victims.labels[:1])
-    rows = figure6.attacked(chosen, one, attacker(one, 2, 0), 0)
+    rows = mspdq_defence.attacked(chosen, one, attacker(one, 2, 0), 0)
     cosines = {row["reading"]: row["cosine"] for row in rows}
     assert cosines["weights"] > 0.97 > cosines["transcript"]
 
 
 def test_all_of_figure_6_is_there(monkeypatch):
     """Attacked as trained: `split` gets the options of training, under its own names."""
-    found = figure6.points()
+    found = mspdq_defence.points()
     assert len({(p.group, p.curve, p.x) for p in found}) == len(found) == 3 * 7 + 4 * 2
-    monkeypatch.setattr(figure6, "split", lambda loss, victims, **given: given)
+    monkeypatch.setattr(mspdq_defence, "split", lambda loss, victims, **given: given)
     for p in (p for p in found if p.name == "mspdq_fl"):
         given = p.algorithm(None, 2)
-        assert p.options["exchanges"] == figure6.EXCHANGES[p.options["bits"]]
+        assert p.options["exchanges"] == mspdq_defence.EXCHANGES[p.options["bits"]]
         for theirs, ours in (
             ("bits", "bits"),
             ("exchanges", "exchanges"),

@@ -14,7 +14,6 @@ from configs import dp_scaffold_synthetic, fed_smp_fashion_mnist, mspdq_mnist, w
 from experiments.papers.fed_smp import Local, train_loss
 from experiments.papers.reproduce import (
     dp_scaffold,
-    figure6,
     mspdq,
     mspdq_defence,
     wavelet,
@@ -154,9 +153,9 @@ def test_attacks_on_a_curve(tmp_path, monkeypatch):
         own = {"x": point.x, "seed": seed, "value": 0.5}
         return [{**own, "reading": reading} for reading in point.readings]
 
-    monkeypatch.setattr(figure6, "attacked", attacked)
+    monkeypatch.setattr(mspdq_defence, "attacked", attacked)
     found = mspdq_defence.attack(("noise", "JoPEQ")).compute(Scale(0.01, 2), tmp_path)
-    assert [row["x"] for row in found["rows"]] == 2 * list(figure6.EPSILONS)
+    assert [row["x"] for row in found["rows"]] == 2 * list(mspdq_defence.EPSILONS)
     assert {row["seed"] for row in found["rows"]} == {0, 1}
     assert {row["reading"] for row in found["rows"]} == {"update"}
     assert len(found["mean_image"]) == 2

@@ -9,8 +9,8 @@ from experiments.base.formats import NAMES
 from experiments.config import modules
 from experiments.config.experiment import Ledger
 from experiments.papers.fed_smp import FedSMP
-from experiments.papers.reproduce.accounting import claimed, ledger_for
-from experiments.papers.reproduce.item import Cell, Item, Paper, Training, Value
+from experiments.papers.reproduce.accounting import certified, claimed
+from experiments.papers.reproduce.item import Cell, Item, Paper, Training
 from experiments.papers.reproduce.picture import Curves, Points, panels
 from experiments.papers.reproduce.reading import best_accuracy, last, saved_uplink, uplink_mb
 
@@ -58,11 +58,6 @@ class Data:
         """The ledger that the printed eps is of."""
         return self.counted(replace(settings, clients=self.population or self.clients))
 
-    def certified(self, training: Training) -> Value:
-        """With the config's own number of clients."""
-        ledger = ledger_for(training, self.counted)
-        return Value(ledger.certify(training.algorithm, training.rounds).epsilon)
-
     def epsilons(self, row: str, training: Training, epsilon: str) -> list[Cell]:
         """Of all rounds, whether trained or not."""
         n, own = self.population or self.clients, self.clients
@@ -70,7 +65,7 @@ class Data:
         certificate = EPSILON.format("certified", "replace-one", own**-1.1, own)
         return [
             Cell(row, claim, epsilon, (), claimed(training, self.claims)),
-            Cell(row, certificate, "", (), lambda: self.certified(training)),
+            Cell(row, certificate, "", (), certified(training, self.counted)),
         ]
 
 

@@ -1,17 +1,33 @@
-"""MSPDQ paper, Figure 6: defence score (MSE of iDLG) and accuracy, by splitting factor, bits and epsilon."""
+"""MSPDQ paper, Figure 6: defence score (MSE of iDLG) and accuracy, by splitting factor, bits and epsilon.
+
+Each attack is on one image and one step, in the first round from a freshly drawn SigmoidLeNet (the setting of iDLG).
+Epsilons are settings: none of these methods has a finite certificate. The item `weights` has the scores of MSP-FL with
+secret weights.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.papers.reproduce import figure6
+from experiments.attacks.inversion.attack import Attacked, attacker, views
+from experiments.attacks.inversion.views import (
+    Reading,
+    Seen,
+    Victims,
+    draw_victims,
+    jopeq,
+    read,
+    split,
+    unlike,
+)
+from experiments.papers.mspdq import Jopeq, Ldp, Name
 from experiments.papers.reproduce.item import (
     Cell,
     Computation,
@@ -26,9 +42,22 @@ from experiments.papers.reproduce.item import (
 from experiments.papers.reproduce.mspdq import MNIST, PAPER, lead, training
 from experiments.papers.reproduce.picture import Points, panels
 from experiments.papers.reproduce.reading import final_accuracy, over_seeds
+from fedpriv.attacks.image_scores import mse
+from fedpriv.core.types import LossFn
+from fedpriv.data import datasets
+from fedpriv.rounds.algorithm import Algorithm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+FACTORS = (0.3, 0.5, 0.7)
+EPSILONS = (1.0, 3.0, 10.0, 30.0)
+EXCHANGES = {8: 10, 6: 20, 4: 30}
+"""Bits -> K_t of MSPDQ-FL, those of the paper's Figure 3."""
+
+BY_SUBMODEL: tuple[Reading, ...] = ("first", "transcript")
+QUANTIZED: tuple[Reading, ...] = ("last", "sum")
+UNLIKE: tuple[Reading, ...] = ("transcript", "weights")
 
 STEPS, SEEDS = 300, 3
 CLIENTS, VICTIMS = 20, 4
@@ -38,16 +67,77 @@ FIRST, ALL = "by one message", "by all messages"
 ALIKE, SEARCHED = "weights taken to be alike", "weights searched"
 MSE, COSINE = "MSE (1e-3)", "cosine with the update"
 UNITS = {"value": 1000.0, "cosine": 1.0}
-"""Of what `figure6.attacked` gives, per unit of the tables."""
+"""Of what `attacked` gives, per unit of the tables."""
 
 Key = tuple[str, str]
-"""Group and curve of `figure6.Point`."""
+"""Group and curve of `Point`."""
+
+
+class Point(NamedTuple):
+    """One setting of one curve.
+
+    Attributes:
+      group: "printed", "columns" (interval by columns, gamma = 0.3: what trains, see experiments/results/mspdq.md), by
+        splitting factor; "noise", by eps; or "weights", by the number of submodels.
+      curve: its name; of "weights" whose they are.
+      x: splitting factor, eps, or number of submodels.
+      name: how experiments.papers.mspdq calls the algorithm.
+      options: fields of `Msp`.
+      readings: of what the server sees; first by one message, last by all; of "weights" all by all.
+    """
+
+    group: str
+    curve: str
+    x: float
+    name: Name
+    options: dict[str, Any]
+    readings: tuple[Reading, ...]
+
+    def algorithm(self, loss: LossFn, victims: int) -> Algorithm:
+        """For clients with one image each."""
+        if self.group == "weights":
+            return unlike(loss, victims, int(self.x), self.curve)
+        if self.name == "jopeq":
+            return jopeq(loss, victims, self.x)
+        if self.name == "msp_laplace":
+            return split(loss, victims, epsilon=self.x)
+        renamed = {"splitting_factor": "factor", "interval": "norm"}
+        own = {renamed.get(name, name): value for name, value in self.options.items()}
+        return split(loss, victims, **own)
+
+
+def points() -> list[Point]:
+    """Every setting of the figure."""
+    found = []
+    for x in FACTORS:
+        factor = {"splitting_factor": x}
+        found.append(Point("printed", "MSP-FL", x, "msp_fl", factor, BY_SUBMODEL))
+        for group, more in (("printed", {}), ("columns", {"interval": "columns", "gamma": 0.3})):
+            for bits, count in EXCHANGES.items():
+                options = {"bits": bits, "exchanges": count, **factor, **more}
+                curve = f"MSPDQ-FL, {bits} bits"
+                found.append(Point(group, curve, x, "mspdq_fl", options, QUANTIZED))
+    for x in EPSILONS:
+        given, noise = {"jopeq": Jopeq(epsilon=x)}, {"ldp": Ldp(epsilon=x)}
+        found.append(Point("noise", "JoPEQ", x, "jopeq", given, ("update",)))
+        found.append(Point("noise", "MSP + Lap", x, "msp_laplace", noise, BY_SUBMODEL))
+    return found
+
+
+def secret_points() -> list[Point]:
+    """MSP-FL whose weights are each client's own, or each submodel's."""
+    numbers = {"client": (1, 3), "submodel": (2, 3, 4, 5)}
+    return [
+        Point("weights", whose, m, "msp_fl", {}, UNLIKE)
+        for whose in numbers
+        for m in numbers[whose]
+    ]
 
 
 @cache
-def curves() -> dict[Key, list[figure6.Point]]:
-    found: dict[Key, list[figure6.Point]] = {}
-    for point in [*figure6.points(), *figure6.secret_weights()]:
+def curves() -> dict[Key, list[Point]]:
+    found: dict[Key, list[Point]] = {}
+    for point in [*points(), *secret_points()]:
         found.setdefault((point.group, point.curve), []).append(point)
     return found
 
@@ -60,27 +150,42 @@ def attack(key: Key) -> Computation:
 
 def _attack(key: Key, scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     """A scale leaves out seeds, and no images or steps."""
-    import fedpriv as fp
-    from experiments.attacks.inversion.attack import attacker
-    from experiments.attacks.inversion.views import draw_victims
-    from fedpriv.attacks.image_scores import mse
-
-    data, rows, blind = fp.datasets.load("mnist", data_dir), list[dict[str, Any]](), list[float]()
+    data, rows, blind = datasets.load("mnist", data_dir), list[dict[str, Any]](), list[float]()
     seeds, secret = scale.seeds(SEEDS), key[0] == "weights"
     clients, count = (SECRET, SECRET) if secret else (CLIENTS, VICTIMS)
     for seed in range(seeds):
         drawn = draw_victims(data, clients, seed)
         victims = drawn._replace(images=drawn.images[:count], labels=drawn.labels[:count])
         on = attacker(victims, STEPS, seed)
-        rows += [
-            row for point in curves()[key] for row in figure6.attacked(point, victims, on, seed)
-        ]
+        rows += [row for point in curves()[key] for row in attacked(point, victims, on, seed)]
         blind.append(float(np.median(mse(victims.guess, victims.images))))
     scaled = {"scaled": f"{seeds} of {SEEDS} seeds of the attack"} if seeds < SEEDS else {}
     return {"rows": rows, "mean_image": blind, "seeds": f"0 to {seeds - 1}", **scaled}
 
 
-def trained(point: figure6.Point) -> Training:
+def attacked(
+    point: Point, victims: Victims, attack: Callable[..., Attacked], seed: int
+) -> list[dict[str, Any]]:
+    """A row for each of the point's readings: median, quartiles and mean of the victims' MSE; medians of the rest.
+
+    Args:
+      victims: of whose federation those with an image are attacked, the others take part.
+      attack: on them.
+    """
+    rows, clients = [], victims.federation.num_clients
+    view = views(victims, Seen(point.algorithm(victims.model.loss, clients), point.readings), seed)
+    for reading in point.readings:
+        seen = read(view, victims.params, reading)
+        made = attack(seen._replace(update=seen.update[: len(victims.labels)]))
+        scores = np.asarray(mse(made.images, victims.images))
+        low, middle, high = np.quantile(scores, (0.25, 0.5, 0.75)).tolist()
+        spread = {"value": middle, "low": low, "high": high, "mean": float(scores.mean())}
+        how = {"cosine": float(np.median(made.cosine)), "labels": float(made.labels.mean())}
+        rows.append({"x": point.x, "reading": reading, "seed": seed, **spread, **how})
+    return rows
+
+
+def trained(point: Point) -> Training:
     """With the same splitting, quantization and noise."""
     own: dict[str, Any] = {}
     for name, given in point.options.items():
@@ -119,13 +224,13 @@ def _row(key: Key, x: float) -> str:
     return f"{curve}, {how.get(group, 'eps (a setting)')} {x:g}"
 
 
-def _cells(key: Key, point: figure6.Point) -> list[Cell]:
+def _cells(key: Key, point: Point) -> list[Cell]:
     row = _row(key, point.x)
     cells = _scored(row, key, point, {FIRST: 0, ALL: -1} if len(point.readings) > 1 else {FIRST: 0})
     return [*cells, Cell(row, "accuracy (%)", "", (trained(point),), final_accuracy)]
 
 
-def _scored(row: str, key: Key, point: figure6.Point, columns: Mapping[str, int]) -> list[Cell]:
+def _scored(row: str, key: Key, point: Point, columns: Mapping[str, int]) -> list[Cell]:
     """Score and cosine by readings of the point."""
     found = []
     for column, index in columns.items():
@@ -162,10 +267,10 @@ def secret_weights(name: str) -> Item:
 def _claims() -> list[Cell]:
     msp, lap, jopeq = ("printed", "MSP-FL"), ("noise", "MSP + Lap"), ("noise", "JoPEQ")
     eight, four = (("printed", f"MSPDQ-FL, {bits} bits") for bits in (8, 4))
-    cells = [_higher(eight, msp, x) for x in figure6.FACTORS]
-    cells += [_higher(four, eight, x) for x in figure6.FACTORS]
-    cells += [_higher(lap, jopeq, x) for x in figure6.EPSILONS]
-    for x in figure6.EPSILONS:
+    cells = [_higher(eight, msp, x) for x in FACTORS]
+    cells += [_higher(four, eight, x) for x in FACTORS]
+    cells += [_higher(lap, jopeq, x) for x in EPSILONS]
+    for x in EPSILONS:
         row = f"claim: MSP + Lap similar to or above JoPEQ, eps = {x:g}"
         cells.append(lead(row, "above -3", _at(lap, x), _at(jopeq, x)))
     row = "claim: MSP + Lap largely unaffected, eps = 1 against 30"
@@ -226,7 +331,7 @@ def _accuracy(chosen: tuple[str, str]) -> Points:
     return Points(title, lines, final_accuracy, axis["xlabel"], "test accuracy (%)", axis["xscale"])
 
 
-def _of(group: str) -> dict[Key, list[figure6.Point]]:
+def _of(group: str) -> dict[Key, list[Point]]:
     return {key: points for key, points in curves().items() if key[0] == group}
 
 
