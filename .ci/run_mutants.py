@@ -2,13 +2,11 @@
 
     python .ci/run_mutants.py cover                # which tests run which lines: build/mutants.json
     python .ci/run_mutants.py run --to before.json # at most an hour; goes on where it stopped
-    python .ci/run_mutants.py cover                # later, when the tests have changed
-    python .ci/run_mutants.py run --to after.json  # the same mutants again
+    python .ci/run_mutants.py run --to after.json  # the same mutants later, after another `cover`
     python .ci/run_mutants.py compare before.json after.json
 
-Each mutant gets a fresh process that runs tests of its line, in a copy of the checkout. A test that
-fails or does not end is run again without the mutant: if it fails then, too, the outcome is
-"broken".
+Each mutant gets a fresh process that runs tests of its line, in a copy of the checkout. Tests that
+fail or do not end run again without it: if they fail then, too, the outcome is "broken".
 """
 
 import argparse
@@ -38,6 +36,7 @@ MUTANTS, COVER = ROOT / ".ci" / "mutants.json", ROOT / "build" / "mutants.json"
 READS_SOURCE = re.compile(r'getsource|ast\.parse|glob\("\S*\.(py|md)"\)')  # these tests say nothing
 TESTS, SECONDS = 12, 25.0  # of a mutant's tests, at most
 FEW = 10  # tests of a line: with fewer, others of its function and module come after them
+NAMES = (*Key._fields, "replaces")  # of a mutant
 CAUGHT = {"killed", "time-out"}
 
 
@@ -172,19 +171,18 @@ def cover(jobs: int) -> None:
         cases = {node_id(case): case for case in ET.parse(report).iter("testcase")}
         data = CoverageData(str(checkout.tree / ".coverage"))
         data.read()
-        contexts = {file: data.contexts_by_lineno(file) for file in data.measured_files()}
-    files = {x for x in map(file_of, cases) if not READS_SOURCE.search((ROOT / x).read_text())}
-    tests = [test for test, case in cases.items() if file_of(test) in files and not len(case)]
-    number = {test: i for i, test in enumerate(tests)}
-    lines: dict[str, dict[int, list[int]]] = defaultdict(dict)
-    for file, rows in contexts.items():
-        for row, there in rows.items():
-            ran = {context.rpartition("|")[0] for context in there}  # of set-up, call, tear-down
-            known = sorted(number[test] for test in ran & number.keys())
-            lines[Path(file).relative_to(checkout.tree).as_posix()][row] = known
+        files = {x for x in map(file_of, cases) if not READS_SOURCE.search((ROOT / x).read_text())}
+        tests = [test for test, case in cases.items() if file_of(test) in files and not len(case)]
+        number = {test: i for i, test in enumerate(tests)}
+        lines: dict[str, dict[int, list[int]]] = defaultdict(dict)
+        for file in data.measured_files():
+            for row, there in data.contexts_by_lineno(file).items():
+                ran = {context.rpartition("|")[0] for context in there}  # set-up, call, tear-down
+                known = sorted(number[test] for test in ran & number.keys())
+                lines[Path(file).relative_to(checkout.tree).as_posix()][row] = known
     COVER.parent.mkdir(exist_ok=True)
-    priced = [(test, float(cases[test].get("time"))) for test in tests]
-    COVER.write_text(json.dumps({"sources": sources(), "tests": priced, "lines": lines}))
+    tests = [(test, float(cases[test].get("time"))) for test in tests]
+    COVER.write_text(json.dumps({"sources": sources(), "tests": tests, "lines": lines}))
     print(f"{len(tests)} tests; {len(cases) - len(tests)} that fail or are left out")
 
 
@@ -228,7 +226,8 @@ def run(args: argparse.Namespace) -> None:
     """Tries those that have no outcome yet, in the order in which they were drawn."""
     until = time.monotonic() + 60 * args.minutes
     given, known = load(args.mutants), load(args.to) if args.to.exists() else {}
-    results = {key: known.get(key, {"outcome": "not run"} | key._asdict()) for key in given}
+    named = {key: {n: given[key][n] for n in NAMES if n in given[key]} for key in given}
+    results = {key: known.get(key, named[key] | {"outcome": "not run"}) for key in given}
     todo = [key for key in given if results[key]["outcome"] == "not run"]
     tests, saving = Tests(), threading.Lock()
     sites, checkouts = all_sites(sources()), queue.Queue()
@@ -249,7 +248,7 @@ def run(args: argparse.Namespace) -> None:
     def note(key: Key) -> None:
         result = outcome_of(key)
         with saving:
-            results[key] = key._asdict() | result
+            results[key] = named[key] | result
             save(args.to, results.values())
             print(*result.values(), "|", *key, flush=True)
 
@@ -264,15 +263,16 @@ def run(args: argparse.Namespace) -> None:
 def compare(before: Path, after: Path) -> int:
     """Prints what was caught and, its line being there, is not any more: 1 if there is any."""
     then, now = load(before), load(after)
+    replaced = {Key(*m["replaces"]): m["outcome"] for m in now.values() if "replaces" in m}
     outcomes = {key: now.get(key, {}).get("outcome", "not run") for key in then}
+    outcomes |= dict.fromkeys(replaced, "gone")
     caught = [key for key in then if then[key].get("outcome") in CAUGHT]
     lost = [key for key in caught if outcomes[key] not in CAUGHT | {"gone"}]
     for key in lost:
         print(f"{outcomes[key]}: {key.path}, {key.scope}: {key.line}")
         print(f"    {key.old!r} -> {key.new!r} failed {then[key]['killed_by']}")
     print(f"{len(caught)} were caught; of these now:", Counter(outcomes[key] for key in caught))
-    others = Counter(now[key]["outcome"] for key in now.keys() - then.keys())
-    print(f"{others.total()} others, in the place of gone ones:", others)
+    print(f"{len(replaced)} in the place of gone ones:", Counter(replaced.values()))
     return int(bool(lost))
 
 
