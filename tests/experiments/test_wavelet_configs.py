@@ -96,26 +96,3 @@ def test_the_ledger_needs_no_data(capsys, tmp_path):
     told = capsys.readouterr().out
     assert "add-or-remove" in told
     assert "not proved" in told
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--cohort", "5"], "cohort: 5 exceeds the 4 clients"),
-        (["--lot", "50"], "lot: 50 exceeds the 10 records of a client"),
-        (["--proxy", "50"], "proxy: 50 of 52 images leave none for 4 clients"),
-        (["--clip-norm", "0"], "clip_norm: 0.0; give"),
-        (["--noise-multiplier", "0"], "noise_multiplier: 0.0; give"),
-        (["--learning-rate", "-1"], "learning_rate: -1.0; give"),
-        (["--delta", "2"], "delta: 2.0; give"),
-        (["--dyn.parts", "0"], "parts: 0; give"),
-        (["--dyn.clip-decay", "0"], "dyn.clip_decay: 0.0; give"),
-        (["--quantile", "1"], "quantile: 1.0; give"),
-        (["--algorithms"], "algorithms"),
-    ],
-)
-def test_bad_input(args, said, prepared, tmp_path, capsys):
-    given = [*SMALL, "--data-dir", str(prepared), "--output", str(tmp_path / "never")]
-    names = [] if "--algorithms" in args else ["--algorithms", "dp_sgd", "dp_fed_avg_adaptive"]
-    assert run.main(["wavelet_mnist", *given, *names, *args]) == 2
-    assert said in capsys.readouterr().err
