@@ -1,6 +1,11 @@
-"""Every algorithm, for one small federation: a new one gets one line in MAKERS, and is held to all that others are."""
+"""Every algorithm, for one small federation: a new one gets one entry, and is held to all laws that it fits."""
 
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
 from functools import cache, partial
+from typing import Literal, NamedTuple
 
 import jax
 import optax
@@ -8,6 +13,7 @@ from own_algorithms import error_feedback
 from small import regression, squared, start
 
 import fedpriv as fp
+from fedpriv import algorithms
 from fedpriv.mechanisms.clipping import coefficients, flat, per_level
 from fedpriv.mechanisms.noise import haar_noise
 from fedpriv.rounds.one_round import Carried, round_in_run
@@ -46,78 +52,219 @@ SPLIT = {
     "submodels": (1, 2),
 }
 
-MAKERS = {
-    "fed_avg": partial(fp.fed_avg, squared, **COMMON | {"batches": fp.epochs(1, 2)}),
-    "fed_sgd": partial(fp.fed_sgd, squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1),
-    "dp_fed_avg": partial(fp.dp_fed_avg, squared, sampler=POISSON, **TRAINING, **PRIVATE),
-    "dp_fed_avg, fed_adam, weighted": partial(
-        fp.dp_fed_avg,
-        squared,
-        server=fp.fed_opt.adam(0.1),
-        weighting=fp.ByExamples(cap=4),
-        **COMMON,
-        **PRIVATE,
-    ),
-    "dp_fed_avg qsgd": partial(fp.dp_fed_avg, squared, codec=fp.qsgd(8), **COMMON, **PRIVATE),
-    "dp_fed_avg_wav": partial(
-        fp.dp_fed_avg_wav, squared, d=D, bounded="update", **COMMON, **PRIVATE
-    ),
-    "fed_avg changing": partial(fp.fed_avg, squared, mechanism=CHANGING, **COMMON),
-    "fed_avg levels": partial(fp.fed_avg, squared, mechanism=LEVELS, **COMMON),
-    "fed_smp rand_k": partial(fp.fed_smp, squared, sparsifier=RAND_K, **COMMON, **PRIVATE),
-    "fed_smp top_k": partial(
-        fp.fed_smp,
-        squared,
-        sparsifier=TOP_K,
-        sampler=fp.everyone(CLIENTS),
-        **TRAINING,
-        **PRIVATE,
-    ),
-    "fed_avg_sparse haar": partial(
-        fp.fed_avg_sparse, squared, sparsifier=RAND_K, mechanism=COEFFICIENTS, **COMMON
-    ),
-    "adaptive_fed_avg": partial(
-        fp.adaptive_fed_avg,
-        squared,
-        sampler=POISSON,
-        quantile=0.5,
-        count_noise=1.0,
-        **TRAINING,
-        **PRIVATE,
-    ),
-    "fed_per": partial(fp.fed_per, squared, head=("b",), mechanism=NOISY, **COMMON),
-    "fed_rep": partial(
-        fp.fed_rep,
-        squared,
-        head=("b",),
-        head_batches=fp.epochs(1, 2),
-        mechanism=NOISY,
-        sampler=POISSON,
-        **TRAINING,
-    ),
-    "ditto": partial(fp.ditto, squared, lam=0.3, mechanism=NOISY, **COMMON),
-    "error feedback": partial(
-        error_feedback, squared, sampler=POISSON, mechanism=NOISY, codec=fp.top_k(2)
-    ),
-    "dp_scaffold": partial(fp.dp_scaffold, NOISY_LOCAL, sampler=POISSON),
-    "dp_scaffold qsgd": partial(fp.dp_scaffold, LOCAL, sampler=FIXED, codec=fp.qsgd(8)),
-    "record_fed_avg": partial(fp.record_fed_avg, NOISY_LOCAL, sampler=FIXED),
-    "dp_adam": partial(fp.dp_sgd, ADAM, sampler=FIXED),
-    "dp_sgd, together": partial(
-        fp.dp_sgd, ADAM._replace(steps=1, records=TWO), sampler=FIXED, together=True
-    ),
-    "dp_sgd, public sizes": partial(
-        fp.dp_sgd, ADAM._replace(records=PUBLIC), sampler=FIXED, weighting=WEIGHTS
-    ),
-    "dp_sgd_wav": partial(fp.dp_sgd_wav, NOISY_LOCAL._replace(mechanism=HAAR), sampler=POISSON),
-    "msp_fl": partial(fp.msp_fl, squared, **SPLIT, **TRAINING),
-    "mspdq_fl": partial(fp.mspdq_fl, squared, bits=8, **SPLIT, **TRAINING),
-    "ldp_fed_avg": partial(fp.ldp_fed_avg, squared, mechanism=fp.laplace(0.5, 1.2), **COMMON),
-    "jopeq": partial(fp.jopeq, squared, bits=8, bound=0.1, epsilon=2.0, **COMMON),
-}
-"""Name -> what makes the algorithm; it takes other options, such as `server`."""
 
+class Entry(NamedTuple):
+    """An algorithm, and what laws ask of it.
+
+    Attributes:
+      make: other options -> the algorithm.
+      noise: who adds it: clients their shares, each client its own, or the server.
+      claim: of what its paper says: an epsilon, or what is not proved; "" if nothing.
+      rounds: whether numbers are rounded to one of two levels by chance.
+      draws: whether a round draws anything.
+      sends: how many numbers a message has.
+    """
+
+    make: Callable[..., fp.Algorithm]
+    noise: Literal["", "shares", "own", "server"] = ""
+    claim: Literal["", "epsilon", "not proved"] = ""
+    rounds: bool = False
+    draws: bool = True
+    sends: int = D
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it is the library's, and not one of a user's own."""
+        return self.make.func.__module__.startswith("fedpriv.")
+
+    def takes(self, option: str) -> bool:
+        """Whether it has an argument of that name, if only to refuse some values of it."""
+        try:
+            self.make(**{option: None})
+        except TypeError:
+            return False
+        except ValueError:  # no value of it
+            pass
+        return True
+
+    def of_loss(self, loss) -> fp.Algorithm:
+        """In the place of `squared`."""
+        if self.takes("loss"):
+            return self.make(loss=loss)
+        local = self.make.keywords["local"]
+        return self.make(local=local._replace(gradients=fp.per_example(loss, 1e-2)))
+
+
+ENTRIES = {
+    "fed_avg": Entry(partial(fp.fed_avg, loss=squared, **COMMON | {"batches": fp.epochs(1, 2)})),
+    "fed_sgd": Entry(
+        partial(fp.fed_sgd, loss=squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1),
+        draws=False,
+    ),
+    "dp_fed_avg": Entry(
+        partial(fp.dp_fed_avg, loss=squared, sampler=POISSON, **TRAINING, **PRIVATE),
+        "shares",
+        "epsilon",
+    ),
+    "dp_fed_avg, fed_adam, weighted": Entry(
+        partial(
+            fp.dp_fed_avg,
+            loss=squared,
+            server=fp.fed_opt.adam(0.1),
+            weighting=fp.ByExamples(cap=4),
+            **COMMON,
+            **PRIVATE,
+        ),
+        "shares",
+        "epsilon",
+    ),
+    "dp_fed_avg qsgd": Entry(
+        partial(fp.dp_fed_avg, loss=squared, codec=fp.qsgd(8), **COMMON, **PRIVATE),
+        "server",
+        "epsilon",
+        rounds=True,
+    ),
+    "dp_fed_avg_wav": Entry(
+        partial(fp.dp_fed_avg_wav, loss=squared, d=D, bounded="update", **COMMON, **PRIVATE),
+        "shares",
+        "not proved",
+    ),
+    "fed_avg changing": Entry(
+        partial(fp.fed_avg, loss=squared, mechanism=CHANGING, **COMMON), "shares"
+    ),
+    "fed_avg levels": Entry(
+        partial(fp.fed_avg, loss=squared, mechanism=LEVELS, **COMMON), "shares"
+    ),
+    "fed_smp rand_k": Entry(
+        partial(fp.fed_smp, loss=squared, sparsifier=RAND_K, **COMMON, **PRIVATE),
+        "shares",
+        "epsilon",
+        sends=2,
+    ),
+    "fed_smp top_k": Entry(
+        partial(
+            fp.fed_smp,
+            loss=squared,
+            sparsifier=TOP_K,
+            sampler=fp.everyone(CLIENTS),
+            **TRAINING,
+            **PRIVATE,
+        ),
+        "shares",
+        "epsilon",
+        sends=2,
+    ),
+    "fed_avg_sparse haar": Entry(
+        partial(
+            fp.fed_avg_sparse, loss=squared, sparsifier=RAND_K, mechanism=COEFFICIENTS, **COMMON
+        ),
+        "shares",
+        sends=2,
+    ),
+    "adaptive_fed_avg": Entry(
+        partial(
+            fp.adaptive_fed_avg,
+            loss=squared,
+            sampler=POISSON,
+            quantile=0.5,
+            count_noise=1.0,
+            **TRAINING,
+            **PRIVATE,
+        ),
+        "shares",
+    ),
+    "fed_per": Entry(
+        partial(fp.fed_per, loss=squared, head=("b",), mechanism=NOISY, **COMMON),
+        "shares",
+        sends=D - 1,
+    ),
+    "fed_rep": Entry(
+        partial(
+            fp.fed_rep,
+            loss=squared,
+            head=("b",),
+            head_batches=fp.epochs(1, 2),
+            mechanism=NOISY,
+            sampler=POISSON,
+            **TRAINING,
+        ),
+        "shares",
+        sends=D - 1,
+    ),
+    "ditto": Entry(partial(fp.ditto, loss=squared, lam=0.3, mechanism=NOISY, **COMMON), "shares"),
+    "error feedback": Entry(
+        partial(error_feedback, loss=squared, sampler=POISSON, mechanism=NOISY, codec=fp.top_k(2)),
+        "server",
+    ),
+    "dp_scaffold": Entry(
+        partial(fp.dp_scaffold, local=NOISY_LOCAL, sampler=POISSON),
+        "own",
+        "epsilon",
+        sends=2 * D,
+    ),
+    "dp_scaffold qsgd": Entry(
+        partial(fp.dp_scaffold, local=LOCAL, sampler=FIXED, codec=fp.qsgd(8)),
+        rounds=True,
+        sends=2 * D,
+    ),
+    "record_fed_avg": Entry(
+        partial(fp.record_fed_avg, local=NOISY_LOCAL, sampler=FIXED), "own", "epsilon"
+    ),
+    "dp_adam": Entry(partial(fp.dp_sgd, local=ADAM, sampler=FIXED), "own"),
+    "dp_sgd, together": Entry(
+        partial(fp.dp_sgd, local=ADAM._replace(steps=1, records=TWO), sampler=FIXED, together=True),
+        "shares",
+    ),
+    "dp_sgd, public sizes": Entry(
+        partial(fp.dp_sgd, local=ADAM._replace(records=PUBLIC), sampler=FIXED, weighting=WEIGHTS),
+        "own",
+    ),
+    "dp_sgd_wav": Entry(
+        partial(fp.dp_sgd_wav, local=NOISY_LOCAL._replace(mechanism=HAAR), sampler=POISSON),
+        "own",
+        "not proved",
+    ),
+    "msp_fl": Entry(partial(fp.msp_fl, loss=squared, **SPLIT, **TRAINING)),
+    "mspdq_fl": Entry(
+        partial(fp.mspdq_fl, loss=squared, bits=8, **SPLIT, **TRAINING),
+        claim="not proved",
+        rounds=True,
+    ),
+    "ldp_fed_avg": Entry(
+        partial(fp.ldp_fed_avg, loss=squared, mechanism=fp.laplace(0.5, 1.2), **COMMON), "own"
+    ),
+    "jopeq": Entry(
+        partial(fp.jopeq, loss=squared, bits=8, bound=0.1, epsilon=2.0, **COMMON),
+        claim="not proved",
+        rounds=True,
+    ),
+}
+
+
+def that(fit: Callable[[Entry], bool]) -> list[str]:
+    """The names of those whose entry fits."""
+    return [name for name, entry in ENTRIES.items() if fit(entry)]
+
+
+MAKERS = {name: entry.make for name, entry in ENTRIES.items()}
 ALGORITHMS = {name: make() for name, make in MAKERS.items()}
+
+
+def public_algorithms() -> set[Callable]:
+    """Every public function of `fedpriv.algorithms` that makes an algorithm."""
+    rooms = [
+        importlib.import_module(f"{algorithms.__name__}.{room.name}")
+        for room in pkgutil.iter_modules(algorithms.__path__)
+    ]
+    return {
+        made
+        for room in rooms
+        for name, made in vars(room).items()
+        if inspect.isfunction(made)
+        and not name.startswith("_")
+        and made.__module__ == room.__name__
+        and made.__annotations__.get("return") in ("Algorithm", fp.Algorithm)
+    }
 
 
 @cache

@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from every_algorithm import ALGORITHMS, traced
 from jax import lax
 from jax.experimental import buffer_callback, io_callback
 from own_algorithms import (
@@ -35,9 +34,6 @@ from scipy import stats
 from small import FALSE_ALARM, assert_normal, refused, squared
 
 import fedpriv as fp
-from fedpriv.certification.information_flow import NONE, follow
-from fedpriv.certification.marks import is_noisy
-from fedpriv.certification.privacy_labels import Hidden, of
 from fedpriv.compression.codecs import Coded
 from fedpriv.core.random_streams import DROPOUT, NOISE, RECORDS
 from fedpriv.core.trees import flatten
@@ -501,26 +497,6 @@ def test_a_clip_norm_computed_in_a_round_bounds_what_float32_sees():
     )
     assert float(tiny.clip_norm) >= 1e-12 * (1 - 1e-6)
     assert np.linalg.norm(np.asarray(bounded, np.float64)) <= float(tiny.clip_norm) * (1 + 1e-4)
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_nothing_depends_on_the_stream_but_through_a_mark(name):
-    """And the marks are what keeps it so: without them the noise is in the model."""
-    program = traced(name).stages[0].program.jaxpr
-    stream = frozenset({Hidden()})
-    inputs = [stream, *[NONE] * (len(program.invars) - 1)]
-    found = follow(program, inputs, _Joined())
-    stage = traced(name).stages[0]
-    uses = any(map(is_noisy, stage.releases)) or bool(stage.means)  # noise, or records drawn
-    assert any(of(Hidden, x) for x in found) == uses
-    # `trace_round` has followed it through the marks, and raised nothing.
-
-
-class _Joined:
-    """Rules without marks."""
-
-    def through(self, eqn, labels):
-        return [NONE.union(*labels)] * len(eqn.outvars)
 
 
 def branches():

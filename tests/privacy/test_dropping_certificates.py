@@ -6,7 +6,6 @@ import math
 import numpy as np
 import optax
 import pytest
-from every_algorithm import CLIENTS, FEDERATION, MAKERS, PARAMS
 from scipy.stats import binom, norm
 from small import certified, refused, released, squared
 
@@ -321,25 +320,6 @@ def test_records_are_seen_where_their_client_stays(noise):
     assert drop.multiplier == pytest.approx(keep.multiplier / math.sqrt(S))
     assert not drop.noise_is_split
     assert drop.participation.rate == pytest.approx((1 - P) * S / N)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [n for n in MAKERS if not n.startswith("msp") and "together" not in n]
-)
-def test_every_algorithm(name):
-    """With whole noise it costs no more than without drops; with lost noise, no less than that.
-
-    But for one step of all, for which a client's own noise counts where some vanish.
-    """
-    for sampler in (fp.fixed_size(CLIENTS, 3), fp.everyone(CLIENTS)):
-        samplers = (sampler, fp.dropping(sampler, P), fp.dropping(sampler, P, "lost"))
-        made = [fp.trace_round(MAKERS[name](sampler=s), PARAMS, FEDERATION) for s in samplers]
-        for view in fp.VIEWS:
-            today, whole, lost = (each.certify(2, DELTA, view=view).epsilon for each in made)
-            assert whole <= today
-            assert whole <= lost * (1 + 1e-9)
-            assert math.isinf(today) == math.isinf(whole) == math.isinf(lost)
 
 
 def test_refusals():
