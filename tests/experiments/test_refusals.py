@@ -21,7 +21,7 @@ from experiments.config.settings import changed
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-ODD = [object(), {}, "no such thing", math.nan, -1.0, 10**400]
+ODD = [object(), {}, "no such thing", math.nan, -1, -1.0, 10**400]
 FREE = {"bound": (math.nan, -1.0)}  # read where the metric is known
 TEXT = {str, Path}
 
