@@ -29,6 +29,8 @@ TRAINING = {
 PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
 FIXED, POISSON = fp.fixed_size(CLIENTS, 3), fp.poisson(CLIENTS, 0.5, 4)
 COMMON = {"sampler": FIXED, **TRAINING}
+FIXED_COHORTS = {"loss": squared, **COMMON}
+POISSON_COHORTS = FIXED_COHORTS | {"sampler": POISSON}
 RAND_K, TOP_K = fp.select_rand_k(0.5), fp.select_top_k(0.5, fp.full_batch())
 HAAR = fp.mechanism(flat(), haar_noise(D), **PRIVATE)
 LEVELS = fp.mechanism(per_level(D), haar_noise(D), **PRIVATE)
@@ -95,148 +97,131 @@ class Entry(NamedTuple):
         return self.make(local=local._replace(gradients=fp.per_example(loss, 1e-2)))
 
 
+def entry(
+    function, noise="", claim="", /, *, rounds=False, draws=True, sends=D, **options
+) -> Entry:
+    """The `Entry` of a function with these options."""
+    return Entry(partial(function, **options), noise, claim, rounds, draws, sends)
+
+
 ENTRIES = {
-    "fed_avg": Entry(partial(fp.fed_avg, loss=squared, **COMMON | {"batches": fp.epochs(1, 2)})),
-    "fed_sgd": Entry(
-        partial(fp.fed_sgd, loss=squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1),
-        draws=False,
+    "fed_avg": entry(fp.fed_avg, **FIXED_COHORTS | {"batches": fp.epochs(1, 2)}),
+    "fed_sgd": entry(
+        fp.fed_sgd, draws=False, loss=squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1
     ),
-    "dp_fed_avg": Entry(
-        partial(fp.dp_fed_avg, loss=squared, sampler=POISSON, **TRAINING, **PRIVATE),
+    "dp_fed_avg": entry(fp.dp_fed_avg, "shares", "epsilon", **POISSON_COHORTS, **PRIVATE),
+    "dp_fed_avg, fed_adam, weighted": entry(
+        fp.dp_fed_avg,
         "shares",
         "epsilon",
+        server=fp.fed_opt.adam(0.1),
+        weighting=fp.ByExamples(cap=4),
+        **FIXED_COHORTS,
+        **PRIVATE,
     ),
-    "dp_fed_avg, fed_adam, weighted": Entry(
-        partial(
-            fp.dp_fed_avg,
-            loss=squared,
-            server=fp.fed_opt.adam(0.1),
-            weighting=fp.ByExamples(cap=4),
-            **COMMON,
-            **PRIVATE,
-        ),
-        "shares",
-        "epsilon",
-    ),
-    "dp_fed_avg qsgd": Entry(
-        partial(fp.dp_fed_avg, loss=squared, codec=fp.qsgd(8), **COMMON, **PRIVATE),
+    "dp_fed_avg qsgd": entry(
+        fp.dp_fed_avg,
         "server",
         "epsilon",
         rounds=True,
+        codec=fp.qsgd(8),
+        **FIXED_COHORTS,
+        **PRIVATE,
     ),
-    "dp_fed_avg_wav": Entry(
-        partial(fp.dp_fed_avg_wav, loss=squared, d=D, bounded="update", **COMMON, **PRIVATE),
+    "dp_fed_avg_wav": entry(
+        fp.dp_fed_avg_wav,
         "shares",
         "not proved",
+        d=D,
+        bounded="update",
+        **FIXED_COHORTS,
+        **PRIVATE,
     ),
-    "fed_avg changing": Entry(
-        partial(fp.fed_avg, loss=squared, mechanism=CHANGING, **COMMON), "shares"
+    "fed_avg changing": entry(fp.fed_avg, "shares", mechanism=CHANGING, **FIXED_COHORTS),
+    "fed_avg levels": entry(fp.fed_avg, "shares", mechanism=LEVELS, **FIXED_COHORTS),
+    "fed_smp rand_k": entry(
+        fp.fed_smp, "shares", "epsilon", sends=2, sparsifier=RAND_K, **FIXED_COHORTS, **PRIVATE
     ),
-    "fed_avg levels": Entry(
-        partial(fp.fed_avg, loss=squared, mechanism=LEVELS, **COMMON), "shares"
-    ),
-    "fed_smp rand_k": Entry(
-        partial(fp.fed_smp, loss=squared, sparsifier=RAND_K, **COMMON, **PRIVATE),
+    "fed_smp top_k": entry(
+        fp.fed_smp,
         "shares",
         "epsilon",
         sends=2,
+        sparsifier=TOP_K,
+        **FIXED_COHORTS | {"sampler": fp.everyone(CLIENTS)},
+        **PRIVATE,
     ),
-    "fed_smp top_k": Entry(
-        partial(
-            fp.fed_smp,
-            loss=squared,
-            sparsifier=TOP_K,
-            sampler=fp.everyone(CLIENTS),
-            **TRAINING,
-            **PRIVATE,
-        ),
-        "shares",
-        "epsilon",
-        sends=2,
-    ),
-    "fed_avg_sparse haar": Entry(
-        partial(
-            fp.fed_avg_sparse, loss=squared, sparsifier=RAND_K, mechanism=COEFFICIENTS, **COMMON
-        ),
+    "fed_avg_sparse haar": entry(
+        fp.fed_avg_sparse,
         "shares",
         sends=2,
+        sparsifier=RAND_K,
+        mechanism=COEFFICIENTS,
+        **FIXED_COHORTS,
     ),
-    "adaptive_fed_avg": Entry(
-        partial(
-            fp.adaptive_fed_avg,
-            loss=squared,
-            sampler=POISSON,
-            quantile=0.5,
-            count_noise=1.0,
-            **TRAINING,
-            **PRIVATE,
-        ),
+    "adaptive_fed_avg": entry(
+        fp.adaptive_fed_avg,
         "shares",
+        quantile=0.5,
+        count_noise=1.0,
+        **POISSON_COHORTS,
+        **PRIVATE,
     ),
-    "fed_per": Entry(
-        partial(fp.fed_per, loss=squared, head=("b",), mechanism=NOISY, **COMMON),
+    "fed_per": entry(
+        fp.fed_per, "shares", sends=D - 1, head=("b",), mechanism=NOISY, **FIXED_COHORTS
+    ),
+    "fed_rep": entry(
+        fp.fed_rep,
         "shares",
         sends=D - 1,
+        head=("b",),
+        head_batches=fp.epochs(1, 2),
+        mechanism=NOISY,
+        **POISSON_COHORTS,
     ),
-    "fed_rep": Entry(
-        partial(
-            fp.fed_rep,
-            loss=squared,
-            head=("b",),
-            head_batches=fp.epochs(1, 2),
-            mechanism=NOISY,
-            sampler=POISSON,
-            **TRAINING,
-        ),
+    "ditto": entry(fp.ditto, "shares", lam=0.3, mechanism=NOISY, **FIXED_COHORTS),
+    "error feedback": entry(
+        error_feedback, "server", loss=squared, sampler=POISSON, mechanism=NOISY, codec=fp.top_k(2)
+    ),
+    "dp_scaffold": entry(
+        fp.dp_scaffold, "own", "epsilon", sends=2 * D, local=NOISY_LOCAL, sampler=POISSON
+    ),
+    "dp_scaffold qsgd": entry(
+        fp.dp_scaffold, rounds=True, sends=2 * D, local=LOCAL, sampler=FIXED, codec=fp.qsgd(8)
+    ),
+    "record_fed_avg": entry(fp.record_fed_avg, "own", "epsilon", local=NOISY_LOCAL, sampler=FIXED),
+    "dp_adam": entry(fp.dp_sgd, "own", local=ADAM, sampler=FIXED),
+    "dp_sgd, together": entry(
+        fp.dp_sgd,
         "shares",
-        sends=D - 1,
+        local=ADAM._replace(steps=1, records=TWO),
+        sampler=FIXED,
+        together=True,
     ),
-    "ditto": Entry(partial(fp.ditto, loss=squared, lam=0.3, mechanism=NOISY, **COMMON), "shares"),
-    "error feedback": Entry(
-        partial(error_feedback, loss=squared, sampler=POISSON, mechanism=NOISY, codec=fp.top_k(2)),
-        "server",
+    "dp_sgd, public sizes": entry(
+        fp.dp_sgd, "own", local=ADAM._replace(records=PUBLIC), sampler=FIXED, weighting=WEIGHTS
     ),
-    "dp_scaffold": Entry(
-        partial(fp.dp_scaffold, local=NOISY_LOCAL, sampler=POISSON),
-        "own",
-        "epsilon",
-        sends=2 * D,
-    ),
-    "dp_scaffold qsgd": Entry(
-        partial(fp.dp_scaffold, local=LOCAL, sampler=FIXED, codec=fp.qsgd(8)),
-        rounds=True,
-        sends=2 * D,
-    ),
-    "record_fed_avg": Entry(
-        partial(fp.record_fed_avg, local=NOISY_LOCAL, sampler=FIXED), "own", "epsilon"
-    ),
-    "dp_adam": Entry(partial(fp.dp_sgd, local=ADAM, sampler=FIXED), "own"),
-    "dp_sgd, together": Entry(
-        partial(fp.dp_sgd, local=ADAM._replace(steps=1, records=TWO), sampler=FIXED, together=True),
-        "shares",
-    ),
-    "dp_sgd, public sizes": Entry(
-        partial(fp.dp_sgd, local=ADAM._replace(records=PUBLIC), sampler=FIXED, weighting=WEIGHTS),
-        "own",
-    ),
-    "dp_sgd_wav": Entry(
-        partial(fp.dp_sgd_wav, local=NOISY_LOCAL._replace(mechanism=HAAR), sampler=POISSON),
+    "dp_sgd_wav": entry(
+        fp.dp_sgd_wav,
         "own",
         "not proved",
+        local=NOISY_LOCAL._replace(mechanism=HAAR),
+        sampler=POISSON,
     ),
-    "msp_fl": Entry(partial(fp.msp_fl, loss=squared, **SPLIT, **TRAINING)),
-    "mspdq_fl": Entry(
-        partial(fp.mspdq_fl, loss=squared, bits=8, **SPLIT, **TRAINING),
-        claim="not proved",
+    "msp_fl": entry(fp.msp_fl, loss=squared, **TRAINING, **SPLIT),
+    "mspdq_fl": entry(
+        fp.mspdq_fl, "", "not proved", rounds=True, bits=8, loss=squared, **TRAINING, **SPLIT
+    ),
+    "ldp_fed_avg": entry(fp.ldp_fed_avg, "own", mechanism=fp.laplace(0.5, 1.2), **FIXED_COHORTS),
+    "jopeq": entry(
+        fp.jopeq,
+        "",
+        "not proved",
         rounds=True,
-    ),
-    "ldp_fed_avg": Entry(
-        partial(fp.ldp_fed_avg, loss=squared, mechanism=fp.laplace(0.5, 1.2), **COMMON), "own"
-    ),
-    "jopeq": Entry(
-        partial(fp.jopeq, loss=squared, bits=8, bound=0.1, epsilon=2.0, **COMMON),
-        claim="not proved",
-        rounds=True,
+        bits=8,
+        bound=0.1,
+        epsilon=2.0,
+        **FIXED_COHORTS,
     ),
 }
 
