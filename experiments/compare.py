@@ -26,7 +26,7 @@ from experiments.base.terminal import say
 from experiments.config.options import only_options
 from experiments.config.settings import View
 from experiments.runs.other_metric import with_metric
-from experiments.runs.run_folder import labelled
+from experiments.runs.run_names import labelled
 from experiments.tables import by_client
 from experiments.tables.compare import evaluated, output_paths, write, write_tables
 from experiments.tables.frame import above, rows

@@ -21,7 +21,8 @@ from experiments.base.command import command
 from experiments.base.terminal import say
 from experiments.config.options import only_options
 from experiments.runs.other_metric import with_metric
-from experiments.runs.run_folder import labelled, read_all
+from experiments.runs.run_folder import read_all
+from experiments.runs.run_names import labelled
 from experiments.tables import compare
 from experiments.tables.report.audits import read_audits
 from experiments.tables.report.page import write_page

@@ -1,6 +1,11 @@
-"""Every algorithm, for one small federation: a new one gets one line in MAKERS, and is held to all that others are."""
+"""Every algorithm, for one small federation: a new one gets one entry, and is held to all laws that it fits."""
 
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
 from functools import cache, partial
+from typing import Literal, NamedTuple
 
 import jax
 import optax
@@ -9,6 +14,7 @@ from small import regression, squared, start
 
 import fedpriv as fp
 from experiments.papers.dp_scaffold import local_steps
+from fedpriv import algorithms
 from fedpriv.mechanisms.clipping import coefficients, flat, per_level
 from fedpriv.mechanisms.noise import haar_noise
 from fedpriv.rounds.one_round import Carried, round_in_run
@@ -24,6 +30,8 @@ TRAINING = {
 PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
 FIXED, POISSON = fp.fixed_size(CLIENTS, 3), fp.poisson(CLIENTS, 0.5, 4)
 COMMON = {"sampler": FIXED, **TRAINING}
+FIXED_COHORTS = {"loss": squared, **COMMON}
+POISSON_COHORTS = FIXED_COHORTS | {"sampler": POISSON}
 RAND_K, TOP_K = fp.select_rand_k(0.5), fp.select_top_k(0.5, fp.full_batch())
 HAAR = fp.mechanism(flat(), haar_noise(D), **PRIVATE)
 LEVELS = fp.mechanism(per_level(D), haar_noise(D), **PRIVATE)
@@ -47,78 +55,204 @@ SPLIT = {
     "submodels": (1, 2),
 }
 
-MAKERS = {
-    "fed_avg": partial(fp.fed_avg, squared, **COMMON | {"batches": fp.epochs(1, 2)}),
-    "fed_sgd": partial(fp.fed_sgd, squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1),
-    "dp_fed_avg": partial(fp.dp_fed_avg, squared, sampler=POISSON, **TRAINING, **PRIVATE),
-    "dp_fed_avg, fed_adam, weighted": partial(
+
+class Entry(NamedTuple):
+    """An algorithm, and what laws ask of it.
+
+    Attributes:
+      make: other options -> the algorithm.
+      noise: who adds it: clients their shares, each client its own, or the server.
+      claim: of what its paper says: an epsilon, or what is not proved; "" if nothing.
+      rounds: whether numbers are rounded to one of two levels by chance.
+      draws: whether a round draws anything.
+      sends: how many numbers a message has.
+    """
+
+    make: Callable[..., fp.Algorithm]
+    noise: Literal["", "shares", "own", "server"] = ""
+    claim: Literal["", "epsilon", "not proved"] = ""
+    rounds: bool = False
+    draws: bool = True
+    sends: int = D
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it is the library's, and not one of a user's own."""
+        return self.make.func.__module__.startswith("fedpriv.")
+
+    def takes(self, option: str) -> bool:
+        """Whether it has an argument of that name, if only to refuse some values of it."""
+        try:
+            self.make(**{option: None})
+        except TypeError:
+            return False
+        except ValueError:  # no value of it
+            pass
+        return True
+
+    def of_loss(self, loss) -> fp.Algorithm:
+        """In the place of `squared`."""
+        if self.takes("loss"):
+            return self.make(loss=loss)
+        local = self.make.keywords["local"]
+        return self.make(local=local._replace(gradients=fp.per_example(loss, 1e-2)))
+
+
+def entry(
+    function, noise="", claim="", /, *, rounds=False, draws=True, sends=D, **options
+) -> Entry:
+    """The `Entry` of a function with these options."""
+    return Entry(partial(function, **options), noise, claim, rounds, draws, sends)
+
+
+ENTRIES = {
+    "fed_avg": entry(fp.fed_avg, **FIXED_COHORTS | {"batches": fp.epochs(1, 2)}),
+    "fed_sgd": entry(
+        fp.fed_sgd, draws=False, loss=squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1
+    ),
+    "dp_fed_avg": entry(fp.dp_fed_avg, "shares", "epsilon", **POISSON_COHORTS, **PRIVATE),
+    "dp_fed_avg, fed_adam, weighted": entry(
         fp.dp_fed_avg,
-        squared,
+        "shares",
+        "epsilon",
         server=fp.fed_opt.adam(0.1),
         weighting=fp.ByExamples(cap=4),
-        **COMMON,
+        **FIXED_COHORTS,
         **PRIVATE,
     ),
-    "dp_fed_avg qsgd": partial(fp.dp_fed_avg, squared, codec=fp.qsgd(8), **COMMON, **PRIVATE),
-    "dp_fed_avg_wav": partial(
-        fp.dp_fed_avg_wav, squared, d=D, bounded="update", **COMMON, **PRIVATE
+    "dp_fed_avg qsgd": entry(
+        fp.dp_fed_avg,
+        "server",
+        "epsilon",
+        rounds=True,
+        codec=fp.qsgd(8),
+        **FIXED_COHORTS,
+        **PRIVATE,
     ),
-    "fed_avg changing": partial(fp.fed_avg, squared, mechanism=CHANGING, **COMMON),
-    "fed_avg levels": partial(fp.fed_avg, squared, mechanism=LEVELS, **COMMON),
-    "fed_smp rand_k": partial(fp.fed_smp, squared, sparsifier=RAND_K, **COMMON, **PRIVATE),
-    "fed_smp top_k": partial(
+    "dp_fed_avg_wav": entry(
+        fp.dp_fed_avg_wav,
+        "shares",
+        "not proved",
+        d=D,
+        bounded="update",
+        **FIXED_COHORTS,
+        **PRIVATE,
+    ),
+    "fed_avg changing": entry(fp.fed_avg, "shares", mechanism=CHANGING, **FIXED_COHORTS),
+    "fed_avg levels": entry(fp.fed_avg, "shares", mechanism=LEVELS, **FIXED_COHORTS),
+    "fed_smp rand_k": entry(
+        fp.fed_smp, "shares", "epsilon", sends=2, sparsifier=RAND_K, **FIXED_COHORTS, **PRIVATE
+    ),
+    "fed_smp top_k": entry(
         fp.fed_smp,
-        squared,
+        "shares",
+        "epsilon",
+        sends=2,
         sparsifier=TOP_K,
-        sampler=fp.everyone(CLIENTS),
-        **TRAINING,
+        **FIXED_COHORTS | {"sampler": fp.everyone(CLIENTS)},
         **PRIVATE,
     ),
-    "fed_avg_sparse haar": partial(
-        fp.fed_avg_sparse, squared, sparsifier=RAND_K, mechanism=COEFFICIENTS, **COMMON
+    "fed_avg_sparse haar": entry(
+        fp.fed_avg_sparse,
+        "shares",
+        sends=2,
+        sparsifier=RAND_K,
+        mechanism=COEFFICIENTS,
+        **FIXED_COHORTS,
     ),
-    "adaptive_fed_avg": partial(
+    "adaptive_fed_avg": entry(
         fp.adaptive_fed_avg,
-        squared,
-        sampler=POISSON,
+        "shares",
         quantile=0.5,
         count_noise=1.0,
-        **TRAINING,
+        **POISSON_COHORTS,
         **PRIVATE,
     ),
-    "fed_per": partial(fp.fed_per, squared, head=("b",), mechanism=NOISY, **COMMON),
-    "fed_rep": partial(
+    "fed_per": entry(
+        fp.fed_per, "shares", sends=D - 1, head=("b",), mechanism=NOISY, **FIXED_COHORTS
+    ),
+    "fed_rep": entry(
         fp.fed_rep,
-        squared,
+        "shares",
+        sends=D - 1,
         head=("b",),
         head_batches=fp.epochs(1, 2),
         mechanism=NOISY,
+        **POISSON_COHORTS,
+    ),
+    "ditto": entry(fp.ditto, "shares", lam=0.3, mechanism=NOISY, **FIXED_COHORTS),
+    "error feedback": entry(
+        error_feedback, "server", loss=squared, sampler=POISSON, mechanism=NOISY, codec=fp.top_k(2)
+    ),
+    "dp_scaffold": entry(
+        fp.dp_scaffold, "own", "epsilon", sends=2 * D, local=NOISY_LOCAL, sampler=POISSON
+    ),
+    "dp_scaffold qsgd": entry(
+        fp.dp_scaffold, rounds=True, sends=2 * D, local=LOCAL, sampler=FIXED, codec=fp.qsgd(8)
+    ),
+    "dp_sgd, claimed": entry(
+        fp.dp_sgd, "own", "epsilon", local=NOISY_LOCAL, sampler=FIXED, claim="dp_scaffold"
+    ),
+    "dp_adam": entry(fp.dp_sgd, "own", local=ADAM, sampler=FIXED),
+    "dp_sgd, together": entry(
+        fp.dp_sgd,
+        "shares",
+        local=ADAM._replace(steps=1, records=TWO),
+        sampler=FIXED,
+        together=True,
+    ),
+    "dp_sgd, public sizes": entry(
+        fp.dp_sgd, "own", local=ADAM._replace(records=PUBLIC), sampler=FIXED, weighting=WEIGHTS
+    ),
+    "dp_sgd_wav": entry(
+        fp.dp_sgd_wav,
+        "own",
+        "not proved",
+        local=NOISY_LOCAL._replace(mechanism=HAAR),
         sampler=POISSON,
-        **TRAINING,
     ),
-    "ditto": partial(fp.ditto, squared, lam=0.3, mechanism=NOISY, **COMMON),
-    "error feedback": partial(
-        error_feedback, squared, sampler=POISSON, mechanism=NOISY, codec=fp.top_k(2)
+    "msp_fl": entry(fp.msp_fl, loss=squared, **TRAINING, **SPLIT),
+    "mspdq_fl": entry(
+        fp.mspdq_fl, "", "not proved", rounds=True, bits=8, loss=squared, **TRAINING, **SPLIT
     ),
-    "dp_scaffold": partial(fp.dp_scaffold, NOISY_LOCAL, sampler=POISSON),
-    "dp_scaffold qsgd": partial(fp.dp_scaffold, LOCAL, sampler=FIXED, codec=fp.qsgd(8)),
-    "dp_sgd, claimed": partial(fp.dp_sgd, NOISY_LOCAL, sampler=FIXED, claim="dp_scaffold"),
-    "dp_adam": partial(fp.dp_sgd, ADAM, sampler=FIXED),
-    "dp_sgd, together": partial(
-        fp.dp_sgd, ADAM._replace(steps=1, records=TWO), sampler=FIXED, together=True
+    "ldp_fed_avg": entry(fp.ldp_fed_avg, "own", mechanism=fp.laplace(0.5, 1.2), **FIXED_COHORTS),
+    "jopeq": entry(
+        fp.jopeq,
+        "",
+        "not proved",
+        rounds=True,
+        bits=8,
+        bound=0.1,
+        epsilon=2.0,
+        **FIXED_COHORTS,
     ),
-    "dp_sgd, public sizes": partial(
-        fp.dp_sgd, ADAM._replace(records=PUBLIC), sampler=FIXED, weighting=WEIGHTS
-    ),
-    "dp_sgd_wav": partial(fp.dp_sgd_wav, NOISY_LOCAL._replace(mechanism=HAAR), sampler=POISSON),
-    "msp_fl": partial(fp.msp_fl, squared, **SPLIT, **TRAINING),
-    "mspdq_fl": partial(fp.mspdq_fl, squared, bits=8, **SPLIT, **TRAINING),
-    "ldp_fed_avg": partial(fp.ldp_fed_avg, squared, mechanism=fp.laplace(0.5, 1.2), **COMMON),
-    "jopeq": partial(fp.jopeq, squared, bits=8, bound=0.1, epsilon=2.0, **COMMON),
 }
-"""Name -> what makes the algorithm; it takes other options, such as `server`."""
 
+
+def that(fit: Callable[[Entry], bool]) -> list[str]:
+    """The names of those whose entry fits."""
+    return [name for name, entry in ENTRIES.items() if fit(entry)]
+
+
+MAKERS = {name: entry.make for name, entry in ENTRIES.items()}
 ALGORITHMS = {name: make() for name, make in MAKERS.items()}
+
+
+def public_algorithms() -> set[Callable]:
+    """Every public function of `fedpriv.algorithms` that makes an algorithm."""
+    rooms = [
+        importlib.import_module(f"{algorithms.__name__}.{room.name}")
+        for room in pkgutil.iter_modules(algorithms.__path__)
+    ]
+    return {
+        made
+        for room in rooms
+        for name, made in vars(room).items()
+        if inspect.isfunction(made)
+        and not name.startswith("_")
+        and made.__module__ == room.__name__
+        and made.__annotations__.get("return") in ("Algorithm", fp.Algorithm)
+    }
 
 
 @cache

@@ -193,6 +193,18 @@ def error_feedback(
     return fp.Algorithm(init, round, sampler)
 
 
+def two_sums(keys):
+    """The model moves by half the difference of two noisy sums of the same messages, of `keys(key)`."""
+
+    def round(key, state, cohort):
+        client = lambda key, shard: update(state, key, shard)  # noqa: E731
+        one, other = (cohort.sum(client, k, mechanism=GAUSSIAN).total for k in keys(key))
+        difference = (flatten(one) - flatten(other)) / 2
+        return moved(state, difference)._replace(round=state.round + 1), {"uplink": fp.Wire(D)}
+
+    return of_clients(round, sampler=fp.everyone(CLIENTS))
+
+
 def twice(loop):
     """Sums in a loop, `once(key, params)` each."""
 

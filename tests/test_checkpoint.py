@@ -4,100 +4,34 @@ import errno
 import os
 import shutil
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import jax
 import numpy as np
-import optax
 import pytest
-from odd_state import odd
+from checkpointed import (
+    CLIENTS,
+    COMMON,
+    FEDERATION,
+    FIXED,
+    ODD,
+    OTHER,
+    SCAFFOLD,
+    assert_same,
+    rounds_in,
+    run,
+    score,
+)
 from scipy import stats
-from several import ended, started
-from small import assert_identical, compiler_of_one_program, regression, sgd, squared, start
+from small import assert_identical, squared
 
 import fedpriv as fp
-from experiments.papers.dp_scaffold import local_steps
 from fedpriv.engine import checkpoint, fingerprint
 from fedpriv.engine.serialization import to_device, to_host
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-CLIENTS, PER_CLIENT = 6, 3
-FEDERATION = regression([PER_CLIENT] * CLIENTS)
-OTHER = regression([PER_CLIENT] * CLIENTS, seed=1)
-TEST = jax.tree.map(lambda leaf: leaf[:5], FEDERATION.examples)
-PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
-COMMON = {"optimizer": sgd, "batches": fp.full_batch()}
-FIXED, POISSON = fp.fixed_size(CLIENTS, 3), fp.poisson(CLIENTS, 0.5, 4)
-STEPS = local_steps(fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1, **PRIVATE)
-ROUNDS, EVERY, SEEDS = 7, 2, (3, 8)  # evaluated after 2, 4, 6 and 7
-
-
-FED_AVG = fp.fed_avg(squared, sampler=FIXED, **COMMON)
-
-
-YOGI = fp.fed_opt.yogi(optax.exponential_decay(0.1, 1, 0.9))
-ODD, SCAFFOLD = odd(FED_AVG), fp.dp_scaffold(STEPS, sampler=POISSON, server=YOGI)
-
-
-def score(params, example):
-    return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
-
-
-compiler_of = cache(lambda *of_program: compiler_of_one_program())
-
-
-def run(algorithm=FED_AVG, folder=None, federation=FEDERATION, *, stop=None, **options):
-    """A run, and the rounds at which it called back; `stop` is the evaluation after which it is killed."""
-    called = []
-
-    def on_evaluation(e):
-        called.append(e.round)
-        if stop and called[-1] > stop:
-            raise RuntimeError("killed")
-
-    given = {"rounds": ROUNDS, "every": EVERY, "seeds": SEEDS, "strategy": fp.Strategy()}
-    given |= {"on_evaluation": on_evaluation} | options
-    if folder:
-        given = {"checkpoints": fp.Checkpoints(folder, rounds=1)} | given
-    if algorithm is FED_AVG and given["strategy"] == fp.Strategy():
-        given["compiler"] = compiler_of(given["rounds"], given["every"], given["seeds"])
-    train = partial(fp.simulate, algorithm, start(), federation, TEST, score=score)
-    if stop:
-        with pytest.raises(RuntimeError, match="killed"):
-            train(**given)
-        return None, called
-    return train(**given), called
-
-
-def rounds_in(folder):
-    return sorted(int(f.stem) for f in folder.iterdir())
-
-
-def assert_same(history, expected):
-    """All but times, to the bit, and of the same types."""
-    assert history.seeds == expected.seeds
-    assert len(history.evaluations) == len(expected.evaluations)
-    for e, f in zip(history.evaluations, expected.evaluations, strict=True):
-        e, f = (
-            x._replace(seconds=0.0, measures=dict(x.measures), clients=dict(x.clients))
-            for x in (e, f)
-        )
-        assert [*e.diagnostics] == [*f.diagnostics]
-        assert [*e.clients] == [*f.clients]
-        assert_identical(e, f)
-        for a, b in zip(jax.tree.leaves(e), jax.tree.leaves(f), strict=True):
-            assert np.asarray(a).dtype == np.asarray(b).dtype
-    states = [jax.tree.map(raw, h.state) for h in (history, expected)]
-    assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
-    assert_identical(*states)
-
-
-def raw(leaf):
-    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.key_data(leaf) if is_key else leaf
 
 
 @pytest.fixture(scope="module")
@@ -453,81 +387,3 @@ def test_a_folder_that_is_deleted_during_the_run_is_made_again(whole, tmp_path):
     history, _ = run(checkpoints=checkpoints, on_evaluation=on_evaluation)
     assert_same(history, whole)
     assert rounds_in(folder) == [6, 7]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name != "posix", reason="there are no limits of size")
-def test_a_file_that_the_system_cuts_off(tmp_path):
-    """By a limit of the process's own, in place of a full disk."""
-    with started([["-W", "error", "-W", "ignore:test", "-c", CUT_OFF, tmp_path]]) as processes:
-        (end,) = ended(processes)
-    assert (end.code, end.err) == (0, "")
-    said = end.out.splitlines()
-    assert len(said) == 1
-    assert "File too large" in said[0]
-    assert list(tmp_path.iterdir()) == []
-
-
-CUT_OFF = """
-import resource, sys
-import fedpriv as fp
-fp.split_cpu(2)
-import test_checkpoint
-resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
-test_checkpoint.run(checkpoints=fp.Checkpoints(sys.argv[1], rounds=1, say=print))
-"""
-
-
-def test_how_often(tmp_path, monkeypatch):
-    """By rounds: at the first evaluation at or after them; by the clock; and where a run is asked to stop."""
-
-    def taken(name, stop=None, **often):
-        rounds = []
-        save = fp.engine.checkpoint.Keeper._save
-        monkeypatch.setattr(
-            fp.engine.checkpoint.Keeper, "_save", lambda k, s: (rounds.append(s.round), save(k, s))
-        )
-
-        def on_evaluation(e):
-            if e.round == stop:
-                raise KeyboardInterrupt
-
-        try:
-            checkpoints = fp.Checkpoints(tmp_path / name, **often)
-            run(checkpoints=checkpoints, on_evaluation=on_evaluation)
-        except KeyboardInterrupt:
-            pass
-        monkeypatch.setattr(fp.engine.checkpoint.Keeper, "_save", save)
-        return rounds
-
-    assert taken("short") == []
-    assert taken("rounds", rounds=3) == [4, 7]
-    assert taken("clock", minutes=0) == [2, 4, 6, 7]
-    assert taken("stop", stop=4) == [4]
-
-
-@pytest.mark.parametrize(
-    ("often", "said"),
-    [
-        ({"rounds": 0}, "rounds: 0; give a whole"),
-        ({"minutes": -1}, "minutes: -1; give"),
-        ({"minutes": "ten"}, "minutes: 'ten'; give"),
-        ({"rounds": 0.5}, "rounds: 0.5; give"),
-        ({"say": None}, "say: None; give"),
-        ({"on_resume": 3}, "on_resume: 3; give"),
-        (
-            {"settings": {"clip": np.float32(1)}},
-            r"settings: .*float32 is not JSON serializable; gi",
-        ),
-    ],
-)
-def test_how_often_makes_sense(often, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
-        fp.Checkpoints(tmp_path, **often)
-
-
-@pytest.mark.parametrize("folder", ["file", "file/below", 300 * "x"])
-def test_a_folder_that_cannot_be_made(folder, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"checkpoints: cannot make .* choose another folder"):
-        run(folder=tmp_path / folder)

@@ -60,3 +60,9 @@ def test_its_config_is_launched(checkout, capsys):
 def test_its_config_refuses_in_one_line(checkout, capsys):
     assert main([Path(CONFIG).stem, "--decay", "1"]) == 2
     assert "decay: 1.0; give" in capsys.readouterr().err
+
+
+def test_test_files_have_names_of_their_own_and_at_most_400_lines():
+    files = [*Path(__file__).parent.rglob("test_*.py")]
+    assert len({file.name for file in files}) == len(files) > 200
+    assert [f.name for f in files if len(f.read_text().splitlines()) > 400] == []

@@ -1,4 +1,4 @@
-"""Members who vanish after they were drawn, and clients that take only a part of their local steps."""
+"""Members who vanish after they were drawn: who stays, what is left of the noise, and what is refused."""
 
 from itertools import combinations
 from typing import NamedTuple
@@ -8,9 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from scipy import stats
 from small import (
-    FALSE_ALARM,
     assert_close,
     assert_identical,
     assert_normal,
@@ -24,7 +22,6 @@ from small import (
     squared,
     start,
     vector,
-    with_stream,
 )
 
 import fedpriv as fp
@@ -308,8 +305,10 @@ def test_refusals():
         correlated = fp.fed_avg(squared, sampler=LOST, mechanism=used, **PLAIN)
         fp.certify(correlated, start(), FEDERATION, 3, 1e-3)
     with refused("records: .*clients vanish, not records"):
-        steps = fp.dp_sgd(local(records=drop(fp.fixed_size(3, 2), 0.1)), sampler=FIXED)
-        after(steps)
+        some = drop(fp.fixed_size(3, 2), 0.1)
+        used = fp.gaussian(1.0, 1.0)
+        local = fp.LocalSteps(fp.per_example(squared), some, 1, PLAIN["optimizer"], used)
+        after(fp.dp_sgd(local, sampler=FIXED))
     laplace = fp.fed_avg(squared, sampler=LOST, mechanism=fp.laplace(1.0, 1.0), **PLAIN)
     with refused('mechanism: .*is no longer Laplace; give Gaussian noise, or fp.dropping.*"whole"'):
         after(laplace)
@@ -317,115 +316,3 @@ def test_refusals():
     with refused("sampler: cohorts vary in size"):
         exchanges = fp.consensus.constant(3)
         fp.msp_fl(squared, sampler=LOST, exchanges=exchanges, **split, **PLAIN)
-
-
-# Stragglers
-
-
-def local(steps=4, noise=0.0, **more):
-    how = {"records": fp.everyone(3), "mechanism": fp.gaussian(1e6, noise)} | more
-    return fp.LocalSteps(
-        fp.per_example(squared), steps=steps, optimizer=lambda t: optax.sgd(0.1), **how
-    )
-
-
-SHARD = fp.Shard(
-    jax.tree.map(lambda leaf: leaf[FEDERATION.rows[0]], FEDERATION.examples),
-    jnp.int32(3),
-    jnp.int32(0),
-)
-STEPS = 4
-
-
-def by_batches(rate):
-    batches = fp.epochs(STEPS, batch_size=3)
-    batches = fp.straggling(batches, rate)
-    sgd = optax.sgd(0.1)
-
-    def trained(key):
-        grad = fp.mean_grad(squared)
-        return fp.train(key, start(), SHARD, grad=grad, optimizer=sgd, batches=batches)
-
-    return trained
-
-
-def by_local_steps(rate):
-    steps = fp.straggling(local(STEPS), rate)
-    return lambda key: steps.run(key, start(), with_stream(SHARD, key))[0]
-
-
-@pytest.mark.parametrize("trained", [by_batches, by_local_steps])
-@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
-def test_stragglers_take_a_uniform_number_of_their_steps(trained, rate):
-    """The model after one, two, three or four steps, by NumPy."""
-    trials = 4000
-    keys = jax.random.split(KEY, trials)
-    found = jax.jit(jax.vmap(trained(rate)))(keys)
-    found = np.concatenate([np.asarray(found["b"])[:, None], np.asarray(found["w"])], 1)
-    data = records(FEDERATION, 0)
-    wanted = [
-        heavy_ball(vector(start()), *data, steps=k, rate=0.1, momentum=0.0)
-        for k in range(1, STEPS + 1)
-    ]
-    away = np.abs(found[:, None] - np.stack(wanted)).max(-1)
-    taken = away.argmin(1)
-    assert away.min(1).max() < 1e-5
-    counts, all_of_them = np.bincount(taken, minlength=STEPS), 1 - rate + rate / STEPS
-    assert_uniform(counts[:-1], trials, rate / STEPS)
-    low, high = stats.binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], trials, all_of_them)
-    assert low <= counts[-1] <= high
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.5])
-def test_a_stragglers_mean_is_of_the_steps_it_takes(rate):
-    """Of SCAFFOLD's line 16: (x - y) / (k eta)."""
-    steps = fp.straggling(local(STEPS), rate)
-    keys = jax.random.split(KEY, 20)
-    y, mean, _ = jax.jit(jax.vmap(lambda key: steps.run(key, start(), with_stream(SHARD, key))))(
-        keys
-    )
-    away = vector(start()) - np.concatenate([np.asarray(y["b"])[:, None], np.asarray(y["w"])], 1)
-    taken = (away @ away.T).diagonal() / np.sum(np.asarray(mean) * away, 1) / 0.1
-    np.testing.assert_allclose(taken, np.round(taken), atol=1e-3)
-    assert set(np.round(taken)) <= ({4} if rate == 0 else {1, 2, 3, 4})
-    assert_close(away, 0.1 * np.round(taken)[:, None] * mean, 1e-4)
-
-
-def test_without_stragglers_nothing_changes():
-    assert fp.straggling(local(), 0).stragglers == local().stragglers == 0
-    plain = fp.fed_avg(squared, sampler=FIXED, **PLAIN)
-    late = {"optimizer": PLAIN["optimizer"], "batches": fp.straggling(fp.full_batch(), 0)}
-    assert_identical(after(plain)[0], after(fp.fed_avg(squared, sampler=FIXED, **late))[0])
-
-
-@pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
-def test_record_level_certificates_count_all_steps(make):
-    noisy_steps = local(noise=2.0, records=fp.poisson(3, 0.5, 3))
-    found, whole = (
-        fp.certify(make(steps, sampler=WHOLE), start(), FEDERATION, 5, 1e-3)
-        for steps in (fp.straggling(noisy_steps, 0.5), noisy_steps)
-    )
-    assert found.epsilon == whole.epsilon
-    assert found.basis == "constructed"
-
-
-def test_client_level_certificates_do_not_ask_how_many():
-    private = {"sampler": WHOLE, "optimizer": PLAIN["optimizer"], "clip_norm": 1.0}
-    found, whole = (
-        fp.certify(
-            fp.dp_fed_avg(squared, batches=batches, noise_multiplier=1.0, **private),
-            start(),
-            FEDERATION,
-            5,
-            1e-3,
-        )
-        for batches in (fp.straggling(fp.epochs(2, 2), 0.5), fp.epochs(2, 2))
-    )
-    assert found == whole
-
-
-def test_refused_stragglers():
-    with refused("rate: 1.5; give a number from 0 to 1"):
-        fp.straggling(fp.full_batch(), 1.5)
-    with refused("work: 3; give one such as fp.epochs"):
-        fp.straggling(3, 0.5)

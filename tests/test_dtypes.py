@@ -10,13 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from every_algorithm import COMMON, FEDERATION, MAKERS, PARAMS, TOP_K
+from every_mechanism import ENTRIES, Size, that
 from small import assert_identical, assert_normal, classification, filled, squared
 
 import fedpriv as fp
-from fedpriv import clipping
 from fedpriv.compression.sparsification import top_k
 from fedpriv.core.trees import flatten, unflatten, widened
 from fedpriv.devices.layout import Strategy, sum_over, use
+from fedpriv.mechanisms.clipping import flat
 from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.per_example import private_mean
 
@@ -45,24 +46,15 @@ def test_a_run(kind, x64):
         assert np.isfinite(history.loss).all()
 
 
-CLIPPINGS = {
-    "flat": clipping.flat(),
-    "per_layer": clipping.per_layer(2),
-    "separately": clipping.separately(2),
-    "coefficients": clipping.coefficients(5000),
-    "per_level": clipping.per_level(5000),
-}
-MECHANISMS = {
-    name: fp.mechanism(used, isotropic(), clip_norm=0.01, noise_multiplier=1.0)
-    for name, used in CLIPPINGS.items()
-} | {"laplace": fp.laplace(0.01, 1.0)}
+BIG = Size(5000, 2)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
 def test_a_bound_holds_in_32_bits(name):
     """In 16 bits 5000 entries would be rounded, or (float16 below 6e-8) doubled, and their squares not summed."""
     rng = np.random.default_rng(0)
-    clip = jax.jit(MECHANISMS[name].clip)
+    used = ENTRIES[name].make(BIG, 0.01, 1.0).in_round(0)
+    clip = jax.jit(used.clip)
     for kind, scale in itertools.product(("bfloat16", "float16"), (1e-6, 1e-3, 1.0, 100.0)):
         u = scale * rng.uniform(0.5, 1.5, 5000)
         update = as_type({"a": jnp.asarray(u[:1000]), "b": jnp.asarray(u[1000:])}, kind)
@@ -70,11 +62,10 @@ def test_a_bound_holds_in_32_bits(name):
         assert {x.dtype for x in jax.tree.leaves(bounded)} == {np.dtype("float32")}
         wide, wide_norm = clip(as_type(update, "float32"))
         assert_identical((bounded, norm), (wide, wide_norm))
-        order = 1 if name == "laplace" else 2
+        order = 1 if used.noise == "laplace" else 2
         length = np.linalg.norm(np.concatenate(jax.tree.leaves(bounded)).astype(float), order)
-        reach = CLIPPINGS[name].length if order == 2 else 1.0
-        assert length <= 0.01 * reach * (1 + 1e-3)
-        if name in ("flat", "laplace"):
+        assert length <= 0.01 * ENTRIES[name].longest(BIG) * (1 + 1e-3)
+        if ENTRIES[name].clipping is flat:
             true = np.linalg.norm(np.asarray(flatten(update), np.float64), order)
             assert norm == pytest.approx(true, rel=1e-4)
             assert length == pytest.approx(min(0.01, true), rel=1e-3)
@@ -102,8 +93,8 @@ def test_what_clients_contribute_is_bounded_in_32_bits():
         assert len(seen) == 3
         for leaves in seen:
             assert {x.dtype for x in leaves} == {np.dtype("float32")}
-            flat = np.concatenate([np.ravel(x) for x in leaves]).astype(np.float64)
-            assert np.linalg.norm(flat) == pytest.approx(1e-3, rel=1e-3)
+            sent = np.concatenate([np.ravel(x) for x in leaves]).astype(np.float64)
+            assert np.linalg.norm(sent) == pytest.approx(1e-3, rel=1e-3)
         seen.clear()
 
 

@@ -12,58 +12,40 @@ import pytest
 from every_algorithm import (
     ALGORITHMS,
     CLIENTS,
+    ENTRIES,
     FEDERATION,
-    MAKERS,
     PARAMS,
     first_round,
+    public_algorithms,
+    that,
     traced,
 )
-from small import assert_close
+from small import assert_close, squared
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.certification.information_flow import NONE, follow
+from fedpriv.certification.privacy_labels import Hidden, of
+from fedpriv.certification.releases import bits_of_shares
 from fedpriv.devices.layout import spmd, use
 from fedpriv.privacy import certify_releases
 from fedpriv.testing.compiled import compiled
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-CLAIMED = {
-    "dp_fed_avg",
-    "dp_fed_avg, fed_adam, weighted",
-    "dp_fed_avg qsgd",
-    "fed_smp rand_k",
-    "fed_smp top_k",
-    "dp_scaffold",
-    "dp_sgd, claimed",
-}
-HIDDEN_ONLY = {
-    "fed_avg changing",
-    "fed_avg levels",
-    "fed_avg_sparse haar",
-    "ldp_fed_avg",
-    "dp_adam",
-    "dp_sgd, together",
-    "dp_sgd, public sizes",
-    "adaptive_fed_avg",
-    "fed_per",
-    "fed_rep",
-    "ditto",
-    "error feedback",
-}
-"""Noisy, but without a formula of their own paper."""
-WAVELETS = {"dp_fed_avg_wav", "dp_sgd_wav"}
-"""Noisy, and their paper says what is not proved."""
-CLAIMED_ONLY = {"mspdq_fl", "jopeq"}
-"""Of which a paper says what is not proved for any noise that is there."""
-WITHOUT_NOISE = ALGORITHMS.keys() - CLAIMED - HIDDEN_ONLY - WAVELETS
-LOSSY = {"dp_fed_avg qsgd", "error feedback"}
-"""The server itself adds the noise."""
-DRAWN_LEVELS = {"dp_fed_avg qsgd", "dp_scaffold qsgd", "mspdq_fl", "jopeq"}
-"""A number that is slightly another one may be rounded to the next level."""
+every_algorithm = pytest.mark.parametrize("name", ENTRIES)
 
-every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+
+def all_that(fit):
+    """Those whose entry fits."""
+    return pytest.mark.parametrize("name", that(fit))
+
+
+def test_every_public_algorithm_has_an_entry():
+    made = {entry.make.func for entry in ENTRIES.values()}
+    assert public_algorithms() <= made
+    assert len(public_algorithms()) >= 14
 
 
 @every_algorithm
@@ -99,7 +81,7 @@ def test_a_round(name):
     after, metrics = run(jax.random.key(1))
     other, _ = run(jax.random.key(2))
     assert differ(after.params, state.params)
-    assert differ(after.params, other.params) == (name != "fed_sgd")
+    assert differ(after.params, other.params) == ENTRIES[name].draws
     assert metrics["cohort_size"].dtype == np.int32
     assert 0 <= metrics["cohort_size"] <= CLIENTS
     assert metrics["uplink"].bits() > 0
@@ -152,7 +134,7 @@ def test_a_model_of_16_bits(name):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(after.params))
     assert differ(after.params, state.params)
     expected, _ = first_round(name)[1](jax.random.key(1))
-    if name not in DRAWN_LEVELS:
+    if not ENTRIES[name].rounds:  # else to the next level
         assert_close(as_type(after.params, "float32"), expected.params, 0.1)
 
 
@@ -173,8 +155,8 @@ def test_what_is_hidden(name):
     assert traced(name).basis == "constructed"
     releases = traced(name).releases(9)
     for release in releases:
-        by_server = name in LOSSY and release.view != "third_party"
-        noisy = name not in WITHOUT_NOISE and not by_server
+        by_server = ENTRIES[name].noise == "server"
+        noisy = bool(ENTRIES[name].noise) and not (by_server and release.view != "third_party")
         assert (release.multiplier > 0) == noisy
         assert bool(release.reason) == (not noisy)
     for view in fp.VIEWS:
@@ -189,22 +171,23 @@ def test_what_is_hidden(name):
 @every_algorithm
 def test_claim(name):
     claim = ALGORITHMS[name].claim(9, 1e-3)
-    if name in CLAIMED:
-        assert isinstance(claim, fp.Claim)
-        assert claim.source
-        assert 0 < claim.epsilon < math.inf
-    elif name in CLAIMED_ONLY | WAVELETS:
-        assert not claim.sound
-        assert claim.reasons
-    else:
-        assert claim is None
+    match ENTRIES[name].claim:
+        case "epsilon":
+            assert isinstance(claim, fp.Claim)
+            assert claim.source
+            assert 0 < claim.epsilon < math.inf
+        case "not proved":
+            assert not claim.sound
+            assert claim.reasons
+        case "":
+            assert claim is None
 
 
-@pytest.mark.parametrize("name", [name for name in MAKERS if not name.startswith("msp")])
+@all_that(lambda entry: entry.takes("server"))
 def test_the_server_s_optimiser_is_post_processing(name):
     """What is released, to whom, and whether that is constructed, is as without it; the round passes the leak check."""
     server = fp.fed_opt.yogi(optax.cosine_decay_schedule(0.1, 9))
-    algorithm = MAKERS[name](server=server)
+    algorithm = ENTRIES[name].make(server=server)
     with_server = fp.trace_round(algorithm, PARAMS, FEDERATION)
     assert jax.tree.leaves(with_server.before.server)
     assert with_server.releases(5) == traced(name).releases(5)
@@ -231,7 +214,7 @@ def assert_not_refuted(releases, view):
     assert math.isfinite(certified)
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS.keys() - WITHOUT_NOISE))
+@all_that(lambda entry: entry.noise)
 def test_an_audit_does_not_refute_the_certificate(name):
     """Seen by the first view; `test_mechanism_audit.py` has every sampling and every view."""
     releases = traced(name).releases(3)
@@ -250,22 +233,79 @@ def test_an_algorithm_is_printed_in_one_line(name, made):
 @every_algorithm
 def test_it_weights_clients_or_says_why_not(name):
     """With the releases that it has without weights, or a line that names them."""
-    make = MAKERS[name]
+    entry = ENTRIES[name]
+    if not entry.takes("weighting"):
+        assert not entry.shipped or "Clients count equally, because" in entry.make.func.__doc__
+        return
     record = ALGORITHMS[name].unit == "record"
     weighting = fp.ByPublicSizes(FEDERATION.size) if record else fp.ByExamples(cap=4)
-    weighted, refusal = None, None
+    refusal = None
     try:
-        weighted = fp.trace_round(make(weighting=weighting), PARAMS, FEDERATION)
-    except (TypeError, ValueError) as error:
-        refusal = error
-    if isinstance(refusal, ValueError):
-        assert "weighting" in str(refusal)
-    elif refusal:  # there is no such argument
-        shipped = make.func.__module__.startswith("fedpriv.")
-        assert not shipped or "Clients count equally, because" in make.func.__doc__
-    else:
-        seen = [
-            [(r.view, r.unit, r.multiplier) for r in each.releases(3)]
-            for each in (weighted, traced(name))
-        ]
-        assert seen[0] == seen[1]
+        weighted = fp.trace_round(entry.make(weighting=weighting), PARAMS, FEDERATION)
+    except ValueError as error:
+        refusal = str(error)
+    if refusal is not None:
+        assert "weighting" in refusal
+        return
+    seen = [
+        [(r.view, r.unit, r.multiplier) for r in each.releases(3)]
+        for each in (weighted, traced(name))
+    ]
+    assert seen[0] == seen[1]
+
+
+def masked(params, example, key):
+    """A loss that draws, as dropout does."""
+    kept = jax.random.bernoulli(key, 0.5, example["x"].shape).astype(example["x"].dtype)
+    return squared(params, example | {"x": kept * example["x"]})
+
+
+@all_that(lambda entry: entry.shipped)
+def test_a_loss_that_draws_changes_no_certificate(name):
+    drawn = fp.trace_round(ENTRIES[name].of_loss(masked), PARAMS, FEDERATION)
+    assert drawn.basis == "constructed"
+    assert drawn.releases(5) == traced(name).releases(5)
+
+
+@every_algorithm
+def test_its_uplink_has_room_for_shares_of_noise(name):
+    for stage in traced(name).stages:
+        assert stage.uplink is None or stage.uplink >= bits_of_shares(stage)
+
+
+class Joined:
+    """Rules without marks."""
+
+    def through(self, eqn, labels):
+        return [NONE.union(*labels)] * len(eqn.outvars)
+
+
+@every_algorithm
+def test_nothing_depends_on_the_hidden_stream_but_through_a_mark(name):
+    """And the marks are what keeps it so: without them the noise is in the model."""
+    stage = traced(name).stages[0]  # tracing has followed it through the marks, and raised nothing
+    program = stage.program.jaxpr
+    inputs = [frozenset({Hidden()}), *[NONE] * (len(program.invars) - 1)]
+    found = follow(program, inputs, Joined())
+    uses = any(each.step.is_noisy for each in stage.releases) or bool(
+        stage.means
+    )  # noise, or records drawn
+    assert any(of(Hidden, x) for x in found) == uses
+
+
+@pytest.mark.slow
+@all_that(lambda entry: entry.takes("server") and not entry.make.keywords.get("together"))
+def test_members_who_vanish(name):
+    """With whole noise it costs no more than without drops; with lost noise, no less than that.
+
+    But for one step of all, for which a client's own noise counts where some vanish.
+    """
+    for sampler in (fp.fixed_size(CLIENTS, 3), fp.everyone(CLIENTS)):
+        samplers = (sampler, fp.dropping(sampler, 0.3125), fp.dropping(sampler, 0.3125, "lost"))
+        made = [ENTRIES[name].make(sampler=s) for s in samplers]
+        runs = [fp.trace_round(each, PARAMS, FEDERATION) for each in made]
+        for view in fp.VIEWS:
+            today, whole, lost = (run.certify(2, 1e-3, view=view).epsilon for run in runs)
+            assert whole <= today
+            assert whole <= lost * (1 + 1e-9)
+            assert math.isinf(today) == math.isinf(whole) == math.isinf(lost)

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from every_mechanism import ENTRIES, Size, that
 from scipy import stats
 from small import refused, regression
 
 import fedpriv as fp
-from fedpriv import clipping
-from fedpriv.mechanisms.noise import haar_noise, isotropic
+from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.per_example import PerExample, private_mean
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -37,7 +37,6 @@ REALS = [
 REALS += [jnp.uint32, jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.bfloat16, jnp.float16, jnp.float32]
 WIDE = [jnp.int64, jnp.uint64, jnp.float64]
 SCALE = 2.0  # C sigma
-BOTH = {"clip_norm": 4.0, "noise_multiplier": 0.5}
 
 
 def of_every_type(kinds):
@@ -45,21 +44,9 @@ def of_every_type(kinds):
 
 
 TREE = of_every_type(REALS)
-LENGTH = 2 * len(REALS)
-NOISY = {
-    name: fp.mechanism(used, isotropic(), **BOTH)
-    for name, used in {
-        "flat": clipping.flat(),
-        "per layer": clipping.per_layer(len(REALS)),
-        "separately": clipping.separately(len(REALS)),
-        "coefficients": clipping.coefficients(LENGTH),
-        "per level": clipping.per_level(LENGTH),
-    }.items()
-} | {
-    "orthonormal": fp.mechanism(clipping.flat(), haar_noise(LENGTH, "orthonormal"), **BOTH),
-    "laplace": fp.laplace(4.0, 0.5 / np.sqrt(2)),
-    "changing": fp.dynamic(fp.gaussian(4.0, 0.5), rounds=9, noise_decay=2.0, parts=3),
-}
+SIZE = Size(2 * len(REALS), len(REALS))
+NOISY = {name: ENTRIES[name].make(SIZE, 4.0, 0.5) for name in that(lambda entry: not entry.joint)}
+FLAT = NOISY["gaussian"]
 CALLS = {
     "the sum": {},
     "weighted": {"weighting": fp.ByExamples(cap=PER_CLIENT)},
@@ -108,19 +95,20 @@ def assert_scale(noise, scale=SCALE):
 @pytest.mark.parametrize("call", CALLS)
 def test_noise_on_leaves_of_every_type(call):
     """As it is counted: the deviation of each coordinate is C sigma, whatever its type."""
-    noise = noise_of(NOISY["flat"], TREE, CALLS[call])
+    noise = noise_of(FLAT, TREE, CALLS[call])
     assert_scale(noise, SCALE * (2 if call == "weighted, clipped" else 1))
 
 
-@pytest.mark.parametrize("name", [n for n in NOISY if n not in ("flat", "laplace")])
+@pytest.mark.parametrize(
+    "name", that(lambda entry: entry.white and not entry.joint and entry.whole is not fp.laplace)
+)
 def test_every_mechanism_s_noise_on_leaves_of_every_type(name):
     assert_scale(noise_of(NOISY[name], TREE))
 
 
 def test_laplace_noise_on_leaves_of_every_type():
     """The mean of |z| over b is 1, and its square's is 1: 8 deviations of a mean of 2000 x 30 are 1 in 1e15."""
-    noise = noise_of(NOISY["laplace"], TREE)
-    b = SCALE / np.sqrt(2)
+    noise, b = noise_of(NOISY["laplace"], TREE), SCALE
     assert np.abs(np.abs(noise).mean() / b - 1) < 8 / np.sqrt(noise.size)
     assert (np.abs(np.abs(noise).mean(0) / b - 1) < 8 / np.sqrt(len(noise))).all()
 
@@ -133,16 +121,16 @@ def test_joint_noise_on_leaves_of_every_type():
 def test_noise_on_leaves_of_64_bits():
     with jax.enable_x64(True):
         tree = of_every_type([*REALS, *WIDE])
-        noise = noise_of(NOISY["flat"], tree)
+        noise = noise_of(FLAT, tree)
         assert_scale(noise)
-        bounded, _ = jax.jit(NOISY["flat"].clip)(tree)
+        bounded, _ = jax.jit(FLAT.clip)(tree)
         for name, leaf in bounded.items():
             own = tree[name].dtype
             small = jnp.issubdtype(own, jnp.floating) and own != np.float64
             assert leaf.dtype == (np.float32 if small else np.float64)  # integers and booleans, too
 
 
-@pytest.mark.parametrize("name", NOISY)
+@pytest.mark.parametrize("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
 def test_bounds_hold_for_every_type(name):
     """Without wrapping: the largest and the least numbers of each type."""
     used = NOISY[name].in_round(0)
@@ -154,8 +142,7 @@ def test_bounds_hold_for_every_type(name):
         bounded = jax.jit(used.clip)(extreme)[0]
         u = np.concatenate(jax.tree.leaves(bounded)).astype(float)
         order = 1 if name == "laplace" else 2
-        reach = {"separately": np.sqrt(len(REALS)), "coefficients": np.sqrt(32)}.get(name, 1.0)
-        assert np.linalg.norm(u, order) <= 4.0 * reach * (1 + 1e-3)
+        assert np.linalg.norm(u, order) <= 4.0 * ENTRIES[name].longest(SIZE) * (1 + 1e-3)
         assert np.isfinite(u).all()
 
 
@@ -164,8 +151,8 @@ def _info(kind):
 
 
 NO_REALS = {
-    "complex64": (jnp.ones(LENGTH, jnp.complex64), r"jnp\.stack\(\[z\.real, z\.imag\]\)"),
-    "key<fry>": (jax.random.split(jax.random.key(0), LENGTH), "leave it out"),
+    "complex64": (jnp.ones(SIZE.d, jnp.complex64), r"jnp\.stack\(\[z\.real, z\.imag\]\)"),
+    "key<fry>": (jax.random.split(jax.random.key(0), SIZE.d), "leave it out"),
 }
 
 
@@ -174,7 +161,7 @@ NO_REALS = {
 def test_what_holds_no_real_numbers_is_refused(kind, call):
     value, remedy = NO_REALS[kind]
     with refused(rf"message\['x'\]: {kind} holds no real .*{remedy}"):
-        noise_of(NOISY["flat"], {"w": jnp.ones(2), "x": value}, CALLS[call], keys=1)
+        noise_of(FLAT, {"w": jnp.ones(2), "x": value}, CALLS[call], keys=1)
     for name, used in NOISY.items():
         if call == "the sum" and name != "changing":
             with pytest.raises(ValueError, match=f"{kind} holds no real numbers"):
@@ -223,7 +210,7 @@ def test_a_private_mean_of_parameters_of_every_type():
         total = lambda w: jax.tree.map(lambda g, w: jnp.tensordot(w, g.astype(float), 1), each, w)  # noqa: E731
         return PerExample(norms, total, lambda: each)
 
-    mean = private_mean(gradients, NOISY["flat"], 1.0)
+    mean = private_mean(gradients, FLAT, 1.0)
     once = lambda k: mean(k, params, jnp.ones(4), jnp.ones(4, bool))  # noqa: E731
     keys = jax.random.split(jax.random.key(0), 2000)
     totals = jax.tree.leaves(jax.jit(lambda ks: jax.lax.map(once, ks))(keys))

@@ -20,7 +20,8 @@ from small import (
 import fedpriv as fp
 from experiments.base.spread import Spread
 from experiments.runs import run_folder
-from experiments.runs.contents import NotFinite, _not_finite
+from experiments.runs.contents import NotFinite
+from experiments.runs.summary_so_far import _not_finite
 from experiments.tables.terminal import table
 from fedpriv.engine.simulate import simulate
 

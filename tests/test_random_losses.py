@@ -203,61 +203,6 @@ def test_the_layout_of_clients_changes_no_mask(clients):
     assert_close(after(clients=clients), after(clients="map"), 1e-5)
 
 
-def local_steps(gradients):
-    return fp.LocalSteps(
-        gradients,
-        fp.poisson(EACH, 0.5, EACH),
-        2,
-        lambda t: optax.sgd(0.1),
-        fp.gaussian(1.0, 1.0),
-    )
-
-
-PRIVATE = {
-    "dp_fed_avg": lambda loss: fp.dp_fed_avg(
-        loss, clip_norm=1.0, noise_multiplier=1.0, **AVERAGING
-    ),
-    "fed_smp": lambda loss: fp.fed_smp(
-        loss, clip_norm=1.0, noise_multiplier=1.0, sparsifier=fp.select_rand_k(0.5), **AVERAGING
-    ),
-    "dp_sgd": lambda loss: fp.dp_sgd(
-        local_steps(fp.per_example(loss)), sampler=fp.everyone(CLIENTS)
-    ),
-    "dp_scaffold": lambda loss: fp.dp_scaffold(
-        local_steps(fp.per_example(loss)), sampler=fp.fixed_size(CLIENTS, 3)
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PRIVATE)
-def test_every_algorithm_trains_with_it(name):
-    history = fp.simulate(
-        PRIVATE[name](MODEL.loss), MODEL.init, FEDERATION, EXAMPLES, score=MODEL.score, rounds=3
-    )
-    assert np.isfinite(history.loss).all()
-    assert len(np.unique(history.loss)) == 3
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        n if n in ("dp_fed_avg", "dp_sgd") else pytest.param(n, marks=pytest.mark.slow)
-        for n in PRIVATE
-    ],
-)
-def test_dropout_changes_no_certificate(name):
-    """It is constructed, and the same as of the same network without dropout."""
-
-    def without(params, example):
-        return MODEL.loss(params, example)
-
-    of = (MODEL.init, FEDERATION, 5, 1e-3)
-    found, expected = (fp.certify(PRIVATE[name](loss), *of) for loss in (MODEL.loss, without))
-    assert "(constructed)" in str(found)
-    assert found.epsilon == expected.epsilon < np.inf
-
-
 def test_evaluation_is_without_dropout():
     example = jax.tree.map(lambda leaf: leaf[0], EXAMPLES)
 

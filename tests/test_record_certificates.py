@@ -1,6 +1,5 @@
 """What is read off rounds whose clients bound and perturb gradients of their records themselves."""
 
-import functools
 import math
 
 import jax
@@ -8,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from every_algorithm import ENTRIES, that
 from releases_seen import (
     BATCHES,
     BY_TENSOR,
@@ -47,11 +47,8 @@ LARGEST = {
 """The largest batch: by so many clip norms a whole client moves a step."""
 
 
-ALGORITHMS = (
-    fp.dp_sgd,
-    functools.partial(fp.dp_sgd, claim="dp_scaffold"),
-    fp.dp_scaffold,
-    functools.partial(fp.dp_scaffold, codec=fp.qsgd(8)),
+OF_LOCAL_STEPS = that(
+    lambda entry: entry.takes("local") and not {"together", "weighting"} & {*entry.make.keywords}
 )
 
 
@@ -67,9 +64,11 @@ def test_local_steps(batch, unit):
     sampling = Everyone(RECORDS) if client else accounting_of(records)
     first = list(BATCHES).index(batch)
     for turn, (name, sampler) in enumerate(SAMPLERS.items(), first):
-        possible = ALGORITHMS[:2] if name == "with_replacement" else ALGORITHMS
-        make = possible[turn % len(possible)]
-        parts, kinds = seen(make(local(records, unit=unit), sampler=sampler))
+        entries = [ENTRIES[each] for each in OF_LOCAL_STEPS]
+        if name == "with_replacement":
+            entries = [entry for entry in entries if not entry.takes("warm_start")]
+        make = entries[turn % len(entries)].make
+        parts, kinds = seen(make(local=local(records, unit=unit), sampler=sampler))
         assert_parts(parts, *[[(ROUNDS, own)]] * 3)
         expected = (unit, "gaussian", "own", 3, sampling, sampler.accounting, [""])
         assert all(kind == expected for kind in kinds.values())

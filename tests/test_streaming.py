@@ -11,21 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from every_algorithm import ALGORITHMS, CLIENTS, FEDERATION, FIXED, MAKERS, POISSON
 from small import assert_close, assert_identical, members, regression, sgd, squared, start
 
 import fedpriv as fp
-from experiments.papers.dp_scaffold import local_steps
 from fedpriv.attacks import canaries
 from fedpriv.engine.compiled_rounds import numbered_round
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-CLIENTS, PER_CLIENT = 6, 3
-FEDERATION = regression([PER_CLIENT] * CLIENTS, public=4)
 TEST = jax.tree.map(lambda leaf: leaf[:5], FEDERATION.examples)
 LOCAL = {"optimizer": sgd, "batches": fp.epochs(1, 2)}
-PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
-FIXED, POISSON = fp.fixed_size(CLIENTS, 3), fp.poisson(CLIENTS, 0.5, 4)
 
 
 def partition(federation):
@@ -89,21 +85,12 @@ def two_sums():
     return fp.Algorithm(init, round, POISSON)
 
 
-RECORDS = local_steps(fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1, **PRIVATE)
-SPLIT = {
-    "sampler": fp.with_replacement([1, 1, 1, 1, 1, 2], 4),
-    "splitting": fp.splitting.uniform(0.3),
-    "coupling": fp.consensus.coupling(0.4, 0.1),
-    "exchanges": fp.consensus.constant(3),
-}
-DP = {"sampler": POISSON, "optimizer": sgd, "batches": fp.full_batch(), **PRIVATE}
-ALGORITHMS = {
-    "fed_avg": fp.fed_avg(squared, sampler=FIXED, **LOCAL),
-    "messages": fp.msp_fl(squared, **SPLIT, **LOCAL),
+MADE = {
+    "messages": ALGORITHMS["msp_fl"],
     "two sums": two_sums(),
-    "everyone first": fp.dp_scaffold(RECORDS, sampler=FIXED, warm_start=2, everyone_first=True),
+    "everyone first": MAKERS["dp_scaffold"](sampler=FIXED, warm_start=2, everyone_first=True),
     "canaries": canaries.with_canaries(
-        fp.dp_fed_avg(squared, **DP),
+        ALGORITHMS["dp_fed_avg"],
         2,
         fp.Release("third_party", "client", 1.0, POISSON.accounting, 1),
     ),
@@ -124,7 +111,7 @@ def test_the_results_are_those_in_memory(name):
     also counted.
     """
     expected, found = (
-        run(ALGORITHMS[name], federation) for federation in (FEDERATION, streamed(FEDERATION))
+        run(MADE[name], federation) for federation in (FEDERATION, streamed(FEDERATION))
     )
     same = partial(assert_close, rtol=1e-6) if name in LONG else assert_identical
     same(found.state, expected.state)
@@ -141,7 +128,7 @@ def test_the_results_are_those_in_memory(name):
 def test_on_several_devices():
     strategy = fp.Strategy(2, 2)
     expected, found = (
-        run(ALGORITHMS["two sums"], federation, seeds=(1,), strategy=strategy)
+        run(MADE["two sums"], federation, seeds=(1,), strategy=strategy)
         for federation in (FEDERATION, streamed(FEDERATION))
     )
     assert_identical(found.state, expected.state)

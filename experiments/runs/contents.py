@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,64 +11,11 @@ import numpy as np
 
 from experiments.base.formats import ClientEpsilons, name_of, short_name_of
 from experiments.base.spread import Spread
-from fedpriv.engine.client_metrics import (
-    HELD_OUT,
-    PER_CLIENT,
-    PERSONAL,
-    PERSONAL_PER_CLIENT,
-    parsed,
-)
+from experiments.runs.measured import best_note
 from fedpriv.engine.history import SHARES, Evaluation
-from fedpriv.models.score import best, main_metric
 from fedpriv.privacy import VIEWS, Certificate, Claim, OperationalNumbers
 
-OF_CLIENTS = {
-    PER_CLIENT: "of the shared model on the training records of single clients",
-    HELD_OUT: "of the shared model on the records that single clients hold out",
-    PERSONAL: "of each client's own model, the shared one where it has none, on the records that it holds out",
-    PERSONAL_PER_CLIENT: "of each client's own model, the shared one where it has none, on its training records",
-}
-"""By kind, what is measured on clients."""
-_TRAINED_ON, _HELD_OUT = "clients' training records", "clients' held-out records"
-_RECORDS = {
-    PER_CLIENT: _TRAINED_ON,
-    PERSONAL_PER_CLIENT: _TRAINED_ON,
-    HELD_OUT: _HELD_OUT,
-    PERSONAL: _HELD_OUT,
-}
 NOISE = "noise_multiplier"  # the field of a config
-
-
-def measured_on(metric: str) -> str:
-    """On which records, in words."""
-    of_clients = parsed(metric)
-    return f"{OF_CLIENTS[of_clients.kind]} (not private)" if of_clients else "on the test set"
-
-
-def chosen_on(metric: str, own_test: bool = False) -> str:
-    """The records that choose where this metric does, in words; see `Summary` for `own_test`."""
-    of_clients = parsed(metric)
-    if of_clients:
-        return _RECORDS[of_clients.kind]
-    return "clients' own test records" if own_test else "test set"
-
-
-def is_of_clients(metric: str, own_test: bool) -> bool:
-    """Whether those are records of clients, so that no epsilon covers a choice by them."""
-    return own_test or parsed(metric) is not None
-
-
-def best_note(metrics: Iterable[str] = (), own_test: bool = False) -> str:
-    """What the best evaluation by these metrics is."""
-    named, records = [*metrics] or ["accuracy"], dict[str, None]()
-    for metric in named:
-        own = chosen_on(metric, own_test)
-        records["the test records" if own == "test set" else own] = None
-    unsure = not all(is_of_clients(metric, own_test) for metric in named)
-    return (
-        f"best: each seed's best evaluation, chosen on {' or '.join(records)}; no epsilon covers the choice"
-        f"{' if these are private' * unsure}, and the number is no estimate of the score on a new record"
-    )
 
 
 @dataclass(frozen=True)
@@ -346,77 +292,3 @@ class Begun:
         if algorithm in self.solved or algorithm not in self.noise:
             return self.solved.get(algorithm, {})
         return {NOISE if NOISE in self.settings else "noise": self.noise[algorithm]}
-
-
-def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
-    """What evaluations alone say: the certificates are for a third party, what was planned is not known."""
-    last = {name: of[-1] for name, of in lines.items() if of}
-    names = _metrics(begun, next(iter(last.values()))) if last else []
-    seconds = {name: sum(line.seconds for line in lines[name]) for name in last}
-    rounds = {name: line.round for name, line in last.items()}
-    solved = {name: found for name in last if (found := begun.solved_for(name))}
-    settings = {name: begun.algorithm_settings.get(name, {}) for name in last}
-    return Summary(
-        begun.config,
-        begun.settings,
-        {name: of | solved.get(name, {}) for name, of in settings.items()},
-        status,
-        rounds,
-        {},
-        main_metric(names, begun.settings.get("metric")) if names else "",
-        {name: {metric: _best(begun, lines[name], metric) for metric in names} for name in last},
-        {n: {m: s for m in names if (s := line.metric(m))} for n, line in last.items()},
-        {name: line.uplink_mb_per_client for name, line in last.items()},
-        {name: line.downlink_mb_per_client for name, line in last.items()},
-        {name: _report(line) for name, line in last.items()},
-        (),
-        {
-            name: rounds[name] * line.seeds / seconds[name] if seconds[name] else math.nan
-            for name, line in last.items()
-        },
-        dict.fromkeys(last),
-        {},
-        {},
-        None,
-        per_client_not_private=_per_client(last),
-        not_finite_not_private={name: x for name in last if (x := _not_finite(lines[name]))},
-        solved=solved,
-        names=begun.names,
-        secret_seed=begun.secret_seed,
-        own_test=begun.own_test,
-        best_note=best_note(names, begun.own_test),
-    )
-
-
-def _metrics(begun: Begun, line: Line) -> list[str]:
-    """The metrics of the score, and what the config shows in their place."""
-    metric: Any = begun.settings.get("metric")
-    return [*line.metrics, *[metric][: metric in line.diagnostics_not_private]]
-
-
-def _not_finite(lines: Sequence[Line]) -> dict[str, NotFinite]:
-    rounds, found = np.diff([line.round for line in lines], prepend=0), {}
-    for name in SHARES:
-        each = [line.diagnostics_not_private.get(name) for line in lines]
-        if there := [line.round for line, spread in zip(lines, each, strict=True) if spread]:
-            shares = [s.per_seed if s else (0.0,) * lines[0].seeds for s in each]
-            found[name] = NotFinite(there[0], Spread.of(np.average(shares, 0, rounds)))
-    return found
-
-
-def _per_client(last: Mapping[str, Line]) -> dict[str, dict[str, Spread]]:
-    found = {
-        name: {k: s for k, s in line.diagnostics_not_private.items() if parsed(k)}
-        for name, line in last.items()
-    }
-    return {name: spreads for name, spreads in found.items() if spreads}
-
-
-def _best(begun: Begun, lines: Sequence[Line], metric: str) -> Spread:
-    each = np.array([spread.per_seed for line in lines if (spread := line.metric(metric))])
-    return Spread.of(best(each, metric, begun.higher))
-
-
-def _report(line: Line) -> Report:
-    certified = line.privacy.certified
-    return Report(line.round, line.privacy.claimed, {certified.view: certified})

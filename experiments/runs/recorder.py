@@ -36,10 +36,11 @@ from experiments.base.terminal import say
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
 from experiments.runs.client_lines import CLIENTS, ClientLine
-from experiments.runs.contents import Begun, Line, Report, Summary, so_far
+from experiments.runs.contents import Begun, Line, Report, Summary
 from experiments.runs.json_lines import JsonLines
 from experiments.runs.run_folder import CHECKPOINTS, CONFIG, METRICS, SECRET_SEED, SUMMARY
 from experiments.runs.sinks import Sink, guarded
+from experiments.runs.summary_so_far import so_far
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.kept_model import save_model
 from fedpriv.models.networks import Model

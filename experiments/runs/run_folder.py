@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from experiments.base.files import opened
-from experiments.base.formats import name_of, setting
-from experiments.base.json_values import flat, typed, without_collections
+from experiments.base.formats import name_of
+from experiments.base.json_values import typed, without_collections
 from experiments.runs import client_lines, curves
 from experiments.runs.client_lines import ClientLine
-from experiments.runs.contents import Begun, Environment, Line, Summary, so_far
+from experiments.runs.contents import Begun, Environment, Line, Summary
+from experiments.runs.summary_so_far import so_far
 from fedpriv.core.arguments import check_path
 from fedpriv.engine.client_metrics import parsed
 from fedpriv.engine.history import History
@@ -28,18 +29,6 @@ CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, SECRET_SEED = "checkpoints", "secret_seed"
 SWEEP = "sweep.json"  # in the folder of a sweep
 UNENDED = "running, or ended from outside (no summary.json)"
-UNINTERESTING = (
-    "output",
-    "data_dir",
-    "layout",
-    "algorithms",
-    "every",
-    "keep_model",
-    "views",
-    "metric",
-)
-# A run is named by the settings in which it differs where they are few, and short in characters.
-MOST_SETTINGS, LONGEST_NAME = 3, 40
 T = TypeVar("T")
 
 
@@ -52,7 +41,7 @@ class RunFolder:
       lines: metrics.jsonl by algorithm, in the order of training; by round, each round once.
       summary: None if there is no summary.json yet.
       damage: what is damaged or missing in metrics.jsonl, in words.
-      label: its name in tables and figures; "": the settings that differ from the other runs', see `names`.
+      label: its name in tables and figures; "": the settings that differ from the other runs', see `run_names`.
       shown: metrics that were chosen to be shown; (): the run's own.
     """
 
@@ -342,100 +331,3 @@ def _natural(path: Path) -> list[Any]:
     """Sorts x=2 before x=10."""
     parts = re.split(r"(\d+)", path.name)
     return [int(part) if i % 2 else part for i, part in enumerate(parts)]
-
-
-def labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[RunFolder]:
-    """The runs with these labels, one each, and with names of algorithms, as in "fed_avg=Ours"; None: without.
-
-    Raises:
-      ValueError: there are more or fewer, or an empty one, or one twice.
-    """
-    algorithms = {name for run in runs for name in run.algorithms}
-    pairs = [label.partition("=")[::2] for label in labels or ()]
-    own = {key: name for key, name in pairs if name and key in algorithms}
-    runs = with_names(runs, own)
-    given = zip(labels or (), pairs, strict=True)
-    labels = [label for label, (key, name) in given if not (name and key in algorithms)]
-    if wrong := [label for label in labels if re.match(r"\w+=.", label)]:
-        raise ValueError(
-            f"names: {wrong[0]!r} is no algorithm of these runs; choose one of {', '.join(sorted(algorithms))}"
-        )
-    if not labels and own:
-        return list(runs)
-    return _labelled(runs, labels or None)
-
-
-def with_names(runs: Sequence[RunFolder], own: Mapping[str, str] | None) -> list[RunFolder]:
-    """With names for algorithms, beside those that they have recorded.
-
-    Raises:
-      ValueError: of an algorithm that is in none.
-    """
-    there = {name for run in runs for name in run.algorithms}
-    if unknown := sorted(set(own or {}) - there):
-        raise ValueError(
-            f"names: no {unknown[0]!r} in these runs; there are {', '.join(sorted(there))}"
-        )
-    if len({*(own or {}).values()}) < len(own or {}):
-        raise ValueError(
-            f"names: {', '.join((own or {}).values())}; give each algorithm its own name"
-        )
-    return [named(run, own or {}) for run in runs]
-
-
-def named(run: RunFolder, own: Mapping[str, str]) -> RunFolder:
-    if not own:
-        return run
-    begun = replace(run.begun, names={**run.begun.names, **own})
-    summary = run.summary and replace(run.summary, names={**run.summary.names, **own})
-    return replace(run, begun=begun, summary=summary)
-
-
-def _labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[RunFolder]:
-    if labels is None:
-        return list(runs)
-    if len(labels) != len(runs) or len({*labels, ""}) <= len(labels):
-        folders = ", ".join(run.path.name for run in runs)
-        raise ValueError(
-            f"names: {' '.join(map(repr, labels))} for {folders}; give each run its own name, in this order"
-        )
-    return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
-
-
-def titles(runs: Sequence[RunFolder]) -> list[str]:
-    """The settings in which the runs differ, one title per run."""
-    return [", ".join(parts) for parts in _differences(runs)]
-
-
-def _differences(runs: Sequence[RunFolder]) -> list[list[str]]:
-    """One "field = value" for each setting in which the runs differ, per run."""
-    settings = [{"config": run.config} | interesting(run.settings) for run in runs]
-    names = {name: None for of in settings for name in of}
-    differing = [n for n in names if len({json.dumps(of.get(n)) for of in settings}) > 1]
-    return [[setting(n, of[n]) for n in differing if n in of] for of in settings]
-
-
-def interesting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those on which results depend, flat."""
-    fields = flat(settings)
-    return {n: v for n, v in fields.items() if n.partition(".")[0] not in UNINTERESTING}
-
-
-def names(runs: Sequence[RunFolder]) -> list[str]:
-    """Its label, or what tells it from the others: a few settings; else its folder, with those above as it takes."""
-    said, parts = _differences(runs), [run.path.resolve().parts for run in runs]
-    found = []
-    for run, differences, own in zip(runs, said, parts, strict=True):
-        if run.label:
-            found.append(run.label)
-            continue
-        title = ", ".join(differences)
-        short = len(differences) <= MOST_SETTINGS and len(title) <= LONGEST_NAME
-        if title and short and said.count(differences) == 1:
-            found.append(title)
-            continue
-        many = next(
-            (k for k in range(1, len(own)) if sum(p[-k:] == own[-k:] for p in parts) == 1), len(own)
-        )
-        found.append("/".join(own[-many:]))
-    return found

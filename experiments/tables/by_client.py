@@ -11,7 +11,7 @@ import numpy as np
 from experiments.base.formats import ABSENT, field_name, in_percent, mean_and_std, number, with_unit
 from experiments.base.spread import Spread
 from experiments.runs.client_lines import ClientLine
-from experiments.runs.contents import OF_CLIENTS
+from experiments.runs.measured import OF_CLIENTS
 from experiments.runs.other_metric import check_recorded, named
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row, above, rows

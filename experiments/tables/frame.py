@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.base.formats import setting
 from experiments.base.spread import Spread
-from experiments.runs.contents import NOISE, Summary, chosen_on
+from experiments.runs.contents import NOISE, Summary
+from experiments.runs.measured import chosen_on
 from experiments.runs.other_metric import scores
-from experiments.runs.run_folder import RunFolder, names
+from experiments.runs.run_folder import RunFolder
+from experiments.runs.run_names import names
 from experiments.tables.leads import Lead, lead
 from experiments.tables.over_clients import ClientScores, OverClients, behind, over_clients
 from fedpriv.engine.client_metrics import parsed

@@ -18,15 +18,9 @@ from experiments.base.formats import (
     with_unit,
 )
 from experiments.config.stopping import decided
-from experiments.runs.contents import (
-    NOISE,
-    Summary,
-    best_note,
-    chosen_on,
-    is_of_clients,
-    measured_on,
-)
-from experiments.runs.run_folder import interesting
+from experiments.runs.contents import NOISE, Summary
+from experiments.runs.measured import best_note, chosen_on, is_of_clients, measured_on
+from experiments.runs.run_names import interesting
 from experiments.tables.frame import Row, measured, noise
 from experiments.tables.leads import TOO_FEW
 from experiments.tables.over_clients import CONDITIONAL, OverClients

@@ -16,8 +16,10 @@ from experiments.base.command import one_line
 from experiments.base.formats import NAMES, in_percent, meaning_of_epsilon, with_unit
 from experiments.base.spread import Spread
 from experiments.base.terminal import printable
-from experiments.runs.contents import Line, measured_on
-from experiments.runs.run_folder import RunFolder, names
+from experiments.runs.contents import Line
+from experiments.runs.measured import measured_on
+from experiments.runs.run_folder import RunFolder
+from experiments.runs.run_names import names
 from experiments.tables import thinning
 from fedpriv.core.files import save_figure
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from experiments.runs.contents import NOISE, Begun, Epsilons, Line
-from experiments.runs.run_folder import RunFolder, interesting
+from experiments.runs.run_folder import RunFolder
+from experiments.runs.run_names import interesting
 
 SETTING_EPSILON = (NOISE, "target_epsilon", "stop_at_epsilon")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from experiments.runs.other_metric import with_metric
-from experiments.runs.run_folder import RunFolder, runs_of, with_names
+from experiments.runs.run_folder import RunFolder, runs_of
+from experiments.runs.run_names import with_names
 from experiments.tables import by_client, compare
 from experiments.tables import frame as frames
 from experiments.tables.frame import rows

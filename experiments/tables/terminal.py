@@ -18,7 +18,8 @@ from experiments.base.formats import (
     number,
     wrapped,
 )
-from experiments.runs.contents import OF_CLIENTS, Report, Summary, measured_on
+from experiments.runs.contents import Report, Summary
+from experiments.runs.measured import OF_CLIENTS, measured_on
 from experiments.tables.frame import Row
 from experiments.tables.grid import counted, of_planned, on_rounds
 from fedpriv.engine.client_metrics import by_kind, parsed

@@ -10,7 +10,8 @@ from experiments.base.formats import markdown_table
 from experiments.base.json_values import of_kind
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
-from experiments.runs.run_folder import CONFIG, RunFolder, titles
+from experiments.runs.run_folder import CONFIG, RunFolder
+from experiments.runs.run_names import titles
 from fedpriv.algorithms.msp import uploads_bound
 
 

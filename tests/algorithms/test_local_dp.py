@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from every_algorithm import ENTRIES
 from scipy import stats
 from small import (
     FALSE_ALARM,
@@ -23,18 +24,12 @@ from small import (
     vector,
 )
 
-from experiments.papers.dp_scaffold import local_steps
 from fedpriv import (
     Draw,
     LocalSteps,
-    adaptive_fed_avg,
     dp_fed_avg,
-    dp_fed_avg_wav,
-    dp_scaffold,
-    dp_sgd,
     everyone,
     fed_avg,
-    fed_smp,
     fixed_interval,
     fixed_size,
     full_batch,
@@ -43,7 +38,6 @@ from fedpriv import (
     per_example,
     poisson,
     qsgd,
-    select_rand_k,
     with_replacement,
 )
 from fedpriv.algorithms.local_dp import ldp_fed_avg
@@ -158,79 +152,71 @@ FAINT = {"clip_norm": 10.0, "noise_multiplier": 0.01}  # clips nothing here
 SILENT = {"clip_norm": 10.0, "noise_multiplier": 0.0}
 
 
-def steps(noise):
-    return LocalSteps(
-        per_example(squared), everyone(RECORDS), 1, COMMON["optimizer"], gaussian(**noise)
-    )
-
-
-def scaffold(noise):
-    return local_steps(per_example(squared), everyone(RECORDS), 1, RATE, **noise)
-
-
 CODED = {
-    "fed_avg": lambda c, noise: fed_avg(squared, **ALL, **COMMON, codec=c),
-    "dp_fed_avg": lambda c, noise: dp_fed_avg(squared, **ALL, **COMMON, **noise, codec=c),
-    "fed_smp": lambda c, noise: fed_smp(
-        squared, **ALL, **COMMON, **noise, sparsifier=select_rand_k(0.5), codec=c
-    ),
-    "adaptive": lambda c, noise: adaptive_fed_avg(
-        squared, **ALL, **COMMON, **noise, quantile=0.5, count_noise=2.0, codec=c
-    ),
-    "dp_fed_avg_wav": lambda c, noise: dp_fed_avg_wav(
-        squared, d=4, **ALL, **COMMON, **noise, bounded="update", codec=c
-    ),
-    "dp_sgd": lambda c, noise: dp_sgd(steps(noise), **ALL, codec=c),
-    "dp_scaffold": lambda c, noise: dp_scaffold(scaffold(noise), **ALL, codec=c),
-    "ldp_fed_avg": lambda c, noise: ldp(gaussian(**noise), codec=c),
+    entry.make.func.__name__: entry
+    for entry in reversed(ENTRIES.values())  # the first of each function
+    if entry.takes("codec") and "codec" not in entry.make.keywords
 }
-BY_CLIENTS = {"dp_sgd", "dp_scaffold", "ldp_fed_avg"}
-VALUES = dict.fromkeys(CODED, 4) | {"fed_smp": 2, "dp_scaffold": 8}
+BY_CLIENTS = [name for name, entry in CODED.items() if entry.noise == "own"]
+BY_SERVER = [name for name in CODED if name not in BY_CLIENTS]
 LARGEST, CELL = 4.0, 2 * 4.0 / 255
+
+
+def coded(name, codec, noise):
+    """By one step of everyone on all of their records."""
+    entry, used = CODED[name], gaussian(**noise)
+    local = LocalSteps(per_example(squared), everyone(RECORDS), 1, COMMON["optimizer"], used)
+    given = {"mechanism": used, **noise, "local": local, "codec": codec, **ALL, **COMMON}
+    if entry.takes("clip_norm"):
+        del given["mechanism"]
+    return entry.make(**{option: v for option, v in given.items() if entry.takes(option)})
 
 
 @pytest.mark.parametrize("name", CODED)
 def test_codecs_compose_with_every_algorithm(name):
     """Every message is on the grid, noise of the client's own included, and at most a cell from what was meant.
 
-    Without the server's noise and without a clip the first round of each is FedAvg's; Fed-SMP's where it sends.
+    Without the server's noise and without a clip the first round of each is FedAvg's, where it sends; but for FedRep's,
+    whose clients train their heads first.
     """
-    noise = FAINT if name in BY_CLIENTS else SILENT
-    step, metrics = a_round(CODED[name](fixed_interval(8, LARGEST), noise))
-    overhead = 1 if name == "adaptive" else 0
-    assert metrics["uplink"].bits() == VALUES[name] * 8 + overhead
+    entry, own = CODED[name], name in BY_CLIENTS
+    noise = FAINT if own else SILENT
+    step, metrics = a_round(coded(name, fixed_interval(8, LARGEST), noise))
+    overhead = 1 if entry.takes("count_noise") else 0
+    assert metrics["uplink"].bits() == entry.sends * 8 + overhead
     assert metrics["diagnostics"]["saturated"] == 0
     sent = step != 0
-    assert sent.sum() == (2 if name == "fed_smp" else 4)
+    assert sent.sum() == min(entry.sends, 4)  # DP-SCAFFOLD sends controls, too
     levels = CLIENTS * (step[sent] + LARGEST) / CELL
     np.testing.assert_allclose(levels, np.round(levels), atol=1e-2)
     theta = vector(start())
     plain = RATE * np.mean([gradient(theta, *records(FEDERATION, i)) for i in range(CLIENTS)], 0)
-    scale = 2 if name == "fed_smp" else 1
+    scale = 2 if entry.takes("sparsifier") else 1
     # An eighth in six standard deviations of the loudest noise, C sigma / sqrt(5).
-    loose = 0.3 if name in BY_CLIENTS else 0.0
-    assert np.abs(step - scale * plain)[sent].max() <= CELL + loose
-    assert np.abs(step - scale * plain)[sent].max() > 1e-5
+    loose = 0.3 if own else 0.0
+    if not entry.takes("head_batches"):
+        assert np.abs(step - scale * plain)[sent].max() <= CELL + loose
+        assert np.abs(step - scale * plain)[sent].max() > 1e-5
 
 
 def test_what_does_not_fit_is_reported():
-    _, metrics = a_round(CODED["ldp_fed_avg"](fixed_interval(8, 1e-3), LOUD))
+    _, metrics = a_round(coded("ldp_fed_avg", fixed_interval(8, 1e-3), LOUD))
     assert metrics["diagnostics"]["saturated"] > 0.9
-    assert "saturated" not in a_round(CODED["fed_avg"](qsgd(8), LOUD))[1]["diagnostics"]
+    assert "saturated" not in a_round(coded("fed_avg", qsgd(8), LOUD))[1]["diagnostics"]
 
 
 def test_noise_that_the_server_adds_does_not_hide_messages_from_it():
-    for name in ("dp_fed_avg", "fed_smp", "adaptive", "dp_fed_avg_wav"):
-        for view, release in seen(CODED[name](qsgd(8), LOUD)).items():
+    for name in BY_SERVER:
+        for view, release in seen(coded(name, qsgd(8), LOUD)).items():
             if view == "third_party":
                 assert release.multiplier > 0
                 assert release.adder == "server"
             else:
                 assert release.multiplier == 0
                 assert "the server adds the noise" in release.reason
-    coded, plain = (CODED["dp_fed_avg"](codec, LOUD) for codec in (qsgd(8), UNCODED))
-    assert seen(coded)["third_party"].multiplier == seen(plain)["third_party"].multiplier
-    said = " ".join(certified(coded, 3, DELTA).assumptions)
+    by_server, plain = (coded("dp_fed_avg", codec, LOUD) for codec in (qsgd(8), UNCODED))
+    assert seen(by_server)["third_party"].multiplier == seen(plain)["third_party"].multiplier
+    said = " ".join(certified(by_server, 3, DELTA).assumptions)
     assert "the server adds all of the noise" in said
     assert "before sending anything" not in said
 
@@ -238,8 +224,8 @@ def test_noise_that_the_server_adds_does_not_hide_messages_from_it():
 def test_rounding_messages_takes_away_the_noise_of_others():
     """A sum of rounded messages is no function of the sum of messages: others' noise may be rounded away."""
     for name in BY_CLIENTS:
-        plain, coded = (seen(CODED[name](codec, LOUD)) for codec in (UNCODED, qsgd(8)))
-        assert {r.multiplier for r in coded.values()} == {plain["server"].multiplier}
+        plain, rounded = (seen(coded(name, codec, LOUD)) for codec in (UNCODED, qsgd(8)))
+        assert {r.multiplier for r in rounded.values()} == {plain["server"].multiplier}
 
 
 def test_streams_of_keys_do_not_meet():

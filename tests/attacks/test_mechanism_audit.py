@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from every_mechanism import ENTRIES, Size
+from noise import check_noise
 from scipy import stats
 
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import Scores, draw_scores
-from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level, separately
+from fedpriv.mechanisms.clipping import flat, per_layer
 from fedpriv.mechanisms.mechanisms import gaussian, joint, laplace, mechanism
 from fedpriv.mechanisms.noise import haar_noise, isotropic
 from fedpriv.privacy import (
@@ -31,22 +33,9 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 M, GAUSSIAN = 16, frozenset({"gaussian"})
 LEVELS = {"clip_norm": 0.7, "noise_multiplier": 2.0}
 MECHANISMS = {
-    "gaussian": gaussian(0.7, 2.0),
-    "per layer": mechanism(per_layer(3), isotropic(), **LEVELS),
-    "separately": mechanism(separately(3), isotropic(), **LEVELS),
-    "levels": mechanism(per_level(M), isotropic(), **LEVELS),
-    "coefficients": mechanism(coefficients(M), isotropic(), **LEVELS),
-    "haar flat": mechanism(flat(), haar_noise(M), **LEVELS),
-    "haar coefficients": mechanism(coefficients(M), haar_noise(M), **LEVELS),
-    "haar levels": mechanism(per_level(M), haar_noise(M), **LEVELS),
-    "haar orthonormal": mechanism(flat(), haar_noise(M, "orthonormal"), **LEVELS),
-    "haar calibrated": mechanism(coefficients(M), haar_noise(M), calibrated=True, **LEVELS),
-}
-BIT = gaussian(0.5, 3.0)
-MECHANISMS |= {
-    "update and bit": joint(gaussian(0.7, 2.0), BIT),
-    "haar and bit": joint(MECHANISMS["haar levels"], BIT),
-    "layers, updates, bit": joint(MECHANISMS["per layer"], gaussian(0.2, 4.0), BIT),
+    name: entry.make(Size(M, 3), **LEVELS)
+    for name, entry in ENTRIES.items()
+    if name != "changing"  # which is that of a round
 }
 
 
@@ -68,17 +57,12 @@ def test_the_worst_direction_reaches_the_declared_multiplier(name):
         assert np.linalg.norm(whitened) == pytest.approx(1 / used.certified_multiplier, rel=1e-5)
 
 
-NOISES = ("gaussian", "haar flat", "haar orthonormal", "haar calibrated", "haar and bit")
-
-
-@pytest.mark.parametrize("name", [*NOISES, "layers, updates, bit"])
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_whitened_noise_is_white(name):
-    used, draws = MECHANISMS[name], 20_000
+    used = MECHANISMS[name]
     zero = jax.tree.map(jnp.zeros_like, used.worst_case.worst(M))
-    keys = jax.random.split(jax.random.key(0), draws)
-    z = np.asarray(jax.jit(jax.vmap(lambda k: used.worst_case.whiten(used.perturb(k, zero))))(keys))
-    covariance = z.T @ z / draws
-    assert np.abs(covariance - np.eye(z.shape[1])).max() < 6 * math.sqrt(2 / draws)
+    std = math.sqrt(2) if used.noise == "laplace" else 1.0  # of its scale
+    check_noise(lambda key: used.worst_case.whiten(used.perturb(key, zero)), std, used.noise)
 
 
 def release(used, sampling=None, steps=1, view="third_party", unit="client", **options):

@@ -222,39 +222,6 @@ def test_what_refutes_a_claim():
     assert refuted(claim(relation="replace_one"), certificate=replaced)
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["nowhere"], "config: there is no 'nowhere'"),
-        (["--draws", "5"], "--draws: 5; give"),
-        (["--canaries", "0"], "--canaries: 0; give"),
-        (
-            [*TINY, "--parts", "one_run", "--canaries", "4"],
-            "--canaries: 4 in each of 2 run(s) bound nothing",
-        ),
-        (["--parts", "all"], "--parts"),
-        (["--runs", "99"], "--runs: 99; give"),
-        (["--deltas", "0.1", "1"], "--deltas[1]: 1.0; give"),
-        (["--audit-seed", "-1"], "--audit-seed: -1; give"),
-        (["--roundz", "5"], "--roundz: unknown field; did you mean --rounds?"),
-        (
-            [*TINY, "--parts", "one_run", "--canaries", "41", "--deltas", "1e-5"],
-            "count: 41; give 1 to 40",
-        ),
-        (
-            ["fed_smp_fashion_mnist", "--parts", "one_run", "--data-dir", "/nowhere"],
-            "fashion_mnist",
-        ),
-    ],
-)
-def test_wrong_input_is_one_line(args, said, capsys):
-    code, shown = ask(capsys, *args)
-    assert code == 2
-    assert shown.out == ""
-    assert len(shown.err.strip().splitlines()) == 1
-    assert said in shown.err
-
-
 def test_the_configs_are_listed(capsys):
     _, shown = ask(capsys, "--list")
     assert shown.out.split()[0] in modules.names()

@@ -13,7 +13,6 @@ from configs import quickstart
 from experiments.config import Ledger
 from experiments.papers.baselines import ROWS, Server, Weighting
 from experiments.papers.fed_smp import Local
-from experiments.run import main
 from fedpriv.algorithms.fed_opt import Moments
 
 
@@ -91,24 +90,3 @@ def test_local_training_is_fed_prox():
     np.testing.assert_allclose(trained(plain), 2 - 0.2, rtol=1e-6)
     pulled = dataclasses.replace(plain, proximal=3.0)
     np.testing.assert_allclose(trained(pulled), 2 - 0.2 + 0.1 * 3 * 0.1, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--server.optimizer", "adamw"], "server.optimizer"),
-        (["--server.learning-rate", "-1"], "learning_rate: -1.0; give"),
-        (["--server.second-momentum", "1"], "second_momentum: 1.0; give"),
-        (["--server.decay", "0"], "decay: 0.0; give"),
-        (["--local.proximal", "-0.1"], "proximal: -0.1; give"),
-        (["--weighting.mean", "0.5"], "cap: none is given, so that nothing bounds the weights"),
-        (["--weighting.cap", "inf"], "cap: inf; give a finite number above 0"),
-        (["--weighting.cap", "9", "--weighting.mean", "2"], "mean: 2.0; give"),
-    ],
-)
-def test_nonsense_is_refused_in_a_line(options, said, capsys):
-    assert main(["quickstart", *options]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert said in error
-    assert error.count("\n") == 1

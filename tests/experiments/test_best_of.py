@@ -53,42 +53,6 @@ def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher
     assert choose.best(scores, higher) == at
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--best-of", "0.5"], "best_of: 0.5 is not a finite mean above 1"),
-        (["--best-of", "inf"], "best_of: inf is not a finite mean"),
-        (["--best-of", "nan"], "best_of: nan is not a finite mean"),
-        (["--best-of", "many"], "--best-of: 'many' is not"),
-        (["--grid", "seeds=1,2"], "seeds 1 and seeds 2 are the same settings"),
-        (["--view", "server"], "target_epsilon, view: best_of certifies"),
-        (["--target-epsilon", "2"], "target_epsilon, view: best_of certifies"),
-        (
-            ["--algorithms", "dp_fed_avg", "rand_k"],
-            "dp_fed_avg rand_k are several algorithms; name one",
-        ),
-        (["--algorithms", "fed_avg"], "fed_avg has no finite epsilon (not private"),
-        (["--grid", "delta=0.01,0.02"], "delta and clients must be those of the other points"),
-        (["--grid", "clients=60,120"], "delta and clients must be those of the other points"),
-        (["--grid", "metric=loss,accuracy"], "metric: one metric compares all points"),
-        (
-            ["--grid", "sampling=poisson,fixed_size"],
-            "relation: ['add_or_remove', 'replace_one']; choose among settings of one kind",
-        ),
-    ],
-)
-def test_bad_input_gets_one_line_and_nothing_runs(args, said, tmp_path, capsys):
-    grid = [] if "--grid" in args else GRID
-    delta = [] if any("delta=" in a for a in args) else ["--delta", "0.01"]
-    mean = [] if "--best-of" in args else ["--best-of", "3"]
-    assert launch(*SMALL, *delta, *grid, *mean, *args, output=tmp_path / "never") == 2
-    shown, error = capsys.readouterr()
-    assert shown == ""
-    assert said in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "never").exists()
-
-
 @pytest.mark.parametrize("own", [["--dataset", "synthetic"], ["--fold", "1", "3"]])
 def test_no_client_chooses_by_records_of_its_own(own, tmp_path, capsys):
     args = [

@@ -15,7 +15,8 @@ from reported import edit, record
 import experiments
 from experiments import compare
 from experiments.base.formats import setting
-from experiments.runs.run_folder import names, read
+from experiments.runs.run_folder import read
+from experiments.runs.run_names import names
 from experiments.tables import frame, grid, plots, terminal
 from experiments.tables.latex import escaped
 from fedpriv.privacy import VIEWS

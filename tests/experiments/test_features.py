@@ -77,5 +77,3 @@ def test_no_image_is_given_twice_and_tests_come_from_the_same_clients():
 def test_wrong_input():
     with pytest.raises(ValueError, match="records: 6 clients of 30 need 180 images, four has 120"):
         clients_of(config(records=30), pool())
-    with pytest.raises(ValueError, match="gamma: 101"):
-        config(gamma=101.0)

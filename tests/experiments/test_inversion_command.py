@@ -117,21 +117,3 @@ def test_all_of_figure_6_is_there(monkeypatch):
         p.algorithm(None, 2)["epsilon"] for p in found if p.curve == "MSP + Lap" and p.x == 3
     }
     assert noisy == 3
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--victims", "1"], "--victims: 1; give"),
-        (["--steps", "0"], "--steps: 0; give"),
-        (["--data", "imagenet"], "'imagenet' for argument '--data'"),
-        (["--seed", "-1"], "--seed: -1; give"),
-        (["--data", "mnist", "--data-dir", "/nowhere"], "/nowhere"),
-    ],
-)
-def test_wrong_input(args, said, capsys, tmp_path):
-    assert command.main([*args, "--output", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert said in error
-    assert error.count("\n") == 1

@@ -149,28 +149,3 @@ def test_the_ledger_needs_no_data(capsys, tmp_path):
     told = capsys.readouterr().out
     assert "without fresh noise" in told
     assert "not proved" in told
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--gamma", "0.4"], "gamma: 0.4 for up to 1 invisible submodels"),
-        (["--consensus-step", "2.5"], "step: 2.5 is not in"),
-        (["--submodels", "0", "1"], "submodels[0]: 0; give"),
-        (["--bits", "0"], "bits: 0; give"),
-        (["--least-weight", "0"], "least_weight: 0.0; give"),
-        (["--weights", "alike"], "alike"),
-        (["--exchanges", "-1"], "exchanges: -1; give"),
-        (["--cohort", "0"], "cohort: 0; give"),
-        (["--learning-rate", "0"], "learning_rate: 0.0; give"),
-        (["--splitting-factor", "1"], "factor: 1.0; give"),
-        (["--interval", "sideways"], "sideways"),
-        (["--interval", "-1"], "interval: -1.0; give"),
-        (["--shards", "30"], "shards_per_client: 30 for 4 clients, but there are"),
-        (["--delta", "1"], "delta: 1.0; give"),
-    ],
-)
-def test_bad_input(args, said, prepared, tmp_path, capsys):
-    given = [*SMALL, "--data-dir", str(prepared), "--output", str(tmp_path / "never")]
-    assert run.main(["mspdq_mnist", *given, "--algorithms", "mspdq_fl", *args]) == 2
-    assert said in capsys.readouterr().err

@@ -13,7 +13,8 @@ from reported import edit, record
 
 import experiments
 from experiments import compare
-from experiments.runs.run_folder import labelled, named, read
+from experiments.runs.run_folder import read
+from experiments.runs.run_names import labelled, named
 from experiments.tables import plots
 
 

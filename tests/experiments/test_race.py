@@ -72,22 +72,6 @@ def test_a_sweep_solves_a_noise_once_where_the_releases_are_equal(monkeypatch):
         budget.solved(entered, replace(other, target_epsilon=3.0), known)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"fold": (1, 1)}, "fold: 1 1 is not a part of several"),
-        ({"fold": (4, 3)}, "fold: 4 3 is not a part of several"),
-        (
-            {"algorithms": ("ldp_fed_avg",), "weighting": replace(TINY.weighting, cap=3.0)},
-            "weighting.cap: ldp_fed_avg counts all clients equally",
-        ),
-    ],
-)
-def test_what_cannot_be_is_refused(given, said):
-    with pytest.raises(ValueError, match=said):
-        replace(TINY, **given)
-
-
 def test_scaffold_wants_clients_of_one_size():
     config = replace(TINY, algorithms=("dp_scaffold",), clients=480)
     with pytest.raises(ValueError, match="dp_scaffold needs clients of equally many records"):

@@ -8,7 +8,8 @@ from commands import report as command
 from reported import edit, record, tables, text, tree, with_class
 
 import experiments
-from experiments.runs.run_folder import names, read, read_all
+from experiments.runs.run_folder import read, read_all
+from experiments.runs.run_names import names
 from experiments.tables.report import charts
 
 RESULTS = "The last state of each"

@@ -183,57 +183,6 @@ def test_a_config_may_be_a_file_anywhere(tmp_path, monkeypatch, capsys):
     assert privacy["certified"]["third_party"]["epsilon"] <= privacy["claimed"]["epsilon"]
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["nonsense"], "config: there is no 'nonsense'; choose one of audited, correlated, "),
-        (["quikstart"], "config: there is no 'quikstart'; did you mean quickstart? Choose one of "),
-        (["--noise", "4"], "--noise: unknown field; did you mean --noise-multiplier?"),
-        (
-            ["--epochs", "4"],
-            "--epochs: unknown field; did you mean --local.epochs?",
-        ),
-        (["nowhere.py"], "nowhere.py; give the path of a Python file"),
-        (["--roundz", "3"], "did you mean --rounds"),
-        (["--rounds", "many"], "--rounds"),
-        (["--rounds", "0"], "rounds: 0"),
-        (["--local.batch-size", "0"], "batch_size: 0"),
-        (["--p", "0"], "p: 0"),
-        (["--p", "1.5"], "p: 1.5"),
-        (["--p", "1e-9"], "k = 0"),
-        (["--clip-norm", "0"], "clip_norm: 0"),
-        (["--clip-norm", "inf"], "clip_norm: inf"),
-        (["--noise-multiplier", "-1"], "noise_multiplier: -1"),
-        (["--cohort", "121"], "cohort: 121 exceeds the 120 clients"),
-        (["--clients", "5000"], "5000"),
-        (["--public-examples", "1400"], "public_examples: 1400"),
-        (["--delta", "1"], "delta: 1"),
-        (["--sampling", "sometimes"], "sometimes"),
-        (["--algorithms", "sgd"], "sgd"),
-        (["--layout.devices", "0"], "layout.devices: 0"),
-        (["--layout.clients", "0"], "layout.clients: 0"),
-        (["--capacity", "0"], "capacity: 0"),
-        (["--public-epochs", "0"], "public_epochs: 0"),
-        (["--local.momentum", "nan"], "momentum: nan"),
-        (["--local.decay", "-1"], "decay: -1"),
-        (["--algorithms", "rand_k", "rand_k"], "name at least one, and each once"),
-        (["fed_smp_fashion_mnist", "--data-dir", "{tmp}"], "fashion_mnist is not in {tmp}"),
-        (["fed_smp_svhn", "--data-dir", "{tmp}"], "svhn_cropped is not in {tmp}"),
-        (["fed_smp_shakespeare", "--data-dir", "{tmp}"], "shakespeare"),
-    ],
-)
-def test_bad_input_gets_one_line_and_exit_code_2(args, said, tmp_path, capsys):
-    args = [a.format(tmp=tmp_path) for a in args]
-    folder = tmp_path / "never"
-    assert launch(*args, "--output", folder) == 2
-    shown, error = capsys.readouterr()
-    assert shown == ""
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert said.format(tmp=tmp_path) in error
-    assert not folder.exists()
-
-
 def test_a_folder_with_a_run_is_not_overwritten(finished, capsys):
     before = {f: f.read_bytes() for f in finished.rglob("*") if f.is_file()}
     assert launch(*SMALL, "--output", finished) == 2

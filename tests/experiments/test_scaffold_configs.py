@@ -228,31 +228,3 @@ def test_the_warm_start_of_a_short_run_is_short():
     rare = replace(config, rounds=72, client_rate=0.05)  # 4 / l alone would be 80 rounds
     assert rare.warm_rounds == 18
     assert replace(config, rounds=20, warm_start=7).warm_rounds == 7
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--client-rate", "0"], "client_rate: 0.0; give"),
-        (["--client-rate", "0.001"], "client_rate: 0.001 of 10 is less than one"),
-        (["--record-rate", "2"], "record_rate: 2.0; give"),
-        (["--records", "3"], "records: 3; give"),
-        (["--sizes", "secret"], "record_sampling: subsets of one size show how many records"),
-        (["--eta-0", "-1"], "eta_0: -1.0; give"),
-        (["--l2", "-1"], "l2: -1.0; give"),
-        (["--clip-norm", "0"], "clip_norm: 0.0; give"),
-        (["--clip-norm", "mean"], "clip-norm"),
-        (["--alpha", "-1"], "alpha: -1.0; give"),
-        (["--warm-start", "-1"], "warm_start: -1"),
-        (["--warm-start", "0", "--authors.everyone-first"], "authors.everyone_first: there is no"),
-        (["--warm-start", "6"], "warm_start: 6 of 6 rounds leave none for training"),
-        (["--unit", "user"], "unit"),
-    ],
-)
-def test_bad_input(args, said, tmp_path, capsys):
-    warm = [] if "--warm-start" in args else ["--warm-start", "1"]
-    assert launch(*args, *warm, "--output", tmp_path / "never") == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
-    assert not (tmp_path / "never").exists()

@@ -31,56 +31,6 @@ def planned(config, rest, *grid):
     return points(asked.grid, asked.settle)
 
 
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--rounds", "3"], "grid: none is given"),
-        (["--grid", "rounds"], "grid: 'rounds' has no values, or an empty one"),
-        (["--grid", "rounds=1,,2"], "grid: 'rounds' has no values, or an empty one"),
-        (
-            ["--grid", "rounds=1,2", "p=0.1", "rounds=3"],
-            "'rounds' repeats a field or a value",
-        ),
-        (["--grid", "p=0.1,0.1"], "'p' repeats a field or a value"),
-        (["--grid", "p=0.1,0.10"], "p 0.1 and p 0.10 are the same settings"),
-        (["--grid", "p=0.1,0.2", "--p", "0.3"], "p: swept by the grid, too"),
-        (["--grid", "roundz=1,2"], "--roundz: unknown field; did you mean --rounds"),
-        (["--grid", "local.epoch=1,2"], "did you mean --local.epochs"),
-        (["--grid", "rounds=1,many"], "many"),
-        (
-            ["--grid", "rounds=1,0"],
-            "rounds: 0; give a whole number from 1 to 16777216 (at rounds 0)",
-        ),
-        (["--grid", "local.learning_rate=0.1,-1"], "learning_rate: -1.0; give"),
-        (["--grid", "sampling=poisson,sometimes"], "sometimes"),
-        (
-            ["--grid", "cohort=3,500"],
-            "cohort: 500 exceeds the 120 clients; choose fewer (at cohort",
-        ),
-        (["--grid", "p=0.1,1e-9"], "k = 0"),
-        (["--grid", "output=a,b"], "leave output out"),
-        (["--grid", "p=0.1,0.2", "folds=5"], "grid: folds is an option of the command"),
-        (["--grid", "p=0.1,0.2", "--record", "wandb"], "leave these out"),
-        (["--grid", "p=0.1,0.2", "--checkpoint.rounds", "5"], "leave these out"),
-        (["--grid", "p=0.1,0.2", "--folds", "1"], "folds: 1; give"),
-        (["--grid", "p=0.1,0.2", "--folds", "many"], "--folds: 'many' is not"),
-        (["--grid", "p=0.1,0.2", "--folds", "2", "--best-of", "3"], "leave best_of out"),
-        (["--grid", "p=0.1,0.2", "--folds", "2", "--fold", "1", "2"], "fold: swept by the grid"),
-        (["--grid", "metric=loss,accuracy"], "metric: one metric compares all points"),
-        (["--grid", "p=0.1,0.2", "--rouns", "3"], "--rouns: unknown field; did you mean --rounds"),
-    ],
-)
-def test_bad_input_gets_one_line_and_nothing_runs(args, said, tmp_path, capsys):
-    folder = tmp_path / "never"
-    assert launch(*args, output=folder) == 2
-    shown, error = capsys.readouterr()
-    assert shown == ""
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert said in error
-    assert not folder.exists()
-
-
 def test_yes_and_no_are_swept_as_true_and_false():
     from configs import dp_scaffold_synthetic
 

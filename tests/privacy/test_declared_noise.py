@@ -2,37 +2,22 @@
 
 import math
 
+import every_algorithm
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from every_algorithm import CLIENTS, FEDERATION, PARAMS, D
+from every_mechanism import ENTRIES, Size, that
 from haar import haar
 from noise import check_noise
-from small import one_round, regression, squared, start
+from small import one_round, squared
 
-from fedpriv import (
-    LocalSteps,
-    adaptive_fed_avg,
-    dp_fed_avg,
-    dp_scaffold,
-    dp_sgd,
-    everyone,
-    fed_avg,
-    fed_avg_sparse,
-    fed_smp,
-    fixed_size,
-    full_batch,
-    gaussian,
-    laplace,
-    mechanism,
-    per_example,
-    select_rand_k,
-    select_top_k,
-    trace_round,
-)
+import fedpriv as fp
 from fedpriv.algorithms.adaptive_clipping import update_noise
 from fedpriv.core.trees import flatten
+from fedpriv.mechanisms import clipping, noise
 from fedpriv.mechanisms.clipping import coefficients, flat, per_level
 from fedpriv.mechanisms.haar import padded_length, variance_left, weights
 from fedpriv.mechanisms.noise import haar_noise
@@ -40,21 +25,33 @@ from fedpriv.mechanisms.noise import haar_noise
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 CLIP, MULTIPLIER = 0.5, 1.3
-MECHANISMS = {"gaussian": gaussian, "laplace": laplace}
-SCALES = {"gaussian": 1.0, "laplace": 2**0.5}  # standard deviation over scale
 ZEROS = {"b": jnp.zeros(()), "w": jnp.zeros((3, 2))}
 
 
-def added(mechanism):
-    return lambda key: flatten(mechanism.perturb(key, ZEROS))
-
-
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", that(lambda entry: entry.white and not entry.joint))
 def test_a_mechanism_adds_what_it_declares(name):
-    mechanism = MECHANISMS[name](CLIP, MULTIPLIER)
-    assert mechanism.noise == name
-    std = CLIP * mechanism.certified_multiplier * SCALES[name]
-    check_noise(added(mechanism), std, name)
+    """C sigma, or what scale Laplace noise has, to each coordinate by itself."""
+    used = ENTRIES[name].make(Size(7, 2), CLIP, MULTIPLIER).in_round(0)
+    law = "laplace" if name == "laplace" else "gaussian"
+    assert used.noise == law
+    std = CLIP * MULTIPLIER * (math.sqrt(2) if law == "laplace" else 1.0)
+    check_noise(lambda key: flatten(used.perturb(key, ZEROS)), std, law)
+    assert used.certified_multiplier * ENTRIES[name].longest(Size(7, 2)) == pytest.approx(
+        MULTIPLIER
+    )
+
+
+def test_every_set_and_every_noise_has_an_entry():
+    def made_in(module, kind):
+        return {
+            f
+            for f in vars(module).values()
+            if getattr(f, "__annotations__", {}).get("return") == kind
+        }
+
+    used = {getattr(e.noise, "func", e.noise) for e in ENTRIES.values()}
+    assert made_in(clipping, "Clipping") == {entry.clipping for entry in ENTRIES.values()}
+    assert made_in(noise, "Noise") == used
 
 
 def whitening(d):
@@ -67,9 +64,9 @@ def whitening(d):
     return np.linalg.inv(np.linalg.cholesky((back @ back.T)[:d, :d]))
 
 
-def shaped(d, form="averaging", clipping=None, **options):
+def shaped(d, form="averaging", into=None, **options):
     given = {"clip_norm": CLIP, "noise_multiplier": MULTIPLIER}
-    return mechanism(clipping or flat(), haar_noise(d, form), **given | options)
+    return fp.mechanism(into or flat(), haar_noise(d, form), **given | options)
 
 
 @pytest.mark.parametrize("d", [7, 8])
@@ -86,18 +83,11 @@ def test_haar_noise_has_the_declared_covariance(d):
         shaped(d).perturb(jax.random.key(0), like[:6])
 
 
-def test_orthonormal_haar_noise_is_isotropic():
-    d = 7
-    noisy = shaped(d, "orthonormal")
-    assert noisy.certified_multiplier == MULTIPLIER
-    check_noise(lambda key: noisy.perturb(key, jnp.zeros(d)), CLIP * MULTIPLIER, draws=20_000)
-
-
-@pytest.mark.parametrize("clipping", [flat(), coefficients(7), per_level(7)])
-def test_calibrated_noise_is_larger_by_the_reach(clipping):
+@pytest.mark.parametrize("into", [flat(), coefficients(7), per_level(7)])
+def test_calibrated_noise_is_larger_by_the_reach(into):
     """And has multiplier sigma, at any C and sigma."""
-    plain, calibrated = (shaped(7, clipping=clipping, calibrated=c) for c in (False, True))
-    reach = haar_noise(7).reach(clipping)
+    plain, calibrated = (shaped(7, into=into, calibrated=c) for c in (False, True))
+    reach = haar_noise(7).reach(into)
     key, zero = jax.random.key(0), jnp.zeros(7)
     for less, more, sigma in (
         (plain, calibrated, MULTIPLIER),
@@ -140,14 +130,8 @@ def test_a_mechanism_that_lies_is_caught(lie):
         check_noise(LIARS[lie], 1.0)
 
 
-CLIENTS, D, LOT = 6, 7, 2.0
-FEDERATION = regression([3] * CLIENTS, features=D - 1, public=4)
-ZERO = jax.tree.map(np.zeros_like, jax.device_get(start(D - 1)))
-COMMON = {
-    "sampler": everyone(CLIENTS),
-    "optimizer": lambda t: optax.sgd(0.0),
-    "batches": full_batch(),
-}
+LOT = 2.0
+ZERO = jax.tree.map(np.zeros_like, jax.device_get(PARAMS))
 
 
 def check_round(algorithm, kept, white, std):
@@ -158,65 +142,58 @@ def check_round(algorithm, kept, white, std):
         after, _ = one_round(algorithm)(key, state, FEDERATION)
         vector = CLIENTS * flatten(jax.tree.map(jnp.subtract, state.params, after.params))
         found = vector[jnp.nonzero(vector, size=kept)[0]]
-        return white @ jnp.where(jnp.count_nonzero(vector) == kept, found, jnp.nan)
+        return white(jnp.where(jnp.count_nonzero(vector) == kept, found, jnp.nan))
 
     check_noise(noise, std)
 
 
-NOISY = COMMON | {"clip_norm": CLIP, "noise_multiplier": MULTIPLIER}
-RAND_K, TOP_K = select_rand_k(0.4), select_top_k(0.4, full_batch())
-ALGORITHMS = {
-    "dp_fed_avg": (dp_fed_avg(squared, **NOISY), D, 1.0),
-    "fed_smp rand_k": (fed_smp(squared, **NOISY, sparsifier=RAND_K), 3, 1.0),
-    "fed_smp top_k": (fed_smp(squared, **NOISY, sparsifier=TOP_K), 3, 1.0),
-    "adaptive_fed_avg": (  # the count takes a part of the declared multiplier
-        adaptive_fed_avg(squared, **NOISY, quantile=0.5, count_noise=1.0),
-        D,
-        update_noise(MULTIPLIER, 1.0) / MULTIPLIER,
-    ),
-}
+def plain(entry) -> bool:
+    """Whether clients train by an optimiser that is given, and the server adds up."""
+    return entry.takes("optimizer") and "server" not in entry.make.keywords
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name", every_algorithm.that(lambda e: plain(e) and e.noise in ("shares", "server"))
+)
 def test_an_algorithm_adds_what_its_release_declares(name):
     """At learning rate 0 the sum is noise alone. How far a client moves it, the algorithms' own tests say."""
-    algorithm, kept, share = ALGORITHMS[name]
-    (release, *_) = trace_round(algorithm, ZERO, FEDERATION).releases(1)
+    entry = every_algorithm.ENTRIES[name]
+    algorithm = entry.make(sampler=fp.everyone(CLIENTS), optimizer=lambda t: optax.sgd(0.0))
+    (release, *_) = fp.trace_round(algorithm, ZERO, FEDERATION).releases(1)
     assert (release.view, release.noise) == ("third_party", "gaussian")
-    check_round(algorithm, kept, np.eye(kept, dtype=np.float32), CLIP * release.multiplier * share)
+    used = release.mechanism
+    assert release.multiplier == pytest.approx(used.certified_multiplier)
+
+    def white(total):
+        if entry.takes("count_noise"):  # the count has a part of the multiplier
+            return total / (0.5 * update_noise(1.2, 1.0))
+        return used.worst_case.whiten(total)
+
+    check_round(algorithm, entry.sends, white, 1.0)
 
 
 STRONG = {"clip_norm": 1e-6, "noise_multiplier": MULTIPLIER * 1e6}
 
 
-def local_steps(used):
-    """One step of rate 1 on two of three records, whose gradients are nothing beside the noise."""
-    return LocalSteps(per_example(squared), fixed_size(3, 2), 1, lambda t: optax.sgd(1.0), used)
-
-
-TAKING = {
-    "fed_avg": (D, lambda used: fed_avg(squared, **COMMON, mechanism=used)),
-    "fed_avg_sparse": (
-        3,
-        lambda used: fed_avg_sparse(squared, **COMMON, sparsifier=RAND_K, mechanism=used),
+@pytest.mark.parametrize(
+    "name",
+    every_algorithm.that(
+        lambda e: e.noise == "own" and e.takes("local") and "weighting" not in e.make.keywords
     ),
-    "dp_sgd": (D, lambda used: dp_sgd(local_steps(used), sampler=everyone(CLIENTS))),
-    "dp_scaffold": (D, lambda used: dp_scaffold(local_steps(used), sampler=everyone(CLIENTS))),
-}
-
-
-@pytest.mark.parametrize("name", TAKING)
-def test_any_algorithm_takes_haar_noise(name):
-    """Whitened, what its model shows is what the mechanism declares; Fed-SMP's on the kept coordinates.
-
-    Each client's own steps add noise of its own, divided by the lot; an averaging algorithm adds it once.
-    """
-    d, make = TAKING[name]
-    local = name in {"dp_sgd", "dp_scaffold"}
-    algorithm = make(shaped(d, **STRONG))
-    for release in trace_round(algorithm, ZERO, FEDERATION).releases(1):
-        if local == (release.view == "server"):
-            declared = MULTIPLIER * 1e6 / math.sqrt(padded_length(d))
-            assert release.multiplier == pytest.approx(declared)
-    white = jnp.asarray(whitening(d), jnp.float32)
-    check_round(algorithm, d, white, MULTIPLIER * (math.sqrt(CLIENTS) / LOT if local else 1.0))
+)
+def test_clients_own_noise_may_be_haar_noise(name):
+    """One step of rate 1 on two of three records, whose gradients are nothing beside the noise, divided by the lot."""
+    one = fp.LocalSteps(
+        fp.per_example(squared),
+        fp.fixed_size(3, 2),
+        1,
+        lambda t: optax.sgd(1.0),
+        shaped(D, **STRONG),
+    )
+    algorithm = every_algorithm.MAKERS[name](local=one, sampler=fp.everyone(CLIENTS))
+    (release,) = (
+        r for r in fp.trace_round(algorithm, ZERO, FEDERATION).releases(1) if r.view == "server"
+    )
+    assert release.multiplier == pytest.approx(MULTIPLIER * 1e6 / math.sqrt(padded_length(D)))
+    white = jnp.asarray(whitening(D), jnp.float32)
+    check_round(algorithm, D, lambda total: white @ total, MULTIPLIER * math.sqrt(CLIENTS) / LOT)

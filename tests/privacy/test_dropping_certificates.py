@@ -6,17 +6,14 @@ import math
 import numpy as np
 import optax
 import pytest
-from every_algorithm import CLIENTS, FEDERATION, MAKERS, PARAMS
 from scipy.stats import binom, norm
-from small import certified, refused, released, squared
+from small import certified, refused, squared
 
 import fedpriv as fp
-from fedpriv.compression.codecs import UNCODED
 from fedpriv.privacy import (
     Dropping,
     Everyone,
     FixedSize,
-    Poisson,
     Release,
     certify_releases,
     curves,
@@ -245,102 +242,6 @@ def test_other_noise_of_the_same_rounds():
     assert alone * (1 - 1e-3) < both < alone + 1 / 50 + 1e-3
 
 
-# Who keeps state, who adds the noise, records
-
-
-def heads(sampler):
-    return fp.fed_per(
-        squared, head=("b",), sampler=sampler, mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
-    )
-
-
-@pytest.mark.parametrize("noise", ["whole", "lost"])
-def test_clients_that_remember_whether_they_stayed(noise):
-    """The view is taken to know who was drawn and who vanished: no amplification, as of secure aggregation."""
-    algorithm = heads(fp.dropping(FIXED, P, noise))
-    certificate = certified(algorithm, 3, DELTA)
-    assert certificate.relation == "zero_out"
-    known = found(fp.dropping(FIXED, P, noise), "server_secagg")
-    assert certificate.epsilon == pytest.approx(known.epsilon, rel=1e-9)
-    on_their_own = released(heads(fp.dropping(ALL, P)), 3)["third_party"][0]
-    assert on_their_own.sampling == Poisson(N, 1 - P, None, "remembered")
-
-
-@pytest.mark.parametrize("noise", ["whole", "lost"])
-def test_everyones_own_noise(noise):
-    """Known to stay, beside the noise of the others who do."""
-    algorithm = fp.ldp_fed_avg(
-        squared, sampler=fp.dropping(ALL, P, noise), mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
-    )
-    seen = released(algorithm, 3)["third_party"][0]
-    assert (seen.sampling, seen.participation) == (Everyone(N), Dropping(N, N, P, True))
-    assert seen.multiplier == pytest.approx(SIGMA * math.sqrt(N))
-
-
-@pytest.mark.parametrize("noise", ["whole", "lost"])
-def test_noise_of_ones_own_goes_with_who_vanishes(noise):
-    """Local differential privacy: a sum of k messages has the noise of k, whatever the sampler says."""
-    algorithm = fp.ldp_fed_avg(
-        squared, sampler=fp.dropping(FIXED, P, noise), mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
-    )
-    seen = released(algorithm, 3)
-    assert seen["server_secagg"][0].sampling == Dropping(N, S, P, True)
-    assert seen["server_secagg"][0].multiplier == pytest.approx(SIGMA * math.sqrt(S))
-    assert seen["server"][0].sampling == Dropping(N, S, P)
-    assert seen["server"][0].multiplier == pytest.approx(SIGMA)
-    laplace = fp.ldp_fed_avg(
-        squared, sampler=fp.dropping(FIXED, P, noise), mechanism=fp.laplace(1.0, 20.0), **PLAIN
-    )
-    assert released(laplace, 3)["third_party"][0].sampling == FixedSize(N, S)
-
-
-def test_noise_of_the_server_is_never_lost():
-    for part in ({"codec": fp.top_k(2)}, {"weighting": fp.ByExamples(3.0, estimator="clipped")}):
-        algorithm = dp_fed_avg(fp.dropping(FIXED, P, "lost"), **part)
-        seen = released(algorithm, 3)["third_party"][0]
-        assert seen.adder == "server"
-        assert seen.sampling == Dropping(N, S, P)
-
-
-@pytest.mark.parametrize("noise", ["whole", "lost"])
-def test_records_are_seen_where_their_client_stays(noise):
-    """The noises of a step that the cohort takes together do not count together, as others may vanish."""
-    local = fp.LocalSteps(
-        fp.per_example(squared),
-        records=fp.poisson(4, 0.5, 4),
-        steps=1,
-        optimizer=lambda t: optax.sgd(0.1),
-        mechanism=fp.gaussian(1.0, SIGMA),
-    )
-    drop, keep = (
-        released(fp.dp_sgd(local, sampler=sampler, together=True), 3)["third_party"][0]
-        for sampler in (fp.dropping(FIXED, P, noise), FIXED)
-    )
-    assert drop.participation == Dropping(N, S, P)
-    assert drop.multiplier == pytest.approx(keep.multiplier / math.sqrt(S))
-    assert drop.adder == "own"
-    assert drop.participation.rate == pytest.approx((1 - P) * S / N)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [n for n in MAKERS if not n.startswith("msp") and "together" not in n]
-)
-def test_every_algorithm(name):
-    """With whole noise it costs no more than without drops; with lost noise, no less than that.
-
-    But for one step of all, for which a client's own noise counts where some vanish.
-    """
-    for sampler in (fp.fixed_size(CLIENTS, 3), fp.everyone(CLIENTS)):
-        samplers = (sampler, fp.dropping(sampler, P), fp.dropping(sampler, P, "lost"))
-        made = [fp.trace_round(MAKERS[name](sampler=s), PARAMS, FEDERATION) for s in samplers]
-        for view in fp.VIEWS:
-            today, whole, lost = (each.certify(2, DELTA, view=view).epsilon for each in made)
-            assert whole <= today
-            assert whole <= lost * (1 + 1e-9)
-            assert math.isinf(today) == math.isinf(whole) == math.isinf(lost)
-
-
 def test_refusals():
     with refused("best_of: 2; no Rényi divergences are known"):
         found(fp.dropping(FIXED, P, "lost"), best_of=2)
@@ -365,27 +266,6 @@ def test_a_share_that_is_lost_does_not_go_with_a_unit_that_is_removed(then):
         found(opening)
     assert found(opening, "server_secagg").relation == "zero_out"
     assert found(fp.Opening(fp.dropping(ALL, P, "lost"), 1, FIXED)).relation == "replace_one"
-
-
-def two_sums(sampler, codec):
-    """Of which the server adds the noise of the second, where the codec is lossy."""
-    used = fp.gaussian(1.0, SIGMA)
-
-    def round(key, state, cohort):
-        first = cohort.sum(lambda key, shard: state.params, key, mechanism=used)
-        second = cohort.sum(lambda key, shard: state.params, key, mechanism=used, codec=codec)
-        return state._replace(params=first.total, round=state.round + 1), second.metrics
-
-    return fp.Algorithm(fp.start, round, sampler)
-
-
-def test_shares_of_one_sum_are_not_lost_beside_whole_noise_of_another():
-    lost = fp.dropping(FIXED, P, "lost")
-    assert released(two_sums(lost, UNCODED), 1)["third_party"][0].sampling == lost.accounting
-    with refused("round: sums of one cohort differ in .*who adds it"):
-        released(two_sums(lost, fp.top_k(2)), 1)
-    mixed = released(two_sums(fp.dropping(FIXED, P), fp.top_k(2)), 1)["third_party"][0]
-    assert mixed.sampling == Dropping(N, S, P)
 
 
 def test_who_may_make_up_for_lost_shares():

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.base.files import write_text
 from experiments.runs.other_metric import with_metric
-from experiments.runs.run_folder import RunFolder, names, runs_of, with_names
+from experiments.runs.run_folder import RunFolder, runs_of
+from experiments.runs.run_names import names, with_names
 from experiments.tables.report import charts, tables
 from experiments.tables.report.audits import Errors, read_audits, undrawn
 from experiments.tables.report.ledger import Account, ledger

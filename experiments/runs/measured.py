@@ -1,0 +1,60 @@
+"""On which records a metric is measured, and what a choice by it means, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fedpriv.engine.client_metrics import (
+    HELD_OUT,
+    PER_CLIENT,
+    PERSONAL,
+    PERSONAL_PER_CLIENT,
+    parsed,
+)
+
+OF_CLIENTS = {
+    PER_CLIENT: "of the shared model on the training records of single clients",
+    HELD_OUT: "of the shared model on the records that single clients hold out",
+    PERSONAL: "of each client's own model, the shared one where it has none, on the records that it holds out",
+    PERSONAL_PER_CLIENT: "of each client's own model, the shared one where it has none, on its training records",
+}
+"""By kind, what is measured on clients."""
+_TRAINED_ON, _HELD_OUT = "clients' training records", "clients' held-out records"
+_RECORDS = {
+    PER_CLIENT: _TRAINED_ON,
+    PERSONAL_PER_CLIENT: _TRAINED_ON,
+    HELD_OUT: _HELD_OUT,
+    PERSONAL: _HELD_OUT,
+}
+
+
+def measured_on(metric: str) -> str:
+    """On which records, in words."""
+    of_clients = parsed(metric)
+    return f"{OF_CLIENTS[of_clients.kind]} (not private)" if of_clients else "on the test set"
+
+
+def chosen_on(metric: str, own_test: bool = False) -> str:
+    """The records that choose where this metric does, in words; see `Summary` for `own_test`."""
+    of_clients = parsed(metric)
+    if of_clients:
+        return _RECORDS[of_clients.kind]
+    return "clients' own test records" if own_test else "test set"
+
+
+def is_of_clients(metric: str, own_test: bool) -> bool:
+    """Whether those are records of clients, so that no epsilon covers a choice by them."""
+    return own_test or parsed(metric) is not None
+
+
+def best_note(metrics: Iterable[str] = (), own_test: bool = False) -> str:
+    """What the best evaluation by these metrics is."""
+    named, records = [*metrics] or ["accuracy"], dict[str, None]()
+    for metric in named:
+        own = chosen_on(metric, own_test)
+        records["the test records" if own == "test set" else own] = None
+    unsure = not all(is_of_clients(metric, own_test) for metric in named)
+    return (
+        f"best: each seed's best evaluation, chosen on {' or '.join(records)}; no epsilon covers the choice"
+        f"{' if these are private' * unsure}, and the number is no estimate of the score on a new record"
+    )

@@ -1,0 +1,90 @@
+"""When checkpoints are taken, and folders and files that cannot be made."""
+
+import os
+
+import numpy as np
+import pytest
+from checkpointed import run
+from several import ended, started
+
+import fedpriv as fp
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="there are no limits of size")
+def test_a_file_that_the_system_cuts_off(tmp_path):
+    """By a limit of the process's own, in place of a full disk."""
+    with started([["-W", "error", "-W", "ignore:test", "-c", CUT_OFF, tmp_path]]) as processes:
+        (end,) = ended(processes)
+    assert (end.code, end.err) == (0, "")
+    said = end.out.splitlines()
+    assert len(said) == 1
+    assert "File too large" in said[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+CUT_OFF = """
+import resource, sys
+import fedpriv as fp
+fp.split_cpu(2)
+import checkpointed
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+checkpointed.run(checkpoints=fp.Checkpoints(sys.argv[1], rounds=1, say=print))
+"""
+
+
+def test_how_often(tmp_path, monkeypatch):
+    """By rounds: at the first evaluation at or after them; by the clock; and where a run is asked to stop."""
+
+    def taken(name, stop=None, **often):
+        rounds = []
+        save = fp.engine.checkpoint.Keeper._save
+        monkeypatch.setattr(
+            fp.engine.checkpoint.Keeper, "_save", lambda k, s: (rounds.append(s.round), save(k, s))
+        )
+
+        def on_evaluation(e):
+            if e.round == stop:
+                raise KeyboardInterrupt
+
+        try:
+            checkpoints = fp.Checkpoints(tmp_path / name, **often)
+            run(checkpoints=checkpoints, on_evaluation=on_evaluation)
+        except KeyboardInterrupt:
+            pass
+        monkeypatch.setattr(fp.engine.checkpoint.Keeper, "_save", save)
+        return rounds
+
+    assert taken("short") == []
+    assert taken("rounds", rounds=3) == [4, 7]
+    assert taken("clock", minutes=0) == [2, 4, 6, 7]
+    assert taken("stop", stop=4) == [4]
+
+
+@pytest.mark.parametrize(
+    ("often", "said"),
+    [
+        ({"rounds": 0}, "rounds: 0; give a whole"),
+        ({"minutes": -1}, "minutes: -1; give"),
+        ({"minutes": "ten"}, "minutes: 'ten'; give"),
+        ({"rounds": 0.5}, "rounds: 0.5; give"),
+        ({"say": None}, "say: None; give"),
+        ({"on_resume": 3}, "on_resume: 3; give"),
+        (
+            {"settings": {"clip": np.float32(1)}},
+            r"settings: .*float32 is not JSON serializable; gi",
+        ),
+    ],
+)
+def test_how_often_makes_sense(often, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        fp.Checkpoints(tmp_path, **often)
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below", 300 * "x"])
+def test_a_folder_that_cannot_be_made(folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"checkpoints: cannot make .* choose another folder"):
+        run(folder=tmp_path / folder)
