@@ -9,7 +9,7 @@ from made_runs import settled
 
 from experiments.config import modules
 from experiments.config.settings import changed
-from experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, wavelet
+from experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, mspdq_defence, wavelet
 from experiments.papers.reproduce.accounting import certificate_of, claim_of, meaning
 from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.fed_smp import SETS
@@ -111,6 +111,34 @@ def test_every_printed_number_is_in_a_table():
             shown = {c.published for c in ITEMS[paper.name, name].cells}
             kept = {k: v for k, v in paper[name].items() if k not in ("title", "notes", "source")}
             assert {text for text in strings(kept) if re.match(r"-?\d", text)} <= shown, name
+
+
+@pytest.mark.parametrize(
+    ("paper", "kinds"),
+    [
+        (fed_smp.PAPER, fed_smp.KINDS),
+        (dp_scaffold.PAPER, dp_scaffold.KINDS),
+        (wavelet.PAPER, wavelet.KINDS),
+        (mspdq.PAPER, mspdq.KINDS | mspdq_defence.KINDS),
+    ],
+    ids=lambda x: getattr(x, "name", ""),
+)
+def test_every_item_of_a_paper_is_of_a_kind_that_is_there_or_an_illustration(paper, kinds):
+    of_items = {name: paper[name].get("kind") for name in paper.said["items"]}
+    assert set(kinds) == {kind for kind in of_items.values() if kind}
+    for item in PAPERS[paper.name]:
+        assert item.illustration == (of_items[item.name] is None)
+        assert item.title == paper[item.name]["title"]
+        assert list(item.size) == paper[item.name].get("size", [10, 4])
+        assert len(item.notes) == len(paper[item.name].get("notes", ()))
+
+
+def test_an_item_like_another_has_what_it_does_not_say_itself():
+    own, like = mspdq.PAPER.said["items"]["fig5_mnist"], mspdq.PAPER["fig5"]
+    assert own["like"] == "fig5"
+    assert mspdq.PAPER["fig5_mnist"] == {**like, **own}
+    configs = {w.config for w in ITEMS["mspdq", "fig5_mnist"].trainings}
+    assert configs == {own["config"]} != {like["config"]}
 
 
 def strings(value):
