@@ -120,7 +120,7 @@ def algorithm(name: str, settings: Audited, sizes: list[int]) -> fp.Algorithm:
         "no_noise": noisy._replace(perturb=lambda key, total: total),
         "half_noise": noisy._replace(perturb=_half(noisy)),
         "no_clip": noisy._replace(
-            clip=lambda update: (update, optax.tree.norm(update)), scales=None
+            clip=lambda update: (update, optax.tree.norm(update)), scaling=None
         ),
         "rand_k": noisy,
         "top_k": noisy,

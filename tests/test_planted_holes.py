@@ -62,6 +62,7 @@ import fedpriv as fp
 from fedpriv.certification.checks import check_launch
 from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import flatten
+from fedpriv.mechanisms.mechanisms import Scaling
 from fedpriv.privacy import Poisson
 from fedpriv.rounds.samplers import Opening
 
@@ -247,7 +248,7 @@ MEASURED = {  # seals that can be carried over
     "a mechanism that scales no record": (
         of_records(
             fp.per_example(squared),
-            GAUSSIAN._replace(scales=lambda norms: jax.tree.map(jnp.ones_like, norms)),
+            GAUSSIAN._replace(scaling=Scaling(lambda norms: jax.tree.map(jnp.ones_like, norms))),
         ),
         MECHANISM + "it declares a multiplier",
     ),

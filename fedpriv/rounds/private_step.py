@@ -61,7 +61,7 @@ class PrivateStep:
     @property
     def fits_noise(self) -> bool:
         """Whether a message has room for noise: the server neither decodes another nor divides by its weight."""
-        return not self.codec.lossy and self.weighting.adder != "server"
+        return _fits_noise(self.codec, self.weighting)
 
     @property
     def is_noisy(self) -> bool:
@@ -96,9 +96,8 @@ class PrivateStep:
           ValueError: the codec computes it from something of the round.
         """
         size = _size(self.codec, d)
-        return (
-            size if self.fits_noise else size._replace(overhead=size.overhead + self.weighting.bits)
-        )
+        weight = 0 if self.fits_noise else self.weighting.bits
+        return size._replace(overhead=size.overhead + weight)
 
     def told(self, d: int) -> tuple[Any, ...]:
         """What a certificate of a sum of d values rests on, in plain values."""
@@ -126,9 +125,11 @@ def adder_of_sum(used: Mechanism, codec: Codec, weighting: Weighting, asked: Sum
         remedy = "leave it out, as one client's noise cannot take back that of earlier rounds"
         require(asked != "own", "adder", asked, remedy)
         return adder_of(used)
-    if asked == "shares" and (codec.lossy or weighting.adder == "server"):
-        return "server"
-    return asked
+    return "server" if asked == "shares" and not _fits_noise(codec, weighting) else asked
+
+
+def _fits_noise(codec: Codec, weighting: Weighting) -> bool:
+    return not codec.lossy and weighting.adder != "server"
 
 
 def _size(codec: Codec, d: int) -> Wire:
