@@ -72,7 +72,7 @@ def test_privacy_losses(name):
 
 @pytest.mark.parametrize(("capacity", "largest"), [(25, 1.001), (12, 1.2)])
 def test_cut_cohorts(capacity, largest):
-    """dp-accounting's bound of a cut is above ours; see `draw_cases`."""
+    """dp-accounting's bound of a cut is above ours; see `Poisson.cases`."""
     certificate = certified(release(1.4, Poisson(100, 0.1, capacity), 30))
     assert 1 <= asked(PLDAccountant, certificate) / certificate.epsilons["PLD"] < largest
 

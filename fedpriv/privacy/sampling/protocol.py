@@ -44,11 +44,6 @@ class Sampling(Accounting):
 
     A sampling of somebody's own is a frozen dataclass that inherits from this one, with `population`, `most` and `rate`
     as fields or properties, and with the four that are abstract. Certificates are as true as they are.
-
-    Attributes:
-        population: number of units.
-        most: most units that one draw can hold.
-        rate: probability that a given unit is drawn, or a bound on it for the likeliest.
     """
 
     if TYPE_CHECKING:

@@ -12,12 +12,7 @@ from fedpriv.privacy.sampling.protocol import Accounting, Everyone, Sampling
 
 
 class ParticipationSchema(Accounting):
-    """Which rounds of a run may be a client's, by their numbers.
-
-    Attributes:
-        population: number of clients.
-        most: clients of the largest cohort.
-    """
+    """Which rounds of a run may be a client's, by their numbers."""
 
     has_turns = True
     if TYPE_CHECKING:
