@@ -9,7 +9,7 @@ Approach". With `optax.adam` or `optax.adagrad` as the clients' optimiser it is 
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -32,8 +32,6 @@ from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
 from fedpriv.rounds.weighting import EQUALLY, Weighting
 
-ClaimOf: TypeAlias = Literal["dp_scaffold"] | None
-
 
 def dp_sgd(
     local: LocalSteps,
@@ -43,7 +41,7 @@ def dp_sgd(
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,
     together: bool = False,
-    claim: ClaimOf = None,
+    claim: Literal["dp_scaffold"] | None = None,
 ) -> Algorithm:
     """Each client of the cohort takes the K noisy steps of `local` (Algorithm 1); the model follows their mean.
 
@@ -68,7 +66,7 @@ def dp_sgd(
     """
     check_steps(local)
     check_parts(sampler=sampler, codec=codec, server=server, weighting=weighting)
-    of_paper = checked("claim", claim, ClaimOf) is not None
+    of_paper = checked("claim", claim, Literal["dp_scaffold"] | None) is not None
     epsilon = claim_if_sampled(sampler, partial(claimed, local)) if of_paper else unclaimed
     if checked("together", together, bool):
         alone = local.steps == 1 and local.stragglers == 0 and codec is UNCODED
