@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from costs import Costs
 from flax import linen as nn
 from jax.experimental.compilation_cache import compilation_cache
 
@@ -32,6 +33,15 @@ if jax.__version_info__[:2] == (0, 10):  # an XLA that does not know a flag ends
 gc.set_threshold(50_000, 20, 20)  # tracing makes many objects and few cycles
 split_cpu(2)
 jax.devices()  # started now: a command that a test calls first would start it with another number
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--costs", action="store_true", help="show what each file costs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.costs:
+        config.pluginmanager.register(Costs())
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
