@@ -1,19 +1,22 @@
 """Two host devices for every test, so that runs over several devices are tested on any machine.
 
-Tests compile the same programs again and again: these are kept in pytest's own cache, for later runs, too. Each worker
-has a folder of its own, as JAX writes entries in place. Small programs are left out: to compress and write one takes as
-long as to compile it. `--cache-clear` removes them. The user's own compilation cache is left alone, and the processes
-that tests start have none.
+Tests compile the same programs again and again: the latest are kept in memory, and large ones in pytest's own cache,
+for later runs, too. Each worker has a folder of its own, as JAX writes entries in place. Small programs are left out
+there: to compress and write one takes as long as to compile it. `--cache-clear` removes them. The user's own
+compilation cache is left alone, and the processes that tests start have none.
 """
 
 import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
+from costs import Costs
 from flax import linen as nn
+from jax._src import compiler
 from jax.experimental.compilation_cache import compilation_cache
 
 import fedpriv as fp
@@ -32,6 +35,38 @@ if jax.__version_info__[:2] == (0, 10):  # an XLA that does not know a flag ends
 gc.set_threshold(50_000, 20, 20)  # tracing makes many objects and few cycles
 split_cpu(2)
 jax.devices()  # started now: a command that a test calls first would start it with another number
+
+
+def remember_programs(most: int = 512) -> None:
+    """Keeps the latest programs in memory, small ones too, by the key of JAX's cache: a digest of text and options.
+
+    Those that call back into Python are left out, as each has functions of its own.
+    """
+    read, write = compiler._cache_read, compiler._cache_write
+    kept: dict[str, Any] = {}
+
+    def read_memory(name: str, key: str, *rest: Any) -> Any:
+        return (kept[key], 0) if key in kept else read(name, key, *rest)
+
+    def write_memory(key: str, seconds: float, name: str, backend: Any, program: Any, calls: Any):
+        if not calls:
+            kept[key] = program
+        if len(kept) > most:
+            del kept[next(iter(kept))]
+        write(key, seconds, name, backend, program, calls)
+
+    compiler._cache_read, compiler._cache_write = read_memory, write_memory
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--costs", action="store_true", help="show what each file costs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if jax.__version_info__[:2] == (0, 10):  # others call the cache differently
+        remember_programs()
+    if config.option.costs:
+        config.pluginmanager.register(Costs())
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

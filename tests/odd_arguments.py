@@ -39,9 +39,11 @@ class Verbose:
 
 WHOLE = {"0": 0, "-1": -1, "1": 1, "10**400": 10**400, "-10**400": -(10**400), "2**40": 2**40}
 WHOLE |= {"np.int64(-3)": np.int64(-3), "np.uint64": np.uint64(2**64 - 1)}
-WHOLE |= {"jnp.int32(-1)": jnp.int32(-1)}
+WHOLE |= {"np.int64(1)": np.int64(1), "jnp.int32(1)": jnp.int32(1), "jnp.int32(-1)": jnp.int32(-1)}
 REAL = {
     "0.5": 0.5,
+    "np.float32(0.5)": np.float32(0.5),
+    "jnp.float32(0.5)": jnp.float32(0.5),
     "2.5": 2.5,
     "1.0": 1.0,
     "-0.5": -0.5,
