@@ -1,12 +1,10 @@
 """Classes of what calls take and return: to annotate with, and to make parts of your own."""
 
-from fedpriv.certification.certificate import TracedRound
 from fedpriv.compression.codecs import Codec, Coded, Wire
 from fedpriv.core.random_losses import Keyed
 from fedpriv.data.client_rows import ClientRows
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.held_out import Rows
-from fedpriv.engine.checkpoint import Keeper
 from fedpriv.engine.history import ClientValues, Evaluation
 from fedpriv.mechanisms.per_example import PerExample
 from fedpriv.mechanisms.schedules import Dynamic
@@ -30,14 +28,12 @@ __all__ = [
     "Draw",
     "Dynamic",
     "Evaluation",
-    "Keeper",
     "Keyed",
     "PerExample",
     "Plan",
     "Rows",
     "ScheduledSampler",
     "Summed",
-    "TracedRound",
     "Trained",
     "Weighting",
     "Wire",

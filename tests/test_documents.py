@@ -81,7 +81,7 @@ def missing_names(text: str, pattern: re.Pattern[str]) -> Iterator[str]:
 def resolves(name: str) -> bool:
     """Whether a dotted name is a module, what is in one, or a field of a class there; and is not retired."""
     parts = ["fedpriv" if part == "fp" else part for part in name.split(".")]
-    if any(".".join(parts[1:i]) in RETIRED for i in (2, 3)):
+    if parts[0] == "fedpriv" and any(".".join(parts[1:i]) in RETIRED for i in (2, 3)):
         return False
     for i in range(len(parts), 0, -1):
         try:
