@@ -56,7 +56,7 @@ RETIRED: dict[str, str] = {
 
 
 def retired(old: str) -> Any:
-    """What `fp.old` was, with a warning that says what to write instead.
+    """What a retired name of `fp` stood for, with a warning that says what to write instead.
 
     Raises:
       AttributeError: there never was such a name.

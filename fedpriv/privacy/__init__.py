@@ -8,7 +8,8 @@ them. dp-accounting is imported on first use only.
 import importlib
 from typing import TYPE_CHECKING
 
-from fedpriv.privacy.certificate import Certificate, Claim
+from fedpriv.privacy.certificate import Certificate as Certificate
+from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.certify import certify_choice, certify_releases
 from fedpriv.privacy.operational import OperationalNumbers
 from fedpriv.privacy.participation_schemas import (
@@ -34,7 +35,6 @@ __all__ = [
     "UNITS",
     "VIEWS",
     "Allocation",
-    "Certificate",
     "Claim",
     "CyclicPoisson",
     "Dropping",
