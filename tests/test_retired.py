@@ -63,3 +63,9 @@ def test_the_reference_says_what_each_room_is_for():
     table = re.findall(r"^\| (`fp.*`) \|", (REFERENCE / "index.md").read_text(), re.MULTILINE)
     rooms = {n for n in fp.__all__ if isinstance(getattr(fp, n), types.ModuleType)}
     assert set(re.findall(r"`fp\.(\w+)`", " ".join(table))) == rooms
+
+
+def test_the_rounds_of_a_release_were_its_steps():
+    release = fp.privacy.Release("third_party", "client", 1.0, fp.everyone(4).accounting, 3)
+    with pytest.warns(FutureWarning, match=r"Release\.steps: now Release\.rounds"):
+        assert release.steps == release.rounds == 3
