@@ -182,13 +182,12 @@ def _of_records(
     room = min(records, fp.capacity_for(settings.rate * records, settings.rate))
     lots = fp.poisson(records, settings.rate, room)
     if name == "dp_scaffold":
-        steps = fp.dp_scaffold_steps(
+        steps = fp.LocalSteps(
             fp.per_example(MODEL.loss),
             lots,
             1,
-            settings.learning_rate,
-            clip_norm=settings.clip_norm,
-            noise_multiplier=settings.noise_multiplier,
+            lambda t: optax.sgd(settings.learning_rate),
+            fp.gaussian(settings.clip_norm, 2 * settings.noise_multiplier),
         )
         return fp.dp_scaffold(steps, sampler=everyone)
     # The noise of median_clip follows the gradients: at larger steps, each makes the other grow.

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 import flax.linen as nn
 import jax
 import numpy as np
+import optax
 
 import fedpriv as fp
 from experiments.config import Experiment, Ledger, image
@@ -146,13 +147,13 @@ class Race(FedSMP):
         return super().made(name, model, clients)
 
     def _scaffold(self, model: models.Model, sampler: fp.Sampler) -> Algorithm:
-        steps = fp.dp_scaffold_steps(
+        step, sigma = self.local.learning_rate, 2 * self.noise_multiplier * self.records
+        steps = fp.LocalSteps(
             fp.per_example(model.loss),
             fp.everyone(self.records),
             self.scaffold_steps,
-            self.local.learning_rate,
-            self.clip_norm,
-            self.noise_multiplier,
+            lambda t: optax.sgd(step),
+            fp.gaussian(self.clip_norm, sigma),
             unit="client",
         )
         return fp.dp_scaffold(steps, sampler=sampler, server=self.server.made())

@@ -13,7 +13,7 @@ What was measured here is in experiments/results/wavelet.md.
 
 from experiments.config import Experiment, Ledger, image
 from experiments.papers import wavelet
-from experiments.papers.wavelet import Wavelet
+from experiments.papers.wavelet_settings import Wavelet
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
 

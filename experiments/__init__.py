@@ -1,12 +1,12 @@
 """Experiments, from Python and as commands (python -m experiments).
 
-    run = experiments.train("quickstart", rounds=20, folder="runs/a")
+    run = experiments.run("quickstart", rounds=20, folder="runs/a")
     run.history["rand_k"], run.certificates["rand_k"]["third_party"], run.folder
     run = experiments.resume("runs/a")
     runs = experiments.sweep("quickstart", {"noise_multiplier": [2, 4, 8]}, folder="runs/noise")
     experiments.table(runs), experiments.figure(runs, "accuracy.pdf"), experiments.report(runs, "report.html")
     experiments.runs.read("runs/a").curves
-    experiments.cost("quickstart"), experiments.audit("quickstart"), experiments.reproduce("fed_smp", "table1")
+    experiments.privacy("quickstart"), experiments.audit("quickstart"), experiments.reproduce("fed_smp", "table1")
 
 Nothing heavy is imported before a function is used.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from experiments import config as config
     from experiments import runs as runs
     from experiments.accounting.cost import Account as Account
-    from experiments.accounting.cost import cost as cost
+    from experiments.accounting.cost import privacy as privacy
     from experiments.attacks.audit.audit import audit as audit
     from experiments.attacks.audit.report import Audited as Audited
     from experiments.papers.reproduce.reproduce import Reproduced as Reproduced
@@ -35,18 +36,18 @@ if TYPE_CHECKING:
     from experiments.tables.table_and_figure import figure as figure
     from experiments.tables.table_and_figure import table as table
     from experiments.training.train import resume as resume
-    from experiments.training.train import train as train
+    from experiments.training.train import run as run
     from experiments.training.trained_run import TrainedRun as TrainedRun
     from experiments.training.trained_run import TrainingError as TrainingError
 
 _WHERE = {
-    "training.train": ("train", "resume"),
+    "training.train": ("run", "resume"),
     "training.trained_run": ("TrainedRun", "TrainingError"),
     "search.sweep": ("sweep", "Swept"),
     "runs.run_folder": ("RunFolder",),
     "tables.table_and_figure": ("table", "figure", "Drawn"),
     "tables.report.page": ("report",),
-    "accounting.cost": ("cost", "Account"),
+    "accounting.cost": ("privacy", "Account"),
     "attacks.audit.audit": ("audit",),
     "attacks.audit.report": ("Audited",),
     "papers.reproduce.reproduce": ("reproduce", "Reproduced"),
@@ -54,6 +55,7 @@ _WHERE = {
 _MODULE = {name: f"experiments.{module}" for module, names in _WHERE.items() for name in names}
 
 _PACKAGES = ("config", "runs")
+_RETIRED = {"train": "run", "cost": "privacy"}
 
 __all__ = sorted(_MODULE)
 
@@ -61,6 +63,10 @@ __all__ = sorted(_MODULE)
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"experiments.{name}")
+    if name in _RETIRED:
+        text = f"experiments.{name}: now experiments.{_RETIRED[name]}; it goes with 1.0"
+        warnings.warn(text, FutureWarning, stacklevel=2)
+        name = _RETIRED[name]
     if name not in _MODULE:
         raise AttributeError(f"module 'experiments' has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULE[name]), name)

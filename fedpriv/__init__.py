@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from fedpriv import attacks, models, papers, privacy, types
 from fedpriv.algorithms import fed_opt
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
-from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
+from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_prox import proximal
 from fedpriv.algorithms.fed_smp import fed_smp
 from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds, calibrate_together
-from fedpriv.certification.certificate import certify, certify_each_client, trace_round
+from fedpriv.certification.certificate import certify, trace_round
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
 from fedpriv.compression.codecs import qsgd, top_k
@@ -34,7 +34,6 @@ from fedpriv.mechanisms import clipping, noise, noise_matrices
 from fedpriv.mechanisms.correlated import correlated
 from fedpriv.mechanisms.mechanisms import (
     ALREADY_PRIVATE,
-    UNPROTECTED,
     Mechanism,
     gaussian,
     joint,
@@ -42,8 +41,7 @@ from fedpriv.mechanisms.mechanisms import (
     mechanism,
     unprotected,
 )
-from fedpriv.mechanisms.per_example import per_example, private_mean
-from fedpriv.mechanisms.per_example_dense import per_example_dense
+from fedpriv.mechanisms.per_example import per_example
 from fedpriv.mechanisms.schedules import dynamic
 from fedpriv.privacy import Certificate
 from fedpriv.retired import retired
@@ -85,7 +83,6 @@ __version__ = "0.2.0"
 
 __all__ = [
     "ALREADY_PRIVATE",
-    "UNPROTECTED",
     "Algorithm",
     "ByExamples",
     "ByPublicSizes",
@@ -114,7 +111,6 @@ __all__ = [
     "calibrate_together",
     "capacity_for",
     "certify",
-    "certify_each_client",
     "certify_together",
     "check_algorithm",
     "clipping",
@@ -126,7 +122,6 @@ __all__ = [
     "ditto",
     "dp_fed_avg",
     "dp_scaffold",
-    "dp_scaffold_steps",
     "dp_sgd",
     "dropping",
     "dynamic",
@@ -154,16 +149,13 @@ __all__ = [
     "papers",
     "partition",
     "per_example",
-    "per_example_dense",
     "poisson",
     "privacy",
-    "private_mean",
     "proximal",
     "qsgd",
     "random_allocation",
     "random_availability",
     "random_batches",
-    "record_fed_avg",
     "secret_seed",
     "shuffled_blocks",
     "simulate",

@@ -19,4 +19,5 @@ def loaded(name):
     return module
 
 
-audit, report, reproduce, sweep = map(loaded, ("audit", "report", "reproduce", "sweep"))
+NAMES = ("audit", "privacy", "report", "reproduce", "run", "sweep")
+audit, privacy, report, reproduce, run, sweep = map(loaded, NAMES)

@@ -8,6 +8,7 @@ from own_algorithms import error_feedback
 from small import regression, squared, start
 
 import fedpriv as fp
+from experiments.papers.dp_scaffold import local_steps
 from fedpriv.mechanisms.clipping import coefficients, flat, per_level
 from fedpriv.mechanisms.noise import haar_noise
 from fedpriv.rounds.one_round import Carried, round_in_run
@@ -33,8 +34,8 @@ GRADIENTS = fp.per_example(squared, 1e-2)
 TWO = fp.fixed_size(PER_CLIENT, 2)
 PUBLIC = fp.PublicSizes([PER_CLIENT] * CLIENTS, batch=2)
 WEIGHTS = fp.ByPublicSizes([PER_CLIENT] * CLIENTS)
-LOCAL = fp.dp_scaffold_steps(GRADIENTS, TWO, 2, 0.1)
-NOISY_LOCAL = fp.dp_scaffold_steps(GRADIENTS, TWO, 2, 0.1, **PRIVATE)
+LOCAL = local_steps(GRADIENTS, TWO, 2, 0.1)
+NOISY_LOCAL = local_steps(GRADIENTS, TWO, 2, 0.1, **PRIVATE)
 ADAM = fp.LocalSteps(
     GRADIENTS, fp.poisson(PER_CLIENT, 0.5, 3), 2, lambda t: optax.adam(0.1), fp.gaussian(0.5, 1.2)
 )
@@ -101,7 +102,7 @@ MAKERS = {
     ),
     "dp_scaffold": partial(fp.dp_scaffold, NOISY_LOCAL, sampler=POISSON),
     "dp_scaffold qsgd": partial(fp.dp_scaffold, LOCAL, sampler=FIXED, codec=fp.qsgd(8)),
-    "record_fed_avg": partial(fp.record_fed_avg, NOISY_LOCAL, sampler=FIXED),
+    "dp_sgd, claimed": partial(fp.dp_sgd, NOISY_LOCAL, sampler=FIXED, claim="dp_scaffold"),
     "dp_adam": partial(fp.dp_sgd, ADAM, sampler=FIXED),
     "dp_sgd, together": partial(
         fp.dp_sgd, ADAM._replace(steps=1, records=TWO), sampler=FIXED, together=True

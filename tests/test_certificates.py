@@ -228,7 +228,7 @@ def test_it_is_constructed_unless_somebody_s_word_is_in_it():
         (GAUSSIAN, "constructed"),
         (HAAR, "constructed"),
         (FALLING, "constructed"),
-        (fp.UNPROTECTED, "constructed"),
+        (fp.unprotected(), "constructed"),
         (word, "declared"),
         (FALLING._replace(start=word), "declared"),
         (GAUSSIAN._replace(clip=lambda update: (update, jnp.zeros(()))), "declared"),

@@ -58,7 +58,7 @@ def test_a_bundle_prints_in_a_line_who_made_it():
         (fp.Wire(3), "Wire(values=3)"),
         (fp.Wire(jnp.arange(3), 1), "Wire(values=int32[3], bits_per_value=1)"),
         (local, "LocalSteps(gradients=RecordGradients,"),
-        (fp.UNPROTECTED, "Mechanism("),
+        (fp.unprotected(), "Mechanism("),
     ):
         printed = repr(made)
         assert printed.startswith(by)

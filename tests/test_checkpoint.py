@@ -18,6 +18,7 @@ from several import ended, started
 from small import assert_identical, compiler_of_one_program, regression, sgd, squared, start
 
 import fedpriv as fp
+from experiments.papers.dp_scaffold import local_steps
 from fedpriv.engine import checkpoint, fingerprint
 from fedpriv.engine.serialization import to_device, to_host
 
@@ -30,9 +31,7 @@ TEST = jax.tree.map(lambda leaf: leaf[:5], FEDERATION.examples)
 PRIVATE = {"clip_norm": 0.5, "noise_multiplier": 1.2}
 COMMON = {"optimizer": sgd, "batches": fp.full_batch()}
 FIXED, POISSON = fp.fixed_size(CLIENTS, 3), fp.poisson(CLIENTS, 0.5, 4)
-STEPS = fp.dp_scaffold_steps(
-    fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1, **PRIVATE
-)
+STEPS = local_steps(fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1, **PRIVATE)
 ROUNDS, EVERY, SEEDS = 7, 2, (3, 8)  # evaluated after 2, 4, 6 and 7
 
 

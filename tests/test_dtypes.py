@@ -18,7 +18,7 @@ from fedpriv.compression.sparsification import top_k
 from fedpriv.core.trees import flatten, unflatten, widened
 from fedpriv.devices.layout import Strategy, sum_over, use
 from fedpriv.mechanisms.noise import isotropic
-from fedpriv.mechanisms.per_example_dense import per_example_dense
+from fedpriv.mechanisms.per_example import private_mean
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -112,7 +112,7 @@ def test_what_clients_contribute_is_bounded_in_32_bits():
 def test_clipped_records_of_a_model_of_16_bits(closed, kind):
     """Each by itself; the mean is in 32 bits, also with its noise."""
     federation, _, model = classification()
-    gradients = per_example_dense(1e-2) if closed else fp.per_example(model.loss, 1e-2)
+    gradients = fp.per_example(model.loss, 1e-2, closed_form=closed)
     params = as_type(filled(model.init), kind)
     examples = jax.tree.map(lambda leaf: leaf[:8], federation.examples)
     used = fp.gaussian(1e-3, 0.5)
@@ -132,7 +132,7 @@ def test_clipped_records_of_a_model_of_16_bits(closed, kind):
     assert {x.dtype for x in each} == {np.dtype("float32")}
     vectors = np.concatenate([np.asarray(x, float).reshape(8, -1) for x in each], 1)
     assert (np.linalg.norm(vectors, axis=1) <= 1e-3 * (1 + 1e-3)).all()
-    mean = jax.jit(fp.private_mean(gradients, used, 4.0))
+    mean = jax.jit(private_mean(gradients, used, 4.0))
     found = mean(jax.random.key(0), params, examples, jnp.ones(8, bool))
     assert {x.dtype for x in jax.tree.leaves(found)} == {np.dtype("float32")}
 

@@ -36,7 +36,7 @@ CLAIMED = {
     "fed_smp rand_k",
     "fed_smp top_k",
     "dp_scaffold",
-    "record_fed_avg",
+    "dp_sgd, claimed",
 }
 HIDDEN_ONLY = {
     "fed_avg changing",

@@ -14,7 +14,7 @@ from small import refused, regression
 import fedpriv as fp
 from fedpriv import clipping
 from fedpriv.mechanisms.noise import haar_noise, isotropic
-from fedpriv.mechanisms.per_example import PerExample
+from fedpriv.mechanisms.per_example import PerExample, private_mean
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -223,7 +223,7 @@ def test_a_private_mean_of_parameters_of_every_type():
         total = lambda w: jax.tree.map(lambda g, w: jnp.tensordot(w, g.astype(float), 1), each, w)  # noqa: E731
         return PerExample(norms, total, lambda: each)
 
-    mean = fp.private_mean(gradients, NOISY["flat"], 1.0)
+    mean = private_mean(gradients, NOISY["flat"], 1.0)
     once = lambda k: mean(k, params, jnp.ones(4), jnp.ones(4, bool))  # noqa: E731
     keys = jax.random.split(jax.random.key(0), 2000)
     totals = jax.tree.leaves(jax.jit(lambda ks: jax.lax.map(once, ks))(keys))

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpriv import dynamic, gaussian, laplace, models, per_example, per_example_dense, private_mean
+from fedpriv import dynamic, gaussian, laplace, models, per_example
 from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level, separately
 from fedpriv.mechanisms.mechanisms import LEAST_CLIP
+from fedpriv.mechanisms.per_example import private_mean
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -102,7 +103,7 @@ ONE = jnp.ones(1, bool)
 @pytest.mark.parametrize("closed", [False, True])
 def test_no_size_of_inputs_or_weights_gets_past_a_clip_of_records(l2, closed):
     model = models.classifier(models.LogisticRegression(4), (5, 5, 1))
-    gradients = per_example_dense(l2) if closed else per_example(model.loss, l2)
+    gradients = per_example(model.loss, l2, closed_form=closed)
     start = model.init(jax.random.key(0))
     drawn = jax.tree.map(lambda w: RNG.normal(size=w.shape).astype(np.float32), start)
     for bound in BOUNDS:

@@ -411,7 +411,7 @@ def changing(other):
     "other",
     [
         fed_avg(fp.gaussian(CLIP, SIGMA / 100)),
-        fed_avg(fp.UNPROTECTED),
+        fed_avg(fp.unprotected()),
         fed_avg(GAUSSIAN._replace(perturb=lambda key, total: total)),
         fed_avg(fp.laplace(CLIP, SIGMA)),
         two_sums(lambda key: [key, key]),

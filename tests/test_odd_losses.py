@@ -10,6 +10,7 @@ import pytest
 from small import records, refused, regression, squared, start, vector
 
 import fedpriv as fp
+from experiments.papers.dp_scaffold import local_steps
 from fedpriv.engine.simulate import simulate
 
 FEDERATION, PARAMS = regression([3, 3]), start()
@@ -47,7 +48,7 @@ def simulated(loss, params):
 
 
 def scaffold(loss, params):
-    steps = fp.dp_scaffold_steps(fp.per_example(loss), fp.fixed_size(3, 2), 2, 0.1)
+    steps = local_steps(fp.per_example(loss), fp.fixed_size(3, 2), 2, 0.1)
     return certified(lambda _: fp.dp_scaffold(steps, sampler=fp.everyone(2)), loss, params)
 
 

@@ -23,7 +23,6 @@ from fedpriv.mechanisms.per_example import (
     per_example,
     private_mean,
 )
-from fedpriv.mechanisms.per_example_dense import per_example_dense
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 OLD_NAMES = "ignore:optax.*:DeprecationWarning"
@@ -37,6 +36,8 @@ WEIGHTS = jnp.linspace(-1, 2, B)
 
 
 HIDDEN = models.classifier(models.MLP((5, 6), 4), (3, 1, 1))
+LINE = models.classifier(models.LogisticRegression(2), (20, 1, 1))
+CLOSED = per_example(MODEL.loss, closed_form=True)
 MODELS = {"logistic regression": MODEL, "two hidden layers": HIDDEN}
 
 
@@ -87,7 +88,7 @@ def weights_of(norms):
 @pytest.mark.parametrize("name", MODELS)
 def test_norms_and_weighted_sums(name, l2, closed):
     model = MODELS[name]
-    gradients = per_example_dense(l2) if closed else per_example(model.loss, l2)
+    gradients = per_example(model.loss, l2, closed_form=closed)
 
     @jax.jit
     def found(params, batch):
@@ -123,7 +124,7 @@ def test_terms_that_cancel_leave_no_norm_too_small():
         )  # so that softmax - onehot is the error
         params = {"params": {"Dense_0": {"kernel": kernel, "bias": bias}}}
         batch = {"image": x[None, :, None, None], "label": jnp.zeros(1, int)}
-        norms, weighted, _ = per_example_dense(l2)(params, batch)
+        norms, weighted, _ = per_example(LINE.loss, l2, closed_form=True)(params, batch)
         gradient = weighted(jax.tree.map(jnp.ones_like, norms))["params"]["Dense_0"]["kernel"]
         return jnp.linalg.norm(gradient) / norms["params"]["Dense_0"]["kernel"][0]
 
@@ -133,8 +134,20 @@ def test_terms_that_cancel_leave_no_norm_too_small():
 
 def test_closed_form_refuses_other_layers():
     odd = {"params": {"Conv_0": PARAMS["params"]["Dense_0"]}}
-    with pytest.raises(ValueError, match="layers Conv_0; per_example_dense supports"):
-        per_example_dense()(odd, BATCH)
+    with pytest.raises(ValueError, match="layers Conv_0; the closed form is that of"):
+        CLOSED(odd, BATCH)
+
+
+def test_other_losses_have_no_closed_form():
+    """A wrapper of one that has is another loss."""
+    wrapper = functools.wraps(MODEL.loss)(lambda params, example: 2 * MODEL.loss(params, example))
+    cnn = models.classifier(models.CNN((), (), 4), (3, 1, 1))
+    elsewhere = models.classifier(models.LogisticRegression(4), (3, 1, 1), inputs="x")
+    for loss in (wrapper, cnn.loss, elsewhere.loss):
+        with pytest.raises(
+            ValueError, match=r"^closed_form: True; only losses of .*; leave it out"
+        ):
+            per_example(loss, closed_form=True)
 
 
 def test_every_tensor_clipped_by_itself():
@@ -143,7 +156,8 @@ def test_every_tensor_clipped_by_itself():
     params = params_of(HIDDEN)
     fixed = mechanism(separately(6), isotropic(), clip_norm=0.4, noise_multiplier=0.0)
     for clip, rule in ((0.4, fixed), ("median", MedianClipping(0.0, tensors=6))):
-        mean = jax.jit(private_mean(per_example_dense(), rule, 3.0))
+        closed = per_example(HIDDEN.loss, closed_form=True)
+        mean = jax.jit(private_mean(closed, rule, 3.0))
         found = mean(jax.random.key(0), params, BATCH, jnp.ones(B, bool))
 
         def clipped(g, clip=clip):
@@ -155,13 +169,13 @@ def test_every_tensor_clipped_by_itself():
 
 
 def test_noise_of_every_tensor_follows_its_own_clip():
-    noisy = jax.jit(private_mean(per_example_dense(), MedianClipping(3.0, tensors=2), 4.0))
-    bare = jax.jit(private_mean(per_example_dense(), MedianClipping(0.0, tensors=2), 4.0))
+    noisy = jax.jit(private_mean(CLOSED, MedianClipping(3.0, tensors=2), 4.0))
+    bare = jax.jit(private_mean(CLOSED, MedianClipping(0.0, tensors=2), 4.0))
     everyone = jnp.ones(B, bool)
     keys = jax.random.split(jax.random.key(0), 2000)
     total = bare(keys[0], PARAMS, BATCH, everyone)
     drawn = jax.vmap(lambda key: noisy(key, PARAMS, BATCH, everyone))(keys)
-    norms, *_ = per_example_dense()(PARAMS, BATCH)
+    norms, *_ = CLOSED(PARAMS, BATCH)
 
     def check(x, mean, n):
         assert_normal(np.asarray(x - mean).reshape(2000, -1), 2 * 1.5 * np.median(n) / 4)
@@ -170,7 +184,7 @@ def test_noise_of_every_tensor_follows_its_own_clip():
 
 
 def test_a_batch_without_records_has_no_median():
-    mean = jax.jit(private_mean(per_example_dense(), MedianClipping(1.0), 4.0))
+    mean = jax.jit(private_mean(CLOSED, MedianClipping(1.0), 4.0))
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.zeros(B, bool))
     assert all(np.abs(leaf).max() < 1e-11 for leaf in jax.tree.leaves(found))
 
@@ -179,7 +193,7 @@ def test_a_batch_without_records_has_no_median():
 @pytest.mark.parametrize("clip_norm", [0.1, 1.0, 5.0])
 @pytest.mark.parametrize("closed", [False, True])
 def test_clipping_against_jax_privacy(clip_norm, closed):
-    gradients = per_example_dense() if closed else per_example(MODEL.loss)
+    gradients = per_example(MODEL.loss, closed_form=closed)
     mean = jax.jit(private_mean(gradients, gaussian(clip_norm, 0.0), 7.0))
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))
 
@@ -192,7 +206,7 @@ def test_clipping_against_jax_privacy(clip_norm, closed):
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_masked_and_broken_records_do_not_count(closed):
-    gradients = per_example_dense() if closed else per_example(MODEL.loss)
+    gradients = per_example(MODEL.loss, closed_form=closed)
     broken = BATCH | {"image": BATCH["image"].at[3].set(math.nan)}
     mean = jax.jit(private_mean(gradients, gaussian(0.5, 0.0), 1.0))
     mask = jnp.arange(B) < 9
@@ -203,7 +217,7 @@ def test_masked_and_broken_records_do_not_count(closed):
 
 
 def test_noise_of_the_mean():
-    mean = jax.jit(private_mean(per_example_dense(), gaussian(0.5, 3.0), 4.0))
+    mean = jax.jit(private_mean(CLOSED, gaussian(0.5, 3.0), 4.0))
     keys = jax.random.split(jax.random.key(0), 2000)
     nobody = jnp.zeros(B, bool)
     drawn = jax.vmap(lambda key: flatten(mean(key, PARAMS, BATCH, nobody)))(keys)
@@ -216,14 +230,14 @@ def test_the_median_of_the_real_records():
         for j in range(7)
     ]
     mask = jnp.arange(B) < 7
-    found = jax.jit(private_mean(per_example_dense(), MedianClipping(0.0), 1.0))
+    found = jax.jit(private_mean(CLOSED, MedianClipping(0.0), 1.0))
     norm = float(np.median(norms))
-    fixed = jax.jit(private_mean(per_example_dense(), gaussian(norm, 0.0), 1.0))
+    fixed = jax.jit(private_mean(CLOSED, gaussian(norm, 0.0), 1.0))
     arguments = (jax.random.key(0), PARAMS, BATCH, mask)
     assert_close(found(*arguments), fixed(*arguments), 1e-6)
 
 
 def test_without_a_clip_it_is_the_mean_gradient():
-    mean = jax.jit(private_mean(per_example_dense(), gaussian(math.inf, 0.0), B))
+    mean = jax.jit(private_mean(CLOSED, gaussian(math.inf, 0.0), B))
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))
     assert_close(found, jax.tree.map(lambda g: g.mean(0), one_by_one(0.0)), 1e-5)

@@ -16,7 +16,6 @@ from fedpriv import (
     median_norm,
     median_update_norm,
     per_example,
-    per_example_dense,
 )
 from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level
 
@@ -67,7 +66,8 @@ def test_closed_forms_and_jit():
     params = model.init(jax.random.key(0))
     examples = jax.tree.map(lambda leaf: leaf[federation.public], federation.examples)
     expected = median_norm(per_example(model.loss), params, examples)
-    found = jax.jit(lambda p: median_norm(per_example_dense(), p, examples))(params)
+    closed = per_example(model.loss, closed_form=True)
+    found = jax.jit(lambda p: median_norm(closed, p, examples))(params)
     assert float(found) == pytest.approx(float(expected), rel=1e-4)
 
 

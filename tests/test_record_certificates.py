@@ -33,6 +33,7 @@ from releases_seen import (
 from small import assert_normal, released, squared
 
 import fedpriv as fp
+from experiments.papers.dp_scaffold import local_steps
 from fedpriv.privacy import Everyone
 from fedpriv.rounds.record_samplers import accounting_of
 
@@ -48,7 +49,7 @@ LARGEST = {
 
 ALGORITHMS = (
     fp.dp_sgd,
-    fp.record_fed_avg,
+    functools.partial(fp.dp_sgd, claim="dp_scaffold"),
     fp.dp_scaffold,
     functools.partial(fp.dp_scaffold, codec=fp.qsgd(8)),
 )
@@ -99,7 +100,7 @@ def test_mechanisms_of_local_steps():
         ("record", 2, 2 * SIGMA / root(2)),
         ("client", 1, 2 * SIGMA * RECORDS / 2),  # S = 2 C / s, on what moves by 2 C / (s R)
     ):
-        made = fp.dp_scaffold_steps(fp.per_example(squared), unit=unit, tensors=tensors, **steps)
+        made = local_steps(fp.per_example(squared), unit=unit, tensors=tensors, **steps)
         parts, _ = seen(fp.dp_scaffold(made, sampler=sampler))
         assert_parts(parts, *[[(ROUNDS, m)]] * 3)
 

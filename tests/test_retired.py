@@ -7,6 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from small import regression, squared, start
 
 import fedpriv as fp
 from fedpriv.retired import RETIRED
@@ -21,11 +22,9 @@ def test_a_retired_name_works_and_says_what_to_write_instead(old):
     with pytest.warns(FutureWarning, match=text) as warned:
         found = attrgetter(old)(fp)
     assert [one.filename for one in warned] == [__file__]
-    place = RETIRED[old].removeprefix("fp.")
-    if re.fullmatch(r"[\w.]+", place) and not hasattr(fp.retired, old):
-        assert found is pkgutil.resolve_name(f"fedpriv.{place}")
-    else:
-        assert callable(found)
+    kept = fp.retired.__globals__
+    place = f"fedpriv.{RETIRED[old].removeprefix('fp.')}"
+    assert found is (kept[old] if old in kept else pkgutil.resolve_name(place))
 
 
 def test_retired_names_are_not_shown():
@@ -69,3 +68,19 @@ def test_the_rounds_of_a_release_were_its_steps():
     release = fp.privacy.Release("third_party", "client", 1.0, fp.everyone(4).accounting, 3)
     with pytest.warns(FutureWarning, match=r"Release\.steps: now Release\.rounds"):
         assert release.steps == release.rounds == 3
+
+
+def test_calls_of_before_are_what_they_were():
+    """Of names whose calls have changed: the same algorithms, and the same epsilons."""
+    records, sampler = fp.fixed_size(4, 2), fp.fixed_size(3, 2)
+    federation = regression([4, 4, 4])
+    before = fp.retired.__globals__
+    local = before["dp_scaffold_steps"](fp.per_example(squared), records, 2, 0.1, 0.5, 3.0)
+    algorithm = before["record_fed_avg"](local, sampler=sampler)
+    shapes = algorithm, start(), federation
+    each = before["certify_each_client"](*shapes, 2, 1e-3, view="server")
+    assert local.mechanism.noise_multiplier == 6.0
+    now = fp.dp_sgd(local, sampler=sampler)
+    certificate = fp.certify(now, start(), federation, 2, 1e-3, view="server")
+    assert each == (certificate,) * 3
+    assert algorithm.claim(2, 1e-3) == fp.dp_scaffold(local, sampler=sampler).claim(2, 1e-3)

@@ -64,7 +64,7 @@ def test_no_public_signature_prints_an_object():
     texts = {name: text[0] for name, text in shown.items() if text}
     assert len(texts) > 60
     assert {n: t for n, t in texts.items() if " at 0x" in t or "<" in t or len(t) > 900} == {}
-    assert "mechanism: Mechanism | Dynamic = UNPROTECTED" in texts["fed_avg"]
+    assert "mechanism: Mechanism | Dynamic = unprotected()" in texts["fed_avg"]
 
 
 def test_there_may_be_no_signature():

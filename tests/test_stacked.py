@@ -7,10 +7,11 @@ import optax
 import pytest
 from small import assert_close
 
-from fedpriv import gaussian, models, per_example, private_mean
+from fedpriv import gaussian, models, per_example
 from fedpriv.mechanisms import outer_product_gradients
 from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
 from fedpriv.mechanisms.outer_products import Stacked
+from fedpriv.mechanisms.per_example import private_mean
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

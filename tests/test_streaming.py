@@ -14,6 +14,7 @@ import pytest
 from small import assert_close, assert_identical, members, regression, sgd, squared, start
 
 import fedpriv as fp
+from experiments.papers.dp_scaffold import local_steps
 from fedpriv.attacks import canaries
 from fedpriv.engine.compiled_rounds import numbered_round
 
@@ -88,9 +89,7 @@ def two_sums():
     return fp.Algorithm(init, round, POISSON)
 
 
-RECORDS = fp.dp_scaffold_steps(
-    fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1, **PRIVATE
-)
+RECORDS = local_steps(fp.per_example(squared), fp.fixed_size(PER_CLIENT, 2), 2, 0.1, **PRIVATE)
 SPLIT = {
     "sampler": fp.with_replacement([1, 1, 1, 1, 1, 2], 4),
     "splitting": fp.splitting.uniform(0.3),

@@ -185,10 +185,17 @@ def test_the_audit_of_the_worst_client_is_below_its_certificate_and_near_it(way,
     assert lower_bounds(scores, delta).least > 0.6 * certificate.epsilon
 
 
+def clients_of(algorithm, federation, rounds, delta, **how):
+    """Certificates of each client's records."""
+    whole = fp.certify(algorithm, start(), federation, rounds, delta, each_client=True, **how)
+    assert whole == fp.certify(algorithm, start(), federation, rounds, delta, **how)
+    return whole.of_clients
+
+
 def test_the_certificate_is_the_largest_of_the_clients():
     algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["public, batches"], 2.0)
     federation = regression(WALL)
-    each = fp.certify_each_client(algorithm, start(), federation, 4, 1e-3, view="server")
+    each = clients_of(algorithm, federation, 4, 1e-3, view="server")
     worst = fp.certify(algorithm, start(), federation, 4, 1e-3, view="server")
     epsilons = [certificate.epsilon for certificate in each]
     assert len(each) == 8
@@ -202,7 +209,7 @@ def test_the_certificate_is_the_largest_of_the_clients():
 
 def test_secret_sizes_cost_every_client_the_same():
     algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["secret"], 2.0)
-    each = fp.certify_each_client(algorithm, start(), regression(WALL), 4, 1e-3)
+    each = clients_of(algorithm, regression(WALL), 4, 1e-3)
     assert len(each) == 8
     assert len({certificate.epsilon for certificate in each}) == 1
 
@@ -211,9 +218,9 @@ def test_of_whole_clients_there_is_one_certificate():
     """Also where their sizes are public."""
     records = three_ways(LEAF)["public, batches"]
     local = steps(records, fp.gaussian(CLIP, 50.0))._replace(unit="client")
-    with refused("unit: 'client'; fp.certify gives one certificate, which holds for each"):
+    with refused("each_client: True; one certificate holds for each whole client; leave it out"):
         algorithm = fp.dp_sgd(local, sampler=fp.everyone(8))
-        fp.certify_each_client(algorithm, start(), regression(LEAF), 4, 1e-3)
+        clients_of(algorithm, regression(LEAF), 4, 1e-3)
 
 
 def test_the_noise_of_others_counts_only_where_all_divide_by_one_number():
@@ -245,7 +252,7 @@ def test_a_client_smaller_than_a_batch_costs_no_less_at_any_renyi_order():
     sizes = (5, 6, 9, 9, 9, 9, 9, 9)
     local = steps(fp.PublicSizes(sizes, batch=5), fp.gaussian(CLIP, 6.0), 2)
     algorithm = fp.dp_sgd(local, sampler=fp.fixed_size(8, 4))
-    each = fp.certify_each_client(algorithm, start(), regression(sizes), 5, 1e-3)
+    each = clients_of(algorithm, regression(sizes), 5, 1e-3)
     by_rdp = [certificate.epsilons["RDP"] for certificate in each]
     assert by_rdp[0] >= by_rdp[1] >= by_rdp[2]
 
@@ -256,12 +263,12 @@ def test_two_samplers_of_public_sizes_are_two_kinds_for_every_client():
         return jax.tree.map(jnp.add, *means)
 
     algorithm = sending(of_two)
-    each = fp.certify_each_client(algorithm, start(), regression(WALL), 1, 1e-3)
+    each = clients_of(algorithm, regression(WALL), 1, 1e-3)
     worst = fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
     assert max(certificate.epsilon for certificate in each) == worst.epsilon
 
 
-@pytest.mark.parametrize("make", [fp.dp_sgd, fp.record_fed_avg, fp.dp_scaffold])
+@pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
 def test_public_weights_change_no_certificate_and_want_public_sizes(make):
     federation, noisy = regression(WALL), fp.gaussian(CLIP, 2.0)
 

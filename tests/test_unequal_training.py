@@ -73,8 +73,7 @@ def one(theta, federation, i):
 
 
 @pytest.mark.parametrize("name", DRAWS)
-@pytest.mark.parametrize("make", [fp.dp_sgd, fp.record_fed_avg])
-def test_federated_averaging_is_numpys(make, name):
+def test_federated_averaging_is_numpys(name):
     federation, theta = alike(), vector(start())
     for _ in range(ROUNDS):
         local = []
@@ -84,7 +83,7 @@ def test_federated_averaging_is_numpys(make, name):
                 y = y - RATE * share_of(name, size) * one(y, federation, i)
             local.append(y)
         theta = np.mean(local, 0)
-    state = trained(make(steps(DRAWS[name]), sampler=fp.everyone(4)), federation)
+    state = trained(fp.dp_sgd(steps(DRAWS[name]), sampler=fp.everyone(4)), federation)
     assert_close(vector(state.params), theta, 1e-6)
 
 
@@ -223,7 +222,7 @@ def test_a_clients_noise_is_that_of_its_divisor(name, size):
 def test_scaffold_without_privacy_takes_them_and_c_is_the_mean_of_all():
     federation = regression(LEAF)
     records = fp.PublicSizes(federation.size, batch=10)
-    local = fp.dp_scaffold_steps(GRADIENTS, records, 2, 0.1)
+    local = fp.LocalSteps(GRADIENTS, records, 2, lambda t: optax.sgd(0.1), fp.gaussian(np.inf, 0.0))
     state = trained(fp.dp_scaffold(local, sampler=fp.everyone(8)), federation, 3)
     assert_close(state.control, np.mean(np.asarray(state.controls, np.float64), 0), 1e-5)
     assert np.all(np.isfinite(vector(state.params)))

@@ -192,7 +192,7 @@ def test_shares_that_members_take_along_have_to_travel():
 
 
 def test_no_noise_wants_no_room():
-    bare = sending(lambda t, wire: fp.Wire(1), mechanism=fp.UNPROTECTED)
+    bare = sending(lambda t, wire: fp.Wire(1), mechanism=fp.unprotected())
     assert not assumed(certificates(bare)["third_party"], "uplink")
 
 

@@ -31,6 +31,7 @@ EXAMPLES = {"x": np.ones((12, 3), np.float32), "y": np.zeros(12, np.float32)}
 EXAMPLE = {"x": np.ones(3, np.float32), "y": np.float32(0)}
 PARAMS, KEY, ROWS = start(), jax.random.key(0), np.arange(12)
 LABELS, OWNERS = ROWS % 2, [ROWS[:4], ROWS[4:8], ROWS[8:]]
+DENSE = fp.models.classifier(fp.models.LogisticRegression(2), (3,))
 SAMPLER, BATCHES, GAUSSIAN = fp.everyone(3), fp.full_batch(), fp.gaussian(0.5, 2.0)
 GRADIENTS, SCORES = fp.per_example(squared), np.linspace(0, 1, 8).astype(np.float32)
 PRESENT = ROWS[:8] % 2 == 0
@@ -277,14 +278,14 @@ FUNCTIONS = {
         "tolerance": 0.5,
     },
     "capacity_for": {"size": 8.0, "rate": 0.5, "deviations": 4.0},
-    "certify": _named(*CHECKED, rounds=2, **PRIVACY, best_of=1.0),
-    "certify_each_client": {
+    "certify": {
         "algorithm": fp.dp_sgd(STEPS, sampler=SAMPLER),
         "params": PARAMS,
         "federation": FEDERATION,
         "rounds": 2,
-        "delta": 2.0**-10,
-        "view": "server",
+        **PRIVACY,
+        "best_of": 1.0,
+        "each_client": True,
     },
     "certify_together": {
         "runs": [(ALGORITHM, 1), (ALGORITHM, 2)],
@@ -376,17 +377,12 @@ FUNCTIONS = {
         "warm_start": 2,
         "everyone_first": True,
     },
-    "dp_scaffold_steps": {
-        "gradients": GRADIENTS,
-        "records": fp.fixed_size(4, 2),
-        "steps": 2,
-        "learning_rate": 0.5,
-        "clip_norm": 0.5,
-        "noise_multiplier": 2.0,
-        "unit": "record",
-        "tensors": 2,
+    "dp_sgd": {
+        "local": STEPS._replace(steps=1),
+        "sampler": SAMPLER,
+        "together": True,
+        "claim": "dp_scaffold",
     },
-    "dp_sgd": {"local": STEPS._replace(steps=1), "sampler": SAMPLER, "together": True},
     "dp_sgd_wav": {"local": STEPS, "sampler": SAMPLER, "noise_on_each": True},
     "dynamic": {
         "start": GAUSSIAN,
@@ -531,10 +527,8 @@ FUNCTIONS = {
     },
     "partition.shards": {"labels": LABELS, "clients": 2, "shards_per_client": 2},
     "partition.similar": {"labels": LABELS, "clients": 2, "percent": 50.0},
-    "per_example": {"loss": squared, "l2": 0.5},
-    "per_example_dense": {"l2": 0.5},
+    "per_example": {"loss": DENSE.loss, "l2": 0.5, "closed_form": True},
     "poisson": {"population": 5, "rate": 0.5, "capacity": 4},
-    "private_mean": {"gradients": GRADIENTS, "mechanism": GAUSSIAN, "expected_size": 2.0},
     "proximal": {"optimizer": optax.sgd(0.5), "mu": 0.5},
     "qsgd": {"bits": 8},
     "quantization.quantize": {

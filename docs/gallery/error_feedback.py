@@ -33,7 +33,7 @@ def sparse(k, keep, rate=0.5):
             sent = fp.top_k(k).code(key, update).message
             return fp.Sent(update, own=jax.tree.map(lambda u, s: u - s, update, sent))
 
-        options = {"codec": fp.top_k(k), "mechanism": fp.UNPROTECTED, "own": state.memory}
+        options = {"codec": fp.top_k(k), "mechanism": fp.unprotected(), "own": state.memory}
         total, metrics, memory = cohort.sum(client, key, **options)
         params = jax.tree.map(lambda p, s: p - rate * s / 30, state.params, total)
         return State(params, state.round + 1, memory), metrics

@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import experiments
 
 with tempfile.TemporaryDirectory() as folder:
-    run = experiments.train("quickstart", seeds=5, folder=f"{folder}/run", progress=False)
+    run = experiments.run("quickstart", seeds=5, folder=f"{folder}/run", progress=False)
 
 names = {"fed_avg": "FedAvg (not private)", "dp_fed_avg": "DP-FedAvg"}
 names |= {"rand_k": "Fed-SMP rand_k", "top_k": "Fed-SMP top_k"}

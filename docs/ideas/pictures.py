@@ -69,7 +69,7 @@ def note(axes, text, at, offset, **look):
 
 def certificates():
     """Of the quickstart's DP-FedAvg: of each view."""
-    (account,) = experiments.cost("quickstart", algorithms=["dp_fed_avg"])
+    (account,) = experiments.privacy("quickstart", algorithms=["dp_fed_avg"])
     return {c.view: c for c in account.certificates}
 
 
@@ -165,7 +165,7 @@ def delta():
 
 
 def claimed_certified_audited():
-    (account,) = experiments.cost("quickstart", algorithms=["dp_fed_avg"])
+    (account,) = experiments.privacy("quickstart", algorithms=["dp_fed_avg"])
     c, claim = account.certificates[0], account.claim
     noisy, sampling = fp.gaussian(1.0, noise_multiplier=4.0), fp.privacy.Poisson(120, 0.25)
     release = fp.Release(c.view, c.unit, 4.0, sampling, steps=60, mechanism=noisy)

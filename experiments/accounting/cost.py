@@ -97,7 +97,7 @@ def accounts(
     return sorted(found, key=lambda account: not account.private)
 
 
-def cost(
+def privacy(
     config: str | Path | Config = "quickstart",
     *,
     view: View | None = None,
@@ -111,7 +111,7 @@ def cost(
     allowed.
 
     Args:
-      config, settings: as for `train`.
+      config, settings: as for `run`.
       view: by default all.
       honest: fraction of each cohort that adds its share of the noise and does not collude, in (0, 1].
       best_of: if given, only the best of a secret number of runs is released; that number is geometric with this mean.
@@ -151,7 +151,7 @@ def costs(
     sought: Sought | None = None,
     claimed: bool = False,
 ) -> Costs:
-    """`cost`; with `sought`, after `solve`."""
+    """`privacy`; with `sought`, after `solve`."""
     found = None
     if sought:
         require(best_of == 1, "best_of", best_of, "it cannot be solved for; leave one of them out")

@@ -23,13 +23,13 @@ from experiments.config.fields import (
 )
 from experiments.config.settings import Settings
 from experiments.papers.dp_scaffold_authors import with_one_seed
-from fedpriv.core.arguments import Probability, Rate, require
+from fedpriv.core.arguments import Norm, Probability, Rate, checked, require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.engine.simulate import Measure
 from fedpriv.mechanisms.per_example import Gradients
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.record_samplers import RecordSampler
+from fedpriv.rounds.record_samplers import RecordSampler, most_records
 
 Name = Literal["scaffold", "fed_avg", "fed_sgd", "dp_scaffold", "dp_fed_avg", "dp_fed_sgd"]
 
@@ -190,7 +190,7 @@ def algorithm(name: Name, settings: DPScaffold, gradients: Gradients) -> Algorit
 
     def make(local: fp.LocalSteps) -> Algorithm:
         if not name.endswith("scaffold"):
-            return fp.record_fed_avg(local, sampler=sampler, server=server)
+            return fp.dp_sgd(local, sampler=sampler, server=server, claim="dp_scaffold")
         return fp.dp_scaffold(
             local,
             sampler=sampler,
@@ -211,7 +211,7 @@ def _local(name: Name, settings: DPScaffold, gradients: Gradients) -> fp.LocalSt
         else settings.local_steps
     )
     passes = settings.record_rate * steps
-    return fp.dp_scaffold_steps(
+    return local_steps(
         gradients,
         _records(settings),
         steps,
@@ -221,6 +221,43 @@ def _local(name: Name, settings: DPScaffold, gradients: Gradients) -> fp.LocalSt
         settings.unit,
         settings.TENSORS if authors.per_tensor else 1,
     )
+
+
+def local_steps(
+    gradients: Gradients,
+    records: RecordSampler,
+    steps: int,
+    learning_rate: float,
+    clip_norm: float | Literal["median"] = math.inf,
+    noise_multiplier: float = 0.0,
+    unit: Literal["record", "client"] = "record",
+    tensors: int = 1,
+) -> fp.LocalSteps:
+    """Lines 8-15 of Algorithm 1, with the paper's scale of the noise.
+
+    A step's mean gets noise of standard deviation S sigma_g per coordinate. S = 2 C / (s R) is its sensitivity to a
+    replaced record; for whole clients the paper's S is 2 C / s (end of Section 3.3).
+
+    Args:
+      learning_rate: eta_l.
+      clip_norm: C; "median" is the paper's heuristic, which is not private.
+      noise_multiplier: sigma_g.
+      tensors: if above 1, the number of the model's parameter tensors, each of which is clipped and perturbed
+        separately, as in the authors' code. Together they have the multiplier sigma_g / sqrt(tensors).
+      gradients, records, steps, unit: as `fp.LocalSteps`.
+    """
+    clip_norm = checked("clip_norm", clip_norm, Norm | Literal["median"])
+    sigma = 2 * noise_multiplier
+    if unit == "client":
+        sigma *= most_records(records)
+    used: fp.Mechanism | fp.MedianClipping
+    if isinstance(clip_norm, str):
+        used = fp.MedianClipping(sigma, tensors)
+    else:
+        clipping = fp.clipping.flat() if tensors == 1 else fp.clipping.separately(tensors)
+        noise = fp.noise.isotropic()
+        used = fp.mechanism(clipping, noise, clip_norm=clip_norm, noise_multiplier=sigma)
+    return fp.LocalSteps(gradients, records, steps, lambda t: optax.sgd(learning_rate), used, unit)
 
 
 def _records(settings: DPScaffold) -> RecordSampler:
@@ -244,7 +281,7 @@ def ledger(settings: DPScaffold, model: fp.models.Model, example: Example) -> Le
     blank = fp.Federation.blank(example, settings.clients, settings.training_records)
     sizes = blank.client_rows.replace(size=np.array(settings.held, np.int32))
     shapes = blank.replace(client_rows=sizes)
-    entries = {name: Entry(one, [shapes]) for name, one in _algorithms(settings).items()}
+    entries = {name: Entry(one, [shapes]) for name, one in _algorithms(settings, model).items()}
     return Ledger(entries, delta(settings), model.init, _notes(settings))
 
 
@@ -252,8 +289,8 @@ def _notes(settings: DPScaffold) -> tuple[str, ...]:
     return (RANGES, *NOTES[1:]) if settings.authors.record_ranges else NOTES
 
 
-def _algorithms(settings: DPScaffold) -> dict[Name, Algorithm]:
-    gradients = fp.per_example_dense(settings.l2)
+def _algorithms(settings: DPScaffold, model: fp.models.Model) -> dict[Name, Algorithm]:
+    gradients = fp.per_example(model.loss, settings.l2, closed_form=True)
     return {name: algorithm(name, settings, gradients) for name in settings.algorithms}
 
 
@@ -279,7 +316,7 @@ def experiment(
 
     entries = {
         name: Entry(one, [federation] * settings.seeds, {"eta_0": settings.step(name)})
-        for name, one in _algorithms(settings).items()
+        for name, one in _algorithms(settings, model).items()
     }
 
     @cache

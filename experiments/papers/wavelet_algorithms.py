@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import optax
 
 import fedpriv as fp
+from experiments.papers.wavelet_settings import Name, Wavelet
 from fedpriv.algorithms.wavelet import Clip
 from fedpriv.core.trees import dimension
 from fedpriv.rounds.algorithm import Algorithm
-
-if TYPE_CHECKING:
-    from experiments.papers.wavelet import Name, Wavelet
 
 Clipped: TypeAlias = Literal["gradient", "coefficients", "levels", "update"]
 """What a clip norm is for."""
@@ -77,7 +75,7 @@ class Maker:
 
     def make(self, method: Method) -> Algorithm:
         if not method.private:
-            return self._averaged(fp.UNPROTECTED)
+            return self._averaged(fp.unprotected())
         return self._of_clients(method) if method.unit == "client" else self._of_records(method)
 
     def bound(self, method: Method) -> float:

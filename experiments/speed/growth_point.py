@@ -142,13 +142,12 @@ def built(point: Point) -> tuple[Any, Any, Any]:
         "dp_fed_avg": lambda: fp.dp_fed_avg(model.loss, **common),
         "fed_smp": lambda: fp.fed_smp(model.loss, **common, sparsifier=fp.select_rand_k(0.1)),
         "dp_scaffold": lambda: fp.dp_scaffold(
-            fp.dp_scaffold_steps(
+            fp.LocalSteps(
                 fp.per_example(model.loss),
                 fp.fixed_size(RECORDS, 2),
-                steps=2,
-                learning_rate=0.1,
-                clip_norm=1.0,
-                noise_multiplier=1.0,
+                2,
+                lambda t: optax.sgd(0.1),
+                fp.gaussian(1.0, 2.0),
             ),
             sampler=sampler,
         ),

@@ -141,13 +141,12 @@ class Records:
         return self.steps * self.batch * 2 * 2 * self.features * self.classes
 
     def algorithm(self, clients: int) -> fedpriv.Algorithm:
-        local = fedpriv.dp_scaffold_steps(
-            fedpriv.per_example_dense(self.l2),
+        local = fedpriv.LocalSteps(
+            fedpriv.per_example(self.model().loss, self.l2, closed_form=True),
             fedpriv.fixed_size(self.records, self.batch),
             self.steps,
-            learning_rate=self.rate,
-            clip_norm=self.clip_norm,
-            noise_multiplier=self.noise_multiplier,
+            lambda t: optax.sgd(self.rate),
+            fedpriv.gaussian(self.clip_norm, 2 * self.noise_multiplier),
         )
         return fedpriv.dp_scaffold(local, sampler=fedpriv.fixed_size(5 * clients, clients))
 

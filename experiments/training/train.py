@@ -1,4 +1,4 @@
-"""Training into a run folder, from Python: `train` begins a run, `resume` goes on with one."""
+"""Training into a run folder, from Python: `run` begins one, `resume` goes on with one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fedpriv.devices.layout import split_cpu
 from fedpriv.engine.history import History
 
 
-def train(
+def run(
     config: str | Path | Config = "quickstart",
     *,
     folder: str | Path | None = None,
@@ -82,7 +82,7 @@ def resume(
       settings: fields that do not change results, such as `checkpoint` or the `metric` that is shown; others must be as
         before.
 
-    Returns, Raises: as `train`.
+    Returns, Raises: as `run`.
     """
 
     check_path("folder", folder, "give the folder of a run")
@@ -97,9 +97,9 @@ def resume(
 
 
 def train_or_resume(config: str | Path | Config, folder: Path, **settings: Any) -> TrainedRun:
-    """`train` into the folder, or `resume` where a run was begun there with the same settings."""
+    """`run` into the folder, or `resume` where a run was begun there with the same settings."""
     if not (folder / CONFIG).exists():
-        return train(config, folder=folder, **settings)
+        return run(config, folder=folder, **settings)
     name, _ = modules.named(config)
     if (found := read_begun(folder).config) != name:
         raise ValueError(f"{folder}: holds a run of {found}, not of {name}; choose another folder")
@@ -141,23 +141,23 @@ def prepare_and_train(
             requested = request()
         if requested.earlier and (status := how_ended(requested.earlier.folder)):
             return _ended_before(requested.earlier, status, requested.settings.metric, joined.first)
-        run = prepare(requested, joined, sinks, until_end, progress)
+        prepared = prepare(requested, joined, sinks, until_end, progress)
         with checked(), signals.unheard():
-            return train_algorithms(run)
+            return train_algorithms(prepared)
 
 
-def _ended_before(run: Earlier, status: str, metric: str | None, writes: bool) -> TrainedRun:
+def _ended_before(before: Earlier, status: str, metric: str | None, writes: bool) -> TrainedRun:
     """A run that has come to its end before; shows another metric where one is asked for.
 
     Raises:
       ValueError: that is not recorded.
     """
-    seeds = tuple(range(run.settings.seeds))
-    history = {name: History(seeds, each) for name, each in run.evaluations.items()}
+    seeds = tuple(range(before.settings.seeds))
+    history = {name: History(seeds, each) for name, each in before.evaluations.items()}
     summary = None
-    if writes and metric != run.settings.metric:
-        summary = show(run.folder, metric)
-        draw(history, summary.metric, run.folder, summary.names)
+    if writes and metric != before.settings.metric:
+        summary = show(before.folder, metric)
+        draw(history, summary.metric, before.folder, summary.names)
     with suppress(ValueError):  # of another version
-        summary = summary or read_summary(run.folder)
-    return TrainedRun(run.folder, status, history, summary, ended_before=True)
+        summary = summary or read_summary(before.folder)
+    return TrainedRun(before.folder, status, history, summary, ended_before=True)

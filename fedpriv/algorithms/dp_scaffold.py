@@ -1,33 +1,29 @@
-"""SCAFFOLD and DP-SCAFFOLD, and DP-FedAvg with record-level privacy.
+"""SCAFFOLD and DP-SCAFFOLD, with record-level privacy.
 
 M. Noble, A. Bellet, A. Dieuleveut, "Differentially Private Federated Learning on Heterogeneous Data", AISTATS 2022,
-arXiv:2111.09278; equation and line numbers are those of its Algorithm 1 (DP-SCAFFOLD) and Algorithm 2 (DP-FedAvg).
+arXiv:2111.09278; line numbers are those of its Algorithm 1. Its Algorithm 2, DP-FedAvg, is `dp_sgd`.
 SCAFFOLD: S. P. Karimireddy et al., ICML 2020, arXiv:1910.06378.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import Count, CountOrZero, NonNegative, Norm, Positive, checked
+from fedpriv.core.arguments import CountOrZero, checked
 from fedpriv.core.trees import dimension, unflatten
 from fedpriv.core.types import Key, Metrics, Params
 from fedpriv.data.federation import Federation
-from fedpriv.mechanisms.clipping import flat, separately
-from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, gaussian, mechanism
-from fedpriv.mechanisms.noise import isotropic
-from fedpriv.mechanisms.per_example import Gradients, MedianClipping
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
+from fedpriv.mechanisms.per_example import MedianClipping
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Claim, Dropping, Poisson, WithReplacement, dp_scaffold_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed
@@ -35,70 +31,11 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
 from fedpriv.rounds.parts import check_parts
-from fedpriv.rounds.record_samplers import PublicSizes, RecordSampler, most_records
+from fedpriv.rounds.record_samplers import PublicSizes
 from fedpriv.rounds.samplers import Opening, Sampler, everyone
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.server_step import MEAN, begun, follow
 from fedpriv.rounds.weighting import EQUALLY, Weighting
-
-ClipNorm: TypeAlias = Norm | Literal["median"]
-Unit: TypeAlias = Literal["record", "client"]
-
-
-def dp_scaffold_steps(
-    gradients: Gradients,
-    records: RecordSampler,
-    steps: Count,
-    learning_rate: Positive,
-    clip_norm: ClipNorm = math.inf,
-    noise_multiplier: NonNegative = 0.0,
-    unit: Unit = "record",
-    tensors: Count = 1,
-) -> LocalSteps:
-    """Lines 8-15 of Algorithm 1: local steps with this paper's scale of the noise.
-
-    A step's mean gets noise of standard deviation S sigma_g per coordinate. S = 2 C / (s R) is its sensitivity to a
-    replaced record.
-
-    Args:
-      learning_rate: eta_l; the paper's is eta_0 / (s K).
-      clip_norm: C; "median" is the paper's heuristic, which is not private.
-      noise_multiplier: sigma_g, the noise over the sensitivity S.
-      unit: the privacy unit; for a "client" the paper's S is 2 C / s (end of Section 3.3), 1 / s times the sensitivity
-        to a replaced client.
-      tensors: if above 1, the number of the model's parameter tensors; each is clipped to C (or its own median) and
-        perturbed with sigma_g separately, as in the authors' code. Together they have the multiplier sigma_g /
-        sqrt(tensors).
-      gradients, records, steps: as `LocalSteps`.
-
-    Raises:
-      ValueError: as `LocalSteps` and `mechanism`.
-    """
-    check_parts(gradients=gradients, records=records)
-    steps = checked("steps", steps, Count)
-    learning_rate = checked("learning_rate", learning_rate, Positive)
-    clip_norm = checked("clip_norm", clip_norm, ClipNorm)
-    noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative)
-    unit = checked("unit", unit, Unit)
-    tensors = checked("tensors", tensors, Count)
-    gaussian(1.0 if isinstance(clip_norm, str) else clip_norm, noise_multiplier)  # raises
-    sigma = 2 * noise_multiplier
-    if unit == "client":
-        sigma *= most_records(records)
-    perturbing: Mechanism | MedianClipping
-    if isinstance(clip_norm, str):
-        perturbing = MedianClipping(sigma, tensors)
-    else:
-        clipping = flat() if tensors == 1 else separately(tensors)
-        perturbing = mechanism(clipping, isotropic(), clip_norm=clip_norm, noise_multiplier=sigma)
-    return LocalSteps(
-        gradients,
-        records,
-        steps,
-        lambda t: optax.sgd(learning_rate),
-        perturbing,
-        unit,
-    )
 
 
 class ScaffoldState(NamedTuple):
@@ -130,6 +67,9 @@ def dp_scaffold(
     weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """DP-SCAFFOLD(-warm), Algorithm 1; with an infinite clip norm and no noise it is SCAFFOLD.
+
+    The paper's sigma_g is noise over the sensitivity to a replaced record, so its local steps (lines 8-15) have the
+    mechanism `gaussian(C, 2 sigma_g)`, and SGD of rate eta_l = eta_0 / (s K).
 
     Formal guarantees: of a unit every view sees at most the K noisy gradients of each round in which its client takes
     part, see `LocalSteps`.
@@ -198,31 +138,12 @@ def dp_scaffold(
         metrics |= {"uplink": both, "downlink": Wire(messages * dimension(x))}
         return ScaffoldState(x, t + 1, remembered, c, controls), metrics
 
-    claim = claim_if_sampled(sampler, partial(_claim, local))
+    claim = claim_if_sampled(sampler, partial(claimed, local))
     return Algorithm(init, round, cohorts, local.unit, claim)
 
 
-def record_fed_avg(
-    local: LocalSteps,
-    *,
-    sampler: Sampler,
-    codec: Codec = UNCODED,
-    server: optax.GradientTransformation = MEAN,
-    weighting: Weighting = EQUALLY,
-) -> Algorithm:
-    """DP-FedAvg by noisy local steps (Algorithm 2), or DP-FedSGD for one step: DP-SCAFFOLD without control variates.
-
-    It is `dp_sgd` with the paper's claim.
-
-    Raises:
-      ValueError: as `dp_sgd`.
-    """
-    algorithm = dp_sgd(local, sampler=sampler, codec=codec, server=server, weighting=weighting)
-    return algorithm._replace(claim=claim_if_sampled(sampler, partial(_claim, local)))
-
-
-def _claim(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim | None]:
-    """The paper's epsilon towards a third party, which is the same for DP-FedAvg (Claim 4.1)."""
+def claimed(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim | None]:
+    """The paper's epsilon of these local steps towards a third party, which is the same for DP-FedAvg (Claim 4.1)."""
     used = local.mechanism
     if (
         isinstance(used, Dynamic)

@@ -9,16 +9,18 @@ Approach". With `optax.adam` or `optax.adagrad` as the clients' optimiser it is 
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from fedpriv.algorithms.dp_scaffold import claimed
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.arguments import checked, require
 from fedpriv.core.types import Key, Metrics
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
-from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
@@ -30,6 +32,8 @@ from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
 from fedpriv.rounds.weighting import EQUALLY, Weighting
 
+ClaimOf: TypeAlias = Literal["dp_scaffold"] | None
+
 
 def dp_sgd(
     local: LocalSteps,
@@ -39,6 +43,7 @@ def dp_sgd(
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,
     together: bool = False,
+    claim: ClaimOf = None,
 ) -> Algorithm:
     """Each client of the cohort takes the K noisy steps of `local` (Algorithm 1); the model follows their mean.
 
@@ -54,6 +59,8 @@ def dp_sgd(
       weighting: `fp.ByPublicSizes` weights clients by their number of records; by default they count equally.
       together: the cohort takes one step as a whole: the optimiser of `local`, then `server`, follows the mean of the
         clients' noisy gradients. For one step without codec, weighting and stragglers.
+      claim: "dp_scaffold" for the epsilon that DP-SCAFFOLD's paper has for DP-FedAvg, beside the certificate; else the
+        algorithm has no claim.
 
     Raises:
       ValueError: a field of `local` out of range, a `server` that is not an optimiser, or `together` with more than one
@@ -61,11 +68,13 @@ def dp_sgd(
     """
     check_steps(local)
     check_parts(sampler=sampler, codec=codec, server=server, weighting=weighting)
+    of_paper = checked("claim", claim, ClaimOf) is not None
+    epsilon = claim_if_sampled(sampler, partial(claimed, local)) if of_paper else unclaimed
     if checked("together", together, bool):
         alone = local.steps == 1 and local.stragglers == 0 and codec is UNCODED
         remedy = "leave it out, or take one step, without stragglers, codec and weighting"
         require(alone and weighting == EQUALLY, "together", together, remedy)
-        return _one_step_of_all(local, sampler, server)
+        return _one_step_of_all(local, sampler, server)._replace(claim=epsilon)
 
     def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
         x = state.params
@@ -80,7 +89,7 @@ def dp_sgd(
         mean = jax.tree.map(lambda s: s / cohort.expected_size, total)
         return follow(server, state, mean), metrics
 
-    return Algorithm(partial(begun, server), round, sampler, local.unit)
+    return Algorithm(partial(begun, server), round, sampler, local.unit, epsilon)
 
 
 def _one_step_of_all(

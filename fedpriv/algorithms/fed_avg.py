@@ -21,7 +21,7 @@ import optax
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.core.arguments import NonNegative, Norm, checked
 from fedpriv.core.types import Key, LossFn, Metrics, Params
-from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
+from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, unprotected
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Claim, fed_smp_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled
@@ -50,7 +50,7 @@ def fed_avg(
     sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
-    mechanism: Mechanism | Dynamic = UNPROTECTED,
+    mechanism: Mechanism | Dynamic = unprotected(),
     grad: GradFn | None = None,
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,

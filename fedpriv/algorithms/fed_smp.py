@@ -22,7 +22,7 @@ from fedpriv.core.arguments import Count, NonNegative, Norm, Rate, checked, requ
 from fedpriv.core.trees import dimension, flatten, gather, scatter
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
-from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian
+from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, unprotected
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy import Claim, fed_smp_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled
@@ -149,7 +149,7 @@ def fed_avg_sparse(
     optimizer: Schedule,
     batches: Batches,
     sparsifier: Sparsifier,
-    mechanism: Mechanism | Dynamic = UNPROTECTED,
+    mechanism: Mechanism | Dynamic = unprotected(),
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,

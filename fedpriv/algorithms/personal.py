@@ -29,7 +29,7 @@ from fedpriv.core.arguments import LARGEST, CountOrZero, NonNegative, checked, r
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, LossFn, Metrics, Params, PyTree
 from fedpriv.data.federation import Federation
-from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism
+from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
@@ -65,7 +65,7 @@ def fed_per(
     sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
-    mechanism: Mechanism | Dynamic = UNPROTECTED,
+    mechanism: Mechanism | Dynamic = unprotected(),
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,
@@ -101,7 +101,7 @@ def fed_rep(
     sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
-    mechanism: Mechanism | Dynamic = UNPROTECTED,
+    mechanism: Mechanism | Dynamic = unprotected(),
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,
@@ -144,7 +144,7 @@ def ditto(
     sampler: AnySampler,
     optimizer: Schedule,
     batches: Batches,
-    mechanism: Mechanism | Dynamic = UNPROTECTED,
+    mechanism: Mechanism | Dynamic = unprotected(),
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
     weighting: Weighting = EQUALLY,

@@ -23,7 +23,7 @@ from fedpriv.core.arguments import Count, NonNegative, Norm, checked
 from fedpriv.core.random_losses import GradientFunction, needs_keys
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.mechanisms.clipping import Clipping, coefficients, flat, per_level
-from fedpriv.mechanisms.mechanisms import UNPROTECTED, Mechanism, gaussian, mechanism
+from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism, unprotected
 from fedpriv.mechanisms.noise import Noise, haar_noise
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, per_example, private_mean
 from fedpriv.privacy import Claim, FixedSize, wavelet_claim
@@ -202,7 +202,7 @@ def _unbounded(used: Mechanism) -> Mechanism:
         "gradients are clipped, but the update of many steps, which is what is sent, has no bound"
     )
     return used._replace(
-        clip=UNPROTECTED.clip, certified_multiplier=0.0, reason=reason, at=None, scales=None
+        clip=unprotected().clip, certified_multiplier=0.0, reason=reason, at=None, scales=None
     )
 
 

@@ -217,7 +217,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     for sampler in traced.samplers:
         if not constructed(sampler):
             lines_that_print(program_of(sampler), "draw")
-    check_data(traced, whole)
+    check_data(stages, traced.init_arrays, algorithm.unit, whole)
     return traced
 
 
@@ -300,6 +300,7 @@ def certify(
     view: View = "third_party",
     honest: Rate = 1.0,
     best_of: MeanRuns = 1.0,
+    each_client: bool = False,
 ) -> Certificate:
     """Proved epsilon of all that `view` sees of `rounds` rounds of `algorithm`, read off its traced round.
 
@@ -319,10 +320,11 @@ def certify(
         honest: fraction of each cohort that adds its share of the noise and keeps it secret.
         best_of: if above 1, also count the cost of choosing: only the best of a secret number of runs is released, and
             that number is geometric with this mean.
+        each_client: also certify the records of each client: `Certificate.of_clients`.
 
     Raises:
         ValueError: rounds, delta, view or honest out of range; as `trace_round`; a round that counts or draws on the
-            host.
+            host; `each_client` of an algorithm of whole clients, for all of which one certificate holds.
         LeakError: something private gets past the releases of a round; says what, and in which line.
     """
     rounds = checked("rounds", rounds, CountOrZero)
@@ -330,40 +332,20 @@ def certify(
     view = checked("view", view, View)
     honest = checked("honest", honest, Rate)
     best_of = checked("best_of", best_of, MeanRuns)
-    traced = trace_round(algorithm, params, federation)
-    check_twice(traced)
-    return traced.certify(rounds, delta, view=view, honest=honest, best_of=best_of)
-
-
-def certify_each_client(
-    algorithm: Algorithm,
-    params: Any,
-    federation: Any,
-    rounds: CountOrZero,
-    delta: Probability,
-    *,
-    view: View = "third_party",
-) -> tuple[Certificate, ...]:
-    """Certificates of the records of each client, [clients]; they differ if clients' sizes are public.
-
-    Args:
-        algorithm: one that protects records.
-        params, federation, rounds, delta, view: as `certify`, which gives the largest of these epsilons.
-
-    Raises:
-        ValueError: the algorithm is of whole clients, for all of which one certificate holds; as `certify`.
-        LeakError: as `certify`.
-    """
+    each_client = checked("each_client", each_client, bool)
     require_algorithm(algorithm)
-    remedy = (
-        "fp.certify gives one certificate, which holds for each whole client: give it the algorithm"
-    )
-    require(algorithm.unit == "record", "unit", algorithm.unit, remedy)
-    rounds = checked("rounds", rounds, CountOrZero)
-    delta = checked("delta", delta, Probability)
-    view = checked("view", view, View)
+    of_records = algorithm.unit == "record"
+    remedy = "one certificate holds for each whole client; leave it out"
+    require(of_records or not each_client, "each_client", each_client, remedy)
     traced = trace_round(algorithm, params, federation)
     check_twice(traced)
+
+    def of_size(size: int | None = None) -> Certificate:
+        return traced.certify(rounds, delta, view=view, honest=honest, best_of=best_of, size=size)
+
+    certificate = of_size()
+    if not each_client:
+        return certificate
+    by_size = {None: certificate} | {size: of_size(size) for size in set(traced.public_sizes or ())}
     sizes = traced.public_sizes or [None] * federation.num_clients
-    of_size = {size: traced.certify(rounds, delta, view=view, size=size) for size in set(sizes)}
-    return tuple(of_size[size] for size in sizes)
+    return replace(certificate, of_clients=tuple(by_size[size] for size in sizes))

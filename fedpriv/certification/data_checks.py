@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from fedpriv.certification.closed_over import check_closed_over, closed_over
+from fedpriv.certification.closed_over import ClosedOver, check_closed_over, closed_over
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER
 from fedpriv.certification.trace import Stage
 from fedpriv.core.arguments import require
 from fedpriv.rounds.record_samplers import PublicSizes, may_hold_fewer
 from fedpriv.rounds.weighting import ByPublicSizes
-
-if TYPE_CHECKING:
-    from fedpriv.certification.certificate import TracedRound
 
 _CLOSED_OVER = (
     "round: it closes over {}; reach clients through the cohort, and the server's examples by "
@@ -23,16 +20,22 @@ _CLOSED_OVER = (
 )
 
 
-def check_data(traced: TracedRound, federation: Any) -> None:
+def check_data(
+    stages: Sequence[Stage], init_arrays: Sequence[ClosedOver], unit: str, federation: Any
+) -> None:
     """The checks of a round that look at a federation's own arrays.
+
+    Args:
+      stages, init_arrays: as in `TracedRound`.
+      unit: the algorithm's privacy unit.
 
     Raises:
       ValueError: clients hold another number of records than is drawn among.
       LeakError: the round closes over the federation's arrays.
     """
-    check_closed_over(traced.init_arrays, federation, INIT_CLOSED_OVER)
-    for stage in traced.stages:
-        _check_sizes(stage, np.asarray(federation.size), traced.algorithm.unit)
+    check_closed_over(init_arrays, federation, INIT_CLOSED_OVER)
+    for stage in stages:
+        _check_sizes(stage, np.asarray(federation.size), unit)
         check_closed_over(closed_over(stage.program), federation, _CLOSED_OVER)
 
 

@@ -144,7 +144,8 @@ def simulate(
         traced = check_launch(algorithm, params, first)
         if not isinstance(federation, Federation | StreamedFederation):
             for s in range(1, len(seeds)):
-                check_data(traced, _held(federations, s))
+                held = _held(federations, s)
+                check_data(traced.stages, traced.init_arrays, algorithm.unit, held)
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, traced.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)

@@ -307,8 +307,6 @@ def _measured(update: PyTree) -> tuple[PyTree, jax.Array]:
     return update, optax.tree.norm(update)
 
 
-UNPROTECTED = unprotected()
-"""Neither clips nor adds noise: it protects nothing."""
 ALREADY_PRIVATE = unprotected("messages carry the noise of records' means alone")
 """For messages that depend on records through `Shard.private_mean` alone, which is checked: sums need no noise."""
 

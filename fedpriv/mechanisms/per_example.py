@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +60,11 @@ class RecordGradients(GradientFunction):
     __slots__ = ()
 
 
-def per_example(loss: LossFn, l2: NonNegative = 0.0) -> Gradients:
+CLOSED_FORMS: WeakKeyDictionary[LossFn, Callable[[float], Gradients]] = WeakKeyDictionary()
+"""Losses whose gradients have a closed form, which is made for an l2."""
+
+
+def per_example(loss: LossFn, l2: NonNegative = 0.0, *, closed_form: bool = False) -> Gradients:
     """Gradients of `loss + l2 / 2 ||params||^2` of any model.
 
     Gradients of a dense layer stay factored, which saves memory: batch times layer is never stored. Those of other
@@ -68,13 +73,19 @@ def per_example(loss: LossFn, l2: NonNegative = 0.0) -> Gradients:
     Args:
       loss: loss of ONE example. If it takes a key, the batch is `fp.with_keys(key, examples)`.
       l2: weight of the regulariser, which belongs to each record's loss and is clipped with it.
+      closed_form: for the loss of `models.classifier` with `LogisticRegression` or `MLP`. The same gradients up to
+        rounding, none of which is formed: five times as fast with a regulariser, 1.3 to 2 times without.
 
     Raises:
-      ValueError: `loss` is no function of these parameters, or l2 below 0; when called, as the gradients of
-        `fedpriv.mean_grad`, or a loss with a `custom_vmap`.
+      ValueError: `loss` is no function of these parameters, or has no closed form that is asked for, or l2 below 0;
+        when called, as the gradients of `fedpriv.mean_grad`, or a loss with a `custom_vmap`.
     """
     l2 = checked("l2", l2, NonNegative)
     one = of_one(loss, apart=True)
+    if checked("closed_form", closed_form, bool):
+        remedy = "only losses of fp.models.classifier with LogisticRegression or MLP have one; leave it out"
+        require(loss in CLOSED_FORMS, "closed_form", closed_form, remedy)
+        return CLOSED_FORMS[loss](l2)
 
     def regularised(params: Params, example: Example) -> jax.Array:
         penalty = l2 / 2 * optax.tree.norm(params, squared=True) if l2 else 0.0

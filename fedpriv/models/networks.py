@@ -22,6 +22,8 @@ from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.core.user_code import names_user_code
+from fedpriv.mechanisms.dense_gradients import dense_gradients
+from fedpriv.mechanisms.per_example import CLOSED_FORMS
 from fedpriv.models.classification import Apply, cross_entropy, judged
 from fedpriv.models.example_checks import check_leaves, check_pixels, class_of, wrong_input
 from fedpriv.models.modules import (
@@ -160,6 +162,8 @@ def classifier(
         return _parameters(module.init(key, jnp.zeros(like.shape, like.dtype), **evaluating))
 
     made = from_apply(_compiled(initial), random_apply if random else apply, inputs)
+    if type(module) in (LogisticRegression, MLP) and inputs == "image":
+        CLOSED_FORMS[made.loss] = dense_gradients
     return made._replace(built=Built(module, like))
 
 

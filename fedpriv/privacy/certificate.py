@@ -28,6 +28,8 @@ class Certificate:
         epsilons: accountant -> its epsilon, for accountants that cover this noise and sampling.
         basis: "constructed" if the releases were read off the round that runs, "declared" if somebody wrote them down.
         composition: what was composed; None if the certificate was read from a file.
+        of_clients: certificates of each client's records, [clients], if `certify` was asked for them. This one is of
+            the largest of their epsilons; they differ where clients' sizes are public.
     """
 
     epsilon: float
@@ -42,6 +44,7 @@ class Certificate:
     epsilons: dict[str, float] = field(default_factory=dict)
     basis: str = "declared"
     composition: Composition | None = field(default=None, compare=False, repr=False)
+    of_clients: tuple[Certificate, ...] = field(default=(), compare=False, repr=False)
 
     def profile(self) -> PrivacyProfile:
         """The proved epsilon at every delta.

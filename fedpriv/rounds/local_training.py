@@ -24,9 +24,8 @@ from fedpriv.core.trees import check_params
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
-from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
+from fedpriv.rounds.gradient_steps import Batch, take_steps
 from fedpriv.rounds.optimizers import ready
 
 Schedule: TypeAlias = Callable[[jax.Array], optax.GradientTransformation]
@@ -197,23 +196,7 @@ def train(
         _check_gradient(gradient, params)
         return gradient
 
-    steps = None
-    if plan.most is not None:
-        shapes = jax.eval_shape(batch_at, jnp.int32(0))
-        steps = low_rank_steps(like_params, optimizer, params, shapes, plan.most)
-    steps = steps or _plain_steps(like_params, optimizer, params)
-
-    def step(s: jax.Array, carry: Any) -> Any:
-        carried, lost = carry
-        with counted_records() as seen:
-            carried = steps.step(s, carried, batch_at(s))
-        return carried, lost + seen.total()
-
-    count = plan.steps if plan.most is None else jnp.minimum(plan.steps, plan.most)
-    start = steps.start, jnp.zeros(2, jnp.int32)
-    carried, lost = lax.fori_loop(0, count, step, start)
-    add_records(lost)
-    return steps.trained(carried)
+    return take_steps(like_params, optimizer, params, batch_at, plan.steps, plan.most)
 
 
 def _check_gradient(gradient: Any, params: Params) -> None:
@@ -235,12 +218,3 @@ def _kinds(tree: Any) -> dict[str, str]:
         shape = list(getattr(leaf, "shape", ()))
         kinds[jax.tree_util.keystr(path)] = f"{'float' if floats else kind}{shape}"
     return kinds
-
-
-def _plain_steps(grad: GradFn, optimizer: optax.GradientTransformation, params: Params) -> Steps:
-    def step(s: jax.Array, carry: tuple, batch: Batch) -> tuple:
-        params, opt_state = carry
-        updates, opt_state = optimizer.update(grad(params, *batch), opt_state, params)
-        return optax.apply_updates(params, updates), opt_state
-
-    return Steps((params, optimizer.init(params)), step, lambda carry: carry[0])

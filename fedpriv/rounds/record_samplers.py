@@ -25,7 +25,7 @@ class PublicSizes:
     client's number of records. If sizes are secret, use `fp.poisson(largest number of records, rate)`.
 
     Formal guarantees: bounded for a record that is replaced by another, or by one that counts for nothing. With `batch`
-    the records of the smallest client are drawn most often, so its epsilon is the largest; see `certify_each_client`.
+    the records of the smallest client are drawn most often, so its epsilon is the largest; see `certify`.
 
     Attributes:
       sizes: [clients], such as `federation.size`.

@@ -59,7 +59,7 @@ def moved_where_kept(theta, total, kept):
 BY_HAND = {
     "dp_fed_avg": moved_by(-1.0),
     "fed_smp rand_k": moved_where_kept,
-    "record_fed_avg": moved_by(1.0),
+    "dp_sgd, claimed": moved_by(1.0),
 }
 
 

@@ -23,6 +23,7 @@ from small import (
     vector,
 )
 
+from experiments.papers.dp_scaffold import local_steps
 from fedpriv import (
     Draw,
     LocalSteps,
@@ -30,7 +31,6 @@ from fedpriv import (
     dp_fed_avg,
     dp_fed_avg_wav,
     dp_scaffold,
-    dp_scaffold_steps,
     dp_sgd,
     everyone,
     fed_avg,
@@ -165,7 +165,7 @@ def steps(noise):
 
 
 def scaffold(noise):
-    return dp_scaffold_steps(per_example(squared), everyone(RECORDS), 1, RATE, **noise)
+    return local_steps(per_example(squared), everyone(RECORDS), 1, RATE, **noise)
 
 
 CODED = {

@@ -7,6 +7,7 @@ from small import one_round, regression, squared, start
 from small import records as records_of
 
 import fedpriv as fp
+from experiments.papers.dp_scaffold import local_steps
 from fedpriv.attacks.canaries import with_canaries as attacked
 
 CLIENTS, RECORDS, CLIP, RATE = 40, 4, 0.5, 0.2
@@ -63,7 +64,7 @@ def sparse(noise, sampler=None):
 
 def warm(sampler, noise):
     """DP-SCAFFOLD whose control variates are first set by everyone."""
-    local = fp.dp_scaffold_steps(
+    local = local_steps(
         fp.per_example(squared),
         fp.everyone(RECORDS),
         1,

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import fedpriv
@@ -99,12 +100,12 @@ def test_rounds_of_records_are_ours():
     federation = fedpriv.Federation.from_arrays(
         examples, list(np.arange(18).reshape(3, 6)), num_classes=3
     )
-    local = fedpriv.dp_scaffold_steps(
-        fedpriv.per_example_dense(workload.l2),
+    local = fedpriv.LocalSteps(
+        fedpriv.per_example(workload.model().loss, workload.l2, closed_form=True),
         fedpriv.fixed_size(6, 6),
         workload.steps,
-        learning_rate=workload.rate,
-        clip_norm=workload.clip_norm,
+        lambda t: optax.sgd(workload.rate),
+        fedpriv.gaussian(workload.clip_norm, 0.0),
     )
     algorithm = fedpriv.dp_scaffold(local, sampler=fedpriv.everyone(3))
     zeros = jax.tree.map(jnp.zeros_like, workload.model().init(jax.random.key(0)))

@@ -7,11 +7,10 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from commands import sweep
+from commands import run, sweep
 
 import fedpriv as fp
 from configs import mspdq_mnist, quickstart
-from experiments import run
 from experiments.accounting import budget
 from experiments.config.experiment import image, ledger_of
 from experiments.config.settings import Settings, View

@@ -46,15 +46,14 @@ class Config:
 
 def test_epsilons_by_client(tmp_path):
     config = Config(fp.PublicSizes(SIZES, batch=4))
-    (account,) = experiments.cost(config)
+    (account,) = experiments.privacy(config)
     experiment, folder = config.build(config.settings), tmp_path / "run"
     record_experiment(folder, "own", config.settings, experiment, (2,))
     written = json.loads((folder / "summary.json").read_text())["privacy"]["dp_sgd"]
     page = text(tree(experiments.report(folder, tmp_path / "page.html")))
     entry = experiment.entries["dp_sgd"]
-    each = fp.certify_each_client(
-        entry.algorithm, MODEL.init, entry.federations[0], 2, 1e-3, view="server"
-    )
+    shapes = entry.algorithm, MODEL.init, entry.federations[0]
+    each = fp.certify(*shapes, 2, 1e-3, view="server", each_client=True).of_clients
     epsilons = sorted(certificate.epsilon for certificate in each)
     assert account.client_epsilons["server"] == (epsilons[0], epsilons[2], epsilons[3])
     assert account.client_epsilons.keys() == set(VIEWS)
@@ -65,6 +64,6 @@ def test_epsilons_by_client(tmp_path):
 
 
 def test_secret_sizes_say_nothing_of_single_clients():
-    (account,) = experiments.cost(Config(fp.poisson(max(SIZES), 0.2)))
+    (account,) = experiments.privacy(Config(fp.poisson(max(SIZES), 0.2)))
     assert account.client_epsilons == {}
     assert account.private

@@ -30,10 +30,10 @@ def count(name, *_, **__):
         counts[last] += 1
 jax.monitoring.register_event_listener(count)
 jax.monitoring.register_event_duration_secs_listener(count)
-from experiments import run
+from experiments.run import main
 from experiments.training import train_algorithms
 train_algorithms.picture = lambda *_: None  # Matplotlib would make a cache of fonts in the folder first
-code = run.main(sys.argv[1:])
+code = main(sys.argv[1:])
 print(json.dumps(counts))
 sys.exit(code)
 """

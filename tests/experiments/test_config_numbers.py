@@ -5,8 +5,8 @@ import math
 import typing
 
 import pytest
+from commands import run
 
-from experiments import run
 from experiments.config import modules
 from experiments.config.settings import changed
 

@@ -100,4 +100,4 @@ def test_roles_are_counted_where_the_data_are(tmp_path):
 
 def test_bands_beyond_the_run_are_refused():
     with refused("^bands: 7; give at most the 6 rounds of the run"):
-        experiments.cost("correlated", **SMALL | {"bands": 7})
+        experiments.privacy("correlated", **SMALL | {"bands": 7})

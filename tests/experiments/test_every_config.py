@@ -81,7 +81,7 @@ def test_it_costs_trains_goes_on_and_is_reported(name, data_dir, tmp_path, monke
     assert_same(killed, whole)
     settings = plain(parse(module, name, words))
     del settings["view"]  # of all
-    (account,) = experiments.cost(name, **settings)
+    (account,) = experiments.privacy(name, **settings)
     found = {certificate.view: certificate for certificate in account.certificates}
     trained = experiments.resume(whole).certificates[algorithm]
     assert found.keys() == trained.keys()

@@ -79,7 +79,7 @@ def readers(folder, out):
         "table": lambda: _called(lambda: experiments.table(every[0])),
         "figure": lambda: _called(lambda: experiments.figure(every[0], out / "f.png")),
         "page": lambda: _called(lambda: experiments.report(every[0], out / "p.html")),
-        "cost": lambda: _called(lambda: experiments.cost(every[1])),
+        "cost": lambda: _called(lambda: experiments.privacy(every[1])),
         "run": lambda: _called(lambda: [(r.history, r.certificates) for r in runs_of(every[0])[0]]),
     }
 

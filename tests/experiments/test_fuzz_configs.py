@@ -12,12 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from commands import audit, sweep
+from commands import audit, privacy, run, sweep
 from hypothesis import given
 from hypothesis import strategies as st
 from odd_values import WORDS, cases, overrides
 
-from experiments import compare, privacy, run
+from experiments import compare
 from experiments.config import modules
 from experiments.training import prepare
 from experiments.training import train as training

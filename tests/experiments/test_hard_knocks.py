@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import run
 
-from experiments import run
 from experiments.base import signals
 from experiments.base.outside_errors import outside
 from experiments.runs import recorder, run_folder

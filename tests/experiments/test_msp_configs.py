@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from commands import privacy, run
 from prepared import write_random
 
-from experiments import privacy, run
 from experiments.config import image
 from experiments.papers import mspdq
 from experiments.papers.mspdq import Jopeq, Ldp, Msp, Name

@@ -170,7 +170,7 @@ def test_a_config_that_holds_records_out(tmp_path):
     """Its metric is that of personal models, and a fold can be held out."""
     (tmp_path / "my_digits.py").write_text(DIGITS)
     module = str(tmp_path / "my_digits.py")
-    run = experiments.train(module, folder=tmp_path / "run", progress=False)
+    run = experiments.run(module, folder=tmp_path / "run", progress=False)
     assert run.summary.metric == "personal_accuracy_mean"
     history = run.history["fed_per"]
     mean = run.summary.final["fed_per"]["personal_accuracy_mean"].mean

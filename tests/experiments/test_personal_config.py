@@ -28,7 +28,7 @@ def data_dir(tmp_path_factory):
 
 def test_a_metric_of_held_out_records_is_one_like_any_other(data_dir, tmp_path):
     """In the summary, the table, and for stopping."""
-    run = experiments.train(
+    run = experiments.run(
         "personal",
         algorithms=("dp_fed_avg", "fed_per"),
         metric=NAME,
@@ -69,5 +69,5 @@ def test_every_client_holds_out_its_share(data_dir):
 )
 def test_what_is_refused(changes, said, data_dir, tmp_path):
     with refused(said):
-        experiments.train("personal", data_dir=data_dir, folder=tmp_path / "run", **SMALL | changes)
+        experiments.run("personal", data_dir=data_dir, folder=tmp_path / "run", **SMALL | changes)
     assert not (tmp_path / "run").exists()

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from commands import privacy, run
 from dp_accounting.pld import privacy_loss_distribution
 from jax import lax
 from prepared import write_random
@@ -15,7 +16,6 @@ from small import assert_close, filled
 
 import fedpriv as fp
 from configs import pfl_cifar10
-from experiments import privacy, run
 
 MEAN, STD = (0.2, 0.5, 0.7), (0.3, 0.2, 0.1)
 SMALL = fp.models.classifier(fp.models.DropoutCNN(4, MEAN, STD), (8, 8, 3))

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from commands import privacy, run
 
 import fedpriv as fp
-from experiments import privacy, run
 from experiments.config import modules
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.privacy import VIEWS

@@ -32,7 +32,7 @@ SHORT = {"rounds": 4, "every": 2, "seeds": 2, "algorithms": ("dp_fed_avg",), **S
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "run"
-    return experiments.train("quickstart", folder=folder, progress=False, **SHORT)
+    return experiments.run("quickstart", folder=folder, progress=False, **SHORT)
 
 
 def lines(folder):
@@ -80,7 +80,7 @@ def test_what_is_interrupted_is_returned_and_goes_on_in_a_thread(trained, tmp_pa
 
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "evaluation", interrupting)
-        run = experiments.train("quickstart", folder=tmp_path / "r", progress=False, **SHORT)
+        run = experiments.run("quickstart", folder=tmp_path / "r", progress=False, **SHORT)
     assert run.status == "interrupted"
     assert run.summary.rounds == {"dp_fed_avg": 2}
     with ThreadPoolExecutor(1) as pool:  # a thread hears of no signals
@@ -92,7 +92,7 @@ def test_what_is_interrupted_is_returned_and_goes_on_in_a_thread(trained, tmp_pa
 def test_what_fails_is_an_exception_with_what_there_is(tmp_path):
     hot = SHORT | {"algorithms": ("fed_avg",), "local": {"epochs": 1, "learning_rate": 1e30}}
     with pytest.raises(experiments.TrainingError, match="diverged: fed_avg") as caught:
-        experiments.train("quickstart", folder=tmp_path / "r", progress=False, **hot)
+        experiments.run("quickstart", folder=tmp_path / "r", progress=False, **hot)
     assert caught.value.run.folder == tmp_path / "r"
     assert json.loads((tmp_path / "r" / "summary.json").read_text())["status"].startswith(
         "diverged"
@@ -119,7 +119,7 @@ def test_what_fails_is_an_exception_with_what_there_is(tmp_path):
 def test_what_is_wrong_is_a_value_error_and_no_folder_is_made(given, said, tmp_path):
     given = {"config": "quickstart", "folder": tmp_path / "r", "progress": False} | given
     with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
-        experiments.train(**given)
+        experiments.run(**given)
     assert not (tmp_path / "r").exists()
 
 
@@ -151,17 +151,17 @@ def test_a_sweep_is_a_table_a_figure_and_a_page(trained, tmp_path):
 
 
 def test_what_a_run_costs_is_what_it_cost(trained):
-    (account,) = experiments.cost("quickstart", **SHORT)
+    (account,) = experiments.privacy("quickstart", **SHORT)
     found = {certificate.view: certificate for certificate in account.certificates}
     assert found == trained.certificates["dp_fed_avg"]
 
 
 def test_a_budget_costs_what_a_run_with_it_would():
     """The noise that is solved for, and the rounds that are allowed, not the config's."""
-    (aimed,) = experiments.cost("quickstart", **SHORT, target_epsilon=2.0, view="third_party")
+    (aimed,) = experiments.privacy("quickstart", **SHORT, target_epsilon=2.0, view="third_party")
     assert 2 * (1 - 1e-3) < aimed.certificates[0].epsilon <= 2
     within = SHORT | {"algorithms": ("fed_avg", "dp_fed_avg"), "rounds": 60}
-    private, plain = experiments.cost("quickstart", **within, stop_at_epsilon=1.0, delta=0.065)
+    private, plain = experiments.privacy("quickstart", **within, stop_at_epsilon=1.0, delta=0.065)
     assert private.rounds < plain.rounds == 60
     assert {c.view: c for c in private.certificates}["third_party"].epsilon <= 1
 
@@ -218,7 +218,7 @@ class Mine:
 
 def test_an_object_is_a_config(tmp_path):
     own = {**SMALL, "algorithms": ("fed_avg",), "folder": tmp_path / "r", "progress": False}
-    run = experiments.train(Mine(), **own)
+    run = experiments.run(Mine(), **own)
     about = json.loads((tmp_path / "r" / "config.json").read_text())
     assert about["config"] == "Mine"
     assert experiments.resume(tmp_path / "r", config=Mine()).summary == run.summary
@@ -227,6 +227,14 @@ def test_an_object_is_a_config(tmp_path):
         Mine(), {"local.learning_rate": [0.1]}, **own | {"folder": tmp_path / "s"}
     )
     assert "| Ours, $q$ |" in (swept.folder / "table.md").read_text()
+
+
+@pytest.mark.parametrize(("old", "now"), [("train", "run"), ("cost", "privacy")])
+def test_functions_of_before_warn(old, now):
+    with pytest.warns(FutureWarning, match=rf"^experiments\.{old}: now experiments\.{now}; "):
+        found = getattr(experiments, old)
+    assert found is getattr(experiments, now)
+    assert old not in dir(experiments)
 
 
 def test_importing_it_imports_nothing_heavy():

@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from commands import sweep
+from commands import privacy, sweep
 
 import configs
 import fedpriv as fp
-from experiments import privacy
 from experiments.config import modules
 from experiments.config.options import parse
 from experiments.config.settings import Settings

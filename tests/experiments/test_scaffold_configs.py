@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from commands import privacy, run
 
 import experiments
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
-from experiments import privacy, run
 from experiments.config.experiment import experiment_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -145,7 +145,8 @@ def test_rounded_steps_are_longer_where_a_pass_is_not_reached():
             clients=3, records=20, client_rate=1.0, local_steps=2, eta_0=1e-3, authors=authors
         )
         experiment = experiment_of(dp_scaffold_synthetic, config)
-        entry = algorithm("fed_avg", config, fp.per_example_dense())
+        gradients = fp.per_example(experiment.model.loss, closed_form=True)
+        entry = algorithm("fed_avg", config, gradients)
         federation = experiment.entries["dp_fed_avg"].federations[0]
         state = entry.init(experiment.model.init(jax.random.key(0)), federation)
         after, _ = fp.one_round(entry)(jax.random.key(1), state, federation)
@@ -194,8 +195,8 @@ def test_clients_of_unequal_size_cost_and_train(name, tmp_path):
     sizes, sampling, relation = WAYS[name]
     given = {"clients": 10, "records": 50, "rounds": 3, "warm_start": 1, "local_steps": 2}
     given |= {"sizes": sizes, "record_sampling": sampling}
-    (account,) = experiments.cost("dp_scaffold_synthetic", algorithms=("dp_scaffold",), **given)
-    run = experiments.train("dp_scaffold_synthetic", folder=tmp_path / "run", **given)
+    (account,) = experiments.privacy("dp_scaffold_synthetic", algorithms=("dp_scaffold",), **given)
+    run = experiments.run("dp_scaffold_synthetic", folder=tmp_path / "run", **given)
     trained = run.certificates["dp_scaffold"]
     assert {one.view: one for one in account.certificates} == trained
     assert {one.relation for one in trained.values()} == {relation}

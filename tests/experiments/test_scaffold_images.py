@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from commands import run
 from prepared import write_random
-
-from experiments import run
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

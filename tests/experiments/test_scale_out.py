@@ -9,6 +9,7 @@ from commands import loaded
 from small import sgd, squared, start
 
 import fedpriv as fp
+from experiments.papers.dp_scaffold import local_steps
 from experiments.speed import scale_out
 from experiments.speed.scale_out import Network, traffic
 
@@ -32,7 +33,7 @@ def test_a_sum_is_sent_whole_and_clients_own_states_by_the_client():
         clip_norm=1.0,
         noise_multiplier=1.0,
     )
-    local = fp.dp_scaffold_steps(
+    local = local_steps(
         fp.per_example(squared), fp.fixed_size(2, 1), 1, 0.1, clip_norm=1.0, noise_multiplier=1.0
     )
     controlled = fp.dp_scaffold(local, sampler=drawn)

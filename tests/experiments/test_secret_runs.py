@@ -257,7 +257,7 @@ def test_from_python(tmp_path):
     few = {"algorithms": ("rand_k",), "rounds": 1, "every": 1, "seeds": 1, "keep_model": False}
     few |= {"layout": {"devices": 1}, "clients": 12, "cohort": 5, "capacity": 5}
     few |= {"sampling": "fixed_size", "public_examples": 5, "local": {"epochs": 1}}
-    run = experiments.train(
+    run = experiments.run(
         "quickstart", folder=tmp_path / "r", secret_seed=True, progress=False, **few
     )
     assert str(secret_seed.read(run.folder)) not in repr(run)
@@ -268,7 +268,7 @@ def test_from_python(tmp_path):
 @pytest.mark.parametrize("given", [SECRET, f"{SECRET}", None])
 def test_from_python_it_is_drawn_and_not_given(given, tmp_path):
     with pytest.raises(ValueError, match=r"secret_seed: .*give True") as error:
-        experiments.train("quickstart", folder=tmp_path / "r", secret_seed=given)
+        experiments.run("quickstart", folder=tmp_path / "r", secret_seed=given)
     assert str(SECRET) not in str(error.value)
     assert not (tmp_path / "r").exists()
 

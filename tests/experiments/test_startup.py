@@ -37,13 +37,13 @@ def compiled(name, seconds, fun_name="", **_):
         programs.append(fun_name)
 jax.monitoring.register_event_duration_secs_listener(compiled)
 from experiments.runs import recorder
-from experiments import run
+from experiments.run import main
 def first(*_):
     heavy = sorted(({HEAVY!r} - {{"tyro"}}) & set(sys.modules))
     print(json.dumps({{"programs": programs, "heavy": heavy}}), flush=True)
     os._exit(0)
 recorder.Recorder.evaluation = first
-run.main(["--rounds", "1", "--output", sys.argv[1]])
+main(["--rounds", "1", "--output", sys.argv[1]])
 """
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from commands import sweep
+from commands import run, sweep
 
 import fedpriv as fp
 from configs import quickstart
-from experiments import compare, run
+from experiments import compare
 from experiments.runs import run_folder
 from experiments.search import training_together
 from experiments.search.sweep_folder import point_ended

@@ -4,10 +4,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from commands import sweep
+from commands import run, sweep
 
 from configs import quickstart
-from experiments import run
 from experiments.config.options import split_options
 from experiments.search import sweep_table
 from experiments.search.sweep_folder import UNFINISHED, begin_sweep_folder

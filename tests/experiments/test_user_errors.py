@@ -3,9 +3,8 @@
 import re
 
 import pytest
-from commands import audit, sweep
+from commands import audit, privacy, run, sweep
 
-from experiments import privacy, run
 from experiments.training import prepare
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

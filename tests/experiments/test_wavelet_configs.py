@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from commands import privacy, run
 from prepared import write_random
 
-from experiments import privacy, run
 from experiments.config import image
 from experiments.papers import wavelet
-from experiments.papers.wavelet import Name, Wavelet
+from experiments.papers.wavelet_settings import Name, Wavelet
 from fedpriv import models
 
 SMALL = ["--clients", "4", "--cohort", "2", "--lot", "5", "--proxy", "12", "--rounds", "2"]

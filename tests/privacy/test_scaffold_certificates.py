@@ -9,8 +9,9 @@ from dp_accounting import pld
 from scipy.stats import binom, norm
 from small import certified, released, squared
 
+from experiments.papers.dp_scaffold import local_steps
 from fedpriv import dp_sgd, everyone, fixed_size, poisson
-from fedpriv.algorithms.dp_scaffold import dp_scaffold, dp_scaffold_steps, record_fed_avg
+from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.mechanisms.per_example import MedianClipping, per_example
 
 CLIENTS, RECORDS = 5, 6
@@ -23,7 +24,7 @@ def local(**changes):
         "steps": 3,
         "learning_rate": 0.1,
     }
-    return dp_scaffold_steps(**given | changes)
+    return local_steps(**given | changes)
 
 
 DELTA = 1 / (100 * 4000)
@@ -64,7 +65,7 @@ def test_one_step_that_the_cohort_takes_together_is_hidden_by_it():
     assert third == behind < server
     honest = certified(together, 400, DELTA, 4000, honest=1 / 20).epsilon
     assert honest == pytest.approx(server, rel=1e-3)
-    for alone in (record_fed_avg(steps, **options), dp_scaffold(steps, **options)):
+    for alone in (dp_sgd(steps, **options), dp_scaffold(steps, **options)):
         assert certified(alone, 400, DELTA, 4000).epsilon == pytest.approx(server)
 
 
@@ -137,9 +138,11 @@ def test_a_claim_is_not_called_proved_where_the_formula_ignores_what_is_run():
     claims = {}
     for tensors in (1, 4):
         steps = local(**given, noise_multiplier=2.0, tensors=tensors)
-        claims[tensors] = record_fed_avg(steps, sampler=alone).claim(1, 1e-5)
+        claims[tensors] = dp_sgd(steps, sampler=alone, claim="dp_scaffold").claim(1, 1e-5)
     assert claims[1].sound
     assert not claims[4].sound
     assert "every tensor has noise of its own" in claims[4].reasons[0]
     drawn = local(**given | {"records": poisson(RECORDS, 0.5, 5)}, noise_multiplier=2.0)
-    assert not record_fed_avg(drawn, sampler=alone).claim(1, 1e-5).sound
+    sampled = dp_sgd(drawn, sampler=alone, claim="dp_scaffold")
+    assert not sampled.claim(1, 1e-5).sound
+    assert dp_sgd(drawn, sampler=alone).claim(1, 1e-5) is None

@@ -115,7 +115,7 @@ def _updates(loss: LossFn, victims: int) -> dict[str, Seen]:
 def _by_record(loss: LossFn, victims: int) -> dict[str, Seen]:
     records, gradients = fp.everyone(1), fp.per_example(loss)
     sgd = fp.LocalSteps(gradients, records, 1, lambda t: optax.sgd(RATE), fp.gaussian(1.0, 1.0))
-    scaffold = fp.dp_scaffold_steps(gradients, records, 1, RATE, 1.0, 1.0)
+    scaffold = sgd._replace(mechanism=fp.gaussian(1.0, 2.0))  # sigma_g = 1
     sampler = fp.everyone(victims)
 
     return {
