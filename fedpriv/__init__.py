@@ -2,22 +2,20 @@
 
 from typing import TYPE_CHECKING
 
-from fedpriv import attacks, models, papers, privacy
+from fedpriv import attacks, models, papers, privacy, types
 from fedpriv.algorithms import fed_opt
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
 from fedpriv.algorithms.fed_prox import proximal
-from fedpriv.algorithms.fed_smp import fed_smp, select_rand_k, select_top_k
+from fedpriv.algorithms.fed_smp import fed_smp
 from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
-from fedpriv.algorithms.public_clip_norm import median_norm, median_update_norm
-from fedpriv.algorithms.wavelet import dp_fed_avg_wav, dp_sgd_wav, wavelet_mechanism
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds, calibrate_together
 from fedpriv.certification.certificate import certify, trace_round
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
-from fedpriv.compression.codecs import Codec, Coded, Wire, fixed_interval, qsgd, top_k
+from fedpriv.compression.codecs import qsgd, top_k
 from fedpriv.core.random_losses import with_keys
 from fedpriv.core.trees import dimension
 from fedpriv.data import datasets, partition
@@ -25,15 +23,14 @@ from fedpriv.data.client_files import write_clients
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
-from fedpriv.devices.layout import Strategy, split_cpu
+from fedpriv.devices.layout import Strategy
 from fedpriv.engine import measures
 from fedpriv.engine.checkpoint import Checkpoints
 from fedpriv.engine.compilation_cache import cache_programs
-from fedpriv.engine.history import ClientValues, DivergedError, Evaluation, History
+from fedpriv.engine.history import DivergedError, History
 from fedpriv.engine.secret_seeds import secret_seed
 from fedpriv.engine.simulate import simulate
 from fedpriv.mechanisms import clipping, noise, noise_matrices
-from fedpriv.mechanisms import haar as wavelet
 from fedpriv.mechanisms.correlated import correlated
 from fedpriv.mechanisms.mechanisms import (
     ALREADY_PRIVATE,
@@ -44,15 +41,21 @@ from fedpriv.mechanisms.mechanisms import (
     mechanism,
     unprotected,
 )
-from fedpriv.mechanisms.per_example import MedianClipping, PerExample, per_example
-from fedpriv.mechanisms.schedules import Dynamic, dynamic
-from fedpriv.privacy import VIEWS, Certificate, Claim, Release
+from fedpriv.mechanisms.per_example import per_example
+from fedpriv.mechanisms.schedules import dynamic
+from fedpriv.privacy import Certificate
 from fedpriv.retired import retired
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Summed
+from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.local_dp_sgd import LocalSteps, straggling
-from fedpriv.rounds.local_training import epochs, full_batch, mean_grad, steps, train
+from fedpriv.rounds.local_training import (
+    epochs,
+    full_batch,
+    mean_grad,
+    random_batches,
+    train_locally,
+)
 from fedpriv.rounds.one_round import one_round
 from fedpriv.rounds.participation_samplers import (
     cyclic_poisson,
@@ -63,7 +66,6 @@ from fedpriv.rounds.participation_samplers import (
 )
 from fedpriv.rounds.record_samplers import PublicSizes
 from fedpriv.rounds.samplers import (
-    Draw,
     Opening,
     Sampler,
     capacity_for,
@@ -73,50 +75,34 @@ from fedpriv.rounds.samplers import (
     poisson,
     with_replacement,
 )
-from fedpriv.rounds.scheduled_samplers import ScheduledSampler
 from fedpriv.rounds.sent import Sent
-from fedpriv.rounds.weighting import ByExamples, ByPublicSizes, Weighting
+from fedpriv.rounds.weighting import ByExamples, ByPublicSizes
 from fedpriv.testing.check_algorithm import check_algorithm
 
 __version__ = "0.2.0"
 
 __all__ = [
     "ALREADY_PRIVATE",
-    "VIEWS",
     "Algorithm",
     "ByExamples",
     "ByPublicSizes",
     "Certificate",
     "Checkpoints",
-    "Claim",
-    "ClientValues",
-    "Codec",
-    "Coded",
     "Cohort",
     "DivergedError",
-    "Draw",
-    "Dynamic",
-    "Evaluation",
     "Federation",
     "History",
     "LeakError",
     "LocalSteps",
     "Mechanism",
-    "MedianClipping",
     "ModelState",
     "Opening",
-    "PerExample",
     "PublicSizes",
-    "Release",
     "Sampler",
-    "ScheduledSampler",
     "Sent",
     "Shard",
     "Strategy",
     "StreamedFederation",
-    "Summed",
-    "Weighting",
-    "Wire",
     "adaptive_fed_avg",
     "attacks",
     "cache_programs",
@@ -135,10 +121,8 @@ __all__ = [
     "distributed",
     "ditto",
     "dp_fed_avg",
-    "dp_fed_avg_wav",
     "dp_scaffold",
     "dp_sgd",
-    "dp_sgd_wav",
     "dropping",
     "dynamic",
     "epochs",
@@ -149,7 +133,6 @@ __all__ = [
     "fed_rep",
     "fed_sgd",
     "fed_smp",
-    "fixed_interval",
     "fixed_order",
     "fixed_size",
     "full_batch",
@@ -159,8 +142,6 @@ __all__ = [
     "mean_grad",
     "measures",
     "mechanism",
-    "median_norm",
-    "median_update_norm",
     "models",
     "noise",
     "noise_matrices",
@@ -174,21 +155,17 @@ __all__ = [
     "qsgd",
     "random_allocation",
     "random_availability",
+    "random_batches",
     "secret_seed",
-    "select_rand_k",
-    "select_top_k",
     "shuffled_blocks",
     "simulate",
-    "split_cpu",
     "start",
-    "steps",
     "straggling",
     "top_k",
     "trace_round",
-    "train",
+    "train_locally",
+    "types",
     "unprotected",
-    "wavelet",
-    "wavelet_mechanism",
     "with_keys",
     "with_replacement",
     "write_clients",

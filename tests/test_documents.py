@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from fedpriv.retired import RETIRED
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *(
@@ -25,8 +27,8 @@ SOURCES = [
     for folder in ("fedpriv", "experiments", "configs", "tests")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-HISTORY = ROOT / "CHANGELOG.md"
-"""Whose names may be gone; its files and links may not."""
+HISTORY = (ROOT / "CHANGELOG.md", ROOT / "docs" / "reference" / "stable_names.md")
+"""Whose names may be gone; their files and links may not."""
 
 ENDINGS = "py|md|ipynb|toml|txt|png"
 PATH = re.compile(rf"(?<![\w/.:~$*<>{{}}-])((?:[\w.-]+/)+[\w-][\w.-]*\.(?:{ENDINGS}))\b")
@@ -77,8 +79,10 @@ def missing_names(text: str, pattern: re.Pattern[str]) -> Iterator[str]:
 
 @functools.cache
 def resolves(name: str) -> bool:
-    """Whether a dotted name is a module, what is in one, or a field of a class there."""
+    """Whether a dotted name is a module, what is in one, or a field of a class there; and is not retired."""
     parts = ["fedpriv" if part == "fp" else part for part in name.split(".")]
+    if parts[0] == "fedpriv" and any(".".join(parts[1:i]) in RETIRED for i in (2, 3)):
+        return False
     for i in range(len(parts), 0, -1):
         try:
             found = importlib.import_module(".".join(parts[:i]))
@@ -123,7 +127,7 @@ def test_what_a_page_names_is_there(page):
     text = text_of(page)
     missing = [*missing_files(page, text), *broken_links(page, text)]
     missing += [name for name in FILE.findall(text) if not any(known(name))]
-    if page != HISTORY:
+    if page not in HISTORY:
         missing += missing_names(text, NAME)
         missing += [name for name in TEST.findall(text) if name not in named_tests()]
     assert [name for name in missing if name.split(".")[-1] not in made_by(page)] == []
@@ -159,8 +163,8 @@ def test_what_docstrings_and_comments_name_is_there():
             ["README.md#no-such", "gone.png"],
         ),
         (
-            "`fp.fed_avg`, `fp.gone(3)`, fp.Algorithm.round, `fp.models.gone`",
-            ["fp.gone", "fp.models.gone"],
+            "`fp.fed_avg`, `fp.gone(3)`, fp.Algorithm.round, `fp.models.gone`, `fp.wavelet.haar`",
+            ["fp.gone", "fp.models.gone", "fp.wavelet.haar"],
         ),
         ("python -m experiments.run, python -m experiments.gone x", ["experiments.gone"]),
     ],

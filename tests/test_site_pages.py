@@ -84,15 +84,17 @@ def documented() -> Counter[str]:
 
 
 def public() -> set[str]:
-    """The names of `fp`, of its modules, and of `experiments`, but for the modules themselves."""
-    found = {f"experiments.{name}" for name in experiments.__all__}
-    for name in fp.__all__:
-        value = getattr(fp, name)
+    """The names of `fp`, of its rooms, and of `experiments`, but for modules themselves."""
+    return {f"experiments.{name}" for name in experiments.__all__} | {*offered(fp, "fedpriv")}
+
+
+def offered(module: types.ModuleType, path: str):
+    for name in names_of(module):
+        value = getattr(module, name)
         if isinstance(value, types.ModuleType):
-            found |= {f"fedpriv.{name}.{own}" for own in names_of(value)}
+            yield from offered(value, f"{path}.{name}")
         else:
-            found.add(f"fedpriv.{name}")
-    return found
+            yield f"{path}.{name}"
 
 
 def names_of(module: types.ModuleType) -> list[str]:
@@ -122,7 +124,7 @@ def classes(hint):
 
 
 def named(path):
-    """What a full name stands for; a module may be a name in a package, as `fedpriv.wavelet` is."""
+    """What a full name stands for; a module may be a name in another, as `fedpriv.papers.haar` is."""
     return pkgutil.resolve_name(path) if path.count(".") > 1 else getattr(fp, path.split(".")[1])
 
 

@@ -15,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 
 
 def resolved(module: str, name: str) -> Any:
-    """What the name stands for; the module may be a name in a package, as `fedpriv.wavelet` is."""
+    """What the name stands for; the module may be a name in another, as `fedpriv.papers.haar` is."""
     try:
         holder: Any = importlib.import_module(module)
     except ModuleNotFoundError:

@@ -20,6 +20,18 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from fedpriv.core.arguments import Count, CountOrZero, Range, checked, require
+from fedpriv.devices.layout import split_cpu
+
+__all__ = [
+    "check_equal",
+    "digest",
+    "gather",
+    "initialize",
+    "local",
+    "replicate",
+    "slurm_step",
+    "split_cpu",
+]
 
 PyTree = Any
 Seconds: TypeAlias = Annotated[float, Range("seconds above 0, a month at most", 0, 2678400, (0,))]

@@ -5,19 +5,12 @@ is proved. The numbers of papers (`Claim`) are printed beside the certified ones
 them. dp-accounting is imported on first use only.
 """
 
-from fedpriv.privacy.certificate import Certificate, Claim
+import importlib
+from typing import TYPE_CHECKING
+
+from fedpriv.privacy.certificate import Certificate as Certificate
+from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.certify import certify_choice, certify_releases
-from fedpriv.privacy.claims import (
-    dp_scaffold_claim,
-    fed_smp_claim,
-    haar_multiplier,
-    jopeq_claim,
-    msp_laplace_claim,
-    mspdq_claim,
-    noise_cohort_claim,
-    t_epsilon,
-    wavelet_claim,
-)
 from fedpriv.privacy.operational import OperationalNumbers
 from fedpriv.privacy.profile import PrivacyProfile
 from fedpriv.privacy.release import SEES, UNITS, VIEWS, Release
@@ -41,7 +34,6 @@ __all__ = [
     "UNITS",
     "VIEWS",
     "Allocation",
-    "Certificate",
     "Claim",
     "CyclicPoisson",
     "DrawCase",
@@ -58,15 +50,14 @@ __all__ = [
     "WithReplacement",
     "certify_choice",
     "certify_releases",
-    "dp_scaffold_claim",
-    "fed_smp_claim",
-    "haar_multiplier",
     "joint_multiplier",
-    "jopeq_claim",
-    "msp_laplace_claim",
-    "mspdq_claim",
-    "noise_cohort_claim",
-    "t_epsilon",
-    "wavelet_claim",
     "whitened_multiplier",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        table = importlib.import_module(
+            "fedpriv.retired"
+        )  # of the whole front door, above this package
+        return table.retired(f"privacy.{name}")
