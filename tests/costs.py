@@ -81,7 +81,8 @@ class Costs:
 
     @pytest.hookimpl
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        found = sorted(self.files.items(), key=lambda each: -each[1]["seconds"])
+        files = [each for each in self.files.items() if each[0].endswith(".py")]
+        found = sorted(files, key=lambda each: -each[1]["seconds"])
         terminalreporter.section("costs of files")
         terminalreporter.write_line("".join(f"{column:>11}" for column in COLUMNS))
         total = {column: sum(costs[column] for _, costs in found) for column in COLUMNS}
