@@ -70,6 +70,8 @@ SPLIT = {
 SUBMODELS = fp.splitting.Submodels(jnp.ones((2, 4)), jnp.ones((2, 1, 4)), jnp.ones((2, 1)))
 MESSAGES = jnp.asarray(np.random.default_rng(0).normal(size=(6, 2, 4)), jnp.float32)
 SENT = fp.quantization.quantize(KEY, MESSAGES[0], jnp.float32(-1), jnp.float32(1), 8)
+COHORTS = fp.privacy.Poisson(8, 0.5)
+SEEN_BY_ALL = fp.privacy.Release("third_party", "client", 4.0, COHORTS, 2)
 PRIVACY = {"delta": 2.0**-10, "view": "third_party", "honest": 1.0}
 CHECKED = (ALGORITHM, PARAMS, FEDERATION)
 
@@ -580,6 +582,66 @@ FUNCTIONS = {
         "calibrated": True,
     },
     "with_replacement": {"sizes": [1.0, 2.0], "size": 2},
+    "papers.dp_scaffold_claim": {
+        "noise_multiplier": 4.0,
+        "clients_per_round": 4,
+        "client_rate": 0.5,
+        "record_rate": 0.5,
+        "local_steps": 2,
+        "rounds": 2,
+        "delta": 2.0**-10,
+        "view": "server",
+        "median_clip": False,
+    },
+    "papers.fed_smp_claim": {
+        "multiplier": 4.0,
+        "sampling": COHORTS,
+        "rounds": 2,
+        "delta": 2.0**-10,
+    },
+    "papers.haar_multiplier": {"noise_multiplier": 2.0, "m": 4, "clip": "gradient"},
+    "papers.jopeq_claim": {"epsilon": 2.0, "noise": "t"},
+    "papers.msp_laplace_claim": {"epsilon": 2.0},
+    "papers.mspdq_claim": {"levels": 16, "bits": 4, "interval": 0.5, "difference": 0.125},
+    "papers.noise_cohort_claim": {
+        "noise_multiplier": 2.0,
+        "cohort": 4,
+        "population": 8,
+        "rounds": 2,
+        "delta": 2.0**-10,
+    },
+    "papers.t_epsilon": {"distance": 0.5, "scale": 2.0, "degrees": 4.0, "dim": 2},
+    "papers.wavelet_claim": {
+        "noise_multiplier": 4.0,
+        "sampling": COHORTS,
+        "rounds": 2,
+        "delta": 2.0**-10,
+        "unit": "client",
+        "reach": 2.0,
+    },
+    "privacy.Allocation": {"population": 8, "block": 4, "capacity": 4, "neighbour": "removed"},
+    "privacy.CyclicPoisson": {"population": 8, "groups": 2, "rate": 0.5, "capacity": 4},
+    "privacy.Dropping": {"population": 8, "size": 4, "dropout": 0.25, "noise_is_lost": True},
+    "privacy.Everyone": {"population": 8},
+    "privacy.FixedSize": {"population": 8, "size": 4},
+    "privacy.MinimumSeparation": {
+        "population": 8,
+        "most": 2,
+        "separation": 2,
+        "participations": 2,
+    },
+    "privacy.Poisson": {"population": 8, "rate": 0.5, "capacity": 4, "neighbour": "removed"},
+    "privacy.RandomAllocation": {"population": 8, "block": 4, "capacity": 4},
+    "privacy.WithReplacement": {"population": 8, "size": 4, "largest": 0.25},
+    "privacy.certify_choice": {"settings": [[SEEN_BY_ALL]], "delta": 2.0**-10, "best_of": 2.0},
+    "privacy.certify_releases": {
+        "releases": [RELEASE],
+        "delta": 2.0**-10,
+        "view": "server",
+        "honest": 1.0,
+        "best_of": 1.0,
+    },
+    "privacy.whitened_multiplier": {"noise_std": np.ones(3), "clip_norm": 0.5},
 }
 
 METHODS = {
@@ -602,6 +664,7 @@ METHODS = {
         fp.Weighting(),
         {"total": jnp.ones(3), "weights": (), "expected_size": 2.0},
     ),
+    "privacy.PrivacyProfile.epsilon": (PROFILE, {"delta": 2.0**-10}),
 }
 
 GENERATORS = (
@@ -648,4 +711,17 @@ LEFT_OUT = {
     "attacks.Thresholds": "what fedpriv gives back",
     "datasets.Dataset": "what fedpriv gives back",
     "noise_matrices.Error": "what fedpriv gives back",
+    "papers.Sparsifier": "what `select_rand_k` and `select_top_k` give back",
+    "privacy.OperationalNumbers": "what fedpriv gives back",
+    "privacy.PrivacyProfile": "what fedpriv gives back",
+    "privacy.CyclicPoisson.in_words": "called with rounds that were checked",
+    "privacy.CyclicPoisson.rounds_of_a_unit": "called with rounds that were checked",
+    "privacy.MinimumSeparation.in_words": "called with rounds that were checked",
+    "privacy.MinimumSeparation.rounds_of_a_unit": "called with rounds that were checked",
+    "privacy.RandomAllocation.in_words": "called with rounds that were checked",
+    "privacy.RandomAllocation.rounds_of_a_unit": "called with rounds that were checked",
+    "types.ClientRows": "made by federations",
+    "types.CohortFederation": "made by the engine",
+    "types.Composition": "made by `certify_releases`",
+    "types.Plan": "what batches give back",
 }
