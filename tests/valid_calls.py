@@ -660,16 +660,7 @@ METHODS = {
         fp.Weighting(),
         {"total": jnp.ones(3), "weights": (), "expected_size": 2.0},
     ),
-    "privacy.CyclicPoisson.in_words": (fp.privacy.CyclicPoisson(8, 2, 0.5), {"rounds": 2}),
-    "privacy.CyclicPoisson.rounds_of_a_unit": (fp.privacy.CyclicPoisson(8, 2, 0.5), {"rounds": 2}),
-    "privacy.MinimumSeparation.in_words": (fp.privacy.MinimumSeparation(8, 2, 2), {"rounds": 2}),
-    "privacy.MinimumSeparation.rounds_of_a_unit": (
-        fp.privacy.MinimumSeparation(8, 2, 2),
-        {"rounds": 2},
-    ),
     "privacy.PrivacyProfile.epsilon": (PROFILE, {"delta": 2.0**-10}),
-    "privacy.RandomAllocation.in_words": (fp.privacy.RandomAllocation(8, 4), {"rounds": 4}),
-    "privacy.RandomAllocation.rounds_of_a_unit": (fp.privacy.RandomAllocation(8, 4), {"rounds": 4}),
 }
 
 GENERATORS = (
@@ -719,6 +710,12 @@ LEFT_OUT = {
     "papers.Sparsifier": "what `select_rand_k` and `select_top_k` give back",
     "privacy.OperationalNumbers": "what fedpriv gives back",
     "privacy.PrivacyProfile": "what fedpriv gives back",
+    "privacy.CyclicPoisson.in_words": "called with rounds that were checked",
+    "privacy.CyclicPoisson.rounds_of_a_unit": "called with rounds that were checked",
+    "privacy.MinimumSeparation.in_words": "called with rounds that were checked",
+    "privacy.MinimumSeparation.rounds_of_a_unit": "called with rounds that were checked",
+    "privacy.RandomAllocation.in_words": "called with rounds that were checked",
+    "privacy.RandomAllocation.rounds_of_a_unit": "called with rounds that were checked",
     "types.ClientRows": "made by federations",
     "types.CohortFederation": "made by the engine",
     "types.Composition": "made by `certify_releases`",
