@@ -217,7 +217,8 @@ def _draws(drawn: Sampling, remembers: bool) -> Draws:
     """
     if drawn.loses_noise and drawn.most == drawn.population:
         return Draws.known(drawn)
-    return Draws(*drawn.remembered()) if remembers else Draws(drawn)
+    secret = drawn.remembered() if remembers else drawn
+    return Draws.known(drawn) if secret is None else Draws(secret)
 
 
 def _draws_of_own_noise(draws: Draws) -> Draws:

@@ -23,7 +23,7 @@ from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy import VIEWS, Everyone, Release
 from fedpriv.privacy.release import Unit
-from fedpriv.privacy.sampling import ParticipationSchema
+from fedpriv.privacy.sampling import ParticipationSchema, Sampling
 
 ADDED_BY_SERVER = (
     "the server adds the noise, as clients cannot add shares of noise that takes back that of earlier rounds; see "
@@ -128,11 +128,11 @@ def _amplified(
                     f"factorization: {factorization!r} has {bands or 'no'} bands, but a client's turn comes every "
                     f"{most} rounds ({each.line}); give at most so many bands, or fp.shuffled_blocks"
                 )
-    drawn = schema.of_a_round
+    drawn: Sampling | None = schema.of_a_round
     if remembers:
-        drawn, taken_to_be_known = drawn.remembered()
-        if taken_to_be_known is not None:
-            return known
+        drawn = schema.of_a_round.remembered()
+    if drawn is None:
+        return known
     once = _multiplier(sums, rounds, Participation(rounds, 1))
     turns = schema.rounds_of_a_unit(rounds)
     used: Any = sums[0].step.mechanism

@@ -1,21 +1,20 @@
 """How units are drawn: samplings, and schedules that decide by the round, each a value that gives its own cases."""
 
-from fedpriv.privacy.sampling.accounting import Accounting
 from fedpriv.privacy.sampling.allocation import Allocation
+from fedpriv.privacy.sampling.everyone import Everyone, MinimumSeparation
 from fedpriv.privacy.sampling.fixed_size import Dropping, FixedSize
 from fedpriv.privacy.sampling.poisson import Neighbour, Poisson
 from fedpriv.privacy.sampling.protocol import (
     SELDOM,
+    Accounting,
     Adjacency,
     DrawCase,
-    Everyone,
+    ParticipationSchema,
     Sampling,
     once,
 )
 from fedpriv.privacy.sampling.schedules import (
     CyclicPoisson,
-    MinimumSeparation,
-    ParticipationSchema,
     RandomAllocation,
 )
 from fedpriv.privacy.sampling.with_replacement import WithReplacement

@@ -10,8 +10,9 @@ import numpy as np
 
 from fedpriv.core.arguments import Decay, LargeCount, check_fields, require
 from fedpriv.privacy.curves import Floats
+from fedpriv.privacy.sampling.everyone import Everyone
 from fedpriv.privacy.sampling.poisson import Poisson
-from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Everyone, Sampling, once
+from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling, once
 
 _SELDOM = 1e-30  # so seldom do so few members stay that the unit counts as seen
 _MOST_CASES = 128  # of how many stay

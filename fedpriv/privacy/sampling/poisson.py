@@ -72,11 +72,11 @@ class Cut(Sampling):
         cases = replace(self, neighbour="remembered").cases()  # type: ignore[type-var]
         return float(sum(case.chance * case.rate for case in cases if math.isinf(case.distance)))
 
-    def remembered(self) -> tuple[Sampling, Sampling | None]:
+    def remembered(self) -> Sampling | None:
         """Secret still where a cut is rare, as nobody else's place depends on a unit."""
         if self.seen_in_a_cut() > SELDOM:
-            return super().remembered()
-        return replace(self, neighbour="remembered"), None  # type: ignore[type-var]
+            return None
+        return replace(self, neighbour="remembered")  # type: ignore[type-var]
 
     def one_draw(self, key: Any) -> tuple[Any, Any]:
         """As it happens: whoever is displaced is not played."""

@@ -3,25 +3,130 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fedpriv.core.arguments import CountOrZero, LargeCount, check_fields, require
+from fedpriv.core.arguments import CountOrZero, LargeCount, require
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses
-from fedpriv.privacy.sampling.accounting import Accounting
-
-if TYPE_CHECKING:
-    from fedpriv.privacy.sampling.schedules import ParticipationSchema
 
 Adjacency: TypeAlias = Literal["add_or_remove", "replace_one", "zero_out"]
 """What neighbouring data sets differ in: a unit is missing, or another, or its contributions are zero."""
 
 SELDOM = 1e-6
 """In a round: how often a cut may show who made room for whom, and still be counted so."""
+
+
+class Accounting(ABC):
+    """What a sampler says of its draws, whether one is as the other (`Sampling`) or the round's number decides.
+
+    What is not said is taken for what costs most.
+
+    Attributes:
+        population: number of units.
+    """
+
+    population: LargeCount
+    if TYPE_CHECKING:
+
+        @property
+        def most(self) -> int:
+            """Most units that one draw can hold."""
+            ...
+
+    has_turns: bool = False
+    """Whether the number of a round decides who may take part."""
+    not_by_hand: str = ""
+    """What to use instead, where draws by somebody's own function cannot be measured against this."""
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether certificates towards a third party count on nobody's knowing who is drawn."""
+        return True
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether every draw holds a unit, the likeliest one, equally often, however that is said."""
+        return False
+
+    @property
+    def has_one_size(self) -> bool:
+        """Whether every draw holds `most` units, before some may vanish."""
+        return False
+
+    @property
+    def block_rounds(self) -> int | None:
+        """Of how many rounds a unit takes part in one, by one draw for all of them; None where each has its own."""
+        return None
+
+    @property
+    def most_bands(self) -> int | None:
+        """Most bands of correlated noise under which each turn is released, and amplified, by itself; None: none is."""
+        return None
+
+    @property
+    @abstractmethod
+    def of_a_round(self) -> Sampling:
+        """The draw of those whose turn it is."""
+
+    @property
+    @abstractmethod
+    def joining(self) -> float:
+        """Probability that a unit whose turn it is takes part in a round, as an audit plays it."""
+
+    @abstractmethod
+    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
+        """How many draws of so many rounds may hold a unit, at most."""
+
+    @property
+    @abstractmethod
+    def window(self) -> int:
+        """Of so many rounds in a row one is a unit's at most."""
+
+    @abstractmethod
+    def in_words(self, rounds: CountOrZero) -> str:
+        """Which rounds of a run are a unit's; empty where all may be."""
+
+    def turn(self, units: Any, t: Any) -> Any:
+        """Whether it is the units' turn in round t, as everybody knows, bool[k]; None: who takes part is known."""
+        return None
+
+    def as_schedule(self) -> ParticipationSchema | None:
+        """The rounds of a unit, where they are known beforehand; None where any may be."""
+        return None
+
+
+class ParticipationSchema(Accounting):
+    """Which rounds of a run may be a client's, by their numbers."""
+
+    has_turns = True
+    if TYPE_CHECKING:
+
+        @property
+        def separation(self) -> int:
+            """Fewest rounds from one of a client to the next."""
+            ...
+
+    @property
+    def participations(self) -> int | None:
+        """Most rounds of a client; None: as many as the separation allows."""
+        return None
+
+    @property
+    def joining(self) -> float:
+        """Probability that a client whose turn it is takes part."""
+        return self.of_a_round.joining
+
+    @property
+    def window(self) -> int:
+        """Of so many rounds in a row one is a client's at most."""
+        return self.separation
+
+    def as_schedule(self) -> ParticipationSchema:
+        """Itself."""
+        return self
 
 
 class DrawCase(NamedTuple):
@@ -167,12 +272,12 @@ class Sampling(Accounting):
         """(draw, how many), by which a view that sees every message sees them."""
         return self, 1
 
-    def remembered(self) -> tuple[Sampling, Sampling | None]:
-        """(sampling, participation) of a release whose units remember when they were drawn, and may show it later.
+    def remembered(self) -> Sampling | None:
+        """The same draws, of units that remember when they were drawn, and may show it later; None: as if known.
 
-        Who takes part is taken to be known, as whoever takes another's place in a draw tells of it.
+        Who takes part is taken to be known where whoever takes another's place in a draw tells of it.
         """
-        return Everyone(self.population), self
+        return None
 
     def of_places(self) -> Sampling:
         """The draws among places, of which a client fills as many as it has records."""
@@ -234,88 +339,3 @@ class Sampling(Accounting):
 def once(rate: float) -> tuple[Floats, Floats]:
     """`times_drawn` of a unit that one draw holds once, or not at all."""
     return np.arange(2.0), np.array([1 - rate, rate])
-
-
-@dataclass(frozen=True)
-class Everyone(Sampling):
-    """All `population` clients take part in every round; there is no amplification by sampling.
-
-    Raises:
-        ValueError: a population below 1.
-    """
-
-    population: LargeCount
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def most(self) -> int:
-        """Most units that one draw can hold."""
-        return self.population
-
-    @property
-    def rate(self) -> float:
-        """Probability that a given client takes part in a round: 1."""
-        return 1.0
-
-    @property
-    def adjacency(self) -> None:
-        """Any: nobody is drawn."""
-        return None
-
-    def cases(self) -> tuple[DrawCase, ...]:
-        """One: the unit is there."""
-        return (DrawCase(1.0, 1.0, 1.0),)
-
-    def times_drawn(self) -> tuple[Floats, Floats]:
-        """Once."""
-        return once(1.0)
-
-    def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
-        """Nothing has to hold."""
-        return ()
-
-    def dp_event(self, noisy: Any) -> Any:
-        """That of the sum."""
-        return noisy
-
-    @property
-    def takes_all(self) -> bool:
-        """It does."""
-        return True
-
-    @property
-    def has_one_size(self) -> bool:
-        """Every draw is of everyone."""
-        return True
-
-    @property
-    def is_secret(self) -> bool:
-        """There is nothing to be kept secret."""
-        return False
-
-    @property
-    def is_attained(self) -> bool:
-        """It is the law of every unit."""
-        return True
-
-    @property
-    def together(self) -> float:
-        """Any two always are."""
-        return 1.0
-
-    @property
-    def allows_empty_places(self) -> bool:
-        """All records of a client are drawn, however many it holds."""
-        return True
-
-    def remembered(self) -> tuple[Sampling, None]:
-        """There is nothing to remember."""
-        return self, None
-
-    def as_schedule(self) -> ParticipationSchema:
-        """Every round is everybody's."""
-        from fedpriv.privacy.sampling.schedules import MinimumSeparation
-
-        return MinimumSeparation(self.population, self.population, 1)

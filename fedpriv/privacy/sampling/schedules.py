@@ -3,98 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedpriv.core.arguments import Count, CountOrZero, LargeCount, Rate, check_fields, require
 from fedpriv.privacy.sampling.allocation import Allocation
 from fedpriv.privacy.sampling.poisson import Poisson
-from fedpriv.privacy.sampling.protocol import Accounting, Everyone, Sampling
-
-
-class ParticipationSchema(Accounting):
-    """Which rounds of a run may be a client's, by their numbers."""
-
-    has_turns = True
-    if TYPE_CHECKING:
-
-        @property
-        def separation(self) -> int:
-            """Fewest rounds from one of a client to the next."""
-            ...
-
-    @property
-    def participations(self) -> int | None:
-        """Most rounds of a client; None: as many as the separation allows."""
-        return None
-
-    @property
-    def joining(self) -> float:
-        """Probability that a client whose turn it is takes part."""
-        return self.of_a_round.joining
-
-    @property
-    def window(self) -> int:
-        """Of so many rounds in a row one is a client's at most."""
-        return self.separation
-
-    def as_schedule(self) -> ParticipationSchema:
-        """Itself."""
-        return self
-
-
-@dataclass(frozen=True)
-class MinimumSeparation(ParticipationSchema):
-    """Rounds of a client are at least `separation` apart, and at most `participations` in all; they are no secret.
-
-    Attributes:
-        population: number of clients.
-        most: clients of the largest cohort.
-        separation: b; 1 where a client may take part in consecutive rounds.
-        participations: k; None: as many as the separation allows.
-
-    Raises:
-        ValueError: a number below 1; more clients in a round than there are.
-    """
-
-    population: LargeCount
-    most: LargeCount
-    separation: Count
-    participations: Count | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        remedy = f"give at most the population, {self.population}"
-        require(self.most <= self.population, "most", self.most, remedy)
-
-    @property
-    def rate(self) -> float:
-        """Share of the clients that the largest cohort holds."""
-        return self.most / self.population
-
-    @property
-    def is_secret(self) -> bool:
-        """Who takes part may be known."""
-        return False
-
-    @property
-    def has_one_size(self) -> bool:
-        """Where turns divide the clients, and nobody is through with its own."""
-        return self.participations is None and self.most * self.separation == self.population
-
-    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
-        """In how many of `rounds` rounds a client takes part, at most."""
-        fit = -(-rounds // self.separation)
-        return fit if self.participations is None else min(fit, self.participations)
-
-    @property
-    def of_a_round(self) -> Sampling:
-        """The draw of those whose turn it is: all of them."""
-        return Everyone(self.population)
-
-    def in_words(self, rounds: CountOrZero) -> str:
-        """Which rounds of a run are a client's."""
-        most = self.rounds_of_a_unit(rounds)
-        return f"at most {most} of {rounds} rounds of a client, at least {self.separation} apart"
+from fedpriv.privacy.sampling.protocol import ParticipationSchema
 
 
 @dataclass(frozen=True)

@@ -93,9 +93,9 @@ class WithReplacement(Sampling):
         """Each draw sends its own."""
         return replace(self, size=1), self.size
 
-    def remembered(self) -> tuple[Sampling, None]:
+    def remembered(self) -> Sampling:
         """There is nothing to give away."""
-        return self, None
+        return self
 
     def one_draw(self, key: Any) -> tuple[Any, Any]:
         """How often is told."""
