@@ -150,10 +150,10 @@ def _of_clients(name: str, settings: Audited, used: fp.Mechanism) -> fp.Algorith
     }
     if name not in ("rand_k", "top_k"):
         return fp.fed_avg(MODEL.loss, **common)
-    rand_k = fp.select_rand_k(settings.p, unbiased=False)
-    top_k = fp.select_top_k(settings.p, fp.full_batch())
+    rand_k = fp.papers.select_rand_k(settings.p, unbiased=False)
+    top_k = fp.papers.select_top_k(settings.p, fp.full_batch())
     sparsifier = rand_k if name == "rand_k" else top_k
-    return fp.fed_avg_sparse(MODEL.loss, **common, sparsifier=sparsifier)
+    return fp.papers.fed_avg_sparse(MODEL.loss, **common, sparsifier=sparsifier)
 
 
 def _in_turns(settings: Audited, noisy: fp.Mechanism) -> fp.Algorithm:
@@ -176,7 +176,7 @@ def _of_records(
     if name == "wav":
         d = fp.dimension(jax.eval_shape(MODEL.init, jax.random.key(0)))
         level = {"clip_norm": settings.clip_norm, "noise_multiplier": settings.noise_multiplier}
-        used = fp.wavelet_mechanism(d, **level, clip="gradient", calibrated=True)
+        used = fp.papers.haar_mechanism(d, **level, clip="gradient", calibrated=True)
     if name == "median_clip":
         used = _ByMedian(*noisy)
     room = min(records, fp.capacity_for(settings.rate * records, settings.rate))
@@ -200,4 +200,4 @@ class _ByMedian(fp.Mechanism):
     """Says what a fixed clip norm would hide, and clips at the median of the batch."""
 
     def for_batch(self, norms: Any, mask: jax.Array) -> fp.Mechanism:
-        return fp.MedianClipping(self.noise_multiplier).for_batch(norms, mask)
+        return fp.papers.MedianClipping(self.noise_multiplier).for_batch(norms, mask)

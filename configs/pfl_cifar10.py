@@ -27,7 +27,7 @@ from experiments.config.fields import Clients, Number, Single, check_each, each_
 from fedpriv.core.arguments import Probability
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset
-from fedpriv.privacy import noise_cohort_claim
+from fedpriv.papers import noise_cohort_claim
 from fedpriv.rounds.algorithm import Algorithm
 
 IMAGES = 50000

@@ -134,14 +134,14 @@ class Race(FedSMP):
             return fp.adaptive_fed_avg(model.loss, **given, server=server)
         if name == "dp_fed_avg_wav_sound":
             d = dimension(jax.eval_shape(model.init, jax.random.key(0)))
-            haar = fp.wavelet_mechanism(d, **private, clip="levels", calibrated=True)
+            haar = fp.papers.haar_mechanism(d, **private, clip="levels", calibrated=True)
             weighting = self.weighting.made()
             return fp.fed_avg(
                 model.loss, **common, mechanism=haar, server=server, weighting=weighting
             )
         if name == "ldp_fed_avg":
             noise = fp.gaussian(**private)
-            return fp.ldp_fed_avg(model.loss, **common, mechanism=noise, server=server)
+            return fp.papers.ldp_fed_avg(model.loss, **common, mechanism=noise, server=server)
         if name == "dp_scaffold":
             return self._scaffold(model, sampler)
         return super().made(name, model, clients)

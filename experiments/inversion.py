@@ -33,7 +33,7 @@ class Options:
 
     data: Literal["fashion_mnist", "mnist", "digits"] = "fashion_mnist"
     """The data set."""
-    victims: Annotated[int, Range("a whole number from 2 to 1000", 2, 1000, whole=True)] = 16
+    victims: Annotated[int, Range("a whole number from 2 to 1000", 2, 1000, integer=True)] = 16
     """Number of clients, with one image each."""
     steps: Number = 300
     """Of Adam."""

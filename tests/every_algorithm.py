@@ -32,7 +32,7 @@ FIXED, POISSON = fp.fixed_size(CLIENTS, 3), fp.poisson(CLIENTS, 0.5, 4)
 COMMON = {"sampler": FIXED, **TRAINING}
 FIXED_COHORTS = {"loss": squared, **COMMON}
 POISSON_COHORTS = FIXED_COHORTS | {"sampler": POISSON}
-RAND_K, TOP_K = fp.select_rand_k(0.5), fp.select_top_k(0.5, fp.full_batch())
+RAND_K, TOP_K = fp.papers.select_rand_k(0.5), fp.papers.select_top_k(0.5, fp.full_batch())
 HAAR = fp.mechanism(flat(), haar_noise(D), **PRIVATE)
 LEVELS = fp.mechanism(per_level(D), haar_noise(D), **PRIVATE)
 COEFFICIENTS = fp.mechanism(coefficients(2), haar_noise(2), calibrated=True, **PRIVATE)
@@ -49,9 +49,9 @@ ADAM = fp.LocalSteps(
 )
 SPLIT = {
     "sampler": fp.with_replacement([1, 1, 1, 1, 1, 2], 4),
-    "splitting": fp.splitting.uniform(0.3),
-    "coupling": fp.consensus.coupling(0.4, 0.1),
-    "exchanges": fp.consensus.constant(3),
+    "splitting": fp.papers.splitting.uniform(0.3),
+    "coupling": fp.papers.consensus.coupling(0.4, 0.1),
+    "exchanges": fp.papers.consensus.constant(3),
     "submodels": (1, 2),
 }
 
@@ -130,7 +130,7 @@ ENTRIES = {
         **PRIVATE,
     ),
     "dp_fed_avg_wav": entry(
-        fp.dp_fed_avg_wav,
+        fp.papers.dp_fed_avg_wav,
         "shares",
         "not proved",
         d=D,
@@ -153,7 +153,7 @@ ENTRIES = {
         **PRIVATE,
     ),
     "fed_avg_sparse haar": entry(
-        fp.fed_avg_sparse,
+        fp.papers.fed_avg_sparse,
         "shares",
         sends=2,
         sparsifier=RAND_K,
@@ -205,19 +205,21 @@ ENTRIES = {
         fp.dp_sgd, "own", local=ADAM._replace(records=PUBLIC), sampler=FIXED, weighting=WEIGHTS
     ),
     "dp_sgd_wav": entry(
-        fp.dp_sgd_wav,
+        fp.papers.dp_sgd_wav,
         "own",
         "not proved",
         local=NOISY_LOCAL._replace(mechanism=HAAR),
         sampler=POISSON,
     ),
-    "msp_fl": entry(fp.msp_fl, loss=squared, **TRAINING, **SPLIT),
+    "msp_fl": entry(fp.papers.msp_fl, loss=squared, **TRAINING, **SPLIT),
     "mspdq_fl": entry(
-        fp.mspdq_fl, "", "not proved", rounds=True, bits=8, loss=squared, **TRAINING, **SPLIT
+        fp.papers.mspdq_fl, "", "not proved", rounds=True, bits=8, loss=squared, **TRAINING, **SPLIT
     ),
-    "ldp_fed_avg": entry(fp.ldp_fed_avg, "own", mechanism=fp.laplace(0.5, 1.2), **FIXED_COHORTS),
+    "ldp_fed_avg": entry(
+        fp.papers.ldp_fed_avg, "own", mechanism=fp.laplace(0.5, 1.2), **FIXED_COHORTS
+    ),
     "jopeq": entry(
-        fp.jopeq,
+        fp.papers.jopeq,
         "",
         "not proved",
         rounds=True,

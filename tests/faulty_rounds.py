@@ -238,7 +238,7 @@ def under_vmap():
         once = lambda k: cohort.sum(client, k, mechanism=GAUSSIAN).total  # noqa: E731
         total = jax.tree.map(lambda s: s.mean(0), jax.vmap(once)(jax.random.split(key, 2)))
         params = stepped(state, total, cohort.expected_size)
-        return State(params, state.round + 1), {"uplink": fp.Wire(D)}
+        return State(params, state.round + 1), {"uplink": fp.types.Wire(D)}
 
     return of_clients(round)
 

@@ -84,7 +84,7 @@ def training(**options):
     """A client that trains."""
     how = {"grad": fp.mean_grad(squared), "batches": fp.full_batch()}
     how |= {"optimizer": optax.sgd(0.1)} | options
-    return sums(lambda key, shard: fp.train(key, PARAMS, shard, **how))
+    return sums(lambda key, shard: fp.train_locally(key, PARAMS, shard, **how))
 
 
 def turned(key, state, cohort):
@@ -93,7 +93,7 @@ def turned(key, state, cohort):
 
 def trains_turned(key, shard):
     how = {"grad": fp.mean_grad(squared), "optimizer": optax.sgd(0.1)}
-    return fp.train(PARAMS, key, shard, batches=fp.full_batch(), **how)
+    return fp.train_locally(PARAMS, key, shard, batches=fp.full_batch(), **how)
 
 
 def long_dot(*given):
@@ -174,7 +174,7 @@ def mapped(key, shard):
 
 DOT = r"dot_general requires contracting dimensions .* got \(2,\) and \(5,\)\.$"
 HAND = fp.Mechanism(lambda m: (m, jnp.float32(1)), lambda key, total: total, 1.0)
-CODEC = fp.Codec(long_dot, lambda d: fp.Wire(d), False)
+CODEC = fp.types.Codec(long_dot, lambda d: fp.types.Wire(d), False)
 
 JAXS = {
     "round": (lambda: look(after(long_dot)), DOT),
@@ -190,7 +190,7 @@ JAXS = {
     "codec": (lambda: look(sums(codec=CODEC)), DOT),
     "optimizer": (lambda: look(fp.fed_avg(squared, **COMMON | {"optimizer": long_dot})), DOT),
     "make": (lambda: calibrated(long_dot), DOT),
-    "own training": (lambda: fp.train(KEY, PARAMS, SHARD, **LONG), DOT),
+    "own training": (lambda: fp.train_locally(KEY, PARAMS, SHARD, **LONG), DOT),
     "membership": (lambda: fp.attacks.losses(long_loss, PARAMS, TEST), DOT),
     "minimum": (lambda: fp.measures.minimum_of(long_loss, PARAMS, FEDERATION), DOT),
     "decay": (lambda: fp.attacks.least_squares(jnp.ones((6, 2, 4)), 0.25, long_dot, 1), DOT),
@@ -232,7 +232,7 @@ OURS = {
     "no plan": (lambda: look(training(batches=lambda k, s, c: 3)), "batches: 3 came back"),
     "no draw": (lambda: look_at_draw(lambda key: 3), "draw: 3 came back"),
     "a short draw": (
-        lambda: look_at_draw(lambda key: fp.Draw(jnp.zeros(1), jnp.ones(1))),
+        lambda: look_at_draw(lambda key: fp.types.Draw(jnp.zeros(1), jnp.ones(1))),
         "draw: .*3 slots",
     ),
     "three results": (lambda: look(after(lambda s, m: (s, m, 3))), "round: 3 values came back"),

@@ -109,7 +109,7 @@ def fits(label: str, kind: Any) -> bool:
         return label == "function"
     if get_origin(kind) is not Annotated:
         return _each_fits(value, get_args(kind))
-    known = label in WHOLE or (label in REAL and not kind.__metadata__[0].whole)
+    known = label in WHOLE or (label in REAL and not kind.__metadata__[0].integer)
     return known and _in_range(value, kind.__metadata__[0])
 
 
@@ -135,7 +135,7 @@ def _each_fits(value: Any, kinds: tuple) -> bool:
     each = np.asarray(value).tolist() if rows else value
     numbers = all(isinstance(one, int | float) for one in each)
     whole = all(isinstance(one, int) for one in each)
-    return numbers and (whole or not allowed.whole) and all(_in_range(v, allowed) for v in each)
+    return numbers and (whole or not allowed.integer) and all(_in_range(v, allowed) for v in each)
 
 
 class Public(NamedTuple):
@@ -241,19 +241,19 @@ def is_refused(name: str, parameter: str, value: Any) -> str:
 
 PARTS = (
     fp.Algorithm,
-    fp.Codec,
-    fp.Dynamic,
+    fp.types.Codec,
+    fp.types.Dynamic,
     fp.LocalSteps,
     fp.Mechanism,
     fp.Opening,
     fp.Sampler,
-    fp.Weighting,
+    fp.types.Weighting,
     fp.clipping.Clipping,
-    fp.consensus.Coupling,
-    fp.consensus.Exchanges,
-    fp.consensus.Transmission,
+    fp.papers.consensus.Coupling,
+    fp.papers.consensus.Exchanges,
+    fp.papers.consensus.Transmission,
     fp.noise.Noise,
-    fp.splitting.Splitting,
+    fp.papers.splitting.Splitting,
     optax.GradientTransformation,
 )
 

@@ -9,7 +9,7 @@ from small import regression, squared, start
 import fedpriv as fp
 from fedpriv.compression.sparsification import rand_k
 from fedpriv.core.trees import dimension, flatten, gather, scatter, unflatten
-from fedpriv.rounds.server_step import MEAN, begun, follow
+from fedpriv.rounds.server_step import MEAN, server_init, server_update
 from fedpriv.testing.check_algorithm import measure_parts
 
 CLIENTS, RECORDS = 6, 3
@@ -176,7 +176,7 @@ def error_feedback(
 
     def init(params, federation):
         memory = jnp.zeros((federation.num_clients, dimension(params)))
-        return Remembered(*begun(server, params, federation), memory)
+        return Remembered(*server_init(server, params, federation), memory)
 
     def round(key, state, cohort):
         def client(key, shard, memory):
@@ -188,7 +188,7 @@ def error_feedback(
             client, key, mechanism=mechanism, codec=codec, own=state.memory
         )
         mean = unflatten(total / cohort.expected_size, state.params)
-        return after(follow(server, state._replace(memory=memory), mean)), metrics
+        return after(server_update(server, state._replace(memory=memory), mean)), metrics
 
     return fp.Algorithm(init, round, sampler)
 
@@ -200,7 +200,9 @@ def two_sums(keys):
         client = lambda key, shard: update(state, key, shard)  # noqa: E731
         one, other = (cohort.sum(client, k, mechanism=GAUSSIAN).total for k in keys(key))
         difference = (flatten(one) - flatten(other)) / 2
-        return moved(state, difference)._replace(round=state.round + 1), {"uplink": fp.Wire(D)}
+        return moved(state, difference)._replace(round=state.round + 1), {
+            "uplink": fp.types.Wire(D)
+        }
 
     return of_clients(round, sampler=fp.everyone(CLIENTS))
 
@@ -217,7 +219,7 @@ def twice(loop):
             return stepped(now, total, cohort.expected_size)
 
         params = loop(once, key, state.params)
-        return state._replace(params=params, round=state.round + 1), {"uplink": fp.Wire(D)}
+        return state._replace(params=params, round=state.round + 1), {"uplink": fp.types.Wire(D)}
 
     return of_clients(round)
 

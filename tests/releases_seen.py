@@ -39,7 +39,7 @@ MOST = {
 def seen(algorithm, rounds=ROUNDS):
     """View -> [(rounds, multiplier)], in order; and all that is the same for all releases of a view."""
     found = released(algorithm, rounds, RECORDS)
-    parts = {view: [(r.steps, r.multiplier) for r in each] for view, each in found.items()}
+    parts = {view: [(r.rounds, r.multiplier) for r in each] for view, each in found.items()}
     rest = {}
     for view, each in found.items():
         kinds = {
@@ -72,7 +72,7 @@ class Kind(NamedTuple):
 
 def assert_parts(found, third_party, server, behind):
     """[(rounds, multiplier)] of each view."""
-    for view, expected in zip(fp.VIEWS, (third_party, server, behind), strict=True):
+    for view, expected in zip(fp.privacy.VIEWS, (third_party, server, behind), strict=True):
         assert [n for n, _ in found[view]] == [n for n, _ in expected]
         np.testing.assert_allclose([m for _, m in found[view]], [m for _, m in expected])
 

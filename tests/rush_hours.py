@@ -12,10 +12,10 @@ def rush_hours(population: int, rate: float, rush: float) -> fp.Sampler:
     accounting = RushHours(population, rate, rush)
     ids = jnp.arange(population, dtype=jnp.int32)
 
-    def draw(key: jax.Array) -> fp.Draw:
+    def draw(key: jax.Array) -> fp.types.Draw:
         bits = jax.random.bits(key, (population + 1,), jnp.uint16)
         is_rush = bits[0] < round(rush * 2**16)
         joins = is_rush | (bits[1:] < round(rate * 2**16))
-        return fp.Draw(jnp.where(joins, ids, population), joins)
+        return fp.types.Draw(jnp.where(joins, ids, population), joins)
 
     return fp.Sampler(draw, population, population * accounting.rate, accounting)

@@ -204,10 +204,12 @@ def certified(algorithm: fp.Algorithm, rounds: int, delta: float, records: int =
     return traced(algorithm, records).certify(rounds, delta, **options)
 
 
-def released(algorithm: fp.Algorithm, rounds: int, records: int = 4) -> dict[str, list[fp.Release]]:
+def released(
+    algorithm: fp.Algorithm, rounds: int, records: int = 4
+) -> dict[str, list[fp.privacy.Release]]:
     """View -> what it sees of an algorithm of `squared`."""
     found = traced(algorithm, records).releases(rounds)
-    return {view: [r for r in found if r.view == view] for view in fp.VIEWS}
+    return {view: [r for r in found if r.view == view] for view in fp.privacy.VIEWS}
 
 
 def filled(init, std: float = 0.3):

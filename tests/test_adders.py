@@ -49,7 +49,7 @@ TABLE = {
 def test_what_each_view_sees(name):
     how, *rows = TABLE[name]
     seen = released(summing(**how), 4)
-    for view, (adder, multiplier) in zip(fp.VIEWS, rows, strict=True):
+    for view, (adder, multiplier) in zip(fp.privacy.VIEWS, rows, strict=True):
         (release,) = seen[view]
         assert release.adder == adder
         assert release.multiplier == pytest.approx(multiplier)
@@ -61,16 +61,20 @@ def test_whoever_adds_noise_that_is_correlated(adder):
     tree = fp.noise_matrices.tree(rounds=4)
     used = fp.correlated(GAUSSIAN, tree, adder=adder)
     seen = released(summing(fp.fixed_order(CLIENTS, SIZE), used), 4)
-    assert [seen[view][0].multiplier > 0 for view in fp.VIEWS] == [True, False, adder == "enclave"]
+    assert [seen[view][0].multiplier > 0 for view in fp.privacy.VIEWS] == [
+        True,
+        False,
+        adder == "enclave",
+    ]
     assert seen["server_secagg"][0].adder == adder
 
 
 def test_a_server_hides_nothing_from_itself():
     given = {"unit": "client", "multiplier": 1.0, "sampling": FIXED.accounting, "steps": 1}
-    assert fp.Release("third_party", adder="server", **given).adder == "server"
+    assert fp.privacy.Release("third_party", adder="server", **given).adder == "server"
     for view in ("server", "server_secagg"):
         with refused("adder: 'server'; a server sees the sum before it adds the noise"):
-            fp.Release(view, adder="server", **given)
+            fp.privacy.Release(view, adder="server", **given)
 
 
 def test_names_that_are_gone_say_what_to_give():

@@ -52,8 +52,8 @@ def test_no_mechanism(given, said):
 
 @pytest.mark.parametrize("given", [20, fp.ByExamples])
 def test_no_weighting(given):
-    sparse = {"sparsifier": fp.select_rand_k(0.5), "mechanism": fp.gaussian(1.0, 1.0)}
-    for make, options in ((fp.fed_avg, {}), (fp.fed_avg_sparse, sparse)):
+    sparse = {"sparsifier": fp.papers.select_rand_k(0.5), "mechanism": fp.gaussian(1.0, 1.0)}
+    for make, options in ((fp.fed_avg, {}), (fp.papers.fed_avg_sparse, sparse)):
         with pytest.raises(ValueError, match=r"weighting: .*; give one such as fp\.ByExamples"):
             make(squared, weighting=given, **options, **COMMON)
 

@@ -31,7 +31,7 @@ from releases_seen import (
 from small import blank, refused, regression, squared, start
 
 import fedpriv as fp
-from fedpriv import consensus, splitting
+from fedpriv.papers import consensus, splitting
 from fedpriv.privacy import Everyone
 
 
@@ -44,7 +44,7 @@ def drawn(request):
 def of_clients(sampler, codec=fp.compression.codecs.UNCODED):
     """Algorithm, multiplier of the perturbed sum."""
     options = {"sampler": sampler, "codec": codec, **COMMON}
-    rand_k, top_k = fp.select_rand_k(0.5), fp.select_top_k(0.5, fp.full_batch())
+    rand_k, top_k = fp.papers.select_rand_k(0.5), fp.papers.select_top_k(0.5, fp.full_batch())
     wav = {"d": D, **options, **PRIVATE, "bounded": "update"}
     adaptive = {"quantile": 0.5, "count_noise": 1.0, **options, **PRIVATE}
     return {
@@ -55,7 +55,7 @@ def of_clients(sampler, codec=fp.compression.codecs.UNCODED):
         "fed_smp": (fp.fed_smp(squared, sparsifier=rand_k, **options, **PRIVATE), SIGMA),
         "top_k": (fp.fed_smp(squared, sparsifier=top_k, **options, **PRIVATE), SIGMA),
         "adaptive": (fp.adaptive_fed_avg(squared, **adaptive), SIGMA),
-        "wavelet": (fp.dp_fed_avg_wav(squared, **wav), SIGMA / math.sqrt(D)),
+        "wavelet": (fp.papers.dp_fed_avg_wav(squared, **wav), SIGMA / math.sqrt(D)),
     }
 
 
@@ -116,7 +116,9 @@ def test_members_who_perturb_their_own_messages(drawn, used, codec):
     same message, however often.
     """
     name, sampler, most = drawn
-    algorithm = fp.ldp_fed_avg(squared, sampler=sampler, mechanism=used, codec=codec, **COMMON)
+    algorithm = fp.papers.ldp_fed_avg(
+        squared, sampler=sampler, mechanism=used, codec=codec, **COMMON
+    )
     parts, kinds = seen(algorithm)
     fixed = name in ("everyone", "fixed_size")
     together = fixed and used is GAUSSIAN and not codec.lossy
@@ -135,11 +137,11 @@ def test_schedules_piece_by_piece(name):
     sampler, most = SAMPLERS[name], MOST[name]
     for algorithm in (
         fp.fed_avg(squared, sampler=sampler, mechanism=FALLING, **COMMON),
-        fp.fed_avg_sparse(
+        fp.papers.fed_avg_sparse(
             squared,
             sampler=sampler,
             mechanism=FALLING,
-            sparsifier=fp.select_rand_k(0.5),
+            sparsifier=fp.papers.select_rand_k(0.5),
             **COMMON,
         ),
     ):
@@ -169,16 +171,19 @@ def of_nothing(sampler):
         "fed_sgd": (fp.fed_sgd(squared, sampler=sampler, learning_rate=0.1), "no noise"),
         "silent": (fp.fed_avg(squared, mechanism=fp.gaussian(C, 0), **options), "no noise"),
         "adaptive": (fp.adaptive_fed_avg(squared, **silent), "no noise"),
-        "wavelet": (fp.dp_fed_avg_wav(squared, **loose), "the update of many steps"),
+        "wavelet": (fp.papers.dp_fed_avg_wav(squared, **loose), "the update of many steps"),
         "jopeq": (
-            fp.jopeq(squared, bits=8, bound=0.1, epsilon=2.0, **options),
+            fp.papers.jopeq(squared, bits=8, bound=0.1, epsilon=2.0, **options),
             "knows the dither",
         ),
-        "ldp": (fp.ldp_fed_avg(squared, mechanism=fp.gaussian(C, 0), **options), "no noise"),
+        "ldp": (fp.papers.ldp_fed_avg(squared, mechanism=fp.gaussian(C, 0), **options), "no noise"),
     }
     if sampler is not SAMPLERS["poisson"]:
-        found["msp"] = (fp.msp_fl(squared, **SPLIT, **options), "least squares")
-        found["mspdq"] = (fp.mspdq_fl(squared, bits=8, **SPLIT, **options), "without fresh noise")
+        found["msp"] = (fp.papers.msp_fl(squared, **SPLIT, **options), "least squares")
+        found["mspdq"] = (
+            fp.papers.mspdq_fl(squared, bits=8, **SPLIT, **options),
+            "without fresh noise",
+        )
     return found
 
 

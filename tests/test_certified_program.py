@@ -28,7 +28,7 @@ from fedpriv.core.trees import flatten
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 EVERYONE = fp.everyone(CLIENTS)
-NOTHING = {"uplink": fp.Wire(D)}
+NOTHING = {"uplink": fp.types.Wire(D)}
 
 
 def trained(algorithm, rounds=1):

@@ -43,7 +43,7 @@ def bare(name="poisson"):
 
 
 def own_noise(name="poisson"):
-    return fp.ldp_fed_avg(squared, sampler=SAMPLERS[name], mechanism=GAUSSIAN, **COMMON)
+    return fp.papers.ldp_fed_avg(squared, sampler=SAMPLERS[name], mechanism=GAUSSIAN, **COMMON)
 
 
 def together(*runs, params=None, **options):
@@ -61,7 +61,7 @@ def alone(algorithm, rounds, **options):
 def test_a_single_run_has_its_own_certificate():
     falling = fp.fed_avg(squared, sampler=SAMPLERS["fixed_size"], mechanism=FALLING, **COMMON)
     for algorithm, views in (
-        (made(), fp.VIEWS),
+        (made(), fp.privacy.VIEWS),
         (falling, ["third_party"]),
         (by_record(), ["server"]),
         (bare(), ["server_secagg"]),
@@ -78,7 +78,7 @@ def test_a_run_in_two_parts_costs_what_it_costs_as_one(name):
     clients, records = made(name), fp.dp_sgd(local(), sampler=SAMPLERS[name])
     others = [clients, records] if list(SAMPLERS).index(name) % 2 else [records, clients]
     wholes = {algorithm: traced_alone(algorithm) for algorithm in others}
-    for view, algorithm in zip(fp.VIEWS, [*others, others[0]], strict=True):
+    for view, algorithm in zip(fp.privacy.VIEWS, [*others, others[0]], strict=True):
         parts = together((algorithm, 3), (algorithm, 4), view=view)
         whole = wholes[algorithm].certify(7, DELTA, view=view)
         assert math.isfinite(whole.epsilon)

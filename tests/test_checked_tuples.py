@@ -27,15 +27,15 @@ def test_an_opening_of_fewer_than_no_rounds():
 
 @pytest.mark.parametrize("part", [5, "x", None])
 def test_what_is_no_function(part):
-    gaussian, split = fp.gaussian(1.0, 1.0), fp.splitting.uniform(0.5)
+    gaussian, split = fp.gaussian(1.0, 1.0), fp.papers.splitting.uniform(0.5)
     for made, name in (
         (SAMPLER, "draw"),
         (gaussian, "clip"),
         (fp.qsgd(8), "wire"),
         (fp.clipping.flat(), "clip"),
         (fp.noise.isotropic(), "draw"),
-        (fp.consensus.coupling(0.25, 0.125), "decay"),
-        (fp.consensus.constant(2), "at"),
+        (fp.papers.consensus.coupling(0.25, 0.125), "decay"),
+        (fp.papers.consensus.constant(2), "at"),
         (split, "draw"),
         (fp.Algorithm(fp.start, round, SAMPLER), "round"),
     ):
@@ -54,9 +54,9 @@ def test_a_bundle_prints_in_a_line_who_made_it():
         (fp.qsgd(8), "Codec(code=qsgd, lossy=True)"),
         (fp.clipping.flat(), "Clipping("),
         (fp.noise.isotropic(), "Noise(draw=isotropic"),
-        (fp.splitting.uniform(0.5), "Splitting(draw=uniform"),
-        (fp.Wire(3), "Wire(values=3)"),
-        (fp.Wire(jnp.arange(3), 1), "Wire(values=int32[3], bits_per_value=1)"),
+        (fp.papers.splitting.uniform(0.5), "Splitting(draw=uniform"),
+        (fp.types.Wire(3), "Wire(values=3)"),
+        (fp.types.Wire(jnp.arange(3), 1), "Wire(values=int32[3], bits_per_value=1)"),
         (local, "LocalSteps(gradients=RecordGradients,"),
         (fp.unprotected(), "Mechanism("),
     ):
@@ -91,9 +91,9 @@ def test_what_is_proved_stays_proved():
 
 
 def test_a_tree_holds_anything():
-    wire = fp.Wire(5, 8)
+    wire = fp.types.Wire(5, 8)
     doubled = jax.jit(lambda w: jax.tree.map(lambda n: 2 * n, w))(wire)
-    assert isinstance(doubled, fp.Wire)
+    assert isinstance(doubled, fp.types.Wire)
     assert doubled.bits() == 160
     shapes = jax.eval_shape(lambda: jax.tree.map(jnp.int32, wire))
     assert shapes.values.dtype == jnp.int32
@@ -102,7 +102,7 @@ def test_a_tree_holds_anything():
 
 
 def test_copies_are_the_same():
-    wire = fp.Wire(5, 8)
+    wire = fp.types.Wire(5, 8)
     assert pickle.loads(pickle.dumps(wire)) == copy.deepcopy(wire) == wire
 
 

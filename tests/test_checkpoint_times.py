@@ -28,7 +28,7 @@ def test_a_file_that_the_system_cuts_off(tmp_path):
 CUT_OFF = """
 import resource, sys
 import fedpriv as fp
-fp.split_cpu(2)
+fp.distributed.split_cpu(2)
 import checkpointed
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 checkpointed.run(checkpoints=fp.Checkpoints(sys.argv[1], rounds=1, say=print))

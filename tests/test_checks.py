@@ -11,7 +11,8 @@ import pytest
 from small import regression, squared, start
 
 import fedpriv as fp
-from fedpriv import Wire, check_algorithm, everyone
+from fedpriv import check_algorithm, everyone
+from fedpriv.types import Wire
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -123,13 +124,13 @@ def test_what_is_missing_is_named(algorithm, said):
     "make",
     [
         fp.fed_avg,
-        partial(fp.fed_avg_sparse, sparsifier=fp.select_rand_k(0.5)),
+        partial(fp.papers.fed_avg_sparse, sparsifier=fp.papers.select_rand_k(0.5)),
         partial(fp.adaptive_fed_avg, quantile=0.5, clip_norm=1.0, noise_multiplier=0.0),
         partial(
-            fp.msp_fl,
-            splitting=fp.splitting.uniform(0.3),
-            coupling=fp.consensus.coupling(0.4, 0.1),
-            exchanges=fp.consensus.constant(3),
+            fp.papers.msp_fl,
+            splitting=fp.papers.splitting.uniform(0.3),
+            coupling=fp.papers.consensus.coupling(0.4, 0.1),
+            exchanges=fp.papers.consensus.constant(3),
         ),
     ],
 )

@@ -37,7 +37,7 @@ def expected(federation):
 def measured(measure, federation=FEDERATION):
     """The numbers alone."""
     found = measure(fp.ModelState(PARAMS, 0), federation)
-    return {k: float(v) for k, v in found.items() if not isinstance(v, fp.ClientValues)}
+    return {k: float(v) for k, v in found.items() if not isinstance(v, fp.types.ClientValues)}
 
 
 def test_all_clients_are_those_of_numpy():

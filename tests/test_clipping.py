@@ -15,7 +15,8 @@ from fedpriv.core.trees import flatten
 from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level, separately
 from fedpriv.mechanisms.haar import padded_length
 from fedpriv.mechanisms.noise import haar_noise
-from fedpriv.privacy import haar_multiplier, whitened_multiplier
+from fedpriv.papers import haar_multiplier
+from fedpriv.privacy import whitened_multiplier
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

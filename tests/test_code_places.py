@@ -128,19 +128,22 @@ def built(loss, optimizer):
     private = {"clip_norm": 0.5, "noise_multiplier": 1.2}
     records = fp.fixed_size(RECORDS, 1)
     local = fp.LocalSteps(fp.per_example(loss), records, 1, optimizer, GAUSSIAN)
-    split = {"splitting": fp.splitting.uniform(0.3), "coupling": fp.consensus.coupling(0.4, 0.1)}
-    split |= {"exchanges": fp.consensus.constant(3), "submodels": (1, 2)}
+    split = {
+        "splitting": fp.papers.splitting.uniform(0.3),
+        "coupling": fp.papers.consensus.coupling(0.4, 0.1),
+    }
+    split |= {"exchanges": fp.papers.consensus.constant(3), "submodels": (1, 2)}
     split |= {"sampler": fp.with_replacement([1, 1, 1], 2)}
     adaptive = {"quantile": 0.5, "count_noise": 1.0}
-    rand_k = fp.select_rand_k(0.5)
+    rand_k = fp.papers.select_rand_k(0.5)
     return {
         "fed_avg": lambda: fp.fed_avg(loss, **common, mechanism=GAUSSIAN),
         "fed_smp": lambda: fp.fed_smp(loss, **common, **private, sparsifier=rand_k),
         "adaptive": lambda: fp.adaptive_fed_avg(loss, **common, **private, **adaptive),
         "dp_scaffold": lambda: fp.dp_scaffold(local, sampler=EVERYONE),
         "dp_sgd": lambda: fp.dp_sgd(local, sampler=EVERYONE),
-        "msp_fl": lambda: fp.msp_fl(loss, **common | split),
-        "jopeq": lambda: fp.jopeq(loss, **common, bits=8, bound=0.1, epsilon=2.0),
+        "msp_fl": lambda: fp.papers.msp_fl(loss, **common | split),
+        "jopeq": lambda: fp.papers.jopeq(loss, **common, bits=8, bound=0.1, epsilon=2.0),
     }
 
 

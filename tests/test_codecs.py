@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from small import assert_identical, refused, z_bound
 
-from fedpriv import Wire, fixed_interval, qsgd, top_k
+from fedpriv import qsgd, top_k
 from fedpriv.compression.codecs import UNCODED
 from fedpriv.core.trees import dimension
+from fedpriv.papers import fixed_interval
+from fedpriv.types import Wire
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -22,10 +22,8 @@ from small import (
 
 from fedpriv import (
     Algorithm,
-    Draw,
     Opening,
     Sent,
-    Wire,
     everyone,
     fixed_size,
     gaussian,
@@ -35,6 +33,7 @@ from fedpriv import (
 )
 from fedpriv.core.types import PyTree
 from fedpriv.rounds.samplers import parts_of
+from fedpriv.types import Draw, Wire
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

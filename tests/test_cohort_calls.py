@@ -35,7 +35,7 @@ from fedpriv.rounds.noise_stream import (
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 EVERYONE = fp.everyone(CLIENTS)
-NOTHING = {"uplink": fp.Wire(D)}
+NOTHING = {"uplink": fp.types.Wire(D)}
 
 
 def calling(wrapped):
@@ -218,7 +218,7 @@ def added_by_the_codec(key, state, cohort):
     def code(key, message):
         return Coded(message + kept[0], {})
 
-    codec = fp.Codec(code, fp.Wire, True)
+    codec = fp.types.Codec(code, fp.types.Wire, True)
     total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN, adder="own", codec=codec)
     return State(state.params, state.round + 1, total), metrics
 
@@ -230,7 +230,7 @@ def words_added_by_the_codec(key, state, cohort):
         kept[:] = [jax.random.key_data(shard._stream.own_noise_key)[0] * 1.0]
         return 0 * kept[0]
 
-    codec = fp.Codec(lambda key, message: Coded(message + kept[0], {}), fp.Wire, True)
+    codec = fp.types.Codec(lambda key, message: Coded(message + kept[0], {}), fp.types.Wire, True)
     total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN, adder="own", codec=codec)
     return State(state.params, state.round + 1, total), metrics
 
@@ -258,7 +258,7 @@ def test_a_release_of_nothing_is_one(beside):
         after = state._replace(round=state.round + 1)
         return fed_avg().round(key, state, cohort) if beside else (after, NOTHING)
 
-    for view in fp.VIEWS:
+    for view in fp.privacy.VIEWS:
         found = fp.certify(of_clients(round), PARAMS, FEDERATION, 1, 1e-3, view=view)
         assert found.epsilon == np.inf
 

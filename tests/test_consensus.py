@@ -11,7 +11,6 @@ from scipy import stats
 from small import FALSE_ALARM
 
 import fedpriv.algorithms.consensus
-from fedpriv import consensus, splitting
 from fedpriv.algorithms.consensus import (
     check_coupling,
     coupling,
@@ -21,6 +20,7 @@ from fedpriv.algorithms.consensus import (
     interval_scale,
 )
 from fedpriv.algorithms.splitting import Submodels
+from fedpriv.papers import consensus, splitting
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

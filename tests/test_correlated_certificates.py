@@ -131,7 +131,7 @@ class TestCertificates:
             -(-rounds // 3),
         )
         third = certificate(plain, rounds)
-        block = fp.Release("third_party", "client", SIGMA, Allocation(N, 3), blocks)
+        block = fp.privacy.Release("third_party", "client", SIGMA, Allocation(N, 3), blocks)
         alone = certify_releases([block], 1e-5, "third_party")
         assert_close(third.epsilon, alone.epsilon, 1e-9)
         assert (third.relation, third.basis) == ("add_or_remove", "constructed")
@@ -154,14 +154,16 @@ class TestCertificates:
         assert_close(squared, 3, 1e-12)
 
     def test_allocated_rounds_of_local_noise_are_known(self):
-        algorithm = fp.ldp_fed_avg(
+        algorithm = fp.papers.ldp_fed_avg(
             squared,
             sampler=fp.random_allocation(N, 3),
             optimizer=sgd,
             batches=fp.full_batch(),
             mechanism=fp.gaussian(CLIP, SIGMA),
         )
-        assert {certificate(algorithm, view=view).relation for view in fp.VIEWS} == {"zero_out"}
+        assert {certificate(algorithm, view=view).relation for view in fp.privacy.VIEWS} == {
+            "zero_out"
+        }
         told = gaussian_epsilon(3**0.5 / SIGMA, 1e-5)
         assert_close(certificate(algorithm, view="server").epsilon, told, 1e-6)
 
@@ -170,7 +172,9 @@ class TestCertificates:
         changing = fp.dynamic(fp.gaussian(CLIP, SIGMA), rounds=6, noise_decay=4.0, parts=2)
         found = certificate(descent(changing, fp.random_allocation(N, block)), 6)
         drawn = Allocation(N, block)
-        blocks = [fp.Release("third_party", "client", m * SIGMA / 2, drawn, 1) for m in least]
+        blocks = [
+            fp.privacy.Release("third_party", "client", m * SIGMA / 2, drawn, 1) for m in least
+        ]
         assert_close(found.epsilon, certify_releases(blocks, 1e-5, "third_party").epsilon, 1e-9)
 
     def test_allocated_rounds_for_a_target(self):

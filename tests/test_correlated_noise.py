@@ -263,9 +263,9 @@ class TestSparse:
     }
 
     def sparse(self, period):
-        sparsifier = fp.select_rand_k(0.5, unbiased=False, period=period)
+        sparsifier = fp.papers.select_rand_k(0.5, unbiased=False, period=period)
         silence = lambda params, example: 0.0 * squared(params, example)  # noqa: E731
-        return fp.fed_avg_sparse(silence, sparsifier=sparsifier, **self.OPTIONS)
+        return fp.papers.fed_avg_sparse(silence, sparsifier=sparsifier, **self.OPTIONS)
 
     def told(self, period, noising):
         """E of the squared norm over all pairs of masks, for fresh noise of variance 1 in every place."""

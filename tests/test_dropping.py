@@ -312,7 +312,10 @@ def test_refusals():
     laplace = fp.fed_avg(squared, sampler=LOST, mechanism=fp.laplace(1.0, 1.0), **PLAIN)
     with refused('mechanism: .*is no longer Laplace; give Gaussian noise, or fp.dropping.*"whole"'):
         after(laplace)
-    split = {"splitting": fp.splitting.uniform(0.3), "coupling": fp.consensus.coupling(0.4, 0.1)}
+    split = {
+        "splitting": fp.papers.splitting.uniform(0.3),
+        "coupling": fp.papers.consensus.coupling(0.4, 0.1),
+    }
     with refused("sampler: cohorts vary in size"):
-        exchanges = fp.consensus.constant(3)
-        fp.msp_fl(squared, sampler=LOST, exchanges=exchanges, **split, **PLAIN)
+        exchanges = fp.papers.consensus.constant(3)
+        fp.papers.msp_fl(squared, sampler=LOST, exchanges=exchanges, **split, **PLAIN)

@@ -82,7 +82,7 @@ def test_what_clients_contribute_is_bounded_in_32_bits():
 
     used = fp.gaussian(1e-3, 1.0)
     watching = used._replace(clip=watched)
-    sparse = fp.fed_avg_sparse(squared, sparsifier=TOP_K, mechanism=watching, **COMMON)
+    sparse = fp.papers.fed_avg_sparse(squared, sparsifier=TOP_K, mechanism=watching, **COMMON)
     dense = fp.fed_avg(squared, mechanism=watching, **COMMON)
     for algorithm, kind in ((dense, "bfloat16"), (sparse, "float16")):
         state = algorithm.init(as_type(PARAMS, kind), FEDERATION)

@@ -98,7 +98,7 @@ def test_a_third_party_s_certificate_is_that_of_dp_fed_avg():
     algorithm, rival = error_feedback(squared, SAMPLER, NOISY), fp.dp_fed_avg(squared, **RIVAL)
     traced, theirs = (fp.trace_round(a, PARAMS, FEDERATION) for a in (algorithm, rival))
     assert traced.basis == "constructed"
-    found = {view: traced.certify(9, 1e-3, view=view).epsilon for view in fp.VIEWS}
+    found = {view: traced.certify(9, 1e-3, view=view).epsilon for view in fp.privacy.VIEWS}
     assert found["third_party"] == theirs.certify(9, 1e-3).epsilon < math.inf
     assert found["server"] == found["server_secagg"] == math.inf
     reasons = {r.reason for r in traced.releases(9) if r.view != "third_party"}
@@ -128,7 +128,7 @@ def test_coordinates_that_come_twice_or_do_not_exist_get_nobody_past_the_clip(pl
     def code(key, message):
         return jnp.zeros(D).at[jnp.array(places)].add(values * message[0], mode="drop"), {}
 
-    codec = fp.Codec(code, lambda d: fp.Wire(3, 32 + 2), lossy=True)
+    codec = fp.types.Codec(code, lambda d: fp.types.Wire(3, 32 + 2), lossy=True)
     zeros = jnp.zeros(D)
     run = one_round(sum_of(codec, fp.gaussian(CLIP, 0)))
     state, metrics = run(jax.random.key(0), fp.start(zeros, None), FEDERATION)

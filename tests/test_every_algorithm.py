@@ -25,8 +25,8 @@ from small import assert_close, squared
 import fedpriv as fp
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
-from fedpriv.certification.information_flow import NONE, follow
-from fedpriv.certification.privacy_labels import Hidden, of
+from fedpriv.certification.information_flow import NONE, propagate
+from fedpriv.certification.privacy_labels import Hidden, of_kind
 from fedpriv.certification.releases import bits_of_shares
 from fedpriv.devices.layout import spmd, use
 from fedpriv.privacy import certify_releases
@@ -159,9 +159,9 @@ def test_what_is_hidden(name):
         noisy = bool(ENTRIES[name].noise) and not (by_server and release.view != "third_party")
         assert (release.multiplier > 0) == noisy
         assert bool(release.reason) == (not noisy)
-    for view in fp.VIEWS:
+    for view in fp.privacy.VIEWS:
         of_view = [release for release in releases if release.view == view]
-        assert sum(release.steps for release in of_view) == 9
+        assert sum(release.rounds for release in of_view) == 9
         certificate = traced(name).certify(2, 1e-3, view=view)
         assert (certificate.view, certificate.delta) == (view, 1e-3)
         hidden = all(release.multiplier > 0 for release in of_view)
@@ -173,7 +173,7 @@ def test_claim(name):
     claim = ALGORITHMS[name].claim(9, 1e-3)
     match ENTRIES[name].claim:
         case "epsilon":
-            assert isinstance(claim, fp.Claim)
+            assert isinstance(claim, fp.privacy.Claim)
             assert claim.source
             assert 0 < claim.epsilon < math.inf
         case "not proved":
@@ -276,7 +276,7 @@ def test_its_uplink_has_room_for_shares_of_noise(name):
 class Joined:
     """Rules without marks."""
 
-    def through(self, eqn, labels):
+    def transfer(self, eqn, labels):
         return [NONE.union(*labels)] * len(eqn.outvars)
 
 
@@ -286,11 +286,11 @@ def test_nothing_depends_on_the_hidden_stream_but_through_a_mark(name):
     stage = traced(name).stages[0]  # tracing has followed it through the marks, and raised nothing
     program = stage.program.jaxpr
     inputs = [frozenset({Hidden()}), *[NONE] * (len(program.invars) - 1)]
-    found = follow(program, inputs, Joined())
+    found = propagate(program, inputs, Joined())
     uses = any(each.step.is_noisy for each in stage.releases) or bool(
         stage.means
     )  # noise, or records drawn
-    assert any(of(Hidden, x) for x in found) == uses
+    assert any(of_kind(Hidden, x) for x in found) == uses
 
 
 @pytest.mark.slow
@@ -304,7 +304,7 @@ def test_members_who_vanish(name):
         samplers = (sampler, fp.dropping(sampler, 0.3125), fp.dropping(sampler, 0.3125, "lost"))
         made = [ENTRIES[name].make(sampler=s) for s in samplers]
         runs = [fp.trace_round(each, PARAMS, FEDERATION) for each in made]
-        for view in fp.VIEWS:
+        for view in fp.privacy.VIEWS:
             today, whole, lost = (run.certify(2, 1e-3, view=view).epsilon for run in runs)
             assert whole <= today
             assert whole <= lost * (1 + 1e-9)

@@ -248,8 +248,8 @@ def test_a_model_in_the_place_of_its_functions():
     steps = {"clip_norm": 1.0, "noise_multiplier": 1.0}
     for build in (
         lambda: fp.dp_fed_avg(MODEL, **made, **steps),
-        lambda: fp.fed_smp(MODEL, sparsifier=fp.select_rand_k(p=0.5), **made, **steps),
-        lambda: fp.ldp_fed_avg(MODEL, **made, mechanism=fp.gaussian(1.0, 1.0)),
+        lambda: fp.fed_smp(MODEL, sparsifier=fp.papers.select_rand_k(p=0.5), **made, **steps),
+        lambda: fp.papers.ldp_fed_avg(MODEL, **made, mechanism=fp.gaussian(1.0, 1.0)),
         lambda: fp.per_example(MODEL),
         lambda: fp.mean_grad("loss"),
     ):

@@ -320,18 +320,18 @@ def test_a_base_of_the_federations_records_is_refused():
 def test_a_kept_model_is_the_whole_network_and_what_was_trained(tmp_path):
     adapted = fp.models.adapters(LOGISTIC, BASE, rank=2)
     params = moved(adapted.init(KEY))
-    fp.save_model(tmp_path, "lora", 0, adapted, params)
-    whole = fp.load_model(tmp_path, "lora")
+    fp.models.save_model(tmp_path, "lora", 0, adapted, params)
+    whole = fp.models.load_model(tmp_path, "lora")
     assert_identical(whole.params, adapted.merged(params))
-    assert_identical(fp.load_model(tmp_path, "lora", model=LOGISTIC).params, whole.params)
+    assert_identical(fp.models.load_model(tmp_path, "lora", model=LOGISTIC).params, whole.params)
     assert_close(whole.predict(TEST["image"]), adapted.predict(params, TEST["image"]))
-    assert_identical(fp.load_model(tmp_path, "lora", model=adapted).params, params)
+    assert_identical(fp.models.load_model(tmp_path, "lora", model=adapted).params, params)
     other = fp.models.adapters(LOGISTIC, moved(BASE), rank=2)
     with refused("give the model with the base that it was trained on"):
-        fp.load_model(tmp_path, "lora", model=other)
-    fp.save_model(tmp_path, "lora", 0, LOGISTIC, BASE)
+        fp.models.load_model(tmp_path, "lora", model=other)
+    fp.models.save_model(tmp_path, "lora", 0, LOGISTIC, BASE)
     with refused("give the model that was trained"):
-        fp.load_model(tmp_path, "lora", model=adapted)
+        fp.models.load_model(tmp_path, "lora", model=adapted)
 
 
 @pytest.mark.parametrize("base_in_condition", [True, False])

@@ -198,11 +198,11 @@ MAKERS = {
     "gaussian": (fp.gaussian, 2),
     "laplace": (fp.laplace, 2),
     "epochs": (fp.epochs, 2),
-    "steps": (fp.steps, 2),
-    "fixed_interval": (fp.fixed_interval, 2),
+    "steps": (fp.random_batches, 2),
+    "fixed_interval": (fp.papers.fixed_interval, 2),
     "qsgd": (fp.qsgd, 1),
     "top_k": (fp.top_k, 1),
-    "select_rand_k": (fp.select_rand_k, 1),
+    "select_rand_k": (fp.papers.select_rand_k, 1),
     "per_layer": (fp.clipping.per_layer, 1),
     "dynamic": (
         lambda rounds, c, s, parts: fp.dynamic(

@@ -30,7 +30,7 @@ SMALL = {
 @pytest.fixture
 def kept(tmp_path):
     """A folder with the model of an MLP."""
-    fp.save_model(tmp_path, "a", 0, SMALL["MLP"], filled(SMALL["MLP"].init))
+    fp.models.save_model(tmp_path, "a", 0, SMALL["MLP"], filled(SMALL["MLP"].init))
     return tmp_path
 
 
@@ -38,8 +38,8 @@ def kept(tmp_path):
 def test_every_network_of_the_package_comes_back_to_the_bit(name, tmp_path):
     model = SMALL[name]
     params = filled(model.init)
-    fp.save_model(tmp_path, "dp_sgd p=0.1", 3, model, params)
-    found, apply = fp.load_model(tmp_path, "dp_sgd p=0.1", 3)
+    fp.models.save_model(tmp_path, "dp_sgd p=0.1", 3, model, params)
+    found, apply = fp.models.load_model(tmp_path, "dp_sgd p=0.1", 3)
     assert jax.tree.structure(found) == jax.tree.structure(params)
     assert_identical(found, params)
     shape, dtype = model.built.input.shape, model.built.input.dtype
@@ -50,14 +50,14 @@ def test_every_network_of_the_package_comes_back_to_the_bit(name, tmp_path):
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_short_types_survive(dtype, tmp_path):
     params = jax.tree.map(lambda p: p.astype(dtype), filled(SMALL["MLP"].init))
-    fp.save_model(tmp_path, "a", 0, SMALL["MLP"], params)
-    found = fp.load_model(tmp_path, "a").params
+    fp.models.save_model(tmp_path, "a", 0, SMALL["MLP"], params)
+    found = fp.models.load_model(tmp_path, "a").params
     assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {jnp.dtype(dtype)}
     assert_identical(found, params)
 
 
 def test_predict_is_apply_of_each_in_batches(kept):
-    trained = fp.load_model(kept, "a")
+    trained = fp.models.load_model(kept, "a")
     images = np.random.default_rng(0).integers(0, 255, (501, 2, 2, 1)).astype(np.uint8)
     found = trained.predict(images)
     one_by_one = jax.vmap(lambda x: SMALL["MLP"].apply(trained.params, x))(images)
@@ -76,11 +76,11 @@ ODD = {
 def test_a_model_of_ones_own_needs_the_model(name, tmp_path):
     params = ODD[name]
     model = fp.models.Model(lambda key: params, None, None, lambda p, x: x)
-    fp.save_model(tmp_path, "own", 0, model, params)
-    assert_identical(fp.load_model(tmp_path, "own", model=model).params, params)
-    assert fp.load_model(tmp_path, "own", model=model).apply(params, 3) == 3
+    fp.models.save_model(tmp_path, "own", 0, model, params)
+    assert_identical(fp.models.load_model(tmp_path, "own", model=model).params, params)
+    assert fp.models.load_model(tmp_path, "own", model=model).apply(params, 3) == 3
     with pytest.warns(UserWarning, match="none of this package.*parameters alone"):
-        alone = fp.load_model(tmp_path, "own")
+        alone = fp.models.load_model(tmp_path, "own")
     assert_identical(alone.params, params)
     with pytest.raises(ValueError, match=r"none of this package; give load_model\(..., model="):
         alone.apply(alone.params, 3)
@@ -88,9 +88,9 @@ def test_a_model_of_ones_own_needs_the_model(name, tmp_path):
 
 def test_nested_dicts_come_back_without_the_model(tmp_path):
     params = ODD["names with dots"]
-    fp.save_model(tmp_path, "own", 0, fp.models.Model(None, None, None), params)
+    fp.models.save_model(tmp_path, "own", 0, fp.models.Model(None, None, None), params)
     with pytest.warns(UserWarning, match="none of this package"):
-        found = fp.load_model(tmp_path, "own").params
+        found = fp.models.load_model(tmp_path, "own").params
     assert jax.tree.structure(found) == jax.tree.structure(params)
 
 
@@ -101,11 +101,11 @@ def test_a_network_of_the_users_is_named_and_not_imported(tmp_path):
             return nn.Dense(2)(x.reshape(-1))
 
     model = fp.models.classifier(MLP(), (2, 2, 1))
-    fp.save_model(tmp_path, "own", 0, model, filled(model.init))
+    fp.models.save_model(tmp_path, "own", 0, model, filled(model.init))
     assert "test_kept_model" in (model_folder(tmp_path, "own", 0) / NETWORK).read_text()
     with pytest.warns(UserWarning, match="test_kept_model"):
-        assert_identical(fp.load_model(tmp_path, "own").params, filled(model.init))
-    found, apply = fp.load_model(tmp_path, "own", model=model)
+        assert_identical(fp.models.load_model(tmp_path, "own").params, filled(model.init))
+    found, apply = fp.models.load_model(tmp_path, "own", model=model)
     assert apply(found, jnp.zeros((2, 2, 1), jnp.uint8)).shape == (2,)
 
 
@@ -154,7 +154,7 @@ def test_a_damaged_description_is_refused_in_one_line(name, kept):
     content = content if isinstance(content, bytes) else json.dumps(content).encode()
     (model_folder(kept, "a", 0) / NETWORK).write_bytes(content)
     with pytest.raises(ValueError, match=said) as caught:
-        fp.load_model(kept, "a")
+        fp.models.load_model(kept, "a")
     assert str(caught.value).isprintable()
 
 
@@ -162,11 +162,11 @@ def test_a_pipe_or_a_description_without_end_is_not_read(kept):
     file = model_folder(kept, "a", 0) / NETWORK
     file.write_bytes(b" " * 2**21)
     with pytest.raises(ValueError, match="not a file of at most"):
-        fp.load_model(kept, "a")
+        fp.models.load_model(kept, "a")
     file.unlink()
     os.mkfifo(file)
     with pytest.raises(ValueError, match="not a file of at most"):
-        fp.load_model(kept, "a")
+        fp.models.load_model(kept, "a")
 
 
 def test_a_class_that_the_package_has_not_is_not_looked_for(kept):
@@ -174,7 +174,7 @@ def test_a_class_that_the_package_has_not_is_not_looked_for(kept):
     (model_folder(kept, "a", 0) / NETWORK).write_text(json.dumps(about))
     said = r"the network \(os.system\) is none of this package"
     with pytest.warns(UserWarning, match=said):
-        found = fp.load_model(kept, "a")
+        found = fp.models.load_model(kept, "a")
     with pytest.raises(ValueError, match=said):
         found.predict(np.zeros((1, 2, 2, 1), np.uint8))
     assert not (kept / "ran").exists()
@@ -195,7 +195,7 @@ def test_parameters_that_are_something_else_run_no_code(how, kept):
         else:
             np.savez(opened, bomb, allow_pickle=True)
     with refused(f"{PARAMETERS} is damaged"):
-        fp.load_model(kept, "a")
+        fp.models.load_model(kept, "a")
     assert not (kept / "ran").exists()
 
 
@@ -205,29 +205,29 @@ def test_a_name_inside_the_file_is_no_path(kept):
     place = model_folder(kept, "a", 0)
     numpy.save_file({"../../../x": np.zeros(1, np.float32)}, place / PARAMETERS)
     with pytest.raises(ValueError, match="give the model that was trained"):
-        fp.load_model(kept, "a")
+        fp.models.load_model(kept, "a")
     (place / NETWORK).write_text('{"network": "of the user"}')
     with pytest.warns(UserWarning, match="parameters alone"):
-        assert_identical(fp.load_model(kept, "a").params, [np.zeros(1)])
+        assert_identical(fp.models.load_model(kept, "a").params, [np.zeros(1)])
     assert {f.name for f in kept.rglob("*") if f.is_file()} == {NETWORK, PARAMETERS}
 
 
 @pytest.mark.parametrize("name", ["", "..", "../a", "a/b", "a\\b"])
 def test_an_algorithm_is_no_path(name, kept):
     with pytest.raises(ValueError, match="cannot name a folder"):
-        fp.load_model(kept, name)
+        fp.models.load_model(kept, name)
     with pytest.raises(ValueError, match="cannot name a folder"):
-        fp.save_model(kept, name, 0, SMALL["MLP"], {})
+        fp.models.save_model(kept, name, 0, SMALL["MLP"], {})
 
 
 def test_what_is_not_there_is_said_with_what_is(kept):
     with pytest.raises(ValueError, match="no model of b, seed 0; it has a seed-0"):
-        fp.load_model(kept, "b")
+        fp.models.load_model(kept, "b")
     with pytest.raises(ValueError, match=r"there is no .*elsewhere; give the folder of a run"):
-        fp.load_model(kept / "elsewhere", "a", 2)
+        fp.models.load_model(kept / "elsewhere", "a", 2)
     (kept / "elsewhere").mkdir()
     with pytest.raises(ValueError, match="it has none"):
-        fp.load_model(kept / "elsewhere", "a", 2)
+        fp.models.load_model(kept / "elsewhere", "a", 2)
 
 
 def test_a_model_without_apply_says_so():
@@ -237,16 +237,16 @@ def test_a_model_without_apply_says_so():
 
 
 def test_a_full_disk_leaves_what_was_there(kept, monkeypatch):
-    before = fp.load_model(kept, "a").params
+    before = fp.models.load_model(kept, "a").params
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        fp.save_model(kept, "a", 0, SMALL["MLP"], jax.tree.map(jnp.zeros_like, before))
+        fp.models.save_model(kept, "a", 0, SMALL["MLP"], jax.tree.map(jnp.zeros_like, before))
     monkeypatch.undo()
-    assert_identical(fp.load_model(kept, "a").params, before)
+    assert_identical(fp.models.load_model(kept, "a").params, before)
     assert not list(kept.rglob("*.unfinished"))
 
 
@@ -254,14 +254,14 @@ def test_a_full_disk_leaves_what_was_there(kept, monkeypatch):
 def test_another_process_reads_it_with_the_library_alone(kept):
     script = (
         "import sys, numpy as np, fedpriv as fp\n"
-        "out = fp.load_model(sys.argv[1], 'a').predict(np.full((5, 2, 2, 1), 9, np.uint8))\n"
+        "out = fp.models.load_model(sys.argv[1], 'a').predict(np.full((5, 2, 2, 1), 9, np.uint8))\n"
         "assert not [m for m in sys.modules if m.split('.')[0] in ('experiments', 'configs', 'tests')]\n"
         "print(out.shape, float(out.sum()))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, kept], capture_output=True, text=True, check=True
     )
-    params = fp.load_model(kept, "a").params
+    params = fp.models.load_model(kept, "a").params
     expected = SMALL["MLP"].predict(params, np.full((5, 2, 2, 1), 9, np.uint8))
     assert done.stdout.split() == ["(5,", "3)", str(float(expected.sum()))]
 
@@ -272,9 +272,9 @@ def test_parameters_of_all_seeds_are_refused(tmp_path):
     with pytest.raises(
         ValueError, match=r"params: an axis of seeds, of length 2; .*history.params\(seed\)"
     ):
-        fp.save_model(tmp_path, "a", 0, SMALL["MLP"], of_seeds)
+        fp.models.save_model(tmp_path, "a", 0, SMALL["MLP"], of_seeds)
     with refused("^params: params.Dense_1.bias is not of the model; give its own parameters"):
-        fp.save_model(tmp_path, "a", 0, SMALL["LogisticRegression"], filled(init))
+        fp.models.save_model(tmp_path, "a", 0, SMALL["LogisticRegression"], filled(init))
     assert not list(tmp_path.iterdir())
 
 
@@ -289,7 +289,9 @@ def test_the_model_of_a_seed():
         history.params(seed=[9])
     assert_identical(history.state_of(1), fp.ModelState({"w": np.array([4, 5])}, np.float64(0)))
     for of_none in (fp.History((0,)).params, fp.History((0,)).state_of):
-        with refused("state: there is none; .* has not ended, .* the commands, .*fp.load_model"):
+        with refused(
+            "state: there is none; .* has not ended, .* the commands, .*fp.models.load_model"
+        ):
             of_none()
 
 

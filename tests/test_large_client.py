@@ -36,7 +36,7 @@ def test_a_large_client_widens_no_other_s_room():
     assert max(leaf.size for leaf in jax.tree.leaves((federation, other, together))) < 1e6
     assert (federation.capacity, federation.held_out.capacity) == (MOST, 1)
     assert lowest > 0
-    np.testing.assert_array_equal(federation.client_rows.of(jnp.int32(7)), MOST + 6)
+    np.testing.assert_array_equal(federation.client_rows.of_client(jnp.int32(7)), MOST + 6)
 
 
 def test_a_round_and_scores_of_each_client_hold_no_table():

@@ -17,7 +17,7 @@ from small import (
     with_capacity,
 )
 
-from fedpriv import Shard, epochs, full_batch, mean_grad, steps, train
+from fedpriv import Shard, epochs, full_batch, mean_grad, random_batches, train_locally
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -31,7 +31,7 @@ def visits(batches, key, size, capacity=CAPACITY):
     def count(params, batch, mask):
         return -jnp.zeros_like(params).at[batch].add(mask)
 
-    return train(
+    return train_locally(
         key, jnp.zeros(capacity), shard, grad=count, optimizer=optax.sgd(1.0), batches=batches
     )
 
@@ -70,7 +70,7 @@ def test_every_epoch_has_its_own_order_and_a_smaller_last_batch():
 
 
 def test_a_step_takes_a_uniform_subset():
-    count, batches = planned(steps(4000, 2), 4, 4000)
+    count, batches = planned(random_batches(4000, 2), 4, 4000)
     assert count == 4000
     subsets, counts = np.unique(np.sort(batches, 1), axis=0, return_counts=True)
     np.testing.assert_array_equal(subsets, [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
@@ -79,7 +79,7 @@ def test_a_step_takes_a_uniform_subset():
 
 @pytest.mark.parametrize("size", [1, 3, 7])
 def test_steps_and_full_batch_take_real_records_only(size):
-    count, batches = planned(steps(5, 3), size, 5)
+    count, batches = planned(random_batches(5, 3), size, 5)
     assert count == 5
     for batch in batches:
         assert len(set(batch)) == len(batch) == min(3, size)
@@ -100,7 +100,9 @@ def test_padding_does_not_change_the_batches():
             federation.size[1],
         )
         key = jax.random.key(3)
-        return train(key, start(), shard, grad=grad, optimizer=optax.sgd(0.1), batches=batches)
+        return train_locally(
+            key, start(), shard, grad=grad, optimizer=optax.sgd(0.1), batches=batches
+        )
 
     assert_close(run(federation), run(with_capacity(federation, 9, poison=True)))
 
@@ -129,7 +131,7 @@ def test_training_is_optax_in_a_loop(optimizer):
     federation = regression([4])
     shard = Shard(jax.tree.map(lambda leaf: leaf[federation.rows[0]], federation.examples), 4)
     trained = jax.jit(
-        lambda: train(
+        lambda: train_locally(
             jax.random.key(0),
             start(),
             shard,
@@ -148,7 +150,7 @@ def test_training_is_optax_in_a_loop(optimizer):
     assert_close(trained, params)
 
 
-@pytest.mark.parametrize("make", [epochs, steps])
+@pytest.mark.parametrize("make", [epochs, random_batches])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [((1, 0), "batch_size: 0; give"), ((0, 1), ": 0; give")],

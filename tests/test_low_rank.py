@@ -21,7 +21,7 @@ from fedpriv import (
     mean_grad,
     models,
     one_round,
-    train,
+    train_locally,
 )
 from fedpriv.core.jaxprs import NotInterpretedError
 from fedpriv.devices.layout import spmd, use
@@ -95,7 +95,7 @@ def trained(loss, way, *shards, optimizer=SGD, batches=None, params=None):
     """What training on each of the shards gives; the way is "auto" or "plain"."""
 
     def run(examples, size):
-        return train(
+        return train_locally(
             jax.random.key(0),
             params or start(),
             Shard(examples, size),

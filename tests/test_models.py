@@ -11,17 +11,9 @@ import pytest
 from flax import nnx
 from small import assert_close, assert_identical, assert_uniform, classification, filled, refused
 
-from fedpriv import (
-    Strategy,
-    everyone,
-    fed_avg,
-    full_batch,
-    load_model,
-    models,
-    save_model,
-    simulate,
-)
+from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
 from fedpriv.core.trees import as_float, dimension
+from fedpriv.models import load_model, save_model
 
 
 @pytest.mark.parametrize(

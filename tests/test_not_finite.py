@@ -89,7 +89,7 @@ def of_ones_own(loss=squared):
 def in_training(loss=squared):
     """Records' gradients that are clipped in local training, without noise of their own."""
     given = {"sampler": SAMPLER, "batches": fp.full_batch(), "optimizer": sgd, **PRIVATE}
-    return fp.dp_fed_avg_wav(loss, d=4, bounded="gradients", **given)
+    return fp.papers.dp_fed_avg_wav(loss, d=4, bounded="gradients", **given)
 
 
 def a_round(algorithm, federation, seed=0):
@@ -123,7 +123,7 @@ def test_the_share_of_messages():
     "more",
     [
         {"codec": fp.qsgd(8)},
-        {"codec": fp.fixed_interval(8, 1.0)},
+        {"codec": fp.papers.fixed_interval(8, 1.0)},
         {"weighting": fp.ByExamples(cap=4)},
         {"sampler": fp.Opening(fp.fixed_size(CLIENTS, CLIENTS), 1, SAMPLER)},
     ],

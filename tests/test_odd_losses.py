@@ -36,7 +36,7 @@ def certified(make, loss, params):
 def trained(loss, params):
     def client(shard):
         given = {"optimizer": optax.sgd(0.1), "batches": fp.full_batch()}
-        return fp.train(jax.random.key(0), params, shard, grad=fp.mean_grad(loss), **given)
+        return fp.train_locally(jax.random.key(0), params, shard, grad=fp.mean_grad(loss), **given)
 
     return jax.eval_shape(lambda: client(fp.Shard(BATCH, jnp.int32(3))))
 
@@ -249,4 +249,4 @@ def test_gradients_of_ones_own_that_are_not_like_the_parameters(change, said):
     given = {"grad": grad, "optimizer": optax.sgd(0.1), "batches": fp.full_batch()}
     shard = fp.Shard(BATCH, jnp.int32(3))
     with pytest.raises(ValueError, match=f"^grad: gives {said}.*; return a tree like"):
-        jax.eval_shape(lambda: fp.train(jax.random.key(0), PARAMS, shard, **given))
+        jax.eval_shape(lambda: fp.train_locally(jax.random.key(0), PARAMS, shard, **given))

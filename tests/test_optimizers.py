@@ -98,7 +98,7 @@ DOORS = {
         sampler=SAMPLER,
     ),
     "train": lambda o: jax.eval_shape(
-        lambda: fp.train(KEY, PARAMS, SHARD, grad=GRAD, optimizer=o, batches=BATCHES)
+        lambda: fp.train_locally(KEY, PARAMS, SHARD, grad=GRAD, optimizer=o, batches=BATCHES)
     ),
     "proximal": lambda o: fp.proximal(o, 0.1),
     "attack": lambda o: local_update(squared, PARAMS, o),
@@ -183,8 +183,10 @@ def test_one_client_without_noise_trains_as_optax_alone(name):
     """As the client's optimiser in steps, as the server's in rounds of one step of rate 1."""
     optimizer, steps = TRAINED[name], 4
     expected = alone(optimizer, steps)
-    batches = fp.steps(steps, batch_size=6)
-    with_client = fp.train(KEY, PARAMS, SHARD, grad=GRAD, optimizer=optimizer, batches=batches)
+    batches = fp.random_batches(steps, batch_size=6)
+    with_client = fp.train_locally(
+        KEY, PARAMS, SHARD, grad=GRAD, optimizer=optimizer, batches=batches
+    )
     assert_close(with_client, expected, rtol=1e-4)
     algorithm = fp.fed_avg(squared, optimizer=lambda t: optax.sgd(1.0), server=optimizer, **COMMON)
     state = algorithm.init(PARAMS, ONE)

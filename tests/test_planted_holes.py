@@ -343,7 +343,7 @@ def test_the_arrays_of_a_sampler_by_hand_are_listed():
     def draw(key):
         ids, mask = POISSON.draw(key)
         asked = records[FEDERATION.rows[jnp.clip(ids, 0, CLIENTS - 1), 0], 0]
-        return fp.Draw(ids, mask & (asked > 0))
+        return fp.types.Draw(ids, mask & (asked > 0))
 
     algorithm = fed_avg(sampler=POISSON._replace(draw=draw, seal=()))
     certificate = fp.certify(algorithm, PARAMS, FEDERATION, 1, 1e-3)

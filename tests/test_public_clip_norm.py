@@ -10,14 +10,9 @@ import pytest
 from haar import haar
 from small import classification, gradient, records, regression, rows_of, squared, start, vector
 
-from fedpriv import (
-    full_batch,
-    gaussian,
-    median_norm,
-    median_update_norm,
-    per_example,
-)
+from fedpriv import full_batch, gaussian, per_example
 from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level
+from fedpriv.papers import median_norm, median_update_norm
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -307,10 +307,10 @@ def test_a_run_does_not_go_on_with_other_cohorts(goes_on, tmp_path):
 def every_other(key, t, memory):
     """A sampler by hand: the half of the clients that did not take part last time."""
     ids = 2 * jnp.arange(N // 2, dtype=jnp.int32) + memory
-    return fp.Draw(ids, jnp.ones(N // 2, bool)), 1 - memory
+    return fp.types.Draw(ids, jnp.ones(N // 2, bool)), 1 - memory
 
 
-BY_HAND = fp.ScheduledSampler(
+BY_HAND = fp.types.ScheduledSampler(
     every_other, N // 2, N / 2, MinimumSeparation(N, N // 2, 2), lambda: jnp.int32(0)
 )
 
@@ -343,7 +343,7 @@ class TestByHand:
             ({"draw": lambda key, t: None}, r"draw: it takes \(key, t\).*; give a function of"),
             (
                 {"draw": lambda key, t, memory: every_other(key, t, memory)[0]},
-                r"draw: .* came back.*; return \(fp.Draw\(ids, mask\), memory\)",
+                r"draw: .* came back.*; return \(fp.types.Draw\(ids, mask\), memory\)",
             ),
             (
                 {"draw": lambda key, t, memory: (every_other(key, t, memory)[0], t + 0.5)},
@@ -354,7 +354,12 @@ class TestByHand:
                 "draw: memory: 1 values came back.*; return it with the structure",
             ),
             (
-                {"draw": lambda key, t, memory: (fp.Draw(jnp.zeros(2), jnp.zeros(2)), memory)},
+                {
+                    "draw": lambda key, t, memory: (
+                        fp.types.Draw(jnp.zeros(2), jnp.zeros(2)),
+                        memory,
+                    )
+                },
                 "draw: .* came back.*, each of 6 slots",
             ),
             ({"init": lambda key: jnp.int32(0)}, r"init: it takes \(key\).*; give a function of"),

@@ -84,7 +84,7 @@ def test_clients_and_steps_draw_anew():
         masked,
         sampler=fp.everyone(CLIENTS),
         optimizer=lambda t: optax.sgd(1.0),
-        batches=fp.steps(3, 1),
+        batches=fp.random_batches(3, 1),
     )
     key = jax.random.key(5)
     state, _ = one_round(algorithm)(key, algorithm.init(ZERO, FEDERATION), FEDERATION)
@@ -111,7 +111,11 @@ def test_a_loss_that_ignores_its_key_trains_as_one_without():
 
     steps = {"optimizer": optax.sgd(0.1, momentum=0.5), "batches": fp.epochs(2, 3)}
     found = [
-        jax.jit(lambda key, loss=loss: fp.train(key, ZERO, shard, grad=fp.mean_grad(loss), **steps))
+        jax.jit(
+            lambda key, loss=loss: fp.train_locally(
+                key, ZERO, shard, grad=fp.mean_grad(loss), **steps
+            )
+        )
         for loss in (ignoring, without)
     ]
     assert_identical(*(trained(jax.random.key(1)) for trained in found))
@@ -170,7 +174,7 @@ def test_a_large_matrix_as_a_low_rank_sum_sees_the_same_masks(monkeypatch):
 
     def trained():
         return jax.jit(
-            lambda key: fp.train(
+            lambda key: fp.train_locally(
                 key,
                 params,
                 shard,

@@ -76,17 +76,17 @@ def test_local_steps(batch, unit):
 
 def test_mechanisms_of_local_steps():
     sampler, root = SAMPLERS["fixed_size"], math.sqrt
-    wav = fp.wavelet_mechanism(D, **PRIVATE)
-    median = fp.MedianClipping(2 * SIGMA)
+    wav = fp.papers.haar_mechanism(D, **PRIVATE)
+    median = fp.papers.MedianClipping(2 * SIGMA)
     for algorithm, parts in (
         (fp.dp_sgd(local(used=HAAR), sampler=sampler), [(ROUNDS, SIGMA / root(D))]),
         (fp.dp_sgd(local(used=BY_TENSOR), sampler=sampler), [(ROUNDS, SIGMA / root(2))]),
         (fp.dp_sgd(local(used=LAPLACE), sampler=sampler), [(ROUNDS, SIGMA)]),
         (fp.dp_sgd(local(used=FALLING), sampler=sampler), PIECES),
         (fp.dp_scaffold(local(used=FALLING), sampler=sampler), PIECES),
-        (fp.dp_sgd_wav(local(used=wav), sampler=sampler), [(ROUNDS, SIGMA / D)]),
+        (fp.papers.dp_sgd_wav(local(used=wav), sampler=sampler), [(ROUNDS, SIGMA / D)]),
         (
-            fp.dp_sgd_wav(local(used=wav), sampler=sampler, noise_on_each=True),
+            fp.papers.dp_sgd_wav(local(used=wav), sampler=sampler, noise_on_each=True),
             [(ROUNDS, SIGMA / D * root(2))],
         ),
         (fp.dp_scaffold(local(used=median), sampler=sampler), [(ROUNDS, 0)]),
@@ -112,7 +112,11 @@ def test_one_step_of_all_is_hidden_by_the_cohort(name):
         steps = local(steps=1, optimizer=optimizer)
         parts, kinds = seen(fp.dp_sgd(steps, sampler=sampler, together=True))
         assert_parts(parts, scaled(own, all_of_it), own, scaled(own, all_of_it))
-        assert [kinds[view].adder for view in fp.VIEWS] == ["own_summed", "own", "own_summed"]
+        assert [kinds[view].adder for view in fp.privacy.VIEWS] == [
+            "own_summed",
+            "own",
+            "own_summed",
+        ]
     falling, _ = seen(fp.dp_sgd(local(steps=1, used=FALLING), sampler=sampler, together=True))
     assert_parts(falling, scaled(PIECES, all_of_it), PIECES, scaled(PIECES, all_of_it))
 
@@ -209,6 +213,6 @@ def test_warm_starts():
         begun = [(1, pieces[0][1]), (pieces[0][0] - 1, pieces[0][1]), *pieces[1:]]
         cohorts = [Everyone(CLIENTS)] + [sampler.accounting] * len(pieces)
         for each in first.values():
-            assert [r.steps for r in each] == [n for n, _ in begun]
+            assert [r.rounds for r in each] == [n for n, _ in begun]
             np.testing.assert_allclose([r.multiplier for r in each], [m for _, m in begun])
             assert [r.participation for r in each] == cohorts

@@ -96,7 +96,9 @@ def test_poisson_cohorts_that_are_not_cut_hide_as_much_as_without_memory():
     remembering = certified(heads(uncut, 2.0), 20, 50, 1e-4)
     (release, *_) = fp.trace_round(heads(uncut, 2.0), start(), regression([2] * 20)).releases(50)
     plain = certify_releases(
-        [fp.Release("third_party", "client", 2.0, Poisson(20, 0.25), 50)], 1e-4, "third_party"
+        [fp.privacy.Release("third_party", "client", 2.0, Poisson(20, 0.25), 50)],
+        1e-4,
+        "third_party",
     )
     assert remembering.relation == plain.relation == "add_or_remove"
     assert remembering.epsilon == pytest.approx(plain.epsilon, rel=1e-9)
@@ -112,7 +114,7 @@ def test_blocks_of_clients_that_remember():
         certified(heads(fp.random_allocation(20, 4, capacity), 2.0), 20, 48, 1e-4)
         for capacity in (20, 5)
     )
-    blocks = [fp.Release("third_party", "client", 2.0, Allocation(20, 4), 12)]
+    blocks = [fp.privacy.Release("third_party", "client", 2.0, Allocation(20, 4), 12)]
     plain = certify_releases(blocks, 1e-4, "third_party")
     assert seldom.epsilon == pytest.approx(plain.epsilon, rel=1e-9)
     assert (seldom.relation, often.relation) == ("add_or_remove", "zero_out")
@@ -129,7 +131,7 @@ def test_a_client_that_displaces_one_that_remembers_counts_as_seen():
     assert fits.distance == 1
     assert math.isinf(displaced.distance)
     assert displaced.chance * displaced.rate == pytest.approx(seen)
-    once = fp.Release("third_party", "client", 2.0, Poisson(20, 0.25, 8, "remembered"), 1)
+    once = fp.privacy.Release("third_party", "client", 2.0, Poisson(20, 0.25, 8, "remembered"), 1)
     certificate = certify_releases([once], 2 * seen, "third_party")
     assert 0 < certificate.epsilon < math.inf
     assert certificate.accountant == "PLD"

@@ -22,10 +22,11 @@ from small import (
 )
 
 import fedpriv as fp
-from fedpriv import DivergedError, Strategy, Wire, fixed_size, simulate
+from fedpriv import DivergedError, Strategy, fixed_size, simulate
 from fedpriv.core import random_streams
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import current, use
+from fedpriv.types import Wire
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -62,7 +62,7 @@ def by_batches(rate):
 
     def trained(key):
         grad = fp.mean_grad(squared)
-        return fp.train(key, start(), SHARD, grad=grad, optimizer=sgd, batches=batches)
+        return fp.train_locally(key, start(), SHARD, grad=grad, optimizer=sgd, batches=batches)
 
     return trained
 

@@ -8,19 +8,10 @@ import pytest
 from jax import lax
 from small import assert_close, refused, regression, sgd, squared, start, with_capacity
 
-from fedpriv import (
-    Federation,
-    Strategy,
-    epochs,
-    fed_avg,
-    fed_smp,
-    fixed_size,
-    models,
-    one_round,
-    select_rand_k,
-)
+from fedpriv import Federation, Strategy, epochs, fed_avg, fed_smp, fixed_size, models, one_round
 from fedpriv.devices.layout import current, default, spmd, sum_over, use
 from fedpriv.models import modules
+from fedpriv.papers import select_rand_k
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

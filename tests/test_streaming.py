@@ -92,7 +92,7 @@ MADE = {
     "canaries": canaries.with_canaries(
         ALGORITHMS["dp_fed_avg"],
         2,
-        fp.Release("third_party", "client", 1.0, POISSON.accounting, 1),
+        fp.privacy.Release("third_party", "client", 1.0, POISSON.accounting, 1),
     ),
 }
 

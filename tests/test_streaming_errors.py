@@ -109,7 +109,7 @@ def test_values_are_checked_when_they_are_read():
 
 def drawing(*ids):
     """A sampler that draws these, whatever there is."""
-    drawn = fp.Draw(jnp.array(ids, jnp.int32), jnp.ones(len(ids), bool))
+    drawn = fp.types.Draw(jnp.array(ids, jnp.int32), jnp.ones(len(ids), bool))
     return fp.fixed_size(CLIENTS, len(ids))._replace(draw=lambda key: drawn)
 
 
@@ -151,7 +151,7 @@ def test_what_needs_all_records():
         (lambda: fp.check_algorithm(averaging(), params, federation), alone),
         (lambda: view(fp.ModelState(params, jnp.int32(0)), federation), alone),
         (
-            lambda: fp.median_update_norm(
+            lambda: fp.papers.median_update_norm(
                 jax.random.key(0),
                 MODEL.loss,
                 params,

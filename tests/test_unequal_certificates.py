@@ -40,7 +40,7 @@ def test_unequal_clients_train_and_are_certified(make, way, sizes):
     state = trained(algorithm, federation, 1)
     assert np.all(np.isfinite(vector(state.params)))
     relation = "add_or_remove" if way == "secret" else "replace_one"
-    for view in fp.VIEWS:
+    for view in fp.privacy.VIEWS:
         certificate = fp.certify(algorithm, start(), federation, 4, 1e-3, view=view)
         assert certificate.basis == "constructed"
         assert certificate.relation == relation

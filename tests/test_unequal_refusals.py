@@ -42,7 +42,7 @@ class FirstRecords(fp.PublicSizes):
     """Draws the same records again and again."""
 
     def draw(self, key, size):
-        return fp.Draw(jnp.zeros(self.most, jnp.int32), jnp.ones(self.most, bool))
+        return fp.types.Draw(jnp.zeros(self.most, jnp.int32), jnp.ones(self.most, bool))
 
 
 HOLES = {

@@ -121,7 +121,7 @@ def test_other_mechanisms_take_them(name, kind):
     for clip in clips:
         share = np.array([share_of(name, size) for size in SIZES])[:, None]
         theta = theta - RATE * np.mean(share * clipped_gradients(theta, federation, clip), 0)
-    make = fp.dp_sgd_wav if kind == "wavelet" else fp.dp_sgd
+    make = fp.papers.dp_sgd_wav if kind == "wavelet" else fp.dp_sgd
     state = trained(make(steps(DRAWS[name], used, 1), sampler=fp.everyone(4)), federation)
     assert_close(vector(state.params), theta, 1e-5)
 
@@ -133,7 +133,7 @@ def test_equal_sizes_are_exact_subsets_to_the_bit(batch):
     draws = fp.fixed_size(8, batch), fp.PublicSizes([8] * 4, batch=batch)
     algorithms = [fp.dp_sgd(steps(each, noisy), sampler=fp.fixed_size(4, 2)) for each in draws]
     assert_identical(*(trained(each, federation) for each in algorithms))
-    for view in fp.VIEWS:
+    for view in fp.privacy.VIEWS:
         fixed, public = (
             fp.certify(each, start(), federation, 9, 1e-3, view=view) for each in algorithms
         )

@@ -12,7 +12,9 @@ import fedpriv as fp
 from fedpriv.compression.codecs import UNCODED, Coded
 from fedpriv.core.trees import dimension
 
-NARROW = fp.Codec(lambda key, message: Coded(message, {}), lambda d: fp.Wire(d, 4), lossy=False)
+NARROW = fp.types.Codec(
+    lambda key, message: Coded(message, {}), lambda d: fp.types.Wire(d, 4), lossy=False
+)
 SAMPLER, PARAMS = fp.fixed_size(CLIENTS, 3), start(7)
 D = dimension(PARAMS)
 FEDERATION = regression([RECORDS] * CLIENTS, features=7)
@@ -40,7 +42,7 @@ def sending(uplink=lambda t, wire: wire, sums=1, sampler=SAMPLER, mechanism=GAUS
 def certificates(algorithm):
     """By view."""
     run = fp.trace_round(algorithm, PARAMS, FEDERATION)
-    return {view: run.certify(5, 1e-3, view=view) for view in fp.VIEWS}
+    return {view: run.certify(5, 1e-3, view=view) for view in fp.privacy.VIEWS}
 
 
 def assumed(certificate, said):
@@ -48,7 +50,7 @@ def assumed(certificate, said):
 
 
 def in_arrays(codec):
-    return codec._replace(wire=lambda d: fp.Wire(*map(jnp.int32, codec.wire(d))))
+    return codec._replace(wire=lambda d: fp.types.Wire(*map(jnp.int32, codec.wire(d))))
 
 
 def of_the_first(of_last):
@@ -69,20 +71,20 @@ def of_the_first(of_last):
 ROOM = {
     "in arrays": sending(codec=in_arrays(UNCODED), sums=2),
     "as the sum gives it": sending(),
-    "its own": sending(lambda t, wire: fp.Wire(D)),
-    "in other units": sending(lambda t, wire: fp.Wire(1, 32 * D)),
-    "as overhead": sending(lambda t, wire: fp.Wire(0, 32, 32 * D)),
+    "its own": sending(lambda t, wire: fp.types.Wire(D)),
+    "in other units": sending(lambda t, wire: fp.types.Wire(1, 32 * D)),
+    "as overhead": sending(lambda t, wire: fp.types.Wire(0, 32, 32 * D)),
     "more": sending(lambda t, wire: wire._replace(overhead=wire.overhead + 7)),
     "of three sums": sending(sums=3),
 }
 NONE = {
-    "a bit each": sending(lambda t, wire: fp.Wire(D, bits_per_value=1)),
+    "a bit each": sending(lambda t, wire: fp.types.Wire(D, bits_per_value=1)),
     "halves": sending(lambda t, wire: wire._replace(bits_per_value=wire.bits_per_value // 2)),
-    "fewer values": sending(lambda t, wire: fp.Wire(D - 1)),
-    "nothing": sending(lambda t, wire: fp.Wire(0)),
-    "one sum of three": sending(lambda t, wire: fp.Wire(D), sums=3),
+    "fewer values": sending(lambda t, wire: fp.types.Wire(D - 1)),
+    "nothing": sending(lambda t, wire: fp.types.Wire(0)),
+    "one sum of three": sending(lambda t, wire: fp.types.Wire(D), sums=3),
     "a codec that says it loses nothing": sending(codec=NARROW),
-    "a bit less": sending(lambda t, wire: fp.Wire(D - 1, 32, 31)),
+    "a bit less": sending(lambda t, wire: fp.types.Wire(D - 1, 32, 31)),
 }
 
 
@@ -129,7 +131,7 @@ def test_the_size_of_a_message_may_be_in_arrays(sums):
 
 def test_a_size_that_is_computed_in_the_round_is_refused():
     def round(key, state, cohort):
-        codec = NARROW._replace(wire=lambda d: fp.Wire(d, state.round + 4))
+        codec = NARROW._replace(wire=lambda d: fp.types.Wire(d, state.round + 4))
         return sending(codec=codec).round(key, state, cohort)
 
     with refused("codec: the size of its messages"):
@@ -137,14 +139,14 @@ def test_a_size_that_is_computed_in_the_round_is_refused():
 
 
 def test_an_uplink_that_is_computed_anew_is_an_assumption():
-    algorithm = sending(lambda t, wire: fp.Wire(jnp.where(t > 3, D, 1)))
+    algorithm = sending(lambda t, wire: fp.types.Wire(jnp.where(t > 3, D, 1)))
     for certificate in certificates(algorithm).values():
         assert assumed(certificate, f"a client's share of the noise, {32 * D} bits")
 
 
 def test_each_sampler_of_an_opening_is_looked_at():
     opening = fp.Opening(fp.everyone(CLIENTS), rounds=2, then=SAMPLER)
-    narrow = certificates(sending(lambda t, wire: fp.Wire(1), sampler=opening))
+    narrow = certificates(sending(lambda t, wire: fp.types.Wire(1), sampler=opening))
     assert math.isinf(narrow["server_secagg"].epsilon)
 
 
@@ -152,7 +154,7 @@ def test_noise_of_one_s_own_is_then_not_counted_together():
     """What a client adds alone hides it, in however few bits it travels; what others add does not reach it."""
     alone, together = (
         certificates(sending(uplink, adder="own"))
-        for uplink in (lambda t, wire: fp.Wire(1), lambda t, wire: wire)
+        for uplink in (lambda t, wire: fp.types.Wire(1), lambda t, wire: wire)
     )
     assert alone["server"].epsilon == together["server"].epsilon
     assert alone["server_secagg"].epsilon > together["server_secagg"].epsilon
@@ -172,7 +174,7 @@ def test_nor_is_that_of_a_step_of_the_whole_cohort():
         algorithm = fp.Algorithm(fp.start, round, SAMPLER, unit="record")
         return certificates(algorithm)["server_secagg"]
 
-    narrow, wide = found(lambda wire: fp.Wire(D, 1)), found(lambda wire: wire)
+    narrow, wide = found(lambda wire: fp.types.Wire(D, 1)), found(lambda wire: wire)
     assert narrow.epsilon > wide.epsilon
     assert assumed(narrow, "noise of others is not counted, as the uplink")
     assert not assumed(wide, "is not counted")
@@ -181,30 +183,30 @@ def test_nor_is_that_of_a_step_of_the_whole_cohort():
 def test_shares_that_members_take_along_have_to_travel():
     lost, whole = (fp.dropping(SAMPLER, 0.1, noise=noise) for noise in ("lost", "whole"))
     with refused("uplink: the server adds the noise, .* but members who vanish"):
-        certificates(sending(lambda t, wire: fp.Wire(1), sampler=lost))
-    narrow = certificates(sending(lambda t, wire: fp.Wire(1), sampler=whole))
+        certificates(sending(lambda t, wire: fp.types.Wire(1), sampler=lost))
+    narrow = certificates(sending(lambda t, wire: fp.types.Wire(1), sampler=whole))
     assert math.isfinite(narrow["third_party"].epsilon)
-    own = certificates(sending(lambda t, wire: fp.Wire(1), sampler=lost, adder="own"))
+    own = certificates(sending(lambda t, wire: fp.types.Wire(1), sampler=lost, adder="own"))
     lossy = certificates(sending(sampler=lost, adder="own", codec=fp.qsgd(8)))
     assert {view: c.epsilon for view, c in own.items()} == {v: c.epsilon for v, c in lossy.items()}
 
 
 def test_no_noise_wants_no_room():
-    bare = sending(lambda t, wire: fp.Wire(1), mechanism=fp.unprotected())
+    bare = sending(lambda t, wire: fp.types.Wire(1), mechanism=fp.unprotected())
     assert not assumed(certificates(bare)["third_party"], "uplink")
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (fp.Wire(3), fp.Wire(4, overhead=2)),
-        (fp.Wire(3, 8), fp.Wire(5, 8, 1)),
-        (fp.Wire(3, 7, 2), fp.Wire(5, 32)),
-        (fp.Wire(2**31 - 1), fp.Wire(2**30, 31)),
-        (fp.Wire(0), fp.Wire(0, 1)),
+        (fp.types.Wire(3), fp.types.Wire(4, overhead=2)),
+        (fp.types.Wire(3, 8), fp.types.Wire(5, 8, 1)),
+        (fp.types.Wire(3, 7, 2), fp.types.Wire(5, 32)),
+        (fp.types.Wire(2**31 - 1), fp.types.Wire(2**30, 31)),
+        (fp.types.Wire(0), fp.types.Wire(0, 1)),
     ],
 )
 def test_two_messages_are_as_long_as_both(one, other):
     both = one.beside(other)
     assert both.bits() == one.bits() + other.bits()
-    assert both.beside(fp.Wire(2)).bits() == both.bits() + 64
+    assert both.beside(fp.types.Wire(2)).bits() == both.bits() + 64

@@ -101,8 +101,10 @@ def fed_avg(weighting, sigma=1.2, sampler=POISSON, make=fp.dp_fed_avg, **more):
 
 
 def test_equal_weights_are_none_to_the_bit():
-    sparse = {"make": fp.fed_smp, "sparsifier": fp.select_rand_k(0.5)}
-    equal, plain = (fed_avg(w, **sparse) for w in (fp.ByExamples(cap=1, mean=1.0), fp.Weighting()))
+    sparse = {"make": fp.fed_smp, "sparsifier": fp.papers.select_rand_k(0.5)}
+    equal, plain = (
+        fed_avg(w, **sparse) for w in (fp.ByExamples(cap=1, mean=1.0), fp.types.Weighting())
+    )
 
     @jax.jit
     def both(key, state):
@@ -154,7 +156,7 @@ def views(algorithm):
 def test_the_certificate_is_that_of_the_mechanism(sampler):
     """With the realised weights in the divisor the server adds the noise, which hides nothing from itself."""
     plain, fixed, clipped = (
-        views(fed_avg(w, sampler=sampler)) for w in (fp.Weighting(), FIXED, CLIPPED)
+        views(fed_avg(w, sampler=sampler)) for w in (fp.types.Weighting(), FIXED, CLIPPED)
     )
     assert fixed == plain
     assert clipped["third_party"].multiplier == plain["third_party"].multiplier == 1.2
@@ -183,7 +185,7 @@ def test_weights_without_a_bound_are_refused(given, said):
         fp.ByExamples(**given)
 
 
-class Unbounded(fp.Weighting):
+class Unbounded(fp.types.Weighting):
     """Weights that nothing bounds."""
 
     def weigh(self, message, size):

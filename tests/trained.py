@@ -103,7 +103,7 @@ def refused(error: type[Exception], fn, *args) -> str:
 
 
 def main(file: str, devices: str, *address: str) -> None:
-    fp.split_cpu(int(devices))
+    fp.distributed.split_cpu(int(devices))
     given = (address[0], int(address[1]), int(address[2])) if address else ()
     count = fp.distributed.initialize(*given)
     strategy = default()

@@ -58,18 +58,20 @@ ALGORITHM = fp.fed_avg(squared, **TRAINED, mechanism=GAUSSIAN)
 STEPS = fp.LocalSteps(GRADIENTS, fp.fixed_size(4, 2), 2, optimizer, GAUSSIAN)
 DYNAMIC = fp.dynamic(GAUSSIAN, rounds=4)
 TREE = fp.noise_matrices.tree(4)
-RELEASE = fp.Release("server", "client", multiplier=2.0, steps=3, sampling=SAMPLER.accounting)
+RELEASE = fp.privacy.Release(
+    "server", "client", multiplier=2.0, rounds=3, sampling=SAMPLER.accounting
+)
 SPLIT = {
     "sampler": fp.fixed_size(3, 2),
     "optimizer": optimizer,
     "batches": BATCHES,
-    "splitting": fp.splitting.uniform(0.5),
-    "coupling": fp.consensus.coupling(0.25, 0.125),
-    "exchanges": fp.consensus.constant(2),
+    "splitting": fp.papers.splitting.uniform(0.5),
+    "coupling": fp.papers.consensus.coupling(0.25, 0.125),
+    "exchanges": fp.papers.consensus.constant(2),
 }
-SUBMODELS = fp.splitting.Submodels(jnp.ones((2, 4)), jnp.ones((2, 1, 4)), jnp.ones((2, 1)))
+SUBMODELS = fp.papers.splitting.Submodels(jnp.ones((2, 4)), jnp.ones((2, 1, 4)), jnp.ones((2, 1)))
 MESSAGES = jnp.asarray(np.random.default_rng(0).normal(size=(6, 2, 4)), jnp.float32)
-SENT = fp.quantization.quantize(KEY, MESSAGES[0], jnp.float32(-1), jnp.float32(1), 8)
+SENT = fp.papers.quantization.quantize(KEY, MESSAGES[0], jnp.float32(-1), jnp.float32(1), 8)
 COHORTS = fp.privacy.Poisson(8, 0.5)
 SEEN_BY_ALL = fp.privacy.Release("third_party", "client", 4.0, COHORTS, 2)
 PRIVACY = {"delta": 2.0**-10, "view": "third_party", "honest": 1.0}
@@ -96,7 +98,7 @@ SEEN = {
 VIEW = fp.attacks.View(jnp.ones((1, 2)), jnp.ones(2, bool), SAMPLER.draw(KEY))
 DRAWN = fp.attacks.Scores(SCORES, SCORES / 2, frozenset({"gaussian"}), True)
 AUDITED = RELEASE.__class__(
-    "server", "client", multiplier=2.0, steps=1, sampling=SAMPLER.accounting, mechanism=GAUSSIAN
+    "server", "client", multiplier=2.0, rounds=1, sampling=SAMPLER.accounting, mechanism=GAUSSIAN
 )
 CLASSIFIER = fp.models.classifier(fp.models.LogisticRegression(2), (2, 1, 1))
 BASE = {"model": CLASSIFIER, "base": filled(CLASSIFIER.init)}
@@ -108,8 +110,8 @@ FUNCTIONS = {
     "PublicSizes": {"sizes": [4, 2, 1], "batch": None, "rate": 0.5, "capacity": 4},
     "ByExamples": {"cap": 4.0, "mean": 0.5, "estimator": "fixed"},
     "Checkpoints": {"folder": FOLDER.name, "rounds": 2, "minutes": 0.5},
-    "Codec": {"code": fp.qsgd(8).code, "wire": fp.Wire, "lossy": True},
-    "Dynamic": {
+    "types.Codec": {"code": fp.qsgd(8).code, "wire": fp.types.Wire, "lossy": True},
+    "types.Dynamic": {
         "start": GAUSSIAN,
         "rounds": 3,
         "clip_decay": 2.0,
@@ -137,19 +139,19 @@ FUNCTIONS = {
         "certified_multiplier": 2.0,
         "noise": "gaussian",
     },
-    "MedianClipping": {"noise_multiplier": 2.0, "tensors": 2},
+    "papers.MedianClipping": {"noise_multiplier": 2.0, "tensors": 2},
     "Opening": {"first": SAMPLER, "rounds": 1, "then": SAMPLER},
-    "Release": {
+    "privacy.Release": {
         "view": "server",
         "unit": "client",
         "multiplier": 2.0,
-        "steps": 3,
+        "rounds": 3,
         "sampling": SAMPLER.accounting,
         "noise": "gaussian",
         "adder": "own",
         "local_steps": 1,
     },
-    "ScheduledSampler": {
+    "types.ScheduledSampler": {
         "draw": fp.fixed_order(4, 2).draw,
         "slots": 2,
         "expected_size": 2.0,
@@ -176,7 +178,7 @@ FUNCTIONS = {
         "num_classes": 2,
         "capacity": 5,
     },
-    "Wire": {"values": 5, "bits_per_value": 8, "overhead": 32},
+    "types.Wire": {"values": 5, "bits_per_value": 8, "overhead": 32},
     "adaptive_fed_avg": {
         "loss": squared,
         **TRAINED,
@@ -304,43 +306,43 @@ FUNCTIONS = {
     "clipping.per_layer": {"tensors": 2},
     "clipping.per_level": {"d": 4},
     "clipping.separately": {"tensors": 2},
-    "consensus.Coupling": {"step": 0.25, "gamma": 0.125, "decay": smooth},
-    "consensus.Exchanges": {"at": jnp.int32, "most": 2},
-    "consensus.Transmission": fp.consensus.dynamic(8)._asdict(),
-    "consensus.agree": {
+    "papers.consensus.Coupling": {"step": 0.25, "gamma": 0.125, "decay": smooth},
+    "papers.consensus.Exchanges": {"at": jnp.int32, "most": 2},
+    "papers.consensus.Transmission": fp.papers.consensus.dynamic(8)._asdict(),
+    "papers.consensus.agree": {
         "key": KEY,
         "start": SUBMODELS,
         "sent": SENT,
         "coupling": SPLIT["coupling"],
-        "transmission": fp.consensus.full_precision(),
+        "transmission": fp.papers.consensus.full_precision(),
         "rounds": 1,
         "most": 2,
     },
-    "consensus.by_rate": {
+    "papers.consensus.by_rate": {
         "learning_rate": smooth,
         "contraction": 0.5,
         "most": 4,
         "quantized": True,
     },
-    "consensus.check_coupling": {
+    "papers.consensus.check_coupling": {
         "coupling": SPLIT["coupling"],
         "size": 3,
         "most": 1,
         "stable": True,
     },
-    "consensus.constant": {"count": 2},
-    "consensus.coupling": {"step": 0.25, "gamma": 0.125, "decay": "root"},
-    "consensus.dynamic": {"bits": 8, "norm": "columns"},
-    "consensus.eigenvalues": {"step": 0.25, "size": 3},
-    "consensus.exchange": {
+    "papers.consensus.constant": {"count": 2},
+    "papers.consensus.coupling": {"step": 0.25, "gamma": 0.125, "decay": "root"},
+    "papers.consensus.dynamic": {"bits": 8, "norm": "columns"},
+    "papers.consensus.eigenvalues": {"step": 0.25, "size": 3},
+    "papers.consensus.exchange": {
         "now": SUBMODELS,
         "mean": jnp.ones(4),
         "sent": jnp.ones((2, 4)),
         "step": 0.25,
         "alpha": jnp.float32(0.5),
     },
-    "consensus.fixed": {"bits": 8, "bound": 0.5},
-    "consensus.interval_scale": {"step": 0.25, "size": 3},
+    "papers.consensus.fixed": {"bits": 8, "bound": 0.5},
+    "papers.consensus.interval_scale": {"step": 0.25, "size": 3},
     "datasets.encode_text": {"texts": ["a", "bc"], "length": 2},
     "datasets.from_image_folder": {"path": IMAGES, "levels": ("label",), "image_size": (2, 4)},
     "datasets.from_torch": {
@@ -361,7 +363,7 @@ FUNCTIONS = {
     "distributed.initialize": {"num_processes": None, "process_id": None, "timeout": 2.0},
     "ditto": {"loss": squared, **TRAINED, "lam": 0.5, "mechanism": GAUSSIAN},
     "dp_fed_avg": {"loss": squared, **TRAINED, "clip_norm": 0.5, "noise_multiplier": 2.0},
-    "dp_fed_avg_wav": {
+    "papers.dp_fed_avg_wav": {
         "loss": squared,
         **TRAINED,
         "d": 4,
@@ -381,7 +383,7 @@ FUNCTIONS = {
         "together": True,
         "claim": "dp_scaffold",
     },
-    "dp_sgd_wav": {"local": STEPS, "sampler": SAMPLER, "noise_on_each": True},
+    "papers.dp_sgd_wav": {"local": STEPS, "sampler": SAMPLER, "noise_on_each": True},
     "dynamic": {
         "start": GAUSSIAN,
         "rounds": 3,
@@ -408,7 +410,7 @@ FUNCTIONS = {
     "fed_smp": {
         "loss": squared,
         **TRAINED,
-        "sparsifier": fp.select_rand_k(0.5),
+        "sparsifier": fp.papers.select_rand_k(0.5),
         "clip_norm": 0.5,
         "noise_multiplier": 2.0,
     },
@@ -425,10 +427,10 @@ FUNCTIONS = {
         "participations": 2,
     },
     "shuffled_blocks": {"population": 4, "size": 2, "participations": 2},
-    "fixed_interval": {"bits": 8, "bound": 0.5},
+    "papers.fixed_interval": {"bits": 8, "bound": 0.5},
     "fixed_size": {"population": 5, "size": 2},
     "gaussian": {"clip_norm": 0.5, "noise_multiplier": 2.0},
-    "jopeq": {
+    "papers.jopeq": {
         "loss": squared,
         **TRAINED,
         "bits": 8,
@@ -437,7 +439,7 @@ FUNCTIONS = {
         "noise": "t",
     },
     "laplace": {"clip_norm": 0.5, "noise_multiplier": 2.0},
-    "load_model": {"folder": FOLDER.name, "algorithm": "none", "seed": 1},
+    "models.load_model": {"folder": FOLDER.name, "algorithm": "none", "seed": 1},
     "measures.heterogeneity": {"loss": squared, "l2": 0.5, "minimum": 0.25},
     "measures.minimum_of": {
         "loss": squared,
@@ -459,7 +461,7 @@ FUNCTIONS = {
         "noise_multiplier": 2.0,
         "calibrated": True,
     },
-    "median_norm": {
+    "papers.median_norm": {
         "gradients": GRADIENTS,
         "params": PARAMS,
         "examples": EXAMPLES,
@@ -478,8 +480,14 @@ FUNCTIONS = {
     "models.frozen": {**BASE, "trainable": "kernel"},
     "models.initializers": {"weights": "pytorch", "fan_in": 4},
     "models.svhn_cnn": {"weights": "pytorch"},
-    "msp_fl": {"loss": squared, **SPLIT, "submodels": (1, 1), "secret": 1, "unstable": False},
-    "mspdq_fl": {"loss": squared, **SPLIT, "bits": 8, "norm": "columns"},
+    "papers.msp_fl": {
+        "loss": squared,
+        **SPLIT,
+        "submodels": (1, 1),
+        "secret": 1,
+        "unstable": False,
+    },
+    "papers.mspdq_fl": {"loss": squared, **SPLIT, "bits": 8, "norm": "columns"},
     "noise.Noise": {
         "draw": fp.noise.isotropic().draw,
         "reach": fp.noise.isotropic().reach,
@@ -529,48 +537,48 @@ FUNCTIONS = {
     "poisson": {"population": 5, "rate": 0.5, "capacity": 4},
     "proximal": {"optimizer": optax.sgd(0.5), "mu": 0.5},
     "qsgd": {"bits": 8},
-    "quantization.quantize": {
+    "papers.quantization.quantize": {
         "key": KEY,
         "x": jnp.ones(3),
         "low": jnp.float32(0),
         "high": jnp.float32(2),
         "bits": 4,
     },
-    "save_model": {
+    "models.save_model": {
         "folder": FOLDER.name,
         "algorithm": "kept",
         "seed": 1,
         "model": MODEL,
         "params": PARAMS,
     },
-    "select_rand_k": {"p": 0.5, "unbiased": True, "period": 2},
-    "select_top_k": {"p": 0.5, "batches": BATCHES, "period": 2},
+    "papers.select_rand_k": {"p": 0.5, "unbiased": True, "period": 2},
+    "papers.select_top_k": {"p": 0.5, "batches": BATCHES, "period": 2},
     "simulate": _named(
         *CHECKED, test=EXAMPLES, score=score, rounds=1, every=1, seeds=(0,), secret_seed=1
     ),
-    "split_cpu": {"devices": 2},
-    "splitting.equal": {"key": KEY, "shape": (2, 1)},
-    "splitting.gaussian": {"std": 0.5},
-    "splitting.invisible": {
+    "distributed.split_cpu": {"devices": 2},
+    "papers.splitting.equal": {"key": KEY, "shape": (2, 1)},
+    "papers.splitting.gaussian": {"std": 0.5},
+    "papers.splitting.invisible": {
         "key": KEY,
         "w": jnp.ones(4),
         "a": jnp.ones(4),
         "m": jnp.int32(1),
         "most": 2,
     },
-    "splitting.laplace": {"sensitivity": 0.5, "epsilon": 2.0},
-    "splitting.per_client": {"least": 0.5},
-    "splitting.per_submodel": {"least": 0.5},
-    "splitting.uniform": {"factor": 0.5},
-    "steps": {"count": 2, "batch_size": 2},
+    "papers.splitting.laplace": {"sensitivity": 0.5, "epsilon": 2.0},
+    "papers.splitting.per_client": {"least": 0.5},
+    "papers.splitting.per_submodel": {"least": 0.5},
+    "papers.splitting.uniform": {"factor": 0.5},
+    "random_batches": {"count": 2, "batch_size": 2},
     "straggling": {"work": BATCHES, "rate": 0.5},
     "top_k": {"k": 2},
-    "wavelet.haar": {"x": jnp.ones(4), "form": "orthonormal"},
-    "wavelet.inverse_haar": {"coefficients": jnp.ones(4), "length": 3, "form": "orthonormal"},
-    "wavelet.padded_length": {"length": 3},
-    "wavelet.variance_left": {"variances": np.ones(4), "form": "orthonormal"},
-    "wavelet.weights": {"m": 4},
-    "wavelet_mechanism": {
+    "papers.haar.haar": {"x": jnp.ones(4), "form": "orthonormal"},
+    "papers.haar.inverse_haar": {"coefficients": jnp.ones(4), "length": 3, "form": "orthonormal"},
+    "papers.haar.padded_length": {"length": 3},
+    "papers.haar.variance_left": {"variances": np.ones(4), "form": "orthonormal"},
+    "papers.haar.weights": {"m": 4},
+    "papers.haar_mechanism": {
         "d": 4,
         "clip_norm": 0.5,
         "noise_multiplier": 2.0,
@@ -646,18 +654,18 @@ METHODS = {
         fp.ByExamples(4.0),
         {"total": jnp.ones(3), "weights": jnp.ones(2), "expected_size": 2.0},
     ),
-    "Dynamic.in_round": (DYNAMIC, {"t": 1}),
-    "Dynamic.multipliers": (DYNAMIC, {"rounds": 2}),
+    "types.Dynamic.in_round": (DYNAMIC, {"t": 1}),
+    "types.Dynamic.multipliers": (DYNAMIC, {"rounds": 2}),
     "noise_matrices.Factorization.noising": (TREE, {"rounds": 4}),
     "noise_matrices.Factorization.sensitivity": (TREE, {"rounds": 4, "separation": 2, "most": 2}),
     "noise_matrices.Factorization.strategy": (TREE, {"rounds": 4}),
     "Mechanism.in_round": (GAUSSIAN, {"t": 1}),
     "Mechanism.multipliers": (GAUSSIAN, {"rounds": 2}),
-    "MedianClipping.in_round": (fp.MedianClipping(1.0), {"t": 1}),
-    "MedianClipping.multipliers": (fp.MedianClipping(1.0), {"rounds": 2}),
-    "Release.with_honest": (RELEASE, {"fraction": 0.5}),
-    "Weighting.bounded": (
-        fp.Weighting(),
+    "papers.MedianClipping.in_round": (fp.papers.MedianClipping(1.0), {"t": 1}),
+    "papers.MedianClipping.multipliers": (fp.papers.MedianClipping(1.0), {"rounds": 2}),
+    "privacy.Release.with_honest": (RELEASE, {"fraction": 0.5}),
+    "types.Weighting.bounded": (
+        fp.types.Weighting(),
         {"total": jnp.ones(3), "weights": (), "expected_size": 2.0},
     ),
     "privacy.PrivacyProfile.epsilon": (PROFILE, {"delta": 2.0**-10}),
@@ -678,7 +686,7 @@ NOT_RUN = {
     "noise_matrices.banded": "it optimises for seconds",
     "noise_matrices.banded_toeplitz": "it optimises for seconds",
     "noise_matrices.blt": "it optimises for half a minute",
-    "split_cpu": "it would change the environment of all later processes",
+    "distributed.split_cpu": "it would change the environment of all later processes",
 }
 NOT_COMPARED = NOT_RUN | {
     "check_algorithm": "it gives nothing back",
@@ -687,11 +695,11 @@ NOT_COMPARED = NOT_RUN | {
 
 LEFT_OUT = {
     "Certificate": "what fedpriv gives back",
-    "Claim": "what the claims of `fedpriv.privacy` give back, whose numbers they check",
+    "privacy.Claim": "what the claims of `fedpriv.privacy` give back, whose numbers they check",
     "Cohort": "made by the engine",
     "Cohort.sum": "within a round only: tests/test_cohort.py",
     "DivergedError": "what fedpriv raises",
-    "Evaluation": "what fedpriv gives back",
+    "types.Evaluation": "what fedpriv gives back",
     "Federation": "made by `from_arrays`",
     "History": "what fedpriv gives back",
     "LocalSteps.run": "within a round only: `moving` is computed there",

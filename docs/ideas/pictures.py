@@ -168,7 +168,7 @@ def claimed_certified_audited():
     (account,) = experiments.privacy("quickstart", algorithms=["dp_fed_avg"])
     c, claim = account.certificates[0], account.claim
     noisy, sampling = fp.gaussian(1.0, noise_multiplier=4.0), fp.privacy.Poisson(120, 0.25)
-    release = fp.Release(c.view, c.unit, 4.0, sampling, steps=60, mechanism=noisy)
+    release = fp.privacy.Release(c.view, c.unit, 4.0, sampling, rounds=60, mechanism=noisy)
     scores = fp.attacks.draw_scores([release], c.view, draws=100_000)
     seen = fp.attacks.lower_bounds(scores, c.delta).least
     values = {

@@ -11,15 +11,17 @@ from fedpriv.mechanisms.mechanisms import gaussian
 _MOST = 2**24  # of anything that is counted: beyond this, neither training nor accounting ends
 _LARGEST = 1e38  # of the numbers that float32 computes with
 
-Number: TypeAlias = Annotated[int, Range(f"a whole number from 1 to {_MOST}", 1, _MOST, whole=True)]
+Number: TypeAlias = Annotated[
+    int, Range(f"a whole number from 1 to {_MOST}", 1, _MOST, integer=True)
+]
 NumberOrZero: TypeAlias = Annotated[
-    int, Range(f"a whole number from 0 to {_MOST}", 0, _MOST, whole=True)
+    int, Range(f"a whole number from 0 to {_MOST}", 0, _MOST, integer=True)
 ]
 Clients: TypeAlias = Annotated[
-    int, Range("a whole number from 1 to 2^31 - 2", 1, 2**31 - 2, whole=True)
+    int, Range("a whole number from 1 to 2^31 - 2", 1, 2**31 - 2, integer=True)
 ]
 Seed32: TypeAlias = Annotated[
-    int, Range("a whole number from 0 to 2^32 - 1", 0, 2**32 - 1, whole=True)
+    int, Range("a whole number from 0 to 2^32 - 1", 0, 2**32 - 1, integer=True)
 ]
 Single: TypeAlias = Annotated[float, Range("a number from 1e-30 to 1e+38", 1e-30, _LARGEST)]
 SingleOrZero: TypeAlias = Annotated[float, Range("a number from 0 to 1e+38", 0, _LARGEST)]

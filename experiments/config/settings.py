@@ -102,7 +102,7 @@ class Settings:
     record: tuple[Literal["tensorboard", "wandb"], ...] = ()
     """Where to record evaluations beside metrics.jsonl; each needs an installed library."""
     keep_model: bool = True
-    """Keep each trained model in the run folder, for `fp.load_model`; --keep-model false does not."""
+    """Keep each trained model in the run folder, for `fp.models.load_model`; --keep-model false does not."""
 
     def __post_init__(self) -> None:
         check_each(Number, rounds=self.rounds, seeds=self.seeds, every=self.every)

@@ -86,8 +86,8 @@ class Weighting:
                 "cap: none is given, so that nothing bounds the weights; give the most examples that count"
             )
 
-    def made(self) -> fp.Weighting:
+    def made(self) -> fp.types.Weighting:
         """As the library takes it."""
         if self.cap is None:
-            return fp.Weighting()
+            return fp.types.Weighting()
         return fp.ByExamples(self.cap, self.mean, self.estimator)

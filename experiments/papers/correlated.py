@@ -105,8 +105,8 @@ def algorithm(name: Name, settings: Correlated, loss: LossFn) -> Algorithm:
         "mechanism": noise,
     }
     if name == "fed_smp":
-        mask = fp.select_rand_k(settings.p, unbiased=False, period=settings.period)
-        return fp.fed_avg_sparse(loss, **common, sparsifier=mask)
+        mask = fp.papers.select_rand_k(settings.p, unbiased=False, period=settings.period)
+        return fp.papers.fed_avg_sparse(loss, **common, sparsifier=mask)
     return fp.fed_avg(loss, **common)
 
 

@@ -250,9 +250,9 @@ def local_steps(
     sigma = 2 * noise_multiplier
     if unit == "client":
         sigma *= most_records(records)
-    used: fp.Mechanism | fp.MedianClipping
+    used: fp.Mechanism | fp.papers.MedianClipping
     if isinstance(clip_norm, str):
-        used = fp.MedianClipping(sigma, tensors)
+        used = fp.papers.MedianClipping(sigma, tensors)
     else:
         clipping = fp.clipping.flat() if tensors == 1 else fp.clipping.separately(tensors)
         noise = fp.noise.isotropic()

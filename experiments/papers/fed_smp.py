@@ -71,7 +71,7 @@ class Local:
 
     def batches(self) -> Batches:
         if self.steps is not None:
-            return fp.steps(self.steps, self.batch_size)
+            return fp.random_batches(self.steps, self.batch_size)
         return fp.epochs(self.epochs, self.batch_size)
 
     def optimizer(self, t: jax.Array) -> optax.GradientTransformation:
@@ -212,13 +212,13 @@ def algorithm(name: Name, settings: FedSMP, loss: LossFn, clients: int) -> Algor
         "noise_multiplier": settings.noise_multiplier,
     }
     rand_k, top_k = (
-        fp.select_rand_k(settings.p, unbiased=settings.unbiased),
-        fp.select_top_k(settings.p, public),
+        fp.papers.select_rand_k(settings.p, unbiased=settings.unbiased),
+        fp.papers.select_top_k(settings.p, public),
     )
     make: dict[str, Callable[[], Algorithm]] = {
         "fed_avg": lambda: fp.fed_avg(loss, **common),
-        "fed_avg_rand_k": lambda: fp.fed_avg_sparse(loss, **common, sparsifier=rand_k),
-        "fed_avg_top_k": lambda: fp.fed_avg_sparse(loss, **common, sparsifier=top_k),
+        "fed_avg_rand_k": lambda: fp.papers.fed_avg_sparse(loss, **common, sparsifier=rand_k),
+        "fed_avg_top_k": lambda: fp.papers.fed_avg_sparse(loss, **common, sparsifier=top_k),
         "dp_fed_avg": lambda: fp.dp_fed_avg(loss, **common, **private),
         "rand_k": lambda: fp.fed_smp(loss, **common, **private, sparsifier=rand_k),
         "top_k": lambda: fp.fed_smp(loss, **common, **private, sparsifier=top_k),

@@ -200,7 +200,7 @@ def make(name: Name, settings: Msp, model: fp.models.Model, records: int) -> Alg
     if name == "fed_avg_qsgd":
         return fp.fed_avg(model.loss, **common, codec=fp.qsgd(settings.bits))
     if name == "ldp_fed_avg":
-        return fp.ldp_fed_avg(model.loss, **common, mechanism=_local(settings, records))
+        return fp.papers.ldp_fed_avg(model.loss, **common, mechanism=_local(settings, records))
     if name == "jopeq":
         own = settings.jopeq
         options: dict[str, Any] = {
@@ -208,7 +208,7 @@ def make(name: Name, settings: Msp, model: fp.models.Model, records: int) -> Alg
             "bound": own.bound,
             "epsilon": own.epsilon,
         }
-        return fp.jopeq(model.loss, **common, **options, noise=own.noise)
+        return fp.papers.jopeq(model.loss, **common, **options, noise=own.noise)
     return _split(name, settings, model, common, records)
 
 
@@ -218,47 +218,51 @@ def _split(
     quantized = name == "mspdq_fl"
     options: dict[str, Any] = common | {
         "splitting": _splitting(name, settings, records),
-        "coupling": fp.consensus.coupling(settings.consensus_step, settings.gamma, settings.decay),
+        "coupling": fp.papers.consensus.coupling(
+            settings.consensus_step, settings.gamma, settings.decay
+        ),
         "exchanges": _exchanges(settings, quantized),
         "submodels": settings.submodels,
         "weights": _weights(settings),
         "unstable": settings.unstable,
     }
     if not quantized:
-        return fp.msp_fl(model.loss, **options)
+        return fp.papers.msp_fl(model.loss, **options)
     if isinstance(settings.interval, str):
         norm: Norm = "columns" if settings.interval == "columns" else "frobenius"
-        return fp.mspdq_fl(model.loss, bits=settings.bits, norm=norm, **options)
-    fixed = fp.consensus.fixed(settings.bits, settings.interval)
-    return fp.msp_fl(model.loss, **options, transmission=fixed)
+        return fp.papers.mspdq_fl(model.loss, bits=settings.bits, norm=norm, **options)
+    fixed = fp.papers.consensus.fixed(settings.bits, settings.interval)
+    return fp.papers.msp_fl(model.loss, **options, transmission=fixed)
 
 
-def _splitting(name: Name, settings: Msp, records: int) -> fp.splitting.Splitting:
+def _splitting(name: Name, settings: Msp, records: int) -> fp.papers.splitting.Splitting:
     if name == "msp_laplace":
-        return fp.splitting.laplace(_sensitivity(settings, records), settings.ldp.epsilon)
+        return fp.papers.splitting.laplace(_sensitivity(settings, records), settings.ldp.epsilon)
     if name == "msp_gaussian":
-        return fp.splitting.gaussian(_sensitivity(settings, records) * _gaussian_scale(settings))
-    return fp.splitting.uniform(settings.splitting_factor)
+        return fp.papers.splitting.gaussian(
+            _sensitivity(settings, records) * _gaussian_scale(settings)
+        )
+    return fp.papers.splitting.uniform(settings.splitting_factor)
 
 
-def _weights(settings: Msp) -> fp.splitting.Weights:
-    makes = {"client": fp.splitting.per_client, "submodel": fp.splitting.per_submodel}
+def _weights(settings: Msp) -> fp.papers.splitting.Weights:
+    makes = {"client": fp.papers.splitting.per_client, "submodel": fp.papers.splitting.per_submodel}
     return (
         makes[settings.weights](settings.least_weight)
         if settings.weights in makes
-        else fp.splitting.equal
+        else fp.papers.splitting.equal
     )
 
 
 def _exchanges(settings: Msp, quantized: bool) -> Exchanges:
     count = settings.exchanges if quantized else settings.msp_exchanges
     if count > 0:
-        return fp.consensus.constant(count)
+        return fp.papers.consensus.constant(count)
 
     def rate(t: jax.Array) -> jax.Array:
         return settings.learning_rate / (t + 1)
 
-    return fp.consensus.by_rate(
+    return fp.papers.consensus.by_rate(
         rate, settings.contraction, settings.most_exchanges, quantized=quantized
     )
 

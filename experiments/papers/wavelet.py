@@ -90,7 +90,7 @@ def _norms(
         params = model.init(jax.random.key(0))
         if clipped == "update":
             return float(
-                fp.median_update_norm(
+                fp.papers.median_update_norm(
                     jax.random.key(0),
                     model.loss,
                     params,
@@ -102,7 +102,7 @@ def _norms(
         clipping = (
             fp.clipping.coefficients(dimension(params)) if clipped == "coefficients" else None
         )
-        return float(fp.median_norm(fp.per_example(model.loss), params, public, clipping))
+        return float(fp.papers.median_norm(fp.per_example(model.loss), params, public, clipping))
 
     return norm
 

@@ -110,9 +110,9 @@ class Maker:
             mechanism,
         )
         if wavelet:
-            return fp.dp_sgd_wav(local, sampler=self.sampler, noise_on_each=each)
+            return fp.papers.dp_sgd_wav(local, sampler=self.sampler, noise_on_each=each)
 
-        def made(mechanism: fp.Mechanism | fp.Dynamic) -> Algorithm:
+        def made(mechanism: fp.Mechanism | fp.types.Dynamic) -> Algorithm:
             return fp.dp_sgd(local._replace(mechanism=mechanism), sampler=self.sampler)
 
         return self._solved(method, made) if method.dynamic else made(mechanism)
@@ -139,7 +139,7 @@ class Maker:
         if method.dynamic:
             return self._solved(method, self._averaged)
         if method.wavelet == "paper" or by_gradient:
-            return fp.dp_fed_avg_wav(
+            return fp.papers.dp_fed_avg_wav(
                 self.model.loss,
                 d=self.d,
                 **self._averaging(),
@@ -162,7 +162,7 @@ class Maker:
             count_noise=max(settings.cohort / 20, settings.noise_multiplier),
         )
 
-    def _averaged(self, mechanism: fp.Mechanism | fp.Dynamic) -> Algorithm:
+    def _averaged(self, mechanism: fp.Mechanism | fp.types.Dynamic) -> Algorithm:
         return fp.fed_avg(self.model.loss, **self._averaging(), mechanism=mechanism)
 
     def _averaging(self) -> dict[str, Any]:
@@ -177,13 +177,15 @@ class Maker:
         noisy: dict[str, Any] = {"clip_norm": self.bound(method), "noise_multiplier": sigma}
         if method.wavelet:
             sound = method.wavelet == "sound"
-            return fp.wavelet_mechanism(self.d, **noisy, clip=self._clip(method), calibrated=sound)
+            return fp.papers.haar_mechanism(
+                self.d, **noisy, clip=self._clip(method), calibrated=sound
+            )
         by_layer = self.settings.per_layer
         clipping = fp.clipping.per_layer(self.tensors) if by_layer else fp.clipping.flat()
         return fp.mechanism(clipping, fp.noise.isotropic(), **noisy)
 
     def _solved(
-        self, method: Method, made: Callable[[fp.Mechanism | fp.Dynamic], Algorithm]
+        self, method: Method, made: Callable[[fp.Mechanism | fp.types.Dynamic], Algorithm]
     ) -> Algorithm:
         """With falling noise that has the certificate of the constant noise multiplier."""
         dyn, rounds, delta = self.settings.dyn, self.settings.rounds, self.settings.delta

@@ -6,7 +6,7 @@ secret_seed            the seed of a run with --secret-seed      `secret_seed.dr
 checkpoints/ALGORITHM  from which the run goes on                `simulate`; removed once the results are recorded
 clients.jsonl          an evaluation's values per client         `Recorder.evaluation`, as the run goes
 metrics.jsonl          a line for each evaluation                `Recorder.evaluation`, as the run goes
-model/ALGORITHM/seed-S trained models (`fedpriv.load_model`)     `Recorder.models`, after each algorithm
+model/ALGORITHM/seed-S trained models (`fedpriv.models.load_model`)     `Recorder.models`, after each algorithm
 tensorboard/           what --record tensorboard asks for        `TensorBoard`, as the run goes
 summary.json           results, epsilons and versions            `Recorder.write_summary`, when the run has ended
 METRIC.png             curves by round                           `run_picture.picture`, when the run has ended

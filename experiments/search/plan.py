@@ -36,7 +36,7 @@ from fedpriv.devices.layout import split_cpu
 from fedpriv.models.score import better_higher, main_metric
 from fedpriv.privacy import Certificate
 
-FOLDS = Annotated[int, Range("a whole number, 2 or more", 2, 2**24, whole=True)]
+FOLDS = Annotated[int, Range("a whole number, 2 or more", 2, 2**24, integer=True)]
 
 
 class Asked(NamedTuple):

@@ -126,15 +126,15 @@ def run(program: ClosedJaxpr, args: Sequence[Any], values: Numbers) -> list[Any]
     consts = [values.get(id(v), c) for v, c in zip(jaxpr.constvars, program.consts, strict=True)]
     env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
-    def read(atom: Any) -> Any:
+    def value_of(atom: Any) -> Any:
         return values.get(id(atom), atom.val) if isinstance(atom, Literal) else env[atom]
 
     for eqn in jaxpr.eqns:
-        operands = [read(atom) for atom in eqn.invars]
+        operands = [value_of(atom) for atom in eqn.invars]
         with eqn.ctx.manager:
             results = _again(eqn, operands, values) if _programs(eqn) else bind(eqn, operands)
         env.update(zip(eqn.outvars, results, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return [value_of(atom) for atom in jaxpr.outvars]
 
 
 def _again(eqn: JaxprEqn, operands: list[Any], values: Numbers) -> Sequence[Any]:

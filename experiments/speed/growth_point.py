@@ -140,7 +140,9 @@ def built(point: Point) -> tuple[Any, Any, Any]:
     }
     make: dict[Name, Callable[[], fp.Algorithm]] = {
         "dp_fed_avg": lambda: fp.dp_fed_avg(model.loss, **common),
-        "fed_smp": lambda: fp.fed_smp(model.loss, **common, sparsifier=fp.select_rand_k(0.1)),
+        "fed_smp": lambda: fp.fed_smp(
+            model.loss, **common, sparsifier=fp.papers.select_rand_k(0.1)
+        ),
         "dp_scaffold": lambda: fp.dp_scaffold(
             fp.LocalSteps(
                 fp.per_example(model.loss),

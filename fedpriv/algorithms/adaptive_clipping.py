@@ -23,10 +23,10 @@ from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, joint
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
+from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train_locally
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.scheduled_samplers import AnySampler
-from fedpriv.rounds.server_step import MEAN, begun, follow
+from fedpriv.rounds.server_step import MEAN, server_init, server_update
 
 _LEAST, _MOST = 1e-8, 1e8  # of the clip norm: beyond, float32 squares of what it bounds lose it
 FirstNorm: TypeAlias = Annotated[
@@ -110,14 +110,14 @@ def adaptive_fed_avg(
     coded = _with_one_more(codec, 32 if noise_multiplier > 0 and not codec.lossy else 1)
 
     def init(params: Params, federation: Federation) -> AdaptiveState:
-        return AdaptiveState(*begun(server, params, federation), jnp.float32(clip_norm))
+        return AdaptiveState(*server_init(server, params, federation), jnp.float32(clip_norm))
 
     def round(key: Key, state: AdaptiveState, cohort: Cohort) -> tuple[AdaptiveState, Metrics]:
         theta, t, _, bound = state
         updates = at(bound, z_delta)
 
         def client_update(key: Key, shard: Shard) -> tuple:
-            theta_i = train(
+            theta_i = train_locally(
                 key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
             )
             delta = jax.tree.map(jnp.subtract, theta, theta_i)
@@ -132,7 +132,7 @@ def adaptive_fed_avg(
         moved = jnp.clip(bound * jnp.exp(-clip_rate * error), _LEAST, _MOST)
         metrics["diagnostics"]["clip_norm"] = bound
         state = state._replace(clip_norm=moved.astype(bound.dtype))
-        return follow(server, state, mean), metrics
+        return server_update(server, state, mean), metrics
 
     return Algorithm(init, round, sampler)
 

@@ -51,8 +51,8 @@ class Coupling(NamedTuple):
 
 
 Decay: TypeAlias = Literal["linear", "root", "none"]
-COUPLING = "one such as fp.consensus.coupling(0.3, 0.1)"
-TRANSMISSION = "one such as fp.consensus.dynamic(8)"
+COUPLING = "one such as fp.papers.consensus.coupling(0.3, 0.1)"
+TRANSMISSION = "one such as fp.papers.consensus.dynamic(8)"
 
 DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "linear": lambda k: 1.0 / (jnp.asarray(k, float) + 1.0),
@@ -120,7 +120,7 @@ def exchange(
       sent: f32[M, d], q_i[k].
       alpha: f32[], gamma decay(k), of which every pair has its fraction.
     """
-    require(isinstance(now, Submodels), "now", now, "give those of fp.splitting.Submodels")
+    require(isinstance(now, Submodels), "now", now, "give those of fp.papers.splitting.Submodels")
     check_numbers("mean", mean)
     check_numbers("sent", sent)
     check_numbers("alpha", alpha, 0)
@@ -312,8 +312,12 @@ def agree(
       rounds: K_t, i32[] in 0..most.
     """
     check_key("key", key)
-    require(isinstance(start, Submodels), "start", start, "give those of fp.splitting.Submodels")
-    require(isinstance(sent, Quantized), "sent", sent, "give what fp.quantization.quantize does")
+    require(
+        isinstance(start, Submodels), "start", start, "give those of fp.papers.splitting.Submodels"
+    )
+    require(
+        isinstance(sent, Quantized), "sent", sent, "give what fp.papers.quantization.quantize does"
+    )
     require(isinstance(coupling, Coupling), "coupling", coupling, f"give {COUPLING}")
     fits = isinstance(transmission, Transmission)
     require(fits, "transmission", transmission, f"give {TRANSMISSION}")

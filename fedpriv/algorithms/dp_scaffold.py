@@ -25,7 +25,8 @@ from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.mechanisms.per_example import MedianClipping
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import Claim, dp_scaffold_claim
+from fedpriv.privacy import Claim
+from fedpriv.privacy.claims import dp_scaffold_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
@@ -33,7 +34,7 @@ from fedpriv.rounds.local_dp_sgd import LocalSteps, check_steps
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Opening, Sampler, everyone
 from fedpriv.rounds.sent import Sent
-from fedpriv.rounds.server_step import MEAN, begun, follow
+from fedpriv.rounds.server_step import MEAN, server_init, server_update
 from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
@@ -103,7 +104,7 @@ def dp_scaffold(
     def init(params: Params, federation: Federation) -> ScaffoldState:
         d = dimension(params)
         controls = jnp.zeros((federation.num_clients, d))
-        return ScaffoldState(*begun(server, params, federation), jnp.zeros(d), controls)
+        return ScaffoldState(*server_init(server, params, federation), jnp.zeros(d), controls)
 
     def round(key: Key, state: ScaffoldState, cohort: Cohort) -> tuple[ScaffoldState, Metrics]:
         x, t, _, c, controls = state
@@ -127,7 +128,7 @@ def dp_scaffold(
             client, key, mechanism=ALREADY_PRIVATE, own=controls, weighting=weighting
         )
         dy, dc = jax.tree.map(lambda leaf: leaf / cohort.expected_size, total)
-        moved = follow(server, state, dy)  # line 19
+        moved = server_update(server, state, dy)  # line 19
         before, after = (x, state.server), (moved.params, moved.server)
         x, remembered = jax.tree.map(partial(jnp.where, moving), after, before)
         c = c + cohort.expected_size / cohort.num_clients * dc  # line 20

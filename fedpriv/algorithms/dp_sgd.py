@@ -29,7 +29,7 @@ from fedpriv.rounds.optimizers import ready
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Sent
-from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
+from fedpriv.rounds.server_step import MEAN, ServedState, server_init, server_update
 from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
@@ -69,9 +69,9 @@ def dp_sgd(
     of_paper = checked("claim", claim, Literal["dp_scaffold"] | None) is not None
     epsilon = claim_if_sampled(sampler, partial(claimed, local)) if of_paper else unclaimed
     if checked("together", together, bool):
-        alone = local.steps == 1 and local.stragglers == 0 and codec is UNCODED
+        one_step = local.steps == 1 and local.stragglers == 0 and codec is UNCODED
         remedy = "leave it out, or take one step, without stragglers, codec and weighting"
-        require(alone and weighting == EQUALLY, "together", together, remedy)
+        require(one_step and weighting == EQUALLY, "together", together, remedy)
         return _one_step_of_all(local, sampler, server)._replace(claim=epsilon)
 
     def round(key: Key, state: ServedState, cohort: Cohort) -> tuple[ServedState, Metrics]:
@@ -85,9 +85,9 @@ def dp_sgd(
             client, key, mechanism=ALREADY_PRIVATE, codec=codec, weighting=weighting
         )
         mean = jax.tree.map(lambda s: s / cohort.expected_size, total)
-        return follow(server, state, mean), metrics
+        return server_update(server, state, mean), metrics
 
-    return Algorithm(partial(begun, server), round, sampler, local.unit, epsilon)
+    return Algorithm(partial(server_init, server), round, sampler, local.unit, epsilon)
 
 
 def _one_step_of_all(
@@ -100,6 +100,6 @@ def _one_step_of_all(
         )
         optimizer = ready("optimizer", optimizer_of(local.optimizer, state.round))
         update, _ = optimizer.update(gradient, optimizer.init(x), x)
-        return follow(server, state, update), metrics
+        return server_update(server, state, update), metrics
 
-    return Algorithm(partial(begun, server), round, sampler, local.unit)
+    return Algorithm(partial(server_init, server), round, sampler, local.unit)

@@ -23,7 +23,8 @@ from fedpriv.core.arguments import NonNegative, Norm, checked
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, unprotected
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import Claim, fed_smp_claim
+from fedpriv.privacy import Claim
+from fedpriv.privacy.claims import fed_smp_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
@@ -35,12 +36,12 @@ from fedpriv.rounds.local_training import (
     full_batch,
     mean_grad,
     optimizer_of,
-    train,
+    train_locally,
 )
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler
-from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
+from fedpriv.rounds.server_step import MEAN, ServedState, server_init, server_update
 from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
@@ -92,7 +93,7 @@ def fed_avg(
         theta, t = state.params, state.round
 
         def client_update(key: Key, shard: Shard) -> Params:
-            theta_i = train(
+            theta_i = train_locally(
                 key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
             )  # (3)
             return jax.tree.map(jnp.subtract, theta, theta_i)  # Alg. 1, line 16
@@ -102,9 +103,9 @@ def fed_avg(
             client_update, key, mechanism=mechanism, codec=codec, weighting=weighting
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
-        return follow(server, state, mean), metrics  # (4)
+        return server_update(server, state, mean), metrics  # (4)
 
-    return Algorithm(partial(begun, server), round, sampler)
+    return Algorithm(partial(server_init, server), round, sampler)
 
 
 def fed_sgd(

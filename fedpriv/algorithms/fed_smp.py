@@ -24,7 +24,8 @@ from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, unprotected
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy import Claim, fed_smp_claim
+from fedpriv.privacy import Claim
+from fedpriv.privacy.claims import fed_smp_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
@@ -34,12 +35,12 @@ from fedpriv.rounds.local_training import (
     Schedule,
     mean_grad,
     optimizer_of,
-    train,
+    train_locally,
 )
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler
-from fedpriv.rounds.server_step import MEAN, begun, follow
+from fedpriv.rounds.server_step import MEAN, server_init, server_update
 from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
@@ -126,7 +127,9 @@ def select_top_k(p: Rate, batches: Batches, *, period: Count | None = 1) -> Spar
         grad: GradFn,
         optimizer: optax.GradientTransformation,
     ) -> jax.Array:
-        theta_p = train(key, theta, cohort.public, grad=grad, optimizer=optimizer, batches=batches)
+        theta_p = train_locally(
+            key, theta, cohort.public, grad=grad, optimizer=optimizer, batches=batches
+        )
         delta_p = flatten(jax.tree.map(jnp.subtract, theta, theta_p))  # line 23
         return top_k(jnp.abs(delta_p), _kept(p, delta_p.size))  # line 24
 
@@ -179,14 +182,14 @@ def fed_avg_sparse(
         weighting=weighting,
     )
     fits = isinstance(sparsifier, Sparsifier)
-    require(fits, "sparsifier", sparsifier, "give one such as fp.select_rand_k(0.1)")
+    require(fits, "sparsifier", sparsifier, "give one such as fp.papers.select_rand_k(0.1)")
     grad = mean_grad(loss)
 
     def init(params: Params, federation: Federation) -> SparseState:
         k = sparsifier.kept(dimension(params))
         if sparsifier.needs_public and federation.public.shape[-1] == 0:
             raise ValueError("public: top_k needs public examples, but the federation has none")
-        return SparseState(*begun(server, params, federation), jnp.zeros(k, jnp.int32))
+        return SparseState(*server_init(server, params, federation), jnp.zeros(k, jnp.int32))
 
     def round(key: Key, state: SparseState, cohort: Cohort) -> tuple[SparseState, Metrics]:
         theta, t = state.params, state.round
@@ -199,7 +202,7 @@ def fed_avg_sparse(
         scale = sparsifier.scale(dimension(theta), kept.size)
 
         def client_update(key: Key, shard: Shard) -> jax.Array:
-            theta_i = train(
+            theta_i = train_locally(
                 key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
             )  # lines 26-30
             delta = jax.tree.map(jnp.subtract, theta, theta_i)
@@ -210,7 +213,7 @@ def fed_avg_sparse(
             client_update, local_key, mechanism=mechanism, codec=codec, weighting=weighting
         )
         step = scatter(total / cohort.expected_size, kept, theta)
-        after = follow(server, state, jax.tree.map(jnp.negative, step))  # line 13
+        after = server_update(server, state, jax.tree.map(jnp.negative, step))  # line 13
         return after._replace(kept=kept), metrics
 
     return Algorithm(init, round, sampler)

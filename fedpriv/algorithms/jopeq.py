@@ -24,7 +24,7 @@ from fedpriv.core.arguments import Budget, Positive, Probability, Range, checked
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, LossFn, PyTree
 from fedpriv.mechanisms.mechanisms import unprotected
-from fedpriv.privacy import jopeq_claim, t_epsilon
+from fedpriv.privacy.claims import jopeq_claim, t_epsilon
 from fedpriv.privacy.claims.jopeq_claim import JopeqNoise
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.scheduled_samplers import AnySampler

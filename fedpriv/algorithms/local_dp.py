@@ -20,10 +20,10 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
+from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train_locally
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.scheduled_samplers import AnySampler
-from fedpriv.rounds.server_step import MEAN, ServedState, begun, follow
+from fedpriv.rounds.server_step import MEAN, ServedState, server_init, server_update
 
 
 def ldp_fed_avg(
@@ -60,7 +60,7 @@ def ldp_fed_avg(
         theta, t = state.params, state.round
 
         def client_update(key: Key, shard: Shard) -> Params:
-            theta_i = train(
+            theta_i = train_locally(
                 key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
             )
             return jax.tree.map(jnp.subtract, theta, theta_i)
@@ -69,6 +69,6 @@ def ldp_fed_avg(
             client_update, key, mechanism=mechanism, codec=codec, adder="own"
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
-        return follow(server, state, mean), metrics
+        return server_update(server, state, mean), metrics
 
-    return Algorithm(partial(begun, server), round, sampler)
+    return Algorithm(partial(server_init, server), round, sampler)

@@ -35,11 +35,11 @@ from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
-from fedpriv.privacy import mspdq_claim
+from fedpriv.privacy.claims import mspdq_claim
 from fedpriv.rounds.algorithm import Algorithm, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
+from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train_locally
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.scheduled_samplers import AnySampler, has_full_cohorts
 from fedpriv.rounds.sent import Sent
@@ -154,7 +154,7 @@ def msp_fl(
         count = jnp.minimum(exchanges.at(t), exchanges.most)
 
         def client(key: Key, shard: Shard, own: jax.Array) -> Sent:
-            trained = train(
+            trained = train_locally(
                 key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
             )
             return Sent((flatten(trained), own), own=own)  # (2), line 12
@@ -179,11 +179,11 @@ def msp_fl(
 
 def _check_protocol(splitting: Any, exchanges: Any, weights: Any, transmission: Any) -> None:
     """Raises ValueError naming the part that is of another kind."""
-    remedy = "give one such as fp.splitting.uniform(0.1)"
+    remedy = "give one such as fp.papers.splitting.uniform(0.1)"
     require(isinstance(splitting, Splitting), "splitting", splitting, remedy)
-    remedy = "give one such as fp.consensus.constant(30)"
+    remedy = "give one such as fp.papers.consensus.constant(30)"
     require(isinstance(exchanges, Exchanges), "exchanges", exchanges, remedy)
-    remedy = "give one such as fp.splitting.per_client(0.5)"
+    remedy = "give one such as fp.papers.splitting.per_client(0.5)"
     require(callable(weights), "weights", weights, remedy)
     fits = isinstance(transmission, Transmission)
     require(fits, "transmission", transmission, f"give {TRANSMISSION}")

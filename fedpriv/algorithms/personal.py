@@ -34,11 +34,11 @@ from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train
+from fedpriv.rounds.local_training import Batches, Schedule, mean_grad, optimizer_of, train_locally
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Sent
-from fedpriv.rounds.server_step import MEAN, begun, follow
+from fedpriv.rounds.server_step import MEAN, server_init, server_update
 from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
@@ -86,7 +86,7 @@ def fed_per(
     grad = mean_grad(loss)
 
     def local(key: Key, theta: Params, shard: Shard, t: jax.Array) -> Params:
-        return train(
+        return train_locally(
             key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
         )
 
@@ -131,8 +131,10 @@ def fed_rep(
             return optax.multi_transform(kinds, labels)
 
         head_key = jax.random.fold_in(key, random_streams.PERSONAL)
-        theta = train(head_key, theta, shard, grad=grad, optimizer=only(True), batches=head_batches)
-        return train(key, theta, shard, grad=grad, optimizer=only(False), batches=batches)
+        theta = train_locally(
+            head_key, theta, shard, grad=grad, optimizer=only(True), batches=head_batches
+        )
+        return train_locally(key, theta, shard, grad=grad, optimizer=only(False), batches=batches)
 
     return _with_heads(local, head, sampler, mechanism, codec, server, weighting)
 
@@ -168,23 +170,23 @@ def ditto(
 
     def init(params: Params, federation: Federation) -> PersonalState:
         own = _each(params, federation.num_clients)
-        return PersonalState(*begun(server, params, federation), own)
+        return PersonalState(*server_init(server, params, federation), own)
 
     def round(key: Key, state: PersonalState, cohort: Cohort) -> tuple[PersonalState, Metrics]:
         w, usual = state.params, optimizer_of(optimizer, state.round)
 
         def client(key: Key, shard: Shard, v: Params) -> Sent:
-            w_k = train(key, w, shard, grad=grad, optimizer=usual, batches=batches)
+            w_k = train_locally(key, w, shard, grad=grad, optimizer=usual, batches=batches)
             own_key = jax.random.fold_in(key, random_streams.PERSONAL)
             drawn = proximal(usual, lam, center=w)
-            v = train(own_key, v, shard, grad=grad, optimizer=drawn, batches=batches)
+            v = train_locally(own_key, v, shard, grad=grad, optimizer=drawn, batches=batches)
             return Sent(jax.tree.map(jnp.subtract, w, w_k), own=v)
 
         total, metrics, own = cohort.sum(
             client, key, mechanism=mechanism, codec=codec, own=state.own, weighting=weighting
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
-        return follow(server, state, mean)._replace(own=own), metrics
+        return server_update(server, state, mean)._replace(own=own), metrics
 
     def personal(state: PersonalState, i: jax.Array) -> Params:
         return _kept_by(i, state)
@@ -211,7 +213,7 @@ def _with_heads(
         _check_head(params, head)
         body, first = _split(params, head)
         own = _each(first, federation.num_clients)
-        return PersonalState(*begun(server, body, federation), own)._replace(params=params)
+        return PersonalState(*server_init(server, body, federation), own)._replace(params=params)
 
     def round(key: Key, state: PersonalState, cohort: Cohort) -> tuple[PersonalState, Metrics]:
         body, first = _split(state.params, head)
@@ -225,7 +227,7 @@ def _with_heads(
             client, key, mechanism=mechanism, codec=codec, own=state.own, weighting=weighting
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
-        after = follow(server, state._replace(params=body), mean)
+        after = server_update(server, state._replace(params=body), mean)
         metrics |= {"downlink": Wire(dimension(body))}
         return after._replace(params=_merged(after.params, first), own=own), metrics
 

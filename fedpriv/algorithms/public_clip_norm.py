@@ -22,7 +22,7 @@ from fedpriv.mechanisms.clipping import Clipping, flat, over_tensors
 from fedpriv.mechanisms.per_example import Gradients
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import over_clients
-from fedpriv.rounds.local_training import Batches, mean_grad, train
+from fedpriv.rounds.local_training import Batches, mean_grad, train_locally
 from fedpriv.rounds.optimizers import check_optimizer
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.samplers import everyone
@@ -96,7 +96,7 @@ def median_update_norm(
     grad = mean_grad(loss)
 
     def norm(key: Key, shard: Shard) -> tuple:
-        trained = train(key, params, shard, grad=grad, optimizer=optimizer, batches=batches)
+        trained = train_locally(key, params, shard, grad=grad, optimizer=optimizer, batches=batches)
         return (), clip(jax.tree.map(jnp.subtract, params, trained), math.inf)[1]
 
     drawn = everyone(proxies.num_clients).draw(key)

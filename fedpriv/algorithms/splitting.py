@@ -16,7 +16,8 @@ from fedpriv.core.arguments import Budget, Count, Decay, Positive, Rate, checked
 from fedpriv.core.array_arguments import check_key, check_numbers
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.types import Key
-from fedpriv.privacy import Claim, msp_laplace_claim
+from fedpriv.privacy import Claim
+from fedpriv.privacy.claims import msp_laplace_claim
 
 
 class Submodels(NamedTuple):

@@ -1,7 +1,7 @@
 """DP-SGD-WAV and DP-FedAvg-WAV: Gaussian noise on Haar-wavelet coefficients.
 
 K. Ranaweera et al., "Federated Learning with Differential Privacy: An Utility-Enhanced Approach"; algorithm and section
-numbers from there. The paper's claim does not hold, see `fedpriv.privacy.wavelet_claim`; every mechanism here has its
+numbers from there. The paper's claim does not hold, see `fedpriv.papers.wavelet_claim`; every mechanism here has its
 certified multiplier, and `calibrated=True` makes that the stated sigma.
 """
 
@@ -26,7 +26,8 @@ from fedpriv.mechanisms.clipping import Clipping, coefficients, flat, per_level
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism, unprotected
 from fedpriv.mechanisms.noise import Noise, haar_noise
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, per_example, private_mean
-from fedpriv.privacy import Claim, wavelet_claim
+from fedpriv.privacy import Claim
+from fedpriv.privacy.claims import wavelet_claim
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
 from fedpriv.rounds.local_training import Batches, GradFn, Schedule
@@ -46,7 +47,7 @@ _CLIPPINGS: dict[str, Callable[[int], Clipping]] = {
 }
 
 
-def wavelet_mechanism(
+def haar_mechanism(
     d: Count,
     *,
     clip_norm: Norm,

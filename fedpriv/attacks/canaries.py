@@ -33,7 +33,7 @@ from fedpriv.privacy import Release
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.cohort import Cohort
 
-VIEWS = ("third_party", "server_secagg", "last_model")
+SCORED_VIEWS = ("third_party", "server_secagg", "last_model")
 """Whose scores are kept: who sees every model, who also knows the cohorts, who sees the last model alone."""
 
 
@@ -127,7 +127,7 @@ def with_canaries(
             inner.round,
             inner,
             present=none.astype(bool),
-            scores=jnp.zeros((len(VIEWS), count)),
+            scores=jnp.zeros((len(SCORED_VIEWS), count)),
             begin=begin,
             path=jnp.zeros_like(begin),
             whitening=factorization.init((none, none, none)),
@@ -151,7 +151,7 @@ def with_canaries(
         (inner, metrics, remembered), seen = _observed(
             run, places, canaries, release, jnp.sum(drawn.mask), cohort.round
         )
-        cohort._memory.follow(remembered)
+        cohort._memory.adopt(remembered)
         clients = jnp.arange(count) // max(per_client, 1)
         members = jnp.zeros(cohort.num_clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")
         there = members[clients]
@@ -214,7 +214,7 @@ def _run(
     among = AmongRecords if canaries.per_client else AmongClients
     played: Any = among(heard, canaries, injected, places)
     after, metrics = after_round(algorithm, key, inner, played)
-    cohort._stream.follow(heard._stream)
+    cohort._stream.adopt(heard._stream)
     return after.params, (after, metrics, heard._memory.after)
 
 

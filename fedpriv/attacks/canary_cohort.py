@@ -2,7 +2,7 @@
 
 A round is run with a number `unknown` that is 0: its derivative by it is how far the model moves because of what an
 adversary does not know who knows the others, the noise and the canaries' contributions, through whatever the round does
-with them. Another such number, `whole`, multiplies what an honest canary would add: its client is run once more by
+with them. Another such number, `of_honest`, multiplies what an honest canary would add: its client is run once more by
 itself, as it may not have been drawn.
 """
 
@@ -89,10 +89,10 @@ class AmongClients(_Played):
         like = jax.eval_shape(lambda: summed.total)
         self._places.append(Place(like, mechanism))
         if self._injected and canaries.data is not None:
-            alone = _alone(self._cohort, number, self._injected.of_canary)
-            whole = canaries._replace(present=jnp.ones_like(canaries.present))
-            theirs = alone.sum(
-                lambda *given: whole.sent(client, *given),
+            single = _alone(self._cohort, number, self._injected.of_canary)
+            all_present = canaries._replace(present=jnp.ones_like(canaries.present))
+            theirs = single.sum(
+                lambda *given: all_present.sent(client, *given),
                 key,
                 mechanism=mechanism,
                 codec=codec,
@@ -172,12 +172,12 @@ def _alone(cohort: Cohort, number: int, shown: Callable[[PyTree], PyTree]) -> Co
     """
     if not isinstance(cohort._federation, Federation):
         raise NoPlaceError("federation: an honest canary is of one that is in memory")
-    alone: Any = copy(cohort)
-    alone._drawn = Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
-    alone._messages, alone._records = Tally(), Tally()
-    alone._stream = cohort._stream.again(number)
-    alone._noisy = lambda used, key, total, options: shown(total)
-    return alone
+    single: Any = copy(cohort)
+    single._drawn = Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
+    single._messages, single._records = Tally(), Tally()
+    single._stream = cohort._stream.again(number)
+    single._noisy = lambda used, key, total, options: shown(total)
+    return single
 
 
 class AmongRecords(_Played):
@@ -189,12 +189,12 @@ class AmongRecords(_Played):
         summed = self._cohort.sum(self._played(client, self._places), key, **how)
         if not self._injected or self._canaries.data is None:
             return summed
-        alone = _alone(
+        single = _alone(
             self._cohort,
             number,
             lambda total: jax.tree.map(lambda s: s - lax.stop_gradient(s), total),
         )
-        theirs = alone.sum(self._played(client, [], alone=True), key, **how)
+        theirs = single.sum(self._played(client, [], single=True), key, **how)
         return summed._replace(total=jax.tree.map(jnp.add, summed.total, theirs.total))
 
     def unprotected(self, client: Client, *given: Any, **how: Any) -> Summed:
@@ -202,23 +202,23 @@ class AmongRecords(_Played):
         places = self._places if self._canaries.data is None else []
         return self._cohort.unprotected(self._played(client, places), *given, **how)
 
-    def _played(self, client: Client, places: list[Place], alone: bool = False) -> Client:
+    def _played(self, client: Client, places: list[Place], single: bool = False) -> Client:
         def played(key: Key, shard: Shard, *mine: PyTree) -> Any:
-            of_both = _with_canaries(self._canaries, shard, self._injected, places, alone)
+            of_both = _with_canaries(self._canaries, shard, self._injected, places, single)
             return client(key, of_both, *mine)
 
         return played
 
 
 def _with_canaries(
-    canaries: Canaries, shard: Shard, injected: Injected | None, places: list[Place], alone: bool
+    canaries: Canaries, shard: Shard, injected: Injected | None, places: list[Place], single: bool
 ) -> Shard:
-    """The shard of a client, some of whose records are canaries; `alone` it is run for what an honest one would add."""
+    """The shard of a client, some of whose records are canaries; with `single` for what an honest one would add."""
     room = len(jax.tree.leaves(shard.examples)[0])
     numbered = replace(shard, examples=(shard.examples, jnp.arange(room)))
-    if alone:
+    if single:
         assert injected is not None
-        injected = injected.alone
+        injected = injected.for_one_client
 
     class CanaryShard(Shard):
         def _noisy_mean(self, step: PrivateStep, params: Params) -> Params:
@@ -229,7 +229,7 @@ def _with_canaries(
                 )
             places.append(Place(jax.eval_shape(lambda: params), mechanism))
             played = canaries.gradients(gradients, jnp.asarray(shard.client_id), injected)
-            theirs = canaries.gradient(gradients, params, shard.examples) if alone else None
+            theirs = canaries.gradient(gradients, params, shard.examples) if single else None
             heard: Any = _Heard(mechanism, injected, theirs) if injected else mechanism
             return numbered._noisy_mean(replace(step, gradients=played, mechanism=heard), params)
 

@@ -45,12 +45,12 @@ class Injected(NamedTuple):
     Attributes:
       unknown: f32[], multiplies what is random or a canary's.
       added: to the noisy sum of each place; with records to that of every step of every client. Empty: nothing.
-      whole: f32[], multiplies what an honest canary adds where it takes part, whether it does or not.
+      of_honest: f32[], multiplies what an honest canary adds where it takes part, whether it does or not.
     """
 
     unknown: jax.Array
     added: list[PyTree]
-    whole: jax.Array
+    of_honest: jax.Array
 
     def noise(self, noisy: PyTree, total: PyTree) -> PyTree:
         """The noisy sum, in which the noise is unknown."""
@@ -65,12 +65,12 @@ class Injected(NamedTuple):
         return jax.tree.map(jnp.add, total, self.added[place]) if self.added else total
 
     def of_canary(self, contribution: PyTree) -> PyTree:
-        """0, which grows with `whole` as what a canary adds."""
+        """0, which grows with `of_honest` as what a canary adds."""
         return jax.tree.map(
-            lambda c: self.whole.astype(c.dtype) * lax.stop_gradient(c), contribution
+            lambda c: self.of_honest.astype(c.dtype) * lax.stop_gradient(c), contribution
         )
 
     @property
-    def alone(self) -> Injected:
+    def for_one_client(self) -> Injected:
         """For a canary's client on its own: nothing there is unknown, or added."""
-        return Injected(jnp.zeros(()), [], self.whole)
+        return Injected(jnp.zeros(()), [], self.of_honest)

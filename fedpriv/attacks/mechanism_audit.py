@@ -174,7 +174,7 @@ def _part(
         def add(total: jax.Array, t: jax.Array) -> tuple[jax.Array, None]:
             return total + round(jax.random.fold_in(key, t), present), None
 
-        return lax.scan(add, jnp.zeros(()), jnp.arange(release.steps))[0]
+        return lax.scan(add, jnp.zeros(()), jnp.arange(release.rounds))[0]
 
     return all_rounds
 

@@ -59,7 +59,7 @@ def least_squares(
     Args:
       messages: f32[K + 1, M, d], the visible submodels as sent.
       step: e.
-      decay: k -> c_k, see `fedpriv.consensus.DECAYS`.
+      decay: k -> c_k, see `fedpriv.papers.consensus.DECAYS`.
       different: r, how many different weights a client is taken to have.
 
     Raises:
@@ -227,7 +227,7 @@ def _public(
     Raises:
       ValueError: K is not above the unknowns.
     """
-    remedy = "give a function of the exchange, such as fp.consensus.DECAYS['linear']"
+    remedy = "give a function of the exchange, such as fp.papers.consensus.DECAYS['linear']"
     require(callable(decay), "decay", decay, remedy)
     exchanges = len(messages) - 1
     if not 1 <= unknowns < exchanges:

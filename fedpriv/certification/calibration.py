@@ -57,12 +57,12 @@ def calibrate_noise(
     rounds = checked("rounds", rounds, Count)
     price = _priced(params, federation, delta, view, honest, claimed)
 
-    def of(noise: float) -> Certificate | Claim:
+    def certificate_at(noise: float) -> Certificate | Claim:
         algorithm = asked("make", make, "(noise_multiplier)", noise)
         gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
         return price(algorithm, rounds)
 
-    return _smallest(of, epsilon, tolerance)
+    return _smallest(certificate_at, epsilon, tolerance)
 
 
 @names_user_code
@@ -95,14 +95,14 @@ def calibrate_together(
     require(callable(make), "make", make, "give a function, noise -> runs")
     together = Together(params, federation, delta, view, honest)
 
-    def of(noise: float) -> Certificate:
+    def certificate_at(noise: float) -> Certificate:
         return together.certify(asked("make", make, "(noise_multiplier)", noise))
 
-    return _smallest(of, epsilon, tolerance)
+    return _smallest(certificate_at, epsilon, tolerance)
 
 
 def _smallest(
-    of: Callable[[float], Certificate | Claim], epsilon: Budget, tolerance: Probability
+    certificate_at: Callable[[float], Certificate | Claim], epsilon: Budget, tolerance: Probability
 ) -> float:
     """The smallest noise multiplier with which what it is of costs at most `epsilon`."""
     from scipy.optimize import brentq
@@ -113,7 +113,7 @@ def _smallest(
 
     @cache  # brentq asks for both ends again, and the root is its last
     def priced(log_noise: float) -> Certificate | Claim:
-        return of(math.exp(log_noise))
+        return certificate_at(math.exp(log_noise))
 
     def excess(log_noise: float) -> float:
         """Above 0 where the noise is too little."""

@@ -86,7 +86,7 @@ class TracedRound(NamedTuple):
             for steps, first in pieces_of_a_client(stage, drawn, begun, end):
                 releases += stage_releases(stage, sampler, self.algorithm.unit, steps, first, size)
             begun = end
-        return tuple(release for release in releases if release.steps) or tuple(releases)
+        return tuple(release for release in releases if release.rounds) or tuple(releases)
 
     def certify(
         self,
@@ -195,7 +195,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     require_algorithm(algorithm)
     known = isinstance(federation, Federation | StreamedFederation | CohortFederation)
     require(known, "federation", federation, "give one such as fp.Federation.from_arrays(...)")
-    whole = federation
+    all_records = federation
     if isinstance(federation, StreamedFederation):
         federation = federation.empty()
     _check_samplers(algorithm)
@@ -217,7 +217,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     for sampler in traced.samplers:
         if not constructed(sampler):
             lines_that_print(program_of(sampler), "draw")
-    check_data(stages, traced.init_arrays, algorithm.unit, whole)
+    check_data(stages, traced.init_arrays, algorithm.unit, all_records)
     return traced
 
 
@@ -253,7 +253,7 @@ def _stages(
     def a_round_later(kept: list[Labels]) -> list[Labels]:
         followed.clear()
         for traced in programs:
-            followed.append(traced.follow(kept))
+            followed.append(traced.propagate(kept))
             kept = kept_by_clients(kept, followed[-1])
         return kept
 

@@ -65,7 +65,9 @@ def _kind(leaf: Any) -> str:
 
 
 def _check_metrics(metrics: Any) -> None:
-    remedy = "return the metrics of cohort.sum, or `fp.Wire(values, bits_per_value)` of a message"
+    remedy = (
+        "return the metrics of cohort.sum, or `fp.types.Wire(values, bits_per_value)` of a message"
+    )
     require_that("uplink" in metrics, f"metrics: there is no 'uplink'; {remedy}")
     unknown = sorted(set(metrics) - _KNOWN, key=str)
     require_that(
@@ -76,8 +78,8 @@ def _check_metrics(metrics: Any) -> None:
     for way in {"uplink", "downlink"} & set(metrics):
         wire = metrics[way]
         require_that(isinstance(wire, Wire), f"metrics: {way!r} is not a `Wire`; {remedy}")
-        whole = all(jnp.issubdtype(jnp.result_type(n), jnp.integer) for n in wire)
-        require_that(whole, f"metrics: {way!r} is not of whole numbers; round them")
+        integers = all(jnp.issubdtype(jnp.result_type(n), jnp.integer) for n in wire)
+        require_that(integers, f"metrics: {way!r} is not of whole numbers; round them")
     for name, value in metrics.get("diagnostics", {}).items():
         require_that(np.shape(value) == (), f"metrics: diagnostic {name!r} is not a scalar")
 

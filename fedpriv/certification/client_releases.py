@@ -20,13 +20,13 @@ class Cohorts(NamedTuple):
 
     Attributes:
       drawn: how each is drawn; where a schedule decides who takes part, among those whose turn it is; or a block.
-      steps: how many rounds there are, or how many are a client's turn, or blocks.
+      rounds: how many there are, or how many are a client's turn, or blocks.
       most: clients of the largest.
       schedule: which rounds are a client's, in words, where a schedule decides.
     """
 
     drawn: Sampling
-    steps: int
+    rounds: int
     most: int
     schedule: str = ""
 
@@ -181,7 +181,7 @@ def as_releases(
     Args:
       used: the mechanism for audits, where there is one.
     """
-    common: dict[str, Any] = {"steps": cohorts.steps, "schedule": cohorts.schedule}
+    common: dict[str, Any] = {"rounds": cohorts.rounds, "schedule": cohorts.schedule}
     common |= {"noise": noise, "mechanism": used}
     return [
         Release(
@@ -288,12 +288,12 @@ def _reason(sums: Sequence[Sum], first: int) -> str:
 def drawable(releases: Sequence[Released], first: int) -> Mechanism | None:
     """The mechanism for audits, where there is one."""
     used = releases[0].step.mechanism.in_round(first) if len(releases) == 1 else None
-    return static(used) if isinstance(used, Mechanism) else None
+    return of_unit_norm(used) if isinstance(used, Mechanism) else None
 
 
-def static(used: Mechanism) -> Mechanism:
+def of_unit_norm(used: Mechanism) -> Mechanism:
     """With a clip norm of 1 where it is computed in the round."""
     if used.parts:
-        return joint(*map(static, used.parts))
+        return joint(*map(of_unit_norm, used.parts))
     traced = any(isinstance(c, jax.core.Tracer) for c in jax.tree.leaves(used.clip_norm))
     return used.at(1.0, used.noise_multiplier) if traced and used.at else used

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from fedpriv.certification.client_releases import static
+from fedpriv.certification.client_releases import of_unit_norm
 from fedpriv.certification.marks import Sum
 from fedpriv.certification.trace import Stage
 from fedpriv.mechanisms.correlated import (
@@ -137,7 +137,7 @@ def _amplified(
     turns = schema.rounds_of_a_unit(rounds)
     used: Any = sums[0].step.mechanism
     plain = used.correlation.mechanism if known.mechanism else None
-    return replace(known, multiplier=once, sampling=drawn, steps=turns, mechanism=plain)
+    return replace(known, multiplier=once, sampling=drawn, rounds=turns, mechanism=plain)
 
 
 def _for_audits(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -> Mechanism | None:
@@ -145,7 +145,7 @@ def _for_audits(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -
     used: Any = sums[0].step.mechanism
     if len(sums) > 1 or used.parts or used.correlation.mechanism.worst_case is None:
         return None
-    return whole_run(static(used), rounds, _participation(schema, rounds))
+    return whole_run(of_unit_norm(used), rounds, _participation(schema, rounds))
 
 
 def _is_correlated(release: Sum) -> bool:

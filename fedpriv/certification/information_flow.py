@@ -25,10 +25,10 @@ NOWHERE = ":?"
 """The line of an equation of which JAX does not know it."""
 
 
-class Following(Protocol):
+class TransferRules(Protocol):
     """What a follower asks: how labels pass through an equation."""
 
-    def through(self, eqn: JaxprEqn, labels: list[Labels]) -> list[Labels]:
+    def transfer(self, eqn: JaxprEqn, labels: list[Labels]) -> list[Labels]:
         """Those of its outputs."""
 
 
@@ -63,22 +63,22 @@ def mark(number: int, *arrays: Any) -> list[Any]:
     return list(MARK.bind(*arrays, number=number))
 
 
-def follow(jaxpr: Jaxpr, labels: Sequence[Labels], rules: Following) -> list[Labels]:
+def propagate(jaxpr: Jaxpr, labels: Sequence[Labels], rules: TransferRules) -> list[Labels]:
     """The labels of the outputs, for those of the inputs."""
     known: dict[Any, Labels] = dict(zip(jaxpr.invars, labels, strict=True))
 
-    def read(atom: Any) -> Labels:
+    def labels_of(atom: Any) -> Labels:
         return NONE if isinstance(atom, Literal) else known.get(atom, NONE)
 
     for eqn in jaxpr.eqns:
-        out = _through(eqn, [read(v) for v in eqn.invars], rules)
+        out = _transferred(eqn, [labels_of(v) for v in eqn.invars], rules)
         known.update(zip(eqn.outvars, out, strict=True))
-    return [read(v) for v in jaxpr.outvars]
+    return [labels_of(v) for v in jaxpr.outvars]
 
 
-def _through(eqn: JaxprEqn, labels: list[Labels], rules: Following) -> Sequence[Labels]:
+def _transferred(eqn: JaxprEqn, labels: list[Labels], rules: TransferRules) -> Sequence[Labels]:
     if eqn.primitive is MARK:
-        return rules.through(eqn, labels)
+        return rules.transfer(eqn, labels)
     if eqn.primitive.name == "optimization_barrier":
         return labels
     if eqn.primitive.name in _OF_CONTROL:
@@ -87,43 +87,43 @@ def _through(eqn: JaxprEqn, labels: list[Labels], rules: Following) -> Sequence[
     # Others, as lax.reduce, call theirs many times, each on what an earlier call returned.
     once = is_call(eqn) or eqn.primitive.name == "shard_map"
     if once and len(inner) == 1 and len(inner[0].invars) == len(labels):
-        out = follow(inner[0], labels, rules)
+        out = propagate(inner[0], labels, rules)
         if len(out) == len(eqn.outvars):
             return out
     every = NONE.union(*labels)
     for jaxpr in inner:  # not known: all may depend on all
-        every = every.union(*follow(jaxpr, [every] * len(jaxpr.invars), rules))
-    return rules.through(eqn, [*labels, every] if inner else labels)
+        every = every.union(*propagate(jaxpr, [every] * len(jaxpr.invars), rules))
+    return rules.transfer(eqn, [*labels, every] if inner else labels)
 
 
-def _scan(eqn: JaxprEqn, labels: list[Labels], rules: Following) -> list[Labels]:
+def _scan(eqn: JaxprEqn, labels: list[Labels], rules: TransferRules) -> list[Labels]:
     body = eqn.params["jaxpr"].jaxpr
     consts, carry, xs = scan_operands(eqn, labels)
     xs = [_mixed(eqn, [x], rules) for x in xs]
 
     def turn(carry: list[Labels]) -> list[Labels]:
-        return follow(body, [*consts, *carry, *xs], rules)
+        return propagate(body, [*consts, *carry, *xs], rules)
 
     carry = _after_turns(turn, carry)
     return [*carry, *(_mixed(eqn, [y], rules) for y in turn(carry)[len(carry) :])]
 
 
-def _while(eqn: JaxprEqn, labels: list[Labels], rules: Following) -> list[Labels]:
+def _while(eqn: JaxprEqn, labels: list[Labels], rules: TransferRules) -> list[Labels]:
     condition, body = (eqn.params[name].jaxpr for name in ("cond_jaxpr", "body_jaxpr"))
     asked, done = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     first, consts = labels[:asked], labels[asked : asked + done]
 
     def turn(carry: list[Labels]) -> list[Labels]:
-        again = follow(condition, [*first, *carry], rules)[0]
-        out = follow(body, [*consts, *carry], rules)
+        again = propagate(condition, [*first, *carry], rules)[0]
+        out = propagate(body, [*consts, *carry], rules)
         return [_mixed(eqn, [again, o], rules) for o in out]
 
     return _after_turns(turn, labels[asked + done :])
 
 
-def _cond(eqn: JaxprEqn, labels: list[Labels], rules: Following) -> list[Labels]:
+def _cond(eqn: JaxprEqn, labels: list[Labels], rules: TransferRules) -> list[Labels]:
     index, operands = labels[0], labels[1:]
-    branches = [follow(branch.jaxpr, operands, rules) for branch in eqn.params["branches"]]
+    branches = [propagate(branch.jaxpr, operands, rules) for branch in eqn.params["branches"]]
     return [_mixed(eqn, [index, *out], rules) for out in zip(*branches, strict=True)]
 
 
@@ -134,9 +134,9 @@ _OF_CONTROL: dict[str, Callable[..., list[Labels]]] = {
 }
 
 
-def _mixed(eqn: JaxprEqn, labels: list[Labels], rules: Following) -> Labels:
+def _mixed(eqn: JaxprEqn, labels: list[Labels], rules: TransferRules) -> Labels:
     """Of a value that an equation makes of these."""
-    return NONE.union(*rules.through(eqn, labels))
+    return NONE.union(*rules.transfer(eqn, labels))
 
 
 def _after_turns(turn: Callable[[list[Labels]], list[Labels]], carry: list[Labels]) -> list[Labels]:

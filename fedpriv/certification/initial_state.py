@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over, private_names
-from fedpriv.certification.information_flow import NONE, follow, trace_program
+from fedpriv.certification.information_flow import NONE, propagate, trace_program
 from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.privacy_labels import LeakError, Private, Protected
 from fedpriv.certification.rules import Rules
@@ -54,7 +54,7 @@ def trace_init(
     label = frozenset({Private("the clients' records or sizes", -1, "init")})
     inputs = [NONE if i < models else label for i in range(len(program.jaxpr.invars))]
     leaves = jax.tree_util.tree_leaves_with_path(state)
-    for (path, _), labels in zip(leaves, follow(program.jaxpr, inputs, rules), strict=True):
+    for (path, _), labels in zip(leaves, propagate(program.jaxpr, inputs, rules), strict=True):
         if rules.protected.private(labels):
             name = "state" + jax.tree_util.keystr(path)
             raise LeakError(

@@ -20,7 +20,7 @@ from fedpriv.certification.privacy_labels import (
     Protected,
     joined,
     leak,
-    of,
+    of_kind,
 )
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
@@ -32,7 +32,7 @@ class Source(NamedTuple):
 
     label: Private
 
-    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+    def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """Adds the label."""
         return [x | {self.label} for x in labels]
 
@@ -42,7 +42,7 @@ class ClientNumber(NamedTuple):
 
     label: Private
 
-    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+    def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """Adds the label where clients are protected."""
         return [x | {self.label} if protected.unit == "client" else x for x in labels]
 
@@ -52,7 +52,7 @@ class Diagnostics(NamedTuple):
 
     label: Private
 
-    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+    def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """No call bounds them any more."""
         return [frozenset(map(_of_all, x)) | {self.label} for x in labels]
 
@@ -62,7 +62,7 @@ class ChangedRecords(NamedTuple):
 
     line: str
 
-    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+    def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """Raises LeakError: one of them may depend on others."""
         if protected.private(joined(labels)):
             raise LeakError(
@@ -78,10 +78,10 @@ class OwnState(NamedTuple):
     line: str
     label: Private
 
-    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+    def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """A row of what all have kept is of this client alone."""
         _keep_apart(self.line, joined(labels), protected)
-        kept = [of(ClientState, x) for x in labels]
+        kept = [of_kind(ClientState, x) for x in labels]
         own = frozenset({self.label})
         return [(x - k) | (own if k else NONE) for x, k in zip(labels, kept, strict=True)]
 
@@ -92,7 +92,7 @@ class Stored(NamedTuple):
     line: str
     call: int
 
-    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+    def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """Whose row was replaced says who took part."""
         every = joined(labels)
         _keep_apart(self.line, every, protected, self.call)
@@ -149,7 +149,7 @@ class Released:
 class Sum(Released):
     """The sum of a cohort's messages is released; where clients add the noise it stands on a client's noisy message."""
 
-    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+    def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """A noisy sum may depend on the clients of its own call alone, and nothing is left of them.
 
         A sum of messages that are already private may depend on nothing private; if cohorts are secret, it tells who
@@ -163,7 +163,7 @@ class Sum(Released):
         every = joined(labels)
         leaving, shown = protected.leaving(every), NONE
         if self.step.mechanism is ALREADY_PRIVATE:
-            _keep_in(self.line, leaving | of(Hidden, every))
+            _keep_in(self.line, leaving | of_kind(Hidden, every))
             if protected.secret:
                 shown = frozenset({Private(TAKING_PART, -1, self.line)})
         elif self.step.is_noisy:
@@ -181,10 +181,10 @@ class Collected(NamedTuple):
 
     line: str
 
-    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+    def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """Raises LeakError: something private was added after the noise."""
         every = joined(labels)
-        _keep_in(self.line, protected.leaving(every) | of(Hidden, every))
+        _keep_in(self.line, protected.leaving(every) | of_kind(Hidden, every))
         return [NONE] * len(labels)
 
 
@@ -204,7 +204,7 @@ class Mean(Released):
 
     batch: Private
 
-    def through(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+    def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
         """Nothing is left of the batch.
 
         Raises:

@@ -63,15 +63,15 @@ class Protected(NamedTuple):
 
     def private(self, labels: Labels) -> Labels:
         """Those of what is protected."""
-        every = of(Private, labels)
+        every = of_kind(Private, labels)
         return every if self.secret else frozenset(x for x in every if x.what != TAKING_PART)
 
     def leaving(self, labels: Labels) -> Labels:
         """Those that may leave clients through a release alone."""
-        return self.private(labels) | of(ClientState, labels)
+        return self.private(labels) | of_kind(ClientState, labels)
 
 
-def of(kind: type, labels: Labels) -> Labels:
+def of_kind(kind: type, labels: Labels) -> Labels:
     """Those of one kind."""
     return frozenset(label for label in labels if isinstance(label, kind))
 

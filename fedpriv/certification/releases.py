@@ -126,7 +126,7 @@ def stage_releases(
         return of_clients(sums, cohorts, unit, first, stage.remembers, too_narrow(stage))
     if stage.means:
         return _of_records(stage, cohorts, unit, first, size)
-    return [Release(view, unit, math.inf, cohorts.drawn, cohorts.steps) for view in VIEWS]
+    return [Release(view, unit, math.inf, cohorts.drawn, cohorts.rounds) for view in VIEWS]
 
 
 def _of_records(
@@ -155,19 +155,19 @@ def _of_records(
     for means in groups.values():
         records = accounting_of(means[0].step.sampling, size)
         used: Any = means[0].step.mechanism
-        whole = unit == "client"
+        by_client = unit == "client"
         most = max(mean.step.sampling.most for mean in means)
-        own = means[0].multiplier(first) / (most if whole else 1)
+        own = means[0].multiplier(first) / (most if by_client else 1)
         shared = (
             means[0].step.adder == "own_summed"
             and not narrow
             and cohorts.are_of_one_size
             and clients.dropout == 0
             and all(mean.step.sampling.public_sizes is None for mean in means)  # equal divisors
-            and not whole
+            and not by_client
             and used.noise == "gaussian"
         )
-        drawn = Everyone(records.population) if whole else records
+        drawn = Everyone(records.population) if by_client else records
         draws = Draws(drawn, clients, sum(mean.times for mean in means))
         reason, noise = "" if own > 0 else used.reason, used.noise
         sent = Contributions(own, noise, draws, cohorts.most, shared, reason)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fedpriv.certification.information_flow import MARK, Labels
 from fedpriv.certification.marks import Marks
-from fedpriv.certification.privacy_labels import ClientState, Private, Protected, joined, of
+from fedpriv.certification.privacy_labels import ClientState, Private, Protected, joined, of_kind
 
 _BY_ROWS = frozenset(
     (
@@ -29,12 +29,14 @@ class Rules(NamedTuple):
     marks: Marks
     protected: Protected
 
-    def through(self, eqn: Any, labels: list[Labels]) -> list[Labels]:
+    def transfer(self, eqn: Any, labels: list[Labels]) -> list[Labels]:
         """The labels of the outputs of an equation, given those of its inputs."""
         if eqn.primitive is MARK:
-            return self.marks[eqn.params["number"]].through(labels, self.protected)
+            return self.marks[eqn.params["number"]].transfer(labels, self.protected)
         every, name = joined(labels), eqn.primitive.name
         # An operation that mixes rows, or that brings in private data, ends the promise that each is a client's own.
-        if (kept := of(ClientState, every)) and not (name in _BY_ROWS and not of(Private, every)):
+        if (kept := of_kind(ClientState, every)) and not (
+            name in _BY_ROWS and not of_kind(Private, every)
+        ):
             every = (every - kept) | {Private("clients' own state", -1, x.line) for x in kept}
         return [every] * len(eqn.outvars)

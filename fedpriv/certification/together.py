@@ -88,7 +88,7 @@ class Together:
         if len(several) > 1:
             by_run = [_naming(f"runs[{i}]", releases) for i, releases in enumerate(by_run)]
         every = [release for releases in by_run for release in releases]
-        releases = [release for release in every if release.steps] or every
+        releases = [release for release in every if release.rounds] or every
         certificate = certify_releases(releases, self._delta, self._view, honest=self._honest)
         if len(several) > 1:
             certificate = _assuming_several_runs(certificate)

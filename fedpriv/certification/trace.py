@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from fedpriv.certification.information_flow import NONE, Labels, follow, trace_program, where
+from fedpriv.certification.information_flow import NONE, Labels, propagate, trace_program, where
 from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.marked_cohort import FederationShape, MarkedCohort
 from fedpriv.certification.marks import Marks, Mean, Stored, Sum
-from fedpriv.certification.privacy_labels import ClientState, Hidden, Protected, leak, of
+from fedpriv.certification.privacy_labels import ClientState, Hidden, Protected, leak, of_kind
 from fedpriv.certification.rules import Rules
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.jaxprs import constant_outputs
@@ -51,9 +51,9 @@ class TracedProgram(NamedTuple):
     calls: tuple[Any, ...]
     prints: tuple[str, ...]
 
-    def follow(self, kept: Sequence[Labels]) -> list[Labels]:
+    def propagate(self, kept: Sequence[Labels]) -> list[Labels]:
         """The labels of its outputs, for those that leaves of the state have of what clients keep."""
-        return follow(self.program.jaxpr, [frozenset({Hidden()}), NONE, *kept, NONE], self.rules)
+        return propagate(self.program.jaxpr, [frozenset({Hidden()}), NONE, *kept, NONE], self.rules)
 
 
 class Stage(NamedTuple):
@@ -120,14 +120,14 @@ def traced_program(
 
 def kept_by_clients(before: Sequence[Labels], after: Sequence[Labels]) -> list[Labels]:
     """The labels that leaves of the state have of what clients keep, before a round or after it."""
-    return [one | of(ClientState, other) for one, other in zip(before, after, strict=False)]
+    return [one | of_kind(ClientState, other) for one, other in zip(before, after, strict=False)]
 
 
 def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     """What the round releases, once nothing else of the clients leaves it.
 
     Args:
-      followed: labels of the round's outputs, as its last `follow` gave them, for what clients keep in any round.
+      followed: labels of the round's outputs, as its last `propagate` gave them, for what clients keep in any round.
 
     Raises:
       LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
@@ -138,9 +138,9 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     for (path, _), (labels, var) in zip(leaves, outputs, strict=True):
         if path[0].idx == 1 and getattr(path[1], "key", None) == "diagnostics":
             continue
-        leaked = rules.protected.private(labels) | of(Hidden, labels)
+        leaked = rules.protected.private(labels) | of_kind(Hidden, labels)
         if path[0].idx != 0:  # what clients keep is in the state
-            leaked |= of(ClientState, labels)
+            leaked |= of_kind(ClientState, labels)
         if leaked:
             places = (f" ({where(e)})" for e in program.eqns if var in e.outvars)
             raise leak(_name(path) + "".join(places), leaked)

@@ -22,7 +22,7 @@ Reach: TypeAlias = Annotated[
     float,
     Range("one from 1e-30 to 1e30, which float32 can square, by bound or epsilon", 1e-30, 1e30),
 ]
-Dimension: TypeAlias = Annotated[int, Range("1 or 2", 1, 2, whole=True)]
+Dimension: TypeAlias = Annotated[int, Range("1 or 2", 1, 2, integer=True)]
 
 
 class Lattice(NamedTuple):

@@ -18,10 +18,10 @@ MOST_BITS = 22
 """In float32 more levels would be rounded with a bias."""
 
 Levels: TypeAlias = Annotated[
-    int, Range(f"a whole number of bits from 1 to {MOST_BITS}", 1, MOST_BITS, whole=True)
+    int, Range(f"a whole number of bits from 1 to {MOST_BITS}", 1, MOST_BITS, integer=True)
 ]
 SignedLevels: TypeAlias = Annotated[
-    int, Range(f"a whole number of bits from 2 to {MOST_BITS}", 2, MOST_BITS, whole=True)
+    int, Range(f"a whole number of bits from 2 to {MOST_BITS}", 2, MOST_BITS, integer=True)
 ]
 FloatBound: TypeAlias = Annotated[
     float, Range("a bound from 1e-30 to 1e38, within float32", 1e-30, 1e38)

@@ -40,14 +40,14 @@ class Range(NamedTuple):
     Attributes:
       wanted: what they are, in words.
       least, most: their bounds, which belong to them but for those in `without`.
-      whole: whether they are integers.
+      integer: whether they are integers.
     """
 
     wanted: str
     least: float
     most: float
     without: tuple[float, ...] = ()
-    whole: bool = False
+    integer: bool = False
 
     def __contains__(self, number: object) -> bool:
         assert isinstance(number, int | float)
@@ -60,16 +60,18 @@ _NEITHER = object()
 LARGEST = 2**31 - 1  # what a compiled program counts with
 
 Count: TypeAlias = Annotated[
-    int, Range(f"a whole number from 1 to {LARGEST}", 1, LARGEST, whole=True)
+    int, Range(f"a whole number from 1 to {LARGEST}", 1, LARGEST, integer=True)
 ]
 CountOrZero: TypeAlias = Annotated[
-    int, Range(f"a whole number from 0 to {LARGEST}", 0, LARGEST, whole=True)
+    int, Range(f"a whole number from 0 to {LARGEST}", 0, LARGEST, integer=True)
 ]
-LargeCount: TypeAlias = Annotated[int, Range("a whole number from 1 to 2^53", 1, 2**53, whole=True)]
+LargeCount: TypeAlias = Annotated[
+    int, Range("a whole number from 1 to 2^53", 1, 2**53, integer=True)
+]
 Seed: TypeAlias = Annotated[
-    int, Range("a whole number from -2^63 to 2^63 - 1", -(2**63), 2**63 - 1, whole=True)
+    int, Range("a whole number from -2^63 to 2^63 - 1", -(2**63), 2**63 - 1, integer=True)
 ]
-Bits: TypeAlias = Annotated[int, Range("a whole number of bits from 1 to 32", 1, 32, whole=True)]
+Bits: TypeAlias = Annotated[int, Range("a whole number of bits from 1 to 32", 1, 32, integer=True)]
 Finite: TypeAlias = Annotated[float, Range("a finite number", -INF, INF, (-INF, INF))]
 Positive: TypeAlias = Annotated[float, Range("a finite number above 0", 0, INF, (0, INF))]
 NonNegative: TypeAlias = Annotated[float, Range("a finite number, 0 or more", 0, INF, (INF,))]
@@ -126,7 +128,7 @@ def _taken(name: str, value: Any, kind: Any) -> Any:
     if get_origin(kind) is not Annotated:
         return _each(name, value, get_args(kind))
     allowed = kind.__metadata__[0]
-    number = _whole(value) if allowed.whole else _real(value)
+    number = _whole(value) if allowed.integer else _real(value)
     return _NEITHER if number is None or number not in allowed else number
 
 

@@ -19,7 +19,9 @@ def _functions(cls: Any) -> frozenset[str]:
     """The fields that are functions."""
     hints = get_type_hints(cls)
     parts = {name: (hints[name], *get_args(hints[name])) for name in cls._fields}
-    return frozenset(n for n, of in parts.items() if any(get_origin(one) is Callable for one in of))
+    return frozenset(
+        n for n, kind in parts.items() if any(get_origin(one) is Callable for one in kind)
+    )
 
 
 def _in_a_line(self: Any) -> str:
@@ -49,9 +51,9 @@ def checking_fields(cls: T) -> T:
     unchecked, names = cls.__new__, cls._fields
 
     @functools.wraps(unchecked)
-    def new(of: Any, *args: Any, **fields: Any) -> Any:
+    def new(kind: Any, *args: Any, **fields: Any) -> Any:
         kinds = kinds_of_fields(cls)
-        pairs = list(zip(names, unchecked(of, *args, **fields), strict=True))
+        pairs = list(zip(names, unchecked(kind, *args, **fields), strict=True))
         for name, value in pairs:
             fits = callable(value) or (value is None and name in cls._field_defaults)
             require(
@@ -60,12 +62,12 @@ def checking_fields(cls: T) -> T:
                 value,
                 f"give a function{_SUCH_AS.get(name, '')}",
             )
-        return tuple.__new__(of, [checked(n, v, kinds[n]) if n in kinds else v for n, v in pairs])
+        return tuple.__new__(kind, [checked(n, v, kinds[n]) if n in kinds else v for n, v in pairs])
 
     cls.__new__ = new
     if cls.__repr__.__module__ != cls.__module__:  # none of its own
         cls.__repr__ = _in_a_line
-    cls._make = classmethod(lambda of, fields: of(*fields))
+    cls._make = classmethod(lambda kind, fields: kind(*fields))
     keys = [jax.tree_util.GetAttrKey(name) for name in names]
     jax.tree_util.register_pytree_with_keys(
         cls,

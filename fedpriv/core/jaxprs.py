@@ -84,16 +84,16 @@ def evaluate(program: ClosedJaxpr, args: Sequence[Any], rule: Rule) -> list[Any]
 def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], rule: Rule) -> list[Any]:
     known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
 
-    def read(atom: Any) -> Any:
+    def value_of(atom: Any) -> Any:
         return atom.val if isinstance(atom, Literal) else known[atom]
 
     for eqn in jaxpr.eqns:
-        values = [read(v) for v in eqn.invars]
+        values = [value_of(v) for v in eqn.invars]
         out = rule(eqn, values)
         if out is NotImplemented:
             out = bind(eqn, values)
         known.update(zip(eqn.outvars, out, strict=True))
-    return [read(v) for v in jaxpr.outvars]
+    return [value_of(v) for v in jaxpr.outvars]
 
 
 def inlined(eqn: JaxprEqn, values: Sequence[Any], rule: Rule) -> list[Any]:

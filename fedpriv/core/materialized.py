@@ -20,7 +20,7 @@ def materialized(fn: F) -> F:
     """
 
     @functools.wraps(fn)
-    def whole(*arrays: Any, **static: Any) -> Any:
+    def written(*arrays: Any, **static: Any) -> Any:
         if jax.default_backend() != "cpu":
             return fn(*arrays, **static)
 
@@ -32,4 +32,4 @@ def materialized(fn: F) -> F:
         with set_xla_metadata(inlineable="false"):
             return program(*arrays)
 
-    return whole  # type: ignore[return-value]
+    return written  # type: ignore[return-value]

@@ -15,5 +15,5 @@ def sealed(bundle: Bundle) -> Bundle:
 
 def constructed(bundle: Any) -> bool:
     """Whether it is as it was when it was sealed; what is made by hand, changed, or of a subclass is not."""
-    whole = len(bundle.seal) == len(bundle) and bundle.seal[0] is type(bundle)
-    return whole and all(a is b for a, b in zip(bundle.seal[1:], bundle, strict=False))
+    complete = len(bundle.seal) == len(bundle) and bundle.seal[0] is type(bundle)
+    return complete and all(a is b for a, b in zip(bundle.seal[1:], bundle, strict=False))

@@ -43,7 +43,7 @@ class ClientRows:
         before = np.cumsum(size) - size
         return Rows(size, order[np.repeat(start - before, size) + np.arange(size.sum())])
 
-    def of(self, client: jax.Array) -> jax.Array:
+    def of_client(self, client: jax.Array) -> jax.Array:
         """i32[capacity], the rows of one client (i32[]), filled with its first; with any row where it has none."""
         # A slice, as it is read faster than single numbers.
         found = lax.dynamic_slice_in_dim(self.order, self.start[client], self.capacity)
@@ -51,7 +51,7 @@ class ClientRows:
 
     @property
     def table(self) -> jax.Array:
-        """i32[clients, capacity], as `of`, of all clients at once."""
+        """i32[clients, capacity], as `of_client`, of all clients at once."""
         place = jnp.arange(self.capacity, dtype=jnp.int32)
         place = jnp.where(place < self.size[..., None], place, 0) + self.start[..., None]
         flat = place.reshape(*place.shape[:-2], -1)

@@ -95,7 +95,7 @@ class Federation:
         """i -> the examples of client i, one of `ids` (i32[slots]) where `mask`; leaves [capacity, ...]."""
 
         def of_client(i: jax.Array) -> PyTree:
-            rows = self.client_rows.of(i)
+            rows = self.client_rows.of_client(i)
             return jax.tree.map(lambda leaf: leaf[rows], self.examples)
 
         return of_client
@@ -166,14 +166,14 @@ class Federation:
             known = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
             require(known, "example", leaf, "give arrays, or jax.ShapeDtypeStruct of them")
 
-        def of(value: int, *shape: int) -> Any:  # one number in memory, however many clients
+        def repeated(value: int, *shape: int) -> Any:  # one number in memory, however many clients
             return np.broadcast_to(np.int32(value), shape)
 
         examples = jax.tree.map(lambda s: np.zeros((1, *s.shape), s.dtype), example)
         rows = ClientRows(
-            of(0, per_client), of(0, clients), of(per_client, clients), per_client
+            repeated(0, per_client), repeated(0, clients), repeated(per_client, clients), per_client
         )  # everybody's are the same
-        return cls(examples, rows, of(0, public))
+        return cls(examples, rows, repeated(0, public))
 
     def repartition(
         self,

@@ -91,8 +91,8 @@ def _drawn_out(
 
 def _shared_out(rng: Generator, count: int, sizes: np.ndarray) -> np.ndarray:
     """i64[labels] that sum to `count`, in proportion to sizes i64[labels], by largest remainder."""
-    whole, remainder = np.divmod(count * sizes, max(1, sizes.sum()))
+    shares, remainder = np.divmod(count * sizes, max(1, sizes.sum()))
     lot = rng.permutation(len(sizes))
     most = lot[np.argsort(-remainder[lot], kind="stable")]
-    whole[most[: count - whole.sum()]] += 1
-    return whole
+    shares[most[: count - shares.sum()]] += 1
+    return shares

@@ -165,8 +165,8 @@ def _hashes(leaves: list[Any], types: list[Any], rows: np.ndarray) -> np.ndarray
             _of_rows(leaf, rows[some], kind) for leaf, kind in zip(leaves, types, strict=True)
         ]
         as_bytes = np.concatenate([np.ascontiguousarray(v).view(np.uint8) for v in values], axis=1)
-        whole = as_bytes.view(f"V{width}")[:, 0].tolist()
-        found[some] = np.fromiter(map(hash, whole), np.int64, len(whole))
+        records = as_bytes.view(f"V{width}")[:, 0].tolist()
+        found[some] = np.fromiter(map(hash, records), np.int64, len(records))
     return found
 
 

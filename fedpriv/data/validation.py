@@ -32,8 +32,8 @@ def leaves_of(examples: PyTree) -> PyTree:
     """
     if isinstance(examples, Mapping):
         _check_names(examples)
-        alone = jax.tree_util.all_leaves([examples])  # of a type that JAX does not look into
-        examples = dict(examples) if alone else examples
+        single = jax.tree_util.all_leaves([examples])  # of a type that JAX does not look into
+        examples = dict(examples) if single else examples
     elif hasattr(examples, "columns"):
         names = getattr(examples, "column_names", examples.columns)
         _check_columns([str(name) for name in names])

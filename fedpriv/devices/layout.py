@@ -50,8 +50,8 @@ class Strategy:
         processes, most = jax.process_count(), most_devices()
         whose = "local device(s)" if processes == 1 else f"devices of {processes} processes"
         remedy = (
-            f"give 1 to {most}, as there are {most} {whose}; on CPU call fedpriv.split_cpu(n) before JAX starts (it "
-            "sets jax_num_cpu_devices and a longer time-out)"
+            f"give 1 to {most}, as there are {most} {whose}; on CPU call fp.distributed.split_cpu(n) "
+            "before JAX starts (it sets jax_num_cpu_devices and a longer time-out)"
         )
         require(self.devices <= most, "devices", self.devices, remedy)
         even = self.devices == 1 or self.devices % processes == 0

@@ -119,7 +119,9 @@ def per_client(
     clients = checked("clients", clients, Count)
     remedy = "give a number for each metric that has one, {'loss': 0.4}"
     require(isinstance(bound, Mapping), "bound", bound, remedy)
-    bound = {name: checked(f"bound[{name!r}]", of, Finite) for name, of in bound.items()}
+    bound = {
+        name: checked(f"bound[{name!r}]", evaluated, Finite) for name, evaluated in bound.items()
+    }
     fits = isinstance(on, Federation) or (isinstance(on, str) and on in ("train", HELD_OUT))
     require(fits, "on", on, "give 'train', 'held_out', or such as fp.Federation.from_arrays(...)")
     fits = personal is None or callable(personal)
@@ -129,26 +131,26 @@ def per_client(
     if personal is not None:
         kind = PERSONAL if on == HELD_OUT else PERSONAL_PER_CLIENT
 
-    def sums(state: State, of: Federation | CohortFederation, ids: jax.Array) -> dict:
-        return _sums(scored, personal or _everybodys, state, of, ids)
+    def sums(state: State, evaluated: Federation | CohortFederation, ids: jax.Array) -> dict:
+        return _sums(scored, personal or _everybodys, state, evaluated, ids)
 
     @cache
     def compiled(strategy: Strategy) -> Callable[..., dict]:
         return jax.jit(spmd(sums))
 
     def measure(state: State, federation: Any) -> Measured:
-        of = on if isinstance(on, Federation) else federation
-        of = of.held_out if on == HELD_OUT else of
-        if personal is not None and of.num_clients != federation.num_clients:
+        evaluated = on if isinstance(on, Federation) else federation
+        evaluated = evaluated.held_out if on == HELD_OUT else evaluated
+        if personal is not None and evaluated.num_clients != federation.num_clients:
             raise ValueError(
-                f"on: {of.num_clients} clients, but there are personal models of {federation.num_clients}; give "
+                f"on: {evaluated.num_clients} clients, but there are personal models of {federation.num_clients}; give "
                 "records of the same clients, in the same order"
             )
-        ids = _chosen(of.num_clients, clients)
-        if isinstance(of, StreamedFederation):
-            of_clients = _streamed(compiled(current()), state, of, ids)
+        ids = _chosen(evaluated.num_clients, clients)
+        if isinstance(evaluated, StreamedFederation):
+            of_clients = _streamed(compiled(current()), state, evaluated, ids)
         else:
-            of_clients = sums(state, of, jnp.asarray(ids))
+            of_clients = sums(state, evaluated, jnp.asarray(ids))
         return _summary(kind, scored, jnp.asarray(ids), of_clients, bound)
 
     return measure
@@ -168,19 +170,19 @@ def _sums(
     score: Score,
     personal: Personal,
     state: State,
-    of: Federation | CohortFederation,
+    evaluated: Federation | CohortFederation,
     ids: jax.Array,
 ) -> dict[str, jax.Array]:
     """Name -> f32[clients, ...], what the score sums over the records of each of `ids`."""
-    count, together = len(ids), max(1, BATCH // of.capacity)
+    count, together = len(ids), max(1, BATCH // evaluated.capacity)
     rows = jnp.resize(ids, (-(-count // together), together))
-    records = of.records(ids, jnp.ones(count, bool))
+    records = evaluated.records(ids, jnp.ones(count, bool))
 
     def client(i: jax.Array) -> dict[str, jax.Array]:
         model = asked("personal", personal, "(state, client)", state, i)
         score.names(model, records(i))  # raises
         each = jax.vmap(score, in_axes=(None, 0))(model, records(i))
-        return summed(each, jnp.arange(of.capacity) < of.size[i])
+        return summed(each, jnp.arange(evaluated.capacity) < evaluated.size[i])
 
     every = jnp.ones(len(rows), bool)
     sums = sum_over(lambda some: ((), jax.vmap(client)(some)), every, rows)[1]
@@ -188,14 +190,14 @@ def _sums(
 
 
 def _streamed(
-    sums: Callable[..., dict], state: State, of: StreamedFederation, ids: np.ndarray
+    sums: Callable[..., dict], state: State, evaluated: StreamedFederation, ids: np.ndarray
 ) -> dict[str, jax.Array]:
     """As `_sums`, of records that are read some at a time."""
-    at_once = max(1, min(len(ids), STREAMED // of.capacity))
-    empty, parts = of.empty(), []
+    at_once = max(1, min(len(ids), STREAMED // evaluated.capacity))
+    empty, parts = evaluated.empty(), []
     for some in np.resize(ids, (-(-len(ids) // at_once), at_once)):
         with jax.ensure_compile_time_eval():  # arrays, also where `simulate` asks for shapes alone
-            read = distributed.replicate(of.read(some), current().mesh)
+            read = distributed.replicate(evaluated.read(some), current().mesh)
         cohort = replace(empty, holders=read[0], holder_records=read[1])
         parts.append(sums(state, cohort, some))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[: len(ids)], *parts)

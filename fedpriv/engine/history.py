@@ -178,15 +178,15 @@ class History:
         if self.state is None:
             raise ValueError(
                 "state: there is none; the run has not ended, or it is a run of the commands, which keep only shared "
-                "models; read these with fp.load_model(folder, algorithm, seed)"
+                "models; read these with fp.models.load_model(folder, algorithm, seed)"
             )
         if seed not in self.seeds:
             raise ValueError(f"seed: {seed} was not trained; give one of {list(self.seeds)}")
         return self.seeds.index(seed)
 
-    def _each(self, of: Callable[[Evaluation], np.ndarray]) -> np.ndarray:
+    def _each(self, number: Callable[[Evaluation], np.ndarray]) -> np.ndarray:
         """f64[evaluations, seeds], also where there are no evaluations."""
-        return np.array([of(e) for e in self.evaluations]).reshape(-1, len(self.seeds))
+        return np.array([number(e) for e in self.evaluations]).reshape(-1, len(self.seeds))
 
 
 class DivergedError(FloatingPointError):

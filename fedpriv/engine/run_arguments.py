@@ -46,7 +46,7 @@ def check_options(
     """Raises ValueError: no seeds, or something else where an option belongs."""
     require(len(seeds) > 0, "seeds", seeds, "give at least one, as (0,)")
     several = federation if isinstance(federation, list | tuple) else [federation] * len(seeds)
-    runs = [(seed, id(of)) for seed, of in zip(seeds, several, strict=False)]
+    runs = [(seed, id(dealt)) for seed, dealt in zip(seeds, several, strict=False)]
     twice = len(set(runs)) < len(runs)
     require(not twice, "seeds", seeds, "give each once, as the same one gives the same run again")
     kinds = {"strategy": (strategy, Strategy), "checkpoints": (checkpoints, Checkpoints)}

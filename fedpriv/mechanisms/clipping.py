@@ -65,8 +65,8 @@ def flat() -> Clipping:
     """
 
     def scales(norms: PyTree, bound: Bound) -> PyTree:
-        whole = over_tensors(norms)
-        return spread(_scale(whole, bound, whole), norms)
+        length = over_tensors(norms)
+        return spread(_scale(length, bound, length), norms)
 
     return sealed(Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales))
 
@@ -111,8 +111,8 @@ def separately(tensors: Count) -> Clipping:
         leaves = len(jax.tree.leaves(norms))
         if leaves != tensors:
             raise ValueError(f"tensors: {tensors}, but the model has {leaves}; give {leaves}")
-        whole = over_tensors(norms)
-        return jax.tree.map(lambda n, c: _scale(n, c, whole), norms, spread(bound, norms))
+        length = over_tensors(norms)
+        return jax.tree.map(lambda n, c: _scale(n, c, length), norms, spread(bound, norms))
 
     def worst(d: int) -> PyTree:
         return [_constant(1.0, size) for size in _sizes(d, tensors)]
@@ -227,10 +227,10 @@ def _scaled(update: PyTree, scales: PyTree) -> PyTree:
     return jax.tree.map(lambda u, s: jnp.where(s == 0, 0.0, u * s).astype(u.dtype), update, scales)
 
 
-def _scale(norm: jax.Array, bound: Bound, whole: jax.Array) -> jax.Array:
+def _scale(norm: jax.Array, bound: Bound, length: jax.Array) -> jax.Array:
     """What brings `norm` down to `bound`: 0 where the norm of the whole is NaN or infinite, 1 without a bound."""
     scale = jnp.where(norm <= bound, 1.0, bound / norm)  # 1 for 0 and a bound of 0
-    scale = jnp.where(jnp.isfinite(whole), scale, 0.0)
+    scale = jnp.where(jnp.isfinite(length), scale, 0.0)
     return jnp.where(jnp.isinf(bound), 1.0, scale)
 
 

@@ -26,10 +26,10 @@ class NoiseMemory:
         return tuple(self._after)
 
     def nested(self) -> NoiseMemory:
-        """The same, for a function that runs the whole round; `follow` takes what it remembers afterwards."""
+        """The same, for a function that runs the whole round; `adopt` takes what it remembers afterwards."""
         return NoiseMemory(self._before)
 
-    def follow(self, after: tuple[PyTree, ...]) -> None:
+    def adopt(self, after: tuple[PyTree, ...]) -> None:
         """Remembers what `nested` did."""
         self._after = list(after)
 

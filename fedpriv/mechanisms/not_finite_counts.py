@@ -32,8 +32,8 @@ class Tally:
 
     def share(self) -> jax.Array:
         """f32[] in 0..1; 0 of none."""
-        lost, of = self.total()
-        return lost.astype(jnp.float32) / jnp.maximum(of, 1).astype(jnp.float32)
+        lost, counted = self.total()
+        return lost.astype(jnp.float32) / jnp.maximum(counted, 1).astype(jnp.float32)
 
 
 _RECORDS: ContextVar[Tally | None] = ContextVar("records", default=None)

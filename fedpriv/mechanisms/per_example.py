@@ -208,13 +208,13 @@ def private_mean(
         of_batch = gradients(params, batch)
         now = mechanism.for_batch(of_batch.norms, mask)
         if now.scaling is None:
-            total, whole = _sum_of_bounded(now, of_batch.each(), mask)
+            total, lengths = _sum_of_bounded(now, of_batch.each(), mask)
         else:
             norms_of = now.scaling.norms
             norms = jax.vmap(norms_of)(of_batch.each()) if norms_of else of_batch.norms
-            scales, whole = now.scaling.scales(norms), over_tensors(norms)
+            scales, lengths = now.scaling.scales(norms), over_tensors(norms)
             total = of_batch.weighted(jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales))
-        count_records(whole, mask)
+        count_records(lengths, mask)
         noisy = now.perturb(key, total)
         return jax.tree.map(lambda s: s / expected_size, noisy)
 

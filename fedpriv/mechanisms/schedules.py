@@ -31,7 +31,7 @@ Parts: TypeAlias = Annotated[
         f"a whole number from 1 to {MOST_PARTS}, as a certificate composes each",
         1,
         MOST_PARTS,
-        whole=True,
+        integer=True,
     ),
 ]
 

@@ -18,15 +18,15 @@ class ExampleError(ValueError):
 
 def check_leaves(example: Example, *names: str) -> None:
     """Raises ExampleError: not a dict with leaves of these names."""
-    read = ", ".join(f'"{name}"' for name in names)
+    listed = ", ".join(f'"{name}"' for name in names)
     if not isinstance(example, Mapping):
         raise ExampleError(
-            f"example: {_kind(example)}; this model reads {read}; give the arrays in such a dict"
+            f"example: {_kind(example)}; this model reads {listed}; give the arrays in such a dict"
         )
     for name in names:
         if name not in example:
             raise ExampleError(
-                f'example: there is no "{name}", only {sorted(example)}; this model reads {read}; name the arrays '
+                f'example: there is no "{name}", only {sorted(example)}; this model reads {listed}; name the arrays '
                 "accordingly"
             )
 

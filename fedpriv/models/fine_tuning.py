@@ -116,10 +116,10 @@ def adapters(
         change = factor * (adapter["A"] @ adapter["B"])
         return leaf + change.reshape(leaf.shape).astype(leaf.dtype)
 
-    def whole(params: Params) -> Params:
+    def full_params(params: Params) -> Params:
         return its.with_leaves({path: adapted(path, params[path]) for path in sides})
 
-    return _fine_tuned(model, init, whole)
+    return _fine_tuned(model, init, full_params)
 
 
 @names_user_code
@@ -192,26 +192,26 @@ def _matching(name: str, pattern: str, paths: Collection[str]) -> list[str]:
 
 
 def _fine_tuned(
-    model: Model, init: Callable[[Key], Params], whole: Callable[[Params], Params]
+    model: Model, init: Callable[[Key], Params], full_params: Callable[[Params], Params]
 ) -> Model:
     """`model` with other parameters, of which `whole` makes its own."""
-    scored, used, whole = Score.of(model.score), model.apply, _of_its_own(init, whole)
+    scored, used, full_params = Score.of(model.score), model.apply, _of_its_own(init, full_params)
 
     def loss(params: Params, example: Example) -> jax.Array:
-        return model.loss(whole(params), example)
+        return model.loss(full_params(params), example)
 
     def random_loss(params: Params, example: Example, key: Key | None = None) -> jax.Array:
-        return model.loss(whole(params), example, key)  # type: ignore[call-arg]
+        return model.loss(full_params(params), example, key)  # type: ignore[call-arg]
 
     def score(params: Params, example: Example) -> dict[str, jax.Array]:
-        return scored.function(whole(params), example)
+        return scored.function(full_params(params), example)
 
     def apply(params: Params, x: PyTree) -> PyTree:
         assert used is not None
-        return used(whole(params), x)
+        return used(full_params(params), x)
 
     def merged(params: Params) -> Params:
-        return model.merged(whole(params)) if model.merged else whole(params)
+        return model.merged(full_params(params)) if model.merged else full_params(params)
 
     return model._replace(
         init=init,
@@ -223,13 +223,13 @@ def _fine_tuned(
 
 
 def _of_its_own(
-    init: Callable[[Key], Params], whole: Callable[[Params], Params]
+    init: Callable[[Key], Params], full_params: Callable[[Params], Params]
 ) -> Callable[[Params], Params]:
     """`whole`, which raises ValueError for parameters that are not such as `init` makes."""
     shapes = jax.eval_shape(init, jax.random.key(0))
 
     def checked_whole(params: Params) -> Params:
         check_shapes("params", params, shapes)
-        return whole(params)
+        return full_params(params)
 
     return checked_whole

@@ -151,10 +151,10 @@ def load_model(
         return Trained(params, model.apply or _unknown("no apply"))
     about = _about(place / NETWORK)
     if about["network"] not in NETWORKS:
-        alone = Trained(_nested(arrays, place / PARAMETERS), _unknown(about["network"]))
+        parameters_only = Trained(_nested(arrays, place / PARAMETERS), _unknown(about["network"]))
         lacking = "; these are the parameters alone, in nested dicts"
         warnings.warn(_none_of_ours(about["network"]) + lacking, stacklevel=2)
-        return alone
+        return parameters_only
     try:
         built = _rebuilt(about)
         shapes = jax.eval_shape(built.module.init, jax.random.key(0), built.input)
@@ -284,9 +284,9 @@ def _like(shapes: Params, arrays: Mapping[str, np.ndarray], place: Path) -> Para
     return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
 
 
-def _check_base(whole: Params, arrays: Mapping[str, np.ndarray], place: Path) -> None:
+def _check_base(base: Params, arrays: Mapping[str, np.ndarray], place: Path) -> None:
     """Raises ValueError: the network is not the one that was kept, but for rounding."""
-    for name, leaf in named_leaves(whole).items():
+    for name, leaf in named_leaves(base).items():
         array = arrays.get(name, np.zeros(0))
         kept = array.astype(np.float64)
         real = jnp.issubdtype(array.dtype, jnp.floating)

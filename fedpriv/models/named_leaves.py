@@ -61,7 +61,7 @@ def misfit(params: Params, wanted: Params) -> str | None:
 def _no_floats(params: dict[str, Any], wanted: dict[str, Any], remedy: str) -> str | None:
     """Which of the leaves is of floats in one alone; floats may have another precision."""
     for path, leaf in wanted.items():
-        kinds = [jnp.result_type(of) for of in (params[path], leaf)]
+        kinds = [jnp.result_type(leaf_) for leaf_ in (params[path], leaf)]
         if len({jnp.issubdtype(kind, jnp.floating) for kind in kinds}) > 1:
             return f"{readable(path)} is of {kinds[0]}, but of {kinds[1]} in the model; {remedy}"
     return None

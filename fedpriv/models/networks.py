@@ -127,8 +127,8 @@ def classifier(
         module,
         "give one such as fp.models.MLP((64,), 10)",
     )
-    of: Any = input if hasattr(input, "dtype") else checked("input", input, Sequence[Count])
-    shape, dtype = (of.shape, of.dtype) if hasattr(of, "dtype") else (of, jnp.uint8)
+    given: Any = input if hasattr(input, "dtype") else checked("input", input, Sequence[Count])
+    shape, dtype = (given.shape, given.dtype) if hasattr(given, "dtype") else (given, jnp.uint8)
     like = jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
     image = inputs == "image" or len(like.shape) == 3
     of_images = image and isinstance(module, _OF_IMAGES)
@@ -183,13 +183,13 @@ def _compiled(initial: Callable[[Key], Params]) -> Callable[[Key], Params]:
     It runs once, and on CPU LLVM would take seconds to make that one run faster. A program within another has the
     other's options.
     """
-    whole = jax.jit(initial)
+    compiled = jax.jit(initial)
     quick = jax.jit(initial, compiler_options={"xla_backend_optimization_level": 1})
 
     @names_user_code
     def init(key: Key) -> Params:
         inside = isinstance(key, jax.core.Tracer)
-        return whole(key) if inside or jax.default_backend() != "cpu" else quick(key)
+        return compiled(key) if inside or jax.default_backend() != "cpu" else quick(key)
 
     return init
 

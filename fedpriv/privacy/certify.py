@@ -16,7 +16,7 @@ from fedpriv.privacy.participations import participations
 from fedpriv.privacy.profile import Composition
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import BEST_RUN, NOTHING_HIDES, ONE_RUN, Release, View
-from fedpriv.privacy.release_normal_form import is_exact, read
+from fedpriv.privacy.release_normal_form import is_exact, normal_form
 from fedpriv.privacy.renyi import rdp_epsilon
 
 # Beyond, rounding counts; and dp-accounting fails where e^(1 / b) overflows.
@@ -72,7 +72,7 @@ def certify_releases(
     require(len(units) == 1, "unit", units, remedy)
 
     of_view = [_within_range(release.with_honest(honest)) for release in of_view]
-    bare = [release for release in of_view if release.steps > 0 and release.multiplier == 0]
+    bare = [release for release in of_view if release.rounds > 0 and release.multiplier == 0]
     active = _active(of_view)
     # Without noise all is infinite, and what shows nothing costs nothing: neither has to compose with the rest.
     counted = bare or active or of_view[:1]
@@ -121,7 +121,7 @@ def certify_choice(
         require(len(kinds) < 2, field, kinds, "choose among settings of one kind")
     worst = max(certificates, key=lambda c: c.epsilon)
     of_view = ([r for r in each if r.view == worst.view] for each in settings)
-    active = [read(own) for each in of_view if (own := _active(map(_within_range, each)))]
+    active = [normal_form(own) for each in of_view if (own := _active(map(_within_range, each)))]
     if len(certificates) == 1 or not active or math.isinf(worst.epsilon):
         return worst
     first, *others = active  # also where epsilon is 0, as delta is not
@@ -142,7 +142,7 @@ def certify_choice(
 
 def _active(releases: Iterable[Release]) -> list[Release]:
     """Those that show something, through noise."""
-    return [r for r in releases if r.steps > 0 and math.isfinite(r.multiplier)]
+    return [r for r in releases if r.rounds > 0 and math.isfinite(r.multiplier)]
 
 
 def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificate:
@@ -160,7 +160,7 @@ def _composed(
     active: Sequence[Release], template: Certificate, honest: float, best_of: float
 ) -> Certificate:
     delta, view, relation = template.delta, template.view, template.relation
-    composition = Composition(read(active), relation, best_of)
+    composition = Composition(normal_form(active), relation, best_of)
     epsilons = dict(epsilons_of(composition.releases, relation, delta, best_of))
     accountant = min(epsilons, key=lambda name: epsilons[name])
     bound = _BOUNDS[accountant]

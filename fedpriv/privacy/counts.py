@@ -33,7 +33,7 @@ class Counts(NamedTuple):
         return np.asarray(self.low + self.width * np.arange(len(self.chances)), np.float64)
 
 
-def of(values: Floats, chances: Floats) -> Counts:
+def from_values(values: Floats, chances: Floats) -> Counts:
     """Of `values`, whole numbers that rise, f64[k]."""
     likely = np.flatnonzero(chances > _TAIL)
     kept = slice(likely[0], likely[-1] + 1)

@@ -37,7 +37,7 @@ def dp_event(composition: Composition) -> tuple[Any, Any]:
             "setting"
         )
     rounds = [
-        dp.SelfComposedDpEvent(_of_a_round(release, composition.relation), release.steps)
+        dp.SelfComposedDpEvent(_of_a_round(release, composition.relation), release.rounds)
         for release in composition.releases
     ]
     event = dp.ComposedDpEvent(rounds) if rounds else dp.NoOpDpEvent()

@@ -16,7 +16,7 @@ class Rounds(NamedTuple):
     losses: Losses
     local_steps: int
     rate: float
-    steps: int
+    rounds: int
 
 
 class Case(NamedTuple):
@@ -53,19 +53,19 @@ def told_apart(rounds: tuple[Rounds, ...], jumps: float) -> tuple[list[Case], fl
         expected += _releases(r) * chance
         pairs += _releases(r) * (r.local_steps - 1) / 2 * chance**2
         beside = (
-            r._replace(losses=low, steps=r.steps - 1),
+            r._replace(losses=low, rounds=r.rounds - 1),
             Rounds(low, r.local_steps - 1, 1.0, 1),
             Rounds(high, 1, 1.0, 1),
         )
         others = [*usual[:i], *usual[i + 1 :], *beside]
-        there = tuple(o for o in others if o.steps * o.local_steps)
+        there = tuple(o for o in others if o.rounds * o.local_steps)
         cases.append(Case(math.log(_releases(r)), there))
     return cases, expected**2 / 2 + pairs
 
 
 def _releases(r: Rounds) -> float:
     """How many the unit is in, on average."""
-    return r.steps * r.rate * r.local_steps
+    return r.rounds * r.rate * r.local_steps
 
 
 def _split(losses: Losses, chance: float) -> tuple[Losses, Losses]:

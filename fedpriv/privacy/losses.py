@@ -95,7 +95,7 @@ def on_grids(releases: tuple[Release, ...], relation: str, delta: float) -> tupl
 
 def _share(releases: Sequence[Release], chance: float) -> float:
     """The part of a chance that falls to one release: a power of two, rounded down."""
-    count = sum(r.steps * r.local_steps for r in releases)
+    count = sum(r.rounds * r.local_steps for r in releases)
     return float(2.0 ** math.floor(math.log2(max(chance / count, 1e-300))))
 
 
@@ -173,7 +173,7 @@ def compose(
         else:
             pair = _round(drawn, release.noise, multiplier, relation, interval, beyond)
             rate = 1.0 if known is None else known.rate
-        each.append([Rounds(one, release.local_steps, rate, release.steps) for one in pair])
+        each.append([Rounds(one, release.local_steps, rate, release.rounds) for one in pair])
     directions = list(zip(*each, strict=True))
     kept = directions if relation == "add_or_remove" else directions[:1]
     return [Composed(rounds, interval) for rounds in kept]
@@ -191,7 +191,7 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
         known = release.participation
         drawn = known if known is not None and known.loses_noise else release.sampling
         n, chances = drawn.times_drawn()
-        spread += release.steps * release.local_steps * float(chances @ n**2) / multiplier**2
+        spread += release.rounds * release.local_steps * float(chances @ n**2) / multiplier**2
         once = max(once, _largest_loss(drawn, release.noise, multiplier, 10.0))
     composed = spread / 2 + 10 * math.sqrt(spread)
     width = max(once / _CELLS, composed / _COMPOSED_CELLS) / _FINEST

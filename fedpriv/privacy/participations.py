@@ -47,15 +47,15 @@ def _count(release: Release) -> tuple[Floats, Floats, float]:
     drawn, known = release.sampling, release.participation
     once = drawn.most_often == 1
     if known is None and once:
-        return _binomial(release.steps * release.local_steps, drawn.rate)
+        return _binomial(release.rounds * release.local_steps, drawn.rate)
     if known is not None and once and drawn.rate == 1:
-        rounds, chances, missing = _binomial(release.steps, known.rate)
+        rounds, chances, missing = _binomial(release.rounds, known.rate)
         return rounds * release.local_steps, chances, missing
     n, chances = drawn.times_drawn()
-    of_round = counts.total(counts.of(n**2, chances), release.local_steps)
+    of_round = counts.total(counts.from_values(n**2, chances), release.local_steps)
     if known is not None:
         of_round = counts.sometimes(of_round, known.rate)
-    whole_run = counts.total(of_round, release.steps)
+    whole_run = counts.total(of_round, release.rounds)
     return whole_run.values, whole_run.chances, whole_run.missing
 
 

@@ -31,7 +31,7 @@ class Composition:
     """What an accountant composes.
 
     Attributes:
-        releases: as `release_normal_form.read` gives them; none where nothing is released.
+        releases: as `release_normal_form.normal_form` gives them; none where nothing is released.
         relation: of the neighbouring data sets.
         best_of: mean number of runs of which the best is released, see `certify_releases`.
         others: what runs of other settings release, of which a run is drawn at random.

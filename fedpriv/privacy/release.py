@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -79,7 +80,7 @@ SEES = {
 
 @dataclass(frozen=True)
 class Release:
-    """What one view sees of one unit in `steps` rounds, as a Gaussian or Laplace mechanism.
+    """What one view sees of one unit in `rounds` rounds, as a Gaussian or Laplace mechanism.
 
     Each round draws once by `participation`, and once by `sampling` for each of its `local_steps`, all independently.
     If K releases share *one* draw that the view knows, give that draw as `participation`, with
@@ -94,7 +95,7 @@ class Release:
             infinity if the view does not see it. It is that of a unit drawn once: one drawn n times counts n
             times.
         sampling: how the units of a round, or the records of a local step, are drawn.
-        steps: number of rounds.
+        rounds: number of rounds.
         local_steps: number of releases in a round, such as a client's K local steps, each with its own draw by
             `sampling`.
         participation: how a round's clients are drawn, once for all its local steps; the view is taken to know who
@@ -102,7 +103,7 @@ class Release:
             vanish take noise along, it needs a single release of `Everyone`.
         noise: "gaussian" or "laplace".
         adder: who adds the noise that is counted: "shares", "own", "own_summed", "server" or "enclave"; see `Adder`.
-        schedule: if the number of a round decides who takes part: which rounds are a client's, in words. Then `steps`
+        schedule: if the number of a round decides who takes part: which rounds are a client's, in words. Then `rounds`
             counts a client's rounds, or is 1 if noise is correlated over the whole run.
         reason: why `multiplier` is 0, in words.
         mechanism: the `fp.Mechanism` that bounds a contribution and perturbs the sum, for audits.
@@ -116,7 +117,7 @@ class Release:
     unit: Unit
     multiplier: Multiplier
     sampling: Sampling
-    steps: CountOrZero
+    rounds: CountOrZero
     noise: NoiseKind = "gaussian"
     adder: Adder = "shares"
     local_steps: Count = 1
@@ -132,31 +133,39 @@ class Release:
         drawn = self.participation
         known = drawn is None or isinstance(drawn, Sampling)
         require(known, "participation", drawn, f"{remedy}, or None")
-        alone = self.sampling.takes_all and self.local_steps == 1
+        single = self.sampling.takes_all and self.local_steps == 1
         lost = drawn is not None and drawn.loses_noise
         require(
-            alone or not lost,
+            single or not lost,
             "participation",
             drawn,
             "members that vanish set the noise of a single release; give it as `sampling`, or with Everyone and one "
             "local step",
         )
-        whole = not (self.sampling.loses_noise or lost)
+        all_shares = not (self.sampling.loses_noise or lost)
         remedy = "Laplace noise that has lost shares is no longer Laplace; give Gaussian noise"
-        require(self.noise == "gaussian" or whole, "noise", self.noise, remedy)
+        require(self.noise == "gaussian" or all_shares, "noise", self.noise, remedy)
         seen = self.adder == "server" and self.view != "third_party" and self.multiplier > 0
         remedy = (
             'a server sees the sum before it adds the noise; give "enclave", or a multiplier of 0'
         )
         require(not seen, "adder", self.adder, remedy)
-        few = self.steps * self.local_steps <= 2**53
+        few = self.rounds * self.local_steps <= 2**53
         require(few, "local_steps", self.local_steps, "give at most 2^53 steps in all rounds")
+
+    @property
+    def steps(self) -> int:
+        """What `rounds` was called."""
+        warnings.warn(
+            "Release.steps: now Release.rounds; it goes with 1.0", FutureWarning, stacklevel=2
+        )
+        return self.rounds
 
     @property
     def event(self) -> str:
         """The rounds in words."""
         times = (
-            f"{self.steps} x" if self.local_steps == 1 else f"{self.steps} x {self.local_steps} x"
+            f"{self.rounds} x" if self.local_steps == 1 else f"{self.rounds} x {self.local_steps} x"
         )
         text = f"{times} {self.noise} noise of multiplier {self.multiplier:.4g} on {self.sampling}"
         if self.participation is not None:

@@ -12,7 +12,7 @@ from fedpriv.privacy.sampling import Everyone
 _SMALL = 0.2  # largest separation of a piece: its losses fit the finest grid
 
 
-def read(releases: Sequence[Release]) -> tuple[Release, ...]:
+def normal_form(releases: Sequence[Release]) -> tuple[Release, ...]:
     """The same releases without what no epsilon depends on, and with one name for one event.
 
     A draw that everyone is in is `Everyone`. Without a participation that leaves somebody out, local steps are rounds.
@@ -24,10 +24,10 @@ def read(releases: Sequence[Release]) -> tuple[Release, ...]:
         releases: positive, finite multipliers, at least one step.
     """
     plain = _added_up(map(_plain, releases))
-    whole = [r for r in plain if _is_whole(r)]
-    if not whole or len(whole) == len(plain):
+    of_everyone = [r for r in plain if _is_whole(r)]
+    if not of_everyone or len(of_everyone) == len(plain):
         return tuple(plain)
-    return (_together(whole), *(r for r in plain if not _is_whole(r)))
+    return (_together(of_everyone), *(r for r in plain if not _is_whole(r)))
 
 
 def is_exact(releases: Sequence[Release], relation: str) -> bool:
@@ -36,7 +36,7 @@ def is_exact(releases: Sequence[Release], relation: str) -> bool:
     Not where noise is lost with members that vanish, as rounds in which the unit takes part then differ.
 
     Args:
-        releases: as `read` gives them.
+        releases: as `normal_form` gives them.
         relation: "zero_out", where it knows all draws, or one under which `sampling` is secret.
     """
     known = relation == "zero_out"
@@ -49,9 +49,9 @@ def is_exact(releases: Sequence[Release], relation: str) -> bool:
 
 
 def _plain(release: Release) -> Release:
-    steps, local_steps, known = release.steps, release.local_steps, release.participation
+    rounds, local_steps, known = release.rounds, release.local_steps, release.participation
     if known is None or known.takes_all:
-        steps, local_steps, known = steps * local_steps, 1, None
+        rounds, local_steps, known = rounds * local_steps, 1, None
     drawn, multiplier = release.sampling, release.multiplier
     if drawn.takes_all:
         drawn, multiplier = Everyone(drawn.population), multiplier / drawn.most_often
@@ -60,7 +60,7 @@ def _plain(release: Release) -> Release:
         UNITS[0],
         multiplier,
         drawn,
-        steps,
+        rounds,
         noise=release.noise,
         local_steps=local_steps,
         participation=known,
@@ -68,12 +68,12 @@ def _plain(release: Release) -> Release:
 
 
 def _added_up(releases: Iterable[Release]) -> list[Release]:
-    """Those that differ in nothing but their steps as one."""
-    steps: dict[Release, int] = {}
+    """Those that differ in nothing but their rounds as one."""
+    rounds: dict[Release, int] = {}
     for release in releases:
-        once = replace(release, steps=1)
-        steps[once] = steps.get(once, 0) + release.steps
-    return [replace(once, steps=count) for once, count in steps.items()]
+        once = replace(release, rounds=1)
+        rounds[once] = rounds.get(once, 0) + release.rounds
+    return [replace(once, rounds=count) for once, count in rounds.items()]
 
 
 def _is_whole(release: Release) -> bool:
@@ -81,8 +81,8 @@ def _is_whole(release: Release) -> bool:
     return everyone and release.noise == "gaussian"
 
 
-def _together(whole: Sequence[Release]) -> Release:
-    squared = math.fsum(r.steps / r.multiplier**2 for r in whole)
-    pieces = min(sum(r.steps for r in whole), math.ceil(squared / _SMALL**2))
+def _together(of_everyone: Sequence[Release]) -> Release:
+    squared = math.fsum(r.rounds / r.multiplier**2 for r in of_everyone)
+    pieces = min(sum(r.rounds for r in of_everyone), math.ceil(squared / _SMALL**2))
     multiplier = math.sqrt(pieces / squared) * (1 - 1e-15)  # rounding never adds noise
-    return replace(whole[0], multiplier=multiplier, steps=pieces)
+    return replace(of_everyone[0], multiplier=multiplier, rounds=pieces)

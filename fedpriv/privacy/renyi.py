@@ -61,7 +61,7 @@ def rdp_total(
     each = [releases, *others]
     if not all(_has_divergence(release, relation) for one in each for release in one):
         return None
-    sums = [np.asarray(sum(r.steps * _of_a_round(r, relation) for r in one)) for one in each]
+    sums = [np.asarray(sum(r.rounds * _of_a_round(r, relation) for r in one)) for one in each]
     total: Floats = np.max(sums, axis=0)
     if best_of > 1:
         total = _of_the_best(np.asarray(DEFAULT_RDP_ORDERS), total, best_of)
@@ -136,11 +136,11 @@ def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> 
         return _shown([(c, _divergences(make(multiplier / n) if n else None)) for n, c in cases])
     if relation == "replace_one":
         event = make(multiplier)
-        whole = _divergences(event, "REPLACE_ONE")
+        undivided = _divergences(event, "REPLACE_ONE")
         if not sampling.is_without_replacement:
-            return whole
+            return undivided
         drawn = dp.SampledWithoutReplacementDpEvent(sampling.population, sampling.most, event)
-        return np.minimum(whole, _divergences(drawn, "REPLACE_ONE"))
+        return np.minimum(undivided, _divergences(drawn, "REPLACE_ONE"))
 
     def of_case(case: DrawCase) -> Floats:
         if case.rate == 0:

@@ -69,8 +69,8 @@ class Composed:
 
     def __init__(self, rounds: tuple[Rounds, ...], interval: float, jumps: float = 0.0) -> None:
         self._rounds, self._interval = rounds, interval
-        whole = [Case(0.0, rounds)], 0.0
-        cases, self._several = told_apart(rounds, jumps) if jumps else whole
+        everything = [Case(0.0, rounds)], 0.0
+        cases, self._several = told_apart(rounds, jumps) if jumps else everything
         self._sums = [_Sum(case, interval) for case in cases]
 
     @cached_property
@@ -79,7 +79,7 @@ class Composed:
         finite = 0.0
         for r in self._rounds:
             block = -math.expm1(r.local_steps * math.log1p(-r.losses.infinity))
-            finite += r.steps * math.log1p(-r.rate * block)
+            finite += r.rounds * math.log1p(-r.rate * block)
         return self._several - math.expm1(finite)
 
     def with_jumps(self, delta: float) -> Composed:
@@ -168,7 +168,7 @@ class _Sum:
         with np.errstate(divide="ignore"):
             self._logs = [np.log(r.losses.chances) for r in rounds]
         self._latest: tuple[float, list[tuple[float, Floats]]] = math.nan, []
-        releases = sum(r.steps * r.local_steps for r in rounds)
+        releases = sum(r.rounds * r.local_steps for r in rounds)
         self._margin = _ROUNDING + _ROUNDING_PER_ROUND * releases + 2 * _OUTSIDE
 
     def by_moment(self, tilt: float, delta: float) -> float:
@@ -225,14 +225,14 @@ class _Sum:
         ):
             width, none = r.losses.width * self._interval, _chance_of_none(r.losses.low, chances)
             largest = width / 6 if none < 5 / 6 else min(width / 6, float(np.abs(cells) @ chances))
-            total += r.steps * _taking_part(r, moment) * r.local_steps * largest * width
+            total += r.rounds * _taking_part(r, moment) * r.local_steps * largest * width
         return total
 
     def _log_moment(self, tilt: float) -> float:
         """log E[e^(t L); L < inf]."""
         moment = self._log_weight
         for r, (of_release, _) in zip(self._rounds, self._once(tilt), strict=True):
-            moment += r.steps * _of_round(r, of_release)
+            moment += r.rounds * _of_round(r, of_release)
         return moment
 
     def _once(self, tilt: float) -> list[tuple[float, Floats]]:
@@ -268,7 +268,7 @@ class _Sum:
             of_release = np.fft.rfft(np.bincount(cells, chances, size))
             taking_part = _taking_part(r, moment)
             of_round = (1 - taking_part) + taking_part * of_release**r.local_steps
-            spectrum *= of_round**r.steps
+            spectrum *= of_round**r.rounds
         around = np.fft.irfft(spectrum, size)
         return low, np.maximum(np.roll(around, -(low % size)), 0.0)
 
@@ -278,8 +278,10 @@ class _Sum:
         for r, cells, (moment, chances) in zip(self._rounds, self._cells, once, strict=True):
             mean = float(cells @ chances)
             spread, rate = float((cells - mean) ** 2 @ chances), _taking_part(r, moment)
-            whole = rate * r.local_steps * spread + rate * (1 - rate) * (r.local_steps * mean) ** 2
-            square += r.steps * whole
+            everything = (
+                rate * r.local_steps * spread + rate * (1 - rate) * (r.local_steps * mean) ** 2
+            )
+            square += r.rounds * everything
         deviation = max(math.sqrt(square), self._interval)
         ends = []
         for sign in (-1, 1):
@@ -297,7 +299,7 @@ class _Sum:
             cell = r.local_steps * (r.losses.low + (len(r.losses.chances) - 1 if which else 0))
             if r.rate < 1:
                 cell = max(cell, 0) if which else min(cell, 0)
-            cells += r.steps * cell
+            cells += r.rounds * cell
         return cells
 
 

@@ -138,7 +138,7 @@ def straggling(work: Work, rate: Fraction) -> Work:
     check_parts(work=work)
 
     def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
-        whole = work(key, size, capacity)
-        return whole._replace(steps=steps_taken(key, whole.steps, rate))
+        full = work(key, size, capacity)
+        return full._replace(steps=steps_taken(key, full.steps, rate))
 
     return plan

@@ -82,7 +82,7 @@ def epochs(count: Count, batch_size: Count) -> Batches:
     return plan
 
 
-def steps(count: Count, batch_size: Count) -> Batches:
+def random_batches(count: Count, batch_size: Count) -> Batches:
     """`count` batches, each a fresh subset of min(batch_size, size) records, drawn without replacement.
 
     Raises:
@@ -156,7 +156,7 @@ def optimizer_of(schedule: Schedule, t: jax.Array) -> optax.GradientTransformati
 
 
 @names_user_code
-def train(
+def train_locally(
     key: Key,
     params: Params,
     shard: Shard,
@@ -175,7 +175,7 @@ def train(
     Raises:
       ValueError: parameters that are not of floats, or gradients that are not like them.
     """
-    remedy = "give fp.train(key, params, shard, ...)"
+    remedy = "give fp.train_locally(key, params, shard, ...)"
     check_key("key", key, remedy)
     require(isinstance(shard, Shard), "shard", shard, remedy)
     optimizer = ready("optimizer", optimizer)

@@ -100,9 +100,9 @@ def low_rank_steps(
         )
 
     def trained(carry: _Carry) -> Params:
-        whole = with_sum(carry)
+        summed = with_sum(carry)
         return jax.tree.unflatten(
-            tree, [*whole[:at], whole[at].formed(gradient.precision), *whole[at + 1 :]]
+            tree, [*summed[:at], summed[at].formed(gradient.precision), *summed[at + 1 :]]
         )
 
     try:

@@ -189,7 +189,7 @@ class NoiseStream:
         self._closed = "is called when its round, or its client, is over; use the cohort and the shard that are given"
 
     def nested(self) -> NoiseStream:
-        """The same calls, once more, for an audit's function that runs the whole round; `follow` takes them over."""
+        """The same calls, once more, for an audit's function that runs the whole round; `adopt` takes them over."""
         return NoiseStream(self._levels[-1].key, self._certified)
 
     def again(self, number: int) -> NoiseStream:
@@ -198,7 +198,7 @@ class NoiseStream:
         stream._levels[-1].told.extend([None] * number)
         return stream
 
-    def follow(self, other: NoiseStream) -> None:
+    def adopt(self, other: NoiseStream) -> None:
         """Counts the calls of `nested` as its own."""
         self._levels[-1].told[:] = other.told
 

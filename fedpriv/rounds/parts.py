@@ -9,7 +9,7 @@ from fedpriv.compression.codecs import Codec
 from fedpriv.core.arguments import require
 from fedpriv.mechanisms.clipping import Clipping
 from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
-from fedpriv.rounds.local_training import epochs, full_batch, steps
+from fedpriv.rounds.local_training import epochs, full_batch, random_batches
 from fedpriv.rounds.optimizers import check_optimizer, check_schedule
 from fedpriv.rounds.record_samplers import is_record_sampler
 from fedpriv.rounds.samplers import Opening, Sampler
@@ -22,7 +22,7 @@ def _of_type(*types: type) -> Callable[[Any], bool]:
 
 
 def _is_batches(value: Any) -> bool:
-    return callable(value) and value not in (epochs, steps, full_batch)
+    return callable(value) and value not in (epochs, random_batches, full_batch)
 
 
 _OPTIMIZERS: dict[str, Callable[[str, Any], None]] = {

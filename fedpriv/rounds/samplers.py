@@ -126,7 +126,7 @@ def check_draw(sampler: Any, drawn: object) -> None:
         "draw",
         sampler.draw,
         drawn,
-        f"give fp.Draw(ids, mask), each of {sampler.slots} slots",
+        f"give fp.types.Draw(ids, mask), each of {sampler.slots} slots",
     )
 
 

@@ -79,7 +79,7 @@ class ScheduledSampler(NamedTuple):
             "draw",
             draw,
             returned,
-            "return (fp.Draw(ids, mask), memory), the latter as it came if unused",
+            "return (fp.types.Draw(ids, mask), memory), the latter as it came if unused",
         )
         drawn, after = returned
         check_draw(self, drawn)

@@ -43,12 +43,14 @@ class ServedState(NamedTuple):
     server: optax.OptState
 
 
-def begun(server: optax.GradientTransformation, params: Params, federation: object) -> ServedState:
+def server_init(
+    server: optax.GradientTransformation, params: Params, federation: object
+) -> ServedState:
     """Before the first round; the optimiser has the types of the sums that it will be given."""
     return ServedState(params, jnp.int32(0), ready("server", server).init(widened(params)))
 
 
-def follow(server: optax.GradientTransformation, state: State, mean: Params) -> State:
+def server_update(server: optax.GradientTransformation, state: State, mean: Params) -> State:
     """The state a round later: theta_t+1 = ServerOpt(theta_t, -Delta_t, t).
 
     Formal guarantees: post-processing of `mean`.

@@ -39,18 +39,18 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
             "more"
         )
 
-    def of(rows: jax.Array) -> tuple[PyTree, PyTree]:
+    def measure(rows: jax.Array) -> tuple[PyTree, PyTree]:
         """(the norms that are said, the gradients of each record) of a batch."""
         of_batch = gradients(params, _batch(rows))
         ones = jnp.eye(len(rows))
-        alone = [of_batch.weighted(jax.tree.map(lambda n, w=w: w, of_batch.norms)) for w in ones]
-        return of_batch.norms, jax.tree.map(lambda *g: jnp.stack(g), *alone)
+        single = [of_batch.weighted(jax.tree.map(lambda n, w=w: w, of_batch.norms)) for w in ones]
+        return of_batch.norms, jax.tree.map(lambda *g: jnp.stack(g), *single)
 
     def _batch(rows: jax.Array) -> Any:
         batch = jax.tree.map(lambda leaf: leaf[rows], federation.examples)
         return with_keys(key, batch) if needs_keys(gradients) else batch
 
-    measured = jax.jit(of)
+    measured = jax.jit(measure)
     before = measured(rows[:-1])
     for changed in range(len(rows) - 1):
         others = np.delete(np.arange(len(rows) - 1), changed)

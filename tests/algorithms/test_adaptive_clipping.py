@@ -258,7 +258,7 @@ def test_the_reach_of_another_mechanism_counts():
         (gaussian(9.0, 9.0), Z),
     ):
         release = third_party(adaptive(mechanism=used), 3)
-        assert (release.steps, release.reason) == (3, "")
+        assert (release.rounds, release.reason) == (3, "")
         assert release.multiplier == pytest.approx(multiplier)
     for hidden in (adaptive(**SILENT), adaptive(noise_multiplier=0.0)):
         for release in fp.trace_round(hidden, START, FEDERATION).releases(3):

@@ -21,17 +21,11 @@ from small import (
 )
 
 from experiments.papers.dp_scaffold import local_steps
-from fedpriv import (
-    everyone,
-    fixed_interval,
-    fixed_size,
-    poisson,
-    trace_round,
-    with_replacement,
-)
+from fedpriv import everyone, fixed_size, poisson, trace_round, with_replacement
 from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.mechanisms.per_example import per_example
+from fedpriv.papers import fixed_interval
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -91,9 +91,9 @@ def test_a_schedule_is_composed_piece_by_piece():
         return released(dp_sgd(local, sampler=everyone(3)), rounds, records=600)["server"]
 
     falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
-    found = [(r.steps, r.local_steps, r.multiplier) for r in releases(falling, 10)]
+    found = [(r.rounds, r.local_steps, r.multiplier) for r in releases(falling, 10)]
     assert found == [(5, 5, 2.0), (5, 5, 1.0)]
-    assert sum(r.steps for r in releases(falling, 7)) == 7
+    assert sum(r.rounds for r in releases(falling, 7)) == 7
     assert len(releases(gaussian(1.0, 2.0), 10)) == 1
 
 

@@ -13,9 +13,7 @@ from small import assert_close, certified, one_round, regression, released, squa
 
 from fedpriv import (
     LocalSteps,
-    dp_fed_avg_wav,
     dp_sgd,
-    dp_sgd_wav,
     dynamic,
     epochs,
     everyone,
@@ -27,19 +25,17 @@ from fedpriv import (
     per_example,
     poisson,
     trace_round,
-    wavelet,
-    wavelet_mechanism,
 )
 from fedpriv.algorithms.wavelet import clipped_mean
 from fedpriv.core.trees import flatten, unflatten
-from fedpriv.privacy import wavelet_claim
+from fedpriv.papers import dp_fed_avg_wav, dp_sgd_wav, haar, haar_mechanism, wavelet_claim
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 CLIENTS, RECORDS, D = 3, 8, 4  # four parameters: no padding
 FEDERATION = regression([RECORDS] * CLIENTS)
 ALL, RATE, DELTA = everyone(RECORDS), 0.1, 1e-5
-WEIGHTS = wavelet.weights(D)
+WEIGHTS = haar.weights(D)
 
 
 def local(mechanism, **changes):
@@ -75,7 +71,7 @@ def numpy_clipped(gradient, clip, bound):
 
 @pytest.mark.parametrize("clip", ["coefficients", "levels"])
 def test_algorithm_1_without_noise(clip):
-    mechanism = wavelet_mechanism(D, clip_norm=0.4, noise_multiplier=0, clip=clip)
+    mechanism = haar_mechanism(D, clip_norm=0.4, noise_multiplier=0, clip=clip)
     algorithm = dp_sgd_wav(local(mechanism), sampler=everyone(CLIENTS))
     state = algorithm.init(start(), FEDERATION)
     found = one_round(algorithm)(jax.random.key(0), state, FEDERATION)[0].params
@@ -89,7 +85,7 @@ def test_algorithm_1_without_noise(clip):
 @pytest.mark.parametrize("noise_on_each", [False, True])
 def test_the_noise_of_a_lot(noise_on_each):
     """On the coefficients of one client's sum: sigma C / W, sqrt(L) times that if each record gets its own."""
-    mechanism = wavelet_mechanism(D, clip_norm=1e-6, noise_multiplier=2e6)
+    mechanism = haar_mechanism(D, clip_norm=1e-6, noise_multiplier=2e6)
     steps = local(mechanism, records=fixed_size(RECORDS, 5), optimizer=lambda t: optax.sgd(1.0))
     algorithm = dp_sgd_wav(steps, sampler=everyone(1), noise_on_each=noise_on_each)
     one = regression([RECORDS])
@@ -97,7 +93,7 @@ def test_the_noise_of_a_lot(noise_on_each):
 
     def coefficients(key):
         params = one_round(algorithm)(key, state, one)[0].params
-        return wavelet.haar(5 * (flatten(start()) - flatten(params)))
+        return haar.haar(5 * (flatten(start()) - flatten(params)))
 
     check_noise(coefficients, 2.0 / WEIGHTS * math.sqrt(5 if noise_on_each else 1), draws=2000)
 
@@ -115,23 +111,23 @@ def test_what_is_certified():
     def gaussian_noise(sigma):
         return dp_sgd(local(gaussian(1.0, sigma), records=exact), sampler=sampler)
 
-    plain = dp_sgd_wav(local(wavelet_mechanism(D, **options), records=exact), sampler=sampler)
+    plain = dp_sgd_wav(local(haar_mechanism(D, **options), records=exact), sampler=sampler)
     like = gaussian_noise(6.0 / D)
     of_both = [certified(a, 5, DELTA, records=RECORDS).epsilon for a in (plain, like)]
     assert of_both[0] == pytest.approx(of_both[1])
     each = dp_sgd_wav(
-        local(wavelet_mechanism(D, **options), records=exact), sampler=sampler, noise_on_each=True
+        local(haar_mechanism(D, **options), records=exact), sampler=sampler, noise_on_each=True
     )
     assert multipliers(each) == pytest.approx(multipliers(gaussian_noise(6.0 / D * 2)))
     full = pytest.approx(multipliers(gaussian_noise(6.0)))
     for clip in ("coefficients", "levels", "gradient"):
-        sound = wavelet_mechanism(D, **options, clip=clip, calibrated=True)
+        sound = haar_mechanism(D, **options, clip=clip, calibrated=True)
         assert multipliers(dp_sgd(local(sound, records=exact), sampler=sampler)) == full
 
 
 def test_the_claim_is_the_papers_and_not_called_proved():
     drawn = poisson(RECORDS, 0.25, 6)
-    mechanism = wavelet_mechanism(D, clip_norm=1.0, noise_multiplier=2.0)
+    mechanism = haar_mechanism(D, clip_norm=1.0, noise_multiplier=2.0)
     algorithm = dp_sgd_wav(local(mechanism, records=drawn, steps=3), sampler=everyone(CLIENTS))
     claim = algorithm.claim(10, DELTA)
     assert claim.epsilon == wavelet_claim(2.0, drawn.accounting, 30, DELTA, "record").epsilon
@@ -142,9 +138,9 @@ def test_the_claim_is_the_papers_and_not_called_proved():
 
 def test_no_claim_is_printed_for_what_the_paper_does_not_speak_of():
     options = {"clip_norm": 1.0, "noise_multiplier": 2.0}
-    paper = wavelet_mechanism(D, **options)
+    paper = haar_mechanism(D, **options)
     falling = dynamic(paper, rounds=4, noise_decay=2.0)
-    calibrated = wavelet_mechanism(D, **options, calibrated=True)
+    calibrated = haar_mechanism(D, **options, calibrated=True)
     others = [local(m) for m in (falling, calibrated, gaussian(**options), laplace(**options))]
     for steps in (*others, local(paper, unit="client")):
         assert dp_sgd_wav(steps, sampler=everyone(CLIENTS)).claim(4, DELTA) is None
@@ -171,7 +167,7 @@ def test_the_noise_of_the_aggregate(clip):
 
     def coefficients(key):
         params = one_round(algorithm)(key, state, FEDERATION)[0].params
-        return wavelet.haar(flatten(start()) - flatten(params))
+        return haar.haar(flatten(start()) - flatten(params))
 
     check_noise(coefficients, 2.0 / CLIENTS / WEIGHTS, draws=2000)
 
@@ -227,7 +223,7 @@ def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
     ("make", "message"),
     [
         (
-            lambda: wavelet_mechanism(4, clip_norm=1.0, noise_multiplier=1.0, clip="level"),
+            lambda: haar_mechanism(4, clip_norm=1.0, noise_multiplier=1.0, clip="level"),
             "clip: 'level'; give",
         ),
         (
@@ -239,7 +235,7 @@ def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
         ),
         (
             lambda: dp_sgd_wav(
-                local(wavelet_mechanism(4, clip_norm=1.0, noise_multiplier=1.0),
+                local(haar_mechanism(4, clip_norm=1.0, noise_multiplier=1.0),
                       records=poisson(RECORDS, 0.5, 8)),
                 sampler=everyone(CLIENTS), noise_on_each=True,
             ),
@@ -248,7 +244,7 @@ def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
         (
             lambda: trace_round(
                 dp_sgd_wav(
-                    local(wavelet_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)),
+                    local(haar_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)),
                     sampler=everyone(CLIENTS),
                 ), start(), FEDERATION,
             ),

@@ -35,7 +35,7 @@ from fedpriv import (
     full_batch,
     gaussian,
     poisson,
-    steps,
+    random_batches,
 )
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -94,7 +94,7 @@ def test_fed_sgd_is_one_step_on_the_mean_gradient():
 
 def test_no_clip_and_no_noise_is_fed_avg_to_the_bit():
     federation = regression(SIZES)
-    common = {"sampler": fixed_size(5, 3), "optimizer": sgd, "batches": steps(2, 2)}
+    common = {"sampler": fixed_size(5, 3), "optimizer": sgd, "batches": random_batches(2, 2)}
     plain = fed_avg(squared, **common)
     private = dp_fed_avg(squared, **common, clip_norm=math.inf, noise_multiplier=0)
     expected = after_rounds(plain, federation, rounds=2)
@@ -176,7 +176,7 @@ def test_poisson_divides_by_the_expected_size():
 
 def test_a_mechanism_can_be_given_to_fed_avg():
     federation = regression(SIZES)
-    common = {"sampler": fixed_size(5, 2), "optimizer": sgd, "batches": steps(2, 2)}
+    common = {"sampler": fixed_size(5, 2), "optimizer": sgd, "batches": random_batches(2, 2)}
     one = fed_avg(squared, **common, mechanism=gaussian(0.3, 0.7))
     other = dp_fed_avg(squared, **common, clip_norm=0.3, noise_multiplier=0.7)
     state = one.init(start(), federation)

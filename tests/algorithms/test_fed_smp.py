@@ -25,17 +25,15 @@ from fedpriv import (
     dp_fed_avg,
     epochs,
     everyone,
-    fed_avg_sparse,
     fed_smp,
     fixed_size,
     full_batch,
     poisson,
-    select_rand_k,
-    select_top_k,
-    steps,
+    random_batches,
     trace_round,
 )
 from fedpriv.core.trees import flatten
+from fedpriv.papers import fed_avg_sparse, select_rand_k, select_top_k
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -71,7 +69,7 @@ def test_all_coordinates_is_dp_fed_avg():
     common = {
         "sampler": fixed_size(5, 3),
         "optimizer": sgd,
-        "batches": steps(2, 2),
+        "batches": random_batches(2, 2),
         "clip_norm": 0.3,
         "noise_multiplier": 1.1,
     }

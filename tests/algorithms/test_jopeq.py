@@ -21,9 +21,9 @@ from small import (
     vector,
 )
 
-from fedpriv import everyone, full_batch, jopeq
+from fedpriv import everyone, full_batch
 from fedpriv.algorithms.jopeq import private_laplace, private_t
-from fedpriv.privacy import jopeq_claim, t_epsilon
+from fedpriv.papers import jopeq, jopeq_claim, t_epsilon
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -25,12 +25,10 @@ from small import (
 )
 
 from fedpriv import (
-    Draw,
     LocalSteps,
     dp_fed_avg,
     everyone,
     fed_avg,
-    fixed_interval,
     fixed_size,
     full_batch,
     gaussian,
@@ -43,6 +41,8 @@ from fedpriv import (
 from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.compression.codecs import UNCODED
 from fedpriv.core import random_streams
+from fedpriv.papers import fixed_interval
+from fedpriv.types import Draw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -19,19 +19,10 @@ from small import (
     vector,
 )
 
-from fedpriv import (
-    Federation,
-    consensus,
-    epochs,
-    everyone,
-    fixed_size,
-    msp_fl,
-    mspdq_fl,
-    poisson,
-    splitting,
-)
+from fedpriv import Federation, epochs, everyone, fixed_size, poisson
 from fedpriv.algorithms import msp
 from fedpriv.algorithms.consensus import Exchanges, coupling
+from fedpriv.papers import consensus, msp_fl, mspdq_fl, splitting
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

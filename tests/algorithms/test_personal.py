@@ -124,7 +124,7 @@ def test_the_shared_model_is_that_of_dp_fed_avg_to_the_bit(make):
     assert_identical(metrics["downlink"], sent["downlink"])
     traced, theirs = (fp.trace_round(a, PARAMS, FEDERATION) for a in (algorithm, rival))
     assert traced.basis == "constructed"
-    for view in fp.VIEWS:
+    for view in fp.privacy.VIEWS:
         found = traced.certify(9, 1e-3, view=view)
         assert found.epsilon == theirs.certify(9, 1e-3, view=view).epsilon
 

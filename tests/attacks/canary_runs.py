@@ -45,7 +45,7 @@ def of_one_client(used, steps, loss=squared):
         fp.everyone(60),
         steps,
         COMMON["optimizer"],
-        used if isinstance(used, fp.Dynamic) else fp.gaussian(CLIP, used),
+        used if isinstance(used, fp.types.Dynamic) else fp.gaussian(CLIP, used),
     )
     return fp.dp_sgd(local, sampler=fp.everyone(1))
 
@@ -55,7 +55,7 @@ def sparse(noise, sampler=None):
     return fp.fed_smp(
         squared,
         sampler=sampler or fp.everyone(CLIENTS),
-        sparsifier=fp.select_rand_k(0.5),
+        sparsifier=fp.papers.select_rand_k(0.5),
         clip_norm=CLIP,
         noise_multiplier=noise,
         **COMMON,

@@ -118,7 +118,9 @@ def test_what_has_no_place_for_them():
 def test_clients_with_noise_of_their_own_send_that_when_they_are_away():
     """Local noise: absent canaries change the sum by their update alone, not by its noise."""
     loud = fp.gaussian(1e-3, 1000.0)
-    algorithm = fp.ldp_fed_avg(squared, sampler=fp.everyone(CLIENTS), mechanism=loud, **COMMON)
+    algorithm = fp.papers.ldp_fed_avg(
+        squared, sampler=fp.everyone(CLIENTS), mechanism=loud, **COMMON
+    )
     audited = with_canaries(algorithm, CLIENTS)
     state = audited.init(start(), FEDERATION)
 

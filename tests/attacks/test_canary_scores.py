@@ -55,7 +55,7 @@ def test_scores_are_log_likelihood_ratios(algorithm, federation, per_client):
     present, scores = runs(algorithm, 400, rounds, federation, per_client=per_client)
     releases = fp.trace_round(algorithm, start(), federation).releases(rounds)
     seen = next(r for r in releases if r.view == "third_party")
-    mu = np.sqrt(seen.steps * seen.local_steps) / seen.multiplier
+    mu = np.sqrt(seen.rounds * seen.local_steps) / seen.multiplier
     for there in (True, False):
         law = scipy.stats.norm((there - 0.5) * mu**2, mu)
         assert scipy.stats.kstest(scores[present == there, 0], law.cdf).pvalue > 1e-6

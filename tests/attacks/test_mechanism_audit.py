@@ -73,7 +73,7 @@ def release(used, sampling=None, steps=1, view="third_party", unit="client", **o
         "noise": used.noise,
         "mechanism": used,
     } | options
-    return Release(view=view, unit=unit, sampling=sampling, steps=steps, **options)
+    return Release(view=view, unit=unit, sampling=sampling, rounds=steps, **options)
 
 
 RELEASES = {

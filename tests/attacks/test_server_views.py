@@ -88,11 +88,11 @@ def test_one_step_shows_the_gradient(name):
 
 @pytest.mark.parametrize(
     ("sparsifier", "scale"),
-    [(fp.select_rand_k(0.4), D / 6), (fp.select_top_k(0.4, OWN["batches"]), 1.0)],
+    [(fp.papers.select_rand_k(0.4), D / 6), (fp.papers.select_top_k(0.4, OWN["batches"]), 1.0)],
     ids=["rand_k", "top_k"],
 )
 def test_what_is_not_sent_is_zero(sparsifier, scale):
-    found = view(fp.fed_avg_sparse(MODEL.loss, **OWN, sparsifier=sparsifier))
+    found = view(fp.papers.fed_avg_sparse(MODEL.loss, **OWN, sparsifier=sparsifier))
     assert found.sent.sum() == 6
     assert not found.update[:, ~found.sent].any()
     expected = scale * gradients(found.cohort.ids) * found.sent
@@ -120,13 +120,17 @@ def test_each_message_has_its_share_of_the_noise():
 
 
 def test_the_noise_of_local_privacy_is_there_once():
-    made = fp.ldp_fed_avg(MODEL.loss, **OWN, mechanism=fp.gaussian(0.1, 3.0))
+    made = fp.papers.ldp_fed_avg(MODEL.loss, **OWN, mechanism=fp.gaussian(0.1, 3.0))
     assert_normal(noise(made, 0.1), 0.3)
 
 
 def test_the_noise_of_sparse_messages_is_where_they_are():
     made = fp.fed_smp(
-        MODEL.loss, **OWN, sparsifier=fp.select_rand_k(0.4), clip_norm=0.1, noise_multiplier=3.0
+        MODEL.loss,
+        **OWN,
+        sparsifier=fp.papers.select_rand_k(0.4),
+        clip_norm=0.1,
+        noise_multiplier=3.0,
     )
     found = view(made)
     assert not found.update[:, ~found.sent].any()
@@ -162,12 +166,12 @@ def test_quantized_messages_are_bare_and_on_the_grid():
 
 
 def splitting(**options):
-    return fp.msp_fl(
+    return fp.papers.msp_fl(
         MODEL.loss,
         **OWN,
-        splitting=fp.splitting.uniform(0.3),
-        coupling=fp.consensus.coupling(0.5, 0.1),
-        exchanges=fp.consensus.constant(4),
+        splitting=fp.papers.splitting.uniform(0.3),
+        coupling=fp.papers.consensus.coupling(0.5, 0.1),
+        exchanges=fp.papers.consensus.constant(4),
         **options,
     )
 
@@ -187,7 +191,7 @@ def test_model_splitting_shows_visible_submodels():
 def test_labels_are_read_off_what_was_sent():
     true = np.asarray(FEDERATION.examples["label"])[np.asarray(FEDERATION.rows)[:, 0]]
     update = jnp.asarray(gradients(range(CLIENTS)))
-    cohort = fp.Draw(jnp.arange(CLIENTS), jnp.ones(CLIENTS, bool))
+    cohort = fp.types.Draw(jnp.arange(CLIENTS), jnp.ones(CLIENTS, bool))
 
     def of_view(seen):
         return infer_labels(seen, PARAMS, lambda p: p["params"]["Dense_0"])
@@ -268,16 +272,16 @@ def test_a_clipped_update_is_as_good_as_any(attack):
 
 
 def test_the_transcript_undoes_model_splitting(attack):
-    made = fp.msp_fl(
+    made = fp.papers.msp_fl(
         loss,
         **EACH,
-        splitting=fp.splitting.uniform(0.3),
-        coupling=fp.consensus.coupling(0.5, 0.1),
-        exchanges=fp.consensus.constant(4),
+        splitting=fp.papers.splitting.uniform(0.3),
+        coupling=fp.papers.consensus.coupling(0.5, 0.1),
+        exchanges=fp.papers.consensus.constant(4),
     )
     found = seen_by(made)
     assert attack(found)[0] > 0.1
-    recovered = least_squares(found.transcript, 0.5, fp.consensus.DECAYS["linear"]).model
+    recovered = least_squares(found.transcript, 0.5, fp.papers.consensus.DECAYS["linear"]).model
     error, _, right = attack(by_models(found, THETA, recovered))
     assert error < 5e-3
     assert right.all()

@@ -8,7 +8,6 @@ import pytest
 from small import classification
 
 import fedpriv as fp
-from fedpriv import splitting
 from fedpriv.algorithms.consensus import (
     DECAYS,
     agree,
@@ -28,6 +27,7 @@ from fedpriv.attacks.transcript import (
     unmixed,
 )
 from fedpriv.compression.quantization import Quantized
+from fedpriv.papers import splitting
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -231,10 +231,10 @@ def test_the_ledger_says_so():
         return fp.certify(algorithm, model.init, federation, 1, 1e-5, view=view)
 
     for view in fp.privacy.VIEWS:
-        said = certified(fp.msp_fl(model.loss, **options), view)
+        said = certified(fp.papers.msp_fl(model.loss, **options), view)
         assert said.epsilon == np.inf
         assert "give its weights, m_i and the trained model where" in said.assumptions[0]
-        said = certified(fp.mspdq_fl(model.loss, bits=8, **options), view)
+        said = certified(fp.papers.mspdq_fl(model.loss, bits=8, **options), view)
         assert "the sum of its visible ones points along the client's update" in said.assumptions[0]
-    one = fp.msp_fl(model.loss, **options | {"exchanges": constant(1)})
+    one = fp.papers.msp_fl(model.loss, **options | {"exchanges": constant(1)})
     assert "give its weights" not in certified(one, "server").assumptions[0]

@@ -122,9 +122,9 @@ def test_a_refuted_claim_is_said_in_words():
         fp.poisson(594, 60 / 594, 90),
         steps=10,
         optimizer=lambda t: optax.sgd(0.1),
-        mechanism=fp.wavelet_mechanism(16, clip_norm=1.0, noise_multiplier=3.0),
+        mechanism=fp.papers.haar_mechanism(16, clip_norm=1.0, noise_multiplier=3.0),
     )
-    made = fp.dp_sgd_wav(local, sampler=fp.fixed_size(50, 10))
+    made = fp.papers.dp_sgd_wav(local, sampler=fp.fixed_size(50, 10))
     (row,), _ = audit_mechanisms(ledger(1e-5, 16, 50, 594, dp_sgd_wav=made), 2, 2_000, 0)
     assert row.claim_refuted
     assert not row.refuted

@@ -112,7 +112,7 @@ def finished(tmp_path_factory):
 
 
 def model(folder, key):
-    params = fp.load_model(folder, "dp_fed_avg", key).params
+    params = fp.models.load_model(folder, "dp_fed_avg", key).params
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
 
 

@@ -152,5 +152,7 @@ def test_a_script_of_ones_own(submit, tmp_path):
         code, out, err = submit(job)
         assert code == 0, err
         assert out.count("[ 5 10 15 20]") == 1
-    ours, theirs = (fp.load_model(tmp_path / name, "dp_fed_avg").params for name in ("two", "one"))
+    ours, theirs = (
+        fp.models.load_model(tmp_path / name, "dp_fed_avg").params for name in ("two", "one")
+    )
     assert_close(ours, theirs, 1e-3)

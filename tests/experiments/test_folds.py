@@ -188,7 +188,7 @@ def test_a_sweep_chooses_the_point_whose_models_are_best_on_what_they_did_not_se
         for k in (1, 2, 3):
             rows = order[held_out(len(order), (k, 3))]
             folder = tmp_path / "s" / f"local.learning_rate={rate},fold={k}-3"
-            models = [fp.load_model(folder, "fed_avg", seed) for seed in (0, 1)]
+            models = [fp.models.load_model(folder, "fed_avg", seed) for seed in (0, 1)]
             right = [
                 m.predict(data["image"][rows]).argmax(-1) == data["label"][rows] for m in models
             ]

@@ -8,7 +8,7 @@ import pytest
 from experiments import inversion as command
 from experiments.attacks.inversion import inversion
 from experiments.attacks.inversion.attack import attacker
-from experiments.attacks.inversion.views import all_seen, draw_victims, read
+from experiments.attacks.inversion.views import all_seen, as_read, draw_victims
 from experiments.papers.reproduce import mspdq_defence
 from fedpriv import datasets
 from fedpriv.core.trees import dimension
@@ -71,7 +71,7 @@ def test_every_row_can_be_seen_and_read():
         split = "MSP" in name
         assert (view.transcript is not None) == split == (seen.readings != ("update",)), name
         for reading in seen.readings:
-            shown = read(view, victims.params, reading)
+            shown = as_read(view, victims.params, reading)
             assert shown.update.shape == (3, d), name
             assert shown.sent.shape == (d,), name
 

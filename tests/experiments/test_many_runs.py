@@ -27,7 +27,7 @@ from experiments.config.settings import changed
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import SharedArrays
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
-from fedpriv.attacks.canaries import VIEWS, NoPlaceError, with_canaries
+from fedpriv.attacks.canaries import SCORED_VIEWS, NoPlaceError, with_canaries
 from fedpriv.devices.layout import Strategy
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -108,7 +108,7 @@ def test_the_errors_that_are_seen_are_those_of_counts():
 def test_the_certified_curve_is_that_of_a_gaussian_pair():
     from scipy.stats import norm
 
-    release = fp.Release(
+    release = fp.privacy.Release(
         "third_party", "client", 2.0, fp.privacy.Everyone(10), 1, mechanism=fp.gaussian(1.0, 2.0)
     )
     certificate = fp.privacy.certify_releases([release], 1e-5, "third_party")
@@ -194,7 +194,7 @@ def test_the_exact_pair_is_drawn_where_it_is_affordable(experiment, monkeypatch)
 )
 def test_thresholds_are_of_the_pair_only_where_scores_have_its_scale(sampler, used, local, fixed):
     """Others would guess "absent", or "present", nearly always, and show nothing."""
-    make = fp.ldp_fed_avg if local else fp.fed_avg
+    make = fp.papers.ldp_fed_avg if local else fp.fed_avg
     algorithm = make(
         squared,
         sampler=sampler,
@@ -219,7 +219,7 @@ def test_rows_picture_and_going_on(capsys, tmp_path, monkeypatch):
     assert "Many runs" in shown.out
     whole = json.loads((folder / "audit.json").read_text())["many_runs"]
     assert (folder / "audit.png").read_bytes()[:4] == b"\x89PNG"
-    assert [row["views"] for row in whole] == [[view] for view in VIEWS for _ in deltas[1:]]
+    assert [row["views"] for row in whole] == [[view] for view in SCORED_VIEWS for _ in deltas[1:]]
     assert [row["certified"]["delta"] for row in whole] == [5e-3, 1e-5] * 3
     for row in whole:
         assert (row["algorithm"], row["runs"], row["rounds"]) == ("dp_fed_avg", 100, 2)
@@ -269,7 +269,7 @@ def test_weaker_canaries_have_rows_and_scores_of_their_own(capsys, tmp_path):
     assert code == 0
     rows = json.loads((tmp_path / "a" / "audit.json").read_text())["many_runs"]
     said = [(row["canary"], row["views"][0]) for row in rows]
-    assert said == [(kind, view) for kind in kinds for view in VIEWS]
+    assert said == [(kind, view) for kind in kinds for view in SCORED_VIEWS]
     assert all(row["audited"]["least"] <= row["certified"]["epsilon"] for row in rows)
     assert all(f"{kind}\n" in shown.out for kind in kinds)  # the last column
     files = sorted((tmp_path / "a" / "scores").iterdir())
@@ -288,7 +288,7 @@ def test_of_records_one_is_the_canary(capsys):
     rows = json.loads(capsys.readouterr().out)["many_runs"]
     assert code == 0
     assert {row["certified"]["unit"] for row in rows} == {"record"}
-    assert [row["views"][0] for row in rows] == list(VIEWS)
+    assert [row["views"][0] for row in rows] == list(SCORED_VIEWS)
 
 
 @pytest.mark.slow

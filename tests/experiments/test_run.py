@@ -63,7 +63,7 @@ def test_the_model_of_every_algorithm_and_seed_is_kept(finished):
     data = fp.datasets.load("digits")
     for name in ("fed_avg", "rand_k"):
         for seed in (0, 1):
-            trained = fp.load_model(finished, name, seed)
+            trained = fp.models.load_model(finished, name, seed)
             labels = trained.predict(data.test["image"]).argmax(-1)
             right = float((labels == data.test["label"]).mean())
             assert right == pytest.approx(summary["final"][name]["accuracy"]["per_seed"][seed])
@@ -82,7 +82,7 @@ def test_models_may_be_left_out(tmp_path):
     assert launch("quickstart", *SMALL, *few, "--output", tmp_path / "run") == 0
     assert not (tmp_path / "run" / "model").exists()
     with pytest.raises(ValueError, match=r"it has none \(--keep-model false"):
-        fp.load_model(tmp_path / "run", "fed_avg")
+        fp.models.load_model(tmp_path / "run", "fed_avg")
 
 
 def test_the_summary_agrees_with_the_metrics(finished):

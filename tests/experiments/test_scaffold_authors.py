@@ -74,7 +74,7 @@ def test_clients_of_one_seed_draw_alike_and_no_average_helps(one_seed):
 def test_nothing_is_certified_of_one_seed(kind, clip):
     given = NOISY | {"clip_norm": clip}
     made = algorithm(kind, True, **given)
-    for view in fp.VIEWS:
+    for view in fp.privacy.VIEWS:
         found = certified(made, 10, 1e-5, RECORDS, view=view)
         assert found.epsilon == np.inf
         assert f"not private: {ONE_SEED}" in found.assumptions

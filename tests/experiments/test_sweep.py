@@ -59,7 +59,7 @@ def test_every_point_keeps_its_models_also_those_of_another_point(finished):
         for rate in RATES:
             for name in ("fed_avg", "dp_fed_avg"):
                 for seed in (0, 1):
-                    trained = fp.load_model(finished / point(noise, rate), name, seed)
+                    trained = fp.models.load_model(finished / point(noise, rate), name, seed)
                     summary, _ = read(finished / point(noise, rate))
                     data = fp.datasets.load("digits")
                     labels = trained.predict(data.test["image"]).argmax(-1)

@@ -11,15 +11,8 @@ import pytest
 from tree_nodes import tree_sensitivity_squared
 
 import fedpriv as fp
-from fedpriv.privacy import (
-    Everyone,
-    FixedSize,
-    Poisson,
-    Release,
-    certify_releases,
-    fed_smp_claim,
-    losses,
-)
+from fedpriv.papers import fed_smp_claim
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
 from fedpriv.privacy.curves import epsilon_of_mixture
 
 DELTA = 6000**-1.1

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from small import refused
 
+from fedpriv.papers import fed_smp_claim
 from fedpriv.privacy import (
     VIEWS,
     Everyone,
@@ -20,7 +21,6 @@ from fedpriv.privacy import (
     WithReplacement,
     certify_choice,
     certify_releases,
-    fed_smp_claim,
 )
 from fedpriv.privacy.renyi import quiet
 
@@ -46,7 +46,7 @@ def release(view="third_party", multiplier=1.4, sampling=SAMPLINGS[2], steps=10,
         (lambda: Release("server", "bit", 1.0, SAMPLINGS[0], 1), r"unit: 'bit'; give one of"),
         (lambda: release(multiplier=-1.0), r"multiplier: -1\.0; give noise over"),
         (lambda: release(multiplier=math.nan), r"multiplier: nan; give noise over"),
-        (lambda: release(steps=-1), r"steps: -1; give a whole number"),
+        (lambda: release(steps=-1), r"rounds: -1; give a whole number"),
         (lambda: release(sampling=0.05), r"sampling: 0\.05; give Everyone"),
         (
             lambda: certify_releases([release()], 0.0, "third_party"),
@@ -105,7 +105,7 @@ def test_wrong_input_is_named_in_one_line(make, message):
 
 def test_rates():
     assert [sampling.rate for sampling in SAMPLINGS] == [1.0, 0.05, 0.05, 0.05]
-    assert release(steps=np.int64(3)).steps == 3
+    assert release(steps=np.int64(3)).rounds == 3
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -163,7 +163,7 @@ def test_whole_noise_of_everyone_and_of_poisson_cohorts_is_that_of_poisson_cohor
         (fp.dropping(ALL, P), fp.poisson(N, 1 - P, N)),
         (fp.dropping(fp.poisson(N, 0.5, 7), P), fp.poisson(N, 0.5 * (1 - P), 7)),
     ):
-        for view in fp.VIEWS:
+        for view in fp.privacy.VIEWS:
             ours, theirs = found(sampler, view), found(same, view)
             assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-9)
             assert ours.basis == "constructed"
@@ -172,7 +172,7 @@ def test_whole_noise_of_everyone_and_of_poisson_cohorts_is_that_of_poisson_cohor
 # Limits
 
 
-@pytest.mark.parametrize("view", fp.VIEWS)
+@pytest.mark.parametrize("view", fp.privacy.VIEWS)
 @pytest.mark.parametrize("sampler", [FIXED, ALL])
 def test_hardly_anybody_vanishes(sampler, view):
     """Down to no drops at all, towards today's certificate; but for everyone's whole noise, a Poisson cohort's."""
@@ -192,7 +192,7 @@ def test_declared_without_drops(lost):
 
 def test_it_moves_as_it_should():
     rates = (0.0, 0.1, 0.3, 0.6, 0.9)
-    for view in fp.VIEWS:
+    for view in fp.privacy.VIEWS:
         whole = [found(fp.dropping(FIXED, p), view).epsilon for p in rates]
         assert whole == sorted(whole, reverse=True)
         lost = [found(fp.dropping(FIXED, p, "lost"), view).epsilon for p in rates]

@@ -52,7 +52,7 @@ def test_clients_that_remember_whether_they_stayed(noise):
 @pytest.mark.parametrize("noise", ["whole", "lost"])
 def test_everyones_own_noise(noise):
     """Known to stay, beside the noise of the others who do."""
-    algorithm = fp.ldp_fed_avg(
+    algorithm = fp.papers.ldp_fed_avg(
         squared, sampler=fp.dropping(ALL, P, noise), mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
     )
     seen = released(algorithm, 3)["third_party"][0]
@@ -63,7 +63,7 @@ def test_everyones_own_noise(noise):
 @pytest.mark.parametrize("noise", ["whole", "lost"])
 def test_noise_of_ones_own_goes_with_who_vanishes(noise):
     """Local differential privacy: a sum of k messages has the noise of k, whatever the sampler says."""
-    algorithm = fp.ldp_fed_avg(
+    algorithm = fp.papers.ldp_fed_avg(
         squared, sampler=fp.dropping(FIXED, P, noise), mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
     )
     seen = released(algorithm, 3)
@@ -71,7 +71,7 @@ def test_noise_of_ones_own_goes_with_who_vanishes(noise):
     assert seen["server_secagg"][0].multiplier == pytest.approx(SIGMA * math.sqrt(S))
     assert seen["server"][0].sampling == Dropping(N, S, P)
     assert seen["server"][0].multiplier == pytest.approx(SIGMA)
-    laplace = fp.ldp_fed_avg(
+    laplace = fp.papers.ldp_fed_avg(
         squared, sampler=fp.dropping(FIXED, P, noise), mechanism=fp.laplace(1.0, 20.0), **PLAIN
     )
     assert released(laplace, 3)["third_party"][0].sampling == FixedSize(N, S)

@@ -7,7 +7,7 @@ import pytest
 from fedpriv.privacy import VIEWS, Everyone, Poisson, Release, certify_releases
 from fedpriv.privacy.certify import epsilons_of
 from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.release_normal_form import read
+from fedpriv.privacy.release_normal_form import normal_form
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_views_that_differ_are_not_mixed_up(accounted):
     assert accounted() == 2
     for view, epsilon in by_view.items():
         alone = [r for r in less if r.view == view]
-        direct = epsilons_of.__wrapped__(read(alone), relation_of(alone, view), 1e-5)
+        direct = epsilons_of.__wrapped__(normal_form(alone), relation_of(alone, view), 1e-5)
         assert epsilon == min(direct.values())
     assert by_view["server"] > by_view["third_party"]
 

@@ -148,7 +148,7 @@ def test_operational_numbers_as_dp_accounting_has_them(name):
     drawn = {} if name == "gaussian" else {"sampling_prob": made.sampling.rate}
     library = pld.from_gaussian_mechanism(
         made.multiplier, value_discretization_interval=1e-3, **drawn
-    ).self_compose(made.steps)
+    ).self_compose(made.rounds)
     eps = np.linspace(0, 30, 6001)
     delta = np.array(library.get_delta_for_epsilon(eps))
 

@@ -17,7 +17,7 @@ from fedpriv.privacy import (
     certify_releases,
 )
 from fedpriv.privacy.participations import participations
-from fedpriv.privacy.release_normal_form import read
+from fedpriv.privacy.release_normal_form import normal_form
 
 DELTA, DRAWS = 1e-2, 200_000
 
@@ -59,7 +59,7 @@ class Simulated:
 
     def __init__(self, release, seed=0):
         rng = np.random.default_rng(seed)
-        shape = (DRAWS, release.steps, release.local_steps)
+        shape = (DRAWS, release.rounds, release.local_steps)
         rate = release.sampling.rate
         secret = release.view == "third_party" and not isinstance(release.sampling, Everyone)
         replaced = secret and isinstance(release.sampling, FixedSize)
@@ -194,7 +194,7 @@ def test_rounds_that_everyone_is_in_stay_tight_beside_others(other, multiplier):
 
 def test_a_cohort_that_is_cut_is_no_whole_one():
     cut = Release("third_party", "client", 3.0, Poisson(50, 1.0, 10), 5)
-    assert read([cut])[0].sampling == Poisson(50, 1.0, 10)
+    assert normal_form([cut])[0].sampling == Poisson(50, 1.0, 10)
     assert "analytic" not in certify_releases([cut], 1e-5, "third_party").bound
 
 
@@ -203,4 +203,4 @@ def test_one_name_for_one_event():
     same = Release(
         "third_party", "client", 3.0, Everyone(5), 2, local_steps=3, participation=Poisson(9, 1.0)
     )
-    assert read([one]) == read([same])
+    assert normal_form([one]) == normal_form([same])

@@ -77,7 +77,7 @@ class Simulated:
 
     def __init__(self, release, seed=0):
         rng = np.random.default_rng(seed)
-        shape = (DRAWS, release.steps, release.local_steps)
+        shape = (DRAWS, release.rounds, release.local_steps)
         known = 1.0 if release.participation is None else release.participation.rate
         there = (rng.random(shape[:2]) < known)[..., None]
         times = rng.binomial(release.sampling.size, release.sampling.largest, shape) * there

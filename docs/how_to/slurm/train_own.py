@@ -35,5 +35,5 @@ history = fp.simulate(
     checkpoints=fp.Checkpoints(f"{folder}/checkpoints", rounds=5),
 )
 if jax.process_index() == 0:
-    fp.save_model(folder, "dp_fed_avg", 0, model, history.params())
+    fp.models.save_model(folder, "dp_fed_avg", 0, model, history.params())
     print(history.rounds, history.accuracy[:, 0])

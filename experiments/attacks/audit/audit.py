@@ -30,10 +30,10 @@ Part: TypeAlias = Literal["mechanism", "many_runs", "one_run", "membership"]
 PARTS: tuple[Part, ...] = get_args(Part)
 USUAL: tuple[Part, ...] = ("mechanism", "one_run", "membership")
 Draws: TypeAlias = Annotated[
-    int, Range("a whole number from 100 (fewer say nothing) to 2^24", 100, 2**24, whole=True)
+    int, Range("a whole number from 100 (fewer say nothing) to 2^24", 100, 2**24, integer=True)
 ]
 Runs: TypeAlias = Annotated[
-    int, Range("a whole number from 100 (fewer say nothing) to 2^20", 100, MOST_RUNS, whole=True)
+    int, Range("a whole number from 100 (fewer say nothing) to 2^20", 100, MOST_RUNS, integer=True)
 ]
 
 

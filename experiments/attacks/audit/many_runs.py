@@ -21,7 +21,7 @@ from experiments.base.time_left import Remaining
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
-from fedpriv.attacks.canaries import VIEWS, NoPlaceError
+from fedpriv.attacks.canaries import SCORED_VIEWS, NoPlaceError
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.devices.layout import Strategy
 from fedpriv.privacy import Certificate
@@ -78,7 +78,7 @@ def _rows(
         "rounds": rounds,
         "seconds": scored.seconds,
     }
-    for v, view in enumerate(VIEWS):
+    for v, view in enumerate(SCORED_VIEWS):
         exact, other = _exact_pairs(ledger, name, rounds, view, asked)
         if kind != WORST:  # its scores are smaller than those of the pair
             other = None

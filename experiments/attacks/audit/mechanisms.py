@@ -125,7 +125,7 @@ def _cost(traced: TracedRound, view: str, rounds: int) -> float:
     """Normal numbers per draw of both neighbours."""
     seen = drawable([r for r in traced.releases(rounds) if r.view == view])
     return 2.0 * sum(
-        r.steps * r.local_steps * (_dimension(r.mechanism) or 4) for r in seen if r.mechanism
+        r.rounds * r.local_steps * (_dimension(r.mechanism) or 4) for r in seen if r.mechanism
     )
 
 

@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
     Attributes:
       present: bool[n], whether the canary took part.
-      scores: f32[3, n], for each of `fedpriv.attacks.canaries.VIEWS`.
+      scores: f32[3, n], for each of `fedpriv.attacks.canaries.SCORED_VIEWS`.
       finite: bool[n], whether every model was.
     """
 

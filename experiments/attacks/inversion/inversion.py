@@ -12,7 +12,7 @@ import numpy as np
 
 import fedpriv as fp
 from experiments.attacks.inversion.attack import Attacked, attacker, views
-from experiments.attacks.inversion.views import RATE, Reading, Victims, all_seen, read
+from experiments.attacks.inversion.views import RATE, Reading, Victims, all_seen, as_read
 from experiments.base.formats import epsilon, hyphenated, markdown_table
 from experiments.base.json_values import plain
 from experiments.base.time_left import Remaining
@@ -33,7 +33,7 @@ def attack_all(victims: Victims, steps: int, seed: int) -> list[Attacked]:
         view = views(victims, seen, seed)
         for reading in seen.readings:
             title = name if reading == "update" else f"{name}, {_TITLES[reading]}"
-            made = attack(read(view, victims.params, reading), seen.steps)
+            made = attack(as_read(view, victims.params, reading), seen.steps)
             found.append(made._replace(name=title, certificate=certificate))
             remaining.advance()
     return found

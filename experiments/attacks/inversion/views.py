@@ -21,7 +21,7 @@ from fedpriv.rounds.algorithm import Algorithm
 RATE = 0.2
 """The clients' step size, the first of the MSPDQ paper's 1 / (5 (t + 1))."""
 
-COUPLING = fp.consensus.coupling(0.5, 0.1)
+COUPLING = fp.papers.consensus.coupling(0.5, 0.1)
 """e, which that paper does not print, and its gamma."""
 
 Reading = Literal["update", "first", "last", "transcript", "weights", "sum"]
@@ -33,9 +33,9 @@ MOST = 4
 LEAST = 0.2
 """Least secret weight, as a part of gamma."""
 WEIGHTS = {
-    "equal": fp.splitting.equal,
-    "client": fp.splitting.per_client(LEAST),
-    "submodel": fp.splitting.per_submodel(LEAST),
+    "equal": fp.papers.splitting.equal,
+    "client": fp.papers.splitting.per_client(LEAST),
+    "submodel": fp.papers.splitting.per_submodel(LEAST),
 }
 
 
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
     steps: int = 1
 
 
-def read(view: View, params: Params, reading: Reading) -> View:
+def as_read(view: View, params: Params, reading: Reading) -> View:
     """The view of a server that reads it so."""
     if view.transcript is None or reading in ("update", "first"):
         return view
@@ -93,16 +93,16 @@ def _updates(loss: LossFn, victims: int) -> dict[str, Seen]:
     def noisy(sigma: float) -> Seen:
         return Seen(fp.dp_fed_avg(loss, **own, clip_norm=1.0, noise_multiplier=sigma))
 
-    rand, top = fp.select_rand_k(0.1), fp.select_top_k(0.1, own["batches"])
+    rand, top = fp.papers.select_rand_k(0.1), fp.papers.select_top_k(0.1, own["batches"])
     smp = fp.fed_smp(loss, **own, sparsifier=rand, clip_norm=1.0, noise_multiplier=1.0)
-    ldp = fp.ldp_fed_avg(loss, **own, mechanism=fp.gaussian(1.0, 1.0))
+    ldp = fp.papers.ldp_fed_avg(loss, **own, mechanism=fp.gaussian(1.0, 1.0))
     return {
         "FedAvg, one step (gradient)": plain(),
         "FedAvg, five local steps": Seen(fp.fed_avg(loss, **common(victims, 5)), steps=5),
         "FedAvg, QSGD 8 bits": plain(fp.qsgd(8)),
         "FedAvg, QSGD 4 bits": plain(fp.qsgd(4)),
-        "FedAvg-rand_k, p = 0.1": Seen(fp.fed_avg_sparse(loss, **own, sparsifier=rand)),
-        "FedAvg-top_k, p = 0.1": Seen(fp.fed_avg_sparse(loss, **own, sparsifier=top)),
+        "FedAvg-rand_k, p = 0.1": Seen(fp.papers.fed_avg_sparse(loss, **own, sparsifier=rand)),
+        "FedAvg-top_k, p = 0.1": Seen(fp.papers.fed_avg_sparse(loss, **own, sparsifier=top)),
         "DP-FedAvg, sigma = 0.01": noisy(0.01),
         "DP-FedAvg, sigma = 0.1": noisy(0.1),
         "DP-FedAvg, sigma = 1": noisy(1.0),
@@ -137,7 +137,7 @@ def _split(loss: LossFn, victims: int) -> dict[str, Seen]:
 
 def jopeq(loss: LossFn, victims: int, epsilon: float) -> Algorithm:
     """JoPEQ with 8 bits and gamma = 0.1, as experiments.papers.mspdq trains it."""
-    return fp.jopeq(loss, **common(victims), bits=8, bound=0.1, epsilon=epsilon)
+    return fp.papers.jopeq(loss, **common(victims), bits=8, bound=0.1, epsilon=epsilon)
 
 
 def split(
@@ -155,27 +155,27 @@ def split(
 
     The noise of MSP + Lap is that of its experiments: of the sensitivity 2 C / n for C = 100 and n = 600 images.
     """
-    splitting = fp.splitting.uniform(factor)
+    splitting = fp.papers.splitting.uniform(factor)
     if epsilon is not None:
-        splitting = fp.splitting.laplace(2 * 100 / 600, epsilon)
+        splitting = fp.papers.splitting.laplace(2 * 100 / 600, epsilon)
     options = common(victims) | {
         "splitting": splitting,
         "coupling": COUPLING._replace(gamma=gamma),
-        "exchanges": fp.consensus.constant(4 if bits is None else exchanges),
+        "exchanges": fp.papers.consensus.constant(4 if bits is None else exchanges),
     }
     if bits is None:
-        return fp.msp_fl(loss, **options)
-    return fp.mspdq_fl(loss, bits=bits, norm=norm, **options)
+        return fp.papers.msp_fl(loss, **options)
+    return fp.papers.mspdq_fl(loss, bits=bits, norm=norm, **options)
 
 
 def unlike(loss: LossFn, victims: int, submodels: int, weights: str = "submodel") -> Algorithm:
     """MSP-FL with K = 10 and so many submodels, whose `WEIGHTS` meet the condition of Lemma 7 together."""
-    return fp.msp_fl(
+    return fp.papers.msp_fl(
         loss,
         **common(victims),
-        splitting=fp.splitting.uniform(0.3),
+        splitting=fp.papers.splitting.uniform(0.3),
         coupling=COUPLING._replace(gamma=0.3 / submodels),
-        exchanges=fp.consensus.constant(10),
+        exchanges=fp.papers.consensus.constant(10),
         submodels=(submodels, submodels),
         weights=WEIGHTS[weights],
     )

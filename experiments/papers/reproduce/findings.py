@@ -103,14 +103,15 @@ def of_wavelet() -> Iterator[Judged]:
 def _audit(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     """What is claimed, and what 100,000 draws of each neighbour show."""
     import fedpriv as fp
-    from fedpriv.privacy import Poisson, wavelet_claim
+    from fedpriv.papers import wavelet_claim
+    from fedpriv.privacy import Poisson
 
     sampling, steps, delta = Poisson(594, 60 / 594), 40, 1e-5
     claimed = wavelet_claim(1.0, sampling, steps, delta, "record")
     used = fp.mechanism(
         fp.clipping.flat(), fp.noise.haar_noise(16), clip_norm=1.0, noise_multiplier=1.0
     )
-    release = fp.Release(
+    release = fp.privacy.Release(
         "third_party", "record", used.certified_multiplier, sampling, steps, mechanism=used
     )
     draw = partial(fp.attacks.draw_scores, [release], "third_party", draws=100_000, dimension=16)
@@ -139,7 +140,7 @@ def _models(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     import numpy as np
 
     import fedpriv as fp
-    from experiments.attacks.inversion.views import common, read, split
+    from experiments.attacks.inversion.views import as_read, common, split
 
     data, clients = fp.datasets.load("digits", data_dir), 8
     federation = fp.Federation.from_arrays(
@@ -151,7 +152,7 @@ def _models(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     def seen(algorithm: fp.Algorithm) -> fp.attacks.View:
         state = algorithm.init(params, federation)
         view = jax.jit(partial(fp.attacks.server_view, algorithm))
-        return read(view(jax.random.key(1), state, federation), params, "transcript")
+        return as_read(view(jax.random.key(1), state, federation), params, "transcript")
 
     sent = np.asarray(seen(fp.fed_avg(model.loss, **common(clients))).update)
     found = np.asarray(seen(split(model.loss, clients)).update)

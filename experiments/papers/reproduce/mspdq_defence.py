@@ -21,9 +21,9 @@ from experiments.attacks.inversion.views import (
     Reading,
     Seen,
     Victims,
+    as_read,
     draw_victims,
     jopeq,
-    read,
     split,
     unlike,
 )
@@ -175,7 +175,7 @@ def attacked(
     rows, clients = [], victims.federation.num_clients
     view = views(victims, Seen(point.algorithm(victims.model.loss, clients), point.readings), seed)
     for reading in point.readings:
-        seen = read(view, victims.params, reading)
+        seen = as_read(view, victims.params, reading)
         made = attack(seen._replace(update=seen.update[: len(victims.labels)]))
         scores = np.asarray(mse(made.images, victims.images))
         low, middle, high = np.quantile(scores, (0.25, 0.5, 0.75)).tolist()

@@ -105,9 +105,9 @@ def encode_text(texts: Iterable[str | bytes], length: Count) -> np.ndarray:
         ValueError: length < 1; something that is not a text.
     """
     length = checked("length", length, Count)
-    alone = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)
-    alone |= getattr(texts, "ndim", 1) == 0
-    require(not alone, "texts", texts, "give a list of texts")
+    single = isinstance(texts, str | bytes) or not isinstance(texts, Iterable)
+    single |= getattr(texts, "ndim", 1) == 0
+    require(not single, "texts", texts, "give a list of texts")
     encoded = [_utf8(i, text) for i, text in enumerate(texts)]
     joined = b"".join(text[:length].ljust(length, b"\0") for text in encoded)
     return np.frombuffer(joined, np.uint8).reshape(-1, length).copy()

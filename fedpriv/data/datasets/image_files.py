@@ -76,8 +76,8 @@ def read_images(
         MissingDataError: no such file.
         CorruptDataError: a file that cannot be read.
     """
-    alone = isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable)
-    require(not alone, "paths", paths, "give a list of files")
+    single = isinstance(paths, str | os.PathLike) or not isinstance(paths, Iterable)
+    require(not single, "paths", paths, "give a list of files")
     image_size = checked("image_size", image_size, tuple[Count, Count] | None)
     files = list(paths)
     require(len(files) > 0, "paths", files, "give at least one file")

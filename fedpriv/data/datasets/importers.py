@@ -133,23 +133,23 @@ def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> n
                 f"{name}: row {i} has the shape {list(row.shape)}, row 0 has {list(rows[0].shape)}; give all the "
                 "same shape, by resizing pictures"
             )
-    whole = np.stack(rows) if rows else np.zeros(0)
-    if whole.dtype.kind == "f" and all(row.dtype.kind in "iu" for row in rows) and rows:
+    column = np.stack(rows) if rows else np.zeros(0)
+    if column.dtype.kind == "f" and all(row.dtype.kind in "iu" for row in rows) and rows:
         raise ValueError(
             f"{name}: whole numbers that do not all fit in one 64-bit type; give them as strings"
         )
-    return narrowed(whole)
+    return narrowed(column)
 
 
-def narrowed(whole: np.ndarray) -> np.ndarray:
+def narrowed(column: np.ndarray) -> np.ndarray:
     """The same, 64-bit numbers in 32 bits; not whole numbers that would become others, such as ids."""
     narrow = {np.dtype(np.int64): np.int32, np.dtype(np.float64): np.float32}
-    if whole.dtype not in narrow:
-        return whole
+    if column.dtype not in narrow:
+        return column
     with np.errstate(over="ignore"):  # infinity, which is refused where it matters
-        short = whole.astype(narrow[whole.dtype])
-    changed = (whole == np.round(whole)).all() and (short != whole).any()
-    return whole if changed else short
+        short = column.astype(narrow[column.dtype])
+    changed = (column == np.round(column)).all() and (short != column).any()
+    return column if changed else short
 
 
 def is_picture(value: Any) -> bool:

@@ -23,7 +23,7 @@ Rounds: TypeAlias = Annotated[
         f"a whole number from 1 to {MOST_ROUNDS}, as matrices have a row for each round",
         1,
         MOST_ROUNDS,
-        whole=True,
+        integer=True,
     ),
 ]
 
