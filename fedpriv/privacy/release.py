@@ -182,11 +182,6 @@ class Release:
         """Whether noise is gone with a unit that is removed: that which its holder adds."""
         return self.adder in ("own", "own_summed")
 
-    @property
-    def is_added_to_the_sum(self) -> bool:
-        """Whether whoever sums adds the noise, all of it."""
-        return self.adder in ("server", "enclave")
-
     def with_honest(self, fraction: Rate) -> Release:
         """The release when only `fraction` of the noise's shares are added and stay unknown to the view.
 
