@@ -36,7 +36,7 @@ from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.attacks.server_views import server_view
 from fedpriv.mechanisms.correlated import OF_RUNS
 from fedpriv.privacy import Allocation, certify_releases
-from fedpriv.privacy.min_separation import block_sensitivity
+from fedpriv.privacy.strategy_sensitivity import block_sensitivity
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpriv.core.arguments import Count, checked
-from fedpriv.privacy.min_separation import most_participations
+from fedpriv.privacy.strategy_sensitivity import most_participations
 
 NEVER = 2**40
 Entry = tuple[int, NDArray[np.int64]]
@@ -48,7 +48,7 @@ def tree_sensitivity_squared(
     Args:
       rounds: T.
       restart_every: rounds of a tree, after which a new one begins.
-      separation, most: as for `min_separation.sensitivity`.
+      separation, most: as for `strategy_sensitivity.sensitivity`.
     """
     separation = checked("separation", separation, Count)
     k = most_participations(rounds, separation, most)

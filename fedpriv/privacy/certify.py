@@ -11,8 +11,8 @@ from fedpriv.core.arguments import MeanRuns, Probability, Rate, checked, require
 from fedpriv.privacy.assumptions import assumptions
 from fedpriv.privacy.certificate import Certificate
 from fedpriv.privacy.curves import epsilon_of_mixture
+from fedpriv.privacy.known_participation import participations
 from fedpriv.privacy.losses import pld_epsilon
-from fedpriv.privacy.participations import participations
 from fedpriv.privacy.profile import Composition
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import BEST_RUN, NOTHING_HIDES, ONE_RUN, Release, View

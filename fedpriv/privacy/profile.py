@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from fedpriv.core.arguments import Probability, checked, require
 from fedpriv.privacy.curves import Floats, epsilon_of_mixture, gaussian_delta
 from fedpriv.privacy.gaussian_bound import GaussianBound, gaussian_bound
+from fedpriv.privacy.known_participation import participations
 from fedpriv.privacy.losses import on_grids
-from fedpriv.privacy.participations import participations
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.release_normal_form import is_exact
 from fedpriv.privacy.renyi import rdp_delta, rdp_to_epsilon, rdp_total

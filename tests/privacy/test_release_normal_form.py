@@ -16,7 +16,7 @@ from fedpriv.privacy import (
     WithReplacement,
     certify_releases,
 )
-from fedpriv.privacy.participations import participations
+from fedpriv.privacy.known_participation import participations
 from fedpriv.privacy.release_normal_form import normal_form
 
 DELTA, DRAWS = 1e-2, 200_000

@@ -16,7 +16,7 @@ from fedpriv.privacy import (
     certify_releases,
     losses,
 )
-from fedpriv.privacy.participations import participations
+from fedpriv.privacy.known_participation import participations
 from fedpriv.privacy.renyi import rdp_epsilon
 
 DELTA, DRAWS = 1e-3, 400_000

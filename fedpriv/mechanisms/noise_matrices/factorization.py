@@ -14,7 +14,7 @@ import numpy as np
 from fedpriv.core.arguments import Count, Range, checked, require
 from fedpriv.core.types import PyTree
 from fedpriv.privacy.curves import Floats
-from fedpriv.privacy.min_separation import most_participations, sensitivity
+from fedpriv.privacy.strategy_sensitivity import most_participations, sensitivity
 
 MOST_ROUNDS = 10_000
 Rounds: TypeAlias = Annotated[

@@ -9,7 +9,7 @@ from small import refused
 from tree_nodes import nodes_of, tree_sensitivity_squared
 
 import fedpriv as fp
-from fedpriv.privacy.min_separation import block_sensitivity, most_participations, sensitivity
+from fedpriv.privacy.strategy_sensitivity import block_sensitivity, most_participations, sensitivity
 
 SCHEMAS = [(1, 1), (1, 3), (1, None), (2, 2), (2, None), (3, 2), (4, 3), (5, None), (9, None)]
 
