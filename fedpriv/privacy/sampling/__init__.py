@@ -1,9 +1,9 @@
 """How units are drawn: samplings, and schedules that decide by the round, each a value that gives its own cases."""
 
-from fedpriv.privacy.sampling.allocation import Allocation
+from fedpriv.privacy.sampling.allocation import Allocation, RandomAllocation
 from fedpriv.privacy.sampling.everyone import Everyone, MinimumSeparation
 from fedpriv.privacy.sampling.fixed_size import Dropping, FixedSize
-from fedpriv.privacy.sampling.poisson import Neighbour, Poisson
+from fedpriv.privacy.sampling.poisson import CyclicPoisson, Neighbour, Poisson
 from fedpriv.privacy.sampling.protocol import (
     SELDOM,
     Accounting,
@@ -12,10 +12,6 @@ from fedpriv.privacy.sampling.protocol import (
     ParticipationSchema,
     Sampling,
     once,
-)
-from fedpriv.privacy.sampling.schedules import (
-    CyclicPoisson,
-    RandomAllocation,
 )
 from fedpriv.privacy.sampling.with_replacement import WithReplacement
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
-from fedpriv.core.arguments import Count, LargeCount, check_fields
+from fedpriv.core.arguments import Count, CountOrZero, LargeCount, check_fields
 from fedpriv.privacy.discretised import Losses
 from fedpriv.privacy.sampling.allocation_losses import allocation_losses
 from fedpriv.privacy.sampling.poisson import NEVER, Cut, Neighbour
-from fedpriv.privacy.sampling.protocol import DrawCase
+from fedpriv.privacy.sampling.protocol import DrawCase, ParticipationSchema
 
 
 @dataclass(frozen=True)
@@ -113,3 +114,69 @@ class Allocation(Cut):
         full = float(binom.sf(size - 1, self.population - 1, 1 / b))
         some = min(1.0, b * full)
         return some, min(some, b * (b - 1) / 2 * full**2)
+
+
+@dataclass(frozen=True)
+class RandomAllocation(ParticipationSchema):
+    """Each client takes part once in every block of rounds, in a round of it that is drawn at random.
+
+    V. Feldman, M. Shenfeld, "Privacy amplification by random allocation", 2025.
+
+    Attributes:
+        population: number of clients.
+        block: b, number of rounds of a block.
+        capacity: as `Allocation`, of a round.
+
+    Raises:
+        ValueError: a number below 1.
+    """
+
+    population: LargeCount
+    block: Count
+    capacity: LargeCount | None = None
+    not_by_hand = "use fp.random_allocation"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def block_rounds(self) -> int:
+        """Those of a block."""
+        return self.block
+
+    @property
+    def joining(self) -> float:
+        """Any round of a block is as likely."""
+        return 1 / self.block
+
+    def turn(self, units: Any, t: Any) -> Any:
+        """Any round may be everybody's."""
+        return units >= 0
+
+    @property
+    def separation(self) -> int:
+        """Fewest rounds between two of a client: the last of a block and the first of the next are neighbours."""
+        return 1
+
+    @property
+    def window(self) -> int:
+        """Of a block, one round is a client's."""
+        return self.block
+
+    @property
+    def most(self) -> int:
+        """Clients of the largest cohort."""
+        return self.of_a_round.most
+
+    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
+        """How many blocks the first `rounds` rounds have; of the last one may see a part."""
+        return -(-rounds // self.block)
+
+    @property
+    def of_a_round(self) -> Allocation:
+        """The draw of a block."""
+        return Allocation(self.population, self.block, self.capacity)
+
+    def in_words(self, rounds: CountOrZero) -> str:
+        """Which rounds of a run are a client's."""
+        return f"one round of a client in each of {self.rounds_of_a_unit(rounds)} blocks of {self.block} rounds"

@@ -9,9 +9,16 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from fedpriv.core.arguments import LargeCount, Rate, check_fields
+from fedpriv.core.arguments import Count, CountOrZero, LargeCount, Rate, check_fields, require
 from fedpriv.privacy.curves import Floats
-from fedpriv.privacy.sampling.protocol import SELDOM, Adjacency, DrawCase, Sampling, once
+from fedpriv.privacy.sampling.protocol import (
+    SELDOM,
+    Adjacency,
+    DrawCase,
+    ParticipationSchema,
+    Sampling,
+    once,
+)
 
 NEVER = 1e-250
 """Cuts rarer than this are left out; the margin for rounding covers them."""
@@ -244,3 +251,64 @@ class Poisson(Cut):
             DrawCase(max(0.0, 1 - fits - full), 0.0, 1.0),
         )
         return tuple(case for case in cases if case.chance > 0)
+
+
+@dataclass(frozen=True)
+class CyclicPoisson(ParticipationSchema):
+    """Clients are in `groups` of one size, which take turns; members of a group join at `rate`, as `Poisson`.
+
+    C. Choquette-Choo et al., "(Amplified) Banded Matrix Factorization", NeurIPS 2023, Algorithm 2.
+
+    Attributes:
+        population: number of clients.
+        groups: b; a client's turn comes every b rounds.
+        rate: probability that a client joins when it is its turn.
+        capacity: as `Poisson`, of the group.
+
+    Raises:
+        ValueError: a number below 1, a rate outside (0, 1], or groups that do not divide the population.
+    """
+
+    population: LargeCount
+    groups: Count
+    rate: Rate
+    capacity: LargeCount | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        equal = self.population % self.groups == 0
+        remedy = f"give a number that divides the population, {self.population}"
+        require(equal, "groups", self.groups, remedy)
+
+    @property
+    def separation(self) -> int:
+        """Rounds from one turn to the next."""
+        return self.groups
+
+    @property
+    def most_bands(self) -> int:
+        """So many that the columns of a client's turns have no row in common."""
+        return self.groups
+
+    def turn(self, units: Any, t: Any) -> Any:
+        """Client i's is in rounds i modulo b."""
+        return units % self.groups == t % self.groups
+
+    @property
+    def most(self) -> int:
+        """Clients of the largest cohort."""
+        return self.of_a_round.most
+
+    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
+        """How many of `rounds` rounds are a client's turn, at most."""
+        return -(-rounds // self.groups)
+
+    @property
+    def of_a_round(self) -> Poisson:
+        """The draw of those whose turn it is."""
+        return Poisson(self.population // self.groups, self.rate, self.capacity)
+
+    def in_words(self, rounds: CountOrZero) -> str:
+        """Which rounds of a run are a client's."""
+        turns = self.rounds_of_a_unit(rounds)
+        return f"{turns} turns of a client in {rounds} rounds, {self.groups} apart"
