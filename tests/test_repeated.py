@@ -12,7 +12,7 @@ from small import sgd
 
 import fedpriv as fp
 from fedpriv.data import repeated
-from fedpriv.engine.example_fit import examples_of_test, warn_of_trained
+from fedpriv.engine.example_fit import examples_of_test, rows_trained_on
 
 CLIENTS, EACH = 6, 4
 N = CLIENTS * EACH
@@ -190,7 +190,8 @@ def test_copies_in_files_are_counted(load, tmp_path):
 
 
 def compared(test, federation):
-    warn_of_trained(examples_of_test(test, federation), federation)
+    trained = [(federation.examples, rows_trained_on(federation))]
+    repeated.warn_of_trained(examples_of_test(test, federation), trained)
 
 
 @pytest.mark.parametrize("make", MAKERS[:2])

@@ -92,7 +92,7 @@ def dp_sgd_wav(
     codec: Codec = UNCODED,
     server: optax.GradientTransformation = MEAN,
 ) -> Algorithm:
-    """DP-SGD-WAV (Algorithm 1): `dp_sgd` whose `local.mechanism` is a `wavelet_mechanism`, with the paper's claim.
+    """DP-SGD-WAV (Algorithm 1): `dp_sgd` whose `local.mechanism` is a `haar_mechanism`, with the paper's claim.
 
     Formal guarantees: those of `dp_sgd`. Clients count equally, because the paper's claim is of their plain mean.
 
@@ -120,7 +120,7 @@ def dp_sgd_wav(
 
 def _on_each(used: RecordMechanism, lot: int) -> Mechanism:
     if not isinstance(used, Mechanism) or used.at is None:
-        raise ValueError("noise_on_each: the noise cannot be changed; give a wavelet_mechanism")
+        raise ValueError("noise_on_each: the noise cannot be changed; give a haar_mechanism")
     return used.at(used.clip_norm, used.noise_multiplier * math.sqrt(lot))
 
 

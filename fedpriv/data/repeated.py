@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -78,13 +78,22 @@ def warn_of_repeats(
     _warn("examples", said, len(part), len(every))
 
 
-def warn_of_known(test: PyTree, examples: PyTree, rows: np.ndarray) -> None:
+def warn_of_trained(test: PyTree, trained: Iterable[tuple[PyTree, np.ndarray]]) -> None:
     """As `warn_of_repeats`, of test records that are equal to a record that is trained on.
 
     Args:
       test: leaves [n, ...]; those with the name and the shape of one of the examples are compared.
-      examples, rows: the records that are trained on.
+      trained: examples and the rows of them that are trained on, of each federation; several may share their examples.
     """
+    rows_of: dict[int, tuple[PyTree, list[np.ndarray]]] = {}
+    for examples, rows in trained:
+        leaf = jax.tree.leaves(examples)[0]
+        rows_of.setdefault(id(leaf), (examples, []))[1].append(rows)
+    for examples, parts in rows_of.values():
+        _warn_of_known(test, examples, np.flatnonzero(np.bincount(np.concatenate(parts))))
+
+
+def _warn_of_known(test: PyTree, examples: PyTree, rows: np.ndarray) -> None:
     ours = dict(jax.tree_util.tree_leaves_with_path(examples))
     pairs = [
         (leaf, ours[path])

@@ -15,7 +15,6 @@ from fedpriv.core.types import Example, Params
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
 from fedpriv.data.labels import labels_like
-from fedpriv.data.repeated import warn_of_known
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.data.validation import check_lengths, converted, leaves_of, name_of
 from fedpriv.engine.compiled_rounds import ScoreFn
@@ -43,19 +42,8 @@ def examples_of_test(test: Any, federation: Any) -> Example:
     return labels_like(test, first)
 
 
-def warn_of_trained(test: Example, federation: Any) -> None:
-    """Warns of test examples that are equal to a record that is trained on; arguments as `simulate`."""
-    each = federation if isinstance(federation, list | tuple) else [federation]
-    rows_of: dict[int, tuple[Any, list[np.ndarray]]] = {}  # several may share their examples
-    for one in each:
-        leaf = jax.tree.leaves(one.examples)[0]
-        rows_of.setdefault(id(leaf), (one.examples, []))[1].append(_trained(one))
-    for examples, rows in rows_of.values():
-        warn_of_known(test, examples, np.flatnonzero(np.bincount(np.concatenate(rows))))
-
-
-def _trained(federation: Federation | StreamedFederation) -> np.ndarray:
-    """The rows that clients train on."""
+def rows_trained_on(federation: Federation | StreamedFederation) -> np.ndarray:
+    """The rows of a federation's examples that its clients train on, i64[...]."""
     if isinstance(federation, Federation):
         return federation.client_rows.on_host().rows
     order = federation.order

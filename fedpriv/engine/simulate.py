@@ -22,6 +22,7 @@ from fedpriv.core.types import Example, Key, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation, stack
+from fedpriv.data.repeated import warn_of_trained
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, default, use
@@ -40,7 +41,7 @@ from fedpriv.engine.compiled_rounds import (
     of_seed,
     rounds_of_seeds,
 )
-from fedpriv.engine.example_fit import check_examples, examples_of_test, warn_of_trained
+from fedpriv.engine.example_fit import check_examples, examples_of_test, rows_trained_on
 from fedpriv.engine.fingerprint import identity, records_of
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
@@ -135,7 +136,8 @@ def simulate(
     secret_seed = checked_secret(secret_seed)
     check_options(federation, seeds, strategy, measure, on_evaluation, checkpoints, compiler)
     test = examples_of_test(test, federation)
-    warn_of_trained(test, federation)
+    each = federation if isinstance(federation, list | tuple) else [federation]
+    warn_of_trained(test, [(one.examples, rows_trained_on(one)) for one in each])
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
         roots = _roots(seeds, secret_seed)

@@ -159,6 +159,7 @@ def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificat
 def _composed(
     active: Sequence[Release], template: Certificate, honest: float, best_of: float
 ) -> Certificate:
+    """`template` with the smallest epsilon that an accountant gives, its bound, and what it assumes."""
     delta, view, relation = template.delta, template.view, template.relation
     composition = Composition(normal_form(active), relation, best_of)
     epsilons = dict(epsilons_of(composition.releases, relation, delta, best_of))
@@ -209,7 +210,7 @@ def epsilons_of(
     A cohort cut to a capacity is counted at the rate before the cut: the true count is stochastically smaller.
 
     Args:
-        releases: as `read` gives them.
+        releases: as `normal_form` gives them.
         relation: "add_or_remove", "replace_one" or "zero_out".
         delta: probability, in (0, 1); an average over the draw of the cohorts, where the view knows them.
         best_of: as `certify_releases`.

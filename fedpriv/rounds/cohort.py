@@ -285,6 +285,7 @@ class Cohort:
     def _of_all(
         self, fn: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
     ) -> tuple[PyTree, PyTree]:
+        """`over_clients` for the clients drawn, each with its row of `own` (leaves [clients, ...])."""
         rows = jax.tree.map(lambda leaf: leaf.at[self._drawn.ids].get(mode="clip"), own)
         own_rows = (rows,) if jax.tree.leaves(own) else ()
         given = self._drawn, self._federation, *own_rows
