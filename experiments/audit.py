@@ -39,7 +39,7 @@ OWN = ("--parts", "--runs", "--draws", "--audit-seed", "--output", "--json")
 
 @dataclass(frozen=True)
 class Options(Wanted):
-    """Of the command, beside the config's."""
+    """Options of the command `audit`, beside the config's."""
 
     json: bool = False
     """Print one JSON object."""

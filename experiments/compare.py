@@ -39,7 +39,7 @@ NOT_BY_CLIENT = ("together", "width", "title", "views", "best")
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `compare`."""
 
     folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FOLDER")]
     """Run folders, or folders of run folders."""

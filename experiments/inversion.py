@@ -29,7 +29,7 @@ from fedpriv.engine import compilation_cache
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `inversion`."""
 
     data: Literal["fashion_mnist", "mnist", "digits"] = "fashion_mnist"
     """The data set."""

@@ -22,7 +22,7 @@ from experiments.config.options import only_options
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `odd_calls`."""
 
     calls: Number = 10_000
     """How many."""

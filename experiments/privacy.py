@@ -26,7 +26,7 @@ from fedpriv.core.arguments import MeanRuns, Rate
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command, beside the config's."""
+    """Options of the command `privacy`, beside the config's."""
 
     json: bool = False
     """Print one JSON object."""

@@ -27,7 +27,7 @@ from fedpriv.engine import compilation_cache
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `race`."""
 
     datasets: tuple[str, ...] = tuple(COURSES)
     """Data sets to race on."""

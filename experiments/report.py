@@ -30,7 +30,7 @@ from experiments.tables.report.page import write_page
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `report`."""
 
     folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
     """Run folders, or folders of run folders."""

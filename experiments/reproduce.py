@@ -43,7 +43,7 @@ from fedpriv.engine import compilation_cache
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `reproduce`."""
 
     paper: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="PAPER")] = None
     """fed_smp, dp_scaffold, wavelet or mspdq."""

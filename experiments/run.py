@@ -30,7 +30,7 @@ from fedpriv.engine import compilation_cache
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command, beside the config's."""
+    """Options of the command `run`, beside the config's."""
 
     resume: Path | None = None
     """Folder of the run to continue."""

@@ -41,7 +41,7 @@ DETAILS = (__doc__ or "").partition("\n\n")[2]
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command, beside the config's."""
+    """Options of the command `sweep`, beside the config's."""
 
     grid: tyro.conf.UseAppendAction[
         Annotated[tuple[tuple[str, ...], ...], tyro.conf.arg(metavar="FIELD=A,B,C")]

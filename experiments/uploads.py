@@ -26,7 +26,7 @@ from fedpriv.core.arguments import Fraction
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `uploads`."""
 
     folders: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FOLDER")]
     """Run folders, or folders of run folders."""

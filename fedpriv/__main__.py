@@ -10,7 +10,7 @@ from fedpriv import __version__
 
 
 def main() -> int:
-    """Prints a line for each."""
+    """Prints versions, devices, and where the commands and the documentation are: a line for each."""
     devices = jax.devices()
     print(f"fedpriv {__version__}, JAX {jax.__version__}")
     print(f"devices: {len(devices)} {devices[0].platform} ({devices[0].device_kind})")

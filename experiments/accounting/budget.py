@@ -78,7 +78,7 @@ def _algorithms(module: Config, settings: Settings) -> Iterable[str]:
 
 
 def only(settings: Settings, names: Iterable[str]) -> Settings:
-    """The settings for these algorithms alone, where they say which there are."""
+    """The settings for these algorithms alone, for which a noise is solved, where they say which there are."""
     chosen: dict[str, Any] = {"algorithms": tuple(names)} if hasattr(settings, "algorithms") else {}
     return replace(settings, **chosen)
 

@@ -178,7 +178,7 @@ def _judged(claim: Claim | None, honest: float) -> Claim | None:
 
 
 def as_json(config: str, cost: Costs, notes: Sequence[str]) -> dict[str, Any]:
-    """The object that `--json` prints, of the first account; infinity is the string "inf"."""
+    """The object that `privacy --json` prints, of the first account; infinity is the string "inf"."""
     account = cost.accounts[0]
     return plain(
         {
@@ -258,7 +258,7 @@ def _legend(account: Account) -> list[str]:
 
 
 def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> None:
-    """Epsilon over the rounds: certified for every view, and claimed."""
+    """What a config costs as a picture: epsilon over the rounds, certified for every view, and claimed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -25,7 +25,7 @@ def text(cost: Costs, width: int) -> str:
 
 
 def notes(cost: Costs) -> list[str]:
-    """The ledger's, and which accounts the object of `as_json` leaves out."""
+    """The notes of a cost: the ledger's, and which accounts the object of `as_json` leaves out."""
     others = [" ".join(account.names) for account in cost.accounts[1:]]
     left_out = [f"other numbers: {names} (ask with --algorithms {names})" for names in others]
     return [*cost.ledger.notes, *left_out]

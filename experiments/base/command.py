@@ -114,5 +114,5 @@ def _caller(error: ValueError) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Its message."""
+    """An error's message in one line."""
     return printable(re.sub(r"\s+", " ", outside(error) or str(error)).strip())

@@ -104,7 +104,7 @@ def terminal_width(stream: TextIO) -> int:
 
 
 def wrapped(text: str, most: int) -> str:
-    """On lines of at most so many columns."""
+    """Text on lines of at most so many columns."""
     return textwrap.fill(text, min(most, PROSE), subsequent_indent="    ", break_on_hyphens=False)
 
 
@@ -131,7 +131,7 @@ def on_one_line(text: str) -> str:
 
 
 def metric_heading(metric: str) -> str:
-    """In a table's head."""
+    """A metric in a table's head."""
     return "acc." if metric == "accuracy" else metric[:LONGEST_METRIC]
 
 
@@ -153,7 +153,7 @@ def short_metric(metric: str, values: np.ndarray) -> str:
 
 
 def with_unit(metric: str) -> str:
-    """In words, with its unit."""
+    """A metric in words, with its unit."""
     words = (ACRONYMS.get(word, word) for word in metric.split("_"))
     return " ".join(words) + " (%)" * in_percent(metric)
 
@@ -183,7 +183,7 @@ def field_name(field: str) -> str:
 
 
 def setting(field: str, value: Any) -> str:
-    """Of a config, for people."""
+    """A config's setting, for people."""
     if field == "config":
         return Path(value).stem
     said = " ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -225,7 +225,7 @@ def meaning_of_epsilon(number: Certificate | Claim) -> str:
 
 
 def assumptions(certificates: Sequence[Certificate]) -> list[str]:
-    """Each once, with the views that it is made for, where these are not all."""
+    """The assumptions of certificates, each once, with the views that it is made for, where these are not all."""
     views: dict[str, list[str]] = {}
     for c in certificates:
         for text in c.assumptions:

@@ -58,7 +58,7 @@ def typed(kind: type[T], value: Any) -> T:
 
 
 def of_kind(kind: Any, value: Any, name: str) -> Any:
-    """`value` as an annotation has it: JSON's, or Python's.
+    """A value read from JSON as an annotation has it: JSON's, or Python's.
 
     Raises:
       ValueError: it is not of the kind; the message begins with `name`.
@@ -71,7 +71,7 @@ def of_kind(kind: Any, value: Any, name: str) -> Any:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Inside, cyclic garbage waits: what is read has none, and looking for it takes longer than to read it."""
+    """While JSON is read, cyclic garbage waits: there is none, and looking for it takes longer than reading."""
     wanted = gc.isenabled()
     gc.disable()
     try:

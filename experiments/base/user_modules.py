@@ -20,7 +20,7 @@ STANDARD = tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib",
 
 
 def files(config: Any) -> dict[str, Path]:
-    """What is loaded by now, by its path from the config's folder; for a config that comes with fedpriv none.
+    """The user's modules that are loaded by now, by path from the config's folder; none for a config of fedpriv's.
 
     Args:
       config: a module, or an object, whose file is that of its `build`, or `on`.
@@ -55,7 +55,7 @@ def _own(path: Path) -> bool:
 
 
 def digests(config: Any, also: Iterable[str] = ()) -> dict[str, str]:
-    """Of the files' contents.
+    """Digests of the contents of the user's files.
 
     Args:
       also: names of files that an earlier call gave, which may not be loaded yet; one that is gone is left out.

@@ -158,17 +158,17 @@ class Ledger:
 def blank(
     algorithm: Algorithm, example: Example, clients: int, records: int, public: int = 0
 ) -> Entry:
-    """Of a ledger: clients with so many records each (and the server), of the shapes of `example`."""
+    """An entry of a ledger: clients with so many records each (and the server), of the shapes of `example`."""
     return Entry(algorithm, [Federation.blank(example, clients, records, public=public)])
 
 
 def image(*shape: int, dtype: Any = np.uint8) -> Example:
-    """The shapes of a labelled image."""
+    """For a ledger, the shapes of a labelled image."""
     return {"image": np.zeros(shape, dtype), "label": np.int32(0)}
 
 
 def text(length: int) -> Example:
-    """The shapes of a text whose next characters are predicted."""
+    """For a ledger, the shapes of a text whose next characters are predicted."""
     label, mask = np.zeros(length, np.int32), np.zeros(length, bool)
     return {"text": np.zeros(length, np.uint8), "label": label, "mask": mask}
 

@@ -89,7 +89,7 @@ class Correlated(Settings):
 
 
 def algorithm(name: Name, settings: Correlated, loss: LossFn) -> Algorithm:
-    """One of them, with the config's settings."""
+    """An algorithm with fresh or correlated noise, with the config's settings."""
     sampler: Any = fp.shuffled_blocks(settings.clients, settings.cohort)
     if name == "poisson":
         sampler = fp.poisson(settings.clients, settings.cohort / settings.clients)
@@ -134,7 +134,7 @@ def ledger(
     records: int,
     notes: tuple[str, ...] = (),
 ) -> Ledger:
-    """What the algorithms release with `settings.clients` clients of so many records."""
+    """What the algorithms with correlated noise release with `settings.clients` clients of so many records."""
     entries: dict[str, Entry] = {
         name: blank(algorithm(name, settings, model.loss), example, settings.clients, records)
         for name in settings.algorithms
@@ -145,7 +145,7 @@ def ledger(
 def experiment(
     settings: Correlated, data: Dataset, model: fp.models.Model, dealt: list[fp.Federation]
 ) -> Experiment:
-    """The experiment of the settings on `data`, dealt out to `settings.clients` clients for each seed."""
+    """The experiment on correlated noise, on `data`, dealt out to `settings.clients` clients for each seed."""
     entries: dict[str, Entry] = {
         name: Entry(algorithm(name, settings, model.loss), dealt) for name in settings.algorithms
     }

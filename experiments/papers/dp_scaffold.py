@@ -184,7 +184,7 @@ class DPScaffold(Settings):
 
 
 def algorithm(name: Name, settings: DPScaffold, gradients: Gradients) -> Algorithm:
-    """One of the paper's algorithms, with the config's settings."""
+    """One of the algorithms of DP-SCAFFOLD's paper, with the config's settings."""
     sampler = fp.fixed_size(settings.clients, settings.cohort)
     server = optax.sgd(settings.global_rate)
 
@@ -272,7 +272,7 @@ def _records(settings: DPScaffold) -> RecordSampler:
 
 
 def ledger(settings: DPScaffold, model: fp.models.Model, example: Example) -> Ledger:
-    """What the algorithms of the settings release; needs no data.
+    """What the algorithms of DP-SCAFFOLD's settings release; needs no data.
 
     Args:
       model: a dense one.
@@ -305,7 +305,7 @@ def delta(settings: DPScaffold) -> float:
 def experiment(
     settings: DPScaffold, data: Dataset, model: fp.models.Model, *, convex: bool
 ) -> Experiment:
-    """The experiment of the settings on `data`, whose natural clients hold R records each, and a dense `model`.
+    """DP-SCAFFOLD's experiment on `data`, whose natural clients hold R records each, and a dense `model`.
 
     Where sizes are unequal, a client trains on the first of its records. Every client's test set has the same size, so
     that the mean accuracy over users is that over all test records. For a `convex` objective the gap to its minimum is

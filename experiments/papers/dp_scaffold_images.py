@@ -38,7 +38,7 @@ class Images(DPScaffold):
 
 
 def clients_of(settings: Images, pool: Dataset, components: int | None = None) -> Dataset:
-    """M clients of R records out of the training images of `pool`, a fifth of each client's for testing.
+    """M clients of R images out of the training images of `pool`, a fifth of each client's for testing.
 
     Pixels are standardised by the training records, projected on their principal components if `components` are given,
     and every record is scaled to unit l2 norm (paper, Section 5 and Appendix D.1).
@@ -98,6 +98,6 @@ def projected(x: np.ndarray, train: np.ndarray, components: int, seed: int = 0) 
 
 
 def unit_norm(x: np.ndarray) -> np.ndarray:
-    """Rows of x [..., d] scaled to l2 norm 1; a row of zeros stays."""
+    """Features of images, rows of x [..., d], scaled to l2 norm 1; a row of zeros stays."""
     norms = np.linalg.norm(x, axis=-1, keepdims=True)
     return x / np.where(norms > 0, norms, 1.0)

@@ -184,7 +184,7 @@ def _scaled(examples: Example, moments: tuple[float, float]) -> dict[str, np.nda
 
 
 def sampler(settings: FedSMP, clients: int) -> fp.Sampler:
-    """The cohort's sampler for a federation of `clients`."""
+    """The cohort's sampler in Fed-SMP's experiments, for a federation of `clients`."""
     if settings.cohort > clients:
         raise ValueError(f"cohort: {settings.cohort} exceeds the {clients} clients; choose fewer")
     if settings.sampling == "fixed_size":
@@ -194,7 +194,7 @@ def sampler(settings: FedSMP, clients: int) -> fp.Sampler:
 
 
 def algorithm(name: Name, settings: FedSMP, loss: LossFn, clients: int) -> Algorithm:
-    """One of the paper's algorithms, with the config's settings."""
+    """One of the algorithms of Fed-SMP's paper, with the config's settings."""
     local = settings.local
     batches = public = local.batches()
     if settings.public_epochs is not None:
@@ -228,7 +228,7 @@ def algorithm(name: Name, settings: FedSMP, loss: LossFn, clients: int) -> Algor
 
 
 def experiment(settings: FedSMP, data: Dataset, model: fp.models.Model) -> Experiment:
-    """The experiment of the settings on `data`.
+    """Fed-SMP's experiment of the settings on `data`.
 
     As in the paper, the public examples come out of the training set for top_k only; the other algorithms' clients
     share all of it. Seed s partitions with `numpy.random.default_rng(s)`. Where the data has natural clients,
@@ -273,12 +273,12 @@ def train_loss(model: fp.models.Model, count: int) -> Measure:
 
 
 def delta(settings: FedSMP, clients: int) -> float:
-    """Of the guarantee; by default the paper's n^-1.1."""
+    """Of Fed-SMP's guarantee; by default the paper's n^-1.1."""
     return settings.delta if settings.delta is not None else clients**-1.1
 
 
 def ledger(settings: FedSMP, model: fp.models.Model, example: Example) -> Ledger:
-    """What the algorithms of the settings release with `settings.clients` clients; needs no data.
+    """What the algorithms of Fed-SMP's settings release with `settings.clients` clients; needs no data.
 
     Args:
       example: the shapes of one.
@@ -290,7 +290,7 @@ def ledger(settings: FedSMP, model: fp.models.Model, example: Example) -> Ledger
 def natural_ledger(
     settings: FedSMP, model: fp.models.Model, example: Example, load: Callable[[], Dataset]
 ) -> Ledger:
-    """`ledger` with the natural clients of the data, or `settings.clients` of them where it is not at hand."""
+    """Fed-SMP's `ledger` with the natural clients of the data, or `settings.clients` where it is not at hand."""
     try:
         data = without_fold(load(), settings.fold)
     except MissingDataError as missing:

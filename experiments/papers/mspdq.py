@@ -155,7 +155,7 @@ class Msp(Settings):
 
 
 def ledger(settings: Msp, model: fp.models.Model, example: Example, images: int) -> Ledger:
-    """What the algorithms of the settings release with that many training images; needs no data.
+    """What the algorithms of MSPDQ's settings release with that many training images; needs no data.
 
     Args:
       example: the shapes of one.
@@ -174,7 +174,7 @@ def ledger(settings: Msp, model: fp.models.Model, example: Example, images: int)
 
 
 def experiment(settings: Msp, data: Dataset, model: fp.models.Model) -> Experiment:
-    """The experiment of the settings: clients with a few shards of the label-sorted records each."""
+    """MSPDQ's experiment of the settings: clients with a few shards of the label-sorted records each."""
     labels = data.train["label"]
     records = len(labels) // settings.clients
     dealt = federations(
@@ -189,7 +189,7 @@ def experiment(settings: Msp, data: Dataset, model: fp.models.Model) -> Experime
 
 
 def make(name: Name, settings: Msp, model: fp.models.Model, records: int) -> Algorithm:
-    """The algorithm of that name for clients of about so many records."""
+    """The algorithm of that name, of MSPDQ's and its rivals, for clients of about so many records."""
     common: dict[str, Any] = {
         "sampler": fp.with_replacement([1.0] * settings.clients, settings.cohort),
         "optimizer": lambda t: optax.sgd(settings.learning_rate / (t + 1)),

@@ -44,7 +44,7 @@ def ledger(settings: Wavelet, model: fp.models.Model, example: Example, images: 
 
 
 def experiment(settings: Wavelet, data: Dataset, model: fp.models.Model) -> Experiment:
-    """The experiment of the settings: i.i.d. clients of equal size, and a public proxy set, the same for all seeds.
+    """The wavelet experiment of the settings: i.i.d. clients of equal size, and a public proxy set for all seeds.
 
     Raises:
       ValueError: too few images.

@@ -19,7 +19,7 @@ Clipped: TypeAlias = Literal["gradient", "coefficients", "levels", "update"]
 
 
 class Method(NamedTuple):
-    """What an algorithm protects, and how.
+    """What an algorithm of the wavelet experiments protects, and how.
 
     Attributes:
       unit: whose contribution is clipped: a record's at every step, or a client's.
@@ -56,7 +56,7 @@ METHODS: dict[Name, Method] = {
 
 
 class Maker:
-    """Makes the algorithms of a config for a model and for clients who hold equally many records, R."""
+    """Makes the algorithms of a wavelet config for a model and for clients who hold equally many records, R."""
 
     def __init__(
         self,

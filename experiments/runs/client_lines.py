@@ -109,7 +109,7 @@ def read_client_lines(folder: Path, *, tolerant: bool = False) -> tuple[list[Cli
 
 
 def by_evaluation(lines: Sequence[ClientLine]) -> Mapping[tuple[str, int], list[ClientLine]]:
-    """(Algorithm, round) -> its lines."""
+    """(Algorithm, round) -> its client lines."""
     found: dict[tuple[str, int], list[ClientLine]] = {}
     for line in lines:
         found.setdefault((line.algorithm, line.round), []).append(line)
@@ -117,7 +117,7 @@ def by_evaluation(lines: Sequence[ClientLine]) -> Mapping[tuple[str, int], list[
 
 
 def frame(lines: Sequence[ClientLine]) -> pandas.DataFrame:
-    """A row for each value: algorithm, round, kind, seed, client, records, metric, value."""
+    """Client lines as a frame, a row for each value: algorithm, round, kind, seed, client, records, metric, value."""
     import pandas
 
     columns = ("algorithm", "round", "kind", "seed", "client", "records", "metric", "value")

@@ -20,7 +20,7 @@ NOISE = "noise_multiplier"  # the field of a config
 
 @dataclass(frozen=True)
 class Epsilons:
-    """At an evaluation: the paper's claim, and what is certified towards a third party.
+    """In a line of metrics.jsonl: the paper's claim, and what is certified towards a third party.
 
     Attributes:
       mu: as of `OperationalNumbers`, where it is known, as at the end of a run.
@@ -151,7 +151,7 @@ def _check_views(*numbers: Certificate | Claim | None) -> None:
 
 @dataclass(frozen=True)
 class NotFinite:
-    """What was NaN or infinite and counted as 0, of what clients sent or of their records' gradients.
+    """In a run's summary: what was NaN or infinite and counted as 0, of what clients sent or of records' gradients.
 
     Attributes:
       by_round: the first evaluation that tells of it.

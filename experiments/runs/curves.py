@@ -17,7 +17,7 @@ COLUMNS = (*OF_LINE[:2], "metric", "seed", "value", "uplink_mb", "downlink_mb", 
 
 
 def frame(lines: Iterable[Line]) -> pandas.DataFrame:
-    """A row for each line, metric and seed; columns are `COLUMNS`."""
+    """Evaluations as a frame: a row for each line, metric and seed; columns are `COLUMNS`."""
     import pandas
 
     once: dict[str, list[Any]] = {name: [] for name in OF_LINE}

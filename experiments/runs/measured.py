@@ -29,7 +29,7 @@ _RECORDS = {
 
 
 def measured_on(metric: str) -> str:
-    """On which records, in words."""
+    """On which records a metric is measured, in words."""
     of_clients = parsed(metric)
     return f"{OF_CLIENTS[of_clients.kind]} (not private)" if of_clients else "on the test set"
 
@@ -43,7 +43,7 @@ def chosen_on(metric: str, own_test: bool = False) -> str:
 
 
 def is_of_clients(metric: str, own_test: bool) -> bool:
-    """Whether those are records of clients, so that no epsilon covers a choice by them."""
+    """Whether a metric is measured on records of clients, so that no epsilon covers a choice by them."""
     return own_test or parsed(metric) is not None
 
 

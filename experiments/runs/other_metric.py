@@ -43,7 +43,7 @@ def with_metric(runs: Sequence[RunFolder], metric: str | Sequence[str] | None) -
 
 
 def named(metric: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The names, each once; () of None.
+    """The names of chosen metrics, each once; () of None.
 
     Raises:
       ValueError: it is no name, or none is given.
@@ -65,7 +65,7 @@ def check_recorded(names: Sequence[str], known: Sequence[str]) -> None:
 
 
 def scores(run: RunFolder, algorithm: str) -> dict[str, dict[str, Spread | None]] | None:
-    """ "final" and "best" of the metrics that were chosen; None where none was. None of what was not recorded."""
+    """ "final" and "best" of other metrics that were chosen; None where none was. None of what was not recorded."""
     if not run.shown:
         return None
     return {

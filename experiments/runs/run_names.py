@@ -98,13 +98,13 @@ def _differences(runs: Sequence[RunFolder]) -> list[list[str]]:
 
 
 def interesting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those on which results depend, flat."""
+    """For runs' names: the settings on which results depend, flat."""
     fields = flat(settings)
     return {n: v for n, v in fields.items() if n.partition(".")[0] not in UNINTERESTING}
 
 
 def names(runs: Sequence[RunFolder]) -> list[str]:
-    """Its label, or what tells it from the others: a few settings; else its folder, with those above as it takes."""
+    """What a run is called: its label, or a few settings that tell it apart; else its folder, and those above it."""
     said, parts = _differences(runs), [run.path.resolve().parts for run in runs]
     found = []
     for run, differences, own in zip(runs, said, parts, strict=True):

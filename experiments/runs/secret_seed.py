@@ -11,7 +11,7 @@ from experiments.runs.run_folder import SECRET_SEED
 
 
 def draw(folder: Path) -> None:
-    """Draws one, and keeps it in the folder of a new run.
+    """Draws a secret seed, and keeps it in the folder of a new run.
 
     Raises:
       OSError: it cannot be written; then nothing of it is left.
@@ -30,7 +30,7 @@ def draw(folder: Path) -> None:
 
 
 def read(folder: Path) -> int:
-    """That of a run that goes on.
+    """The secret seed of a run that goes on.
 
     Raises:
       ValueError: it is not there as it was written.

@@ -204,7 +204,7 @@ def summary_of(folder: Path) -> dict[str, Any]:
 
 
 def how_ended(folder: Path) -> str | None:
-    """The status of a run that has come to its end, complete or diverged; None of one that can go on."""
+    """Of a run that was begun: the status of one that has come to its end; None of one that can go on."""
     status = str(summary_of(folder).get("status"))
     return status if status == "complete" or status.startswith("diverged") else None
 

@@ -57,7 +57,7 @@ def require_settings(points: Sequence[Point], mean: float) -> None:
 
 
 def certified(points: Sequence[Prepared], mean: float) -> Certificate:
-    """Of the best of trials that are each at one of these points.
+    """The certificate of the best of trials that are each at one of these points.
 
     Raises:
       ValueError: there is none, or none for all of the points.
@@ -125,7 +125,7 @@ def _end(summary: Summary) -> float | None:
 
 
 def said(about: Mapping[str, Any]) -> str:
-    """What was kept and what it costs, for people."""
+    """What was kept of the trials and what it costs, for people."""
     lines = ["every trial diverged: there is no model"]
     if name := about.get("algorithm"):
         values = ", ".join(setting(*item) for item in about["values"].items())

@@ -23,7 +23,7 @@ UNCOVERED = (
 
 
 class Score(NamedTuple):
-    """An algorithm at a point.
+    """The score of an algorithm at a point of a sweep, on folds.
 
     Attributes:
       algorithm: its key; `name` is for people.
@@ -41,7 +41,7 @@ class Score(NamedTuple):
 
 
 def scores(found: Sequence[tuple[Point, Summary]]) -> list[Score]:
-    """Of each algorithm at each point, from what the folds of the points have come to."""
+    """The scores on folds, of each algorithm at each point."""
     folds: dict[tuple, list[float | None]] = {}
     names: dict[str, str] = {}
     for point, summary in found:
@@ -63,13 +63,13 @@ def _spread(each: Sequence[float | None]) -> Spread | None:
 
 
 def best(each: Sequence[float | None], higher: bool) -> int | None:
-    """Which is the first of the best; None where none is a number."""
+    """Which score on folds is the first of the best; None where none is a number."""
     known = {i: x for i, x in enumerate(each) if x is not None and not math.isnan(x)}
     return (max if higher else min)(known, key=known.__getitem__, default=None)
 
 
 def chosen(found: Sequence[Score], higher: Sequence[str]) -> dict[str, Score]:
-    """The point of the best mean, by algorithm; without those that diverged everywhere.
+    """The point of the best mean over folds, by algorithm; without those that diverged everywhere.
 
     Args:
       higher: metrics that are better when higher, beside accuracies.
@@ -85,7 +85,7 @@ def chosen(found: Sequence[Score], higher: Sequence[str]) -> dict[str, Score]:
 
 
 def table(found: Sequence[Score], winners: Mapping[str, Score], folds: int) -> Grid:
-    """A line for each point and algorithm."""
+    """A table of the scores on folds, a line for each point and algorithm."""
     fields, metric = list(found[0].values), found[0].metric
     head = [*map(field_name, fields), "algorithm", metric + " (%)" * in_percent(metric), "chosen"]
     rows = []

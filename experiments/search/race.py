@@ -22,7 +22,7 @@ SEEDS = 3
 
 
 class Entrant(NamedTuple):
-    """What is trained.
+    """An entrant of the race: what is trained.
 
     Attributes:
       algorithm: of the config `race`.
@@ -81,7 +81,7 @@ others' is for a third party."""
 
 
 class Course(NamedTuple):
-    """How a data set is run.
+    """A course of the race: how a data set is run.
 
     Attributes:
       rates: of the clients' learning, to try.
@@ -163,7 +163,7 @@ def race(
 
 
 class Contest(NamedTuple):
-    """A data set's trainings, in a folder of its own, with settings that all have."""
+    """A data set's trainings in a race, in a folder of its own, with settings that all have."""
 
     folder: Path
     dataset: str
@@ -230,7 +230,7 @@ class Contest(NamedTuple):
 
 
 def results(folder: Path) -> list[Result]:
-    """What was trained so far."""
+    """What was trained so far of a race."""
     found = []
     for dataset in COURSES:
         contest = Contest(folder / dataset, dataset, {})

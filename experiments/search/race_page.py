@@ -68,7 +68,7 @@ class Result(NamedTuple):
 
 
 def setting(run: RunFolder, field: str) -> Any:
-    """The value of a field, nested ones by dots."""
+    """The value of an entrant's field, nested ones by dots."""
     return flat(run.settings)[field]
 
 
@@ -86,7 +86,7 @@ def write(found: Sequence[Result], folder: Path) -> None:
 
 
 def comparable(found: Sequence[Result]) -> list[Result]:
-    """Of the data sets where somebody private has ended."""
+    """Of a race's data sets those where somebody private has ended."""
     private = {r.dataset for r in found if r.budget}
     return [r for r in found if r.dataset in private]
 
@@ -122,12 +122,12 @@ def winners(found: Sequence[Result]) -> str:
 
 
 def ahead(first: Result, second: Result) -> Lead:
-    """Of accuracies, seed by seed."""
+    """How far an entrant's accuracies are ahead of another's, seed by seed."""
     return lead(first.accuracy.per_seed, second.accuracy.per_seed)
 
 
 def table(found: Sequence[Result]) -> str:
-    """A data set's: accuracies by budget, uplink, what was tried and chosen, and how long it took."""
+    """A race's table of a data set: accuracies by budget, uplink, what was tried and chosen, and how long it took."""
     steps = budgets(found)
     head = ["entrant", *(f"epsilon {b}" for b in steps), *(f"chosen at {b}" for b in steps)]
     rows = [[*head, "tried", f"MB up at {steps[-1]}", "seconds"]]
@@ -184,7 +184,7 @@ def _percent(s: Spread) -> str:
 
 
 def by_epsilon(found: Sequence[Result], path: Path) -> None:
-    """Accuracy of every entrant, a mark for each budget, a panel per data set; what is not private in grey."""
+    """Accuracy of every entrant of a race, a mark for each budget, a panel per data set; not private in grey."""
     entrants, steps = _entrants(found), budgets(found)
     with _panels(found, path, 0.19 * len(entrants) + 0.9) as panels:
         for dataset, axes in panels.items():
@@ -208,7 +208,7 @@ def by_epsilon(found: Sequence[Result], path: Path) -> None:
 
 
 def by_uplink(found: Sequence[Result], path: Path) -> None:
-    """Accuracy at the largest budget against the uplink, a panel per data set."""
+    """A race's accuracy at the largest budget against the uplink, a panel per data set."""
     entrants, most = _entrants(found), budgets(found)[-1]
     with _panels(found, path, 3.0) as panels:
         for dataset, axes in panels.items():

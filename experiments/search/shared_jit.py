@@ -51,7 +51,7 @@ def _demand(same: bool) -> None:
 
 
 def numbers(first: ClosedJaxpr, other: ClosedJaxpr) -> Numbers:
-    """The values in `other` of what can be an input of `first`: scalars in it, and arrays that it closes over.
+    """A program's own values in `other` of what can be an input of `first`: scalars, and arrays that it closes over.
 
     Raises:
       _DifferError: the programs are not the same up to those.
@@ -121,7 +121,7 @@ def _compared(eqn: JaxprEqn) -> list[str]:
 
 
 def run(program: ClosedJaxpr, args: Sequence[Any], values: Numbers) -> list[Any]:
-    """The results of a program with `values` in the places of its own numbers."""
+    """The results of a shared executable, with `values` in the places of a program's own numbers."""
     jaxpr = program.jaxpr
     consts = [values.get(id(v), c) for v, c in zip(jaxpr.constvars, program.consts, strict=True)]
     env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))

@@ -16,12 +16,12 @@ UNKNOWN = "unknown"
 
 
 def summaries(folder: Path, points: Sequence[Point]) -> list[tuple[Point, Summary]]:
-    """What the points have come to."""
+    """What the points of a sweep have come to."""
     return [(point, read(folder / point.name).results) for point in points]
 
 
 def rows(found: Sequence[tuple[Point, Summary]]) -> list[Row]:
-    """Of all that was evaluated, or diverged before."""
+    """A sweep's rows, of all that was evaluated, or diverged before."""
     return [
         Row(point.values, name, summary, point.name)
         for point, summary in found
@@ -30,13 +30,13 @@ def rows(found: Sequence[tuple[Point, Summary]]) -> list[Row]:
 
 
 def table(found: Sequence[tuple[Point, Summary]]) -> Grid:
-    """With the views that the runs show."""
+    """A sweep's table, with the views that the runs show."""
     lines = grid(rows(found), own_views([summary for _, summary in found]))
     return lines._replace(notes=[*lines.notes, *remarks(found)])
 
 
 def remarks(found: Sequence[tuple[Point, Summary]]) -> list[str]:
-    """What diverged, what is the same run as another, and what was not trained by the same code."""
+    """Of a sweep: what diverged, what is the same run as another, and what was not trained by the same code."""
     said: list[str] = []
     for point, summary in found:
         said += [f"{point.title}: {summary.status}"] if summary.diverged else []
@@ -48,7 +48,7 @@ def remarks(found: Sequence[tuple[Point, Summary]]) -> list[str]:
 
 
 def origins(found: Sequence[tuple[Point, Summary]]) -> list[str]:
-    """A line for the code's revision and for each package of which the points do not have the same."""
+    """Of a sweep: a line for the code's revision and for each package of which the points do not have the same."""
     codes = [{"code": s.git_revision, "prng": s.prng or UNKNOWN, **s.versions} for _, s in found]
     lines = []
     for name in dict.fromkeys(name for code in codes for name in code):

@@ -28,7 +28,7 @@ from fedpriv.engine.history import DivergedError, History
 
 
 class Prepared(NamedTuple):
-    """A point that is ready to train; `planned`: rounds of each algorithm; `noise`: what was solved for each."""
+    """A point of a sweep, ready to train; `planned`: rounds of each algorithm; `noise`: what was solved for each."""
 
     point: Point
     strategy: Strategy
@@ -38,7 +38,7 @@ class Prepared(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of a training before it.
+    """What is known of a training of a sweep before it.
 
     Attributes:
       strategy: the point's, with the number of clients that fit side by side.
@@ -52,7 +52,7 @@ class Known(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a training ended, of which algorithm and in which point."""
+    """How a training of a sweep ended, of which algorithm and in which point."""
 
     point: Point
     algorithm: str

@@ -61,7 +61,7 @@ WORKLOAD = Characters()
 
 
 def measure(workload: Characters, repeats: int, rivals: Rivals) -> dict[str, Any]:
-    """Takes turns: matrix product, gradient without privacy, DP-SGD's step, the rivals' steps."""
+    """The transformer's step in turns: matrix product, gradient without privacy, DP-SGD's step, the rivals' steps."""
     params = workload.init(jax.random.key(0))
     runs = steps(workload, params) | {"product": compiled_products(PRODUCT, Strategy(devices=1))}
     for run in runs.values():
@@ -85,7 +85,7 @@ def measure(workload: Characters, repeats: int, rivals: Rivals) -> dict[str, Any
 
 
 def steps(workload: Characters, params: Params) -> Runs:
-    """The private mean of the lot's gradients, and the mean."""
+    """The transformer's steps: the private mean of the lot's gradients, and the mean."""
     batch, mask = workload.lot_of_texts(), jnp.ones(workload.lot, bool)
     mechanism = gaussian(workload.clip_norm, workload.noise_multiplier)
     private = jax.jit(private_mean(per_example(workload.loss), mechanism, workload.lot))

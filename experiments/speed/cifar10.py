@@ -39,7 +39,7 @@ CLOCKS = {"wall": "seconds", "cpu": "cpu_seconds"}
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `benchmark cifar10`."""
 
     turns: Number = 5
     """Of each."""
@@ -53,7 +53,7 @@ def main(options: Options) -> int:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """The object that is printed, see above.
+    """The object that `benchmark cifar10` prints, see above.
 
     Raises:
       ValueError: JAX does not use the CPU.
@@ -107,7 +107,7 @@ def compared(answers: dict[tuple[str, str], Any], name: str, clients: int) -> di
 
 
 def compiled(settings: PflCifar10, images: int) -> dict[str, Callable[[], Any]]:
-    """A round of each algorithm, on random pixels."""
+    """A round of each algorithm of pfl_cifar10, on random pixels."""
     rng, count = np.random.default_rng(0), settings.clients * images
     pixels = rng.integers(0, 256, (count, 32, 32, 3), np.uint8)
     train = {"image": pixels, "label": rng.integers(0, 10, count, np.int32)}

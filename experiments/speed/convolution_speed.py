@@ -19,7 +19,7 @@ CALLS = 20  # of each way, in turns
 
 
 def measure(workload: Images) -> list[dict[str, Any]]:
-    """Of each layer, on a client's batch: {"images", "side", "channels", "forward", "gradient"}.
+    """Of each convolution, on a client's batch: {"images", "side", "channels", "forward", "gradient"}.
 
     The last two, the convolution and its kernel's gradient, are {"chosen", "ms"}: "winograd" or "sum", and a spread for
     each.
@@ -56,7 +56,7 @@ def _in_turns(ways: dict[str, Callable[..., jax.Array]], *arrays: jax.Array) -> 
 
 
 def rows(found: list[dict[str, Any]]) -> dict[str, str]:
-    """The lines of the table, by name."""
+    """The lines of the table of convolutions, by name."""
     texts = {}
     for i, layer in enumerate(found, 1):
         size = "{images} of {side} x {side}, {channels[0]} to {channels[1]} channels".format(

@@ -32,7 +32,7 @@ Minutes = Annotated[float, Range("a number above 0, and at most a day's 1440", 0
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `benchmark gpu`."""
 
     minutes: Minutes = 9.5
     """In all."""
@@ -51,7 +51,7 @@ def main(options: Options) -> int:
 
 
 class Part(NamedTuple):
-    """A command, `python -m experiments.` before it, and the precision that it runs at."""
+    """A part of `benchmark gpu`: a command, `python -m experiments.` before it, and the precision that it runs at."""
 
     name: str
     words: list[str]
@@ -75,7 +75,7 @@ def measure(options: Options) -> dict[str, dict[str, Any]]:
 
 
 def parts(data: Path | None, output: Path, tiny: bool) -> Iterator[Part]:
-    """In the order of their use to a reader."""
+    """The parts of `benchmark gpu`, in the order of their use to a reader."""
     for precision in PRECISIONS:
         beside = precision == PRECISIONS[0] and importlib.util.find_spec("torch")
         torch = ["--torch"] if beside else []
@@ -98,7 +98,7 @@ def parts(data: Path | None, output: Path, tiny: bool) -> Iterator[Part]:
 
 
 def measured(part: Part, output: Path, seconds: float) -> dict[str, Any]:
-    """{"ended", "seconds"}; what it printed is in its file."""
+    """What came of a part of `benchmark gpu`, {"ended", "seconds"}; what it printed is in its file."""
     if seconds <= 0:
         return {"ended": "no time left", "seconds": 0.0}
     module, *words = part.words

@@ -46,7 +46,7 @@ LABELS = {"dp_fed_avg": "DP-FedAvg", "fed_smp": "Fed-SMP rand_k", "dp_scaffold":
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `benchmark growth`."""
 
     repeats: Number = 5
     """Turns."""
@@ -63,7 +63,7 @@ def main(options: Options) -> int:
 
 
 class Axis(NamedTuple):
-    """What is varied, under the name of a field of `Point`.
+    """An axis of growth: what is varied, under the name of a field of `Point`.
 
     Attributes:
       fixed: the other two sizes.
@@ -126,7 +126,7 @@ def measure(
     of: Callable[[Point, int], dict[str, Any]],
     keep: Callable[[dict[str, Any]], None] = lambda found: None,
 ) -> dict[str, Any]:
-    """Every size of every axis, one after the other; those that fail are said and left out.
+    """Every size of every axis of growth, one after the other; those that fail are said and left out.
 
     Args:
       of: (point, turns) -> its numbers, see `growth_point.here`; ChildProcessError: it could not be measured.
@@ -200,14 +200,14 @@ def _slopes(x: list[float], points: list[dict[str, Any]]) -> dict[str, dict[str,
 
 
 def slope(x: Sequence[float], y: Sequence[float], others: Sequence[float]) -> dict[str, Any]:
-    """That of `y`, the range of `others`, and whether it is not worse than linear, within the tolerance."""
+    """The slope of growth, the range of `others`, and whether it is not worse than linear, within the tolerance."""
     found = fit(x, y)
     range_of = {"low": min(others), "high": max(others)}
     return {"slope": found, **range_of, "linear": found <= 1 + TOLERANCE}
 
 
 def fit(x: Sequence[float], y: Sequence[float]) -> float:
-    """d log y / d log x by least squares."""
+    """The slope of growth, d log y / d log x, by least squares."""
     if min(*x, *y) <= 0:
         raise ValueError(f"{list(x)}, {list(y)}: not all positive, so that there is no logarithm")
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
@@ -264,7 +264,7 @@ def _verdict(found: dict[str, Any]) -> str:
 
 
 def picture(found: dict[str, Any], path: Path) -> None:
-    """Draws the object of `--json`: time and then memory against each axis, with lines of slope 1 to compare with."""
+    """Draws the object of `benchmark growth --json`: time and then memory against each axis, and lines of slope 1."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

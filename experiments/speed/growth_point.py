@@ -43,7 +43,7 @@ class Point:
 
 
 def measured(point: Point, turns: int) -> dict[str, Any]:
-    """`here`, in a fresh process.
+    """`here`, a growth point, in a fresh process.
 
     Raises:
       ChildProcessError: it failed; says why, but not of which point.
@@ -116,7 +116,7 @@ def here(point: Point, turns: int) -> dict[str, Any]:
 
 
 def built(point: Point) -> tuple[Any, Any, Any]:
-    """(algorithm, initial state, federation)."""
+    """Of a growth point: (algorithm, initial state, federation)."""
     import jax
     import numpy as np
     import optax
@@ -160,7 +160,7 @@ def built(point: Point) -> tuple[Any, Any, Any]:
 
 
 def network(parameters: int) -> Any:
-    """An MLP of about so many parameters, a hidden unit at least."""
+    """A growth point's network: an MLP of about so many parameters, a hidden unit at least."""
     from fedpriv.models.modules import MLP
 
     per_unit = SIDE**2 + 1 + CLASSES

@@ -29,7 +29,7 @@ ROUNDS = 5  # of all runs per turn, of which the median counts
 
 @dataclass(frozen=True)
 class Transform:
-    """The arrays and the network."""
+    """The arrays and the network on which the Haar transform is timed."""
 
     rows: int = 256
     length: int = 2**15
@@ -72,7 +72,7 @@ def measure(workload: Transform, repeats: int, rivals: Rivals) -> dict[str, Any]
 
 
 def transforms(workload: Transform) -> Runs:
-    """Each writes where it wrote before: fresh pages from the system, now and then, cost more than the copy itself."""
+    """Haar transforms into where they wrote before: fresh pages from the system may cost more than the copy."""
     x = jax.random.normal(jax.random.key(0), (workload.rows, workload.length))
     fns: dict[str, Callable[[jax.Array], jax.Array]] = {
         "copy": lambda x: x + 1,
@@ -95,7 +95,7 @@ def _in_place(fn: Callable[[jax.Array], jax.Array], x: jax.Array) -> Callable[[]
 
 
 def steps(workload: Transform) -> Runs:
-    """Private gradients of a lot of random bytes.
+    """Steps beside the Haar transform: private gradients of a lot of random bytes.
 
     DP-SGD-WAV clips the Haar coefficients of each record (Ranaweera et al., Algorithm 1); `flat_wav` clips as DP-SGD
     does, so that only its noise is transformed.

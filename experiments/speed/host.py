@@ -20,7 +20,7 @@ from fedpriv.engine import compilation_cache
 
 
 def build(settings: Settings) -> Baseline:
-    """Runs: a round; sums over the devices of vectors of so many numbers each.
+    """A process of scale_out runs: a round; sums over the devices of vectors of so many numbers each.
 
     The settings' workload has `processes`, `process`, `port` and `sums`; one of several processes has a core of
     its own, as a host has.

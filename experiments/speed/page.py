@@ -44,7 +44,7 @@ OTHERS = {"torch": "PyTorch", "opacus": "Opacus", "jax_privacy": "jax_privacy"}
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `benchmark page`."""
 
     files: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="FILE")]
     """Objects of experiments.benchmark rounds --json, one each."""
@@ -58,7 +58,7 @@ def main(options: Options) -> int:
 
 
 class Row(NamedTuple):
-    """A workload on so many cores.
+    """A row of the benchmarks' page: a workload on so many cores.
 
     Attributes:
       speed: as text.
@@ -137,7 +137,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def picture(found: Sequence[Row], title: str, path: Path) -> None:
-    """A line for each row, with medians and spreads; ratios on a logarithmic axis, 1 marked."""
+    """The page's picture: a line for each row, with medians and spreads; ratios on a logarithmic axis, 1 marked."""
     shares = path.stem == "shares"
     names = ["share"] if shares else list(dict.fromkeys(n for row in found for n in row.ratios))
     with sheet(WIDTHS["page"], 0.8 + 0.2 * len(found)) as figure:

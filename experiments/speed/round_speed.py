@@ -34,7 +34,7 @@ PRODUCT = 2048  # rows and columns
 
 
 class Round(NamedTuple):
-    """A compiled round.
+    """A compiled round that is timed.
 
     Attributes:
       run: (), returns the new state and the metrics.
@@ -63,7 +63,7 @@ def compiled_round(workload: Workload, clients: int, strategy: Strategy) -> Roun
 def measure(
     workload: Workload, clients: int, repeats: int, strategy: Strategy, rivals: Rivals
 ) -> dict[str, Any]:
-    """Takes turns: matrix product, our round, the rivals' rounds. Everything is compiled and run once before."""
+    """A round in turns: matrix product, our round, the rivals' rounds. Everything is compiled and run once before."""
     began = time.perf_counter()
     one_round = compiled_round(workload, clients, strategy)
     compile_seconds = time.perf_counter() - began

@@ -51,7 +51,7 @@ STEPS = {"C": haar_speed, "G": attention_speed}
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `benchmark rounds`."""
 
     workload: Literal["A", "B", "C", "D", "E", "F", "G"] = "A"
     """See above."""
@@ -76,7 +76,7 @@ def main(options: Options) -> int:
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """The object of `--json`: {"workload", "precision", ...}; a rival that failed is {"unavailable": why}.
+    """The object of `rounds --json`: {"workload", "precision", ...}; a rival that failed is {"unavailable": why}.
 
     Raises:
       ValueError: an option cannot be had.
@@ -125,5 +125,5 @@ def _check(options: Options) -> None:
 
 
 def table(result: dict[str, Any]) -> str:
-    """What `measure` found, for a reader."""
+    """What `benchmark rounds` measured, for a reader."""
     return STEPS.get(result["workload"], round_speed).table(result)

@@ -44,7 +44,7 @@ PAYS = 1.25  # twice the hosts pay where a round is so many times as fast
 
 @dataclass(frozen=True)
 class Options:
-    """Of the command."""
+    """Options of the command `benchmark scale_out`."""
 
     configs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CONFIG")] = (
         CONFIGS
@@ -85,7 +85,7 @@ SLOW = Network(50e-6, 10e9 / 8)
 
 
 def measure(options: Options) -> dict[str, Any]:
-    """The object of `--json`, see above.
+    """The object of `benchmark scale_out --json`, see above.
 
     Raises:
       ValueError: this process has one core.
@@ -99,7 +99,7 @@ def measure(options: Options) -> dict[str, Any]:
 
 
 def counts(name: str) -> dict[str, dict[str, int]]:
-    """By algorithm of a config: {"added", "gathered"}, bytes of a round."""
+    """What hosts exchange, by algorithm of a config: {"added", "gathered"}, bytes of a round."""
     module = modules.load(name)
     ledger = ledger_of(module, module.settings)
     return {algorithm: traffic(*ledger.of(algorithm)) for algorithm in ledger.entries}

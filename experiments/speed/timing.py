@@ -17,14 +17,14 @@ from fedpriv.devices.layout import cores
 
 
 def seconds(run: Callable[[], Any]) -> float:
-    """Until the results are there."""
+    """Seconds until the results of a timed run are there."""
     began = time.perf_counter()
     jax.block_until_ready(run())
     return time.perf_counter() - began
 
 
 def medians(times: Sequence[float], group: int) -> list[float]:
-    """Of each `group` consecutive times."""
+    """Medians of each `group` consecutive times."""
     return [statistics.median(times[i : i + group]) for i in range(0, len(times), group)]
 
 
@@ -36,7 +36,7 @@ def in_turns(
     rounds: int = 1,
     calls: Mapping[str, int] | None = None,
 ) -> dict[str, list[float]]:
-    """Seconds of each run, one for every turn.
+    """Seconds of each timed run, one for every turn.
 
     Args:
       runs: by name; compiled and run once before.
@@ -65,23 +65,23 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def ratios(over: Sequence[float], under: Sequence[float]) -> dict[str, Any]:
-    """Turn by turn."""
+    """Ratios of times, turn by turn."""
     return spread([a / b for a, b in zip(over, under, strict=True)])
 
 
 def show(numbers: dict[str, Any], unit: str = "") -> str:
-    """A spread as text."""
+    """A spread of times as text."""
     median, low, high = (f"{numbers[k]:.3g}" for k in ("median", "min", "max"))
     return f"{median} ({low} to {high}) {unit}".rstrip()
 
 
 def lines(texts: Mapping[str, str]) -> str:
-    """A table of names and texts."""
+    """A table of names and texts about what was timed."""
     return "\n".join(f"{name:<20} {text}" for name, text in texts.items())
 
 
 def machine() -> dict[str, Any]:
-    """What the times depend on."""
+    """The machine: what the times depend on."""
     return {
         "device": device_name(),
         "cores": cores(),

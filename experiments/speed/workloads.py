@@ -15,7 +15,7 @@ from experiments.speed import examples
 
 
 class Trains(Protocol):
-    """What trains a model."""
+    """A workload's model and what trains it."""
 
     def model(self) -> fedpriv.models.Model: ...
 
@@ -64,7 +64,7 @@ class LocalSGD(ABC):
 
 @dataclass(frozen=True)
 class Images(LocalSGD):
-    """With a CNN; of no filters, dense layers alone."""
+    """A workload with a CNN; of no filters, dense layers alone."""
 
     side: int = 28
     filters: tuple[int, ...] = (32, 64)
@@ -88,7 +88,7 @@ class Images(LocalSGD):
 
 @dataclass(frozen=True)
 class Texts(LocalSGD):
-    """With Fed-SMP's network for Shakespeare: two LSTM layers that predict the next character."""
+    """A workload with Fed-SMP's network for Shakespeare: two LSTM layers that predict the next character."""
 
     clients: int = 10
     examples: int = 4
@@ -123,7 +123,7 @@ class Texts(LocalSGD):
 
 @dataclass(frozen=True)
 class Records:
-    """A DP-SCAFFOLD round on logistic regression: a fifth of the clients, exact subsets of a fifth of the records."""
+    """A workload of DP-SCAFFOLD on logistic regression: a fifth of the clients, exact subsets of a fifth of records."""
 
     clients: int = 20
     records: int = 4000

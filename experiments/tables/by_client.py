@@ -99,7 +99,7 @@ def _own(runs: Sequence[RunFolder], known: Sequence[str]) -> list[str]:
 
 
 def clients_of(found: Sequence[Row]) -> list[OfClient]:
-    """Of each row, kind and client."""
+    """The clients of each row and kind."""
     return [one for row in found for kind in KINDS for one in _of_kind(row, kind)]
 
 
@@ -167,7 +167,7 @@ def _record(one: OfClient) -> dict[str, Any]:
 
 
 def grid(found: Sequence[Row]) -> Grid:
-    """The same for people; the means over clients and their intervals are below."""
+    """A row for each client, for people; the means over clients and their intervals are below."""
     each = clients_of(found)
     metrics = list(dict.fromkeys(metric for one in each for metric in one.scores))
     kinds = list(dict.fromkeys(one.kind for one in each))

@@ -55,7 +55,7 @@ def write(
     views: Sequence[str] | None = None,
     best: bool = False,
 ) -> str:
-    """Writes the table and the curves, by the suffixes of the paths; returns the figure's caption, "" without one.
+    """Writes table and curves of compared runs, by the suffixes of the paths; returns the figure's caption, or "".
 
     Raises:
       ValueError: curves by an epsilon that is infinite everywhere, or a file that cannot be written.
@@ -161,12 +161,12 @@ def write_tables(
 
 
 def evaluated(folders: Sequence[Path]) -> list[RunFolder]:
-    """Raises ValueError where one holds no run with an evaluation."""
+    """The runs to compare; raises ValueError where a folder holds no run with an evaluation."""
     return with_evaluations(read_all(folders)[0])
 
 
 def with_evaluations(runs: Sequence[RunFolder]) -> list[RunFolder]:
-    """Raises ValueError where one has none."""
+    """The runs to compare; raises ValueError where one has no evaluation."""
     for run in runs:
         if not run.results.rounds:
             raise ValueError(f"runs: {run.path} has no evaluation yet; leave it out")

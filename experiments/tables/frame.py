@@ -25,7 +25,7 @@ FORMULAS = tuple("=+-@\t\r\n")  # what a cell of a spreadsheet begins with that 
 
 
 class Row(NamedTuple):
-    """An algorithm of a run.
+    """A row of results: an algorithm of a run.
 
     Attributes:
       keys: what tells the run from the others: {"run": its title}, or the fields that were swept.
@@ -92,7 +92,7 @@ class Row(NamedTuple):
 
 
 def rows(runs: Sequence[RunFolder]) -> list[Row]:
-    """Of all that was evaluated, or diverged before; a run that is not complete says so in its title."""
+    """Rows of results: of all that was evaluated, or diverged before; the title says which run is not complete."""
     found = []
     for run, title in zip(runs, names(runs), strict=True):
         status = run.results.status
@@ -103,7 +103,7 @@ def rows(runs: Sequence[RunFolder]) -> list[Row]:
 
 
 def row(run: RunFolder, keys: Mapping[str, Any], algorithm: str) -> Row:
-    """Of an algorithm, with the metrics that were chosen for its run."""
+    """A row of results: of an algorithm, with the metrics that were chosen for its run."""
     chosen, higher = scores(run, algorithm), run.begun.higher
     made = Row(keys, algorithm, run.results, str(run.path), chosen, higher=higher)
     if not any(of and of.statistic == "mean" for of in map(parsed, made.metrics)):
@@ -183,7 +183,7 @@ def _above(row: Row, rival: Row, which: Sequence[str]) -> Row:
 
 
 def frame(found: Sequence[Row]) -> pandas.DataFrame:
-    """A line for each row; columns have their unit in their name, shares of 1 have none.
+    """Results as a frame: a line for each row; columns have their unit in their name, shares of 1 have none.
 
     An epsilon has columns for its delta, unit, view, adjacency (`_relation`) and basis beside it.
     """
@@ -218,7 +218,7 @@ def records(found: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def measured(found: Iterable[Row]) -> list[str]:
-    """The metrics that were chosen; where none was, those that the summaries have."""
+    """For a frame: the metrics that were chosen; where none was, those that the summaries have."""
     each = (
         r.metrics if r.chosen is not None else [m for of in r.summary.final.values() for m in of]
         for r in found

@@ -64,7 +64,7 @@ def grid(
     best: bool = False,
     every: bool = False,
 ) -> Grid:
-    """A line for each row, with the metrics that were chosen, else the runs' own.
+    """The frame as text: a line for each row, with the metrics that were chosen, else the runs' own.
 
     Args:
       views: with a certified epsilon; by default those of `SHOWN`, and those that the runs show.
@@ -132,7 +132,7 @@ def as_markdown(table: Grid) -> str:
 
 
 def own_views(summaries: Sequence[Summary]) -> list[str]:
-    """The views that the runs' own tables show."""
+    """The views that a grid of the runs shows."""
     found = [s.settings.get("view") for s in summaries if s.settings.get("views") != "all"]
     every = len(found) < len(summaries)
     return [view for view in VIEWS if every or view in found]
@@ -143,7 +143,7 @@ def _said(value: Any) -> str:
 
 
 def of_planned(summary: Summary, name: str) -> str:
-    """The rounds that an algorithm did, and of how many where these are more."""
+    """In a grid: the rounds that an algorithm did, and of how many where these are more."""
     done, planned = summary.rounds.get(name, 0), summary.rounds_planned.get(name, 0)
     return f"{done} of {planned}" if done < planned else str(done)
 
@@ -216,7 +216,7 @@ def _where(metrics: Sequence[str]) -> str:
 
 
 def on_clients(found: Sequence[Row]) -> list[str]:
-    """What the intervals over clients are, and of how many; which clients have none."""
+    """A note of a grid: what the intervals over clients are, and of how many; which clients have none."""
     lost = [f"{r.who}: {r.lost}" for r in found if r.lost]
     lost += [
         f"{r.who}: {name}, {of.without} without such records"
@@ -259,7 +259,7 @@ def _on_leads(found: Sequence[Row]) -> list[str]:
 
 
 def on_rivals(found: Sequence[Row]) -> list[str]:
-    """What has to be known of the algorithm that others are compared with."""
+    """A note of a grid: what has to be known of the algorithm that others are compared with."""
     lower = dict.fromkeys(
         metric
         for r in found
@@ -307,7 +307,7 @@ def _on_seeds(found: Sequence[Row]) -> list[str]:
 
 
 def counted(evaluated: int, spent: int) -> str:
-    """Which rounds the epsilon of a run that was stopped counts."""
+    """A note of a grid: which rounds the epsilon of a run that was stopped counts."""
     if spent == evaluated:
         return f"epsilon counts these {evaluated}"
     return (
@@ -317,7 +317,7 @@ def counted(evaluated: int, spent: int) -> str:
 
 
 def on_rounds(found: Sequence[Row]) -> list[str]:
-    """Which rows were stopped early, and what that means."""
+    """A note of a grid: which rows were stopped early, and what that means."""
     said: list[str] = []
     stopped = [r for r in found if r.algorithm in r.summary.stopped]
     groups: dict[tuple[str, bool], list[Row]] = {}

@@ -63,7 +63,7 @@ class Curve(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What metrics are drawn by: its number of an evaluation, and its label."""
+    """The x axis of curves: its number of an evaluation, and its label."""
 
     value: Callable[[Line], float]
     label: str
@@ -103,7 +103,7 @@ def sheet(width: float, height: float) -> Iterator[Figure]:
 
 
 def far(values: Sequence[float] | np.ndarray, ratio: float) -> bool:
-    """Whether they are positive and differ by more than this factor."""
+    """Whether numbers of a plot are positive and differ by more than this factor."""
     low, high = np.nanmin(values), np.nanmax(values)
     return bool(low > 0 and high / low > ratio)
 
@@ -143,7 +143,7 @@ def _place(algorithm: str) -> int:
 
 
 def look(colour: int, dash: int, points: int = 1) -> dict[str, Any]:
-    """Colour, dashes and a marker at no more than a dozen of its points."""
+    """Of a curve: colour, dashes and a marker at no more than a dozen of its points."""
     return {
         "color": COLOURS[colour % len(COLOURS)],
         "linestyle": (0, DASHES[dash % len(DASHES)]) if dash % len(DASHES) else "-",
@@ -153,7 +153,7 @@ def look(colour: int, dash: int, points: int = 1) -> dict[str, Any]:
 
 
 def columns(runs: Sequence[RunFolder], together: bool) -> dict[str, list[Curve]]:
-    """Title of a column -> its curves: one for each run, or one for all."""
+    """Title of a column of plots -> its curves: one for each run, or one for all."""
     every = [(r, t, n) for r, t in zip(runs, names(runs), strict=True) for n in r.results.rounds]
     own = colours(name for *_, name in every)
     found: dict[str, list[Curve]] = {}
@@ -178,7 +178,7 @@ def picture(
     x: str = "round",
     title: str | None = None,
 ) -> str:
-    """A row of panels for each metric, with the legend below; returns the caption.
+    """A row of plots for each metric, with the legend below; returns the caption.
 
     Args:
       width: one of `WIDTHS`; by default the page's for several columns of panels.
@@ -267,7 +267,7 @@ def _legend_lines(labels: Iterable[str], inches: float) -> int:
 
 
 def below(figure: Figure, handles: Mapping[str, Any]) -> None:
-    """A legend under the panels, in as many columns as its longest label leaves room for."""
+    """A legend under the plots, in as many columns as its longest label leaves room for."""
     wrapped, many = _in_legend(handles, figure.get_figwidth())
     figure.legend(handles.values(), wrapped, loc="outside lower center", ncols=many, frameon=False)
 
@@ -281,7 +281,7 @@ def change_texts(figure: Figure, change: Callable[[str], str]) -> None:
 
 
 def save(figure: Figure, paths: Sequence[Path]) -> None:
-    """Raises ValueError where one cannot be written."""
+    """Saves plots; raises ValueError where a file cannot be written."""
     change_texts(figure, printable)  # fonts lack the rest, and warn of it
     for path in paths:
         kind = path.suffix[1:]
@@ -311,7 +311,7 @@ def curve(axes: Any, x: Iterable[float], values: Sequence[Spread], **look: Any) 
 
 
 def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
-    """An accuracy in %, everything else as it was recorded."""
+    """Draws a curve, an accuracy in %, everything else as it was recorded."""
     lines = one.run.lines.get(one.algorithm, ())
     found = [(AXES[x].value(line), line.metric(metric)) for line in lines]
     points = [(at, s) for at, s in found if s and math.isfinite(at)]

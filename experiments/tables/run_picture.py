@@ -31,7 +31,7 @@ def picture(
     path: Path,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """The metric, an accuracy in %: mean over the seeds, band of one standard deviation."""
+    """The picture of a run's metric, an accuracy in %: mean over the seeds, band of one standard deviation."""
     with sheet(WIDTHS["page"], 3.0) as figure:
         by_round, by_uplink = figure.subplots(1, 2, sharey=True)
         sent = []

@@ -10,7 +10,7 @@ MOST = 1000  # points of a curve, or rows of a page's table
 
 
 def drawn(values: np.ndarray, most: int = MOST) -> np.ndarray:
-    """i64[k], rising: the places of the first, the last, and the extremes in between; all of them up to `most`.
+    """Evaluations to draw, i64[k], rising: the first, the last, and the extremes in between; all of them up to `most`.
 
     A stretch without a number keeps a place, so that a curve has its gaps.
 
@@ -28,7 +28,7 @@ def drawn(values: np.ndarray, most: int = MOST) -> np.ndarray:
 
 
 def said(lengths: Iterable[int], most: int = MOST) -> str:
-    """A sentence for a caption; "" where nothing was left out."""
+    """How evaluations were thinned, for a caption; "" where nothing was left out."""
     if max(lengths, default=0) <= most:
         return ""
     return f"Of a curve at most {most:,} points are drawn, with its ends and extremes; metrics.jsonl has all."

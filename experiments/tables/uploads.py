@@ -16,7 +16,7 @@ from fedpriv.algorithms.msp import uploads_bound
 
 
 def table(runs: Sequence[RunFolder], accuracy: float) -> str:
-    """Markdown.
+    """Uploads to reach an accuracy, as a Markdown table.
 
     Args:
       accuracy: to reach, in [0, 1].

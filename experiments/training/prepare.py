@@ -226,7 +226,7 @@ def built(
     shared: SharedArrays,
     has_secret: bool = False,
 ) -> Experiment:
-    """The config's experiment, checked, each algorithm with the noise that was solved for it."""
+    """For a run: the config's experiment, checked, each algorithm with the noise that was solved for it."""
 
     def make(own: Settings) -> Experiment:
         return replace(shared.experiment(experiment_of(module, own)), secret_seed=has_secret)
@@ -238,7 +238,7 @@ def built(
 
 
 def check(experiment: Experiment, settings: Settings) -> None:
-    """Finds what the last algorithm is refused for before the first one trains; traces rounds, compiles nothing.
+    """Before training: finds what the last algorithm is refused for before the first one trains; compiles nothing.
 
     Raises:
       ValueError: it is refused, or the score gives no numbers, or not a metric that is wanted.

@@ -118,7 +118,7 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
 def draw(
     histories: Mapping[str, History], metric: str, folder: Path, names: Mapping[str, str]
 ) -> None:
-    """The picture, which holds nothing that is not in the run's lines: a run without it is whole."""
+    """Draws a run's picture, which holds nothing that is not in the run's lines: a run without it is whole."""
     path = folder / f"{metric}.png"
     try:
         picture(histories, metric, path, names)

@@ -154,7 +154,7 @@ def _with_one_more(codec: Codec, bits: int) -> Codec:
 
 
 def update_noise(noise_multiplier: float, count_noise: float) -> float:
-    """z_Delta = (z^-2 - (2 sigma_b)^-2)^-1/2 (Theorem 1), for z < 2 sigma_b; 0 for z = 0."""
+    """Of adaptive clipping: z_Delta = (z^-2 - (2 sigma_b)^-2)^-1/2 (Theorem 1), for z < 2 sigma_b; 0 for z = 0."""
     if noise_multiplier == 0:
         return 0.0
     ratio = noise_multiplier / (2 * count_noise)

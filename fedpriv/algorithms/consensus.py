@@ -32,7 +32,7 @@ from fedpriv.core.types import Key
 
 @checking_fields
 class Coupling(NamedTuple):
-    """The weights of an exchange.
+    """The weights of an exchange, by which clients come to a consensus.
 
     Attributes:
       step: e, how far a visible submodel follows the server's mean.
@@ -173,7 +173,7 @@ def full_precision() -> Transmission:
 
 
 def dynamic(bits: Levels, norm: Norm = "frobenius") -> Transmission:
-    """The paper's quantizer: 2^B levels on [q[k] - pi a_max[k] / 2, q[k] + pi a_max[k] / 2] (eq. 18 to 20).
+    """MSPDQ's quantizer: 2^B levels on [q[k] - pi a_max[k] / 2, q[k] + pi a_max[k] / 2] (eq. 18 to 20).
 
     Args:
       bits: B.
@@ -194,7 +194,7 @@ def dynamic(bits: Levels, norm: Norm = "frobenius") -> Transmission:
 
 
 def fixed(bits: Levels, bound: FloatBound) -> Transmission:
-    """2^B levels from -bound to bound in every round (eq. 18 on one interval), for comparison.
+    """In place of `dynamic`: 2^B levels from -bound to bound in every round (eq. 18 on one interval), for comparison.
 
     Raises:
       ValueError: bits outside 1..22, or a bound that is not positive.
@@ -216,7 +216,7 @@ def _unused(now: Submodels) -> jax.Array:
 
 @checking_fields
 class Exchanges(NamedTuple):
-    """How many exchanges follow local training.
+    """How many exchanges of a consensus follow local training.
 
     Attributes:
       at: round t (i32[]) -> K_t, i32[].
@@ -228,7 +228,7 @@ class Exchanges(NamedTuple):
 
 
 def constant(count: CountOrZero) -> Exchanges:
-    """K_t = K, as in the paper's experiments (Section VI-B).
+    """K_t = K exchanges, as in the paper's experiments (Section VI-B).
 
     Raises:
       ValueError: K below 0.
@@ -354,7 +354,7 @@ def agree(
 
 
 def interval_scale(step: Positive, size: Count) -> Callable[[Any], Any]:
-    """W~ -> pi = 8 (e + e~ + e~ W~) / (1 - lambda_2(U)), e~ = max(1, e) (Assumption 3)."""
+    """Of `dynamic`: W~ -> pi = 8 (e + e~ + e~ W~) / (1 - lambda_2(U)), e~ = max(1, e) (Assumption 3)."""
     step = checked("step", step, Positive)
     size = checked("size", size, Count)
     second = eigenvalues(step, size)[0] if size > 1 else 0.0

@@ -74,7 +74,7 @@ class MspState(NamedTuple):
 
 
 class Agreed(NamedTuple):
-    """What the cohort's exchanges came to.
+    """What the exchanges of a cohort of MSP-FL came to.
 
     Attributes:
       model: f32[d].

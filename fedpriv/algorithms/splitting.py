@@ -108,7 +108,7 @@ Weights: TypeAlias = Callable[[Key, tuple[int, int]], jax.Array]
 
 
 def equal(key: Key, shape: tuple[Count, Count]) -> jax.Array:
-    """gamma_i = gamma for all clients and submodels, as in the paper's experiments (Remark 10)."""
+    """Of submodels, gamma_i = gamma for all clients and submodels, as in the paper's experiments (Remark 10)."""
     shape = checked("shape", shape, tuple[Count, Count])
     return jnp.ones(shape)
 
@@ -136,7 +136,7 @@ def per_submodel(least: Rate) -> Weights:
 
 
 def invisible(key: Key, w: jax.Array, a: jax.Array, m: jax.Array, most: Count) -> jax.Array:
-    """f32[most, d]: random b_1..b_m with the sum (1 + m) w - a, then zeros.
+    """The invisible submodels, f32[most, d]: random b_1..b_m with the sum (1 + m) w - a, then zeros.
 
     The paper fixes only the sum. Here every entry moves from the mean by a uniform part of w, which cancels in the sum.
 

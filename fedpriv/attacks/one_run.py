@@ -151,7 +151,7 @@ def _guess(scores: np.ndarray, present: np.ndarray, guesses: tuple[int, int] | N
 
 
 def checked_canaries(scores: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays, of floats and of booleans.
+    """Scores and coins of canaries as arrays, of floats and of booleans.
 
     Raises:
       ValueError: no numbers, or different shapes.

@@ -54,7 +54,7 @@ class Recovered(NamedTuple):
 def least_squares(
     messages: jax.Array, step: Positive, decay: Decay, different: Count = 1
 ) -> Recovered:
-    """The attack of this file's header (ours), on a whole cohort; approximate where messages are rounded or quantized.
+    """This file's attack on visible submodels (ours); approximate where messages are rounded or quantized.
 
     Args:
       messages: f32[K + 1, M, d], the visible submodels as sent.
@@ -161,7 +161,7 @@ def _responses(weights: np.ndarray, public: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def nearest(received: jax.Array, found: list[Recovered]) -> np.ndarray:
-    """f64[M, d]: of what several attacks found, for each client the model that is nearest to theta.
+    """f64[M, d]: of what several attacks on a transcript found, for each client the model that is nearest to theta.
 
     A wrong one still has random parts of the weights themselves, which are far larger than an update.
     """

@@ -102,7 +102,7 @@ def _of_draws(samplers: Sequence[AnySampler]) -> Iterator[ClosedOver]:
 
 
 def program_of(sampler: AnySampler) -> ClosedJaxpr:
-    """Its draw, traced."""
+    """A sampler's draw, traced."""
     key = jax.eval_shape(lambda: jax.random.key(0, impl=THREEFRY))
     (memory,) = first_memories(sampler)
     draw = partial(cohort_drawn, sampler)

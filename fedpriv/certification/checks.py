@@ -51,7 +51,7 @@ def check_launch(algorithm: Algorithm, params: Any, federation: Any) -> TracedRo
 
 
 def require_that(holds: bool, otherwise: str) -> None:
-    """Raises ValueError, in the words of `otherwise`: it does not hold."""
+    """Raises ValueError, in the words of `otherwise`: what is checked of a traced round does not hold."""
     if not holds:
         raise ValueError(otherwise)
 

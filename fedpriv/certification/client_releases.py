@@ -176,7 +176,7 @@ def of_clients(
 def as_releases(
     seen: dict[View, Seen], unit: Unit, cohorts: Cohorts, noise: NoiseKind, used: Mechanism | None
 ) -> list[Release]:
-    """One for each row of a table.
+    """A `Release` for each row of the table of what views see.
 
     Args:
       used: the mechanism for audits, where there is one.
@@ -270,7 +270,7 @@ def _kind_of_noise(sums: Sequence[Sum], first: int, shares_are_lost: bool) -> No
 
 
 def together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
-    """Of releases of one cohort, each so many times: sensitivities add up in l2 (power 2), or l1."""
+    """One multiplier of releases of one cohort, each so many times: sensitivities add up in l2 (power 2), or l1."""
     each = [(m, times) for m, times in multipliers if times]
     if any(m == 0 for m, _ in each):
         return 0.0
@@ -286,13 +286,13 @@ def _reason(sums: Sequence[Sum], first: int) -> str:
 
 
 def drawable(releases: Sequence[Released], first: int) -> Mechanism | None:
-    """The mechanism for audits, where there is one."""
+    """The mechanism of a release that audits draw from, where there is one."""
     used = releases[0].step.mechanism.in_round(first) if len(releases) == 1 else None
     return of_unit_norm(used) if isinstance(used, Mechanism) else None
 
 
 def of_unit_norm(used: Mechanism) -> Mechanism:
-    """With a clip norm of 1 where it is computed in the round."""
+    """The mechanism of a release, with a clip norm of 1 where it is computed in the round."""
     if used.parts:
         return joint(*map(of_unit_norm, used.parts))
     traced = any(isinstance(c, jax.core.Tracer) for c in jax.tree.leaves(used.clip_norm))

@@ -132,7 +132,7 @@ def _is_table(array: Any, rows: ClientRows) -> bool:
 
 
 def private_names(federation: Any) -> tuple[str, ...]:
-    """Of the arrays that say what clients hold; a streamed federation has others, and its cohorts but their sizes."""
+    """Names of arrays that say what clients hold; a streamed federation has others, and its cohorts but their sizes."""
     if isinstance(federation, StreamedFederation):
         return "examples", "size", "offsets", "most_records", "order", "held_out_rows"
     if not hasattr(federation, "repartition"):

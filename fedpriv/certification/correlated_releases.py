@@ -32,7 +32,7 @@ ADDED_BY_SERVER = (
 
 
 def correlated_sums(stages: Sequence[Stage]) -> tuple[Sum, ...]:
-    """Those of the first stage, in the order of the cohort's calls; there is no other stage, see `check_correlated`."""
+    """Correlated sums of the first stage, in the order of the cohort's calls; of no other, see `check_correlated`."""
     sums = stages[0].sums if stages else ()
     return tuple(each for each in sums if _is_correlated(each))
 
@@ -50,7 +50,7 @@ def check_correlated(stages: Sequence[Stage]) -> None:
 
 
 def factorizations(sums: Sequence[Sum]) -> tuple[Factorization, ...]:
-    """Of the noise of each sum, or of its parts."""
+    """The factorizations of the correlated noise of each sum, or of its parts."""
     return tuple(f for each in sums for f in _factorizations(each.step.mechanism))
 
 
@@ -66,7 +66,7 @@ def check_rounds(sums: Sequence[Sum], rounds: int) -> None:
 
 
 def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[Release, ...]:
-    """What each view sees of so many rounds.
+    """What each view sees of so many rounds, whose noise is correlated.
 
     A third party sees the noisy sums; of cyclic Poisson cohorts it does not know who joined. Of random allocation it is
     taken to know the rounds of each client, as no amplification is known. A server adds the noise

@@ -59,7 +59,7 @@ def trace_program(fn: Callable[..., Any], *args: Any) -> tuple[ClosedJaxpr, Any]
 
 
 def mark(number: int, *arrays: Any) -> list[Any]:
-    """The arrays, marked."""
+    """The arrays of a traced program, marked."""
     return list(MARK.bind(*arrays, number=number))
 
 
@@ -149,7 +149,7 @@ def _after_turns(turn: Callable[[list[Labels]], list[Labels]], carry: list[Label
 
 
 def where(eqn: JaxprEqn) -> str:
-    """File and line of the user's code, where JAX has them; else of what made the equation."""
+    """Of an equation, file and line of the user's code, where JAX has them; else of what made the equation."""
     return users_line(eqn) or next((place(*frame) for frame in _frames(eqn)), NOWHERE)
 
 

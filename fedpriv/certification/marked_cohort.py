@@ -217,7 +217,7 @@ _COHORT = [vars(module) for module in _ENGINE]
 
 
 def user_line() -> str:
-    """File and line of what called the cohort."""
+    """File and line of what called the marked cohort."""
     frame: Any = sys._getframe(1)
     while any(frame.f_globals is names for names in _COHORT) or is_jax_file(
         frame.f_code.co_filename

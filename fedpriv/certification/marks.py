@@ -28,7 +28,7 @@ from fedpriv.rounds.private_step import PrivateStep
 
 
 class Source(NamedTuple):
-    """Private data come from here."""
+    """A mark: private data come from here."""
 
     label: Private
 
@@ -38,7 +38,7 @@ class Source(NamedTuple):
 
 
 class ClientNumber(NamedTuple):
-    """Which client it is comes from here; it may be known where its records are protected."""
+    """A mark: which client it is comes from here; it may be known where its records are protected."""
 
     label: Private
 
@@ -48,7 +48,7 @@ class ClientNumber(NamedTuple):
 
 
 class Diagnostics(NamedTuple):
-    """Diagnostics of clients, of all together from here on."""
+    """A mark: diagnostics of clients, of all together from here on."""
 
     label: Private
 
@@ -58,7 +58,7 @@ class Diagnostics(NamedTuple):
 
 
 class ChangedRecords(NamedTuple):
-    """Records that are not a client's own as it holds them, before a private mean is taken in `line`."""
+    """A mark: records that are not a client's own as it holds them, before a private mean is taken in `line`."""
 
     line: str
 
@@ -73,7 +73,7 @@ class ChangedRecords(NamedTuple):
 
 
 class OwnState(NamedTuple):
-    """A client gets what it has kept for itself, in `line`; its own row is private, as `label` says."""
+    """A mark: a client gets what it has kept for itself, in `line`; its own row is private, as `label` says."""
 
     line: str
     label: Private
@@ -87,7 +87,7 @@ class OwnState(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A client keeps something for itself, in `line` of the user's code, in a `call` of the cohort."""
+    """A mark: a client keeps something for itself, in `line` of the user's code, in a `call` of the cohort."""
 
     line: str
     call: int
@@ -112,7 +112,7 @@ def _keep_apart(line: str, labels: Labels, protected: Protected, call: int | Non
 
 @dataclass
 class Released:
-    """Something is released.
+    """A mark: something is released.
 
     Attributes:
       line: of the user's code.
@@ -177,7 +177,7 @@ class Sum(Released):
 
 
 class Collected(NamedTuple):
-    """Messages to which each client has added noise are summed, in `line`."""
+    """A mark: messages to which each client has added noise are summed, in `line`."""
 
     line: str
 

@@ -72,12 +72,12 @@ class Protected(NamedTuple):
 
 
 def of_kind(kind: type, labels: Labels) -> Labels:
-    """Those of one kind."""
+    """The labels of one kind."""
     return frozenset(label for label in labels if isinstance(label, kind))
 
 
 def joined(labels: list[Labels]) -> Labels:
-    """All of them, of several values."""
+    """All labels of several values."""
     return NONE.union(*labels)
 
 

@@ -120,7 +120,7 @@ def _text(of: Any) -> str:
 
 
 def same_array(one: Any, other: Any) -> bool:
-    """To the bit, NaN included."""
+    """Whether arrays of the two traces are the same to the bit, NaN included."""
     if one is other:
         return True
     if any(jnp.issubdtype(x.dtype, jax.dtypes.prng_key) for x in (one, other)):

@@ -82,7 +82,7 @@ def is_fedprivs(error: BaseException) -> bool:
 
 
 def notes_of(error: BaseException) -> list[str]:
-    """What was added to it, without JAX's word that it left frames out."""
+    """What was added to an error, without JAX's word that it left frames out."""
     return [note for note in getattr(error, "__notes__", ()) if _HIDDEN not in note]
 
 

@@ -59,7 +59,7 @@ class ClientRows:
 
 
 def stacked(several: list[ClientRows]) -> ClientRows:
-    """With a leading axis, and with the largest capacity."""
+    """The rows of several partitions with a leading axis, and with the largest capacity."""
     capacity = max(each.capacity for each in several)
     room = max(len(each.order) - each.capacity for each in several) + capacity
     orders = [np.pad(np.asarray(each.order), (0, room - len(each.order))) for each in several]
@@ -72,5 +72,5 @@ def stacked(several: list[ClientRows]) -> ClientRows:
 
 
 def stack(*arrays: ArrayLike) -> jax.Array:
-    """On the host: on the device, every shape would be a program to compile."""
+    """Stacks rows on the host: on the device, every shape would be a program to compile."""
     return jnp.asarray(np.stack([np.asarray(array) for array in arrays]))

@@ -16,7 +16,7 @@ PyTree = Any
 
 
 def name_of(path: Any) -> str:
-    """Of a leaf of the examples, in words."""
+    """The name of a leaf of the examples, in words."""
     return "examples" + jax.tree_util.keystr(path)
 
 
@@ -133,7 +133,7 @@ def _refuse(name: str, wrong: np.ndarray, what: str, remedy: str) -> None:
 
 
 def check_lengths(examples: PyTree) -> int:
-    """The number of rows.
+    """The number of rows, the same in all leaves of the examples.
 
     Raises:
       ValueError: no leaves, scalars, or leaves of different length.
@@ -243,7 +243,7 @@ def _some(name: str, rows: ArrayLike, total: int) -> np.ndarray:
 
 
 def row_numbers(name: str, rows: ArrayLike, total: int) -> np.ndarray:
-    """i64[n], checked.
+    """Row numbers of the examples, i64[n], checked.
 
     Raises:
       ValueError: they are not integers in [0, total).

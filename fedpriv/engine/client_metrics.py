@@ -70,7 +70,7 @@ def names_of(metric: str) -> list[str]:
 
 
 def parsed(name: str) -> ClientMetric | None:
-    """Of a number of `per_client`; None of others."""
+    """What the name of a number of `per_client` says; None of others."""
     match = _NAME.fullmatch(name)
     return ClientMetric(*match.groups()) if match else None
 

@@ -60,7 +60,7 @@ def cache_programs(folder: str | Path | None = None) -> Path | None:
 
 
 def keep_no_programs() -> None:
-    """For what reports how long compiling takes."""
+    """Caches no programs, for what reports how long compiling takes."""
     jax.config.update("jax_enable_compilation_cache", False)
     compilation_cache.reset_cache()  # JAX asks once, when it first compiles
 

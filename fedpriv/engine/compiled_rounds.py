@@ -144,7 +144,7 @@ def rounds_of_seeds(
 
 
 def of_seed(federations: Federation | list[StreamedFederation], s: int) -> Any:
-    """That of one seed, as a round sees it."""
+    """The federation of one seed, as a round sees it."""
     if not isinstance(federations, Federation):
         return federations[s].empty()
     # Slices on the host: on the device, every shape would be a program to compile.
@@ -155,7 +155,7 @@ def of_seed(federations: Federation | list[StreamedFederation], s: int) -> Any:
 
 
 def measured(measure: Measure, state: State, federation: Any) -> Measured:
-    """What a measure gives back.
+    """What a measure gives back, within the compiled run.
 
     Raises:
       ValueError: it is no function of these arguments, or gives back other than numbers by name and values of clients
@@ -185,7 +185,7 @@ def _check_clients(name: str, values: ClientValues) -> None:
 
 
 class Scores(NamedTuple):
-    """What a score says of a model.
+    """What a score says of a model, within the compiled run.
 
     Attributes:
       metrics: name -> f32[].

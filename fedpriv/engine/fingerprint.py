@@ -85,7 +85,7 @@ def _schedules(training: Training) -> dict[str, str]:
 
 
 def records_of(federations: Federation | Sequence[StreamedFederation], seeds: Sequence[int]) -> Any:
-    """Arrays by which they are told apart.
+    """Arrays by which federations are told apart.
 
     Streamed ones may be larger than one wants to read: of these, who holds which rows, and `SAMPLED` records, drawn
     uniformly by the seeds.

@@ -117,7 +117,7 @@ def adder_of(used: Mechanism) -> WhoSums:
 
 
 def first_memory(used: Mechanism, like: PyTree) -> PyTree:
-    """What it remembers before the first round, for a sum of the shapes of `like`."""
+    """What correlated noise remembers before the first round, for a sum of the shapes of `like`."""
     if used.parts:
         return tuple(map(first_memory, used.parts, like))
     return () if used.correlation is None else used.correlation.factorization.init(like)

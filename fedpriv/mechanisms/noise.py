@@ -23,7 +23,7 @@ from fedpriv.mechanisms.haar import Form, haar, inverse_haar, padded_length
 
 @checking_fields
 class Noise(NamedTuple):
-    """A Gaussian distribution of scale 1.
+    """A Gaussian distribution of scale 1, for the noise on a sum.
 
     Attributes:
       draw: (key, like) -> noise in the shapes of `like`, f32, or f64 where `like` is f64.

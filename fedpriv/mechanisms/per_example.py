@@ -65,7 +65,7 @@ CLOSED_FORMS: WeakKeyDictionary[LossFn, Callable[[float], Gradients]] = WeakKeyD
 
 
 def per_example(loss: LossFn, l2: NonNegative = 0.0, *, closed_form: bool = False) -> Gradients:
-    """Gradients of `loss + l2 / 2 ||params||^2` of any model.
+    """Gradients of single records: of `loss + l2 / 2 ||params||^2` of any model.
 
     Gradients of a dense layer stay factored, which saves memory: batch times layer is never stored. Those of other
     tensors are formed by `vmap`. With a regulariser all are formed.
@@ -222,7 +222,7 @@ def private_mean(
 
 
 def rounded(mean: jax.Array, like: jax.Array) -> jax.Array:
-    """The mean in the float type of a parameter."""
+    """A private mean of records in the float type of a parameter."""
     floats = jnp.issubdtype(like.dtype, jnp.floating)
     return mean.astype(like.dtype) if floats else mean
 

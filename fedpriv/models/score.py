@@ -141,7 +141,7 @@ def summed(each: Any, there: jax.Array) -> Any:
 
 
 def is_finite(sums: Mapping[str, Any]) -> jax.Array:
-    """bool[], whether all sums are; then a metric that is NaN is undefined, and nothing has diverged."""
+    """bool[], whether all sums of a score are; then a metric that is NaN is undefined, and nothing has diverged."""
     return jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(sums)]).all()
 
 
@@ -182,7 +182,7 @@ def no_metric(name: str, names: Collection[str]) -> ValueError:
 
 
 def meant(name: str, known: Collection[str]) -> str:
-    """What a misspelt name was meant to be, as the end of a complaint; "" where none is near."""
+    """What a misspelt metric, or another name, was meant to be, as the end of a complaint; "" where none is near."""
     near = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
 

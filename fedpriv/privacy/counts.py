@@ -34,7 +34,7 @@ class Counts(NamedTuple):
 
 
 def from_values(values: Floats, chances: Floats) -> Counts:
-    """Of `values`, whole numbers that rise, f64[k]."""
+    """The law of counts that are one of `values`, whole numbers that rise, f64[k]."""
     likely = np.flatnonzero(chances > _TAIL)
     kept = slice(likely[0], likely[-1] + 1)
     where = values[kept].astype(np.int64)
@@ -46,7 +46,7 @@ def from_values(values: Floats, chances: Floats) -> Counts:
 
 
 def total(once: Counts, times: int) -> Counts:
-    """The sum of `times` independent ones.
+    """The law of the sum of `times` independent counts.
 
     Formal guarantees: stochastically no smaller than the sum, but for `missing`. Chances are sums of products of
     chances, with no cancellation.
@@ -62,7 +62,7 @@ def total(once: Counts, times: int) -> Counts:
 
 
 def sometimes(law: Counts, rate: float) -> Counts:
-    """With probability `rate` a number by `law`, else 0."""
+    """The law of a count that is, with probability `rate`, one by `law`, else 0."""
     law = _on(law, 0, max(law.width, -(-int(law.values[-1]) // _MOST)))
     chances = rate * law.chances
     chances[0] += 1 - rate

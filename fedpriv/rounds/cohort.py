@@ -368,7 +368,7 @@ class Cohort:
 
 
 def agreed(protocol: Protocol, key: Key, messages: PyTree) -> tuple[PyTree, PyTree]:
-    """What comes of messages, and what travels meanwhile.
+    """What a protocol among the cohort's clients makes of messages, and what travels meanwhile.
 
     Raises:
       ValueError: the protocol is no function of (key, messages), or does not return both.

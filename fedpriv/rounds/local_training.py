@@ -39,7 +39,7 @@ GradFn: TypeAlias = Callable[[Params, Example, jax.Array], Params]
 
 
 class Plan(NamedTuple):
-    """The batches one client takes.
+    """The batches that one client takes in local training.
 
     Attributes:
       steps: i32[], their number.

@@ -31,7 +31,7 @@ Batch: TypeAlias = tuple[Example, jax.Array]
 
 
 class Steps(NamedTuple):
-    """Local training, step by step.
+    """Local training with a low-rank sum, step by step.
 
     Attributes:
       start: what is carried from step to step, before the first.

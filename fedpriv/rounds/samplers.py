@@ -107,7 +107,7 @@ class Sampler(NamedTuple):
 
 
 def drawn_from(sampler: Sampler, key: Key) -> Draw:
-    """Who takes part.
+    """Who takes part, as a sampler draws it.
 
     Raises:
       ValueError: the sampler's `draw` is no function of a key, or gives back something else.
@@ -164,7 +164,7 @@ def parts_of(sampler: Any, rounds: int) -> tuple[tuple[int, Any], ...]:
 
 
 def everyone(population: Count) -> Sampler:
-    """All clients, every round.
+    """Samples all clients, every round.
 
     Raises:
       ValueError: a population below 1.

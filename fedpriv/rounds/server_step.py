@@ -46,7 +46,7 @@ class ServedState(NamedTuple):
 def server_init(
     server: optax.GradientTransformation, params: Params, federation: object
 ) -> ServedState:
-    """Before the first round; the optimiser has the types of the sums that it will be given."""
+    """The server's state before the first round; the optimiser has the types of the sums that it will be given."""
     return ServedState(params, jnp.int32(0), ready("server", server).init(widened(params)))
 
 

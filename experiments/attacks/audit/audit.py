@@ -114,7 +114,7 @@ def audit(
 def audited(
     name: str, module: Config, settings: Settings, wanted: Wanted, folder: Path | None = None
 ) -> Audited:
-    """The parts that are wanted; the data first, so that a missing set is found before minutes are spent."""
+    """The parts of an audit that are wanted; data first, so that a missing set is found before minutes are spent."""
     parts: dict[str, Any] = {}
     training = {"many_runs", "one_run", "membership"} & set(wanted.parts)
     if training:  # of many runs each has a device of its own, whatever a round is divided over

@@ -51,14 +51,14 @@ def data_of(kind: Kind, federation: Federation) -> Data | None:
 
 
 def release_of(ledger: Ledger, name: str, rounds: int) -> Release | None:
-    """The first with noise that those see who look at models or sums; None where there is none."""
+    """The first release with noise that those see who look at models or sums; None where there is none."""
     releases = ledger.trace(name).releases(rounds)
     noisy = (r for r in releases if r.view in SEEN and r.mechanism is not None and r.multiplier > 0)
     return next(noisy, None)
 
 
 class Bounded(NamedTuple):
-    """What is said of an algorithm towards one view."""
+    """What is said of an algorithm with canaries towards one view."""
 
     certificate: Certificate
     claim: Claim | None

@@ -157,7 +157,7 @@ class _View(NamedTuple):
 
 
 def certified_errors(certificate: Certificate) -> dict[str, Any] | None:
-    """The trade-off curve that no attacker is below; None where nothing is certified."""
+    """A certificate's trade-off curve, which no attacker on trainings is below; None where nothing is certified."""
     if not math.isfinite(certificate.epsilon):
         return None
     numbers = certificate.operational_numbers()
@@ -170,7 +170,7 @@ def certified_errors(certificate: Certificate) -> dict[str, Any] | None:
 def seen_errors(
     present: np.ndarray, absent: np.ndarray, significance: float = 0.05
 ) -> list[dict[str, Any]]:
-    """Rates with their Clopper-Pearson intervals, of guessing "present" from a threshold on, for some thresholds.
+    """Of many whole trainings: rates with Clopper-Pearson intervals, of guessing "present" from some thresholds on.
 
     Each interval holds with probability 1 - significance, for a threshold that was fixed in advance; these are read off
     the scores, for a picture.

@@ -130,7 +130,7 @@ def _cost(traced: TracedRound, view: str, rounds: int) -> float:
 
 
 def parts_of(exact: Scores | None) -> list[Scores]:
-    """As many draws as runs, `LIMITS` times; nothing where there are none."""
+    """The exact pair's draws in `LIMITS` parts, of as many as runs; nothing where there are none."""
     if exact is None:
         return []
     parts = (np.split(side, LIMITS) for side in (exact.present, exact.absent))

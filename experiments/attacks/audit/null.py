@@ -29,7 +29,7 @@ RUNS, CANARIES, SIGNIFICANCE = 2000, (100, 1000), 0.05
 
 
 class Pair(NamedTuple):
-    """Two neighbours.
+    """Two neighbours whose epsilon is known exactly.
 
     Attributes:
       delta: of an epsilon, in the worse direction.
@@ -66,7 +66,7 @@ def gaussian(mu: float) -> Pair:
 
 
 def subsampled(mu: float, rate: float) -> Pair:
-    """Of a mixture of N(0, 1) and, at the rate, N(mu, 1) against N(0, 1)."""
+    """The pair of a mixture of N(0, 1) and, at the rate, N(mu, 1) against N(0, 1)."""
 
     def excess(eps: np.ndarray, sign: int) -> np.ndarray:
         """(mixture - e^eps normal)_+, or with sign -1 (normal - e^eps mixture)_+, where the ratio is eps."""
@@ -101,7 +101,7 @@ def randomised_response(epsilon: float) -> Pair:
 
 
 def pairs() -> Iterator[tuple[Pair, float]]:
-    """With the deltas at which they are audited."""
+    """The pairs whose epsilon is known, with the deltas at which they are audited."""
     for epsilon, delta in ((1.0, 5e-3), (4.0, 1e-5)):
         yield gaussian(1 / dp_accounting.get_sigma_gaussian(epsilon, delta)), delta
     yield subsampled(2.0, 0.2), 5e-3
@@ -109,7 +109,7 @@ def pairs() -> Iterator[tuple[Pair, float]]:
 
 
 class Null(NamedTuple):
-    """Of one method and pair.
+    """Audits of a pair whose epsilon is known, by one method.
 
     Attributes:
       exceeded: audits whose bound was above the truth.
@@ -126,7 +126,7 @@ class Null(NamedTuple):
 
 
 def many_runs(pair: Pair, delta: float, audits: int, runs: int = RUNS) -> Iterator[Null]:
-    """Of half the runs with the unit, half without."""
+    """Audits a pair whose epsilon is known by many runs, half with the unit, half without."""
     rng, truth = np.random.default_rng(0), pair.epsilon(delta)
     fixed = best_thresholds(pair.scores(rng, 20_000), delta, SIGNIFICANCE, runs=runs)
     for name, threshold in ((" thresholds fixed", fixed), (" thresholds found", None)):
@@ -141,7 +141,7 @@ def many_runs(pair: Pair, delta: float, audits: int, runs: int = RUNS) -> Iterat
 
 
 def one_run(pair: Pair, delta: float, audits: int, canaries: int) -> Iterator[Null]:
-    """Of canaries that are seen independently of each other."""
+    """Audits a pair whose epsilon is known by canaries that are seen independently of each other."""
     rng, truth, profile = np.random.default_rng(0), pair.epsilon(delta), pair.profile()
     coins = [rng.random(canaries) < 0.5 for _ in range(audits)]
     seen = [(pair.draw(rng, there), there) for there in coins]
@@ -163,7 +163,7 @@ def _counted(method: str, pair: Pair, ratios: list[float] | np.ndarray) -> Null:
 
 
 def null(audits: int, runs: int = RUNS, canaries: tuple[int, ...] = CANARIES) -> Iterator[Null]:
-    """Every method on every pair that it is a bound for."""
+    """Audits every pair whose epsilon is known by every method that is a bound for it."""
     for pair, delta in pairs():
         yield from many_runs(pair, delta, audits, runs)
         for count in canaries:

@@ -71,7 +71,7 @@ def trained(
     strategy: Strategy,
     remaining: Remaining,
 ) -> State:
-    """The state in which a run ends, with a leading axis of seeds."""
+    """The state in which a run with canaries ends, with a leading axis of seeds."""
     every = -(-settings.rounds // PARTS)
     return simulate(
         algorithm,

@@ -18,7 +18,7 @@ TITLES = {
 
 
 def picture(found: dict[str, Any], path: Path) -> None:
-    """Draws the object of `--json`: a panel for each part, a line for each algorithm, view and delta.
+    """Draws the object of `audit --json`: a panel for each part, a line for each algorithm, view and delta.
 
     Beside them an attacker's errors in many runs, where there are any.
     """

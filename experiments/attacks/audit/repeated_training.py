@@ -47,7 +47,7 @@ FREE += ("metric", "view", "views", "stop_at", "patience", "per_client", "bound"
 
 
 class Asked(NamedTuple):
-    """Of an audit by many runs.
+    """What is asked of an audit by many runs.
 
     Attributes:
       config: its name.
@@ -119,7 +119,7 @@ class RepeatedTraining(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """Of the first n trainings.
+    """Scores of the first n trainings with a canary.
 
     Attributes:
       present: bool[n].
@@ -146,7 +146,7 @@ NOTHING = Scored(np.zeros(0, bool), np.zeros((3, 0), np.float32), 0.0)
 
 @dataclass(frozen=True)
 class KeptScores:
-    """Those of one algorithm.
+    """The kept scores of one algorithm's repeated trainings.
 
     Attributes:
       path: of the file; None keeps nothing.

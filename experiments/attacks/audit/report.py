@@ -19,7 +19,7 @@ from experiments.base.json_values import plain
 
 @dataclass(frozen=True)
 class Audited:
-    """All that was asked for; `None` where it was not.
+    """All parts of an audit; `None` where one was not asked for.
 
     Attributes:
       delta: of the config.
@@ -45,7 +45,7 @@ class Audited:
 
 
 def text(report: Audited) -> str:
-    """A table for each part, and what it means in words."""
+    """An audit's tables, one for each part, and what they mean in words."""
     parts = []
     if report.mechanisms is not None:
         parts.append(mechanisms_table(*report.mechanisms, report.delta, report.command))
@@ -59,7 +59,7 @@ def text(report: Audited) -> str:
 
 
 def as_json(config: str, report: Audited, settings: dict[str, Any]) -> dict[str, Any]:
-    """The object that `--json` prints; infinity is the string "inf"."""
+    """The object that `audit --json` prints; infinity is the string "inf"."""
     found: dict[str, Any] = {"config": config, "delta": report.delta, **settings}
     if report.mechanisms is not None:
         rows, bare = report.mechanisms

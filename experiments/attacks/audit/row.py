@@ -23,7 +23,7 @@ REJECTED = 0.01
 
 @dataclass(frozen=True)
 class Row:
-    """Algorithms that release and claim the same, in the eyes of views that see the same.
+    """A line of an audit: algorithms that release and claim the same, in the eyes of views that see the same.
 
     Attributes:
       names: of the algorithms.
@@ -95,7 +95,7 @@ class Unaudited(NamedTuple):
 
 
 class Seen(Protocol):
-    """What one view saw of the trainings of an algorithm."""
+    """What one view saw of the audited trainings of an algorithm."""
 
     @property
     def scores(self) -> np.ndarray:

@@ -42,7 +42,7 @@ AFTER_ONE_RUN = 4000
 def mechanisms_table(
     rows: Sequence[Row], bare: Sequence[Unaudited], delta: float, command: str
 ) -> list[str]:
-    """Lines; `command` repeats the audit."""
+    """Lines of an audit of mechanisms; `command` repeats the audit."""
     lines = [
         "The mechanism: draws of what the certificate takes a view to see, of a unit in the worst direction"
     ]
@@ -137,7 +137,7 @@ def _trainings(
 
 
 def membership_table(inferred: Sequence[Inferred]) -> list[str]:
-    """Lines."""
+    """Lines on membership inference, for an audit."""
     fprs = inferred[0].seeds[0].fprs
     rows = [["algorithm", "AUC", *(f"TPR at FPR {fpr:g}" for fpr in fprs), "models"]]
     for one in inferred:

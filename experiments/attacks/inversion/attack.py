@@ -19,7 +19,7 @@ from fedpriv.privacy import Certificate
 
 
 class Attacked(NamedTuple):
-    """What an attack made of one view.
+    """What an attack by iDLG made of one view.
 
     Attributes:
       name: of the view.
@@ -48,7 +48,7 @@ class Attacked(NamedTuple):
 
 
 def views(victims: Victims, seen: Seen, seed: int) -> View:
-    """What the server sees in the first round."""
+    """What the attacked server sees in the first round."""
     state = seen.algorithm.init(victims.params, victims.federation)
     key = jax.random.fold_in(jax.random.key(seed), 1)
 

@@ -57,7 +57,7 @@ _TITLES: dict[Reading, str] = {
 def as_json(
     settings: dict[str, Any], victims: Victims, found: Sequence[Attacked]
 ) -> dict[str, Any]:
-    """The object that `--json` prints; infinity is the string "inf"."""
+    """The object that `inversion --json` prints; infinity is the string "inf"."""
     rows = [
         {
             "view": one.name,
@@ -73,7 +73,7 @@ def as_json(
 
 
 def text(victims: Victims, found: Sequence[Attacked]) -> str:
-    """A Markdown table, and what it means."""
+    """A Markdown table of reconstructed images in numbers, and what it means."""
     head = [
         "what the server sees",
         "cosine",

@@ -40,7 +40,7 @@ WEIGHTS = {
 
 
 class Seen(NamedTuple):
-    """One algorithm.
+    """An algorithm of the inversion, and what a server sees of it.
 
     Attributes:
       algorithm: of clients with one image each.
@@ -54,7 +54,7 @@ class Seen(NamedTuple):
 
 
 def as_read(view: View, params: Params, reading: Reading) -> View:
-    """The view of a server that reads it so."""
+    """The view of a server that reads what it sees so."""
     if view.transcript is None or reading in ("update", "first"):
         return view
     if reading == "last":
@@ -71,7 +71,7 @@ def as_read(view: View, params: Params, reading: Reading) -> View:
 
 
 def all_seen(loss: LossFn, victims: int) -> dict[str, Seen]:
-    """Name -> algorithm, for a federation of so many clients."""
+    """Name -> algorithm of the inversion, for a federation of so many clients."""
     return _updates(loss, victims) | _by_record(loss, victims) | _split(loss, victims)
 
 
@@ -182,7 +182,7 @@ def unlike(loss: LossFn, victims: int, submodels: int, weights: str = "submodel"
 
 
 class Victims(NamedTuple):
-    """Who is attacked.
+    """Who is attacked by inversion.
 
     Attributes:
       model: SigmoidLeNet.

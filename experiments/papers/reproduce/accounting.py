@@ -39,14 +39,14 @@ def ledger_for(training: Training, ledger: LedgerOf | None = None) -> Ledger:
 
 
 def claim_of(training: Training, ledger: LedgerOf | None = None) -> Claim | None:
-    """The paper's claim for the full training."""
+    """The claim for a paper's full training."""
     return ledger_for(training, ledger).claim(training.algorithm, training.rounds)
 
 
 def certificate_of(
     training: Training, ledger: LedgerOf | None = None, view: str = "third_party"
 ) -> Certificate:
-    """The certificate of the full training."""
+    """The certificate of a paper's full training."""
     return ledger_for(training, ledger).certify(training.algorithm, training.rounds, view=view)
 
 
@@ -91,7 +91,7 @@ def _account(training: Training, scale: Scale, data_dir: Path | None) -> dict[st
 
 
 def epsilon(name: str) -> Read:
-    """Reads "claimed" or that of a view from what was `accounted`."""
+    """For a cell: reads "claimed" or the epsilon of a view from what was `accounted`."""
 
     def read(found: Computed) -> Value | str:
         number = found.summary[name]

@@ -22,7 +22,7 @@ TIMED = "timed"  # the folder of trainings of two rounds
 
 
 class Cost(NamedTuple):
-    """Of several pieces of work.
+    """How long several pieces of an item's work take.
 
     Attributes:
       seconds: of those that are like what was trained here.

@@ -54,7 +54,7 @@ def training(
     warm: bool = True,
     **settings: Any,
 ) -> Training:
-    """One of the paper's, without the settings that its algorithm has no use for, so that it is trained once.
+    """A training of DP-SCAFFOLD's paper, without settings that its algorithm does not use, so that it is trained once.
 
     Args:
       rounds, every: by default those of the figures.
@@ -82,7 +82,7 @@ def training(
 
 
 class Panel(NamedTuple):
-    """Of a figure: a config at one level of heterogeneity, which has a name."""
+    """Of a figure of DP-SCAFFOLD's: a config at one level of heterogeneity, which has a name."""
 
     config: str
     level: str
@@ -105,7 +105,7 @@ class Panel(NamedTuple):
 
 
 def budget(name: str) -> Item:
-    """Tables 1 and 4: T for a budget, and the accuracy after so many rounds."""
+    """DP-SCAFFOLD's Tables 1 and 4: T for a budget, and the accuracy after so many rounds."""
     said, cells = PAPER[name], list[Cell]()
     for sigma, printed in said["rows"].items():
         for k, rounds, accuracy in zip(
@@ -156,7 +156,7 @@ def curves(name: str) -> Item:
 
 
 def grid(name: str) -> list[list[Panel]]:
-    """Levels of heterogeneity from left to right."""
+    """DP-SCAFFOLD's panels: levels of heterogeneity from left to right."""
     found = []
     for row in PAPER[name]["rows"]:
         levels = PAPER[name].get("levels", DATA[row["config"]]["levels"])
@@ -183,7 +183,7 @@ def more_with_steps(row: Sequence[Panel], longer: Sequence[Panel]) -> Iterator[C
 
 
 def rates(name: str) -> Item:
-    """Figures 9 and 10: l or s against T under a fixed budget."""
+    """DP-SCAFFOLD's Figures 9 and 10: l or s against T under a fixed budget."""
     said, cells, better, drawn = PAPER[name], list[Cell](), list[Cell](), list[list[Curves]]()
     letter, (one, other) = said["letter"], said["better"]
     for config, about in DATA.items():

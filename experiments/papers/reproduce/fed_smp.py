@@ -23,7 +23,7 @@ TRAIN_LOSS_ON = 10_000  # examples: the cost of one more evaluation
 
 
 class Data:
-    """One of the three data sets, and the trainings on it that tables and figures share.
+    """One of Fed-SMP's three data sets, and the trainings on it that tables and figures share.
 
     Attributes:
       config: name in configs/.
@@ -73,7 +73,7 @@ SETS = {title: Data(title) for title in PAPER.said["data"]}
 
 
 def summary(name: str) -> Item:
-    """Tables 1 to 3; eps where there is noise."""
+    """Fed-SMP's Tables 1 to 3; eps where there is noise."""
     data, cells = SETS[PAPER[name]["data"]], list[Cell]()
     for algorithm, p, accuracy, cost in PAPER[name]["rows"]:
         row, training = f"p = {p or 1:g}, {NAMES[algorithm]}", data.training(algorithm, p)
@@ -85,7 +85,7 @@ def summary(name: str) -> Item:
 
 
 def trade_off(name: str) -> Item:
-    """Tables 4 to 9: ratios as the columns are headed, trained as they are meant, where that is another thing."""
+    """Fed-SMP's Tables 4 to 9: ratios as the columns are headed, trained as meant, where that is another thing."""
     said, cells = PAPER[name], list[Cell]()
     data, algorithm, headed = SETS[said["data"]], said["algorithm"], said["columns"]
     for epsilon, accuracies in said["rows"].items():
@@ -101,7 +101,7 @@ def trade_off(name: str) -> Item:
 
 
 def curves(name: str) -> Item:
-    """Curves, and the savings that the text reads off them."""
+    """Fed-SMP's curves, and the savings that the text reads off them."""
     cells, rows = [], []
     for title, data in SETS.items():
         lines = {NAMES[each]: data.training(each) for each in ("fed_avg", "dp_fed_avg")}
@@ -123,7 +123,7 @@ def curves(name: str) -> Item:
 
 
 def ratios(name: str) -> Item:
-    """Train loss and test accuracy by p, with and without noise; the published numbers are those of Tables 1 to 3."""
+    """Fed-SMP's train loss and test accuracy by p, with and without noise; published are those of Tables 1 to 3."""
     cells, rows, ends = [], [], list[Training]()
     for title, data in SETS.items():
         printed = {(algorithm, p): accuracy for algorithm, p, accuracy, _ in data.rows}

@@ -40,7 +40,7 @@ Judged: TypeAlias = tuple[Sequence[Work], Read]
 
 
 def short(paper: Paper, judged: Iterator[Judged]) -> Item:
-    """With a curve for each training."""
+    """A paper's findings as an item, with a curve for each training."""
     said = paper.said["findings"]
     pairs = zip(said["rows"], judged, strict=True)
     cells = [Cell(row, column, printed, *how) for (row, column, printed), how in pairs]
@@ -51,12 +51,12 @@ def short(paper: Paper, judged: Iterator[Judged]) -> Item:
 
 
 def lead(ours: Training, theirs: Training) -> Judged:
-    """In points of accuracy after the last round."""
+    """For a finding: the lead in points of accuracy after the last round."""
     return (ours, theirs), partial(gap, final_accuracy)
 
 
 def of_fed_smp() -> Iterator[Judged]:
-    """A tenth of the uplink, and more accurate at the same epsilon."""
+    """Fed-SMP's finding: a tenth of the uplink, and more accurate at the same epsilon."""
     dense, sparse = (
         Training("quickstart", name, rounds=60, seeds=5) for name in ("dp_fed_avg", "rand_k")
     )
@@ -69,7 +69,7 @@ def of_fed_smp() -> Iterator[Judged]:
 
 
 def of_dp_scaffold() -> Iterator[Judged]:
-    """Faster on unlike clients; the epsilon of a fixed clip norm."""
+    """DP-SCAFFOLD's finding: faster on unlike clients; the epsilon of a fixed clip norm."""
     config = "dp_scaffold_synthetic"
     ours, theirs = (
         dp_scaffold.training(config, name, rounds=100, every=100, local_steps=50)
@@ -88,7 +88,7 @@ def of_dp_scaffold() -> Iterator[Judged]:
 
 
 def of_wavelet() -> Iterator[Judged]:
-    """Better at equal claims, worse at equal certificates, and the claim is false."""
+    """The wavelet paper's finding: better at equal claims, worse at equal certificates, and the claim is false."""
     settings = {"noise_multiplier": 3.0}
     plain, haar, sound = (
         Training("wavelet_mnist", name, settings, rounds=10, seeds=3, every=10)
@@ -121,7 +121,7 @@ def _audit(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
 
 
 def of_mspdq() -> Iterator[Judged]:
-    """Trains as FedAvg does, and hides nothing from the server; quantized as printed it does not train."""
+    """MSPDQ's finding: trains as FedAvg, hides nothing from the server; quantized as printed it does not train."""
     plain, msp, quantized = (
         Training("mspdq_mnist", name, {"local_epochs": 1}, rounds=6, seeds=3, every=6)
         for name in ("fed_avg", "msp_fl", "mspdq_fl")

@@ -56,23 +56,23 @@ def training(config: str, algorithm: str, **settings: Any) -> Training:
 
 
 def quantized(config: str, bits: int, exchanges: int, **settings: Any) -> Training:
-    """MSPDQ-FL."""
+    """A training by MSPDQ-FL."""
     return training(config, "mspdq_fl", bits=bits, exchanges=exchanges, **settings)
 
 
 def statement(row: str, column: str, published: str, work: Sequence[Training], read: Read) -> Cell:
-    """A claim; what diverged counts, too."""
+    """A cell for a claim of MSPDQ's paper; what diverged counts, too."""
     return Cell(f"claim: {row}", column, published, tuple(work), read, of_diverged=True)
 
 
 def lead(row: str, published: str, ours: Training, theirs: Training) -> Cell:
-    """Of one training over another after the last round, seed by seed."""
+    """A cell of MSPDQ's: the lead of one training over another after the last round, seed by seed."""
     column = "difference in accuracy (points)"
     return Cell(row, column, published, (ours, theirs), last_lead, of_diverged=True)
 
 
 def both(title: str, drawn: Mapping[str, Training]) -> list[Curves]:
-    """A panel with the accuracy and one with the loss."""
+    """Of MSPDQ's figures, a panel with the accuracy and one with the loss."""
     loss = Curves(f"{title}, loss", drawn, "loss", ylabel="test loss")
     return [of_accuracy(f"{title}, accuracy", drawn), loss]
 
@@ -82,7 +82,7 @@ def of_accuracy(title: str, drawn: Mapping[str, Training]) -> Curves:
 
 
 def rivals(name: str) -> Item:
-    """MSP-FL, MSPDQ-FL and their rivals."""
+    """MSPDQ's figure on MSP-FL, MSPDQ-FL and their rivals."""
     data = PAPER[name]["config"]
     plain, msp = training(data, "fed_avg"), training(data, "msp_fl", msp_exchanges=4)
     own = {f"MSPDQ-FL ({x})": quantized(data, 8, 10, **more) for x, more in INTERVALS.items()}
@@ -102,7 +102,7 @@ def rivals(name: str) -> Item:
 
 
 def bits(name: str) -> Item:
-    """Exchanges and bits."""
+    """MSPDQ's figures on exchanges and bits."""
     said, drawn, cells = PAPER[name], list[list[Curves]](), list[Cell]()
     for interval, more in INTERVALS.items():
         drawn.append([])
@@ -128,7 +128,7 @@ def _bits(name: str, drawn: Mapping[str, Training], degrades: bool) -> list[Cell
 
 
 def uploads(name: str) -> Item:
-    """Uploads until a prescribed error, and that they grow as the error shrinks and as bits do."""
+    """MSPDQ's uploads until a prescribed error, and that they grow as the error shrinks and as bits do."""
     cells, groups = [], bars()
     for letter, one, target in [bar for group in groups for bar in group]:
         own = {**DEFAULTS, **one.settings}
@@ -144,7 +144,7 @@ def uploads(name: str) -> Item:
 
 
 def bars() -> list[list[tuple[str, Training, float]]]:
-    """The three groups: a bar's name, what is trained, and the accuracy that ends it."""
+    """The three groups of MSPDQ's uploads: a bar's name, what is trained, and the accuracy that ends it."""
     by_theorem = {"exchanges": 0, "most_exchanges": 200, **COLUMNS}
     found = []
     for group, (field, values) in enumerate(PAPER["fig4"]["groups"].items(), 1):
@@ -187,7 +187,7 @@ def _draw_uploads(figure: Figure, results: Results) -> None:
 
 
 def weights(name: str) -> Item:
-    """gamma_max and the decay of the weights."""
+    """MSPDQ's figure on gamma_max and the decay of the weights."""
     said, drawn, cells = PAPER[name], list[list[Curves]](), list[Cell]()
     data, k = said["config"], said["exchanges"]
     little = "largest less smallest accuracy (points)"
@@ -211,7 +211,7 @@ def weights(name: str) -> Item:
 
 
 def submodels(name: str) -> Item:
-    """Invisible submodels."""
+    """MSPDQ's figure on invisible submodels."""
     said, drawn, cells = PAPER[name], list[list[Curves]](), list[Cell]()
     data = said["config"]
     for exchanges, gamma, most, broken, others in said["rows"]:
@@ -251,7 +251,7 @@ def labelled(runs: Mapping[int, Training]) -> dict[str, Training]:
 
 
 def by_number(name: str, runs: Mapping[int, Training], one: Training) -> list[Cell]:
-    """The last accuracies, and what they are more than with one invisible submodel."""
+    """The last accuracies of MSP-FL by its invisible submodels, and what they are more than with one."""
     cells = numbers(labelled(runs), f"{name}, {{}}", LAST, final_accuracy)
     for m, run in runs.items():
         if run != one:

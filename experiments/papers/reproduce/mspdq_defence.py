@@ -74,7 +74,7 @@ Key = tuple[str, str]
 
 
 class Point(NamedTuple):
-    """One setting of one curve.
+    """One setting of one curve of defence scores.
 
     Attributes:
       group: "printed", "columns" (interval by columns, gamma = 0.3: what trains, see experiments/results/mspdq.md), by
@@ -107,7 +107,7 @@ class Point(NamedTuple):
 
 
 def points() -> list[Point]:
-    """Every setting of the figure."""
+    """Every setting of the figure of defence scores."""
     found = []
     for x in FACTORS:
         factor = {"splitting_factor": x}
@@ -144,7 +144,7 @@ def curves() -> dict[Key, list[Point]]:
 
 @cache
 def attack(key: Key) -> Computation:
-    """On every point of a curve."""
+    """Attacks every point of a curve of defence scores."""
     return Computation(folder_name("inversion", *key), partial(_attack, key))
 
 
@@ -166,7 +166,7 @@ def _attack(key: Key, scale: Scale, data_dir: Path | None) -> dict[str, Any]:
 def attacked(
     point: Point, victims: Victims, attack: Callable[..., Attacked], seed: int
 ) -> list[dict[str, Any]]:
-    """A row for each of the point's readings: median, quartiles and mean of the victims' MSE; medians of the rest.
+    """A row of defence scores for each reading: median, quartiles, mean of the victims' MSE; medians of the rest.
 
     Args:
       victims: of whose federation those with an image are attacked, the others take part.
@@ -186,7 +186,7 @@ def attacked(
 
 
 def trained(point: Point) -> Training:
-    """With the same splitting, quantization and noise."""
+    """The training of a point of defence scores: the same splitting, quantization and noise."""
     own: dict[str, Any] = {}
     for name, given in point.options.items():
         if dataclasses.is_dataclass(given):
@@ -300,7 +300,7 @@ def _difference(x: float, readings: Sequence[str], one: Computed, other: Compute
 
 @dataclass(frozen=True)
 class Scores:
-    """A panel with the scores of a group: solid by one message, dashed by all."""
+    """A panel with the defence scores of a group: solid by one message, dashed by all."""
 
     group: str
     title: str

@@ -27,7 +27,7 @@ PRIVACY += [f"certified, {view.replace('_', ' ')}" for view in VIEWS]
 
 
 def write(item: Item, scale: Scale, results: Results, folder: Path, command: str) -> str:
-    """Writes the three files into `folder` and returns the table's text.
+    """Writes an item's three files into `folder` and returns the table's text.
 
     Raises:
       OSError: the folder cannot be written to.
@@ -85,7 +85,7 @@ def _legend(filled: Sequence[Filled]) -> list[str]:
 
 
 def privacy(runs: Mapping[Training, RunFolder]) -> str:
-    """Claimed beside certified, a line for each group of trainings that cost the same; "" where none hides anything."""
+    """On an item's page: claimed beside certified, a line for each group of trainings that cost the same, or ""."""
     groups: dict[str, tuple[Report, list[Training]]] = {}
     for training, run in runs.items():
         for report in summary(run).privacy.values():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Curves:
-    """A panel with a line per training: mean over the seeds, band of one standard deviation.
+    """A panel of an item's picture, with a line per training: mean over the seeds, band of one standard deviation.
 
     Attributes:
       title: above the panel.
@@ -70,7 +70,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Points:
-    """A panel with a line per label through one number of each of its trainings.
+    """A panel of an item's picture, with a line per label through one number of each of its trainings.
 
     Attributes:
       title: above the panel.
@@ -102,13 +102,13 @@ class Points:
 
 
 class Panel(Protocol):
-    """What `panels` draws."""
+    """A panel of an item's picture: what `panels` draws."""
 
     def draw(self, axes: Axes, results: Results) -> None: ...
 
 
 def panels(rows: Sequence[Sequence[Panel]]) -> Draw:
-    """Draws them in rows and columns; what is not trained yet is left out."""
+    """Draws the panels of an item's picture in rows and columns; what is not trained yet is left out."""
 
     def draw(figure: Figure, results: Results) -> None:
         grid = figure.subplots(len(rows), max(map(len, rows)), squeeze=False)

@@ -18,19 +18,19 @@ CHANCE = 10.0
 
 
 def lines(run: RunFolder) -> Sequence[Line]:
-    """The evaluations of the one algorithm that was trained; none where it diverged before the first."""
+    """For a cell: the evaluations of the one algorithm that was trained; none where it diverged before the first."""
     (of_algorithm,) = run.lines.values() or [()]
     return of_algorithm
 
 
 def summary(run: RunFolder) -> Summary:
-    """Of a run that ended, as all are that items are made of."""
+    """For a cell: the summary of a run that ended, as all are that items are made of."""
     assert run.summary is not None
     return run.summary
 
 
 def complete(run: RunFolder) -> bool:
-    """Whether it did not diverge."""
+    """For a cell: whether a run did not diverge."""
     return summary(run).status == "complete"
 
 
@@ -44,19 +44,19 @@ def over_seeds(per_seed: np.ndarray) -> Value:
 
 
 def best_accuracy(run: RunFolder) -> Value:
-    """Best test accuracy over the evaluations, per seed, in %."""
+    """For a cell: best test accuracy over the evaluations, per seed, in %."""
     (best,) = summary(run).best.values()
     return value(best["accuracy"], 100)
 
 
 def final_accuracy(run: RunFolder) -> Value:
-    """Test accuracy after the last round, in %."""
+    """For a cell: test accuracy after the last round, in %."""
     (final,) = summary(run).final.values()
     return value(final["accuracy"], 100)
 
 
 def last_tenth(run: RunFolder) -> Value:
-    """Test accuracy in %: mean over the evaluations of the last tenth of the rounds, per seed."""
+    """For a cell: test accuracy in %, mean over the evaluations of the last tenth of the rounds, per seed."""
     return over_seeds(_late(run, 0.1).mean(0))
 
 
@@ -75,13 +75,13 @@ def _late(run: RunFolder, share: float) -> np.ndarray:
 
 
 def uplink_mb(run: RunFolder) -> Value:
-    """Sent over the run per client of the population, on average, in MB (10^6 bytes)."""
+    """For a cell: sent over the run per client of the population, on average, in MB (10^6 bytes)."""
     (sent,) = summary(run).uplink_mb_per_client.values()
     return Value(sent)
 
 
 def last(metric: str) -> Read:
-    """Reads "loss", "accuracy" (0..1) or a diagnostic after the last round."""
+    """For a cell: reads "loss", "accuracy" (0..1) or a diagnostic after the last round."""
     return lambda run: value(metric_of(lines(run)[-1], metric))
 
 
@@ -119,18 +119,18 @@ def accuracies(run: RunFolder) -> np.ndarray:
 
 
 def least_lead(first: RunFolder, second: RunFolder) -> Value:
-    """The least that the first run's accuracy has more than the second's, over the evaluations, in points."""
+    """For a cell: the least that one run's accuracy has more than another's, over the evaluations, in points."""
     pairs = zip(accuracies(first), accuracies(second), strict=False)
     return over_seeds(np.min([a - b for a, b in pairs], axis=0))
 
 
 def last_lead(first: RunFolder, second: RunFolder) -> Value:
-    """What the first run has more after the last round, in points."""
+    """For a cell: what the first run has more after the last round, in points."""
     return over_seeds(accuracies(first)[-1] - accuracies(second)[-1])
 
 
 def late_loss(run: RunFolder) -> Value:
-    """Best accuracy less the last, in points."""
+    """For a cell: best accuracy less the last, in points."""
     found = accuracies(run)
     return over_seeds(found.max(0) - found[-1])
 
@@ -144,7 +144,7 @@ def early_shortfall(first: RunFolder, second: RunFolder) -> Value:
 
 
 def last_span(*runs: RunFolder) -> Value:
-    """The largest less the smallest accuracy after the last round, in points."""
+    """For a cell: the largest less the smallest accuracy after the last round, in points."""
     return over_seeds(np.ptp([accuracies(run)[-1] for run in runs], axis=0))
 
 
@@ -157,7 +157,7 @@ def gap(read: Read, *runs: RunFolder) -> Value:
 
 
 def change(read: Read, *runs: RunFolder) -> Value:
-    """What the first run has more than the second, less what the third has more than the fourth, seed by seed."""
+    """For a cell: what one run has more than a second, less what a third has more than a fourth, seed by seed."""
     longer, shorter = (np.array(gap(read, *two).per_seed) for two in (runs[:2], runs[2:]))
     return over_seeds(longer - shorter)
 

@@ -148,7 +148,7 @@ def _on_this_machine(cost: Cost) -> str:
 
 
 def chosen(item: Item, only: Sequence[str] | None) -> list[Work]:
-    """The work in whose title all words of one of the texts occur; raises ValueError where there is none."""
+    """An item's work in whose title all words of one of the texts occur; raises ValueError where there is none."""
     if only is None:
         return item.needs
     texts = isinstance(only, list | tuple) and all(isinstance(text, str) for text in only)
@@ -164,7 +164,7 @@ def chosen(item: Item, only: Sequence[str] | None) -> list[Work]:
 
 
 def hint(item: Item, scale: Scale, done: int, left: Sequence[Work]) -> str:
-    """What is about to be done, before it begins."""
+    """What is about to be done for an item, before it begins."""
     trainings = [work for work in left if isinstance(work, Training)]
     rounds = sum(scale.of(t.rounds) * scale.seeds(t.seeds) for t in trainings)
     computed = len(left) - len(trainings)
@@ -196,7 +196,7 @@ def listing(output: Path) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """What came out.
+    """What came out of a check of papers' findings.
 
     Attributes:
       text: a table, a row for each finding.
@@ -233,7 +233,7 @@ def check_findings(paper: str | None, output: Path, data_dir: Path | None) -> Ch
 
 
 def passes(one: Filled) -> bool:
-    """Whether the number meets its criterion, and would do so one standard deviation higher or lower."""
+    """Whether a finding's number meets its criterion, and would do so one standard deviation higher or lower."""
     return one.verdict == "agrees"
 
 

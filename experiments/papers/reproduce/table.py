@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Filled(NamedTuple):
-    """A cell and what is known of it.
+    """A cell of an item and what was measured for it.
 
     Attributes:
       value: the number here; None where its work is not done, or did not end with a number.
@@ -66,7 +66,7 @@ class Filled(NamedTuple):
 
 
 def fill(item: Item, scale: Scale, results: Results) -> list[Filled]:
-    """Every cell, in order."""
+    """Every cell of an item, in order."""
     return [_fill(cell, scale, results) for cell in item.cells]
 
 
@@ -119,7 +119,7 @@ def _pairs(pairs: Sequence[tuple[int, int]]) -> str:
 
 
 def markdown(filled: Sequence[Filled]) -> str:
-    """In the paper's rows and columns; a column that the paper prints has three here."""
+    """An item's table in the paper's rows and columns; a column that the paper prints has three here."""
     columns = list(dict.fromkeys(f.cell.column for f in filled))
     printed = {f.cell.column for f in filled if f.cell.published}
     head = [""]
@@ -149,7 +149,7 @@ def _parts(filled: Filled | None) -> list[str]:
 
 
 def frame(filled: Sequence[Filled], scaled: str) -> pandas.DataFrame:
-    """A row per cell, numbers unrounded; None where there is none."""
+    """An item's table with a row per cell, numbers unrounded; None where there is none."""
     import pandas
 
     return pandas.DataFrame.from_records([_record(f, scaled) for f in filled])

@@ -43,7 +43,7 @@ DIMENSION, BINS = 28_874, 121
 
 
 def training(level: Level, data: str, algorithm: str, sigma: float) -> Training:
-    """One of the paper's, without the settings that its algorithm has no use for, so that it is trained once."""
+    """A training of the wavelet paper, without settings that its algorithm does not use, so that it is trained once."""
     settings: dict[str, Any] = {"local_epochs": 50}
     if level == "user":
         settings |= {"cohort": 100, "learning_rate": 0.1}
@@ -56,7 +56,7 @@ def training(level: Level, data: str, algorithm: str, sigma: float) -> Training:
 
 
 def curves(name: str) -> Item:
-    """Figures 7 to 12: three panels, one for each sigma; gains over the rivals."""
+    """The wavelet paper's Figures 7 to 12: three panels, one for each sigma; gains over the rivals."""
     said, drawn, cells = PAPER[name], list[Curves](), list[Cell]()
     for index, (size, sigma) in enumerate(zip(SIZES, SIGMAS, strict=True)):
         algorithms = ALGORITHMS[said["level"]]
@@ -114,13 +114,13 @@ def _epsilon(level: Level, data: str, index: int) -> Iterator[Cell]:
 
 
 def clipped(one: Training) -> Training:
-    """At user level with clipped updates, for which there is a certificate."""
+    """A training of the wavelet paper at user level with clipped updates, for which there is a certificate."""
     kept = {name: value for name, value in one.settings.items() if name != "bounded"}
     return replace(one, settings=kept)
 
 
 def transform(name: str) -> Item:
-    """Every mean and detail coefficient, and the weights of section 4.3."""
+    """The wavelet paper's every mean and detail coefficient, and the weights of section 4.3."""
     cells, said = list[Cell](), PAPER[name]
     vector = np.array(said["vector"], np.float32)
     for level, kind, values in said["rows"]:
@@ -150,7 +150,7 @@ def _weight(at: int) -> Value:
 
 
 def noise(name: str) -> Item:
-    """Noise as it was drawn: its density, its variance, and what Lemma 1 says."""
+    """The wavelet paper's noise as it was drawn: its density, its variance, and what Lemma 1 says."""
     drawn, column = Computation("wavelet-noise", _noise), "variance per coordinate (sigma = C = 1)"
     lemma = (2 + np.log2(1 << (DIMENSION - 1).bit_length())) / 2
 

@@ -97,7 +97,7 @@ def _at(shelf: Shelf) -> str:
 def perform(
     work: Work, scale: Scale, folder: Path, data_dir: Path | None, progress: bool = True
 ) -> None:
-    """Does `work` into `folder`, a training from its last checkpoint on.
+    """Does an item's `work` into `folder`, a training from its last checkpoint on.
 
     Raises:
       ValueError: what a computation finds wrong, or what is wrong with a training's settings or folder.
@@ -132,7 +132,7 @@ def settings_of(training: Training, scale: Scale, data_dir: Path | None) -> dict
 
 
 def result(work: Work, folder: Path) -> RunFolder | Computed | None:
-    """What `folder` holds of `work`, None if it was not done, or not to its end.
+    """What `folder` holds of an item's `work`, None if it was not done, or not to its end.
 
     A training that diverged got to its end; its status says so.
 

@@ -46,7 +46,7 @@ def _failures(rivals: Rivals) -> Result:
 def table(
     result: Result, given: str, devices: int, found: Mapping[str, str], how: str | None = None
 ) -> str:
-    """What was measured, where, our numbers and the rivals'."""
+    """What was measured of a benchmark, where, our numbers and the rivals'."""
     machine = f"{result['device']}; {devices} device(s), {result['cores']} core(s)"
     head = {
         "workload": f"{result['workload']}, {given}",
@@ -57,7 +57,7 @@ def table(
 
 
 def rows(result: Result) -> dict[str, str]:
-    """The rivals' lines of the table, by name."""
+    """The rivals' lines of a benchmark's table, by name."""
     texts: dict[str, str] = {}
     names = result.get("rivals", ())
     for name in names:

@@ -28,7 +28,7 @@ State = dict[str, jax.Array]
 
 
 def prepare(threads: int) -> tuple[str, ...]:
-    """Makes a device of each core and names the backends to try; to be called before JAX starts.
+    """fedjax: makes a device of each core and names the backends to try; to be called before JAX starts.
 
     "jit" is fedjax's default, one client after another on all cores; "pmap" runs one client per device side by side.
     """
@@ -125,7 +125,7 @@ def records(settings: Settings) -> Baseline:
 def rounds(
     for_each_client: Any, rng: np.random.Generator, data: list[Batch], settings: Settings
 ) -> Callable[[], jax.Array]:
-    """Algorithm 1 of arXiv:2111.09278."""
+    """fedjax's rounds of Algorithm 1 of arXiv:2111.09278."""
     theta = jnp.zeros((settings.workload.features + 1, settings.workload.classes))
     control = jnp.zeros_like(theta)
     controls = [control] * len(data)
@@ -155,7 +155,7 @@ def batches(rng: np.random.Generator, shard: Batch, workload: Any) -> Iterator[B
 
 
 def local_steps(workload: Any) -> tuple[Any, Any, Any]:
-    """`client_init`, `client_step` and `client_final`."""
+    """fedjax's `client_init`, `client_step` and `client_final`."""
     std = 2 * workload.clip_norm * workload.noise_multiplier / workload.batch
 
     def start(server: State, client: State) -> State:
@@ -182,7 +182,7 @@ def local_steps(workload: Any) -> tuple[Any, Any, Any]:
 
 
 def clipped_mean(theta: jax.Array, batch: Batch, workload: Any) -> jax.Array:
-    """Of the records' gradients; see `torch.DPScaffold` for the norm."""
+    """fedjax: the mean of the records' clipped gradients; see `torch.DPScaffold` for the norm."""
     x, l2 = batch["x"], workload.l2
     z = x @ theta
     e = jax.nn.softmax(z) - jax.nn.one_hot(batch["y"], workload.classes)

@@ -41,7 +41,7 @@ NOTES = (
 
 
 def images(settings: Settings) -> Baseline:
-    """Its FedAvg with its central Gaussian mechanism."""
+    """pfl's FedAvg with its central Gaussian mechanism."""
     prepare(settings)
     workload = settings.workload
     network = cnn(workload)
@@ -64,7 +64,7 @@ def images(settings: Settings) -> Baseline:
 
 
 def records(settings: Settings) -> Baseline:
-    """Its SCAFFOLD, which comes nearest to DP-SCAFFOLD.
+    """pfl's SCAFFOLD, which comes nearest to DP-SCAFFOLD.
 
     `steps` are as many passes over the records as make that number of batches, rounded up.
     """
@@ -140,7 +140,7 @@ class ChannelsFirst(nn.Module):
 
 
 def dropout_cnn() -> nn.Sequential:
-    """`fedpriv.models.DropoutCNN`, from Glorot's uniform weights, without normalisation."""
+    """For pfl: `fedpriv.models.DropoutCNN`, from Glorot's uniform weights, without normalisation."""
     layers = nn.Sequential(
         *(ChannelsFirst(), nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU()),
         *(nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten()),
@@ -153,7 +153,7 @@ def dropout_cnn() -> nn.Sequential:
 
 
 def common(settings: Settings) -> dict[str, Any]:
-    """What its algorithms are told; how many rounds they run is counted in `rounds`."""
+    """What pfl's algorithms are told; how many rounds they run is counted in `rounds`."""
     return {
         "central_num_iterations": 0,
         "evaluation_frequency": NEVER,
@@ -188,7 +188,7 @@ def rounds(
     momentum: float,
     privacy: CentrallyApplicablePrivacyMechanism,
 ) -> Callable[[], Any]:
-    """A call runs one more round of `algorithm` on `network`; the server's step size is 1.
+    """A call runs one more round of pfl's `algorithm` on `network`; the server's step size is 1.
 
     Args:
       params: of the algorithm; its number of rounds is counted here.

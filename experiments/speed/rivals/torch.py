@@ -24,7 +24,7 @@ LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last
 
 
 def prepare(settings: Settings) -> None:
-    """Threads; float32 that means float32.
+    """PyTorch's threads, and float32 that means float32.
 
     Raises:
       RuntimeError: JAX uses a GPU and this PyTorch has none.
@@ -38,7 +38,7 @@ def prepare(settings: Settings) -> None:
 
 
 def on_device(x: np.ndarray, y: np.ndarray, settings: Settings) -> tuple[Tensor, Tensor]:
-    """Examples and labels on the device: images as [..., 1, side, side], labels as i64."""
+    """Examples and labels as PyTorch has them: images as [..., 1, side, side], labels as i64."""
     inputs, labels = (torch.from_numpy(each).to(settings.device) for each in (x, y))
     if inputs.dtype == torch.uint8:
         inputs = inputs.movedim(-1, -3).contiguous()
@@ -46,12 +46,12 @@ def on_device(x: np.ndarray, y: np.ndarray, settings: Settings) -> tuple[Tensor,
 
 
 def size(model: nn.Module) -> int:
-    """Parameters."""
+    """The number of parameters of PyTorch's network."""
     return sum(p.numel() for p in model.parameters())
 
 
 def cnn(workload: Any) -> nn.Sequential:
-    """`fedpriv.models.CNN`: 5 x 5 convolutions, 2 x 2 maxima and ReLU; dense layers."""
+    """For PyTorch: `fedpriv.models.CNN`: 5 x 5 convolutions, 2 x 2 maxima and ReLU; dense layers."""
     layers: list[nn.Module] = []
     channels, side = 1, workload.side
     for width in workload.filters:
@@ -107,7 +107,7 @@ class Residual(nn.Module):
 
 
 class Transformer(nn.Module):
-    """`experiments.speed.transformer`'s."""
+    """For PyTorch: `experiments.speed.transformer`'s."""
 
     def __init__(self, workload: Any):
         super().__init__()
@@ -134,7 +134,7 @@ class Transformer(nn.Module):
 
 
 def local_training(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> None:
-    """A step of SGD with momentum on all of a client's examples per epoch."""
+    """PyTorch: a step of SGD with momentum on all of a client's examples per epoch."""
     sgd = torch.optim.SGD(model.parameters(), workload.rate, workload.momentum)
     for _ in range(workload.epochs):
         order = torch.randperm(len(x), device=x.device)
@@ -144,7 +144,7 @@ def local_training(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> Non
 
 
 def dp_fed_avg_round(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> list[Tensor]:
-    """The mean of the clipped updates, start minus end, with noise. The model stays as it is.
+    """PyTorch: the mean of the clipped updates, start minus end, with noise. The model stays as it is.
 
     Args:
       x: [clients, examples, ...], what the model takes.
@@ -168,7 +168,7 @@ def dp_fed_avg_round(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> l
 
 
 def images(settings: Settings) -> Baseline:
-    """A round of DP-FedAvg, in the two memory layouts of images."""
+    """PyTorch's round of DP-FedAvg, in the two memory layouts of images."""
     prepare(settings)
     workload = settings.workload
     model = cnn(workload).to(settings.device)
@@ -184,7 +184,7 @@ def images(settings: Settings) -> Baseline:
 def round_of_images(
     model: nn.Module, x: Tensor, labels: Tensor, workload: Any, layout: torch.memory_format
 ) -> list[Tensor]:
-    """Of u8[clients, examples, 1, side, side] and i64[clients, examples]."""
+    """PyTorch's round of u8[clients, examples, 1, side, side] and i64[clients, examples]."""
     model.to(memory_format=layout)
     clients, count = x.shape[:2]
     scaled = x.float().div(255).flatten(0, 1).contiguous(memory_format=layout)
@@ -192,7 +192,7 @@ def round_of_images(
 
 
 def texts(settings: Settings) -> Baseline:
-    """A round of DP-FedAvg with a character LSTM."""
+    """PyTorch's round of DP-FedAvg with a character LSTM."""
     prepare(settings)
     workload = settings.workload
     model = CharacterLSTM(workload).to(settings.device)
@@ -204,7 +204,7 @@ def texts(settings: Settings) -> Baseline:
 
 
 def records(settings: Settings) -> Baseline:
-    """A round of DP-SCAFFOLD on logistic regression."""
+    """PyTorch's round of DP-SCAFFOLD on logistic regression."""
     prepare(settings)
     workload = settings.workload
     everyone = 5 * settings.clients
@@ -218,7 +218,7 @@ def records(settings: Settings) -> Baseline:
 
 
 class DPScaffold:
-    """The server's and the clients' state.
+    """For PyTorch: the server's and the clients' state of DP-SCAFFOLD.
 
     M. Noble, A. Bellet, A. Dieuleveut, arXiv:2111.09278, Algorithm 1. The gradients of single records are clipped in
     closed form: none is ever formed.
@@ -287,7 +287,7 @@ class DPScaffold:
 
 
 def steps(settings: Settings) -> Baseline:
-    """The Haar transform in averaging form, by views of neighbours, beside a copy; a DP-SGD step."""
+    """PyTorch's Haar transform in averaging form, by views of neighbours, beside a copy; a DP-SGD step."""
     prepare(settings)
     workload = settings.workload
     x = torch.randn(workload.rows, workload.length, device=settings.device)
@@ -304,7 +304,7 @@ def steps(settings: Settings) -> Baseline:
 
 
 def haar(x: Tensor, out: Tensor) -> Tensor:
-    """Our `haar` of f32[rows, m], m a power of two, into `out`."""
+    """PyTorch: our `haar` of f32[rows, m], m a power of two, into `out`."""
     means, end = x, x.shape[1]
     while end > 1:
         left, right = means.unflatten(1, (end // 2, 2)).unbind(2)
@@ -316,7 +316,7 @@ def haar(x: Tensor, out: Tensor) -> Tensor:
 
 
 def inverse_haar(coefficients: Tensor, out: Tensor) -> Tensor:
-    """Our `inverse_haar` of f32[rows, m] into `out`."""
+    """PyTorch: our `inverse_haar` of f32[rows, m] into `out`."""
     means, at = coefficients[:, :1], 1
     while at < coefficients.shape[1]:
         details = coefficients[:, at : 2 * at]
@@ -359,7 +359,7 @@ def private_step(
 
 
 def attention(settings: Settings) -> Baseline:
-    """The transformer's gradient without privacy, and a DP-SGD step."""
+    """PyTorch's gradient of the transformer without privacy, and a DP-SGD step."""
     prepare(settings)
     workload = settings.workload
     model = Transformer(workload).to(settings.device)
@@ -374,7 +374,7 @@ def attention(settings: Settings) -> Baseline:
 
 
 def characters(settings: Settings) -> tuple[Tensor, Tensor]:
-    """i64[lot, length]: characters, and the next ones."""
+    """For PyTorch, i64[lot, length]: characters, and the next ones."""
     text = examples.texts(settings.workload, settings.workload.lot).astype("int64")
     x, y = on_device(text[:, :-1], text[:, 1:], settings)
     return x.contiguous(), y.contiguous()
@@ -383,7 +383,7 @@ def characters(settings: Settings) -> tuple[Tensor, Tensor]:
 def unfused_step(
     model: Transformer, text: Tensor, labels: Tensor, workload: Any
 ) -> Callable[[], dict[str, Tensor]]:
-    """`private_step` without the fused kernel, which `vmap` would call text by text."""
+    """PyTorch: `private_step` without the fused kernel, which `vmap` would call text by text."""
     step = private_step(model, text, labels, workload)
 
     def unfused() -> dict[str, Tensor]:

@@ -71,7 +71,7 @@ class Chart(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A chart as the page has it.
+    """A chart as the report's page has it.
 
     Attributes:
       key: unique on the page.
@@ -90,7 +90,7 @@ def without_controls(text: str) -> str:
 
 
 def series(found: Sequence[Result], key: str = "s") -> list[Series]:
-    """Those that were evaluated: an algorithm keeps its colour and a run its dashes, where there are enough of both."""
+    """The report's series: an algorithm that was evaluated keeps its colour, a run its dashes, where there are enough."""
     drawn = [result for result in found if result.lines]
     own = colours(result.algorithm for result in drawn)
     runs = list(dict.fromkeys(result.run.path for result in drawn))
@@ -106,7 +106,7 @@ def series(found: Sequence[Result], key: str = "s") -> list[Series]:
 
 
 def pictures(drawn: Sequence[Series], ends: Sequence[Series] = ()) -> list[list[Picture]]:
-    """Rows of them: metrics by round, uplink and epsilon; everything else that was recorded by round.
+    """The report's charts in rows: metrics by round, uplink and epsilon; everything else that was recorded by round.
 
     Args:
       ends: of runs, where these differ in their noise or budget alone: what is drawn by epsilon instead.

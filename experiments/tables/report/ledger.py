@@ -16,7 +16,7 @@ HEAD = ("view", "status", "epsilon", "delta", "unit", "adjacency", "by")
 
 
 class Account(NamedTuple):
-    """Epsilons of the algorithms that have the same for the same reasons.
+    """In the report's ledger: epsilons of the algorithms that have the same for the same reasons.
 
     Attributes:
       names: of the algorithms.
@@ -44,7 +44,7 @@ class Account(NamedTuple):
 
 
 def ledger(results: Sequence[Result], audits: Sequence[Errors] = ()) -> list[Account]:
-    """Private ones first."""
+    """The report's accounts, private ones first."""
     groups: dict[str, tuple[Report, list[Result]]] = {}
     for result in results:
         if report := result.summary.privacy.get(result.algorithm):

@@ -31,7 +31,7 @@ PLACES = ("output", "data_dir")  # where things are does not change what is foun
 
 
 class Cell(NamedTuple):
-    """A cell of a table.
+    """A cell of a table of the report.
 
     Attributes:
       style: a class of the page's style sheet, "free" where text may be broken without a blank.
@@ -44,7 +44,7 @@ class Cell(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows are headed by their first cell."""
+    """A table of the report, whose rows are headed by their first cell."""
 
     caption: str
     head: Sequence[str]
@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """What differs between runs and what is common to them, None where there is nothing.
+    """In the report: what differs between runs and what is common to them, None where there is nothing.
 
     Attributes:
       what: is compared.
@@ -66,7 +66,7 @@ class Compared(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One algorithm of one run.
+    """In the report's tables: one algorithm of one run.
 
     Attributes:
       label: the algorithm, with its run where there are several.
@@ -107,7 +107,7 @@ class Result(NamedTuple):
 
 
 def results(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Result]:
-    """Args: names: of the runs, on the page."""
+    """The report's results; `names` are of the runs, on the page."""
     return [
         Result(
             run,
@@ -121,7 +121,7 @@ def results(runs: Sequence[RunFolder], names: Sequence[str]) -> list[Result]:
 
 
 def last_states(found: Sequence[Result], best: bool = False) -> tuple[Table, list[str]]:
-    """Each algorithm after its last evaluation, and what one has to know to read it.
+    """A table of the report: each algorithm after its last evaluation, and what one has to know to read it.
 
     Args:
       best: whether also the best of the metric over the evaluations.
@@ -152,7 +152,7 @@ def _further(r: Result) -> list[str | Cell]:
 
 
 def single_clients(found: Sequence[Result]) -> Table | None:
-    """What was measured on single clients, where anything was."""
+    """A table of the report: what was measured on single clients, where anything was."""
     each = {r.label: r.summary.per_client_not_private.get(r.algorithm, {}) for r in found}
     every = dict.fromkeys(name for spreads in each.values() for name in spreads)
     names = [name for of in by_kind(every).values() for name in of.values()]
@@ -166,7 +166,7 @@ def single_clients(found: Sequence[Result]) -> Table | None:
 
 
 def measured(found: Sequence[Result]) -> list[str]:
-    """The metrics that were chosen; else those of the runs' scores, those that they show first."""
+    """In the report: the metrics that were chosen; else those of the runs' scores, those that they show first."""
     if chosen := [name for r in found for name in r.run.shown]:
         return list(dict.fromkeys(chosen))
     shown = [r.summary.metric for r in found if r.summary.metric]
@@ -175,7 +175,7 @@ def measured(found: Sequence[Result]) -> list[str]:
 
 
 def further(found: Sequence[Result]) -> list[str]:
-    """What else was recorded, diagnostics last."""
+    """In the report: what else was recorded, diagnostics last."""
     lines = [line for r in found for line in r.lines]
     every = dict.fromkeys(name for line in lines for name in line.metrics)
     every |= dict.fromkeys(name for line in lines for name in line.diagnostics_not_private)
@@ -194,7 +194,7 @@ def _with_meaning(c: Certificate) -> Cell:
 
 
 def evaluations(found: Sequence[Result]) -> Table:
-    """The numbers behind the curves: every evaluation, or those that are drawn of the first metric."""
+    """A table of the report: every evaluation, or those that are drawn of the first metric."""
     metrics, own = measured(found), further(found)
     most = max(MOST // max(1, sum(bool(result.lines) for result in found)), FEWEST)
     every = [(result.label, line) for result in found for line in result.lines]
@@ -229,7 +229,7 @@ def _drawn(result: Result, metrics: Sequence[str], most: int) -> list[Line]:
 
 
 def settings(runs: Sequence[RunFolder], names: Sequence[str]) -> Compared:
-    """The configs' fields, and what single algorithms got in place of a default."""
+    """A table of the report: the configs' fields, and what single algorithms got in place of a default."""
     fields = {}
     for run, name in zip(runs, names, strict=True):
         held = {k: v for k, v in flat(run.settings).items() if k not in PLACES}
@@ -240,7 +240,7 @@ def settings(runs: Sequence[RunFolder], names: Sequence[str]) -> Compared:
 
 
 def versions(runs: Sequence[RunFolder], names: Sequence[str]) -> Compared | None:
-    """Of the code, packages and the device; None where no run has recorded them yet."""
+    """A table of the report: versions of code, packages and device; None where no run has recorded them yet."""
     fields: dict[str, dict[str, Any]] = {}
     for run, name in zip(runs, names, strict=True):
         if of := run.environment:
@@ -251,7 +251,7 @@ def versions(runs: Sequence[RunFolder], names: Sequence[str]) -> Compared | None
 
 
 def commands(runs: Sequence[RunFolder], names: Sequence[str]) -> Table:
-    """What trains the runs again."""
+    """In the report: what trains the runs again."""
     rows: list[list[str | Cell]] = []
     for run, name in zip(runs, names, strict=True):
         again = command(run)
@@ -262,7 +262,7 @@ def commands(runs: Sequence[RunFolder], names: Sequence[str]) -> Table:
 
 
 def command(run: RunFolder) -> str | None:
-    """What the launcher of this version has to be given for the same settings; None where it takes no such command.
+    """In the report: what the launcher has to be given for the same settings; None where it takes no such command.
 
     Of a config that ships, fields at its default are left out; fields that the run's version did not have yet are at
     their default. Any other config may be anybody's code, which no page runs: each field that was recorded is given.
@@ -291,7 +291,7 @@ def _shell(config: str, given: Sequence[str]) -> str:
 
 
 def compared(of_runs: Mapping[str, Mapping[str, Any]], what: str) -> Compared:
-    """Fields of runs; the longer side goes down the page."""
+    """In the report: fields of runs; the longer side goes down the page."""
     every = dict.fromkeys(name for fields in of_runs.values() for name in fields)
     said = {
         name: [_said(fields[name]) if name in fields else ABSENT for fields in of_runs.values()]

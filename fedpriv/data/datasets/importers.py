@@ -97,7 +97,7 @@ def _named(item: Any, names: Sequence[str], i: int) -> dict[str, Any]:
 
 
 def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> np.ndarray:
-    """[N, ...] of N values.
+    """[N, ...] of N imported values.
 
     Args:
         name: of the leaf.
@@ -142,7 +142,7 @@ def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> n
 
 
 def narrowed(column: np.ndarray) -> np.ndarray:
-    """The same, 64-bit numbers in 32 bits; not whole numbers that would become others, such as ids."""
+    """An imported column, 64-bit numbers in 32 bits; not whole numbers that would become others, such as ids."""
     narrow = {np.dtype(np.int64): np.int32, np.dtype(np.float64): np.float32}
     if column.dtype not in narrow:
         return column
@@ -153,12 +153,12 @@ def narrowed(column: np.ndarray) -> np.ndarray:
 
 
 def is_picture(value: Any) -> bool:
-    """Whether it is one of Pillow."""
+    """Whether an imported value is one of Pillow."""
     return hasattr(value, "convert") and hasattr(value, "mode")
 
 
 def is_text(array: np.ndarray) -> bool:
-    """Whether its entries are strings."""
+    """Whether the entries of an imported column are strings."""
     return array.dtype.kind in "US"
 
 

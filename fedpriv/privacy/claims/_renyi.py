@@ -18,7 +18,7 @@ PAPER_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(12, 64))
 def to_epsilon(
     divergences: NDArray[np.float64], orders: Sequence[float] | NDArray[np.float64], delta: float
 ) -> float:
-    """Smallest epsilon, in nats, = rdp + log(1 / delta) / (order - 1) over the orders (Mironov 2017, Prop. 3).
+    """A claim's smallest epsilon = rdp + log(1 / delta) / (order - 1) over the orders, in nats (Mironov 2017, Prop. 3).
 
     Args:
         divergences: f64[orders], Rényi divergence of the whole run at each order.
@@ -29,7 +29,7 @@ def to_epsilon(
 
 
 def poisson_rdp_epsilon(multiplier: float, rate: float, rounds: int, delta: float) -> float:
-    """Epsilon of `rounds` Poisson subsampled Gaussians (Mironov, Talwar and Zhang 2019).
+    """A claim's epsilon of `rounds` Poisson subsampled Gaussians (Mironov, Talwar and Zhang 2019).
 
     Args:
         multiplier: standard deviation of the noise over the clip norm.
