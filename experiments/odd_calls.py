@@ -32,7 +32,7 @@ class Options:
 
 @command
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints what gave neither a result nor a line of fedpriv's, and how many calls there were."""
+    """Prints which odd calls gave neither a result nor a line of fedpriv's, and how many calls there were."""
     options = only_options(Options, sys.argv[1:] if argv is None else argv, "odd_calls", __doc__)
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
     from odd_arguments import fuzzed

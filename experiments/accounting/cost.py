@@ -199,7 +199,7 @@ def as_json(config: str, cost: Costs, notes: Sequence[str]) -> dict[str, Any]:
 
 
 def table(account: Account, delta: float) -> str:
-    """View x (claimed, certified by RDP, certified by PLD), and what the numbers mean."""
+    """What a config costs: view x (claimed, certified by RDP, certified by PLD), and what the numbers mean."""
     unit = account.certificates[0].unit
     rows = [["view", "claimed", "certified for", "certified RDP", "certified PLD"]]
     rows += [_row(account, certificate) for certificate in account.certificates]

@@ -210,7 +210,7 @@ def short_epsilon(value: float) -> str:
 
 
 def meaning_of_epsilon(number: Certificate | Claim) -> str:
-    """What an epsilon needs beside it."""
+    """For people: what an epsilon needs beside it."""
     said = (
         f"{number.unit} level, view {number.view.replace('_', ' ')}, {hyphenated(number.relation)} adjacency, "
         f"δ = {number.delta:.3g}, "

@@ -249,7 +249,7 @@ _hints = functools.cache(get_type_hints)
 
 
 def field_kinds(kind: Any) -> dict[str, Any]:
-    """The annotations of a class, by name."""
+    """What JSON must hold: the annotations of a class, by name."""
     return _hints(kind)
 
 

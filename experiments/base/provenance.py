@@ -42,7 +42,7 @@ def versions() -> dict[str, str]:
 
 
 def device() -> dict[str, Any]:
-    """What computes, and how exactly: "default" is TF32 or less on some accelerators, float32 on CPU."""
+    """For provenance: what computes, and how exactly: "default" is TF32 on some accelerators, float32 on CPU."""
     import jax
 
     first = jax.local_devices()[0]

@@ -46,8 +46,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """How often to take a checkpoint, from which --resume continues: always at an evaluation, whichever is due
-    first."""
+    """Settings of checkpoints, from which --resume continues: at an evaluation, whichever is due first."""
 
     rounds: int | None = None
     """Take a checkpoint at the first evaluation at least so many rounds after the last one."""

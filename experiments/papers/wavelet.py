@@ -25,7 +25,7 @@ NOTES = (
 
 
 def ledger(settings: Wavelet, model: fp.models.Model, example: Example, images: int) -> Ledger:
-    """What the algorithms of the settings release with that many training images; needs no data: a clip norm changes no
+    """What the algorithms of wavelet settings release with so many images; needs no data: a clip norm changes no
     epsilon.
 
     Args:

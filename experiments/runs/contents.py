@@ -244,7 +244,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a run was computed, and by what; see `Summary`."""
+    """In a run's summary: where it was computed, and by what; see `Summary`."""
 
     versions: dict[str, Any]
     device: dict[str, Any]

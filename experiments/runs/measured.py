@@ -35,7 +35,7 @@ def measured_on(metric: str) -> str:
 
 
 def chosen_on(metric: str, own_test: bool = False) -> str:
-    """The records that choose where this metric does, in words; see `Summary` for `own_test`."""
+    """Where this metric chooses, on which records it is measured, in words; see `Summary` for `own_test`."""
     of_clients = parsed(metric)
     if of_clients:
         return _RECORDS[of_clients.kind]

@@ -41,7 +41,7 @@ class Score(NamedTuple):
 
 
 def scores(found: Sequence[tuple[Point, Summary]]) -> list[Score]:
-    """The scores on folds, of each algorithm at each point."""
+    """The scores on folds to choose by, of each algorithm at each point."""
     folds: dict[tuple, list[float | None]] = {}
     names: dict[str, str] = {}
     for point, summary in found:

@@ -51,7 +51,7 @@ def _demand(same: bool) -> None:
 
 
 def numbers(first: ClosedJaxpr, other: ClosedJaxpr) -> Numbers:
-    """A program's own values in `other` of what can be an input of `first`: scalars, and arrays that it closes over.
+    """For a shared executable: the values in `other` of what can be an input of `first`: scalars, arrays closed over.
 
     Raises:
       _DifferError: the programs are not the same up to those.

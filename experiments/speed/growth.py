@@ -89,7 +89,7 @@ AXES = {
 
 
 def growth(options: Options) -> dict[str, Any]:
-    """Measures all sizes; leaves growth.json, rewritten after every size, growth.md and growth.png.
+    """Measures growth at all sizes; leaves growth.json, rewritten after every size, growth.md and growth.png.
 
     Returns:
       See `measure`.

@@ -99,7 +99,7 @@ def _own(runs: Sequence[RunFolder], known: Sequence[str]) -> list[str]:
 
 
 def clients_of(found: Sequence[Row]) -> list[OfClient]:
-    """The clients of each row and kind."""
+    """Results client by client, for each row and kind."""
     return [one for row in found for kind in KINDS for one in _of_kind(row, kind)]
 
 

@@ -234,7 +234,7 @@ def train_algorithm(
 def simulate_algorithm(
     algorithm: str, experiment: Experiment, settings: Settings, strategy: Strategy, **options: Any
 ) -> History:
-    """`simulate` with the experiment's and the run's settings, and further ones, also other seeds."""
+    """`simulate` with an experiment's and a run's settings, and further ones, also other seeds."""
     entry = experiment.entries[algorithm]
     options = {"seeds": range(settings.seeds)} | options
     return simulate(

@@ -49,7 +49,7 @@ class TrainedRun:
 
 
 def goes_on(folder: Path) -> str:
-    """What to say of a run that was stopped."""
+    """What to say of a training that was stopped."""
     return f"python -m experiments.run --resume {shlex.quote(str(folder))} goes on"
 
 

@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 
 class Injected(NamedTuple):
-    """Numbers that are 0.
+    """Injected into a round: numbers that are 0.
 
     Attributes:
       unknown: f32[], multiplies what is random or a canary's.

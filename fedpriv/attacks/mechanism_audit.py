@@ -212,7 +212,7 @@ def _laplace_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> _Ratios:
 
 
 def mixed(ratio: jax.Array, rate: jax.Array | float) -> jax.Array:
-    """Of log ratios L, those of draws at the rate q: log(1 - q + q e^L)."""
+    """Of a mechanism's log ratios L, those of draws at the rate q: log(1 - q + q e^L)."""
     if isinstance(rate, float) and rate >= 1:
         return ratio
     return jnp.logaddexp(jnp.log1p(-rate), jnp.log(rate) + ratio)

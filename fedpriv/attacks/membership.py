@@ -41,7 +41,7 @@ class Membership(NamedTuple):
 def losses(
     loss: LossFn, params: Params, examples: Example, *, batch_size: Count = 250
 ) -> np.ndarray:
-    """f32[n]: the loss of every example (leaves [n, ...]).
+    """For membership inference, f32[n]: the loss of every example (leaves [n, ...]).
 
     Raises:
       ValueError: a batch size below 1, or a loss or parameters that `fedpriv.mean_grad` refuses.

@@ -175,7 +175,7 @@ def _with_shares(
 def local_update(
     loss: LossFn, params: Params, optimizer: optax.GradientTransformation, steps: Count = 1
 ) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """An update, (image, label) -> f32[d]: theta - theta_i of a client that takes so many steps on that one example.
+    """What a server sees, (image, label) -> f32[d]: theta - theta_i of a client's so many steps on that one example.
 
     The simulated training is part of what the attack differentiates: an update of several steps is no gradient.
 

@@ -53,7 +53,7 @@ def as_compiled() -> Iterator[None]:
 
 
 def trace_program(fn: Callable[..., Any], *args: Any) -> tuple[ClosedJaxpr, Any]:
-    """(`fn` of arguments like these, as a run compiles it; what it gives back, in shapes)."""
+    """Of a program to follow labels in: (`fn`, traced as a run compiles it; what it gives back, in shapes)."""
     with as_compiled():
         return jax.make_jaxpr(fn, return_shape=True)(*args)
 

@@ -39,7 +39,7 @@ from fedpriv.rounds.weighting import ByPublicSizes, Weighting
 
 
 class FederationShape(NamedTuple):
-    """What a trace has to know of a federation.
+    """What a marked cohort has to know of a federation.
 
     Attributes:
       num_clients, capacity: as `Federation`.

@@ -10,7 +10,7 @@ from fedpriv.core.types import Key
 
 
 def rand_k(key: Key, d: int, k: int) -> jax.Array:
-    """i32[k], sorted: a subset of k of d coordinates, uniformly at random (Fed-SMP, eq. 5).
+    """Coordinates that travel, i32[k], sorted: a subset of k of d, uniformly at random (Fed-SMP, eq. 5).
 
     The k largest of d random 32-bit numbers; a tie at the threshold (probability below d / 2^32) goes to the lower
     coordinate.
@@ -19,7 +19,7 @@ def rand_k(key: Key, d: int, k: int) -> jax.Array:
 
 
 def top_k(magnitude: jax.Array, k: int) -> jax.Array:
-    """i32[k], sorted: the coordinates of the k largest of `magnitude` (f32[d], non-negative; Fed-SMP, eq. 6).
+    """Coordinates that travel, i32[k], sorted: the k largest of `magnitude` (f32[d], non-negative; Fed-SMP, eq. 6).
 
     Of other types, as f32.
     """
@@ -28,7 +28,7 @@ def top_k(magnitude: jax.Array, k: int) -> jax.Array:
 
 
 def largest(scores: jax.Array, k: int) -> jax.Array:
-    """i32[k], sorted: coordinates of the k largest of u32[d]; of equal ones at the threshold, the first.
+    """Coordinates that travel, i32[k], sorted: the k largest of u32[d]; of equal ones at the threshold, the first.
 
     Bisection on the threshold's 32 bits: 32 counts instead of a sort, exact for any k.
     """

@@ -51,7 +51,7 @@ def producers(jaxpr: Jaxpr) -> Callable[[Any], JaxprEqn | None]:
 
 
 def is_call(eqn: JaxprEqn) -> bool:
-    """Whether it runs the one program that it calls once, on its own inputs: not once for each device, say."""
+    """Whether an equation runs the one program that it calls once, on its own inputs: not once for each device, say."""
     return eqn.primitive.name in _CALLS
 
 

@@ -137,7 +137,7 @@ _SEEN: ContextVar[list[LossFn] | None] = ContextVar("seen", default=None)
 
 @contextmanager
 def seen_losses() -> Iterator[list[LossFn]]:
-    """The losses that are traced in this block, as they were given."""
+    """The losses, random or not, that are traced in this block, as they were given."""
     losses: list[LossFn] = []
     token = _SEEN.set(losses)
     try:

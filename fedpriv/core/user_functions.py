@@ -44,7 +44,7 @@ def both(
 
 
 def takes(fn: Any, *args: Any) -> bool:
-    """Whether it is a function of so many arguments, as far as it tells."""
+    """Whether a user's function takes so many arguments, as far as it tells."""
     try:
         inspect.signature(fn).bind(*args)
     except ValueError:  # written in C

@@ -24,7 +24,7 @@ def check_spawning(rng: Generator) -> None:
 
 
 def rows_of(total_or_rows: CountOrZero | ArrayLike, rows: ArrayLike | None) -> np.ndarray:
-    """The row numbers, i64[n], of which there may be a number, or some of those numbers."""
+    """The row numbers to partition, i64[n], of which there may be a number, or some of those numbers."""
     own = as_rows("total_or_rows", total_or_rows)
     return own if rows is None else as_rows("rows", rows, len(own))
 
@@ -32,7 +32,7 @@ def rows_of(total_or_rows: CountOrZero | ArrayLike, rows: ArrayLike | None) -> n
 def as_rows(
     name: str, total_or_rows: CountOrZero | ArrayLike, total: int | None = None
 ) -> np.ndarray:
-    """Distinct row numbers below `total`, i64[n], of an array or of their number.
+    """A partition's row numbers, distinct and below `total`, i64[n], of an array or of their number.
 
     Raises:
         ValueError: they are none.
@@ -69,7 +69,7 @@ def labels_and_rows(
 
 
 def checked_clients(clients: Count, rows: int) -> int:
-    """The number of clients, each of which has a row.
+    """The number of clients of a partition, each of which has a row.
 
     Raises:
         ValueError: there are too few rows.

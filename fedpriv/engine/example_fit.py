@@ -43,7 +43,7 @@ def examples_of_test(test: Any, federation: Any) -> Example:
 
 
 def rows_trained_on(federation: Federation | StreamedFederation) -> np.ndarray:
-    """The rows of a federation's examples that its clients train on, i64[...]."""
+    """What test examples are compared with: the rows of a federation that its clients train on, i64[...]."""
     if isinstance(federation, Federation):
         return federation.client_rows.on_host().rows
     order = federation.order

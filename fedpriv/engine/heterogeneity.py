@@ -29,7 +29,7 @@ from fedpriv.rounds.samplers import Draw
 def objective(
     loss: LossFn, l2: NonNegative = 0.0
 ) -> Callable[[Params, Example, jax.Array], jax.Array]:
-    """(params, examples [n, ...], mask bool[n]) -> mean loss of the real examples + l2 / 2 ||params||^2.
+    """Of heterogeneity: (params, examples [n, ...], mask bool[n]) -> mean loss of real examples + l2 / 2 ||params||^2.
 
     Raises:
       ValueError: an l2 below 0, or a loss that is not a number, as `fedpriv.mean_grad`.

@@ -208,7 +208,7 @@ def divergence(finite: np.ndarray, start: int, seeds: Sequence[int]) -> str:
 
 
 def add_traffic(sent: list[int], name: str, metrics: dict, rounds: int) -> None:
-    """Adds the bits of `rounds` rounds to each seed's count, in Python's integers: float32 is exact to 2^24 only."""
+    """For a history: adds the bits of `rounds` rounds to each seed's count, as Python's integers: float32 ends at 2^24."""
     for seed, total in enumerate(sent):
         wire = [leaf[seed, :rounds].tolist() for leaf in metrics[name]]
         messages = metrics["cohort_size"][seed, :rounds].tolist()
@@ -217,10 +217,10 @@ def add_traffic(sent: list[int], name: str, metrics: dict, rounds: int) -> None:
 
 
 def above_zero(diagnostics: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The diagnostics [seeds, ...] without the shares of what was not finite that are 0."""
+    """Of a history: the diagnostics [seeds, ...] without the shares of what was not finite that are 0."""
     return {name: x for name, x in diagnostics.items() if name not in SHARES or x.any()}
 
 
 def means(diagnostics: dict, rounds: int) -> dict[str, np.ndarray]:
-    """Name -> f64[seeds], the means over the first `rounds` of values [seeds, every]."""
+    """Of a history: name -> f64[seeds], the means over the first `rounds` of values [seeds, every]."""
     return {name: values[:, :rounds].mean(1) for name, values in diagnostics.items()}

@@ -136,7 +136,7 @@ def simulate(
     secret_seed = checked_secret(secret_seed)
     check_options(federation, seeds, strategy, measure, on_evaluation, checkpoints, compiler)
     test = examples_of_test(test, federation)
-    each = federation if isinstance(federation, list | tuple) else [federation]
+    each = [federation] if isinstance(federation, Federation | StreamedFederation) else federation
     warn_of_trained(test, [(one.examples, rows_trained_on(one)) for one in each])
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))

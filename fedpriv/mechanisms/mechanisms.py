@@ -272,7 +272,7 @@ def _checked(clip_norm: float, noise_multiplier: float) -> tuple[float, float]:
 
 
 def check_scales(clip_norm: float, noise_multiplier: float, when: str = "") -> None:
-    """Refuses bounds whose squares, and noise that, float32 would round to 0 or infinity, whatever is certified.
+    """Refuses mechanisms whose squared bounds or noise float32 would round to 0 or infinity, whatever is certified.
 
     Args:
         clip_norm: C, in units of the update; infinity: no bound.

@@ -40,7 +40,7 @@ class _Array(Protocol):
 
 
 def forward_pays(x: _Array, w: _Array) -> bool:
-    """Whether `forward` is faster than the sum itself on every CPU where both were measured.
+    """Whether Winograd's `forward` is faster than the sum itself on every CPU where both were measured.
 
     Tiles are transformed for each number of a pixel, in or out; what this spares grows with its multiplications. The
     sum is fast forward, so that these have to be many more than in `weight_cotangent`.
@@ -54,7 +54,7 @@ def forward_pays(x: _Array, w: _Array) -> bool:
 
 
 def weight_cotangent_pays(x: _Array, w: _Array) -> bool:
-    """Whether `weight_cotangent` is faster than the sum itself on every CPU where both were measured.
+    """Whether Winograd's `weight_cotangent` is faster than the sum itself on every CPU where both were measured.
 
     Args:
       x: the images [n, h, width, ci].
@@ -90,7 +90,7 @@ def matrices(kernel: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def forward(x: jax.Array, w: jax.Array) -> jax.Array:
-    """f32[n, h, width, ci] and f32[kh, kw, ci, co] -> f32[n, h, width, co], as `conv_same`."""
+    """By Winograd: f32[n, h, width, ci] and f32[kh, kw, ci, co] -> f32[n, h, width, co], as `conv_same`."""
     shape, kernel = w.shape[:2], _kernel(w)
 
     def convolved(x: jax.Array) -> jax.Array:
@@ -106,7 +106,7 @@ def forward(x: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def weight_cotangent(x: jax.Array, dy: jax.Array, kernel: Sequence[int]) -> jax.Array:
-    """f32[n, h, width, ci] and f32[n, h, width, co] -> f32[kh, kw, ci, co]."""
+    """By Winograd: f32[n, h, width, ci] and f32[n, h, width, co] -> f32[kh, kw, ci, co]."""
     c_in, c_out = x.shape[3], dy.shape[3]
 
     def add(products: jax.Array, chunk: Sequence[jax.Array]) -> tuple[jax.Array, None]:

@@ -18,7 +18,7 @@ Curve = Callable[[ArrayLike, ArrayLike], Floats]
 
 
 def gaussian_delta(epsilon: ArrayLike, separation: ArrayLike) -> Floats:
-    """delta(epsilon) of N(separation, 1) against N(0, 1), for any real epsilon.
+    """The curve delta(epsilon) of N(separation, 1) against N(0, 1), for any real epsilon.
 
     Formal guarantees: exact (Balle and Wang 2018, Theorem 8); `separation` is sqrt(steps) / multiplier for composed,
     also adaptively composed, Gaussian releases (Dong, Roth and Su 2022, Corollary 3.3).
@@ -36,7 +36,7 @@ def gaussian_delta(epsilon: ArrayLike, separation: ArrayLike) -> Floats:
 
 
 def laplace_delta(epsilon: ArrayLike, separation: ArrayLike) -> Floats:
-    """delta(epsilon) of Laplace(separation, 1) against Laplace(0, 1), for any real epsilon.
+    """The curve delta(epsilon) of Laplace(separation, 1) against Laplace(0, 1), for any real epsilon.
 
     Formal guarantees: exact on the line, and a bound for any vector release with independent Laplace noise and l1
     distance `separation`. For one shift of a + b the privacy loss is a + b - 2 U, U = min(W, a + b), W being 0 or
@@ -61,7 +61,7 @@ CURVES: dict[str, Curve] = {"gaussian": gaussian_delta, "laplace": laplace_delta
 def remove_delta(
     epsilon: ArrayLike, multiplier: float, rate: float, noise: str = "gaussian"
 ) -> Floats:
-    """delta(epsilon >= 0), f64[...], of (1 - rate) P + rate Q against P, for Q = P moved by 1 / multiplier.
+    """The curve delta(epsilon >= 0), f64[...], of (1 - rate) P + rate Q against P, for Q = P moved by 1 / multiplier.
 
     Formal guarantees: exact, rate * delta_0(log(1 + (e^eps - 1) / rate)), delta_0 the curve of Q against P (Balle,
     Barthe and Gaboardi 2018, Theorem 2).
@@ -82,7 +82,7 @@ def remove_delta(
 def add_delta(
     epsilon: ArrayLike, multiplier: float, rate: float, noise: str = "gaussian"
 ) -> Floats:
-    """delta(epsilon >= 0), f64[...], of P against (1 - rate) P + rate Q, for Q = P moved by 1 / multiplier.
+    """The curve delta(epsilon >= 0), f64[...], of P against (1 - rate) P + rate Q, for Q = P moved by 1 / multiplier.
 
     Formal guarantees: exact. With a = e^eps, P - a ((1 - rate) P + rate Q) = k (P - (a rate / k) Q), k = 1 - a (1 -
     rate): k delta_0(log(a rate / k)), delta_0 the curve of P against Q, and 0 where k <= 0.
@@ -98,7 +98,7 @@ def add_delta(
 
 
 def seen_delta(epsilon: ArrayLike, rate: float, without_it: bool) -> Floats:
-    """delta(epsilon >= 0), f64[...], of a unit that is seen where it is drawn: no noise hides it.
+    """The curve delta(epsilon >= 0), f64[...], of a unit that is seen where it is drawn: no noise hides it.
 
     Args:
         epsilon, rate: as `remove_delta`.
@@ -139,7 +139,7 @@ def replace_delta(
 def shown_delta(
     epsilon: ArrayLike, multiplier: float, drawn: tuple[Floats, Floats], noise: str = "gaussian"
 ) -> Floats:
-    """delta(epsilon), f64[...], of one round for a view that is told how often the unit is drawn.
+    """The curve delta(epsilon), f64[...], of one round for a view that is told how often the unit is drawn.
 
     Formal guarantees: exact; the divergence of the pair (times drawn, output) is the average of the divergences: of
     noise moved by n / multiplier where the unit counts n times, and max(0, 1 - e^eps) where it is not drawn. Numbers of

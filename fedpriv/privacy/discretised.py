@@ -11,7 +11,7 @@ from fedpriv.privacy.curves import Floats
 
 
 class Losses(NamedTuple):
-    """Law of a privacy loss log(P / Q) under P.
+    """The discretised law of a privacy loss log(P / Q) under P.
 
     Attributes:
         low: the first cell; cell i is a loss of i times the width.

@@ -11,7 +11,7 @@ from fedpriv.privacy.discretised import Losses
 
 
 class Rounds(NamedTuple):
-    """Equal rounds: in each the unit is, with probability `rate`, in `local_steps` releases, and else in none."""
+    """Equal rounds with large losses: in each the unit is, at the rate, in `local_steps` releases, and else in none."""
 
     losses: Losses
     local_steps: int

@@ -20,7 +20,7 @@ from fedpriv.privacy.curves import Floats
 
 
 def most_participations(rounds: Count, separation: Count, most: Count | None = None) -> int:
-    """k: as many rounds of a run as fit at that separation, and no more than `most`.
+    """For a sensitivity, k: as many rounds of a run as fit at that separation, and no more than `most`.
 
     Raises:
       ValueError: a count below 1.

@@ -17,7 +17,7 @@ from fedpriv.models.dense import product
 
 
 class LowRank(NamedTuple):
-    """The matrix share * start + left^T diag(weights) right, or its transpose.
+    """Where a factored gradient is taken: the matrix share * start + left^T diag(weights) right, or its transpose.
 
     Attributes:
       start: f32[i, o].
@@ -42,7 +42,7 @@ class LowRank(NamedTuple):
 
 
 class Outer(NamedTuple):
-    """The matrix `left`^T `right`, of f32[N, i] and f32[N, o]."""
+    """A factored gradient: the matrix `left`^T `right`, of f32[N, i] and f32[N, o]."""
 
     left: jax.Array
     right: jax.Array

@@ -13,7 +13,7 @@ from fedpriv.privacy.curves import Floats
 
 
 class Error(NamedTuple):
-    """Standard deviations of the noise in one coordinate, over the rounds of a run.
+    """Of the noise of a matrix: standard deviations in one coordinate, over the rounds of a run.
 
     Attributes:
       root_mean_square: square root of the average variance.
