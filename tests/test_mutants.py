@@ -47,9 +47,9 @@ def test_changes_of_a_text(mutants):
 
 
 def test_a_moved_line_is_found_and_a_gone_one_replaced(mutants):
-    before = mutants.all_sites({"fedpriv/a.py": TEXT})
+    before = mutants.all_sites({"a/a.py": TEXT})
     text = TEXT.replace("rate > 1 and", "rate >= top and").replace("def price", "\n\ndef price")
-    after = mutants.all_sites({"fedpriv/b.py": text})
+    after = mutants.all_sites({"a/b.py": text})
     gone = [key for key in before if mutants.located(key, after) is None]
     assert {key.line for key in gone} == {"if rate > 1 and not most:"}
     boolean = next(key for key in gone if key.kind == "boolean")

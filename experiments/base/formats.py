@@ -109,7 +109,7 @@ def wrapped(text: str, most: int) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with the cells of each column below each other, and a rule below the first row."""
+    """Cells as text: those of each column below each other, and a rule below the first row."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) for row in rows]
     lines.insert(1, "  ".join("-" * w for w in widths))
@@ -199,13 +199,13 @@ def epsilon(value: float | str) -> str:
 
 
 def spread_over_clients(epsilons: ClientEpsilons) -> str:
-    """The epsilons of single clients' records."""
+    """For people: the epsilons of single clients' records."""
     smallest, median, largest = map(epsilon, epsilons)
     return f"by client: {smallest} to {largest}, median {median}"
 
 
 def short_epsilon(value: float) -> str:
-    """An epsilon while training."""
+    """For people: an epsilon while training."""
     return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.3g}"
 
 

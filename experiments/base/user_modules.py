@@ -71,7 +71,7 @@ def _digest(path: Path) -> str:
 
 
 def keep(config: Any, folder: Path) -> None:
-    """Copies the files into this folder, so that it says what ran."""
+    """Copies the user's files into this folder, so that it says what ran."""
     for name, path in files(config).items():
         copy = folder / name.replace("../", "above/")
         copy.parent.mkdir(parents=True, exist_ok=True)

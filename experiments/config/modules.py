@@ -16,7 +16,7 @@ from experiments.config.settings import Settings
 
 
 def names() -> list[str]:
-    """The configs that ship, and those a user has put beside them."""
+    """Names of configs: those that ship, and those a user has put beside them."""
     return sorted(m.name for m in pkgutil.iter_modules(configs.__path__) if m.name[0] != "_")
 
 

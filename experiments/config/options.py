@@ -216,7 +216,7 @@ def _unknown(word: str, flags: list[str]) -> str:
 
 
 def words(field: str, value: Any) -> list[str]:
-    """A field, nested ones by dots, as a user types it."""
+    """Of a command line: a field, nested ones by dots, as a user types it."""
     *groups, last = field.replace("_", "-").split(".")
     if value is False:
         last = f"no-{last}"

@@ -36,7 +36,7 @@ ONE_SEED = (
 
 
 def with_one_seed(make: Callable[[LocalSteps], Algorithm], local: LocalSteps) -> Algorithm:
-    """`make(local)`, all of whose clients draw the same records and the same noise in a round.
+    """As DP-SCAFFOLD's authors: `make(local)`, all of whose clients draw the same records and noise in a round.
 
     Formal guarantees: none, and it says so.
     """

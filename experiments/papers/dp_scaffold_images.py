@@ -71,7 +71,7 @@ def clients_of(settings: Images, pool: Dataset, components: int | None = None) -
 
 
 def standardised(x: np.ndarray, train: np.ndarray) -> np.ndarray:
-    """x [..., d] less the mean and over the standard deviation of the rows `train` [n, d]; constant features become 0.
+    """Images x [..., d] less the mean and over the standard deviation of rows `train` [n, d]; constants become 0.
 
     The statistics depend on every training record; no certificate covers them.
     """

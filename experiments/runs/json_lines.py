@@ -14,7 +14,7 @@ from experiments.base.json_values import plain
 
 
 class JsonLines:
-    """Lines that are on the disk once `write` returns.
+    """Lines of JSON that are on the disk once `write` returns.
 
     Args:
       path: the file.

@@ -57,7 +57,7 @@ def named(metric: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_recorded(names: Sequence[str], known: Sequence[str]) -> None:
-    """Raises ValueError: one of the names is none of those there are."""
+    """Raises ValueError: a metric that is to be shown is none of those there are."""
     for name in names:
         if name not in known:
             said = f"metric: there is no {name!r}; there are {', '.join(known)}"

@@ -183,7 +183,7 @@ def _again(eqn: JaxprEqn, operands: list[Any], values: Numbers) -> Sequence[Any]
 
 
 class Family:
-    """Programs of one structure, the first of which is the template of all.
+    """Programs that share an executable: of one structure, the first of which is the template of all.
 
     Attributes:
       varying: the numbers that are not the same in all.

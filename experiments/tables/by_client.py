@@ -138,7 +138,7 @@ def _at(scores: ClientScores, client: int) -> float:
 
 
 def frame(found: Sequence[Row]) -> pandas.DataFrame:
-    """A row for each client of each algorithm, run and kind."""
+    """Results client by client: a row for each client of each algorithm, run and kind."""
     import pandas
 
     return pandas.DataFrame.from_records([_record(one) for one in clients_of(found)])

@@ -94,7 +94,7 @@ def scores_of(line: ClientLine, metric: str) -> ClientScores | None:
 
 
 def behind(lines: Sequence[ClientLine], name: str) -> ClientScores | None:
-    """What a mean over clients, such as held_out_accuracy_mean, is the mean of; None for another metric.
+    """What a metric such as held_out_accuracy_mean is the mean over clients of; None for another metric.
 
     Args:
       lines: of one evaluation.

@@ -123,7 +123,7 @@ def scale(axes: Any, which: str, log: bool, whole: bool = False) -> None:
 
 
 def colours(algorithms: Iterable[str]) -> dict[str, int]:
-    """Algorithm -> number of its colour, from `len(COLOURS)` on with other dashes.
+    """For curves: algorithm -> number of its colour, from `len(COLOURS)` on with other dashes.
 
     An algorithm has the same in every figure, but where another one that is drawn with it has it: then the one that
     stands later in `NAMES` takes the next that is free.

@@ -55,7 +55,7 @@ def factorizations(sums: Sequence[Sum]) -> tuple[Factorization, ...]:
 
 
 def check_rounds(sums: Sequence[Sum], rounds: int) -> None:
-    """Raises ValueError: a matrix is for fewer rounds than the run has."""
+    """Raises ValueError: the matrix of correlated noise is for fewer rounds than the run has."""
     for each in sums:
         for factorization in _factorizations(each.step.mechanism):
             if factorization.rounds is not None and rounds > factorization.rounds:

@@ -49,7 +49,7 @@ def check_loss(loss: Loss, params: Params, example: Any, *, apart: bool = False)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one real number of a type of floats."""
+    """Whether a loss is one real number of a type of floats."""
     if isinstance(value, float):
         return True
     array = isinstance(value, jax.Array | np.ndarray | np.generic)

@@ -34,7 +34,7 @@ def by_leaf(
 
 
 def rows_of_each(name: str, ids: ArrayLike, rows: np.ndarray) -> list[np.ndarray]:
-    """The rows of every distinct id, in order of first appearance; i64[...] for each, in the given order.
+    """Rows by an id: of every distinct one, in order of first appearance; i64[...] for each, in the given order.
 
     Args:
       name: what an error calls the column.

@@ -38,7 +38,7 @@ def identity(
     strategy: Strategy,
     secret_check: str | None = None,
 ) -> dict[str, Any]:
-    """As JSON, what `simulate` itself knows; of what is trained and how, `Checkpoints.settings` say more.
+    """A run's fingerprint as JSON, what `simulate` itself knows of it; `Checkpoints.settings` say more.
 
     Args:
       secret_check: what tells a secret seed from others, where there is one.

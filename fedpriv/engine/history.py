@@ -208,7 +208,7 @@ def divergence(finite: np.ndarray, start: int, seeds: Sequence[int]) -> str:
 
 
 def add_traffic(sent: list[int], name: str, metrics: dict, rounds: int) -> None:
-    """For a history: adds the bits of `rounds` rounds to each seed's count, as Python's integers: float32 ends at 2^24."""
+    """For a history: adds the bits of `rounds` rounds to each seed's count, in integers: float32 ends at 2^24."""
     for seed, total in enumerate(sent):
         wire = [leaf[seed, :rounds].tolist() for leaf in metrics[name]]
         messages = metrics["cohort_size"][seed, :rounds].tolist()

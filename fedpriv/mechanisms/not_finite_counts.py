@@ -59,6 +59,6 @@ def count_records(norms: jax.Array, mask: jax.Array) -> None:
 
 
 def add_records(counts: jax.Array) -> None:
-    """Counts i32[2] that a loop carried out, see `Tally.add`."""
+    """Counts of records that are not finite, i32[2], which a loop carried out, see `Tally.add`."""
     if tally := _RECORDS.get():
         tally.add(counts)

@@ -20,7 +20,7 @@ _LARGE = 2**18
 
 
 def stacked_gradients(loss: LossFn, params: Params, batch: Example) -> list[Any]:
-    """For each leaf of the parameters f32[B, ...], or `Stacked` where that has fewer numbers and costs less."""
+    """Gradients, for each leaf f32[B, ...], or `Stacked` products where that has fewer numbers and costs less."""
     gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))
     program = jax.make_jaxpr(gradients)(params, batch)
     made_by = producers(program.jaxpr)

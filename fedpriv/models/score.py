@@ -131,7 +131,7 @@ def _kind(leaf: Any) -> Any:
 
 
 def summed(each: Any, there: jax.Array) -> Any:
-    """Sums over the leading axis, of the entries [n, ...] that are `there` (bool[n])."""
+    """A score's sums over the leading axis, of the entries [n, ...] that are `there` (bool[n])."""
 
     def one(entry: jax.Array) -> jax.Array:
         mask = there.reshape(-1, *[1] * (entry.ndim - 1))
@@ -176,7 +176,7 @@ def main_metric(names: Sequence[str], wanted: str | None = None) -> str:
 
 
 def no_metric(name: str, names: Collection[str]) -> ValueError:
-    """The complaint about a metric that is not there."""
+    """The complaint about a metric that a score does not have."""
     said = f"metric: there is no {name!r}; the score gives {', '.join(names)}"
     return ValueError(said + meant(name, names))
 

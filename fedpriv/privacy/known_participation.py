@@ -21,7 +21,7 @@ _NARROW = 5e-3  # of the smallest value, of which that is half a percent
 def participations(
     releases: Sequence[Release], relation: str = "zero_out"
 ) -> tuple[Floats, Floats, float]:
-    """Distribution of the summed precision sum_k n_k / multiplier_k^2 over the draw of the cohorts.
+    """How often a unit takes part: the law of the summed precision sum_k n_k / multiplier_k^2 over the cohorts' draw.
 
     n_k counts the releases that the unit is in, each with the square of how often it is drawn for it: a round's draw of
     `participation` is one for all its local steps, each of which has a draw of `sampling` of its own.

@@ -33,7 +33,7 @@ STREAMS = 2
 
 
 def root_of(key: Key) -> Key:
-    """A root made of any key, typed or not: threefry, whatever the key is of."""
+    """The root of a run's keys, made of any key, typed or not: threefry, whatever the key is of."""
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         key = jax.random.wrap_key_data(key)
     if str(jax.random.key_impl(key)) == THREEFRY:

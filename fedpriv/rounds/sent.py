@@ -61,7 +61,7 @@ def sent_by(client: Client, key: Key, shard: Shard, *mine: PyTree) -> Sent:
 
 
 def check_diagnostics(name: str, given: Any) -> None:
-    """Raises ValueError: no dict of numbers by name."""
+    """Raises ValueError: the diagnostics that a client sends are no dict of numbers by name."""
     known = isinstance(given, Mapping) and all(map(is_name, given))
     require(known, name, given, "give a dict of numbers by name, {'loss': ...}")
     for key, value in given.items():

@@ -42,7 +42,7 @@ def audit_many_runs(
     asked: Asked,
     kinds: Sequence[Kind] = (WORST,),
 ) -> tuple[list[Row], list[Unaudited]]:
-    """Every algorithm that adds noise to models or sums, with each kind of canary, for each view and each delta."""
+    """Audits by many runs every algorithm that adds noise to models or sums, each kind of canary, view and delta."""
     rows: list[Row] = []
     skipped = []
     releases = {

@@ -38,7 +38,7 @@ def audit_one_run(
     canaries: int | None,
     deltas: tuple[float, ...],
 ) -> tuple[list[Row], list[Unaudited]]:
-    """Every algorithm that hides anything from those who see its models or sums, trained with canaries."""
+    """Audits by one run every algorithm that hides anything from those who see its models or sums, with canaries."""
     rows: list[Row] = []
     skipped = []
     if canaries is not None and _most(canaries * settings.seeds, max(deltas)) <= 0:

@@ -136,7 +136,7 @@ def _split(loss: LossFn, victims: int) -> dict[str, Seen]:
 
 
 def jopeq(loss: LossFn, victims: int, epsilon: float) -> Algorithm:
-    """JoPEQ with 8 bits and gamma = 0.1, as experiments.papers.mspdq trains it."""
+    """A row of the inversion: JoPEQ with 8 bits and gamma = 0.1, as experiments.papers.mspdq trains it."""
     return fp.papers.jopeq(loss, **common(victims), bits=8, bound=0.1, epsilon=epsilon)
 
 

@@ -72,7 +72,7 @@ def meaning(number: Claim | Certificate) -> str:
 
 @cache
 def allowed_rounds(training: Training, epsilon: float) -> int:
-    """The most rounds of `training` that the paper's formula allows for `epsilon`."""
+    """The most rounds of a paper's `training` that its formula allows for `epsilon`."""
     ledger = ledger_for(training)
     options: dict[str, Any] = {"epsilon": epsilon, "delta": ledger.delta, "claimed": True}
     return calibrate_rounds(*ledger.of(training.algorithm), **options)

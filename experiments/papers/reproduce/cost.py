@@ -95,7 +95,7 @@ def left_of(item: Item, output: Path, speeds: Speeds) -> str:
 def time_rounds(
     left: Sequence[Work], speeds: Speeds, folder: Path, data_dir: Path | None
 ) -> Speeds:
-    """Trains two rounds of one seed of each algorithm of which nothing was trained here."""
+    """Times an item: trains two rounds of one seed of each algorithm of which nothing was trained here."""
     seen = set()
     for work in left:
         if not isinstance(work, Training) or speeds.of(work):

@@ -276,7 +276,7 @@ class Paper:
 
 
 def folder_name(*parts: str) -> str:
-    """The parts as one name that any file system takes; a long one is cut and made unique by its digest."""
+    """An item's parts as one name that any file system takes; a long one is cut and made unique by its digest."""
     whole = ",".join(parts)
     name = re.sub(r"[^\w.,=+-]", "-", whole)
     if len(name) <= LONGEST_NAME:

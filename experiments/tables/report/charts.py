@@ -90,7 +90,7 @@ def without_controls(text: str) -> str:
 
 
 def series(found: Sequence[Result], key: str = "s") -> list[Series]:
-    """The report's series: an algorithm that was evaluated keeps its colour, a run its dashes, where there are enough."""
+    """The report's series: an evaluated algorithm keeps its colour, a run its dashes, where there are enough."""
     drawn = [result for result in found if result.lines]
     own = colours(result.algorithm for result in drawn)
     runs = list(dict.fromkeys(result.run.path for result in drawn))

@@ -106,12 +106,12 @@ class BandedInverse(Factorization):
 
 
 def ages(memory: jax.Array, latest: jax.Array) -> jax.Array:
-    """i32[rows]: how many rounds before `latest` the vector in each row of the ring was remembered."""
+    """Of banded noise, i32[rows]: how many rounds before `latest` the vector in each row of the ring was remembered."""
     return (latest - jnp.arange(len(memory))) % len(memory)
 
 
 def weighted(weights: jax.Array, memory: jax.Array) -> jax.Array:
-    """The sum of the ring's rows, times their weights."""
+    """Of banded noise: the sum of the ring's rows, times their weights."""
     return jnp.tensordot(weights, memory, axes=1, precision=jax.lax.Precision.HIGHEST)
 
 

@@ -31,7 +31,7 @@ def error(
     most: Count | None = None,
     momentum: Decay = 0.0,
 ) -> Error:
-    """The noise that stays in the model, scaled to 1-GDP for the whole run (for mu-GDP, divide by mu).
+    """The noise of a matrix that stays in the model, scaled to 1-GDP for the whole run (for mu-GDP, divide by mu).
 
     Args:
       factorization: such as `banded_toeplitz(100, 8)`.

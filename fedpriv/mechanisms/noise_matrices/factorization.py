@@ -154,7 +154,7 @@ class Identity(Factorization):
 
 
 def identity(rounds: Count | None = None) -> Factorization:
-    """Independent noise in every round: the Gaussian mechanism.
+    """The factorization of independent noise in every round: the Gaussian mechanism.
 
     Args:
       rounds: T, as of the others; the noise is the same for any number of rounds.
