@@ -56,7 +56,7 @@ Several processes, on one host or many, can train together. Start each with the 
 
 @command
 def main(argv: Sequence[str] | None = None, sinks: Sequence[Sink] = ()) -> int:
-    """The command; sinks get the lines of metrics.jsonl, too."""
+    """The command `run`; sinks get the lines of metrics.jsonl, too."""
     args = list(sys.argv[1:] if argv is None else argv)
     if "--list" in args:
         say(listing())

@@ -166,7 +166,7 @@ def check_reached(ledger: Ledger, settings: Settings, noise: Mapping[str, float]
 
 
 def planned_rounds(ledger: Ledger, settings: Settings) -> dict[str, int]:
-    """Rounds of each algorithm: those of the settings, or as many as `stop_at_epsilon` allows a private one.
+    """Rounds of each algorithm: those of the settings, or as many as a budget, `stop_at_epsilon`, allows a private one.
 
     Raises:
       ValueError: the first round costs more than the budget.

@@ -151,7 +151,7 @@ def costs(
     sought: Sought | None = None,
     claimed: bool = False,
 ) -> Costs:
-    """`privacy`; with `sought`, after `solve`."""
+    """What a run would cost: `privacy`; with `sought`, after `solve`."""
     found = None
     if sought:
         require(best_of == 1, "best_of", best_of, "it cannot be solved for; leave one of them out")
@@ -224,7 +224,7 @@ def _row(account: Account, certificate: Certificate) -> list[str]:
 
 
 def claimed(claim: Claim | None, views: Sequence[str]) -> str:
-    """Epsilon towards one of `views`, with its own adjacency, which need not be the certificate's."""
+    """For a cost: the claimed epsilon towards one of `views`, whose adjacency need not be the certificate's."""
     if claim is None or claim.view not in views:
         return "-"
     doubt = "" if claim.sound else " (*)" if claim.status == "claimed" else f" ({claim.status})"

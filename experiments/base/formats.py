@@ -88,7 +88,7 @@ PROSE = 100  # characters of a line that is read, however wide the terminal
 
 
 def name_of(algorithm: str, own: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The algorithm's name for people, `own` before ours."""
+    """For people: the algorithm's name, `own` before ours."""
     return own.get(algorithm) or NAMES.get(algorithm, algorithm)
 
 

@@ -254,7 +254,7 @@ def field_kinds(kind: Any) -> dict[str, Any]:
 
 
 def flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted names."""
+    """Nested settings, as JSON has them, by dotted names."""
     found: dict[str, Any] = {}
     for name, held in fields.items():
         nested = isinstance(held, dict) and held

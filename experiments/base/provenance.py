@@ -58,14 +58,14 @@ def device() -> dict[str, Any]:
 
 
 def prng() -> str:
-    """JAX's implementation of random numbers, "threefry2x32" by default: seeds mean other numbers with another."""
+    """For provenance: JAX's random numbers, "threefry2x32" by default; seeds mean other numbers with another."""
     import jax
 
     return str(jax.random.key_impl(jax.random.key(0)))
 
 
 def git_revision() -> str | None:
-    """The commit of the working folder, with "+" where files differ from it; None outside a repository."""
+    """For provenance: the commit of the folder, with "+" where files differ from it; None outside a repository."""
     here = Path(__file__).parent
     try:
         run = [

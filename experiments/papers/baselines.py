@@ -32,7 +32,7 @@ ROWS: dict[str, Optimizer] = {
 
 @dataclass(frozen=True)
 class Server:
-    """The server's optimiser, which takes one step a round along the mean update (FedOpt)."""
+    """A baseline's server optimiser, which takes one step a round along the mean update (FedOpt)."""
 
     optimizer: Optimizer = "sgd"
     """Of every algorithm that does not name one: SGD; momentum (FedAvgM); adagrad, adam or yogi (Reddi et al.).
@@ -69,7 +69,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Weighting:
-    """Weights of the clients."""
+    """A baseline's weights of the clients."""
 
     cap: float | None = None
     """w_hat: a client with n examples has the weight min(n / cap, 1); by default all count equally."""

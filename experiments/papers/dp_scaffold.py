@@ -233,7 +233,7 @@ def local_steps(
     unit: Literal["record", "client"] = "record",
     tensors: int = 1,
 ) -> fp.LocalSteps:
-    """Lines 8-15 of Algorithm 1, with the paper's scale of the noise.
+    """Of DP-SCAFFOLD's paper: lines 8-15 of Algorithm 1, with its scale of the noise.
 
     A step's mean gets noise of standard deviation S sigma_g per coordinate. S = 2 C / (s R) is its sensitivity to a
     replaced record; for whole clients the paper's S is 2 C / s (end of Section 3.3).

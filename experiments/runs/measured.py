@@ -48,7 +48,7 @@ def is_of_clients(metric: str, own_test: bool) -> bool:
 
 
 def best_note(metrics: Iterable[str] = (), own_test: bool = False) -> str:
-    """What the best evaluation by these metrics is."""
+    """What a "best" by these metrics is, and on which records it was chosen, in words."""
     named, records = [*metrics] or ["accuracy"], dict[str, None]()
     for metric in named:
         own = chosen_on(metric, own_test)

@@ -17,7 +17,7 @@ from fedpriv.models.score import best, main_metric
 
 
 def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
-    """What evaluations alone say: the certificates are for a third party, what was planned is not known."""
+    """The summary of evaluations alone: certificates are for a third party, what was planned is not known."""
     last = {name: of[-1] for name, of in lines.items() if of}
     names = _metrics(begun, next(iter(last.values()))) if last else []
     seconds = {name: sum(line.seconds for line in lines[name]) for name in last}

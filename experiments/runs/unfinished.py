@@ -137,7 +137,7 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
 
 
 def going_on(found: Earlier, name: str, settings: Settings, secret_seed: bool = False) -> Settings:
-    """The settings of a run from here on; see `FREE` for those that may differ from the run's.
+    """The settings of a run that goes on; see `FREE` for those that may differ from the run's.
 
     Args:
       secret_seed: whether one is asked for; a run that was begun with one goes on with it in any case.

@@ -48,7 +48,7 @@ Axes = Sequence[tuple[str, Sequence[Any]]]
 
 
 def axes(grid: Axes) -> dict[str, list[str]]:
-    """Field (with underscores) -> its values as texts, those of several words as in "18 18".
+    """A grid's fields (with underscores) -> their values as texts, those of several words as in "18 18".
 
     Raises:
       ValueError: nothing to vary, or a field or a value twice.

@@ -214,7 +214,7 @@ def fit(x: Sequence[float], y: Sequence[float]) -> float:
 
 
 def table(found: dict[str, Any]) -> str:
-    """Sizes, slopes and the verdict of the object of `--json`, as Markdown."""
+    """Growth's sizes, slopes and the verdict of the object of `--json`, as Markdown."""
     axes = ("clients n", "cohort r", "parameters d")
     memory = ("process's peak, MB", "XLA's need, MB")
     sizes = [["algorithm", *axes, "seconds a round", *memory, "compile time, s"]]

@@ -168,7 +168,7 @@ def network(parameters: int) -> Any:
 
 
 def xla_mb(compiled: Any) -> float:
-    """Megabytes (10^6 bytes) that XLA allots a compiled program; what it may overwrite counts once."""
+    """Of a growth point: megabytes (10^6 bytes) that XLA allots a program; what it may overwrite counts once."""
     need = compiled.memory_analysis()
     total = need.argument_size_in_bytes + need.output_size_in_bytes + need.temp_size_in_bytes
     return (total - need.alias_size_in_bytes) / 1e6

@@ -105,7 +105,7 @@ def measure(
 
 
 def compiled_products(size: int, strategy: Strategy) -> Callable[[], list[jax.Array]]:
-    """One product per device, all at once."""
+    """Beside rounds: one matrix product per device, all at once."""
     devices = strategy.mesh.devices.flat
     matrix = np.random.default_rng(0).standard_normal((size, size), np.float32)
     matrices = [jax.device_put(matrix, device) for device in devices]

@@ -65,7 +65,7 @@ def main(options: Options) -> int:
 
 
 class Network(NamedTuple):
-    """What a message between two hosts takes.
+    """The network of scale_out: what a message between two hosts takes.
 
     Attributes:
       latency: seconds, however short it is.

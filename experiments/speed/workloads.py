@@ -21,7 +21,7 @@ class Trains(Protocol):
 
 
 class Workload(Trains, Protocol):
-    """A round of `clients` clients."""
+    """A workload: a round of `clients` clients."""
 
     @property
     def clients(self) -> int:

@@ -96,7 +96,7 @@ def draw(
     width: Width | None = None,
     title: str | None = None,
 ) -> str:
-    """Curves of the runs; by epsilon or mu, of runs that differ in their noise or budget alone, through their ends.
+    """Curves of compared runs; by epsilon or mu, of runs that differ in noise or budget alone, through their ends.
 
     Returns:
       The caption.

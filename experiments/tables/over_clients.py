@@ -22,7 +22,7 @@ CONDITIONAL = (
 
 
 class ClientScores(NamedTuple):
-    """A metric of single clients.
+    """A metric of single clients, for intervals over them.
 
     Attributes:
       clients: i64[clients], their numbers.
@@ -107,7 +107,7 @@ def behind(lines: Sequence[ClientLine], name: str) -> ClientScores | None:
 
 
 def mean_over_seeds(values: np.ndarray) -> np.ndarray:
-    """f64[clients] of f64[seeds, clients], without NaN; NaN where there is nothing else."""
+    """For intervals over clients: f64[clients] of f64[seeds, clients], without NaN; NaN where there is nothing else."""
     there = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.where(there, values, 0.0).sum(0) / there.sum(0)

@@ -300,7 +300,7 @@ def _metrics(runs: Sequence[RunFolder]) -> list[str]:
 
 
 def curve(axes: Any, x: Iterable[float], values: Sequence[Spread], **look: Any) -> None:
-    """Mean over the seeds, band of one standard deviation; what is not finite is left out, long curves are thinned."""
+    """Plots the mean over the seeds, a band of one standard deviation, of what is finite; long curves are thinned."""
     found = [(at, s.mean, s.std or 0.0) for at, s in zip(x, values, strict=True)]
     points = [point for point in found if math.isfinite(point[1])]
     if points:

@@ -138,7 +138,7 @@ def join(
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process at once; the ordinary end would wait for others that are gone."""
+    """Ends one of several processes at once; the ordinary end would wait for others that are gone."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -21,7 +21,7 @@ from fedpriv.rounds.local_training import LearningRate
 
 
 class Moments(NamedTuple):
-    """What the server remembers.
+    """What an adaptive optimiser of the server remembers.
 
     Attributes:
       m: a tree like the model, the momentum of the pseudo-gradient, which is -m_t of the paper.

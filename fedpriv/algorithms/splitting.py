@@ -21,7 +21,7 @@ from fedpriv.privacy.claims import msp_laplace_claim
 
 
 class Submodels(NamedTuple):
-    """A cohort's submodels.
+    """A cohort's submodels, by splitting.
 
     Attributes:
       visible: f32[M, d], a_i.

@@ -115,7 +115,7 @@ def _by_shares(sent: Contributions) -> dict[View, Seen]:
 
 
 def by_each(sent: Contributions) -> dict[View, Seen]:
-    """Each member adds all of the noise to its own message, or to each of its means.
+    """What views see where each member adds all of the noise to its own message, or to each of its means.
 
     Where they are summed, the noises of all count together in the sum; else one's own alone.
     """

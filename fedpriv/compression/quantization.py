@@ -29,7 +29,7 @@ FloatBound: TypeAlias = Annotated[
 
 
 class Quantized(NamedTuple):
-    """What a receiver knows, and which values were out of range.
+    """What a receiver of quantized numbers knows, and which were out of range.
 
     Attributes:
       values: f32, the levels' values, in the shape of the input.

@@ -77,7 +77,7 @@ class NotInterpretedError(Exception):
 
 
 def evaluate(program: ClosedJaxpr, args: Sequence[Any], rule: Rule) -> list[Any]:
-    """The outputs of `program` for `args`, arrays or whatever else `rule` takes care of."""
+    """The outputs of a traced `program` for `args`, arrays or whatever else `rule` takes care of."""
     return _evaluate(program.jaxpr, program.consts, args, rule)
 
 
@@ -131,7 +131,7 @@ def bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
 
 
 def constant_outputs(program: ClosedJaxpr, wanted: Sequence[bool]) -> list[Any] | None:
-    """The outputs that are `wanted`, where they depend on no input; None where they do."""
+    """The outputs of a program that are `wanted`, where they depend on no input; None where they do."""
     jaxpr = _closed(program.jaxpr).jaxpr
     computing, used = pe.dce_jaxpr(jaxpr, list(wanted))
     constants = len(program.consts)

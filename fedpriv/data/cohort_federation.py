@@ -14,7 +14,7 @@ from fedpriv.core.types import PyTree
 
 
 def not_here(name: str) -> NoReturn:
-    """Raises ValueError: `name` is what only a federation in memory has."""
+    """Raises ValueError: `name` is what only a federation in memory has, not that of a cohort."""
     raise ValueError(
         f"federation.{name}: a streamed federation gives records only to cohorts of `simulate`; use a Federation in "
         "memory"

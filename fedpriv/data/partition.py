@@ -53,7 +53,7 @@ def iid(
     *,
     rows: ArrayLike | None = None,
 ) -> list[np.ndarray]:
-    """Uniformly at random, in sizes that differ by at most one; i64[...] for each client.
+    """A partition uniformly at random, in sizes that differ by at most one; i64[...] for each client.
 
     Args:
         total_or_rows: the number of examples, or [n], the row numbers to distribute.

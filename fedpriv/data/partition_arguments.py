@@ -12,12 +12,12 @@ from fedpriv.data.validation import array_of, on_host
 
 
 def check_generator(rng: Generator) -> None:
-    """Raises ValueError: it is no generator."""
+    """Raises ValueError: what a partition is given is no generator."""
     require(isinstance(rng, Generator), "rng", rng, "give one such as np.random.default_rng(0)")
 
 
 def check_spawning(rng: Generator) -> None:
-    """Raises ValueError: it is no generator, or can have none beside it."""
+    """Raises ValueError: what a partition is given is no generator, or can have none beside it."""
     check_generator(rng)
     able = hasattr(rng.bit_generator.seed_seq, "spawn")
     require(able, "rng", rng, "it cannot spawn another; give one such as np.random.default_rng(0)")

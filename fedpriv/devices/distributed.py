@@ -192,7 +192,7 @@ def check_equal(**values: PyTree) -> None:
 
 
 def digest(tree: PyTree) -> np.ndarray:
-    """u8[32], of structure, types, shapes and values of arrays, of numbers, or of typed keys."""
+    """To compare processes, u8[32], of structure, types, shapes and values of arrays, of numbers, or of typed keys."""
     leaves, structure = jax.tree.flatten(tree)
     hashed = hashlib.sha256(str(structure).encode())
     for leaf in leaves:

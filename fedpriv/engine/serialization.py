@@ -22,7 +22,7 @@ NAMED = ("metrics", "diagnostics", "measures")
 
 
 def to_host(tree: PyTree) -> PyTree:
-    """Copies of the leaves as NumPy arrays, of typed keys their data; the tree itself may be donated afterwards."""
+    """Copies of a snapshot's leaves as NumPy arrays, of typed keys their data; the tree itself may be donated then."""
 
     def copied(leaf: jax.Array) -> np.ndarray:
         if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -33,7 +33,7 @@ def to_host(tree: PyTree) -> PyTree:
 
 
 def to_device(tree: PyTree, like: PyTree) -> PyTree:
-    """The inverse, for a tree of the structure, shapes, types and kinds of keys of `like`."""
+    """The inverse of `to_host`, for a tree of the structure, shapes, types and kinds of keys of `like`."""
 
     def restored(leaf: np.ndarray, like: jax.Array) -> jax.Array:
         if jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key):
@@ -44,7 +44,7 @@ def to_device(tree: PyTree, like: PyTree) -> PyTree:
 
 
 def packed(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays [...] of any data type by name, and the rest as JSON."""
+    """A snapshot's arrays [...] of any data type by name, and the rest as JSON."""
     done = snapshot.evaluations
     named = _named(snapshot.carried)
     none = np.zeros(len(snapshot.sent), np.float32)  # of what was not finite
@@ -138,7 +138,7 @@ def unpacked(
 
 
 def write(file: BinaryIO, named: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> None:
-    """Arrays [...] by name and JSON as one .npz, whose checksums tell damage."""
+    """A snapshot's arrays [...] by name and JSON as one .npz, whose checksums tell damage."""
     kinds = {name: array.dtype.name for name, array in named.items()}  # NumPy's own lack bfloat16
     arrays = {f"arr_{i}": array for i, array in enumerate(named.values())}
     arrays["about"] = np.array(json.dumps([kinds, about]))
@@ -151,7 +151,7 @@ def write(file: BinaryIO, named: Mapping[str, np.ndarray], about: Mapping[str, A
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The inverse: arrays [...] by name and JSON."""
+    """The inverse of `write`: a snapshot's arrays [...] by name and JSON."""
     with path.open("rb") as file, np.load(file) as found:
         kinds, about = json.loads(str(found["about"]))
         arrays = [found[f"arr_{i}"] for i in range(len(kinds))]

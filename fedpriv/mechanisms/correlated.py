@@ -104,7 +104,7 @@ def correlated(
 
 
 def is_correlated(used: Mechanism) -> bool:
-    """Whether its noise, or that of one of its parts, is correlated over rounds."""
+    """Whether a mechanism's noise, or that of one of its parts, is correlated over rounds."""
     return used.correlation is not None or any(map(is_correlated, used.parts))
 
 
@@ -146,7 +146,7 @@ def perturbed_in_run(
 
 
 class Participation(NamedTuple):
-    """Which rounds of a run a unit may be in.
+    """Which rounds of a run a unit may be in, for correlated noise.
 
     Attributes:
       separation: fewest rounds from one to the next.

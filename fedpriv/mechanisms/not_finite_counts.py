@@ -15,7 +15,7 @@ from jax.extend.core import get_opaque_trace_state
 
 
 class Tally:
-    """Counts that are added up while a round is traced, outside of loops: a loop has to carry its own out of it."""
+    """Counts of what is not finite, added up while a round is traced, outside of loops: a loop carries its own."""
 
     def __init__(self) -> None:
         self._counts: list[jax.Array] = []

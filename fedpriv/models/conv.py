@@ -72,7 +72,7 @@ def _forward(x: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def summed_forward(x: jax.Array, w: jax.Array) -> jax.Array:
-    """f32[n, h, width, ci] and f32[kh, kw, ci, co] -> f32[n, h, width, co], by the sum itself."""
+    """A convolution, f32[n, h, width, ci] and f32[kh, kw, ci, co] -> f32[n, h, width, co], by the sum itself."""
     folds = _folds(x.shape[2], w.shape[1], w.shape[3])
     out = _rows_same(_folded_image(x, w.shape[1], folds), _folded_kernel(w, folds), w.shape[0])
     return out.reshape(*x.shape[:3], w.shape[3])
@@ -90,7 +90,7 @@ def _weight_cotangent(x: jax.Array, dy: jax.Array, *, kernel: Sequence[int]) -> 
 
 
 def summed_weight_cotangent(x: jax.Array, dy: jax.Array, kernel: Sequence[int]) -> jax.Array:
-    """f32[n, h, width, ci] and f32[n, h, width, co] -> f32[kh, kw, ci, co], by the sum itself.
+    """A convolution's f32[n, h, width, ci] and f32[n, h, width, co] -> f32[kh, kw, ci, co], by the sum itself.
 
     x is correlated with dy, the batch as contracted channel: [ci,h,w,n] * [h,w,n,co] -> [ci,kh,kw,co].
     """

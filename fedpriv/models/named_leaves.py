@@ -28,7 +28,7 @@ def _escaped(part: str) -> str:
 
 
 def readable(path: str) -> str:
-    """For people: with the dots that are part of a name, such as of an adapter, which has the path of its matrix."""
+    """A leaf's name for people: with its own dots, such as of an adapter, which has the path of its matrix."""
     return re.sub("%(25)*2E", ".", path) or "the array"
 
 

@@ -188,5 +188,5 @@ def meant(name: str, known: Collection[str]) -> str:
 
 
 def best(values: np.ndarray, name: str, higher: Collection[str] = ()) -> np.ndarray:
-    """Of f64[evaluations, ...], the best along the first axis; where it is undefined, it is not the best."""
+    """The best of a metric f64[evaluations, ...] along the first axis; where it is undefined, it is not the best."""
     return (np.fmax if better_higher(name, higher) else np.fmin).reduce(values)

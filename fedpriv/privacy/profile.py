@@ -28,7 +28,7 @@ _MOST = 700.0  # nats; e to them is a float
 
 @dataclass(frozen=True)
 class Composition:
-    """What an accountant composes to a profile.
+    """What an accountant composes, of which there is a profile.
 
     Attributes:
         releases: as `release_normal_form.normal_form` gives them; none where nothing is released.

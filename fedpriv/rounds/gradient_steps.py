@@ -23,7 +23,7 @@ def take_steps(
     count: jax.Array,
     most: int | None,
 ) -> Params:
-    """The parameters after `count` steps, which begin with a fresh optimiser.
+    """The parameters after `count` gradient steps, which begin with a fresh optimiser.
 
     With a bound on the steps the largest matrix may be kept as a sum until the last of them: the same numbers up to
     rounding, see `low_rank.py`.

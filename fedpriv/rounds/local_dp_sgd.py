@@ -102,7 +102,7 @@ class LocalSteps(NamedTuple):
 
 
 def check_steps(local: LocalSteps) -> None:
-    """Raises ValueError: no local steps, or a part of them is of another kind."""
+    """Raises ValueError: no local steps of DP-SGD, or a part of them is of another kind."""
     remedy = "give fp.LocalSteps(gradients, records, steps, optimizer, mechanism)"
     require(isinstance(local, LocalSteps), "local", local, remedy)
     check_parts(

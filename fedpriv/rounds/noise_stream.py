@@ -46,7 +46,7 @@ def root_of(key: Key) -> Key:
 
 
 def public_key(root: Key, number: jax.Array | int) -> Key:
-    """Of round `number` (from 1), or of the initial parameters (0), of JAX's default generator."""
+    """The key of round `number` (from 1), or of the initial parameters (0), of JAX's default generator."""
     key = jax.random.fold_in(jax.random.fold_in(root, random_streams.PUBLIC), number)
     default = str(jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
     if default == THREEFRY:
@@ -56,7 +56,7 @@ def public_key(root: Key, number: jax.Array | int) -> Key:
 
 
 def schedule_key(root: Key, part: int) -> Key:
-    """Of who takes part when, for samplers that go by the round; of each part of an `Opening`, 0 or 1, by itself.
+    """The key of who takes part when, for samplers by the round; of each part of an `Opening`, 0 or 1, by itself.
 
     They are certified as drawn independently, whatever their blocks are.
     """
@@ -64,7 +64,7 @@ def schedule_key(root: Key, part: int) -> Key:
 
 
 def participation_key(root: Key, t: jax.Array | int) -> Key:
-    """Of who takes part in the round after t others."""
+    """The key of who takes part in the round after t others."""
     return jax.random.fold_in(round_of(root, t), random_streams.PARTICIPATION)
 
 

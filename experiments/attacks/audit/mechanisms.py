@@ -30,7 +30,7 @@ LIMITS = 20
 def audit_mechanisms(
     ledger: Ledger, rounds: int, draws: int, seed: int
 ) -> tuple[list[Row], list[Unaudited]]:
-    """Every view of every algorithm, each distinct one once; and those with nothing to draw, of infinite epsilon."""
+    """Audits every view of every algorithm, distinct ones once; and those with nothing to draw, of infinite epsilon."""
     rows, bare = [], []
     every = _by_mechanism(ledger, accounts(ledger, rounds))
     alike = [_alike(ledger.trace(account.names[0]), account, rounds) for account in every]
@@ -130,7 +130,7 @@ def _cost(traced: TracedRound, view: str, rounds: int) -> float:
 
 
 def parts_of(exact: Scores | None) -> list[Scores]:
-    """The exact pair's draws in `LIMITS` parts, of as many as runs; nothing where there are none."""
+    """Of an audit of mechanisms: the exact pair's draws in `LIMITS` parts, of as many as runs; else nothing."""
     if exact is None:
         return []
     parts = (np.split(side, LIMITS) for side in (exact.present, exact.absent))

@@ -48,7 +48,7 @@ class Attacked(NamedTuple):
 
 
 def views(victims: Victims, seen: Seen, seed: int) -> View:
-    """What the attacked server sees in the first round."""
+    """What the server that is to attack sees in the first round."""
     state = seen.algorithm.init(victims.params, victims.federation)
     key = jax.random.fold_in(jax.random.key(seed), 1)
 

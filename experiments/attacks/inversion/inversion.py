@@ -110,7 +110,7 @@ def _row(victims: Victims, one: Attacked) -> list[str]:
 
 
 def picture(victims: Victims, found: Sequence[Attacked], path: Path) -> None:
-    """True images above the reconstructed ones, a row per view."""
+    """The inversion's picture: true images above the reconstructed ones, a row per view."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from PIL import Image

@@ -54,7 +54,7 @@ class Seen(NamedTuple):
 
 
 def as_read(view: View, params: Params, reading: Reading) -> View:
-    """The view of a server that reads what it sees so."""
+    """The inversion's view of a server that reads what it sees so."""
     if view.transcript is None or reading in ("update", "first"):
         return view
     if reading == "last":
@@ -76,7 +76,7 @@ def all_seen(loss: LossFn, victims: int) -> dict[str, Seen]:
 
 
 def common(victims: int, steps: int = 1) -> dict[str, Any]:
-    """Sampler, optimiser and batches: everyone takes so many steps on its one image."""
+    """A row's sampler, optimiser and batches: everyone takes so many steps on its one image."""
     return {
         "sampler": fp.everyone(victims),
         "optimizer": lambda t: optax.sgd(RATE),
@@ -151,7 +151,7 @@ def split(
     gamma: float = COUPLING.gamma,
     norm: Norm = "frobenius",
 ) -> Algorithm:
-    """MSP-FL with K = 4; with `epsilon` MSP + Lap; with `bits` MSPDQ-FL, of so many exchanges and interval by `norm`.
+    """A row of the inversion: MSP-FL with K = 4; with `epsilon` MSP + Lap; with `bits` MSPDQ-FL, interval by `norm`.
 
     The noise of MSP + Lap is that of its experiments: of the sensitivity 2 C / n for C = 100 and n = 600 images.
     """

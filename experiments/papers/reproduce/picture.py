@@ -143,7 +143,7 @@ def save(item: Item, filled: Sequence[Filled], results: Results, scaled: str, pa
 
 
 def side_by_side(figure: Figure, filled: Sequence[Filled]) -> None:
-    """A panel per column of the table: the rows from left to right, published and measured.
+    """An item's picture of its table: a panel per column, the rows from left to right, published and measured.
 
     Columns that need nothing trained, such as those of an epsilon, are left out where there are others.
     """

@@ -126,7 +126,7 @@ def reproduce(
 
 
 def scaled_by(scale: float, seeds: int | None) -> Scale:
-    """Raises ValueError where it is none."""
+    """The scale of an item; raises ValueError where it is none."""
     return Scale(checked("scale", scale, Rate), checked("seeds", seeds, Number | None))
 
 

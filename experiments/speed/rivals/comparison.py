@@ -25,7 +25,7 @@ def rounds(rivals: Rivals, ours: list[float], clients: int) -> Result:
 
 
 def steps(rivals: Rivals, ours: dict[str, list[float]], group: int) -> Result:
-    """Milliseconds of each rival's runs; `ratios_to_NAME` is our speed over its, run by run and turn by turn.
+    """Beside ours, milliseconds of each rival's runs; `ratios_to_NAME` is our speed over its, by run and turn.
 
     Args:
       group: calls of `Rivals.once` per turn, of which the median counts.

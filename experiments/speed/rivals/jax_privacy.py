@@ -17,7 +17,7 @@ from experiments.speed.transformer import Transformer
 
 
 class CNN(nn.Module):
-    """`fedpriv.models.CNN` without its own convolutions."""
+    """For jax_privacy: `fedpriv.models.CNN` without its own convolutions."""
 
     filters: tuple[int, ...]
     hidden: tuple[int, ...]
@@ -61,7 +61,7 @@ def step_of(
 
 
 def private_step(apply: Callable[..., Any], workload: Any) -> Any:
-    """(key, params, inputs, labels) -> the private mean of the lot's gradients.
+    """By jax_privacy, (key, params, inputs, labels) -> the private mean of the lot's gradients.
 
     Args:
       apply: (params, inputs) -> logits.

@@ -80,7 +80,7 @@ class CharacterLSTM(nn.Module):
 
 
 class Attention(nn.Module):
-    """Causal, by PyTorch's own fused kernel."""
+    """Causal attention by PyTorch's own fused kernel."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()

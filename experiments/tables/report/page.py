@@ -71,7 +71,7 @@ def write_page(
     best: bool = False,
     audits: Sequence[Errors] = (),
 ) -> None:
-    """Raises ValueError: the file cannot be written."""
+    """Writes the report; raises ValueError: the file cannot be written."""
     try:
         write_text(path, page(runs, remarks, best, audits))
     except OSError as error:
@@ -86,7 +86,7 @@ def page(
     best: bool = False,
     audits: Sequence[Errors] = (),
 ) -> str:
-    """HTML of everything that `runs` have recorded; what they say is escaped.
+    """The report's HTML, of everything that `runs` have recorded; what they say is escaped.
 
     Args:
       remarks: on what could not be read.
