@@ -164,10 +164,11 @@ def test_turns_that_are_not_said_are_turns():
     assert "turns by " in cohorts.schedule
 
 
-def test_an_enclave_hides_nothing_from_whoever_sees_every_message():
-    with refused("without the noise of an enclave"):
-        release(FixedSize(N, SIZE), view="server", adder="enclave")
-    bare = release(FixedSize(N, SIZE), view="server", adder="enclave", multiplier=0.0)
+@pytest.mark.parametrize("adder", ["enclave", "own_summed"])
+def test_the_noise_of_a_sum_hides_nothing_from_whoever_sees_every_message(adder):
+    with refused("it sees every message, not only the sum"):
+        release(FixedSize(N, SIZE), view="server", adder=adder)
+    bare = release(FixedSize(N, SIZE), view="server", adder=adder, multiplier=0.0)
     assert certify_releases([bare], 1e-4, "server").epsilon == math.inf
 
 

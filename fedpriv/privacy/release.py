@@ -110,7 +110,7 @@ class Release:
 
     Raises:
         ValueError: for an unknown view, unit, noise or adder, a negative multiplier, a negative number of steps, or
-            noise that a server adds and that is to hide something from it.
+            noise that a server adds and that is to hide something from it, or that of a sum from who sees messages.
     """
 
     view: View
@@ -153,11 +153,10 @@ class Release:
             'a server sees the sum before it adds the noise; give "enclave", or a multiplier of 0'
         )
         require(not seen, "adder", self.adder, remedy)
-        seen = self.adder == "enclave" and self.view == "server" and self.multiplier > 0
-        remedy = (
-            'it sees every message, without the noise of an enclave; give "server_secagg", or a '
-            "multiplier of 0"
-        )
+        of_sum = self.adder in ("enclave", "own_summed")
+        seen = of_sum and self.view == "server" and self.multiplier > 0
+        remedy = "it sees every message, not only the sum with this noise; "
+        remedy += 'give "server_secagg", or noise of a message'
         require(not seen, "view", self.view, remedy)
         few = self.rounds * self.local_steps <= 2**53
         require(few, "local_steps", self.local_steps, "give at most 2^53 steps in all rounds")
