@@ -9,7 +9,7 @@ import optax
 
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.certification.certificate import certify
-from fedpriv.core.arguments import Norm, checked
+from fedpriv.core.arguments import Norm, Positive, checked
 from fedpriv.mechanisms import per_example
 from fedpriv.mechanisms.clipping import flat, separately
 from fedpriv.mechanisms.dense_gradients import dense_gradients
@@ -126,6 +126,7 @@ def dp_scaffold_steps(
     tensors: int = 1,
 ) -> LocalSteps:
     """Local steps with sigma_g of DP-SCAFFOLD's paper, which is relative to 2 C (of a client: times its records)."""
+    learning_rate = checked("learning_rate", learning_rate, Positive)
     clip_norm = checked("clip_norm", clip_norm, Norm | Literal["median"])
     sigma = 2 * noise_multiplier * (most_records(records) if unit == "client" else 1)
     used: Mechanism | MedianClipping

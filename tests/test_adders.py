@@ -70,7 +70,7 @@ def test_whoever_adds_noise_that_is_correlated(adder):
 
 
 def test_a_server_hides_nothing_from_itself():
-    given = {"unit": "client", "multiplier": 1.0, "sampling": FIXED.accounting, "steps": 1}
+    given = {"unit": "client", "multiplier": 1.0, "sampling": FIXED.accounting, "rounds": 1}
     assert fp.privacy.Release("third_party", adder="server", **given).adder == "server"
     for view in ("server", "server_secagg"):
         with refused("adder: 'server'; a server sees the sum before it adds the noise"):

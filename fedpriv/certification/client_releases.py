@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from fedpriv.certification.marks import Released, Sum
+from fedpriv.core.arguments import require
 from fedpriv.mechanisms.mechanisms import Mechanism, joint
 from fedpriv.privacy import Everyone, Release, Sampling
 from fedpriv.privacy.release import Adder, NoiseKind, Unit, View
@@ -34,6 +35,8 @@ class Cohorts(NamedTuple):
     def of(cls, accounting: Accounting, rounds: int) -> Cohorts:
         """Those of so many rounds."""
         turns, words = accounting.rounds_of_a_unit(rounds), accounting.in_words(rounds)
+        if accounting.has_turns:  # also where they are not said
+            words = words or f"turns by {accounting!r}"
         return cls(accounting.of_a_round, turns, accounting.most, words)
 
     @property
@@ -155,7 +158,8 @@ def of_clients(
     power = 2 if noise == "gaussian" else 1
     multiplier = together([(each.multiplier(first), each.times) for each in sums], power)
     lossy = any(each.step.codec.lossy for each in sums)
-    add_up = noise == "gaussian" and cohorts.are_of_one_size and not (lossy or narrow)
+    all_there = cohorts.are_of_one_size and (stays.dropout == 0 or stays.loses_noise)
+    add_up = noise == "gaussian" and all_there and not (lossy or narrow)
     sent = Contributions(
         multiplier, noise, _draws(stays, remembers), cohorts.most, add_up, _reason(sums, first)
     )
@@ -218,7 +222,11 @@ def _draws(drawn: Sampling, remembers: bool) -> Draws:
     if drawn.loses_noise and drawn.most == drawn.population:
         return Draws.known(drawn)
     secret = drawn.remembered() if remembers else drawn
-    return Draws.known(drawn) if secret is None else Draws(secret)
+    if secret is not None:
+        return Draws(secret)
+    remedy = "one draw may hold a client several times, and it remembers; say of `remembered` what that costs"
+    require(drawn.most_often == 1, "sampling", drawn, remedy)  # who is known counts once
+    return Draws.known(drawn)
 
 
 def _draws_of_own_noise(draws: Draws) -> Draws:

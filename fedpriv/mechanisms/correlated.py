@@ -111,7 +111,7 @@ def is_correlated(used: Mechanism) -> bool:
 def adder_of(used: Mechanism) -> WhoSums:
     """Who adds the noise of one that is correlated over rounds: an enclave where every part that is says so."""
     if used.correlation is not None:
-        return used.correlation.adder
+        return "enclave" if used.correlation.adder == "enclave" else "server"
     by_server = any(is_correlated(part) and adder_of(part) == "server" for part in used.parts)
     return "server" if by_server else "enclave"
 

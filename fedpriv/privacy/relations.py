@@ -20,7 +20,8 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
     Raises:
         ValueError: Poisson, fixed-size and with-replacement draws together; Poisson cohorts together with clients who
             add all of their noise themselves, or a share that may be lost: it is gone when one of them is removed; or
-            together with cohorts of which the view is taken to know who takes part, where a removed one is missing.
+            together with cohorts of which the view is taken to know who takes part, where a removed one is missing;
+            cohorts of varying sizes, all of whose noise clients add themselves, as if they were secret.
     """
     of_kinds = {type(r.sampling).__name__: r.sampling.adjacency for r in releases}
     adjacencies = sorted({r.sampling.adjacency for r in releases if r.sampling.adjacency})
@@ -34,6 +35,13 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
         "sampling",
         drawn,
         f"certified for {words} adjacency, which do not compose; draw all cohorts the same way",
+    )
+    require(
+        not any(map(_tells_by_its_noise, releases)),
+        "sampling",
+        drawn,
+        "a sum of so many clients' own noises tells how many there are, and of nobody it is exactly 0; give the draw "
+        "as `participation`, with Everyone",
     )
     if adjacencies == ["replace_one"]:
         return "replace_one"
@@ -61,6 +69,13 @@ def _takes_noise_along(release: Release) -> bool:
     own = release.goes_with_its_unit or (known is not None and known.loses_noise)
     counts = release.multiplier > 0 and release.unit == "client"
     return own and counts and release.sampling.adjacency is None
+
+
+def _tells_by_its_noise(release: Release) -> bool:
+    """Whether noise that each client adds itself tells who takes part, though that is to be secret."""
+    drawn = release.sampling
+    counts = release.multiplier > 0 and release.unit == "client" and release.goes_with_its_unit
+    return counts and drawn.adjacency is not None and drawn.is_known_with_own_noise
 
 
 def _is_shown(release: Release) -> bool:

@@ -16,7 +16,7 @@ from fedpriv.core.arguments import (
     checked,
     require,
 )
-from fedpriv.privacy.sampling import Sampling
+from fedpriv.privacy.sampling import PROVED, Sampling, check_law
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]
 Unit: TypeAlias = Literal["client", "record"]
@@ -110,7 +110,7 @@ class Release:
 
     Raises:
         ValueError: for an unknown view, unit, noise or adder, a negative multiplier, a negative number of steps, or
-            noise that a server adds and that is to hide something from it.
+            noise that a server adds and that is to hide something from it, or that of a sum from who sees messages.
     """
 
     view: View
@@ -133,6 +133,9 @@ class Release:
         drawn = self.participation
         known = drawn is None or isinstance(drawn, Sampling)
         require(known, "participation", drawn, f"{remedy}, or None")
+        for each in (self.sampling, drawn):
+            if each is not None and type(each) not in PROVED:
+                check_law(each)
         single = self.sampling.takes_all and self.local_steps == 1
         lost = drawn is not None and drawn.loses_noise
         require(
@@ -150,6 +153,11 @@ class Release:
             'a server sees the sum before it adds the noise; give "enclave", or a multiplier of 0'
         )
         require(not seen, "adder", self.adder, remedy)
+        of_sum = self.adder in ("enclave", "own_summed")
+        seen = of_sum and self.view == "server" and self.multiplier > 0
+        remedy = "it sees every message, not only the sum with this noise; "
+        remedy += 'give "server_secagg", or noise of a message'
+        require(not seen, "view", self.view, remedy)
         few = self.rounds * self.local_steps <= 2**53
         require(few, "local_steps", self.local_steps, "give at most 2^53 steps in all rounds")
 

@@ -114,8 +114,8 @@ RecordSampler: TypeAlias = Sampler | PublicSizes
 
 
 def is_record_sampler(given: object) -> bool:
-    """Whether it draws records."""
-    return isinstance(given, Sampler) or type(given) is PublicSizes
+    """Whether it draws records: one of the two, as another class may draw otherwise than its parts say."""
+    return type(given) in (Sampler, PublicSizes)
 
 
 def _subset(key: Key, size: jax.Array, places: int, slots: int) -> Draw:

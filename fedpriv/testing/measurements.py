@@ -23,6 +23,7 @@ from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy.sampling import Accounting
 from fedpriv.rounds.samplers import Draw, Sampler
 from fedpriv.rounds.scheduled_samplers import (
+    AnySampler,
     ScheduledSampler,
     cohort_drawn,
     first_memories,
@@ -45,7 +46,7 @@ def check_sampler(sampler: Sampler, seed: int) -> None:
     from scipy.stats import binom
 
     told, n = sampler.accounting, sampler.accounting.population
-    _check_by_hand(told)
+    _check_by_hand(sampler)
     if told.together is None:
         raise ValueError(
             f"sampler: made by hand, for {told}, which does not say how often two are drawn together; give it "
@@ -78,8 +79,10 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
     """Raises ValueError: a schedule made by hand lets a client take part more often, or sooner, than it says."""
     if constructed(sampler):
         return
+    from scipy.stats import binom
+
     told, n = sampler.accounting, sampler.accounting.population
-    _check_by_hand(told)
+    _check_by_hand(sampler)
     turns = max(20, (told.participations or 0) + 1)
     rounds = min(_MOST_ROUNDS, turns * max(told.separation, -(-n // told.most)))
     key, (begin,) = jax.random.key(seed), first_memories(sampler)
@@ -100,11 +103,29 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
             f"sampler: a client takes part sooner, or more often, than {told} allows; make draw and accounting "
             "together, as `fp.fixed_order` does"
         )
+    turns, rate = told.rounds_of_a_unit(rounds), told.of_a_round.rate
+    often = int(there.sum(0).max())
+    if often > binom.isf(FALSE_ALARM / n, turns, rate):
+        raise ValueError(
+            f"sampler: a client takes part in {often} of its {turns} turns, but the accounting says {rate:.3g} of "
+            "them; make draw and accounting together, as `fp.cyclic_poisson` does"
+        )
 
 
-def _check_by_hand(told: Accounting) -> None:
+def _check_by_hand(sampler: AnySampler) -> None:
+    told: Accounting = sampler.accounting
     if told.not_by_hand:
         raise ValueError(f"sampler: made by hand, for {told}; {told.not_by_hand}")
+    if told.block_rounds is not None or told.of_a_round.loses_noise:
+        raise ValueError(
+            f"sampler: made by hand, for {told}; blocks of rounds, and noise that is lost, are not measured: use "
+            "fp.random_allocation or fp.dropping"
+        )
+    for base in (Sampler, ScheduledSampler):
+        if isinstance(sampler, base) and type(sampler).cohort is not base.cohort:
+            raise ValueError(
+                f"sampler: {type(sampler).__name__}.cohort draws, and not `draw`, which is measured; leave it out"
+            )
 
 
 def check_codec(release: Sum, seed: int) -> None:

@@ -11,6 +11,7 @@ from fedpriv.privacy.sampling.protocol import (
     DrawCase,
     ParticipationSchema,
     Sampling,
+    check_law,
     once,
 )
 from fedpriv.privacy.sampling.with_replacement import WithReplacement
@@ -32,5 +33,9 @@ __all__ = [
     "RandomAllocation",
     "Sampling",
     "WithReplacement",
+    "check_law",
     "once",
 ]
+
+PROVED = (Allocation, Dropping, Everyone, FixedSize, Poisson, WithReplacement)
+"""Samplings whose laws need no check, as they are fedpriv's own."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -17,6 +18,8 @@ Adjacency: TypeAlias = Literal["add_or_remove", "replace_one", "zero_out"]
 
 SELDOM = 1e-6
 """In a round: how often a cut may show who made room for whom, and still be counted so."""
+
+_ROUNDING = 1e-9  # of probabilities
 
 
 class Accounting(ABC):
@@ -229,8 +232,11 @@ class Sampling(Accounting):
 
     @property
     def is_known_with_own_noise(self) -> bool:
-        """Whether who takes part is taken to be known where each adds noise of its own, as that is gone with it."""
-        return self.adjacency in ("add_or_remove", "zero_out")
+        """Whether who takes part is taken to be known where each adds noise of its own, as the sum tells of it.
+
+        Not where another unit takes the place of one, so that there are as many noises either way.
+        """
+        return not self.has_one_size or self.adjacency in ("add_or_remove", "zero_out")
 
     @property
     def hides_size(self) -> bool:
@@ -275,9 +281,10 @@ class Sampling(Accounting):
     def remembered(self) -> Sampling | None:
         """The same draws, of units that remember when they were drawn, and may show it later; None: as if known.
 
-        Who takes part is taken to be known where whoever takes another's place in a draw tells of it.
+        Who takes part is taken to be known where whoever takes another's place in a draw tells of it. Where secrecy is
+        not used, there is nothing to give away.
         """
-        return None
+        return self if self.adjacency == "zero_out" else None
 
     def of_places(self) -> Sampling:
         """The draws among places, of which a client fills as many as it has records."""
@@ -334,6 +341,39 @@ class Sampling(Accounting):
     def turn(self, units: Any, t: Any) -> Any:
         """It is everybody's."""
         return units >= 0
+
+
+@lru_cache(maxsize=64)
+def check_law(sampling: Sampling) -> None:
+    """Raises ValueError: a sampling of somebody's own does not say a relation, cases and counts that can be."""
+
+    def check(good: Any, field: str, value: Any, remedy: str) -> None:
+        require(bool(good), f"{type(sampling).__name__}.{field}", value, remedy)
+
+    known = (None, *get_args(Adjacency))
+    check(sampling.adjacency in known, "adjacency", sampling.adjacency, f"give one of {known}")
+    cases = sampling.cases()
+    chances, rates, far = (list(column) for column in zip(*cases, strict=True))
+    likely = min(chances) >= 0 and abs(math.fsum(chances) - 1) < _ROUNDING
+    check(likely, "cases", chances, "give chances that add up to 1")
+    check(all(0 <= rate <= 1 for rate in rates), "cases", rates, "give rates in [0, 1]")
+    check(all(d > 0 for d in far), "cases", far, "give distances above 0")
+    n, law = sampling.times_drawn()
+    whole = len(n) == len(law) and n[0] >= 0 and (n % 1 == 0).all() and (np.diff(n) > 0).all()
+    check(whole, "times_drawn", n, "give whole numbers that rise, and a probability of each")
+    likely = law.min() >= 0 and abs(math.fsum(law) - 1) < _ROUNDING
+    check(likely, "times_drawn", law, "give probabilities that add up to 1")
+    joining = math.fsum(law[n > 0])
+    bound = joining - _ROUNDING <= sampling.rate <= 1
+    check(bound, "rate", sampling.rate, f"give at least {joining:.6g}, that of `times_drawn`")
+    everyone = law[-1] > 1 - _ROUNDING and n[-1] > 0
+    check(everyone or not sampling.takes_all, "takes_all", True, "some draws leave units out")
+    counted_on = sampling.adjacency in ("add_or_remove", "replace_one")
+    remedy = "who is drawn has to be secret under such an adjacency"
+    check(sampling.is_secret or not counted_on, "is_secret", False, remedy)
+    likely = sampling.rate <= sampling.most / sampling.population + _ROUNDING
+    remedy = "draws that are uniform have a rate of most / population"
+    check(likely or not sampling.is_without_replacement, "rate", sampling.rate, remedy)
 
 
 def once(rate: float) -> tuple[Floats, Floats]:

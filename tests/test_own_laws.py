@@ -1,0 +1,254 @@
+"""Parts of somebody's own that say too little, or what cannot be, do not get a smaller epsilon for it."""
+
+import math
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from small import refused, regression, released, squared, start
+
+import fedpriv as fp
+from fedpriv.certification.client_releases import Cohorts
+from fedpriv.mechanisms.correlated import Correlation, adder_of
+from fedpriv.mechanisms.mechanisms import joint
+from fedpriv.privacy import (
+    CyclicPoisson,
+    DrawCase,
+    FixedSize,
+    MinimumSeparation,
+    Poisson,
+    Release,
+    Sampling,
+    WithReplacement,
+    certify_releases,
+)
+from fedpriv.testing.measurements import check_sampler, check_schedule
+
+N, SIZE, SIGMA = 6, 3, 2.0
+
+
+@dataclass(frozen=True)
+class Own(Sampling):
+    """As `FixedSize`, in so many words, or otherwise."""
+
+    population: int = N
+    most: int = SIZE
+    rate: float = SIZE / N
+    relation: str | None = "replace_one"
+    chances: tuple = (1.0,)
+    times: tuple = (0.0, 1.0)
+    law: tuple = (0.5, 0.5)
+    far: float = 1.0
+    is_secret: bool = True
+    takes_all: bool = False
+    is_without_replacement: bool = False
+    vanish: float = 0.0
+    full: bool = False
+    together = 1.0
+
+    @property
+    def adjacency(self):
+        return self.relation
+
+    @property
+    def dropout(self):
+        return self.vanish
+
+    @property
+    def has_one_size(self):
+        return self.full
+
+    def cases(self):
+        return tuple(DrawCase(chance, self.rate, self.far) for chance in self.chances)
+
+    def times_drawn(self):
+        return np.array(self.times), np.array(self.law)
+
+    def how_drawn(self, what, some_vanish):
+        return ()
+
+
+def release(sampling, **more):
+    given = {"view": "third_party", "unit": "client", "multiplier": SIGMA, "rounds": 5}
+    return Release(sampling=sampling, **(given | more))
+
+
+WRONG = {
+    "a relation that there is not": ({"relation": "replace-one"}, "adjacency: 'replace-one'"),
+    "chances below 1 together": ({"chances": (0.5,)}, "cases: .*add up to 1"),
+    "a chance below 0": ({"chances": (1.5, -0.5)}, "cases: .*add up to 1"),
+    "a unit that does not move a sum": ({"far": 0.0}, "cases: .*above 0"),
+    "counts that fall": ({"times": (1.0, 0.0)}, "times_drawn: .*rise"),
+    "counts of parts": ({"times": (0.0, 0.5)}, "times_drawn: .*whole numbers"),
+    "probabilities below 1 together": ({"law": (0.5, 0.25)}, "times_drawn: .*add up to 1"),
+    "nobody who is left out": ({"takes_all": True}, "takes_all: True"),
+    "a draw that is no secret": ({"is_secret": False}, "is_secret: False"),
+    "a rate above that of a uniform draw": (
+        {"most": 2, "is_without_replacement": True},
+        "rate: 0.5; draws that are uniform",
+    ),
+    "a rate below that of its counts": ({"law": (0.25, 0.75)}, "rate: 0.5; give at least 0.75"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_law_that_cannot_be_is_refused(name):
+    fields, message = WRONG[name]
+    with refused(message):
+        release(Own(**fields))
+    with refused(message):
+        release(fp.privacy.Everyone(N), participation=Own(**fields))
+
+
+def test_a_law_that_can_be_costs_what_it_says():
+    own, known = (
+        certify_releases([release(s)], 1e-4, "third_party") for s in (Own(), FixedSize(N, SIZE))
+    )
+    assert own.epsilon == pytest.approx(known.epsilon)
+
+
+def summing(sampler, *, keeps=False, **how):
+    def round(key, state, cohort):
+        own = jnp.zeros((N, 1)) if keeps else ()
+
+        def client(key, shard, *mine):
+            return fp.Sent(state.params, own=mine[0]) if keeps else state.params
+
+        given = {"mechanism": fp.gaussian(0.5, SIGMA), "own": own} | how
+        _, metrics, _ = cohort.sum(client, key, **given)
+        return fp.ModelState(state.params, state.round + 1), metrics
+
+    return fp.Algorithm(lambda params, _: fp.ModelState(start(), jnp.int32(0)), round, sampler)
+
+
+def drawn_by_hand(accounting):
+    return fp.fixed_size(N, SIZE)._replace(accounting=accounting)
+
+
+@pytest.mark.parametrize("sampling", [Own(), Poisson(N, 0.5, SIZE, neighbour="replaced")])
+def test_noise_of_its_own_shows_who_takes_part_where_sizes_vary(sampling):
+    """A cohort of nobody is exactly 0: whoever is in one is seen, however seldom that is."""
+    seen = released(summing(drawn_by_hand(sampling), adder="own"), 4)
+    assert all(r.participation == sampling for (r,) in seen.values())
+    assert all(r.adder == "own" and r.multiplier == SIGMA for (r,) in seen.values())
+
+
+def test_noise_that_may_vanish_is_not_counted_as_if_all_stayed():
+    loud = SIGMA * math.sqrt(SIZE)
+    for vanish, multiplier in ((0.0, loud), (0.1, SIGMA)):
+        sampler = drawn_by_hand(Own(full=True, vanish=vanish))
+        ((one,), _, _) = released(summing(sampler, adder="own"), 4).values()
+        assert one.multiplier == pytest.approx(multiplier)
+
+
+def test_whoever_is_drawn_twice_and_remembers_does_not_count_once():
+    twice = Own(times=(0.0, 1.0, 2.0), law=(0.5, 0.25, 0.25))
+    with refused("remembers; say of `remembered`"):
+        released(summing(drawn_by_hand(twice), keeps=True), 4)
+    known = replace(twice, relation="zero_out")
+    ((one,), *_) = released(summing(drawn_by_hand(known), keeps=True), 4).values()
+    assert one.sampling == known
+    assert WithReplacement(N, 2, 0.5).remembered() == WithReplacement(N, 2, 0.5)
+
+
+def test_turns_that_are_not_said_are_turns():
+    @dataclass(frozen=True)
+    class Silent(MinimumSeparation):
+        def in_words(self, rounds):
+            return ""
+
+    cohorts = Cohorts.of(Silent(N, SIZE, 2), 4)
+    assert not cohorts.are_of_one_size
+    assert "turns by " in cohorts.schedule
+
+
+@pytest.mark.parametrize("adder", ["enclave", "own_summed"])
+def test_the_noise_of_a_sum_hides_nothing_from_whoever_sees_every_message(adder):
+    with refused("it sees every message, not only the sum"):
+        release(FixedSize(N, SIZE), view="server", adder=adder)
+    bare = release(FixedSize(N, SIZE), view="server", adder=adder, multiplier=0.0)
+    assert certify_releases([bare], 1e-4, "server").epsilon == math.inf
+
+
+@pytest.mark.parametrize("adder", ["own", "own_summed"])
+def test_own_noise_of_a_client_tells_how_many_there_are(adder):
+    for drawn in (Poisson(N, 0.5), Poisson(N, 0.5, neighbour="replaced"), Own()):
+        with refused("give the draw as `participation`"):
+            certify_releases([release(drawn, adder=adder)], 1e-4, "third_party")
+    of_one_size = certify_releases([release(FixedSize(N, SIZE), adder=adder)], 1e-4, "third_party")
+    assert of_one_size.relation == "replace_one"
+    of_a_record = release(Poisson(N, 0.5), adder=adder, unit="record")
+    assert certify_releases([of_a_record], 1e-4, "third_party").relation == "add_or_remove"
+
+
+def test_only_who_says_enclave_is_one():
+    used = fp.correlated(fp.gaussian(1.0, SIGMA), fp.noise_matrices.tree(rounds=4), adder="enclave")
+    for said, adder in (("enclave", "enclave"), (True, "server"), (False, "server")):
+        by_hand = used._replace(correlation=Correlation(*used.correlation[:2], said))
+        assert adder_of(by_hand) == adder_of(joint(by_hand, by_hand)) == adder
+
+
+def test_records_are_drawn_by_what_is_looked_at():
+    class Otherwise(type(fp.poisson(3, 0.01))):
+        __slots__ = ()
+
+        @property
+        def places(self):
+            return fp.poisson(3, 0.01)
+
+        def draw_among(self, key, size):
+            return fp.types.Draw(jnp.arange(3), jnp.ones(3, bool)), 1.0
+
+    records = Otherwise(*fp.poisson(3, 0.01)[:-1])
+
+    def round(key, state, cohort):
+        given = {"records": records, "mechanism": fp.gaussian(1.0, SIGMA)}
+        params, metrics = cohort.private_mean(fp.per_example(squared), state.params, **given)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    algorithm = fp.Algorithm(
+        lambda params, _: fp.ModelState(params, jnp.int32(0)),
+        round,
+        fp.fixed_size(N, SIZE),
+        "record",
+    )
+    with refused("records: "):
+        fp.certify(algorithm, start(), regression([3] * N), 4, 1e-4)
+
+
+def test_a_class_that_draws_otherwise_than_its_draw_is_not_measured_by_it():
+    class Otherwise(type(fp.fixed_size(N, SIZE))):
+        __slots__ = ()
+
+        def cohort(self, key, schedule, t, memory):
+            return fp.types.Draw(jnp.arange(SIZE), jnp.ones(SIZE, bool)), memory
+
+    with refused("Otherwise.cohort draws, and not `draw`"):
+        check_sampler(Otherwise(*fp.fixed_size(N, SIZE)[:-1]), 1)
+
+
+@pytest.mark.parametrize("what", [{"block_rounds": 2}, {"loses_noise": True}])
+def test_what_is_not_measured_is_not_taken_at_its_word(what):
+    class Unmeasured(Own):
+        pass
+
+    for name, value in what.items():
+        setattr(Unmeasured, name, value)
+    with refused("are not measured: use fp.random_allocation or fp.dropping"):
+        check_sampler(drawn_by_hand(Unmeasured()), 1)
+
+
+def test_how_often_clients_join_in_their_turns_is_measured():
+    def draw(key, t, memory):
+        ids = jnp.arange(SIZE) * 2 + t % 2
+        joins = jax.random.bernoulli(jax.random.fold_in(key, t), 0.9, (SIZE,))
+        return fp.types.Draw(jnp.where(joins, ids, N), joins), memory
+
+    def by_hand(rate):
+        return fp.types.ScheduledSampler(draw, SIZE, rate * SIZE, CyclicPoisson(N, 2, rate))
+
+    check_schedule(by_hand(0.9), 1)
+    with refused("of its .* turns, but the accounting says 0.1"):
+        check_schedule(by_hand(0.1), 1)
