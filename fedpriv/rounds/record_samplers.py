@@ -114,7 +114,7 @@ RecordSampler: TypeAlias = Sampler | PublicSizes
 
 
 def is_record_sampler(given: object) -> bool:
-    """Whether it draws records."""
+    """Whether a sampler draws records."""
     return isinstance(given, Sampler) or type(given) is PublicSizes
 
 
@@ -155,7 +155,7 @@ def may_hold_fewer(records: RecordSampler) -> bool:
 
 
 def most_records(records: RecordSampler) -> int:
-    """Most records that a client may hold."""
+    """Most records that a client may hold, as a record sampler says."""
     return max(records.public_sizes or (records.accounting.population,))
 
 
