@@ -127,7 +127,7 @@ def privacy(
 
 
 class Costs(NamedTuple):
-    """What a run would cost.
+    """What a run of a config would cost.
 
     Attributes:
       ledger: of its algorithms, with the noise that was solved for.

@@ -93,7 +93,7 @@ def name_of(algorithm: str, own: Mapping[str, str] = MappingProxyType({})) -> st
 
 
 def short_name_of(algorithm: str, own: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The name, cut where it is long."""
+    """For people: the algorithm's name, cut where it is long."""
     name = name_of(algorithm, own)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
 
@@ -126,7 +126,7 @@ def markdown_table(rows: Sequence[Sequence[str]], notes: Iterable[str] = ()) -> 
 
 
 def on_one_line(text: str) -> str:
-    """Without breaks, and with what a terminal would act on shown."""
+    """Text without breaks, and with what a terminal would act on shown."""
     return printable(" ".join(text.split()))
 
 

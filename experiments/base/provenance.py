@@ -25,7 +25,7 @@ PACKAGES = (
 
 
 def environment(strategy: Strategy) -> dict[str, Any]:
-    """As JSON; runs in the same one are the same to the bit."""
+    """The environment as JSON; runs in the same one are the same to the bit."""
     return provenance() | {"layout": asdict(strategy)}
 
 
@@ -36,7 +36,7 @@ def provenance() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the packages that numbers depend on."""
+    """For provenance: versions of Python and of the packages that numbers depend on."""
     found = {"python": platform.python_version(), "fedpriv": fedpriv.__version__}
     return found | {package: version(package) for package in PACKAGES}
 

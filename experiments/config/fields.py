@@ -34,7 +34,7 @@ def check_each(kind: Any, **values: Any) -> None:
 
 
 def each_once(algorithms: Sequence[str]) -> None:
-    """Raises ValueError: none are named, or one twice."""
+    """Raises ValueError: of a field's names there are none, or one twice."""
     if not algorithms or len(set(algorithms)) < len(algorithms):
         raise ValueError(f"algorithms: {algorithms}; name at least one, and each once")
 

@@ -27,7 +27,7 @@ HELP = ("-h", "--help")
 
 @dataclasses.dataclass(frozen=True)
 class NoOptions:
-    """Of a command that takes a config alone."""
+    """Options of a command that takes a config alone."""
 
 
 def config_name(args: list[str], default: str = "quickstart") -> str:
@@ -97,7 +97,7 @@ def parse(
     options: type = NoOptions,
     description: str = "",
 ) -> Settings:
-    """The config's settings, as the arguments change them.
+    """The config's settings, as a command's arguments change them.
 
     Args:
       command: of experiments.

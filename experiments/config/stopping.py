@@ -15,14 +15,14 @@ from fedpriv.models.score import better_higher, is_fraction, main_metric, meant
 
 
 class Target(NamedTuple):
-    """A metric, and the value at which it is good enough."""
+    """For stopping: a metric, and the value at which it is good enough."""
 
     metric: str
     value: float
 
 
 def target(text: str) -> Target:
-    """Of NAME=VALUE.
+    """The `Target` of NAME=VALUE.
 
     Raises:
       ValueError: it is none.

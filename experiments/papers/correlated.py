@@ -111,7 +111,7 @@ def algorithm(name: Name, settings: Correlated, loss: LossFn) -> Algorithm:
 
 
 def matrix(name: Name, settings: Correlated) -> fp.noise_matrices.Factorization:
-    """What correlates the noise of these rounds."""
+    """The matrix that correlates the noise of these rounds."""
     matrices, rounds, separation = fp.noise_matrices, settings.rounds, settings.separation
     under: dict[str, Any] = {"momentum": settings.momentum if settings.error == "momentum" else 0.0}
     make: dict[str, Callable[[], fp.noise_matrices.Factorization]] = {

@@ -35,7 +35,7 @@ Name = Literal[
 
 @dataclass(frozen=True)
 class Ldp:
-    """FedAvg + LDP (Wei et al. 2020), MSP + Lap and MSP + Gauss."""
+    """MSPDQ's rivals FedAvg + LDP (Wei et al. 2020), MSP + Lap and MSP + Gauss."""
 
     epsilon: float = 10.0
     """eps_DP, of one message. The certificate is the ledger's, whatever this says."""
@@ -53,7 +53,7 @@ class Ldp:
 
 @dataclass(frozen=True)
 class Jopeq:
-    """JoPEQ (Lang et al. 2023), with `bits` per value."""
+    """MSPDQ's rival JoPEQ (Lang et al. 2023), with `bits` per value."""
 
     epsilon: float = 10.0
     """Of one value (Laplace) or pair of values (t) in one message."""

@@ -77,7 +77,7 @@ def _array(name: str, value: Any, axes: int) -> np.ndarray:
 
 
 def with_clients(evaluation: Evaluation, own: Sequence[ClientLine]) -> Evaluation:
-    """The evaluation with what it measured on single clients."""
+    """The evaluation with what its client lines say of single clients."""
     return evaluation._replace(clients={line.kind: line.values for line in own})
 
 

@@ -19,7 +19,7 @@ from fedpriv.models.score import best, meant
 
 
 def recorded(runs: Iterable[RunFolder]) -> list[str]:
-    """Names of all metrics of these runs, those of the score first."""
+    """Names of all metrics that can be shown of these runs, those of the score first."""
     of_score, others = dict[str, None](), dict[str, None]()
     for run in runs:
         for name, lines in run.lines.items():

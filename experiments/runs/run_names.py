@@ -85,7 +85,7 @@ def _labelled(runs: Sequence[RunFolder], labels: Sequence[str] | None) -> list[R
 
 
 def titles(runs: Sequence[RunFolder]) -> list[str]:
-    """The settings in which the runs differ, one title per run."""
+    """What runs are called by the settings in which they differ, one title per run."""
     return [", ".join(parts) for parts in _differences(runs)]
 
 

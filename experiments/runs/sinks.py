@@ -62,7 +62,7 @@ def _closed(sink: Any) -> None:
 
 
 def check_installed(names: Sequence[str]) -> None:
-    """Raises ValueError: a library is not installed."""
+    """Raises ValueError: a sink's library is not installed."""
     for name in names:
         if importlib.util.find_spec(LIBRARIES[name]) is None:
             raise ValueError(

@@ -34,7 +34,7 @@ FREE = ("output", "data_dir", "checkpoint", "record", "views", "metric")  # chan
 
 
 class Earlier(NamedTuple):
-    """A run that was stopped.
+    """A run that was stopped, to go on with.
 
     Attributes:
       folder: of the run.
@@ -97,7 +97,7 @@ class Earlier(NamedTuple):
 
 
 def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config]:
-    """What `folder` holds, and its config.
+    """What the folder of a stopped run holds, and its config.
 
     Args:
       config: of the run, where it was begun with an object.

@@ -17,7 +17,7 @@ from experiments.runs.scalars import scalars
 
 
 class WeightsAndBiases:
-    """Sends each algorithm's records to a run of its own.
+    """Sends each algorithm's records to a W&B run of its own.
 
     Args:
       folder: of the run; W&B's own files go there, too.

@@ -40,7 +40,7 @@ FOLDS = Annotated[int, Range("a whole number, 2 or more", 2, 2**24, integer=True
 
 
 class Asked(NamedTuple):
-    """What is to be swept.
+    """What is to be swept: a sweep before it is planned.
 
     Attributes:
       name: of the config.

@@ -34,7 +34,7 @@ NOT_PRIVATE = {"color": "0.5", "marker": "|", "linestyle": "none"}
 
 
 class Result(NamedTuple):
-    """An entrant on a data set at a budget.
+    """A race's result: an entrant on a data set at a budget.
 
     Attributes:
       budget: epsilon as text; "" for what is not private.

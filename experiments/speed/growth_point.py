@@ -27,7 +27,7 @@ AT_LEAST = 0.02  # seconds of rounds in a turn
 
 @dataclass(frozen=True)
 class Point:
-    """The size of a round.
+    """A growth point: the size of a round.
 
     Attributes:
       algorithm: of those below.

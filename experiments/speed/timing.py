@@ -102,7 +102,7 @@ def device_name() -> str:
 
 
 def device_memory_mb() -> float | None:
-    """Peak of the first device, where it has memory of its own."""
+    """Beside times: peak of the first device, where it has memory of its own."""
     statistics_of = jax.local_devices()[0].memory_stats() or {}
     peak = statistics_of.get("peak_bytes_in_use")
     return peak and peak / 1e6

@@ -23,7 +23,7 @@ ALL = ("table.md", "table.csv", "table.tex", "figure.pdf", "figure.png")
 
 
 def output_paths(given: Sequence[Path]) -> list[Path]:
-    """The files to write; a folder stands for all kinds.
+    """The files to write of compared runs; a folder stands for all kinds.
 
     Raises:
       ValueError: a suffix that says no kind, or a folder that cannot be made.
@@ -143,7 +143,7 @@ def _folder(path: Path, option: str) -> None:
 def write_tables(
     paths: Sequence[Path], table: Grid, numbers: Callable[[], pandas.DataFrame]
 ) -> None:
-    """In the formats of the suffixes; of none of `TABLES` nothing.
+    """Tables of compared runs in the formats of the suffixes; of none of `TABLES` nothing.
 
     Raises:
       ValueError: one cannot be written.

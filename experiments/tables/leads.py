@@ -42,7 +42,7 @@ class Lead(NamedTuple):
 
 
 def lead(own: Sequence[float], rival: Sequence[float], paired: bool = True) -> Lead:
-    """How far `own` lies above `rival`.
+    """How far the score `own` lies above `rival`.
 
     Args:
       own, rival: a score for each seed, from seed 0.

@@ -37,7 +37,7 @@ from fedpriv.models.kept_model import model_folder
 
 
 class Request(NamedTuple):
-    """What is to be trained.
+    """What is to be trained, before it is prepared.
 
     Attributes:
       name: of the config.
@@ -95,7 +95,7 @@ def prepare(
     until_end: ExitStack,
     progress: bool = True,
 ) -> PreparedRun:
-    """The run, checked in all processes, and its folder.
+    """Prepares a run: checked in all processes, with its folder.
 
     Args:
       until_end: keeps others from the folder.

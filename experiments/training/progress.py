@@ -27,7 +27,7 @@ from fedpriv.privacy import Certificate, Claim
 
 
 class Progress:
-    """Of one algorithm, on standard error.
+    """Shows an algorithm's progress, on standard error.
 
     Args:
       rounds: that it is to train for.

@@ -35,7 +35,7 @@ FirstNorm: TypeAlias = Annotated[
 
 
 class AdaptiveState(NamedTuple):
-    """Model and clip norm.
+    """Model and clip norm of adaptive clipping.
 
     Attributes:
       params: theta.

@@ -164,7 +164,7 @@ class Transmission(NamedTuple):
 
 
 def full_precision() -> Transmission:
-    """Unquantized, in 32 bits (MSP-FL, eq. 3 and 4)."""
+    """A transmission that is unquantized, in 32 bits (MSP-FL, eq. 3 and 4)."""
 
     def send(key: Key, a: jax.Array, q: jax.Array, width: jax.Array) -> Quantized:
         return Quantized(a, jnp.zeros(a.shape, jnp.int32), jnp.zeros(a.shape, bool))

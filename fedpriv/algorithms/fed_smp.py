@@ -45,7 +45,7 @@ from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
 class SparseState(NamedTuple):
-    """Model, what the server's optimiser remembers, and the mask.
+    """State of Fed-SMP: model, what the server's optimiser remembers, and the mask.
 
     Attributes:
       params: theta.

@@ -43,7 +43,7 @@ from fedpriv.rounds.weighting import EQUALLY, Weighting
 
 
 class PersonalState(NamedTuple):
-    """The shared model, and what clients keep.
+    """State of personal models: the shared one, and what clients keep.
 
     Attributes:
       params: a whole model; of personal heads, its head is the initial one, which nobody trains.

@@ -27,7 +27,7 @@ Data: TypeAlias = Callable[[PyTree], PyTree]
 
 
 class Canaries(NamedTuple):
-    """Who takes the places of clients, or of records.
+    """Who takes the places of clients, or of records, and what they send.
 
     Attributes:
       key: of their directions, which are drawn when they are needed: all together would be far larger than the model.

@@ -23,7 +23,7 @@ from fedpriv.rounds.optimizers import LOSS, ready
 
 
 class Reconstruction(NamedTuple):
-    """What an attack made of its observations.
+    """What an inversion made of its observations.
 
     Attributes:
       image: f32[victims, height, width, channels].

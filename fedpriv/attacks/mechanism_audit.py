@@ -28,7 +28,7 @@ _CHUNK = 2**18  # coordinates side by side
 
 
 class Scores(NamedTuple):
-    """Log-likelihood ratios of a view's observations.
+    """Of a mechanism's draws: log-likelihood ratios of a view's observations.
 
     Attributes:
       present: f64[draws], where the unit was there.

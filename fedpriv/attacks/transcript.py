@@ -37,7 +37,7 @@ Decay = Callable[[jax.Array], jax.Array]
 
 
 class Recovered(NamedTuple):
-    """What was found of each client.
+    """What was found of each client by its visible submodels.
 
     Attributes:
       model: f64[M, d], the trained model.

@@ -265,7 +265,7 @@ def _stages(
 
 
 def check_twice(traced: TracedRound) -> None:
-    """Traces the round once more.
+    """Traces the round once more, to certify it only if it is the same.
 
     Raises:
       ValueError: it is another program then, because it counts or draws on the host; and in which line.

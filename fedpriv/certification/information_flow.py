@@ -64,7 +64,7 @@ def mark(number: int, *arrays: Any) -> list[Any]:
 
 
 def propagate(jaxpr: Jaxpr, labels: Sequence[Labels], rules: TransferRules) -> list[Labels]:
-    """The labels of the outputs, for those of the inputs."""
+    """Follows labels: those of the outputs, for those of the inputs."""
     known: dict[Any, Labels] = dict(zip(jaxpr.invars, labels, strict=True))
 
     def labels_of(atom: Any) -> Labels:

@@ -82,7 +82,7 @@ def joined(labels: list[Labels]) -> Labels:
 
 
 def leak(name: str, leaked: Labels) -> LeakError:
-    """What is said of labels that reach `name`."""
+    """The error of labels that reach `name`."""
     first = sorted(leaked, key=str)[0]
     return LeakError(
         f"round: {name} depends on {first.what} ({first.line}), past every release; send it through cohort.sum with a "

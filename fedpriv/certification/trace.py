@@ -84,7 +84,7 @@ class Stage(NamedTuple):
 def traced_program(
     algorithm: Algorithm, sampler: AnySampler, shape: FederationShape, state: State
 ) -> TracedProgram:
-    """Traces the round with cohorts of `sampler`.
+    """Traces the round with cohorts of `sampler`, as one program.
 
     Args:
       state: shapes.

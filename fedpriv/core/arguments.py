@@ -91,7 +91,7 @@ Percent: TypeAlias = Annotated[float, Range("a percentage from 0 to 100", 0, 100
 
 
 def checked(name: str, value: Any, kind: Any) -> Any:
-    """The argument as its kind; a number comes back as Python's.
+    """An argument as its kind; a number comes back as Python's.
 
     Args:
       kind: one of the numbers above, `Literal` choices, `bool`, or several of these; optionally with `| None`, `|
@@ -159,7 +159,7 @@ def require(ok: bool, name: str, value: object, remedy: str) -> None:
 
 
 def check_path(name: str, value: object, remedy: str) -> None:
-    """Raises ValueError: it is no name of a file or folder."""
+    """Raises ValueError: the argument is no name of a file or folder."""
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else b""
     require(isinstance(path, str) and "\0" not in path, name, value, remedy)
 
@@ -170,7 +170,7 @@ def is_name(value: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """What was given, in a few words."""
+    """How a complaint shows an argument, in a few words."""
     if isinstance(value, jax.core.Tracer):
         return "a traced value, which is not known before the program is compiled"
     function = getattr(value, "__name__", None) if callable(value) else None

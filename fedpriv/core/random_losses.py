@@ -24,7 +24,7 @@ from fedpriv.core.user_functions import takes
 
 
 class Keyed(NamedTuple):
-    """Examples and what is drawn for them.
+    """Examples and what is drawn for them, a key each.
 
     Attributes:
       example: one example, or leaves [B, ...].

@@ -13,7 +13,7 @@ from fedpriv.core.code_places import is_users_file, place
 
 
 def asked(name: str, fn: Callable[..., Any], wants: str, *args: Any) -> Any:
-    """What a function gives back.
+    """What a user's function gives back.
 
     Args:
       name: of the argument that the function was given as.

@@ -31,7 +31,7 @@ def mapped(path: Path) -> np.ndarray:
 
 
 def loaded(path: Path, mmap_mode: str | None = None) -> np.ndarray:
-    """A .npy file's array; raises ValueError: it is none, or shorter than its header says; OSError: it cannot be opened."""
+    """A .npy file's array; raises ValueError: none, or shorter than its header says; OSError: it cannot be opened."""
     try:
         array = np.load(path, mmap_mode=mmap_mode)  # type: ignore[arg-type]
     except (ValueError, EOFError) as error:

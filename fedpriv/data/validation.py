@@ -93,7 +93,7 @@ def array_of(name: str, leaf: Any) -> Any:
 
 
 def on_host(name: str, leaf: Any) -> np.ndarray:
-    """As `array_of`, of NumPy; raises ValueError: random keys, too."""
+    """As `array_of` an example's leaf, of NumPy; raises ValueError: random keys, too."""
     array = array_of(name, leaf)
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.extended):
         raise ValueError(f"{name}: its data type is {array.dtype}; give numbers")

@@ -210,7 +210,7 @@ def _remove(file: Path) -> None:
 
 
 def differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
-    """A text for each field that differs between two JSON values."""
+    """For a checkpoint of another run: a text for each field that differs between two JSON values."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         for field in dict.fromkeys([*there, *here]):
             below = f"{name}.{field}" if name else field

@@ -109,7 +109,7 @@ def check_pixels(name: str, image: Any) -> None:
 
 
 def wrong_input(name: str, x: Any, made_for: tuple[int, ...]) -> ExampleError:
-    """Of an input that a network cannot take."""
+    """The error of an example's input that a network cannot take."""
     shape = list(np.shape(x))
     return ExampleError(
         f"{name}: its shape is {shape}, but the model was made for {list(made_for)}; give such inputs, or make the "

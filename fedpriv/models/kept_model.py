@@ -88,7 +88,7 @@ def model_folder(folder: Path | str, algorithm: str, seed: Seed) -> Path:
 
 
 def is_kept(folder: Path | str, algorithm: str, seed: Seed) -> bool:
-    """Whether the model is there, whole."""
+    """Whether the model is kept there, whole."""
     return (model_folder(folder, algorithm, seed) / PARAMETERS).is_file()
 
 

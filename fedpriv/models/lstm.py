@@ -51,7 +51,7 @@ def _each_gate(initializer: Any) -> Any:
 
 @jax.custom_vjp
 def recurrence(z: jax.Array, w: jax.Array) -> jax.Array:
-    """The outputs h_t of the cell's steps.
+    """The outputs h_t of an LSTM cell's steps.
 
     Args:
       z: f32[length, 4 hidden], what the input adds to the gates i, f, g, o before their nonlinearities.

@@ -143,7 +143,7 @@ class DropoutCNN(_Checked):
 
 
 def initializers(weights: Weights, fan_in: Count) -> dict[str, Any]:
-    """Initial weights of a layer with `fan_in` inputs per output.
+    """Initial weights of a module's layer with `fan_in` inputs per output.
 
     They follow flax's defaults (LeCun normal kernels of variance 1 / fan_in, zero biases) or PyTorch's (both uniform in
     +-1 / sqrt(fan_in), of variance 1 / (3 fan_in)).

@@ -191,7 +191,7 @@ def _composed(
 def epsilons_of(
     releases: tuple[Release, ...], relation: str, delta: float, best_of: float = 1.0
 ) -> dict[str, float]:
-    """Accountant -> epsilon.
+    """What a certificate's epsilon is the least of: accountant -> epsilon.
 
     Formal guarantees: each is an upper bound, see `losses.pld_epsilon` and `renyi.rdp_epsilon`. Where Gaussian noise
     is all that is secret, "PLD" is exact: delta(eps) = E_n[delta_Gauss(eps; sqrt(sum_k n_k / multiplier_k^2))], n_k ~

@@ -14,7 +14,7 @@ _TAIL = 1e-40  # of a sum, on either side, that is left out
 
 
 class Counts(NamedTuple):
-    """A law on low, low + width, ...
+    """The law of a count, on low, low + width, ...
 
     Attributes:
         low, width: whole numbers, width at least 1.

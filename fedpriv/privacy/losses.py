@@ -62,7 +62,7 @@ def pld_epsilon(releases: Sequence[Release], relation: str, delta: float) -> flo
 
 
 class Grid(NamedTuple):
-    """Losses of all rounds on cells of one width.
+    """For PLD: losses of all rounds on cells of one width.
 
     Attributes:
         epsilon: at the delta it was made for.

@@ -69,7 +69,7 @@ def rdp_total(
 
 
 def rdp_to_epsilon(total: Floats, delta: float) -> float:
-    """By the conversion of Canonne, Kamath and Steinke 2020."""
+    """From Rényi divergences, by the conversion of Canonne, Kamath and Steinke 2020."""
     from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
     with quiet():

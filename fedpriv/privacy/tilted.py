@@ -52,7 +52,7 @@ class Priced(NamedTuple):
 
 
 class Composed:
-    """The privacy loss L of all rounds together.
+    """The privacy loss L of all rounds together, composed by tilting.
 
     Formal guarantees: `epsilon` and `delta` are upper bounds for the pair of the discretised losses; see `_Sum` for the
     finite losses. Infinite losses are composed in closed form.

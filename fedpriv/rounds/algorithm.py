@@ -112,13 +112,13 @@ def made_at(algorithm: Algorithm) -> str | None:
 
 
 def require_algorithm(algorithm: Any) -> None:
-    """Raises ValueError: it is none."""
+    """Raises ValueError: it is no algorithm."""
     fits = isinstance(algorithm, Algorithm)
     require(fits, "algorithm", algorithm, "give one such as fp.fed_avg(...)")
 
 
 def initial_state(algorithm: Algorithm, params: Params, federation: Federation) -> State:
-    """What `init` gives back.
+    """What an algorithm's `init` gives back.
 
     Raises:
       ValueError: it is no function of these arguments, or does not return a state of arrays.
@@ -134,7 +134,7 @@ def initial_state(algorithm: Algorithm, params: Params, federation: Federation) 
 def after_round(
     algorithm: Algorithm, key: Key, state: State, cohort: Cohort
 ) -> tuple[State, Metrics]:
-    """What a round gives back.
+    """What an algorithm's `round` gives back.
 
     Raises:
       ValueError: it is no function of these arguments, or does not return a state of arrays, and metrics.

@@ -155,7 +155,7 @@ def may_hold_fewer(records: RecordSampler) -> bool:
 
 
 def most_records(records: RecordSampler) -> int:
-    """Most records that a client may hold."""
+    """Most records that a client may hold, as a record sampler says."""
     return max(records.public_sizes or (records.accounting.population,))
 
 

@@ -93,7 +93,7 @@ AnySampler: TypeAlias = Sampler | ScheduledSampler
 
 
 def has_full_cohorts(sampler: AnySampler) -> bool:
-    """Whether every draw has a client in each of its slots."""
+    """Whether every draw of a sampler has a client in each of its slots."""
     drawn = sampler.accounting
     if sampler.has_memory:
         return False  # there may be too few whom it may draw

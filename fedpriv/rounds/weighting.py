@@ -19,7 +19,7 @@ from fedpriv.core.types import PyTree
 
 @dataclass(frozen=True)
 class Weighting:
-    """All clients count equally."""
+    """The weights in a cohort's sum: all clients count equally."""
 
     @property
     def adder(self) -> Literal["shares", "server"]:

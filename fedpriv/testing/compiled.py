@@ -16,5 +16,5 @@ if jax.__version_info__[:2] == (0, 10):  # one that does not know an option refu
 
 
 def compiled(fn: Callable[..., Any], *args: Any) -> jax.stages.Compiled:
-    """`fn` for arguments like these."""
+    """`fn` for arguments like these, for measurements: compiled fast."""
     return jax.jit(fn).lower(*args).compile(compiler_options=_QUICK)

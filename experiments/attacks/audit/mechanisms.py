@@ -112,7 +112,7 @@ def _audited(
 
 
 def affordable(traced: TracedRound, view: str, rounds: int, draws: int) -> tuple[int, int]:
-    """(draws, rounds) that `AFFORDABLE` allows."""
+    """(draws, rounds) that an audit of mechanisms may take, by `AFFORDABLE`."""
     fits = int(AFFORDABLE / _cost(traced, view, rounds))
     if fits >= min(draws, FEWEST):
         return min(draws, fits), rounds

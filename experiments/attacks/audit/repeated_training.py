@@ -65,7 +65,7 @@ class Asked(NamedTuple):
 
 
 class RepeatedTraining(NamedTuple):
-    """Trains one algorithm again and again."""
+    """Trains one algorithm again and again, with a canary."""
 
     experiment: Experiment
     settings: Settings

@@ -129,7 +129,7 @@ class Seen(Protocol):
 def rows_of(
     seen: Seen, name: str, view: str, ledger: Ledger, rounds: int, deltas: Sequence[float]
 ) -> Iterator[Row]:
-    """What `view` saw, beside what is said of the algorithm."""
+    """Lines of an audit: what `view` saw, beside what is said of the algorithm."""
     for delta in deltas:
         said = bounded(ledger, name, rounds, view, delta)
         least = seen.bound(delta, LIKELY)

@@ -78,7 +78,7 @@ def _mechanism_cells(row: Row) -> list[str]:
 
 
 def many_runs_table(rows: Sequence[Row], skipped: Sequence[Unaudited], command: str) -> list[str]:
-    """As `mechanisms_table`."""
+    """As `mechanisms_table`, of an audit by many runs."""
     head = ["1 - 1e-6", "exact pair", "share", "estimate (no bound)", "delta", "runs", "min"]
     lines = ["Many runs: whole trainings on one federation, with a canary by a fair coin"]
     runs = STRONGER * rows[0].about["runs"] if rows else 0
@@ -102,7 +102,7 @@ def _many_runs_cells(row: Row) -> list[str]:
 
 
 def one_run_table(rows: Sequence[Row], skipped: Sequence[Unaudited], command: str) -> list[str]:
-    """As `mechanisms_table`."""
+    """As `mechanisms_table`, of an audit by one run."""
     head = ["exact pair", "share", "as Gaussian", "Steinke et al.", "p-value"]
     head += ["estimate (no bound)", "delta", "canaries", "runs"]
     lines = ["One run: many canaries with random directions, each there by a fair coin"]

@@ -22,7 +22,7 @@ DELTA = 1e-5
 
 
 def attack_all(victims: Victims, steps: int, seed: int) -> list[Attacked]:
-    """Every view of `all_seen`, after who sees nothing."""
+    """Inverts every view of `all_seen`, after who sees nothing."""
     found = [_blind(victims)]
     attack = attacker(victims, steps, seed)
     every = all_seen(victims.model.loss, len(victims.labels))

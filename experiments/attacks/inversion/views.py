@@ -202,7 +202,7 @@ class Victims(NamedTuple):
 
 
 def draw_victims(data: Any, count: int, seed: int) -> Victims:
-    """Random images of the training set, one per client."""
+    """The inversion's victims: random images of the training set, one per client."""
     rows = np.random.default_rng(seed).permutation(len(data.train["label"]))
     parts = np.split(rows, [count, count + 32])
     federation = fp.Federation.from_arrays(

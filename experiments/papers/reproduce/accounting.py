@@ -65,7 +65,7 @@ def _value(number: Claim | Certificate | None) -> Value | str:
 
 
 def meaning(number: Claim | Certificate) -> str:
-    """ "client, third party, add-or-remove, delta 7e-05"."""
+    """What an epsilon of a full training is, as "client, third party, add-or-remove, delta 7e-05"."""
     words = [number.unit, number.view.replace("_", " "), hyphenated(number.relation)]
     return ", ".join([*words, f"delta {number.delta:.2g}"])
 

@@ -30,7 +30,7 @@ PRINTED_IN = Path(__file__).parents[1]
 
 
 class Value(NamedTuple):
-    """A number in the paper's units.
+    """A cell's number in the paper's units.
 
     Attributes:
       mean: over the seeds.
@@ -137,7 +137,7 @@ class Computation:
 
 
 class Computed(NamedTuple):
-    """The results of a computation, as they were written."""
+    """The results of an item's computation, as they were written."""
 
     summary: dict[str, Any]
 

@@ -197,7 +197,7 @@ def trained(point: Point) -> Training:
 
 
 def defence(name: str) -> Item:
-    """Every point, and what the paper says of them."""
+    """The figure of defence scores: every point, and what the paper says of them."""
     groups = ((key, point) for key, points in curves().items() for point in points)
     cells = [cell for key, point in groups if key[0] != "weights" for cell in _cells(key, point)]
     row, image = "the mean image, for which nothing need be seen", attack(("printed", "MSP-FL"))

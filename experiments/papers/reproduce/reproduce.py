@@ -31,7 +31,7 @@ HEAD = ("paper", "verdict", "measured", "criterion", "finding")  # of `check_fin
 
 @dataclass(frozen=True)
 class Reproduced:
-    """The state of an item.
+    """The state of an item that is reproduced.
 
     Attributes:
       folder: holds table.md, table.csv and picture.png.
@@ -178,7 +178,7 @@ def hint(item: Item, scale: Scale, done: int, left: Sequence[Work]) -> str:
 
 
 def listing(output: Path) -> str:
-    """Every table and figure, and how far it has come."""
+    """Every table and figure that can be reproduced, and how far it has come."""
     lines = []
     for paper, items in PAPERS.items():
         speeds = Speeds(output / paper)

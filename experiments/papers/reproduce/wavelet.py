@@ -73,7 +73,7 @@ def curves(name: str) -> Item:
 
 
 def optimizers(name: str) -> Item:
-    """Gains of Adam and AdaGrad with wavelets."""
+    """The wavelet paper's gains of Adam and AdaGrad."""
     cells: list[Cell] = []
     for optimizer, data, gains in PAPER[name]["rows"]:
         for sigma, printed, gain in zip(SIGMAS, EPSILONS[data], gains, strict=True):

@@ -118,7 +118,7 @@ def perform(
 
 
 def settings_of(training: Training, scale: Scale, data_dir: Path | None) -> dict[str, Any]:
-    """The training's settings, without its folder."""
+    """The settings of an item's training, without its folder."""
     default = modules.load(training.config).settings
     settings = {
         "algorithms": (training.algorithm,),

@@ -83,7 +83,7 @@ class Baseline(NamedTuple):
 
 
 class Rival:
-    """The process of a module, as `main` runs it."""
+    """The process of a rival's module, as `main` runs it."""
 
     def __init__(self, module: str, settings: Settings, python: str = sys.executable):
         self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115

@@ -13,7 +13,7 @@ from fedpriv.core.optional_imports import of_package
 
 
 class Columns(NamedTuple):
-    """What is read of each record.
+    """What is read of each record: the columns of a data set.
 
     Attributes:
         name: "image" or "text", what the example is called.

@@ -167,7 +167,7 @@ def identity(rounds: Count | None = None) -> Factorization:
 
 
 def inverse(lower: Floats) -> Floats:
-    """The inverse of a lower triangular matrix, f64[T, T]."""
+    """The inverse of a factorization's lower triangular matrix, f64[T, T]."""
     from scipy.linalg import solve_triangular
 
     return np.asarray(solve_triangular(lower, np.eye(len(lower)), lower=True))
