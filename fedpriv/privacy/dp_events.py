@@ -47,7 +47,7 @@ def dp_event(composition: Composition) -> tuple[Any, Any]:
 
 
 def _of_a_round(release: Release, relation: str) -> Any:
-    """Of a release as `release_normal_form.read` gives it.
+    """Of a release as `release_normal_form.normal_form` gives it.
 
     Raises:
         ValueError: there is none.
