@@ -211,7 +211,10 @@ JAXS = {
 
 OURS = {
     "turned sum": (lambda: look(of(turned)), "key: .*; give the client first"),
-    "turned train": (lambda: look(sums(trains_turned)), r"key: .*; give fp\.train\(key, params"),
+    "turned train": (
+        lambda: look(sums(trains_turned)),
+        r"key: .*; give fp\.train_locally\(key, params",
+    ),
     "turned certify": (lambda: look(PARAMS, sums()), "algorithm: "),
     "turned simulate": (
         lambda: fp.simulate(sums(), FEDERATION, PARAMS, TEST, score=score, rounds=1),

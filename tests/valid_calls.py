@@ -17,6 +17,7 @@ from small import filled, regression, squared, start
 
 import fedpriv as fp
 from fedpriv.privacy.profile import PrivacyProfile
+from fedpriv.privacy.sampling import Accounting
 
 FOLDER = tempfile.TemporaryDirectory()
 atexit.register(FOLDER.cleanup)
@@ -718,14 +719,27 @@ LEFT_OUT = {
     "papers.Sparsifier": "what `select_rand_k` and `select_top_k` give back",
     "privacy.OperationalNumbers": "what fedpriv gives back",
     "privacy.PrivacyProfile": "what fedpriv gives back",
-    "privacy.CyclicPoisson.in_words": "called with rounds that were checked",
-    "privacy.CyclicPoisson.rounds_of_a_unit": "called with rounds that were checked",
-    "privacy.MinimumSeparation.in_words": "called with rounds that were checked",
-    "privacy.MinimumSeparation.rounds_of_a_unit": "called with rounds that were checked",
-    "privacy.RandomAllocation.in_words": "called with rounds that were checked",
-    "privacy.RandomAllocation.rounds_of_a_unit": "called with rounds that were checked",
     "types.ClientRows": "made by federations",
     "types.CohortFederation": "made by the engine",
     "types.Composition": "made by `certify_releases`",
     "types.Plan": "what batches give back",
+    "privacy.DrawCase": "given back by samplings",
+    "privacy.Losses": "given back by samplings",
+    "Sampler.accounting_of": "asked by fedpriv, with a number of records that it counted",
+}
+SAMPLINGS = [
+    c for c in vars(fp.privacy).values() if isinstance(c, type) and issubclass(c, Accounting)
+]
+LEFT_OUT |= {
+    f"privacy.{c.__name__}.{method}": "asked by fedpriv, with what it has checked"
+    for c in SAMPLINGS
+    for method in (
+        "in_words",
+        "rounds_of_a_unit",
+        "losses",
+        "how_drawn",
+        "limits",
+        "one_draw",
+        "turn",
+    )
 }

@@ -27,12 +27,16 @@ def _functions(cls: Any) -> frozenset[str]:
 def _in_a_line(self: Any) -> str:
     defaults = self._field_defaults
     pairs = zip(self._fields, self, strict=True)
-    given = {n: v for n, v in pairs if n not in defaults or v is not defaults[n]}
+    given = {n: v for n, v in pairs if n not in defaults or not _same(v, defaults[n])}
     given.pop("seal", None)  # which repeats the other fields
     shown = {n: _name(v) for n, v in given.items()}
     first = {text: n for n, text in reversed(shown.items())}
     once = [(n, t) for n, t in shown.items() if not callable(given[n]) or first[t] == n]
     return f"{type(self).__name__}({', '.join(f'{n}={t}' for n, t in once)})"
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (isinstance(value, int | float | str) and value == default)
 
 
 def _name(value: Any) -> str:

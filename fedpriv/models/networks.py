@@ -202,7 +202,7 @@ def _parameters(variables: Any) -> Params:
 
 
 def state_beside(kinds: Collection[str]) -> ValueError:
-    """The complaint about a module with such state beside its parameters."""
+    """The complaint about a network whose module keeps such state beside its parameters."""
     if {"batch_stats", "BatchStat"} & set(kinds):
         return ValueError(
             "module: batch normalisation mixes the records of a batch, so that no gradient is one record's, and its "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fedpriv.privacy.certificate import Certificate as Certificate
 from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.certify import certify_choice, certify_releases
+from fedpriv.privacy.discretised import Losses
 from fedpriv.privacy.operational import OperationalNumbers
 from fedpriv.privacy.profile import PrivacyProfile
 from fedpriv.privacy.release import SEES, UNITS, VIEWS, Release
@@ -40,6 +41,7 @@ __all__ = [
     "Dropping",
     "Everyone",
     "FixedSize",
+    "Losses",
     "MinimumSeparation",
     "OperationalNumbers",
     "Poisson",

@@ -104,7 +104,7 @@ def random_batches(count: Count, batch_size: Count) -> Batches:
 
 
 def full_batch() -> Batches:
-    """One batch with all records of the client."""
+    """For local training: one batch a step, with all records of the client."""
 
     def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
         positions = jnp.arange(capacity, dtype=jnp.int32)

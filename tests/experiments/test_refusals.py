@@ -12,10 +12,10 @@ import typing
 from pathlib import Path
 
 import pytest
-from commands import audit, sweep
+from commands import audit, privacy, run, sweep
 from prepared import write_random
 
-from experiments import inversion, privacy, run
+from experiments import inversion
 from experiments.config import modules
 from experiments.config.settings import changed
 

@@ -66,7 +66,7 @@ def gaussian(mu: float) -> Pair:
 
 
 def subsampled(mu: float, rate: float) -> Pair:
-    """The pair of a mixture of N(0, 1) and, at the rate, N(mu, 1) against N(0, 1)."""
+    """For audits of a null: the pair of a mixture of N(0, 1) and, at the rate, N(mu, 1) against N(0, 1)."""
 
     def excess(eps: np.ndarray, sign: int) -> np.ndarray:
         """(mixture - e^eps normal)_+, or with sign -1 (normal - e^eps mixture)_+, where the ratio is eps."""

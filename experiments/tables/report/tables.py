@@ -251,7 +251,7 @@ def versions(runs: Sequence[RunFolder], names: Sequence[str]) -> Compared | None
 
 
 def commands(runs: Sequence[RunFolder], names: Sequence[str]) -> Table:
-    """In the report: what trains the runs again."""
+    """The report's table of the commands that train its runs again."""
     rows: list[list[str | Cell]] = []
     for run, name in zip(runs, names, strict=True):
         again = command(run)
