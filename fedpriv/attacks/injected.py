@@ -14,7 +14,7 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 
 
 class Place(NamedTuple):
-    """Where something can be injected into a round, such as a canary: a call of `cohort.sum`, or of `shard.private_mean`.
+    """Where something can be injected into a round, such as canaries: a call of `cohort.sum` or `shard.private_mean`.
 
     Attributes:
       like: the shapes of what is summed.
