@@ -14,7 +14,7 @@ from fedpriv.data.validation import on_host, row_numbers
 
 
 class Rows(NamedTuple):
-    """Rows of every client, those of the first client first.
+    """Held-out rows of every client, those of the first client first.
 
     Attributes:
       size: i64[clients], how many rows each client has.

@@ -54,7 +54,7 @@ def _floats(name: str, array: ArrayLike) -> NDArray[np.float64]:
 
 
 def joint_multiplier(multipliers: Iterable[Multiplier]) -> float:
-    """Multiplier of several Gaussian releases of the same cohort, each with noise of its own.
+    """Whitened multiplier of several Gaussian releases of the same cohort, each with noise of its own.
 
     (sum_k m_k^-2)^-1/2: whitened sensitivities add up in squares. Such releases are one `Release`; two would be
     composed as if their cohorts were drawn independently.

@@ -101,7 +101,7 @@ def randomised_response(epsilon: float) -> Pair:
 
 
 def pairs() -> Iterator[tuple[Pair, float]]:
-    """The pairs whose epsilon is known, with the deltas at which they are audited."""
+    """Of an audit of the audits: pairs whose epsilon is known, with the deltas at which they are audited."""
     for epsilon, delta in ((1.0, 5e-3), (4.0, 1e-5)):
         yield gaussian(1 / dp_accounting.get_sigma_gaussian(epsilon, delta)), delta
     yield subsampled(2.0, 0.2), 5e-3
