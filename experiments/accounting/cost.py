@@ -224,7 +224,7 @@ def _row(account: Account, certificate: Certificate) -> list[str]:
 
 
 def claimed(claim: Claim | None, views: Sequence[str]) -> str:
-    """Of what a config costs: the claimed epsilon towards one of `views`, whose adjacency need not be the certificate's."""
+    """Of what a config costs: the claimed epsilon towards one of `views`; its adjacency may be another."""
     if claim is None or claim.view not in views:
         return "-"
     doubt = "" if claim.sound else " (*)" if claim.status == "claimed" else f" ({claim.status})"

@@ -99,7 +99,7 @@ def short_name_of(algorithm: str, own: Mapping[str, str] = MappingProxyType({}))
 
 
 def terminal_width(stream: TextIO) -> int:
-    """For text that people read: columns of the terminal that `stream` writes to; more than anything needs where it is none."""
+    """Columns of text on the terminal that `stream` writes to; more than anything needs where it is none."""
     return shutil.get_terminal_size((PROSE, 24)).columns if stream.isatty() else NO_TERMINAL
 
 
