@@ -108,7 +108,7 @@ Weights: TypeAlias = Callable[[Key, tuple[int, int]], jax.Array]
 
 
 def equal(key: Key, shape: tuple[Count, Count]) -> jax.Array:
-    """A splitting into submodels of gamma_i = gamma for all clients and submodels, as in the experiments (Remark 10)."""
+    """A splitting, gamma_i = gamma for all clients and submodels, as in the experiments (Remark 10)."""
     shape = checked("shape", shape, tuple[Count, Count])
     return jnp.ones(shape)
 
