@@ -241,3 +241,9 @@ def test_without_a_clip_it_is_the_mean_gradient():
     mean = jax.jit(private_mean(CLOSED, gaussian(math.inf, 0.0), B))
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))
     assert_close(found, jax.tree.map(lambda g: g.mean(0), one_by_one(0.0)), 1e-5)
+
+
+@pytest.mark.parametrize("part", [5, "gaussian", object()], ids=["number", "text", "object"])
+def test_a_private_mean_refuses_what_is_no_mechanism(part):
+    with pytest.raises(ValueError, match=r"\Amechanism: [^\n]*; give one such as fp\.gaussian"):
+        private_mean(CLOSED, part, 1.0)
