@@ -46,6 +46,7 @@ class Own(Sampling):
     is_without_replacement: bool = False
     vanish: float = 0.0
     full: bool = False
+    block: int | None = None
     together = 1.0
 
     @property
@@ -59,6 +60,10 @@ class Own(Sampling):
     @property
     def has_one_size(self):
         return self.full
+
+    @property
+    def block_rounds(self):
+        return self.block
 
     def cases(self):
         return tuple(DrawCase(chance, self.rate, self.far) for chance in self.chances)
@@ -89,6 +94,7 @@ WRONG = {
         {"most": 2, "is_without_replacement": True},
         "rate: 0.5; draws that are uniform",
     ),
+    "a block without losses": ({"block": 3}, "block_rounds: 3; give `losses`"),
     "a rate below that of its counts": ({"law": (0.25, 0.75)}, "rate: 0.5; give at least 0.75"),
 }
 

@@ -198,7 +198,10 @@ class Sampling(Accounting):
     def losses(
         self, noise: str, multiplier: float, interval: float, beyond: float
     ) -> tuple[Losses, Losses]:
-        """Of a block, as `allocation_losses`: with the unit against without it, and the other way."""
+        """Of a block, as `allocation_losses`: with the unit against without it, and the other way.
+
+        Whoever has `block_rounds` gives them, which `check_law` asks for; no other sampling is asked.
+        """
         raise NotImplementedError(f"{self!r}: it has a block of rounds, and no losses of one")
 
     def dp_event(self, noisy: Any) -> Any:
@@ -374,6 +377,8 @@ def check_law(sampling: Sampling) -> None:
     likely = sampling.rate <= sampling.most / sampling.population + _ROUNDING
     remedy = "draws that are uniform have a rate of most / population"
     check(likely or not sampling.is_without_replacement, "rate", sampling.rate, remedy)
+    counted = sampling.block_rounds is None or type(sampling).losses is not Sampling.losses
+    check(counted, "block_rounds", sampling.block_rounds, "give `losses` of a block, too")
 
 
 def once(rate: float) -> tuple[Floats, Floats]:
