@@ -197,10 +197,9 @@ class PublicGroups:
         object.__setattr__(self, name, value)
 
     @property
-    def accounting(self) -> Grouped:
+    def accounting(self) -> Sampling:
         """Of each group that of the client with fewest records in it."""
-        drawn: Any = self.places.accounting
-        return drawn  # type: ignore[no-any-return]
+        return self.places.accounting
 
     @property
     def public_sizes(self) -> tuple[int, ...]:
