@@ -108,7 +108,7 @@ class TracedRound(NamedTuple):
           kind: of the unit; by default the first of `kinds`. Where units are in groups it has to be given.
 
         Raises:
-          ValueError: no kind, where there are several groups; it has no certificate: a multiplier that is computed in the
+          ValueError: no kind, where there are several groups; no certificate: a multiplier that is computed in the
             round, or units, samplings or kinds of noise that do not go together.
         """
         if kind is None:
