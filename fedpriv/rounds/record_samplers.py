@@ -159,7 +159,9 @@ class PublicGroups:
 
     def __post_init__(self) -> None:
         require(
-            isinstance(self.groups, Sequence) and len(self.groups) > 0,
+            not isinstance(self.groups, str)
+            and isinstance(self.groups, Sequence)
+            and len(self.groups) > 0,
             "groups",
             self.groups,
             "give, for each client, the names of its records' groups, in a list of lists",
