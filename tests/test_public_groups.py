@@ -203,6 +203,12 @@ def test_groups_of_clients_and_of_records_at_once_are_refused():
         fp.certify(algorithm, start(), HOSPITALS, 3, 1e-3)
 
 
+def test_groups_of_clients_are_not_of_records():
+    places = fp.grouped(["x", "y", "y"], {"x": fp.poisson(1, 0.5), "y": fp.poisson(2, 0.2)})
+    with refused("records: .*of groups fp.PublicGroups"):
+        descent(places)
+
+
 def test_a_client_is_not_taken_for_another():
     """Its groups would be those of somebody else."""
 
