@@ -71,18 +71,18 @@ def buffered(
     codec: Codec = UNCODED,
     weighting: Weighting = EQUALLY,
 ) -> Algorithm:
-    """FedBuff: a round is one server step, which takes a buffer of answers, each for the model that its client was given.
+    """FedBuff: a round is one server step, which takes a buffer of answers for models that clients were given before.
 
     Formal guarantees: those of the mechanism, with the draw of the sampler, for whatever a client does with the model
     that it was given, and whatever the server's steps make of the noisy means.
 
     *Proof.* A message is a function of the client's records, of randomness of its own, and of a model that was
     released before, whichever: so given all that was released, the sum of a buffer is that of clipped messages which
-    are fixed beforehand, weighted by at most 1, plus fresh noise. That is adaptive composition, as of rounds in which all
-    are given the last model. Delays are drawn without looking at data, and may be known (see
-    `late_samplers.late`); nor need a client have no more than one answer out, as it is in a buffer once at most, and every
-    buffer that it is in counts. Weights are taken over the largest that a delay can have, by which the noisy mean is
-    multiplied, which is post-processing: so a multiplier is that of the noise over what one answer can move.
+    are fixed beforehand, weighted by at most 1, plus fresh noise. That is adaptive composition, as of rounds in which
+    all are given the last model. Delays are drawn without looking at data, and may be known (see `late_samplers.late`).
+    A client may have several answers out: it is in a buffer once at most, and every buffer that it may be in counts.
+    Weights are taken over the largest that a delay can have, by which the noisy mean is multiplied, which is
+    post-processing: so a multiplier is that of the noise over what one answer can move.
 
     What is simulated is who answers in which step, and for which model, by laws that are given: not the clock. In a
     system whose clients answer as fast as they can, and are slow because of their records, that they are says something
@@ -103,8 +103,8 @@ def buffered(
       codec, weighting: as `Cohort.sum`.
 
     Raises:
-      ValueError: a delay that can exceed `most_late`; no weight for a delay, or one below 0; a sampler for another number
-        of clients than the law, or of so few that buffers would not be full; a function of other arguments.
+      ValueError: a delay that can exceed `most_late`; no weight for a delay, or one below 0; a sampler for another
+        number of clients than the law, or of so few that buffers would not be full; a function of other arguments.
     """
     check_parts(mechanism=mechanism, codec=codec, weighting=weighting)
     most_late = checked("most_late", most_late, CountOrZero | None)
@@ -129,9 +129,7 @@ def buffered(
             if most > 0:
                 row = (t - shard.delay) % rows
                 given = jax.tree.map(lambda leaf: leaf[row], state.models)
-            return asked(
-                "client_update", client_update, "(key, params, shard)", key, given, shard
-            )
+            return asked("client_update", client_update, "(key, params, shard)", key, given, shard)
 
         total, metrics, _ = cohort.sum(
             client, key, mechanism=mechanism, codec=codec, weighting=weighting

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, CountOrZero, Fraction, NonNegative, checked, require
+from fedpriv.core.arguments import CountOrZero, Fraction, NonNegative, checked, require
 from fedpriv.core.types import Key
 
 __all__ = ["DelayLaw", "by_class", "constant", "geometric"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -34,8 +34,8 @@ class FreeClients:
 
     Formal guarantees: `MinimumSeparation(population, buffer, least delay + 1)` for every outcome of the draws.
 
-    *Proof.* The delay d of a client's next answer is drawn when it answers, in step t, and it is remembered as free from
-    step t + d + 1 on; it is not drawn before. Neither draw looks at data.
+    *Proof.* The delay d of a client's next answer is drawn when it answers, in step t, and it is remembered as free
+    from step t + d + 1 on; it is not drawn before. Neither draw looks at data.
 
     A longer separation certifies less epsilon: `fp.random_availability(population, buffer, separation=most_late + 1,
     availability=1.0)` lets all clients rest as long as the slowest answer takes.
@@ -76,9 +76,9 @@ def late(
 
     Formal guarantees: the sampler's own accounting; a member's answer is weighted by at most 1.
 
-    *Proof.* Let the delay of each client in each step be drawn beforehand, whether or not it takes part, and be known to
-    the view: its law depends on the client's number alone, and so is the same for neighbours. Given all delays,
-    the draws are as without them.
+    *Proof.* Let the delay of each client in each step be drawn beforehand, whether or not it takes part, and be known
+    to the view: its law depends on the client's number alone, and so is the same for neighbours. Given all delays, the
+    draws are as without them.
 
     Raises:
       ValueError: no such sampler or law; weights that are none; classes of another number of clients; buffers that may
@@ -95,9 +95,11 @@ def late(
     weights, largest = _weights(staleness, delay)
     if isinstance(who, FreeClients):
         return sealed(_of_the_free(who, delay, weights)), largest
-    of_turns = isinstance(who, ScheduledSampler)
-    draw = _beside_turns(who, delay, weights) if of_turns else _beside(who, delay, weights)
-    made = who._replace(draw=draw, seal=())
+    made: AnySampler
+    if isinstance(who, ScheduledSampler):
+        made = who._replace(draw=_beside_turns(who, delay, weights), seal=())
+    else:
+        made = who._replace(draw=_beside(who, delay, weights), seal=())
     return sealed(made) if constructed(who) else made, largest
 
 
@@ -106,9 +108,10 @@ def _weights(staleness: Staleness, delay: DelayLaw) -> tuple[np.ndarray | None, 
     if staleness is None:
         return None, 1.0
     every = range(delay.most_late + 1)
+    given: Any = staleness
     if callable(staleness):
-        staleness = [_number(asked("staleness", staleness, "(delay)", d)) for d in every]
-    weights = checked("staleness", staleness, Sequence[NonNegative])
+        given = [_number(asked("staleness", staleness, "(delay)", d)) for d in every]
+    weights = checked("staleness", given, Sequence[NonNegative])
     remedy = f"give a weight for each delay from 0 to {delay.most_late}"
     require(len(weights) == len(every), "staleness", weights, remedy)
     possible = [weights[d] for d in delay.possible]
@@ -119,7 +122,7 @@ def _weights(staleness: Staleness, delay: DelayLaw) -> tuple[np.ndarray | None, 
     return np.minimum(np.array(weights) / largest, 1).astype(np.float32), largest
 
 
-def _number(weight: object) -> object:
+def _number(weight: Any) -> Any:
     """Of an array without axes its number, if it is known while the algorithm is made."""
     traced = isinstance(weight, jax.core.Tracer)
     return weight if traced or jnp.shape(weight) else np.asarray(weight).item()
@@ -157,9 +160,7 @@ def _beside_turns(
 def _of_the_free(who: FreeClients, law: DelayLaw, weights: np.ndarray | None) -> ScheduledSampler:
     """As `FreeClients`."""
     n, size = who.population, who.buffer
-    out = min(
-        size * law.most_late, sum(map(min, law.sizes, [size * late for late in law.latest]))
-    )
+    out = min(size * law.most_late, sum(map(min, law.sizes, [size * late for late in law.latest])))
     remedy = (
         f"up to {out} of {n} clients have answers out, and buffers would not be full; give at most {n - out}, or "
         "a law that is cut earlier"
