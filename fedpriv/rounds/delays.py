@@ -82,7 +82,7 @@ class DelayLaw:
     def draw(self, key: Key, ids: jax.Array) -> jax.Array:
         """i32[slots], the delays of clients with these ids, each on its own; any number in an empty slot."""
         reached = jnp.asarray(self._reached())
-        table = reached[0] if self.classes is None else reached[self._class_of(ids)]
+        table = reached[:1] if self.classes is None else reached[self._class_of(ids)]
         bits = jax.random.bits(key, ids.shape, jnp.uint32) >> 1
         return jnp.sum(bits[:, None] >= table, -1, dtype=jnp.int32)
 
