@@ -162,8 +162,8 @@ def _of_the_free(who: FreeClients, law: DelayLaw, weights: np.ndarray | None) ->
     n, size = who.population, who.buffer
     out = min(size * law.most_late, sum(map(min, law.sizes, [size * late for late in law.latest])))
     remedy = (
-        f"up to {out} of {n} clients have answers out, and buffers would not be full; give at most {n - out}, or "
-        "a law that is cut earlier"
+        f"up to {out} of {n} clients may have answers out, so buffers may not be full; give a smaller buffer, or a law "
+        "that is cut earlier"
     )
     require(size + out <= n, "buffer", size, remedy)
     accounting = MinimumSeparation(n, size, min(law.least) + 1)
