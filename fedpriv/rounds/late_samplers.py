@@ -95,6 +95,8 @@ def late(
     weights, largest = _weights(staleness, delay)
     if isinstance(who, FreeClients):
         return sealed(_of_the_free(who, delay, weights)), largest
+    if delay.most_late == 0:
+        return who, largest
     made: AnySampler
     if isinstance(who, ScheduledSampler):
         made = who._replace(draw=_beside_turns(who, delay, weights), seal=())
