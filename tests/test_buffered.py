@@ -27,6 +27,7 @@ from small import (
     gradient,
     records,
     refused,
+    regression,
     squared,
     start,
     vector,
@@ -37,6 +38,7 @@ from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.privacy import certify_releases
 from fedpriv.rounds.noise_stream import participation_key, root_of, schedule_key
+from fedpriv.rounds.samplers import Answer
 from fedpriv.rounds.scheduled_samplers import cohort_drawn
 
 K, DELTA = 3, 1e-5
@@ -104,7 +106,7 @@ class TestTraining:
             at_once = fp.fed_avg(squared, sampler=who, mechanism=GAUSSIAN, **server, **TRAINING)
             one, other = run(late).state, run(at_once).state
             assert one.models == ()
-            (assert_close if server else assert_identical)(one.server, other)
+            (assert_close if server else assert_identical)(one.inner, other)
 
     def test_parts_of_ones_own(self):
         """Whatever the client does with the model, and the server with the mean."""
@@ -289,3 +291,125 @@ def test_audits_find_most_of_the_worst_clients_epsilon(algorithm, view):
     scores = draw_scores(releases, view, draws=100_000)
     assert 0.6 * told < lower_bounds(scores, delta).least
     assert lower_bounds(scores, delta, significance=1e-6).least <= told
+
+
+def weighted_by(factor, sampler=None):
+    """Rounds of one's own whose mean counts `factor(cohort, diagnostics, what clients sent of their delays)`."""
+    drawn = fed_buff(FREE if sampler is None else sampler).sampler
+
+    def round(key, state, cohort):
+        def client(key, shard):
+            step = fp.mean_grad(squared)(state.params, shard.examples, shard.mask)
+            return fp.Sent((step, shard.delay * 1.0), {"late": shard.delay * 1.0})
+
+        mechanism = fp.joint(GAUSSIAN, fp.gaussian(3.0, SIGMA))
+        (total, late), metrics, _ = cohort.sum(client, key, mechanism=mechanism)
+        weight = factor(cohort, metrics["diagnostics"], late / K)
+        params = jax.tree.map(lambda p, s: p - weight * s / K, state.params, total)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    return fp.Algorithm(fp.start, round, drawn)
+
+
+class TestPlantedFaults:
+    @pytest.mark.parametrize(
+        ("factor", "sampler", "said"),
+        [
+            (lambda c, seen, sent: 1 / (1 + seen["late"]), FREE, "depends on a client's data"),
+            (
+                lambda c, seen, sent: 1 / (1 + c._drawn.answer.delay.mean()),
+                fp.poisson(N, 0.3),
+                "depends on who takes part",
+            ),
+        ],
+        ids=["the mean of true delays", "true delays of secret answers"],
+    )
+    def test_a_weight_by_delays_that_were_not_public(self, factor, sampler, said):
+        with refused(said, fp.LeakError):
+            certified(weighted_by(factor, sampler))
+
+    def test_a_delay_that_is_released_first(self):
+        """As a number of each message, clipped and perturbed: that is sound."""
+        found = certified(weighted_by(lambda c, seen, sent: 1 / (1 + jnp.maximum(sent, 0))))
+        assert math.isfinite(found.epsilon)
+
+    def test_a_delay_in_a_message_that_nothing_hides(self):
+        def client_update(key, params, shard):
+            return jax.tree.map(lambda p: p + shard.delay, params)
+
+        made = fp.buffered(
+            client_update,
+            lambda state, mean: state._replace(params=mean, round=state.round + 1),
+            sampler=FREE,
+            delay=LATE,
+        )
+        assert certified(made).epsilon == math.inf
+
+    @pytest.mark.usefixtures("quick_to_compile")
+    def test_an_answer_that_counts_more_than_is_accounted_for(self):
+        """In samplers made by hand, drawn for themselves and by turns: they are measured."""
+        for who in (fp.fixed_size(N, K), fp.shuffled_blocks(N, K)):
+
+            def draw(*given, who=who):
+                drawn = who.draw(*given)
+                members, *memory = drawn if isinstance(who, fp.types.ScheduledSampler) else (drawn,)
+                members = members._replace(answer=Answer(weight=1.5 * jnp.ones(K)))
+                return (members, *memory) if memory else members
+
+            made = fp.fed_avg(
+                squared, sampler=who._replace(draw=draw, seal=()), mechanism=GAUSSIAN, **TRAINING
+            )
+            assert certified(made).basis == "declared"
+            with refused("sampler: an answer counts 1.5, but the accounting says at most 1; make"):
+                fp.check_algorithm(made, start(), FEDERATION)
+
+    def test_a_weight_that_follows_records(self):
+        """Of a sampler made by hand: the certificate is its maker's word, and lists what the draw looks at."""
+        who, y = fp.fixed_size(N, K), FEDERATION.examples["y"]
+
+        def draw(key):
+            drawn = who.draw(key)
+            return drawn._replace(answer=Answer(weight=jax.nn.sigmoid(y[drawn.ids])))
+
+        made = fp.fed_avg(
+            squared, sampler=who._replace(draw=draw, seal=()), mechanism=GAUSSIAN, **TRAINING
+        )
+        found = certified(made)
+        (listed,) = (text for text in found.assumptions if "sampler made by hand" in text)
+        assert found.basis == "declared"
+        assert f"float32 ({len(y)},) in test_buffered.py:" in listed
+
+
+def test_bad_input():
+    with refused(r"delay: .*; it can be 3 steps, more than most_late=2; cut the law or raise"):
+        fed_buff(most_late=2)
+    with refused("most_late: -1; give a whole number from 0"):
+        fed_buff(most_late=-1)
+    with refused("sampler: .*; give one such as fp.FreeClients"):
+        fed_buff(sampler=K)
+    with refused("delay: 2; give one such as fp.delays.constant"):
+        fed_buff(delay=2)
+    with refused("mechanism: 1.0; give"):
+        fed_buff(mechanism=1.0)
+    step = lambda state, mean: state  # noqa: E731
+    wrong = fp.buffered(lambda key, shard: 0, step, sampler=FREE, delay=LATE)
+    with refused(
+        r"client_update: it takes \(key, shard\).*; give a function of \(key, params, shard\)"
+    ):
+        certified(wrong)
+    update = lambda key, params, shard: params  # noqa: E731
+    for wrong, said in (
+        (
+            lambda state: state,
+            r"server_step: it takes \(state\).*; give a function of \(state, mean\)",
+        ),
+        (
+            lambda state, mean: mean,
+            "server_step: .* came back.*; return a state with a field `params`",
+        ),
+        (lambda state, mean: None, "server_step: None came back.*; return a state"),
+    ):
+        with refused(said):
+            certified(fp.buffered(update, wrong, sampler=FREE, delay=LATE))
+    with refused("sampler: made for 12 clients, but the federation has 11"):
+        fp.certify(fed_buff(), start(), regression([3] * 11), 1, DELTA)
