@@ -19,7 +19,7 @@ from correlated_runs import (
     run,
 )
 from scipy import integrate, optimize, stats
-from small import squared, start, vector
+from small import refused, released, squared, start, vector
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
@@ -49,10 +49,11 @@ class TestKnownTurns:
     @pytest.mark.parametrize("view", ["third_party", "server_secagg"])
     def test_of_all_patterns_the_worst(self, law, rounds, view):
         """The pair of a pattern is Gaussian noise moved by each answer's weight, over the largest."""
-        largest = max(map(old, law.possible))
+        (delays,) = law.possible.values()
+        largest = max(map(old, delays))
         moved = [
             math.sqrt(sum((old(d) / largest) ** 2 for _, d in pattern))
-            for pattern in patterns(law.possible, rounds)
+            for pattern in patterns(delays, rounds)
         ]
         told = gaussian_epsilon(max(moved) / SIGMA, DELTA)
         algorithm = fed_buff(delay=law, staleness=old)
@@ -63,6 +64,22 @@ class TestKnownTurns:
         told = gaussian_epsilon(math.sqrt(3 * K) / SIGMA, DELTA)
         algorithm = fed_buff(delay=fp.delays.constant(2))
         assert certified(algorithm, view="server").epsilon == pytest.approx(told, rel=1e-3)
+
+    @pytest.mark.parametrize("mechanism", [GAUSSIAN, correlated(matrix_of("blt"))])
+    def test_of_each_speed_class(self, mechanism):
+        """Its own patterns; in all, those of the fastest."""
+        laws = {"slow": fp.delays.constant(3), "fast": fp.delays.constant(1)}
+        law = fp.delays.by_class(["slow"] * 3 + ["fast"] * (N - 3), laws)
+        algorithm = fed_buff(delay=law, mechanism=mechanism)
+        found = certified(algorithm)
+        strategy = np.eye(ROUNDS)
+        if mechanism is not GAUSSIAN:
+            strategy = mechanism.correlation.factorization.strategy(ROUNDS)
+        for name, apart in (("slow", 4), ("fast", 2)):
+            told = gaussian_epsilon(by_all_patterns(strategy, apart) / SIGMA, DELTA)
+            assert found.of_groups[name].epsilon == pytest.approx(told, rel=1e-3)
+        assert found.epsilon == found.of_groups["fast"].epsilon
+        assert found.basis == "constructed"
 
     @pytest.mark.parametrize("name", ["banded", "blt"])
     def test_correlated_noise(self, name):
@@ -155,3 +172,34 @@ def test_audits_find_most_of_the_worst_clients_epsilon(algorithm, view):
     scores = draw_scores(releases, view, draws=100_000)
     assert 0.6 * told < lower_bounds(scores, delta).least
     assert lower_bounds(scores, delta, significance=1e-6).least <= told
+
+
+class TestNoiseOfTheirOwn:
+    """In other algorithms, with the sampler of a buffered one."""
+
+    def test_weighted_it_is_refused(self):
+        drawn = fed_buff(fp.fixed_size(N, K), staleness=old).sampler
+        made = fp.papers.ldp_fed_avg(squared, sampler=drawn, mechanism=GAUSSIAN, **TRAINING)
+        with refused(r"sampler: its draws weigh answers.*noise of its own \(.*; leave the weights"):
+            certified(made)
+
+    def test_of_records_the_noises_of_others_do_not_count(self):
+        """Though they would without weights, in the cohort's single step."""
+
+        def made(sampler):
+            local = fp.LocalSteps(
+                fp.per_example(squared, 1.0),
+                fp.fixed_size(3, 2),
+                1,
+                TRAINING["optimizer"],
+                fp.gaussian(0.5, 1.2),
+            )
+            return fp.dp_sgd(local, sampler=sampler, together=True)
+
+        who = fp.fixed_size(N, K)
+        alike, weighted = (
+            released(made(fed_buff(who, staleness=weights).sampler), 3, records=3)["third_party"][0]
+            for weights in (None, old)
+        )
+        assert (alike.adder, weighted.adder) == ("own_summed", "own")
+        assert alike.multiplier == pytest.approx(math.sqrt(K) * weighted.multiplier)

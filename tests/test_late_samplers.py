@@ -13,7 +13,6 @@ from small import FALSE_ALARM, refused
 
 import fedpriv as fp
 from fedpriv.core.provenance import constructed
-from fedpriv.privacy import MinimumSeparation
 from fedpriv.rounds.late_samplers import late
 
 N, K = 40, 4
@@ -51,12 +50,12 @@ class TestLaws:
         law = fp.delays.geometric(1.5, 4)
         whole = stats.geom(1 / 2.5, loc=-1)
         np.testing.assert_allclose(law.chances[0], whole.pmf(range(5)) / whole.cdf(4), rtol=1e-12)
-        assert (law.least, law.most_late) == ((0,), 4)
+        assert (law.possible, law.most_late) == ({"0": [0, 1, 2, 3, 4]}, 4)
 
     def test_bounds_are_of_what_is_drawn(self):
         """Chances below 2^-32 are none."""
         law = fp.delays.DelayLaw([[1e-12, 0.5, 0.5 - 1e-12], [1.0]], [0, 0])
-        assert (law.least, law.latest, law.possible) == ((1,), (2,), {1, 2})
+        assert law.possible == {"0": [1, 2]}
         drawn = law.draw(jax.random.key(0), jnp.zeros(10_000, jnp.int32))
         assert {*np.asarray(drawn).tolist()} == {1, 2}
 
@@ -83,11 +82,15 @@ class TestLaws:
             fp.delays.DelayLaw([[1.0]], [0, 1])
         with refused("steps: -1; give a whole number from 0"):
             fp.delays.constant(-1)
-        with refused("laws: None; give the label 'car' a law, such as fp.delays"):
+        with refused(r"laws: \['bus'\]; group 'car' has none; give a law such as fp.delays"):
             fp.delays.by_class(["bus", "car"], {"bus": fp.delays.constant(1)})
-        with refused("classes: 'bus'; give a label for each client"):
+        with refused(r"laws\['bus'\]: 2; give one such as fp.delays.constant"):
+            fp.delays.by_class(["bus"], {"bus": 2})
+        with refused(r"classes\[1\]: None; each is in a group"):
+            fp.delays.by_class(["bus", None], {"bus": fp.delays.constant(1)})
+        with refused("classes: 'bus'; give the name of the group of each"):
             fp.delays.by_class("bus", {})
-        with refused("laws: None; give a dict"):
+        with refused("laws: None; give name of a group"):
             fp.delays.by_class(["bus"], None)
 
 
@@ -98,16 +101,20 @@ class TestFreeClients:
         """It was given its model after its last answer was in; the separation is kept, and reached."""
         law, rounds = LAWS[name], 300
         sampler, largest = late(fp.FreeClients(N, K), law)
-        assert (sampler.accounting, largest) == (MinimumSeparation(N, K, min(law.least) + 1), 1.0)
+        apart = {c: min(delays) + 1 for c, delays in law.possible.items()}
+        told = {c: sampler.accounting.of_group(c).separation for c in apart}
+        assert (told, largest) == (apart, 1.0)
+        assert sampler.accounting.group_names == (tuple(apart) if len(apart) > 1 else ())
         turns = {i: [] for i in range(N)}
         for t, (ids, delays, _) in enumerate(answers(sampler, rounds, seed)):
             assert len({*ids.tolist()}) == K
             for i, d in zip(ids.tolist(), delays.tolist(), strict=True):
                 turns[i].append((t, d))
-        pairs = [(a, b) for each in turns.values() for a, b in pairwise(each)]
-        assert all(t - d > before for (before, _), (t, d) in pairs)
-        assert all(t - before > min(law.least) for (before, _), (t, _) in pairs)
-        assert all(max(d for _, d in each) <= law.most_late for each in turns.values())
+        for i, each in turns.items():
+            own = law.labels[i] if law.labels else "0"
+            assert all(d in law.possible[own] for _, d in each)
+            assert all(t - d > before for (before, _), (t, d) in pairwise(each))
+            assert all(t - before >= apart[own] for (before, _), (t, _) in pairwise(each))
 
     def test_separations_are_reached(self):
         """By someone: a bound one longer would fail."""

@@ -18,7 +18,12 @@ from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
 from fedpriv.rounds.noise_stream import STREAMS, schedule_key
 from fedpriv.rounds.samplers import Answer, parts_of
-from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
+from fedpriv.rounds.scheduled_samplers import (
+    AnySampler,
+    answers_drawn,
+    cohort_drawn,
+    first_memories,
+)
 
 if TYPE_CHECKING:
     from fedpriv.certification.certificate import TracedRound
@@ -97,7 +102,7 @@ def _answers(training: Training) -> dict[str, str]:
         def answer(key: Key, sampler: AnySampler = sampler, given: tuple = given) -> Answer:
             return cohort_drawn(sampler, key, key, *given)[0].answer
 
-        if jax.tree.leaves(jax.eval_shape(answer, keys[0])):
+        if jax.tree.leaves(answers_drawn(sampler)):
             answers.append(jax.vmap(answer)(keys))
     return {"answers": bytes(distributed.digest(answers)).hex()[:16]} if answers else {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -15,8 +16,10 @@ from fedpriv.core.arguments import Count, NonNegative, check_fields, checked, re
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_functions import asked
-from fedpriv.privacy.sampling import MinimumSeparation
+from fedpriv.privacy.sampling import MinimumSeparation, ParticipationSchema
+from fedpriv.privacy.sampling.grouped import GroupedTurns
 from fedpriv.rounds.delays import DelayLaw
+from fedpriv.rounds.group_names import digest_of
 from fedpriv.rounds.participation_samplers import least_lots
 from fedpriv.rounds.samplers import Draw, Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler
@@ -32,7 +35,8 @@ class FreeClients:
     A client that answered in step t, and whose next answer is d steps late, answers again in step t + d + 1 at the
     earliest: it is given its next model once its last answer is in. The engine remembers 8 bytes per client.
 
-    Formal guarantees: `MinimumSeparation(population, buffer, least delay + 1)` for every outcome of the draws.
+    Formal guarantees: `MinimumSeparation(population, buffer, least delay + 1)` for every outcome of the draws; of speed
+    classes, each by its own least delay, so that the certificate says an epsilon for each class, of the largest in all.
 
     *Proof.* The delay d of a client's next answer is drawn when it answers, in step t, and it is remembered as free
     from step t + d + 1 on; it is not drawn before. Neither draw looks at data.
@@ -116,7 +120,7 @@ def _weights(staleness: Staleness, delay: DelayLaw) -> tuple[np.ndarray | None, 
     weights = checked("staleness", given, Sequence[NonNegative])
     remedy = f"give a weight for each delay from 0 to {delay.most_late}"
     require(len(weights) == len(every), "staleness", weights, remedy)
-    possible = [weights[d] for d in delay.possible]
+    possible = [weights[d] for delays in delay.possible.values() for d in delays]
     largest = max(possible)
     require(largest > 0, "staleness", weights, "give some delay a weight above 0")
     if min(possible) == largest:
@@ -162,13 +166,21 @@ def _beside_turns(
 def _of_the_free(who: FreeClients, law: DelayLaw, weights: np.ndarray | None) -> ScheduledSampler:
     """As `FreeClients`."""
     n, size = who.population, who.buffer
-    out = min(size * law.most_late, sum(map(min, law.sizes, [size * late for late in law.latest])))
+    least, most = ({c: pick(d) for c, d in law.possible.items()} for pick in (min, max))
+    members = Counter(law.labels) or {c: n for c in most}
+    each = sum(min(members[c], size * late) for c, late in most.items())
+    out = min(size * law.most_late, each)
     remedy = (
         f"up to {out} of {n} clients may have answers out, so buffers may not be full; give a smaller buffer, or a law "
         "that is cut earlier"
     )
     require(size + out <= n, "buffer", size, remedy)
-    accounting = MinimumSeparation(n, size, min(law.least) + 1)
+    turns = {c: MinimumSeparation(n, size, late + 1) for c, late in least.items()}
+    accounting: ParticipationSchema = next(iter(turns.values()))
+    if len(turns) > 1:
+        digest = digest_of([np.array(law.labels)])
+        counts = (1.0,) * len(turns)
+        accounting = GroupedTurns(n, size, tuple(turns.items()), counts, digest, law.labels)
 
     def init() -> Out:
         free = jnp.zeros(n, jnp.int32)
