@@ -36,14 +36,19 @@ class DelayLaw:
       ValueError: chances that do not add up to 1, or a class without chances.
     """
 
-    chances: Sequence[Sequence[Fraction]]
+    chances: Sequence[Sequence[float]]
     classes: Sequence[CountOrZero] | None = None
     names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        rows = tuple(checked("chances", row, Sequence[Fraction]) for row in self.chances)
+        several = isinstance(self.chances, Sequence) and not isinstance(self.chances, str | bytes)
+        remedy = "give a list of those of each class, such as [[0.5, 0.5]]"
+        require(several and len(self.chances) > 0, "chances", self.chances, remedy)
+        each = enumerate(self.chances)
+        rows = tuple(checked(f"chances[{c}]", row, Sequence[Fraction]) for c, row in each)
         object.__setattr__(self, "chances", rows)
-        require(len(rows) > 0, "chances", rows, "give those of at least one class")
+        listed = isinstance(self.names, Sequence)
+        require(listed, "names", self.names, "give the name of each class, in a list")
         names = tuple(self.names) or tuple(map(str, range(len(rows))))
         require(len(names) == len(rows), "names", names, f"give {len(rows)} of them")
         object.__setattr__(self, "names", names)
