@@ -103,13 +103,21 @@ class TestSecretAnswers:
 
     @pytest.mark.parametrize(
         "who",
-        [fp.poisson(N, 0.25), fp.fixed_size(N, K), fp.random_allocation(N, 4), fp.everyone(N)],
+        [
+            fp.poisson(N, 0.25),
+            fp.fixed_size(N, K),
+            fp.random_allocation(N, 4),
+            fp.everyone(N),
+            fp.grouped([*"aabb"] * 3, {"a": fp.poisson(6, 0.25), "b": fp.poisson(6, 0.5)}),
+        ],
     )
     @pytest.mark.parametrize("view", fp.privacy.VIEWS)
     def test_as_the_sampler(self, who, view):
         at_once = fp.fed_avg(squared, sampler=who, mechanism=GAUSSIAN, **TRAINING)
-        late = certified(fed_buff(who, staleness=old), view=view)
-        assert late.epsilon == certified(at_once, view=view).epsilon
+        late, told = (certified(a, view=view) for a in (fed_buff(who, staleness=old), at_once))
+        assert late.epsilon == told.epsilon
+        of_groups = [{g: c.epsilon for g, c in each.of_groups.items()} for each in (late, told)]
+        assert of_groups[0] == of_groups[1]
         assert late.basis == "constructed"
 
     def test_poisson_as_dp_accounting_composes_it(self):

@@ -96,12 +96,13 @@ class TestLaws:
 
 class TestFreeClients:
     @pytest.mark.parametrize("name", LAWS)
-    @pytest.mark.parametrize("seed", range(3))
-    def test_a_client_has_one_answer_out(self, name, seed):
+    @pytest.mark.parametrize("separation", [1, 3])
+    @pytest.mark.parametrize("seed", range(2))
+    def test_a_client_has_one_answer_out(self, name, seed, separation):
         """It was given its model after its last answer was in; the separation is kept, and reached."""
         law, rounds = LAWS[name], 300
-        sampler, largest = late(fp.FreeClients(N, K), law)
-        apart = {c: min(delays) + 1 for c, delays in law.possible.items()}
+        sampler, largest = late(fp.FreeClients(N, K, separation), law)
+        apart = {c: max(min(delays) + 1, separation) for c, delays in law.possible.items()}
         told = {c: sampler.accounting.of_group(c).separation for c in apart}
         assert (told, largest) == (apart, 1.0)
         assert sampler.accounting.group_names == (tuple(apart) if len(apart) > 1 else ())
@@ -149,11 +150,15 @@ class TestFreeClients:
         )
         sampler, _ = late(fp.FreeClients(20, 4), law)
         assert len(answers(sampler, 200)) == 200
-        with refused("buffer: 4; up to 20 of 23 clients may have answers out.*a smaller buffer"):
+        with refused(
+            "buffer: 4; up to 20 of 23 clients may have answers out, or rest.*a smaller buffer"
+        ):
             late(fp.FreeClients(23, 4), fp.delays.constant(5))
         with refused("buffer: 4; up to 18 of 20 clients"):
             law = fp.delays.by_class([0] * 6 + [1] * 14, {0: law_of(5), 1: law_of(3)})
             late(fp.FreeClients(20, 4), law)
+        with refused("buffer: 4; up to 16 of 19 clients"):
+            late(fp.FreeClients(19, 4, separation=5), law_of(0))
         with refused("buffer: 7; give at most the population, 6"):
             fp.FreeClients(6, buffer=7)
 

@@ -192,7 +192,7 @@ FUNCTIONS = {
         "count_noise": 2.0,
         "clip_rate": 0.25,
     },
-    "FreeClients": {"population": 6, "buffer": 2},
+    "FreeClients": {"population": 6, "buffer": 2, "separation": 2},
     "buffered": {
         "client_update": lambda key, params, shard: params,
         "server_step": lambda state, mean: state,

@@ -35,18 +35,18 @@ class FreeClients:
     A client that answered in step t, and whose next answer is d steps late, answers again in step t + d + 1 at the
     earliest: it is given its next model once its last answer is in. The engine remembers 8 bytes per client.
 
-    Formal guarantees: `MinimumSeparation(population, buffer, least delay + 1)` for every outcome of the draws; of speed
-    classes, each by its own least delay, so that the certificate says an epsilon for each class, of the largest in all.
+    Formal guarantees: `MinimumSeparation(population, buffer, b)` for every outcome of the draws, b the larger of
+    `separation` and the least delay plus 1; of speed classes, each by its own least delay, so that a certificate has
+    one for each class (`of_groups`).
 
     *Proof.* The delay d of a client's next answer is drawn when it answers, in step t, and it is remembered as free
-    from step t + d + 1 on; it is not drawn before. Neither draw looks at data.
-
-    A longer separation certifies less epsilon: `fp.random_availability(population, buffer, separation=most_late + 1,
-    availability=1.0)` lets all clients rest as long as the slowest answer takes.
+    from step t + max(d + 1, separation) on; it is not drawn before. Neither draw looks at data.
 
     Attributes:
       population: number of clients.
       buffer: K, answers in a server step.
+      separation: fewest steps from one answer of a client to its next, also where these are not late. The longer, the
+        less epsilon is certified.
 
     Raises:
       ValueError: a number below 1, or more answers than clients.
@@ -54,6 +54,7 @@ class FreeClients:
 
     population: Count
     buffer: Count
+    separation: Count = 1
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -168,14 +169,16 @@ def _of_the_free(who: FreeClients, law: DelayLaw, weights: np.ndarray | None) ->
     n, size = who.population, who.buffer
     least, most = ({c: pick(d) for c, d in law.possible.items()} for pick in (min, max))
     members = Counter(law.labels) or {c: n for c in most}
-    each = sum(min(members[c], size * late) for c, late in most.items())
-    out = min(size * law.most_late, each)
+    rests = {c: max(late, who.separation - 1) for c, late in most.items()}
+    each = sum(min(members[c], size * rest) for c, rest in rests.items())
+    out = min(size * max(rests.values()), each)
     remedy = (
-        f"up to {out} of {n} clients may have answers out, so buffers may not be full; give a smaller buffer, or a law "
-        "that is cut earlier"
+        f"up to {out} of {n} clients may have answers out, or rest, so buffers may not be full; give a smaller buffer, "
+        "or a law that is cut earlier"
     )
     require(size + out <= n, "buffer", size, remedy)
-    turns = {c: MinimumSeparation(n, size, late + 1) for c, late in least.items()}
+    apart = {c: max(late + 1, who.separation) for c, late in least.items()}
+    turns = {c: MinimumSeparation(n, size, b) for c, b in apart.items()}
     accounting: ParticipationSchema = next(iter(turns.values()))
     if len(turns) > 1:
         digest = digest_of([np.array(law.labels)])
@@ -192,7 +195,8 @@ def _of_the_free(who: FreeClients, law: DelayLaw, weights: np.ndarray | None) ->
         delay = memory.delay.at[ids].get(mode="fill", fill_value=0)
         delay = jnp.where(delay < 0, law.draw(of_first, ids), delay)
         later = law.draw(of_next, ids)
-        free = memory.free.at[ids].set(t + 1 + later, mode="drop")
+        again = t + jnp.maximum(later + 1, who.separation)
+        free = memory.free.at[ids].set(again, mode="drop")
         memory = Out(free, memory.delay.at[ids].set(later, mode="drop"))
         return _answering(Draw(ids, mask), delay, weights), memory
 
