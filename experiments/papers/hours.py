@@ -13,11 +13,11 @@ All are means over a long run.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fedpriv.core.arguments import Rate, checked, require
+from fedpriv.core.arguments import require
 
 Law: TypeAlias = Literal["constant", "geometric"]
 
