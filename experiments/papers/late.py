@@ -106,6 +106,7 @@ class Late(Settings):
         for name in ("at_work", "buffer"):
             few = getattr(self, name) <= self.clients
             require(few, name, getattr(self, name), f"give at most the {self.clients} clients")
+        self.speeds.up_to(self.slowest)  # raises
 
     @property
     def speeds(self) -> Speeds:
