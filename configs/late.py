@@ -9,18 +9,20 @@ for its own rounds and cohorts. What came out, and the server's rates: experimen
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 import fedpriv as fp
 from experiments.config import Experiment, Layout, Ledger, image
-from experiments.config.fields import Single, check_each
+from experiments.config.fields import NumberOrZero, Single, check_each
 from experiments.papers import late
 from experiments.papers.fed_smp import Local
 from experiments.papers.late import Late
+from fedpriv.core.arguments import checked, require
 from fedpriv.data.datasets import Dataset
 
-IMAGES = 60_000
+IMAGES, LABELS = 60_000, 10
 MODEL = fp.models.classifier(fp.models.MLP((32,), 10), (28, 28, 1))
 
 
@@ -30,10 +32,15 @@ class OnImages(Late):
 
     alpha: float = 1.0
     """Concentration of each client's mixture of classes; small: few classes."""
+    slow_labels: int = 0
+    """The last so many of the ten labels are held by the slowest clients alone, who hold no other."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_each(Single, alpha=self.alpha)
+        remedy = f"give at most {LABELS - 1} of the {LABELS} labels"
+        few = checked("slow_labels", self.slow_labels, NumberOrZero) < LABELS
+        require(few, "slow_labels", self.slow_labels, remedy)
 
 
 settings = OnImages(
@@ -56,8 +63,17 @@ def load(settings: OnImages) -> Dataset:
 
 def on(settings: OnImages, data: Dataset) -> Experiment:
     labels = np.asarray(data.train["label"])
+    slow = settings.classes == np.argmax(settings.hours)
+    theirs = labels >= LABELS - settings.slow_labels
 
     def deal(rng: np.random.Generator) -> list[np.ndarray]:
-        return fp.partition.dirichlet_mixtures(rng, labels, settings.clients, settings.alpha)
+        mixtures = partial(fp.partition.dirichlet_mixtures, rng, labels, alpha=settings.alpha)
+        if not settings.slow_labels:
+            return mixtures(clients=settings.clients)
+        both = [
+            iter(mixtures(clients=int(who.sum()), rows=np.flatnonzero(rows)))
+            for who, rows in ((~slow, ~theirs), (slow, theirs))
+        ]
+        return [next(both[int(is_slow)]) for is_slow in slow]
 
     return late.experiment(settings, data, MODEL, deal)

@@ -1,4 +1,4 @@
-"""The config of late clients: equal simulated hours, each noise solved for its own rounds, curves and leads by hours."""
+"""The config of late clients: equal simulated hours, each noise solved for its own rounds, what is drawn by hours."""
 
 from dataclasses import replace
 
@@ -98,6 +98,15 @@ def test_only_quick_clients_are_asked(data_dir):
         np.testing.assert_array_equal(quick.rows, everyone.rows[: len(quick.rows)])
 
 
+def test_the_slow_may_hold_labels_of_their_own(data_dir):
+    settings = replace(late.settings, data_dir=data_dir, slow_labels=4, **SMALL)
+    federation = experiment_of(late, settings).entries["dp_fed_avg"].federations[0]
+    held = np.asarray(federation.examples["label"])[federation.rows]
+    assert (held[:18] < 6).all()
+    assert (held[18:] >= 6).all()
+    assert int(federation.size.sum()) == 60
+
+
 def test_delays_are_those_of_the_speeds():
     """Three at work beside a client, over buffers of two, in proportion to 1, 2 and 8 hours of 2 on average."""
     settings = replace(late.settings, **SMALL)
@@ -123,6 +132,7 @@ def test_delays_are_those_of_the_speeds():
         ({"at_work": 21}, "^at_work: 21; give at most the 20 clients"),
         ({"slowest": 0.5}, r"^slowest: 0\.5; give at least 1 hours"),
         ({"at_work": 19, "algorithms": ("fed_avg_quick",)}, "^at_work: 19; only 18 clients are"),
+        ({"slow_labels": 10}, "^slow_labels: 10; give at most 9 of the 10 labels"),
         ({"delay": "uniform"}, "^delay: 'uniform'"),
         ({"staleness": -1.0}, "^staleness: -1"),
     ],
