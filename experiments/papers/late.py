@@ -81,6 +81,10 @@ class Late(Settings):
     local: Local = field(default_factory=Local)
     server_rate: float = 1.0
     """Learning rate of the server's SGD."""
+    quick_rate: float | None = None
+    """_quick: the same, by default server_rate."""
+    buffered_rate: float | None = None
+    """_buffered: the same, by default server_rate."""
     clip_norm: float = 0.5
     """Bound on the l2 norm of a client's update."""
     noise_multiplier: float = 1.0
@@ -95,6 +99,7 @@ class Late(Settings):
         check_each(Number, at_work=self.at_work, buffer=self.buffer)
         check_each(NumberOrZero, most_late=self.most_late)
         check_each(Single, slowest=self.slowest, server_rate=self.server_rate)
+        check_each(Single, quick_rate=self.quick_rate, buffered_rate=self.buffered_rate)
         check_each(SingleOrZero, staleness=self.staleness)
         check_each(Probability, delta=self.delta)
         mechanism(self.clip_norm, self.noise_multiplier)
@@ -139,6 +144,12 @@ class Late(Settings):
         hours = self.rounds * self.speeds.buffered(self.at_work, self.buffer)
         return max(1, int(hours / self.hours_per_round(algorithm) + 1e-9))
 
+    def rate_of(self, algorithm: str) -> float:
+        """Learning rate of the server's SGD."""
+        form = algorithm.rpartition("_")[2]
+        own = {"quick": self.quick_rate, "buffered": self.buffered_rate}.get(form)
+        return self.server_rate if own is None else own
+
     def delays(self) -> fp.delays.DelayLaw:
         """How many rounds late the answers of each client are."""
         means = self.speeds.delays(self.at_work, self.buffer)
@@ -162,7 +173,7 @@ def algorithm(name: Name, settings: Late, loss: LossFn) -> Algorithm:
         "sampler": sampler,
         "optimizer": settings.local.optimizer,
         "batches": settings.local.batches(),
-        "server": optax.sgd(settings.server_rate),
+        "server": optax.sgd(settings.rate_of(name)),
     }
     if name.startswith("dp_"):
         common["mechanism"] = fp.gaussian(settings.clip_norm, settings.noise_multiplier)
