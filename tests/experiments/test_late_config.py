@@ -107,6 +107,14 @@ def test_the_slow_may_hold_labels_of_their_own(data_dir):
     assert int(federation.size.sum()) == 60
 
 
+def test_rates_are_by_form():
+    settings = replace(late.settings, server_rate=3.0, quick_rate=2.0)
+    names = late.settings.algorithms
+    assert [settings.rate_of(name) for name in names] == [3.0, 2.0, 3.0] * 2
+    settings = replace(settings, buffered_rate=1.0)
+    assert [settings.rate_of(name) for name in names] == [3.0, 2.0, 1.0] * 2
+
+
 def test_delays_are_those_of_the_speeds():
     """Three at work beside a client, over buffers of two, in proportion to 1, 2 and 8 hours of 2 on average."""
     settings = replace(late.settings, **SMALL)
