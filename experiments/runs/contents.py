@@ -233,7 +233,8 @@ class Summary:
 
     def hours_per_round(self, algorithm: str) -> float | None:
         """Simulated hours that a round takes, where the config says so."""
-        return self.algorithm_settings.get(algorithm, {}).get(HOURS)
+        hours = self.algorithm_settings.get(algorithm, {}).get(HOURS)
+        return float(hours) if isinstance(hours, int | float) else None
 
     def name_of(self, algorithm: str) -> str:
         """For people."""
