@@ -14,6 +14,7 @@ from fedpriv.algorithms.fed_smp import fed_smp
 from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds, calibrate_together
 from fedpriv.certification.certificate import certify, trace_round
+from fedpriv.certification.group_budgets import calibrate_groups
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
 from fedpriv.compression.codecs import qsgd, top_k
@@ -51,6 +52,7 @@ from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.buffered import buffered
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.grouped import grouped
 from fedpriv.rounds.late_samplers import FreeClients
 from fedpriv.rounds.local_dp_sgd import LocalSteps, straggling
 from fedpriv.rounds.local_training import (
@@ -68,7 +70,7 @@ from fedpriv.rounds.participation_samplers import (
     random_availability,
     shuffled_blocks,
 )
-from fedpriv.rounds.record_samplers import PublicSizes
+from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes
 from fedpriv.rounds.samplers import (
     Opening,
     Sampler,
@@ -102,6 +104,7 @@ __all__ = [
     "Mechanism",
     "ModelState",
     "Opening",
+    "PublicGroups",
     "PublicSizes",
     "Sampler",
     "Sent",
@@ -113,6 +116,7 @@ __all__ = [
     "buffered",
     "buffered_fed_avg",
     "cache_programs",
+    "calibrate_groups",
     "calibrate_noise",
     "calibrate_rounds",
     "calibrate_together",
@@ -145,6 +149,7 @@ __all__ = [
     "fixed_size",
     "full_batch",
     "gaussian",
+    "grouped",
     "joint",
     "laplace",
     "mean_grad",

@@ -19,7 +19,7 @@ from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import Mechanism, unprotected
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.rounds.algorithm import Algorithm, start
+from fedpriv.rounds.algorithm import Algorithm, check_state, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.delays import DelayLaw
@@ -34,23 +34,28 @@ class BufferedState(NamedTuple):
     """What the server holds.
 
     Attributes:
-      server: its own state, which has the model after the last step.
+      inner: its own state, which has the model after the last step.
       models: leaves [most_late + 1, ...], the last models, that after t steps in row t modulo their number; () where no
         answer is late.
     """
 
-    server: State
+    inner: State
     models: Params
 
     @property
     def params(self) -> Params:
         """The model."""
-        return self.server.params
+        return self.inner.params
 
     @property
     def round(self) -> jax.Array:
         """i32[], server steps done."""
-        return self.server.round
+        return self.inner.round
+
+    @property
+    def server(self) -> PyTree:
+        """What the server's optimiser remembers, as in a `ServedState`."""
+        return getattr(self.inner, "server", ())
 
 
 def round_given(shard: Shard) -> jax.Array:
@@ -115,33 +120,31 @@ def buffered(
     rows = most + 1
 
     def begin(params: Params, federation: Federation) -> BufferedState:
-        server = asked("init", init, "(params, federation)", params, federation)
-        if most == 0:
-            return BufferedState(server, ())
-        copies = jax.tree.map(lambda leaf: jnp.stack([leaf] * rows), params)
-        return BufferedState(server, copies)
+        inner = asked("init", init, "(params, federation)", params, federation)
+        check_state("init", init, inner)
+        copies = jax.tree.map(lambda leaf: jnp.stack([leaf] * rows), params) if most else ()
+        return BufferedState(inner, copies)
 
     def round(key: Key, state: BufferedState, cohort: Cohort) -> tuple[BufferedState, Metrics]:
-        t = cohort.round
+        t, models = cohort.round, state.models
 
         def client(key: Key, shard: Shard) -> PyTree | Sent:
-            given = state.params
-            if most > 0:
-                row = (t - shard.delay) % rows
-                given = jax.tree.map(lambda leaf: leaf[row], state.models)
-            return asked("client_update", client_update, "(key, params, shard)", key, given, shard)
+            row = (t - shard.delay) % rows
+            given = jax.tree.map(lambda leaf: leaf[row], models) if most else state.params
+            wants = "(key, params, shard)"
+            return asked("client_update", client_update, wants, key, given, shard)
 
         total, metrics, _ = cohort.sum(
             client, key, mechanism=mechanism, codec=codec, weighting=weighting
         )
         divisor = cohort.expected_size / largest
         mean = jax.tree.map(lambda s: s / divisor, total)
-        server = asked("server_step", server_step, "(state, mean)", state.server, mean)
-        models = state.models
-        if most > 0:
+        inner = asked("server_step", server_step, "(state, mean)", state.inner, mean)
+        check_state("server_step", server_step, inner)
+        if most:
             models = jax.tree.map(
-                lambda kept, new: kept.at[(t + 1) % rows].set(new), models, server.params
+                lambda kept, new: kept.at[(t + 1) % rows].set(new), models, inner.params
             )
-        return BufferedState(server, models), metrics
+        return BufferedState(inner, models), metrics
 
     return Algorithm(begin, round, drawn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 
 from fedpriv.core.arguments import CountOrZero, Fraction, NonNegative, checked, require
 from fedpriv.core.types import Key
+from fedpriv.rounds.group_names import labels_of, named
 
 __all__ = ["DelayLaw", "by_class", "constant", "geometric"]
 
@@ -29,18 +30,28 @@ class DelayLaw:
       chances: of the delays 0, 1, .., for each speed class of clients.
       classes: [clients], the class of each client by its place in `chances`; None: all are of the first. They are
         public, as the delays are.
+      names: of the classes; by default their numbers.
 
     Raises:
       ValueError: chances that do not add up to 1, or a class without chances.
     """
 
-    chances: Sequence[Sequence[Fraction]]
+    chances: Sequence[Sequence[float]]
     classes: Sequence[CountOrZero] | None = None
+    names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        rows = tuple(checked("chances", row, Sequence[Fraction]) for row in self.chances)
+        several = isinstance(self.chances, Sequence) and not isinstance(self.chances, str | bytes)
+        remedy = "give a list of those of each class, such as [[0.5, 0.5]]"
+        require(several and len(self.chances) > 0, "chances", self.chances, remedy)
+        each = enumerate(self.chances)
+        rows = tuple(checked(f"chances[{c}]", row, Sequence[Fraction]) for c, row in each)
         object.__setattr__(self, "chances", rows)
-        require(len(rows) > 0, "chances", rows, "give those of at least one class")
+        listed = isinstance(self.names, Sequence)
+        require(listed, "names", self.names, "give the name of each class, in a list")
+        names = tuple(self.names) or tuple(map(str, range(len(rows))))
+        require(len(names) == len(rows), "names", names, f"give {len(rows)} of them")
+        object.__setattr__(self, "names", names)
         for row in rows:
             add_up = abs(math.fsum(row) - 1) < _ROUNDING
             require(add_up, "chances", math.fsum(row), "give chances that add up to 1")
@@ -53,31 +64,22 @@ class DelayLaw:
         require(max(classes) < len(rows), "classes", max(classes), remedy)
 
     @property
-    def least(self) -> tuple[int, ...]:
-        """The smallest delay of each class that occurs."""
-        return tuple(min(delays) for delays in self._possible())
-
-    @property
-    def latest(self) -> tuple[int, ...]:
-        """The largest delay of each class that occurs."""
-        return tuple(max(delays) for delays in self._possible())
-
-    @property
     def most_late(self) -> int:
-        """The largest delay."""
-        return max(self.latest)
+        """The largest delay that occurs."""
+        return max(map(max, self.possible.values()))
 
     @property
-    def possible(self) -> frozenset[int]:
-        """The delays that occur."""
-        return frozenset(delay for delays in self._possible() for delay in delays)
+    def possible(self) -> dict[str, list[int]]:
+        """By the name of each class that has clients, the delays that occur."""
+        used = [0] if self.classes is None else sorted(set(self.classes))
+        ends = np.pad(self._reached().astype(np.int64), ((0, 0), (1, 1)))
+        ends[:, -1] = _ALL
+        return {self.names[c]: np.flatnonzero(np.diff(ends[c])).tolist() for c in used}
 
     @property
-    def sizes(self) -> tuple[float, ...]:
-        """Clients of each class that occurs; infinity where all are of one."""
-        if self.classes is None:
-            return (math.inf,)
-        return tuple(np.unique(self.classes, return_counts=True)[1].tolist())
+    def labels(self) -> tuple[str, ...]:
+        """[clients], the name of the class of each; () where all are of one."""
+        return tuple(self.names[c] for c in self.classes or ())
 
     def draw(self, key: Key, ids: jax.Array) -> jax.Array:
         """i32[slots], the delays of clients with these ids, each on its own; any number in an empty slot."""
@@ -95,13 +97,6 @@ class DelayLaw:
         padded = [[*row, *[0.0] * (longest - len(row))] for row in self.chances]
         below = np.cumsum(np.array(padded, np.float64), -1)
         return np.minimum(np.round(below / below[:, -1:] * _ALL), _ALL)[:, :-1].astype(np.uint32)
-
-    def _possible(self) -> list[list[int]]:
-        """The delays of each class that occurs."""
-        used = [0] if self.classes is None else sorted(set(self.classes))
-        ends = np.pad(self._reached().astype(np.int64), ((0, 0), (1, 1)))
-        ends[:, -1] = _ALL
-        return [np.flatnonzero(np.diff(ends[row])).tolist() for row in used]
 
 
 def constant(steps: CountOrZero) -> DelayLaw:
@@ -130,26 +125,21 @@ def geometric(mean: NonNegative, most_late: CountOrZero) -> DelayLaw:
     return DelayLaw(((law / law.sum()).tolist(),))
 
 
-def by_class(classes: Sequence[Hashable], laws: Mapping[Hashable, DelayLaw]) -> DelayLaw:
+def by_class(classes: Sequence[str], laws: Mapping[str, DelayLaw]) -> DelayLaw:
     """Each client has the delays of its speed class, such as its kind of device, which is public.
 
     Args:
-      classes: [clients], a label for each.
+      classes: [clients], the name of the class of each, a text or a whole number.
       laws: of each label.
 
     Raises:
-      ValueError: no clients, a label without a law, or a law that has classes itself.
+      ValueError: no clients, one without a label, a label without a law or clients, or a law that has classes itself.
     """
-    labels = np.asarray(classes).tolist()
-    named = isinstance(labels, list) and len(labels) > 0
-    require(named, "classes", classes, "give a label for each client")
-    known = isinstance(laws, Mapping)
-    require(known, "laws", laws, "give a dict, {label: fp.delays.constant(2)}")
-    for label in dict.fromkeys(labels):
-        law = laws.get(label)
-        plain = isinstance(law, DelayLaw) and law.classes is None
-        remedy = f"give the label {label!r} a law, such as fp.delays.constant(2)"
-        require(plain, "laws", law, remedy)
-    names = list(dict.fromkeys(labels))
-    numbers = tuple(names.index(label) for label in labels)
-    return DelayLaw([laws[name].chances[0] for name in names], numbers)
+    labels = labels_of("classes", classes)
+    members = dict.fromkeys(labels.tolist())
+    own = named("laws", laws, members, "a law such as fp.delays.constant(2)")
+    for name in members:
+        plain = isinstance(own[name], DelayLaw) and own[name].classes is None
+        require(plain, f"laws[{name!r}]", own[name], "give one such as fp.delays.constant(2)")
+    numbers = [list(members).index(name) for name in labels.tolist()]
+    return DelayLaw([own[name].chances[0] for name in members], numbers, [*members])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -15,8 +16,10 @@ from fedpriv.core.arguments import Count, NonNegative, check_fields, checked, re
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_functions import asked
-from fedpriv.privacy.sampling import MinimumSeparation
+from fedpriv.privacy.sampling import MinimumSeparation, ParticipationSchema
+from fedpriv.privacy.sampling.grouped import GroupedTurns
 from fedpriv.rounds.delays import DelayLaw
+from fedpriv.rounds.group_names import digest_of
 from fedpriv.rounds.participation_samplers import least_lots
 from fedpriv.rounds.samplers import Draw, Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler
@@ -32,17 +35,18 @@ class FreeClients:
     A client that answered in step t, and whose next answer is d steps late, answers again in step t + d + 1 at the
     earliest: it is given its next model once its last answer is in. The engine remembers 8 bytes per client.
 
-    Formal guarantees: `MinimumSeparation(population, buffer, least delay + 1)` for every outcome of the draws.
+    Formal guarantees: `MinimumSeparation(population, buffer, b)` for every outcome of the draws, b the larger of
+    `separation` and the least delay plus 1; of speed classes, each by its own least delay, so that a certificate has
+    one for each class (`of_groups`).
 
     *Proof.* The delay d of a client's next answer is drawn when it answers, in step t, and it is remembered as free
-    from step t + d + 1 on; it is not drawn before. Neither draw looks at data.
-
-    A longer separation certifies less epsilon: `fp.random_availability(population, buffer, separation=most_late + 1,
-    availability=1.0)` lets all clients rest as long as the slowest answer takes.
+    from step t + max(d + 1, separation) on; it is not drawn before. Neither draw looks at data.
 
     Attributes:
       population: number of clients.
       buffer: K, answers in a server step.
+      separation: fewest steps from one answer of a client to its next, also where these are not late. The longer, the
+        less epsilon is certified.
 
     Raises:
       ValueError: a number below 1, or more answers than clients.
@@ -50,6 +54,7 @@ class FreeClients:
 
     population: Count
     buffer: Count
+    separation: Count = 1
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -95,6 +100,8 @@ def late(
     weights, largest = _weights(staleness, delay)
     if isinstance(who, FreeClients):
         return sealed(_of_the_free(who, delay, weights)), largest
+    if delay.most_late == 0:
+        return who, largest
     made: AnySampler
     if isinstance(who, ScheduledSampler):
         made = who._replace(draw=_beside_turns(who, delay, weights), seal=())
@@ -114,7 +121,7 @@ def _weights(staleness: Staleness, delay: DelayLaw) -> tuple[np.ndarray | None, 
     weights = checked("staleness", given, Sequence[NonNegative])
     remedy = f"give a weight for each delay from 0 to {delay.most_late}"
     require(len(weights) == len(every), "staleness", weights, remedy)
-    possible = [weights[d] for d in delay.possible]
+    possible = [weights[d] for delays in delay.possible.values() for d in delays]
     largest = max(possible)
     require(largest > 0, "staleness", weights, "give some delay a weight above 0")
     if min(possible) == largest:
@@ -160,13 +167,23 @@ def _beside_turns(
 def _of_the_free(who: FreeClients, law: DelayLaw, weights: np.ndarray | None) -> ScheduledSampler:
     """As `FreeClients`."""
     n, size = who.population, who.buffer
-    out = min(size * law.most_late, sum(map(min, law.sizes, [size * late for late in law.latest])))
+    least, most = ({c: pick(d) for c, d in law.possible.items()} for pick in (min, max))
+    members = Counter(law.labels) or {c: n for c in most}
+    rests = {c: max(late, who.separation - 1) for c, late in most.items()}
+    each = sum(min(members[c], size * rest) for c, rest in rests.items())
+    out = min(size * max(rests.values()), each)
     remedy = (
-        f"up to {out} of {n} clients have answers out, and buffers would not be full; give at most {n - out}, or "
-        "a law that is cut earlier"
+        f"up to {out} of {n} clients may have answers out, or rest, so buffers may not be full; give a smaller buffer, "
+        "or a law that is cut earlier"
     )
     require(size + out <= n, "buffer", size, remedy)
-    accounting = MinimumSeparation(n, size, min(law.least) + 1)
+    apart = {c: max(late + 1, who.separation) for c, late in least.items()}
+    turns = {c: MinimumSeparation(n, size, b) for c, b in apart.items()}
+    accounting: ParticipationSchema = next(iter(turns.values()))
+    if len(turns) > 1:
+        digest = digest_of([np.array(law.labels)])
+        counts = (1.0,) * len(turns)
+        accounting = GroupedTurns(n, size, tuple(turns.items()), counts, digest, law.labels)
 
     def init() -> Out:
         free = jnp.zeros(n, jnp.int32)
@@ -178,7 +195,8 @@ def _of_the_free(who: FreeClients, law: DelayLaw, weights: np.ndarray | None) ->
         delay = memory.delay.at[ids].get(mode="fill", fill_value=0)
         delay = jnp.where(delay < 0, law.draw(of_first, ids), delay)
         later = law.draw(of_next, ids)
-        free = memory.free.at[ids].set(t + 1 + later, mode="drop")
+        again = t + jnp.maximum(later + 1, who.separation)
+        free = memory.free.at[ids].set(again, mode="drop")
         memory = Out(free, memory.delay.at[ids].set(later, mode="drop"))
         return _answering(Draw(ids, mask), delay, weights), memory
 
