@@ -157,7 +157,10 @@ class Late(Settings):
             laws = [fp.delays.constant(round(mean)) for mean in means]
         else:
             laws = [fp.delays.geometric(mean, self.most_late) for mean in means]
-        return fp.delays.by_class(self.classes.tolist(), dict(enumerate(laws)))
+        names = [f"{hours:g} h" for hours in self.hours]
+        labels = [names[c] for c in self.classes]
+        of = dict(zip(names, laws, strict=True))
+        return fp.delays.by_class(labels, {name: of[name] for name in dict.fromkeys(labels)})
 
 
 def algorithm(name: Name, settings: Late, loss: LossFn) -> Algorithm:

@@ -119,8 +119,8 @@ def test_delays_are_those_of_the_speeds():
     """Three at work beside a client, over buffers of two, in proportion to 1, 2 and 8 hours of 2 on average."""
     settings = replace(late.settings, **SMALL)
     law = settings.delays()
-    assert np.bincount(law.classes).tolist() == [12, 6, 2]
-    assert law.least == law.latest == (1, 2, 6)  # 0.75, 1.5 and 6
+    assert law.labels == ("1 h",) * 12 + ("2 h",) * 6 + ("8 h",) * 2
+    assert law.possible == {"1 h": [1], "2 h": [2], "8 h": [6]}  # 0.75, 1.5 and 6
     drawn = replace(settings, delay="geometric", most_late=400).delays()
     means = [np.dot(range(401), chances) for chances in drawn.chances]
     assert means == pytest.approx([0.75, 1.5, 6.0], rel=1e-3)
