@@ -70,7 +70,7 @@ def _seen(
 ) -> Solved:
     ledger = ledger_at(noise)
     target = (settings.target_epsilon, settings.view, ledger.delta)
-    return Solved(noise, target, ledger.trace(name).releases(settings.rounds))
+    return Solved(noise, target, ledger.trace(name).releases(settings.rounds_of(name)))
 
 
 def _algorithms(module: Config, settings: Settings) -> Iterable[str]:
@@ -86,7 +86,7 @@ def only(settings: Settings, names: Iterable[str]) -> Settings:
 def _epsilon(
     ledger_at: Callable[[float], Ledger], settings: Settings, name: str, noise: float
 ) -> float:
-    return ledger_at(noise).certify(name, settings.rounds, view=settings.view).epsilon
+    return ledger_at(noise).certify(name, settings.rounds_of(name), view=settings.view).epsilon
 
 
 def _reached(settings: Settings, epsilon: float) -> bool:
@@ -111,7 +111,7 @@ def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any)
     return calibrate_noise(
         lambda noise: ledger_of(settings.with_noise(name, noise)).of(name)[0],
         *shapes,
-        rounds=settings.rounds,
+        rounds=settings.rounds_of(name),
         delta=start.delta,
         **target,
     )
@@ -157,7 +157,7 @@ def _alike(
 def check_reached(ledger: Ledger, settings: Settings, noise: Mapping[str, float]) -> None:
     """Raises ValueError: with the data there are, an algorithm costs more than what its noise was solved for."""
     for name in noise:
-        epsilon = ledger.certify(name, settings.rounds, view=settings.view).epsilon
+        epsilon = ledger.certify(name, settings.rounds_of(name), view=settings.view).epsilon
         if epsilon > (settings.target_epsilon or 0.0):
             raise ValueError(
                 f"target_epsilon: {settings.target_epsilon:g} was solved for other clients than the data's, for "
@@ -171,7 +171,7 @@ def planned_rounds(ledger: Ledger, settings: Settings) -> dict[str, int]:
     Raises:
       ValueError: the first round costs more than the budget.
     """
-    planned = dict.fromkeys(ledger.entries, settings.rounds)
+    planned = {name: settings.rounds_of(name) for name in ledger.entries}
     if settings.stop_at_epsilon is None:
         return planned
     for name in ledger.entries:
@@ -187,6 +187,6 @@ def planned_rounds(ledger: Ledger, settings: Settings) -> dict[str, int]:
                 epsilon=settings.stop_at_epsilon,
                 delta=ledger.delta,
                 view=settings.view,
-                at_most=settings.rounds,
+                at_most=planned[name],
             )
     return planned
