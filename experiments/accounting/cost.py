@@ -15,8 +15,10 @@ from experiments.accounting import budget
 from experiments.accounting.solving import Sought, solve
 from experiments.base.formats import (
     ClientEpsilons,
+    GroupEpsilons,
     aligned,
     assumptions,
+    by_group,
     epsilon,
     hyphenated,
     name_of,
@@ -45,6 +47,7 @@ class Account(NamedTuple):
       claim: the paper's, if there is one.
       certificates: one for each view.
       client_epsilons: by view, if the clients' numbers of records are public.
+      group_epsilons: by view, if units have public groups.
     """
 
     names: tuple[str, ...]
@@ -55,6 +58,7 @@ class Account(NamedTuple):
     claim: Claim | None
     certificates: tuple[Certificate, ...]
     client_epsilons: dict[str, ClientEpsilons]
+    group_epsilons: dict[str, GroupEpsilons]
 
     @property
     def private(self) -> bool:
@@ -77,7 +81,8 @@ def accounts(
     groups: dict[Any, list[str]] = {}
     for name in ledger.entries:
         traced = ledger.trace(name)
-        released = (traced.releases(rounds), traced.basis, traced.public_sizes)
+        by_kind = tuple((kind, traced.releases(rounds, kind)) for kind in traced.kinds)
+        released = (by_kind, traced.basis, traced.public_sizes)
         said = (*released, ledger.claim(name, rounds))
         groups.setdefault(said, []).append(name)
     found = []
@@ -86,12 +91,23 @@ def accounts(
             ledger.certify(names[0], rounds, view=view, honest=honest, best_of=best_of)
             for view in views
         )
-        clients = ledger.client_epsilons(names[0], rounds, views, honest=honest, best_of=best_of)
+        asked: Any = (names[0], rounds, views)
+        options: Any = {"honest": honest, "best_of": best_of}
+        clients = ledger.client_epsilons(*asked, **options)
+        of_groups = ledger.group_epsilons(*asked, **options)
         of_one_run = _judged(claim, honest) if best_of == 1 else None
         labels = tuple(name_of(name, {name: ledger.entries[name].name or ""}) for name in names)
         found.append(
             Account(
-                tuple(names), labels, rounds, honest, best_of, of_one_run, certificates, clients
+                tuple(names),
+                labels,
+                rounds,
+                honest,
+                best_of,
+                of_one_run,
+                certificates,
+                clients,
+                of_groups,
             )
         )
     return sorted(found, key=lambda account: not account.private)
@@ -191,6 +207,7 @@ def as_json(config: str, cost: Costs, notes: Sequence[str]) -> dict[str, Any]:
             "claimed": account.claim,
             "certified": account.certificates,
             "client_epsilons": account.client_epsilons,
+            "group_epsilons": account.group_epsilons,
             "solved": cost.solved,
             "noise": cost.noise,
             "notes": tuple(notes),
@@ -253,6 +270,8 @@ def _legend(account: Account) -> list[str]:
         lines.append(f"certified ({c.basis}), {c.view}: {c.bound}; composed: {c.event}")
         if c.view in account.client_epsilons:
             lines.append(f"  {spread_over_clients(account.client_epsilons[c.view])}")
+        if c.view in account.group_epsilons:
+            lines.append(f"  {by_group(account.group_epsilons[c.view])}")
     assumed = assumptions(account.certificates)
     return [*lines, "certified on the assumption that", *(f"  {text}" for text in assumed)]
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from experiments.base.formats import (
     PROSE,
     aligned,
+    by_group,
     epsilon,
     hyphenated,
     in_percent,
@@ -122,6 +123,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
         lines.append("eps: certified, of ONE model (one algorithm, one seed) released alone")
         lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
         lines += [f"  {view} {SEES[view]}" for view in views]
+        lines += _groups(summary, views)
         lines += [f"  {names}: {said}" for names, said in _in_words(summary, views[0])]
     shown = [of.certified[view] for of in reports.values() for view in views]
     if weak := max((c.epsilon for c in shown if WEAK < c.epsilon < math.inf), default=None):
@@ -140,6 +142,16 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
             "privacy_notes), python -m experiments.report"
         )
     return lines
+
+
+def _groups(summary: Summary, views: Sequence[str]) -> list[str]:
+    """Epsilons of public groups, the largest of which is in the table."""
+    return [
+        f"  {summary.short_name_of(name)}, {view}, {by_group(of.group_epsilons[view])}"
+        for name, of in summary.privacy.items()
+        for view in views
+        if view in of.group_epsilons
+    ]
 
 
 def _in_words(summary: Summary, view: str) -> list[tuple[str, str]]:

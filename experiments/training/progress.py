@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from experiments.base.formats import (
@@ -75,8 +76,17 @@ class Progress:
 
         return compile
 
-    def update(self, e: Evaluation, so_far: Certificate) -> None:
+    def update(
+        self,
+        e: Evaluation,
+        so_far: Certificate,
+        groups: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Shows an evaluation, with the epsilons so far: the largest, and those of public groups."""
         eps = f"eps {short_epsilon(so_far.epsilon)}" if self._private else "not private"
+        if groups and self._private:
+            said = (f"{name} {short_epsilon(epsilon)}" for name, epsilon in groups.items())
+            eps += f" ({', '.join(said)})"
         each = e.seconds / (e.round - self.done)
         seconds, self.done = each * (self._rounds - e.round), e.round
         whole = seconds + each * self._rounds * self._others
