@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments.accounting import budget
+from experiments.accounting.found import noise_of
 from experiments.accounting.solving import Sought, solve
 from experiments.base.formats import (
     ClientEpsilons,
@@ -148,7 +150,8 @@ class Costs(NamedTuple):
     Attributes:
       ledger: of its algorithms, with the noise that was solved for.
       accounts: those with noise first.
-      noise: of each algorithm, for the settings' `target_epsilon`.
+      noise: of each algorithm, for the settings' `target_epsilon` or `groups.epsilons`.
+      groups: of each algorithm, for `groups.epsilons`, what was found for each group.
       solved: what was asked to be solved for, see `solve`.
     """
 
@@ -156,6 +159,7 @@ class Costs(NamedTuple):
     accounts: list[Account]
     noise: dict[str, float]
     solved: dict[str, Any] | None = None
+    groups: Mapping[str, dict[str, Any]] = MappingProxyType({})
 
 
 def costs(
@@ -174,15 +178,26 @@ def costs(
         ledger_of_settings = partial(ledger_of, module)
         settings, found = solve(ledger_of_settings, settings, sought, claimed, honest)
     require(not claimed or bool(sought), "claimed", claimed, "needs to know what to solve for")
-    noise = budget.solved(module, settings)
-    ledger = budget.made(partial(ledger_of, module), settings, noise)
+    found_for = budget.solved(module, settings)
+    ledger = budget.made(partial(ledger_of, module), settings, found_for)
     planned = budget.planned_rounds(ledger, settings)
     priced = []
     for rounds in dict.fromkeys(planned.values()):
         names = [name for name, own in planned.items() if own == rounds]
         part = replace(ledger, entries={name: ledger.entries[name] for name in names})
         priced += accounts(part, rounds, views, honest, best_of)
-    return Costs(ledger, sorted(priced, key=lambda account: not account.private), noise, found)
+    priced = sorted(priced, key=lambda account: not account.private)
+    noise = {name: noise_of(it) for name, it in found_for.items()}
+    return Costs(ledger, priced, noise, found, _of_groups(ledger))
+
+
+def _of_groups(ledger: Ledger) -> dict[str, dict[str, Any]]:
+    """What was found for the groups of each algorithm, by field."""
+    each = {
+        name: {field: x for field, x in entry.solved.items() if isinstance(x, dict)}
+        for name, entry in ledger.entries.items()
+    }
+    return {name: fields for name, fields in each.items() if fields}
 
 
 def _judged(claim: Claim | None, honest: float) -> Claim | None:
@@ -210,6 +225,7 @@ def as_json(config: str, cost: Costs, notes: Sequence[str]) -> dict[str, Any]:
             "group_epsilons": account.group_epsilons,
             "solved": cost.solved,
             "noise": cost.noise,
+            "groups": dict(cost.groups),
             "notes": tuple(notes),
         }
     )

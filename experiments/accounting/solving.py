@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from experiments.accounting import budget
+from experiments.accounting.found import noise_for, turned
 from experiments.config.settings import Settings
 from fedpriv.certification.calibration import calibrate_rounds
 
@@ -37,8 +37,8 @@ def solve(
         settings = replace(settings, rounds=rounds)
         value: float = rounds
     else:
-        noise = budget.noise_for(ledger_of, settings, name, **wanted)
-        ((_, value),) = budget.turned(settings, name, noise).items()
+        noise = noise_for(ledger_of, settings, name, **wanted)
+        ((_, value),) = turned(settings, name, noise).items()
         settings = settings.with_noise(name, noise)
     settings = replace(settings, target_epsilon=None)
     ledger = ledger_of(settings)

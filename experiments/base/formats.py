@@ -208,7 +208,12 @@ def spread_over_clients(epsilons: ClientEpsilons) -> str:
 
 def by_group(epsilons: GroupEpsilons) -> str:
     """For people: the epsilons of public groups."""
-    return "by group: " + ", ".join(f"{name} {epsilon(x)}" for name, x in epsilons.items())
+    return f"by group: {named(epsilons)}"
+
+
+def named(numbers: Mapping[str, float]) -> str:
+    """For people: a number of each, after its name."""
+    return ", ".join(f"{name} {epsilon(x)}" for name, x in numbers.items())
 
 
 def short_epsilon(value: float) -> str:

@@ -190,7 +190,8 @@ class Summary:
       reused_from: where sweeps took an algorithm's training from.
       per_client_not_private: by name, what was last found of single clients, see `fedpriv.measures.per_client`.
       not_finite_not_private: by name, what was NaN or infinite, of algorithms of which anything was.
-      solved: the noise that `target_epsilon` found, in the config's fields.
+      solved: the noise that `target_epsilon` found, in the config's fields; with `groups.epsilons`, also each group's
+        rate or clip scale, by its name.
       prng: JAX's implementation of random numbers; None in a run of an older version, which did not record it.
       streams: version of which random numbers a seed gives; None in a run of an older version, whose seeds give others.
       names: of algorithms, for people, where the config says one.
@@ -281,7 +282,7 @@ class Begun:
       higher: metrics that are better when higher, beside accuracies.
       names: of algorithms, for people, where the config says one.
       secret_seed: whether the random numbers come from the seed in the file `secret_seed`.
-      noise: by algorithm, what `target_epsilon` found.
+      noise: by algorithm, what `target_epsilon` found; with `groups.epsilons`, the noise and each group's number.
       solved: likewise, in the config's fields, as in `Summary`; a run of an older version did not record it.
       algorithm_settings: as in `Summary`, likewise.
       own_test: whether the test records are the clients' own, as in `Experiment`.
@@ -294,7 +295,7 @@ class Begun:
     higher: tuple[str, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
     secret_seed: bool = False
-    noise: dict[str, float] = field(default_factory=dict)
+    noise: dict[str, Any] = field(default_factory=dict)
     solved: dict[str, dict[str, Any]] = field(default_factory=dict)
     algorithm_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     own_test: bool = False

@@ -86,7 +86,7 @@ def cleared_folder(folder: Path) -> Path:
     return folder
 
 
-def described(experiment: Experiment, noise: Mapping[str, float]) -> dict[str, Any]:
+def described(experiment: Experiment, noise: Mapping[str, Any]) -> dict[str, Any]:
     """What config.json is to say of an experiment, with the noise that was solved for; see `Begun`."""
     entries = experiment.entries
     about: dict[str, Any] = {"noise": dict(noise), "higher": list(experiment.higher)}

@@ -17,6 +17,7 @@ import jax
 from experiments.base.terminal import say
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
+from experiments.accounting.found import Found
 from experiments.runs.recorder import Privacy, Recorder, cleared_folder, described
 from experiments.search.shared_jit import Family, Program, trace
 from experiments.search.sweep_grid import Point
@@ -34,7 +35,7 @@ class Prepared(NamedTuple):
     strategy: Strategy
     experiment: Experiment
     planned: dict[str, int]
-    noise: dict[str, float]
+    noise: dict[str, Found]
 
 
 class Known(NamedTuple):

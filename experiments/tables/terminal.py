@@ -16,6 +16,7 @@ from experiments.base.formats import (
     mean_and_std,
     meaning_of_epsilon,
     metric_heading,
+    named,
     number,
     wrapped,
 )
@@ -200,8 +201,18 @@ def _claims(summary: Summary) -> list[str]:
 def _solved(summary: Summary) -> list[str]:
     """What noise was found for a budget."""
     fields = dict.fromkeys(field for of in summary.solved.values() for field in of)
+    if not fields:
+        return []
     target, view = (summary.settings[name] for name in ("target_epsilon", "view"))
-    return [f"noise: {', '.join(fields)}, solved for eps {target:g} ({view})"] if fields else []
+    targets = [target] if target else summary.settings["groups"]["epsilons"]
+    wanted = " and ".join(f"{epsilon:g}" for epsilon in targets)
+    lines = [f"noise: {', '.join(fields)}, solved for eps {wanted} ({view})"]
+    return lines + [
+        f"  {summary.short_name_of(name)}: {field} {named(numbers)}"
+        for name, of in summary.solved.items()
+        for field, numbers in of.items()
+        if isinstance(numbers, dict)
+    ]
 
 
 def _budget(summary: Summary) -> list[str]:

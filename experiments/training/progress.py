@@ -13,6 +13,7 @@ from typing import Any
 from experiments.base.formats import (
     PROSE,
     meaning_of_epsilon,
+    named,
     short_epsilon,
     short_metric,
     short_name_of,
@@ -58,7 +59,7 @@ class Progress:
         self._others, self.done, self._forecast = others, 0, False
         self._private = any(x and not math.isinf(x.epsilon) for x in (certified, claim))
         head = ", ".join(
-            [f"{rounds} rounds", *(f"{field} {value:.4g}" for field, value in solved.items())]
+            [f"{rounds} rounds", *(f"{field} {_said(value)}" for field, value in solved.items())]
         )
         means = f"eps: {meaning_of_epsilon(certified)}" if self._private else "not private"
         _say(f"{self._name}: {head}; {means}")
@@ -118,6 +119,10 @@ class Progress:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+def _said(found: Any) -> str:
+    return f"({named(found)})" if isinstance(found, dict) else f"{found:.4g}"
 
 
 def _bar(name: str, rounds: int) -> Any:

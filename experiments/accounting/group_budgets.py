@@ -1,0 +1,122 @@
+"""The noise with which every public group of a config costs its own epsilon, and what each group needs beside it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from typing import Any, TypeAlias
+
+from experiments.accounting.found import GroupsFound, LedgerOf, given, noise_for
+from experiments.config.experiment import Ledger
+from experiments.config.groups import Groups
+from experiments.config.settings import Settings
+from fedpriv.certification.calibration import UnreachableError, calibrate_groups
+from fedpriv.rounds.algorithm import Algorithm
+
+CLOSE = 1e-3  # relative: so little below an epsilon, or beside as many as are to be drawn, will do
+
+
+def for_groups(ledger_of: LedgerOf, settings: Settings, name: str) -> GroupsFound:
+    """The noise and the groups' numbers for `groups.epsilons`.
+
+    By rates: the noise with which as many are drawn, in all groups together, as without groups. It lies between those
+    with which everybody has the largest, and the smallest, of the epsilons. By clip norms: the noise with which
+    everybody has the largest of them; who has it keeps the whole clip norm.
+
+    Raises:
+      ValueError: nothing reaches the epsilons.
+    """
+    groups: Groups = settings.groups  # type: ignore[attr-defined]
+    plain = _without(settings)
+    target: dict[str, Any] = {"view": settings.view}
+    try:
+        low, high = (
+            noise_for(ledger_of, plain, name, epsilon=epsilon, **target)
+            for epsilon in (max(groups.epsilons), min(groups.epsilons))
+        )
+        if groups.by == "clip_scales":
+            return _at(ledger_of, settings, name, low)
+        return _with_as_many(ledger_of, settings, name, low, high)
+    except UnreachableError as error:
+        epsilons = ", ".join(f"{group} {x:g}" for group, x in groups.of_each(groups.epsilons).items())
+        raise ValueError(
+            f"groups.epsilons: {name} cannot reach {epsilons} ({error}); choose others, or leave {name} out"
+        ) from None
+
+
+def _without(settings: Settings) -> Settings:
+    """All groups alike."""
+    groups: Any = settings.groups  # type: ignore[attr-defined]
+    changes: Any = {"groups": replace(groups, epsilons=())}
+    return replace(settings, **changes)
+
+
+def _at(ledger_of: LedgerOf, settings: Settings, name: str, noise: float) -> GroupsFound:
+    """The groups' numbers for one noise."""
+    groups: Groups = settings.groups  # type: ignore[attr-defined]
+
+    def make(numbers: Any) -> Algorithm:
+        each = GroupsFound(noise, tuple(numbers[group] for group in groups.names))
+        return ledger_of(given(settings, name, each)).of(name)[0]
+
+    start = ledger_of(_without(settings))
+    _, *shapes = start.of(name)
+    numbers = calibrate_groups(
+        make,
+        *shapes,
+        epsilons=groups.of_each(groups.epsilons),
+        rounds=settings.rounds,
+        delta=start.delta,
+        view=settings.view,
+    )
+    return GroupsFound(noise, tuple(numbers[group] for group in groups.names))
+
+
+def _with_as_many(
+    ledger_of: LedgerOf, settings: Settings, name: str, low: float, high: float
+) -> GroupsFound:
+    from scipy.optimize import brentq
+
+    at = cache(lambda log_noise: _at(ledger_of, settings, name, math.exp(log_noise)))
+    wanted = _drawn(ledger_of(_without(settings)), name)
+
+    def excess(log_noise: float) -> float:
+        found = at(log_noise)
+        return math.log(_drawn(ledger_of(given(settings, name, found)), name) / wanted)
+
+    low, high = math.log(low) - CLOSE, math.log(high) + CLOSE
+    return at(float(brentq(excess, low, high, xtol=CLOSE / 4)))
+
+
+def _drawn(ledger: Ledger, name: str) -> float:
+    """How many are drawn on average: records of a client in a step, where there are such draws, or clients in a round."""
+    traced = ledger.trace(name)
+    of_records = [mean.step.sampling for stage in traced.stages for mean in stage.means]
+    return (of_records or [traced.algorithm.sampler])[0].expected_size
+
+
+def groups_reached(ledger: Ledger, settings: Settings, name: str) -> bool:
+    """Whether every group's epsilon is what it is to be, or little less."""
+    each = zip(*_wanted_and_found(ledger, settings, name), strict=True)
+    return all(wanted * (1 - CLOSE) < found <= wanted for wanted, found in each)
+
+
+def check_groups_reached(ledger: Ledger, settings: Settings, name: str) -> None:
+    """Raises ValueError: with the data there are, a group costs more than what was solved for."""
+    groups: Groups = settings.groups  # type: ignore[attr-defined]
+    for group, wanted, found in zip(groups.names, *_wanted_and_found(ledger, settings, name), strict=True):
+        if found > wanted:
+            raise ValueError(
+                f"groups.epsilons: {wanted:g} was solved for other clients than the data's, for which {group} costs "
+                f"{found:.4g} with {name}; set the config's clients to the data's"
+            )
+
+
+def _wanted_and_found(
+    ledger: Ledger, settings: Settings, name: str
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    groups: Groups = settings.groups  # type: ignore[attr-defined]
+    by_view = ledger.group_epsilons(name, settings.rounds, [settings.view])
+    found = by_view.get(settings.view, {})
+    return groups.epsilons, tuple(found.get(group, math.inf) for group in groups.names)

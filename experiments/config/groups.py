@@ -1,0 +1,113 @@
+"""Public groups of clients in a config, each with an epsilon of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from experiments.config.fields import check_each, each_once
+from fedpriv.core.arguments import Budget, Rate, require
+from fedpriv.rounds.grouped import grouped
+from fedpriv.rounds.samplers import fixed_size, poisson
+from fedpriv.rounds.scheduled_samplers import AnySampler
+
+ORDER = 0  # seeds who is in which group, whatever the seed of a run
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of clients, each with an epsilon of its own. Who is in which is public, and drawn without regard to data."""
+
+    names: tuple[str, ...] = ()
+    """Of the groups, such as strict lenient; by default there are none."""
+    shares: tuple[float, ...] = ()
+    """Share of the clients in each group; by default equal."""
+    labels: tuple[str, ...] = ()
+    """The group of each client, in place of shares."""
+    epsilons: tuple[float, ...] = ()
+    """Choose the noise, and what is named by `by`, so that all rounds cost each group this certified epsilon (`view`)."""
+    by: Literal["rates", "clip_scales"] = "rates"
+    """Reach the epsilons by how often each group is drawn, as many being drawn in all; or, drawn alike, by its clip
+    norm."""
+    rates: tuple[float, ...] = ()
+    """How often each group is drawn: the probability of its members; by default as without groups."""
+    clip_scales: tuple[float, ...] = ()
+    """Clip norm of each group, times `clip_norm`; by default 1."""
+
+    def __post_init__(self) -> None:
+        if self.names:
+            each_once(self.names, "groups.names")
+        for name in ("shares", "epsilons", "rates", "clip_scales"):
+            given = getattr(self, name)
+            remedy = f"give {len(self.names)} numbers, one for each of groups.names"
+            require(len(given) in (0, len(self.names)), f"groups.{name}", given, remedy)
+            kind = Budget if name == "epsilons" else Rate
+            for one in given:
+                check_each(kind, **{f"groups.{name}": one})
+        remedy = "give shares that sum to 1"
+        require(not self.shares or np.isclose(sum(self.shares), 1), "groups.shares", self.shares, remedy)
+        found = getattr(self, self.by)
+        remedy = "use each of groups.names, and no other"
+        same = set(self.labels) in (set(), set(self.names))
+        require(same, "groups.labels", self.labels, remedy)
+        require(not (self.labels and self.shares), "groups.shares", self.shares, "leave them out, as there are labels")
+        remedy = f"these are what groups.epsilons solve for; leave one of them out, or choose another groups.by"
+        require(not (self.epsilons and found), f"groups.{self.by}", found, remedy)
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def of_clients(self, clients: int) -> list[str]:
+        """The group of each client, [clients].
+
+        Raises:
+          ValueError: a group without a client, or labels of other clients.
+        """
+        if self.labels:
+            remedy = f"give {clients} labels, one for each client, or shares"
+            require(len(self.labels) == clients, "groups.labels", self.labels, remedy)
+            return list(self.labels)
+        shares = self.shares or (1 / len(self.names),) * len(self.names)
+        edges = np.round(np.cumsum(shares) * clients).astype(int)
+        sizes = np.diff(edges, prepend=0)
+        remedy = f"some of these groups have no client among {clients}; give larger shares"
+        require(min(sizes) > 0, "groups.shares", shares, remedy)
+        order = np.random.default_rng(ORDER).permutation(clients)
+        labels = np.empty(clients, dtype=object)
+        labels[order] = np.repeat(np.array(self.names, dtype=object), sizes)
+        return labels.tolist()
+
+    def sampler(
+        self, clients: int, rate: float, sampling: Literal["fixed_size", "poisson"]
+    ) -> AnySampler:
+        """Draws each group's clients, with probability `rate` where no other is given.
+
+        Raises:
+          ValueError: as `of_clients`.
+        """
+        labels = self.of_clients(clients)
+        rates = self.of_each(self.rates or [rate] * len(self.names))
+        each: dict[str, AnySampler] = {}
+        for name, members in Counter(labels).items():
+            if sampling == "poisson":
+                each[name] = poisson(members, rates[name])
+            else:
+                each[name] = fixed_size(members, max(1, round(members * rates[name])))
+        scales = self.of_each(self.clip_scales) if self.clip_scales else None
+        return grouped(labels, each, clip_scales=scales)
+
+    def of_each(self, numbers: Sequence[float]) -> dict[str, float]:
+        """By name."""
+        return dict(zip(self.names, numbers, strict=True))
+
+    def found(self, numbers: Sequence[float]) -> Self:
+        """With the numbers, of each group, that `epsilons` were solved for."""
+        changes: Any = {self.by: tuple(numbers)}
+        return replace(self, epsilons=(), **changes)
+
+
+NO_GROUPS = Groups()
