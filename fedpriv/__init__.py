@@ -48,6 +48,7 @@ from fedpriv.retired import retired
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.grouped import grouped
 from fedpriv.rounds.local_dp_sgd import LocalSteps, straggling
 from fedpriv.rounds.local_training import (
     epochs,
@@ -64,7 +65,7 @@ from fedpriv.rounds.participation_samplers import (
     random_availability,
     shuffled_blocks,
 )
-from fedpriv.rounds.record_samplers import PublicSizes
+from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes
 from fedpriv.rounds.samplers import (
     Opening,
     Sampler,
@@ -97,6 +98,7 @@ __all__ = [
     "Mechanism",
     "ModelState",
     "Opening",
+    "PublicGroups",
     "PublicSizes",
     "Sampler",
     "Sent",
@@ -137,6 +139,7 @@ __all__ = [
     "fixed_size",
     "full_batch",
     "gaussian",
+    "grouped",
     "joint",
     "laplace",
     "mean_grad",

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 from fedpriv.certification.certificate import (
     TracedRound,
     check_twice,
-    costliest,
     trace_round,
     with_basis,
 )
+from fedpriv.certification.groups import by_group, grouping_of
 from fedpriv.certification.unit_kinds import ANY, UnitKind
 from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
@@ -92,7 +92,8 @@ class Together:
         traced = [known[id(algorithm), id(own)][2] for algorithm, _, own in several]
         lengths = [length for _, length, _ in several]
         kinds = dict.fromkeys(kind for run in traced for kind in run.kinds if kind != ANY)
-        certificate = costliest([self._of(traced, lengths, kind) for kind in kinds or (ANY,)])
+        grouping_of(sampler for run in traced for sampler in run.samplers)
+        certificate = by_group({kind: self._of(traced, lengths, kind) for kind in kinds or (ANY,)})
         if len(several) > 1:
             certificate = _assuming_several_runs(certificate)
         return with_basis(certificate, traced)
