@@ -5,19 +5,20 @@
 
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import optax
 
 import fedpriv as fp
 from experiments.config import Entry, Experiment, Layout, Ledger, blank, federations, image
-from experiments.config.fields import Clients, check_each
+from experiments.config.fields import Number, Single, check_each
 from experiments.config.groups import Groups
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import FedSMP, Local
-from fedpriv.core.arguments import Rate
+from fedpriv.core.arguments import Rate, require
 from fedpriv.data.datasets import Dataset
 from fedpriv.rounds.algorithm import Algorithm
 
@@ -31,17 +32,21 @@ class OwnBudgets(FedSMP):
 
     algorithms: tuple[fed_smp.Name | Literal["dp_sgd"], ...] = ("dp_fed_avg", "rand_k", "dp_sgd")  # type: ignore[assignment]
     """Algorithms to train, one after another."""
-    holders: int = 10
-    """dp_sgd: number of clients, each of which takes part in every round and holds images of every group."""
-    record_rate: float = 0.05
-    """dp_sgd: probability of an image to be drawn in a round, where no other is given for its group."""
-    record_step: float = 1.0
-    """dp_sgd: learning rate of the step that a round is."""
+    images: int = 6000
+    """dp_sgd: images, all of which one client holds."""
+    image_rate: float = 0.05
+    """dp_sgd: probability of an image to be drawn in a step; with rates of groups, on average."""
+    image_steps: int = 10
+    """dp_sgd: steps of a round."""
+    image_step: float = 0.5
+    """dp_sgd: learning rate of a step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_each(Clients, holders=self.holders)
-        check_each(Rate, record_rate=self.record_rate)
+        check_each(Number, images=self.images, image_steps=self.image_steps)
+        check_each(Rate, image_rate=self.image_rate)
+        check_each(Single, image_step=self.image_step)
+        require(self.images <= IMAGES, "images", self.images, f"there are {IMAGES}; choose fewer")
 
 
 settings = OwnBudgets(
@@ -59,26 +64,51 @@ settings = OwnBudgets(
 
 
 def dp_sgd(settings: OwnBudgets) -> Algorithm:
-    sizes = [len(rows) for rows in np.array_split(np.arange(settings.records_left(IMAGES)), settings.holders)]
+    """DP-SGD of one client, which holds all images."""
     local = fp.LocalSteps(
         fp.per_example(MODEL.loss),
-        settings.groups.records(sizes, settings.record_rate),
-        1,
-        lambda t: optax.sgd(settings.record_step),
+        settings.groups.records([settings.images], settings.image_rate),
+        settings.image_steps,
+        lambda t: optax.sgd(settings.image_step),
         fp.gaussian(settings.clip_norm, settings.noise_multiplier),
     )
-    return fp.dp_sgd(local, sampler=fp.everyone(settings.holders), together=True)
+    return fp.dp_sgd(local, sampler=fp.everyone(1))
 
 
-def _of_clients(settings: OwnBudgets) -> OwnBudgets:
-    names = tuple(name for name in settings.algorithms if name != "dp_sgd")
-    return replace(settings, algorithms=names)
+def _entries(
+    settings: OwnBudgets, of_clients: Callable[[OwnBudgets], Mapping[str, Entry]], of_images: Entry
+) -> dict[str, Entry]:
+    """In the order of the settings.
+
+    Args:
+      of_clients: makes entries of the algorithms that protect clients.
+      of_images: of dp_sgd.
+    """
+    names: Any = tuple(name for name in settings.algorithms if name != "dp_sgd")
+    made = of_clients(replace(settings, algorithms=names)) if names else {}
+    every = {**made, "dp_sgd": of_images}
+    return {name: every[name] for name in settings.algorithms}
 
 
 def ledger(settings: OwnBudgets) -> Ledger:
-    made = fed_smp.ledger(settings, MODEL, image(28, 28, 1))
-    return made
+    example = image(28, 28, 1)
+    of_images = blank(dp_sgd(settings), example, 1, settings.images)
+    entries = _entries(
+        settings, lambda own: fed_smp.ledger(own, MODEL, example).entries, of_images
+    )
+    return Ledger(entries, fed_smp.delta(settings, settings.clients), MODEL.init)
 
 
 def load(settings: OwnBudgets) -> Dataset:
     return fp.datasets.load("fashion_mnist", settings.data_dir)
+
+
+def on(settings: OwnBudgets, data: Dataset) -> Experiment:
+    def deal(rng: np.random.Generator) -> list[np.ndarray]:
+        return [rng.permutation(len(data.train["label"]))[: settings.images]]
+
+    of_images = Entry(dp_sgd(settings), federations(data, settings.seeds, deal))
+    entries = _entries(
+        settings, lambda own: fed_smp.experiment(own, data, MODEL).entries, of_images
+    )
+    return Experiment(MODEL, data.test, fed_smp.delta(settings, settings.clients), entries)

@@ -11,7 +11,8 @@ from experiments.accounting.found import GroupsFound, LedgerOf, given, noise_for
 from experiments.config.experiment import Ledger
 from experiments.config.groups import Groups
 from experiments.config.settings import Settings
-from fedpriv.certification.calibration import UnreachableError, calibrate_groups
+from fedpriv.certification.calibration import UnreachableError
+from fedpriv.certification.group_budgets import calibrate_groups
 from fedpriv.rounds.algorithm import Algorithm
 
 CLOSE = 1e-3  # relative: so little below an epsilon, or beside as many as are to be drawn, will do
@@ -20,24 +21,18 @@ CLOSE = 1e-3  # relative: so little below an epsilon, or beside as many as are t
 def for_groups(ledger_of: LedgerOf, settings: Settings, name: str) -> GroupsFound:
     """The noise and the groups' numbers for `groups.epsilons`.
 
-    By rates: the noise with which as many are drawn, in all groups together, as without groups. It lies between those
-    with which everybody has the largest, and the smallest, of the epsilons. By clip norms: the noise with which
-    everybody has the largest of them; who has it keeps the whole clip norm.
+    By rates: the noise with which as many are drawn, in all groups together, as without groups. By clip norms: the
+    noise with which everybody has the largest of the epsilons; who has it keeps the whole clip norm.
 
     Raises:
       ValueError: nothing reaches the epsilons.
     """
     groups: Groups = settings.groups  # type: ignore[attr-defined]
-    plain = _without(settings)
-    target: dict[str, Any] = {"view": settings.view}
     try:
-        low, high = (
-            noise_for(ledger_of, plain, name, epsilon=epsilon, **target)
-            for epsilon in (max(groups.epsilons), min(groups.epsilons))
-        )
-        if groups.by == "clip_scales":
-            return _at(ledger_of, settings, name, low)
-        return _with_as_many(ledger_of, settings, name, low, high)
+        if groups.by == "rates":
+            return _with_as_many(ledger_of, settings, name)
+        noise = _noise(ledger_of, _without(settings), name, max(groups.epsilons))
+        return _at(ledger_of, settings, name, noise)
     except UnreachableError as error:
         epsilons = ", ".join(f"{group} {x:g}" for group, x in groups.of_each(groups.epsilons).items())
         raise ValueError(
@@ -50,6 +45,10 @@ def _without(settings: Settings) -> Settings:
     groups: Any = settings.groups  # type: ignore[attr-defined]
     changes: Any = {"groups": replace(groups, epsilons=())}
     return replace(settings, **changes)
+
+
+def _noise(ledger_of: LedgerOf, settings: Settings, name: str, epsilon: float) -> float:
+    return noise_for(ledger_of, settings, name, epsilon=epsilon, view=settings.view)
 
 
 def _at(ledger_of: LedgerOf, settings: Settings, name: str, noise: float) -> GroupsFound:
@@ -65,7 +64,7 @@ def _at(ledger_of: LedgerOf, settings: Settings, name: str, noise: float) -> Gro
     numbers = calibrate_groups(
         make,
         *shapes,
-        epsilons=groups.of_each(groups.epsilons),
+        epsilon=groups.of_each(groups.epsilons),
         rounds=settings.rounds,
         delta=start.delta,
         view=settings.view,
@@ -73,20 +72,37 @@ def _at(ledger_of: LedgerOf, settings: Settings, name: str, noise: float) -> Gro
     return GroupsFound(noise, tuple(numbers[group] for group in groups.names))
 
 
-def _with_as_many(
-    ledger_of: LedgerOf, settings: Settings, name: str, low: float, high: float
-) -> GroupsFound:
+def _with_as_many(ledger_of: LedgerOf, settings: Settings, name: str) -> GroupsFound:
+    """The noise and the rates with which as many are drawn as without groups.
+
+    With the noise for everybody at the largest epsilon fewer are drawn, with that at the smallest more. There is none
+    beyond that with which who is always drawn, at rate 1, has the largest epsilon.
+    """
     from scipy.optimize import brentq
 
-    at = cache(lambda log_noise: _at(ledger_of, settings, name, math.exp(log_noise)))
-    wanted = _drawn(ledger_of(_without(settings)), name)
+    groups: Groups = settings.groups  # type: ignore[attr-defined]
+    least, most = min(groups.epsilons), max(groups.epsilons)
+    plain, changes = _without(settings), {"groups": groups.found((1.0,) * len(groups.names))}
+    always: Any = replace(settings, **changes)  # type: ignore[arg-type]
+    wanted = _drawn(ledger_of(plain), name)
 
+    @cache
+    def at(log_noise: float) -> GroupsFound:
+        return _at(ledger_of, settings, name, math.exp(log_noise))
+
+    @cache
     def excess(log_noise: float) -> float:
-        found = at(log_noise)
-        return math.log(_drawn(ledger_of(given(settings, name, found)), name) / wanted)
+        drawn = _drawn(ledger_of(given(settings, name, at(log_noise))), name)
+        return math.log(drawn / wanted)
 
-    low, high = math.log(low) - CLOSE, math.log(high) + CLOSE
-    return at(float(brentq(excess, low, high, xtol=CLOSE / 4)))
+    low = math.log(_noise(ledger_of, plain, name, most)) - CLOSE
+    high = math.log(_noise(ledger_of, plain, name, least)) + CLOSE
+    high = min(high, math.log(_noise(ledger_of, always, name, most)) - CLOSE)
+    if excess(high) < 0:
+        raise UnreachableError(
+            f"so many cannot be drawn: who has {most:g} is always drawn, and still too few are; lower the cohort"
+        )
+    return at(float(brentq(excess, low, high, xtol=CLOSE)))
 
 
 def _drawn(ledger: Ledger, name: str) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from experiments.config.fields import check_each, each_once
 from fedpriv.core.arguments import Budget, Rate, require
 from fedpriv.rounds.grouped import grouped
+from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes, RecordSampler
 from fedpriv.rounds.samplers import fixed_size, poisson
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
@@ -20,14 +21,17 @@ ORDER = 0  # seeds who is in which group, whatever the seed of a run
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of clients, each with an epsilon of its own. Who is in which is public, and drawn without regard to data."""
+    """Groups of clients, or of records where these are protected, each with an epsilon of its own.
+
+    Who is in which is public, and drawn once, without regard to data.
+    """
 
     names: tuple[str, ...] = ()
     """Of the groups, such as strict lenient; by default there are none."""
     shares: tuple[float, ...] = ()
-    """Share of the clients in each group; by default equal."""
+    """Share of the clients (or of each client's records) in each group; by default equal."""
     labels: tuple[str, ...] = ()
-    """The group of each client, in place of shares."""
+    """The group of each client (or record), in place of shares."""
     epsilons: tuple[float, ...] = ()
     """Choose the noise, and what is named by `by`, so that all rounds cost each group this certified epsilon (`view`)."""
     by: Literal["rates", "clip_scales"] = "rates"
@@ -61,23 +65,23 @@ class Groups:
     def __bool__(self) -> bool:
         return bool(self.names)
 
-    def of_clients(self, clients: int) -> list[str]:
-        """The group of each client, [clients].
+    def of_units(self, units: int) -> list[str]:
+        """The group of each client, or of each of a client's records, [units].
 
         Raises:
-          ValueError: a group without a client, or labels of other clients.
+          ValueError: a group without a unit, or labels of other units.
         """
         if self.labels:
-            remedy = f"give {clients} labels, one for each client, or shares"
-            require(len(self.labels) == clients, "groups.labels", self.labels, remedy)
+            remedy = f"give {units} labels, one for each, or shares"
+            require(len(self.labels) == units, "groups.labels", len(self.labels), remedy)
             return list(self.labels)
         shares = self.shares or (1 / len(self.names),) * len(self.names)
-        edges = np.round(np.cumsum(shares) * clients).astype(int)
+        edges = np.round(np.cumsum(shares) * units).astype(int)
         sizes = np.diff(edges, prepend=0)
-        remedy = f"some of these groups have no client among {clients}; give larger shares"
+        remedy = f"some of these groups have nobody among {units}; give larger shares"
         require(min(sizes) > 0, "groups.shares", shares, remedy)
-        order = np.random.default_rng(ORDER).permutation(clients)
-        labels = np.empty(clients, dtype=object)
+        order = np.random.default_rng(ORDER).permutation(units)
+        labels = np.empty(units, dtype=object)
         labels[order] = np.repeat(np.array(self.names, dtype=object), sizes)
         return labels.tolist()
 
@@ -87,9 +91,9 @@ class Groups:
         """Draws each group's clients, with probability `rate` where no other is given.
 
         Raises:
-          ValueError: as `of_clients`.
+          ValueError: as `of_units`.
         """
-        labels = self.of_clients(clients)
+        labels = self.of_units(clients)
         rates = self.of_each(self.rates or [rate] * len(self.names))
         each: dict[str, AnySampler] = {}
         for name, members in Counter(labels).items():
@@ -99,6 +103,23 @@ class Groups:
                 each[name] = fixed_size(members, max(1, round(members * rates[name])))
         scales = self.of_each(self.clip_scales) if self.clip_scales else None
         return grouped(labels, each, clip_scales=scales)
+
+    def records(self, sizes: Sequence[int], rate: float) -> RecordSampler:
+        """Draws each client's records, with probability `rate` where no other is given.
+
+        Args:
+          sizes: [clients], how many records each holds, which is public; its first ones are those of its first labels.
+
+        Raises:
+          ValueError: as `of_units`; clip scales, as records have none.
+        """
+        if not self:
+            return PublicSizes(sizes, rate=rate)
+        scales = self.clip_scales or self.epsilons and self.by == "clip_scales"
+        remedy = "records of groups differ by their rates; choose rates"
+        require(not scales, "groups.by", "clip_scales", remedy)
+        rates = self.of_each(self.rates or [rate] * len(self.names))
+        return PublicGroups([self.of_units(size) for size in sizes], rate=rates)
 
     def of_each(self, numbers: Sequence[float]) -> dict[str, float]:
         """By name."""
