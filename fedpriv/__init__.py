@@ -13,6 +13,7 @@ from fedpriv.algorithms.fed_smp import fed_smp
 from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds, calibrate_together
 from fedpriv.certification.certificate import certify, trace_round
+from fedpriv.certification.group_budgets import calibrate_groups
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
 from fedpriv.compression.codecs import qsgd, top_k
@@ -108,6 +109,7 @@ __all__ = [
     "adaptive_fed_avg",
     "attacks",
     "cache_programs",
+    "calibrate_groups",
     "calibrate_noise",
     "calibrate_rounds",
     "calibrate_together",

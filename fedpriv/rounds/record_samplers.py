@@ -93,9 +93,9 @@ class PublicSizes:
 
     def divisor(self, size: jax.Array) -> jax.Array | float:
         """Divisor of the sum of a batch that is drawn among `size` (i32[]) records."""
-        return self.places.expected_size if self._are_equal else self.expected_of(size)
+        return self.places.expected_size if self._are_equal else self._expected_of(size)
 
-    def expected_of(self, size: jax.Array) -> jax.Array:
+    def _expected_of(self, size: jax.Array) -> jax.Array:
         """Expected size of a batch that is drawn among `size` (i32[]) records, 0 or more, whatever others hold."""
         if self.batch is not None:
             return jnp.minimum(size, self.batch).astype(jnp.float32)
@@ -111,7 +111,7 @@ class PublicSizes:
             return self.places.draw(key)
         return _subset(key, size, max(self.sizes), self.most)
 
-    def draw_among_some(self, key: Key, size: jax.Array) -> Draw:
+    def _draw_among(self, key: Key, size: jax.Array) -> Draw:
         """A batch drawn among the first `size` (i32[]) records, 0 or more, whatever others hold."""
         if self.batch is not None:
             return _subset(key, size, max(self.sizes), self.most)
@@ -190,17 +190,16 @@ class PublicGroups:
         expected = sum(part.expected_size for _, part in parts)
         drawn = tuple((name, part.accounting) for name, part in parts)
         told = Grouped(order.shape[1], slots, drawn, (1.0,) * len(names), self.members)
-        draw = Sampler(lambda key: self.draw_of(key, 0)[0], slots, expected, told)
+        draw = Sampler(lambda key: self._draw_of(key, 0)[0], slots, expected, told)
         self._set("places", sealed(draw))
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
     @property
-    def accounting(self) -> Grouped:
+    def accounting(self) -> Sampling:
         """Of each group that of the client with fewest records in it."""
-        drawn: Any = self.places.accounting
-        return drawn  # type: ignore[no-any-return]
+        return self.places.accounting
 
     @property
     def public_sizes(self) -> tuple[int, ...]:
@@ -229,18 +228,18 @@ class PublicGroups:
         """Draws among the `size` records that a client holds in a group; by default the fewest that any does."""
         return dict(self.parts)[group].accounting_of(size)
 
-    def draw_of(self, key: Key, client: jax.Array | int) -> tuple[Draw, jax.Array]:
+    def _draw_of(self, key: Key, client: jax.Array | int) -> tuple[Draw, jax.Array]:
         """(A batch of client i32[], what its sum is divided by)."""
         held, order = self._held[client], self._order[client]
         begins, nowhere = jnp.cumsum(held) - held, order.shape[0]
         ids, masks, divisor = [], [], jnp.float32(0)
         for number, (_, part) in enumerate(self.parts):
             own = held[number]
-            drawn = part.draw_among_some(jax.random.fold_in(key, number), own)
+            drawn = part._draw_among(jax.random.fold_in(key, number), own)
             at = jnp.where(drawn.mask, begins[number] + drawn.ids, nowhere)
             ids.append(order.at[at].get(mode="fill", fill_value=nowhere))
             masks.append(drawn.mask)
-            divisor += part.expected_of(own)
+            divisor += part._expected_of(own)
         return Draw(jnp.concatenate(ids), jnp.concatenate(masks)), divisor
 
 
@@ -278,7 +277,7 @@ def draw_records(
     remedy = "clients vanish, not records; give the sampler of the clients to fp.dropping"
     require(records.accounting.dropout == 0, "records", records.accounting, remedy)
     if isinstance(records, PublicGroups):
-        drawn, divisor = records.draw_of(key, client)
+        drawn, divisor = records._draw_of(key, client)
     else:
         drawn, divisor = records.draw_among(key, size)
     if not may_hold_fewer(records):
