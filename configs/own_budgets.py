@@ -1,7 +1,7 @@
 """Half of everybody asks for epsilon 1, half for 8: Fed-SMP, DP-FedAvg and DP-SGD with public groups.
 
-    python -m experiments.run own_budgets --data-dir DIR
-    python -m experiments.run own_budgets --groups.by clip_scales --data-dir DIR
+python -m experiments.run own_budgets --data-dir DIR
+python -m experiments.run own_budgets --groups.by clip_scales --data-dir DIR
 
 """
 
@@ -93,9 +93,7 @@ def _entries(
 def ledger(settings: OwnBudgets) -> Ledger:
     example = image(28, 28, 1)
     of_images = blank(dp_sgd(settings), example, 1, settings.images)
-    entries = _entries(
-        settings, lambda own: fed_smp.ledger(own, MODEL, example).entries, of_images
-    )
+    entries = _entries(settings, lambda own: fed_smp.ledger(own, MODEL, example).entries, of_images)
     return Ledger(entries, fed_smp.delta(settings, settings.clients), MODEL.init)
 
 

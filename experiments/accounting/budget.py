@@ -51,9 +51,7 @@ def solved(
         ledger_at = cache(partial(_ledger_at, module, own, name))  # each traces a round, once
         same = (s.found for s in known if _seen(ledger_at, own, name, s.found) == s)
         if (it := next(same, None)) is None:
-            alike = (
-                f for f in dict.fromkeys(found.values()) if _reached(ledger_at(f), own, name)
-            )
+            alike = (f for f in dict.fromkeys(found.values()) if _reached(ledger_at(f), own, name))
             if (it := next(alike, None)) is None:
                 if not any(math.isfinite(_epsilon(ledger_at(much), own, name)) for much in MUCH):
                     continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
 from experiments.accounting.found import GroupsFound, LedgerOf, given, noise_for
 from experiments.config.experiment import Ledger
@@ -15,7 +15,8 @@ from fedpriv.certification.calibration import UnreachableError
 from fedpriv.certification.group_budgets import calibrate_groups
 from fedpriv.rounds.algorithm import Algorithm
 
-CLOSE = 1e-3  # relative: so little below an epsilon, or beside as many as are to be drawn, will do
+CLOSE = 1e-3  # relative: so little below an epsilon will do
+AS_MANY = 1e-2  # relative: so many more or fewer drawn are as many
 
 
 def for_groups(ledger_of: LedgerOf, settings: Settings, name: str) -> GroupsFound:
@@ -34,7 +35,9 @@ def for_groups(ledger_of: LedgerOf, settings: Settings, name: str) -> GroupsFoun
         noise = _noise(ledger_of, _without(settings), name, max(groups.epsilons))
         return _at(ledger_of, settings, name, noise)
     except UnreachableError as error:
-        epsilons = ", ".join(f"{group} {x:g}" for group, x in groups.of_each(groups.epsilons).items())
+        epsilons = ", ".join(
+            f"{group} {x:g}" for group, x in groups.of_each(groups.epsilons).items()
+        )
         raise ValueError(
             f"groups.epsilons: {name} cannot reach {epsilons} ({error}); choose others, or leave {name} out"
         ) from None
@@ -51,7 +54,9 @@ def _noise(ledger_of: LedgerOf, settings: Settings, name: str, epsilon: float) -
     return noise_for(ledger_of, settings, name, epsilon=epsilon, view=settings.view)
 
 
-def _at(ledger_of: LedgerOf, settings: Settings, name: str, noise: float) -> GroupsFound:
+def _at(
+    ledger_of: LedgerOf, settings: Settings, name: str, noise: float, close: float = CLOSE
+) -> GroupsFound:
     """The groups' numbers for one noise."""
     groups: Groups = settings.groups  # type: ignore[attr-defined]
 
@@ -68,6 +73,7 @@ def _at(ledger_of: LedgerOf, settings: Settings, name: str, noise: float) -> Gro
         rounds=settings.rounds,
         delta=start.delta,
         view=settings.view,
+        tolerance=close,
     )
     return GroupsFound(noise, tuple(numbers[group] for group in groups.names))
 
@@ -87,26 +93,23 @@ def _with_as_many(ledger_of: LedgerOf, settings: Settings, name: str) -> GroupsF
     wanted = _drawn(ledger_of(plain), name)
 
     @cache
-    def at(log_noise: float) -> GroupsFound:
-        return _at(ledger_of, settings, name, math.exp(log_noise))
-
-    @cache
     def excess(log_noise: float) -> float:
-        drawn = _drawn(ledger_of(given(settings, name, at(log_noise))), name)
-        return math.log(drawn / wanted)
+        found = _at(ledger_of, settings, name, math.exp(log_noise), AS_MANY)
+        return math.log(_drawn(ledger_of(given(settings, name, found)), name) / wanted)
 
-    low = math.log(_noise(ledger_of, plain, name, most)) - CLOSE
-    high = math.log(_noise(ledger_of, plain, name, least)) + CLOSE
-    high = min(high, math.log(_noise(ledger_of, always, name, most)) - CLOSE)
+    low = math.log(_noise(ledger_of, plain, name, most)) - AS_MANY
+    high = math.log(_noise(ledger_of, plain, name, least)) + AS_MANY
+    high = min(high, math.log(_noise(ledger_of, always, name, most)) - AS_MANY)
     if excess(high) < 0:
         raise UnreachableError(
             f"so many cannot be drawn: who has {most:g} is always drawn, and still too few are; lower the cohort"
         )
-    return at(float(brentq(excess, low, high, xtol=CLOSE)))
+    noise = math.exp(float(brentq(excess, low, high, xtol=AS_MANY / 2)))
+    return _at(ledger_of, settings, name, noise)
 
 
 def _drawn(ledger: Ledger, name: str) -> float:
-    """How many are drawn on average: records of a client in a step, where there are such draws, or clients in a round."""
+    """How many are drawn on average: records of a client in a step, or clients in a round."""
     traced = ledger.trace(name)
     of_records = [mean.step.sampling for stage in traced.stages for mean in stage.means]
     return (of_records or [traced.algorithm.sampler])[0].expected_size
@@ -121,7 +124,9 @@ def groups_reached(ledger: Ledger, settings: Settings, name: str) -> bool:
 def check_groups_reached(ledger: Ledger, settings: Settings, name: str) -> None:
     """Raises ValueError: with the data there are, a group costs more than what was solved for."""
     groups: Groups = settings.groups  # type: ignore[attr-defined]
-    for group, wanted, found in zip(groups.names, *_wanted_and_found(ledger, settings, name), strict=True):
+    for group, wanted, found in zip(
+        groups.names, *_wanted_and_found(ledger, settings, name), strict=True
+    ):
         if found > wanted:
             raise ValueError(
                 f"groups.epsilons: {wanted:g} was solved for other clients than the data's, for which {group} costs "

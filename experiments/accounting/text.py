@@ -38,9 +38,7 @@ def _noise(cost: Costs) -> str:
 
 
 def _of_groups(name: str, fields: Mapping[str, dict[str, float]]) -> str:
-    said = (
-        f"{field} {named(each)}" for field, each in fields.items()
-    )
+    said = (f"{field} {named(each)}" for field, each in fields.items())
     return f"for the groups of {name}: {'; '.join(said)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +34,7 @@ class Groups:
     labels: tuple[str, ...] = ()
     """The group of each client (or record), in place of shares."""
     epsilons: tuple[float, ...] = ()
-    """Choose the noise, and what is named by `by`, so that all rounds cost each group this certified epsilon (`view`)."""
+    """Choose the noise, and what `by` names, so that all rounds cost each group this certified epsilon (`view`)."""
     by: Literal["rates", "clip_scales"] = "rates"
     """Reach the epsilons by how often each group is drawn, as many being drawn in all; or, drawn alike, by its clip
     norm."""
@@ -47,20 +48,22 @@ class Groups:
             each_once(self.names, "groups.names")
         for name in ("shares", "epsilons", "rates", "clip_scales"):
             given = getattr(self, name)
-            remedy = f"give {len(self.names)} numbers, one for each of groups.names"
+            remedy = f"give a number for each of groups.names ({', '.join(self.names) or 'none'})"
             require(len(given) in (0, len(self.names)), f"groups.{name}", given, remedy)
             kind = Budget if name == "epsilons" else Rate
             for one in given:
                 check_each(kind, **{f"groups.{name}": one})
-        remedy = "give shares that sum to 1"
-        require(not self.shares or np.isclose(sum(self.shares), 1), "groups.shares", self.shares, remedy)
-        found = getattr(self, self.by)
-        remedy = "use each of groups.names, and no other"
+        whole = not self.shares or math.isclose(sum(self.shares), 1)
+        require(whole, "groups.shares", self.shares, "give shares that sum to 1")
         same = set(self.labels) in (set(), set(self.names))
-        require(same, "groups.labels", self.labels, remedy)
-        require(not (self.labels and self.shares), "groups.shares", self.shares, "leave them out, as there are labels")
-        remedy = f"these are what groups.epsilons solve for; leave one of them out, or choose another groups.by"
-        require(not (self.epsilons and found), f"groups.{self.by}", found, remedy)
+        require(same, "groups.labels", self.labels, "use each of groups.names, and no other")
+        one = not (self.labels and self.shares)
+        require(one, "groups.shares", self.shares, "leave them out, as there are labels")
+        given = getattr(self, self.by)
+        remedy = (
+            "groups.epsilons solve for these; leave one of them out, or choose another groups.by"
+        )
+        require(not (self.epsilons and given), f"groups.{self.by}", given, remedy)
 
     def __bool__(self) -> bool:
         return bool(self.names)
@@ -115,7 +118,7 @@ class Groups:
         """
         if not self:
             return PublicSizes(sizes, rate=rate)
-        scales = self.clip_scales or self.epsilons and self.by == "clip_scales"
+        scales = self.clip_scales or (self.epsilons and self.by == "clip_scales")
         remedy = "records of groups differ by their rates; choose rates"
         require(not scales, "groups.by", "clip_scales", remedy)
         rates = self.of_each(self.rates or [rate] * len(self.names))

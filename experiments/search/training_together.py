@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 import jax
 
+from experiments.accounting.found import Found
 from experiments.base.terminal import say
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
-from experiments.accounting.found import Found
 from experiments.runs.recorder import Privacy, Recorder, cleared_folder, described
 from experiments.search.shared_jit import Family, Program, trace
 from experiments.search.sweep_grid import Point
