@@ -57,7 +57,7 @@ settings = OwnBudgets(
     cohort=40,
     sampling="poisson",
     delta=1e-5,
-    groups=Groups(("strict", "lenient"), epsilons=(1.0, 8.0)),
+    groups=Groups(("strict", "lenient")),
     local=Local(epochs=1, batch_size=10, learning_rate=0.1, momentum=0.0, decay=1.0),
     layout=Layout(devices=1),
 )
