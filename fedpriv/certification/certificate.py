@@ -105,13 +105,16 @@ class TracedRound(NamedTuple):
         """What each view sees of a unit in so many rounds.
 
         Args:
-          kind: of the unit; by default the first of `kinds`.
+          kind: of the unit; by default the first of `kinds`. Where units are in groups it has to be given.
 
         Raises:
-          ValueError: it has no certificate: a multiplier that is computed in the round, or units, samplings or kinds of
-            noise that do not go together.
+          ValueError: no kind, where there are several groups; no certificate: a multiplier that is computed in the
+            round, or units, samplings or kinds of noise that do not go together.
         """
-        kind = self.kinds[0] if kind is None else kind
+        if kind is None:
+            kind, *others = self.kinds
+            remedy = "units of each group have releases of their own; give one of `kinds`"
+            require(not others or self.grouping is None, "kind", None, remedy)
         if correlated_sums(self.stages):
             stage, sampler = self.stages[0], self.algorithm.sampler
             return run_releases(stage, sampler, self.algorithm.unit, rounds, kind)

@@ -50,12 +50,12 @@ def unclaimed(rounds: int, delta: float) -> None:
 def claim_if_sampled(
     sampler: AnySampler, claim_of: Callable[[Sampler], Callable[[int, float], Claim | None]]
 ) -> Callable[[int, float], Claim | None]:
-    """`claim_of` the sampler, by a formula for cohorts that are drawn alike in every round.
+    """`claim_of` the sampler, by a formula for cohorts that are drawn in every round.
 
-    None where a schedule decides, or groups are drawn each in its own way.
+    None where a schedule decides, or where groups are drawn each in its own way.
     """
-    scheduled = isinstance(sampler, ScheduledSampler)
-    return unclaimed if scheduled or sampler.accounting.group_names else claim_of(sampler)
+    uncounted = isinstance(sampler, ScheduledSampler) or sampler.accounting.group_names
+    return unclaimed if uncounted else claim_of(sampler)
 
 
 @checking_fields

@@ -101,7 +101,7 @@ def _drawn(
     answer: Answer,
     population: int,
     key: Key,
-    t: jax.Array | None = None,
+    t: Any = None,
     memory: PyTree = (),
 ) -> tuple[Draw, PyTree]:
     """(Draws of all strata one after another, what their samplers remember).
@@ -116,6 +116,11 @@ def _drawn(
         of_run = jax.random.fold_in(key, number)
         of_round = of_run if t is None else jax.random.fold_in(of_run, t)
         drawn, remembered = one.cohort(of_round, of_run, t, memory[number] if memory else ())
+        alike = not jax.tree.leaves(drawn.answer)
+        remedy = (
+            "its members' answers differ already; give one whose members answer at once, and alike"
+        )
+        require(alike, "samplers", one.accounting, remedy)
         ids.append(own.at[drawn.ids].get(mode="fill", fill_value=population))
         masks.append(drawn.mask)
         after.append(remembered)

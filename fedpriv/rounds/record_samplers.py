@@ -277,9 +277,8 @@ def draw_records(
     remedy = "clients vanish, not records; give the sampler of the clients to fp.dropping"
     require(records.accounting.dropout == 0, "records", records.accounting, remedy)
     if isinstance(records, PublicGroups):
-        drawn, divisor = records._draw_of(key, client)
-    else:
-        drawn, divisor = records.draw_among(key, size)
+        return records._draw_of(key, client)
+    drawn, divisor = records.draw_among(key, size)
     if not may_hold_fewer(records):
         return drawn, divisor
     return drawn._replace(mask=drawn.mask & (drawn.ids < size)), divisor

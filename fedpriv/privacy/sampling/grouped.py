@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -65,6 +66,21 @@ class Strata(Accounting):
     def weight_of(self, group: str) -> float:
         """As `Accounting.weight_of`."""
         return self.weights[self.group_names.index(group)]
+
+    def of_clients(self, clients: Sequence[int]) -> tuple[Accounting, list[int]]:
+        """(How the group of these clients is drawn, their numbers in that draw), for audits.
+
+        Raises:
+            ValueError: they are in several groups, or count less than 1, so that one likelihood is not that of each.
+        """
+        names = {self.labels[i] for i in clients}
+        one = len(names) == 1 and self.weight_of(*names) == 1
+        remedy = "canaries take the first clients' places; let those be of one group, of weight 1"
+        require(one, "groups", sorted(names), remedy)
+        own = self.of_group(*names)
+        if own.population == self.population:
+            return own, list(clients)
+        return own, [sum(self.labels[j] in names for j in range(i)) for i in clients]
 
     @property
     def largest_weight(self) -> float:
@@ -140,8 +156,8 @@ class Grouped(Strata, Sampling):
 
     @property
     def is_known_with_own_noise(self) -> bool:
-        """Whether that of some group is."""
-        return any(drawn.of_a_round.is_known_with_own_noise for _, drawn in self.parts)
+        """Whether that of all groups is."""
+        return all(drawn.of_a_round.is_known_with_own_noise for _, drawn in self.parts)
 
 
 @dataclass(frozen=True)
