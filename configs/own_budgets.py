@@ -13,9 +13,17 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Layout, Ledger, blank, federations, image
+from experiments.config import (
+    Entry,
+    Experiment,
+    Groups,
+    Layout,
+    Ledger,
+    blank,
+    federations,
+    image,
+)
 from experiments.config.fields import Number, Single, check_each
-from experiments.config.groups import Groups
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import FedSMP, Local
 from fedpriv.core.arguments import Rate, require

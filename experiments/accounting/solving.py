@@ -65,7 +65,8 @@ def _first_private(ledger_of: Any, settings: Settings, solve: str) -> str:
     ledger = ledger_of(settings)
     for name in ledger.entries:
         own = ledger_of(settings.with_noise(name, 1.0)) if solve == "noise" else ledger
-        if any(release.multiplier > 0 for release in own.trace(name).releases(1)):
+        traced = own.trace(name)
+        if any(r.multiplier > 0 for kind in traced.kinds for r in traced.releases(1, kind)):
             return name
     raise ValueError(
         f"algorithms: none of {', '.join(ledger.entries)} adds noise; name one that does"

@@ -165,17 +165,18 @@ class Ledger:
         honest: float = 1.0,
         best_of: float = 1.0,
     ) -> dict[str, GroupEpsilons]:
-        """By view, where units have public groups; nothing elsewhere."""
+        """By view, the smallest first, where units have public groups; nothing elsewhere."""
         groups = {kind.group: kind for kind in self.trace(name).kinds if kind.group}
         options: Any = {"honest": honest, "best_of": best_of}
-        return {
-            view: {
+
+        def epsilons(view: str) -> GroupEpsilons:
+            found = {
                 group: self.certify(name, rounds, view=view, kind=kind, **options).epsilon
                 for group, kind in groups.items()
             }
-            for view in views
-            if groups
-        }
+            return dict(sorted(found.items(), key=lambda each: each[1]))
+
+        return {view: epsilons(view) for view in views if groups}
 
     def claim(self, name: str, rounds: int) -> Claim | None:
         """The paper's claim for so many rounds."""

@@ -89,21 +89,24 @@ class Groups:
         return labels.tolist()
 
     def sampler(
-        self, clients: int, rate: float, sampling: Literal["fixed_size", "poisson"]
+        self, clients: int, rate: float, sampling: Literal["fixed_size", "poisson"] = "poisson"
     ) -> AnySampler:
-        """Draws each group's clients, with probability `rate` where no other is given.
+        """Draws each group's clients, with probability `rate` where no other is given; without groups all alike.
 
         Raises:
           ValueError: as `of_units`.
         """
+
+        def draws(members: int, rate: float) -> AnySampler:
+            if sampling == "poisson":
+                return poisson(members, rate)
+            return fixed_size(members, max(1, round(members * rate)))
+
+        if not self:
+            return draws(clients, rate)
         labels = self.of_units(clients)
         rates = self.of_each(self.rates or [rate] * len(self.names))
-        each: dict[str, AnySampler] = {}
-        for name, members in Counter(labels).items():
-            if sampling == "poisson":
-                each[name] = poisson(members, rates[name])
-            else:
-                each[name] = fixed_size(members, max(1, round(members * rates[name])))
+        each = {name: draws(members, rates[name]) for name, members in Counter(labels).items()}
         scales = self.of_each(self.clip_scales) if self.clip_scales else None
         return grouped(labels, each, clip_scales=scales)
 
