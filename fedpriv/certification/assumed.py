@@ -114,7 +114,9 @@ def program_of(sampler: AnySampler) -> ClosedJaxpr:
     draw = partial(cohort_drawn, sampler)
     program, (drawn, _) = jax.make_jaxpr(draw, return_shape=True)(key, key, jnp.int32(0), memory)
     said = [name for name, leaf in drawn.answer._asdict().items() if leaf is not None]
-    remedy = "made by hand, it could follow the data; give fp.grouped(...), which fixes it beforehand"
+    remedy = (
+        "made by hand, it could follow the data; give fp.grouped(...), which fixes it beforehand"
+    )
     require(constructed(sampler) or not said, "draw: answer", said, remedy)
     return program
 

@@ -81,6 +81,8 @@ class TracedRound(NamedTuple):
         """The units, of the costliest of which a certificate is: one of each public group."""
         if self.grouping is None:
             return (ANY,)
+        if self.public_sizes is None:
+            return tuple(UnitKind(group=name) for name in self.grouping.group_names)
         return costliest_kinds(self.kinds_of_clients)
 
     @property

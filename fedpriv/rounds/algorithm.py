@@ -54,8 +54,9 @@ def claim_if_sampled(
 
     None where a schedule decides, or where groups are drawn each in its own way.
     """
-    uncounted = isinstance(sampler, ScheduledSampler) or sampler.accounting.group_names
-    return unclaimed if uncounted else claim_of(sampler)
+    if isinstance(sampler, ScheduledSampler) or sampler.accounting.group_names:
+        return unclaimed
+    return claim_of(sampler)
 
 
 @checking_fields

@@ -159,7 +159,9 @@ class PublicGroups:
 
     def __post_init__(self) -> None:
         require(
-            isinstance(self.groups, Sequence) and len(self.groups) > 0,
+            not isinstance(self.groups, str)
+            and isinstance(self.groups, Sequence)
+            and len(self.groups) > 0,
             "groups",
             self.groups,
             "give, for each client, the names of its records' groups, in a list of lists",
@@ -247,8 +249,13 @@ RecordSampler: TypeAlias = Sampler | PublicSizes | PublicGroups
 
 
 def is_record_sampler(given: object) -> bool:
-    """Whether it draws records: one of these, as another class may draw otherwise than its parts say."""
-    return type(given) in (Sampler, PublicSizes, PublicGroups)
+    """Whether it draws records: one of these, as another class may draw otherwise than its parts say.
+
+    Not `fp.grouped`, which draws clients.
+    """
+    if type(given) is Sampler:
+        return not given.accounting.group_names
+    return type(given) in (PublicSizes, PublicGroups)
 
 
 def _subset(key: Key, size: jax.Array, places: int, slots: int) -> Draw:
@@ -272,7 +279,7 @@ def draw_records(
         is_record_sampler(records),
         "records",
         records,
-        "give one such as fp.poisson(100, rate=0.1), or fp.PublicSizes",
+        "give one such as fp.poisson(100, rate=0.1), fp.PublicSizes or fp.PublicGroups",
     )
     remedy = "clients vanish, not records; give the sampler of the clients to fp.dropping"
     require(records.accounting.dropout == 0, "records", records.accounting, remedy)
