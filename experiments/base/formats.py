@@ -82,6 +82,8 @@ NAMES = {
 """Of the algorithms that come with the project; runs record those of others, see `config.Entry`."""
 ClientEpsilons: TypeAlias = tuple[float, float, float]
 """The smallest, the median (of an even number the larger one) and the largest of the epsilons of clients' records."""
+GroupEpsilons: TypeAlias = dict[str, float]
+"""The epsilon of each public group's units, by its name."""
 LONGEST_NAME = 32  # of an algorithm's name, in characters
 LONGEST_METRIC = 12
 ACRONYMS = {"auc": "AUC", "f1": "F1"}
@@ -206,6 +208,16 @@ def spread_over_clients(epsilons: ClientEpsilons) -> str:
     """For people: the epsilons of single clients' records."""
     smallest, median, largest = map(epsilon, epsilons)
     return f"by client: {smallest} to {largest}, median {median}"
+
+
+def by_group(epsilons: GroupEpsilons) -> str:
+    """For people: the epsilons of public groups."""
+    return f"by group: {named(epsilons)}"
+
+
+def named(numbers: Mapping[str, float]) -> str:
+    """For people: a number of each, after its name."""
+    return ", ".join(f"{name} {epsilon(x)}" for name, x in numbers.items())
 
 
 def short_epsilon(value: float) -> str:

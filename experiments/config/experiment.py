@@ -12,12 +12,13 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.base.formats import ClientEpsilons
+from experiments.base.formats import ClientEpsilons, GroupEpsilons
 from experiments.config.folds import without_fold
 from experiments.config.settings import Layout, Settings
 from experiments.config.stopping import Stopping, check_metric, target
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
+from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.core.arguments import Rate
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
@@ -109,12 +110,17 @@ class Ledger:
         view: str = "third_party",
         honest: float = 1.0,
         best_of: float = 1.0,
+        kind: UnitKind | None = None,
     ) -> Certificate:
-        """The certificate of so many rounds, which is computed once."""
-        asked = (name, rounds, view, honest, best_of, self.delta, self.secret_seed)
+        """The certificate of so many rounds, which is computed once.
+
+        Args:
+          kind: of the unit; by default the costliest.
+        """
+        asked = (name, rounds, view, honest, best_of, kind, self.delta, self.secret_seed)
         if asked not in self.certified:
             traced = self.trace(name)
-            options: Any = {"view": view, "honest": honest, "best_of": best_of}
+            options: Any = {"view": view, "honest": honest, "best_of": best_of, "kind": kind}
             certificate = traced.certify(rounds, self.delta, **options)
             if self.secret_seed:
                 assumed = (_WITH_SECRET_SEED.get(text, text) for text in certificate.assumptions)
@@ -131,24 +137,46 @@ class Ledger:
         honest: float = 1.0,
         best_of: float = 1.0,
     ) -> dict[str, ClientEpsilons]:
-        """By view, where it is public how many records each client holds; nothing elsewhere.
+        """By view, where it is public how many records each client holds; nothing elsewhere, nor with public groups.
 
         The more records a client holds, the smaller is its epsilon.
         """
         traced = self.trace(name)
-        if traced.public_sizes is None:
+        if traced.public_sizes is None or any(kind.group for kind in traced.kinds):
             return {}
         sizes = sorted(traced.public_sizes)
 
-        def epsilon(view: Any, size: int) -> float:
-            options: Any = {"view": view, "honest": honest, "best_of": best_of, "size": size}
-            return traced.certify(rounds, self.delta, **options).epsilon
+        def epsilon(view: str, size: int) -> float:
+            options: Any = {"view": view, "honest": honest, "best_of": best_of}
+            return self.certify(name, rounds, kind=UnitKind(size=size), **options).epsilon
 
         median = (len(sizes) - 1) // 2
         return {
             view: (epsilon(view, sizes[-1]), epsilon(view, sizes[median]), epsilon(view, sizes[0]))
             for view in views
         }
+
+    def group_epsilons(
+        self,
+        name: str,
+        rounds: int,
+        views: Sequence[str],
+        *,
+        honest: float = 1.0,
+        best_of: float = 1.0,
+    ) -> dict[str, GroupEpsilons]:
+        """By view, the smallest first, where units have public groups; nothing elsewhere."""
+        groups = {kind.group: kind for kind in self.trace(name).kinds if kind.group}
+        options: Any = {"honest": honest, "best_of": best_of}
+
+        def epsilons(view: str) -> GroupEpsilons:
+            found = {
+                group: self.certify(name, rounds, view=view, kind=kind, **options).epsilon
+                for group, kind in groups.items()
+            }
+            return dict(sorted(found.items(), key=lambda each: each[1]))
+
+        return {view: epsilons(view) for view in views if groups}
 
     def claim(self, name: str, rounds: int) -> Claim | None:
         """The paper's claim for so many rounds."""

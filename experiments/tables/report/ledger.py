@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from experiments.base.formats import ABSENT, assumptions, hyphenated, spread_over_clients
+from experiments.base.formats import (
+    ABSENT,
+    assumptions,
+    by_group,
+    hyphenated,
+    spread_over_clients,
+)
 from experiments.runs.contents import Report
 from experiments.tables.report.audits import Errors
 from experiments.tables.report.tables import Cell, Result, Table, epsilon
@@ -123,7 +129,9 @@ def _row(c: Certificate | Claim, status: str | Cell, number: Cell, by: str) -> l
 def _certified(c: Certificate, report: Report) -> list[str | Cell]:
     by = ", ".join(f"{name} {epsilon(value)}" for name, value in c.epsilons.items())
     clients = report.client_epsilons.get(c.view)
-    number = Cell(epsilon(c.epsilon), "strong", [spread_over_clients(clients)] if clients else [])
+    below = [spread_over_clients(clients)] if clients else []
+    below += [by_group(groups)] if (groups := report.group_epsilons.get(c.view)) else []
+    number = Cell(epsilon(c.epsilon), "strong", below)
     return _row(c, f"certified, {c.basis}", number, by or "nothing is certified")
 
 
