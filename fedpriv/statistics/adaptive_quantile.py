@@ -44,9 +44,9 @@ class QuantileState(NamedTuple):
 def adaptive_quantile(
     values: Values, q: Probability, *, start: Positive, rounds: Count, rate: Positive = 0.2
 ) -> Statistic:
-    """A quantile of positive numbers in several rounds, without bins: C <- C exp(-rate (b - q)), b the noisy share <= C.
+    """A quantile of positive numbers in several rounds, without bins: C <- C exp(-rate (b - q)).
 
-    It takes about log(k) / (rate min(q, 1 - q)) rounds to come from k times too high or low; at record level longer, by
+    b is the noisy share of values up to C. It takes about log(k) / (rate min(q, 1 - q)) rounds to come from k times too high or low; at record level longer, by
     how many of the places for records are empty.
 
     The standard error bounds what the noise of all rounds does: C rate sqrt(rounds) times the deviation of b's noise,
@@ -95,7 +95,10 @@ def adaptive_quantile(
 
             if of_records:
                 error, metrics = cohort.private_mean(
-                    per_example(gradient), now, records=everyone(crowd.per_client), mechanism=mechanism
+                    per_example(gradient),
+                    now,
+                    records=everyone(crowd.per_client),
+                    mechanism=mechanism,
                 )
             else:
                 total, metrics, _ = cohort.sum(client, key, mechanism=mechanism)

@@ -39,7 +39,9 @@ def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Exam
     remedy = "give what fp.statistics.mean_and_variance(...).release(...) gave"
     require(sequence, "by", by, remedy)
     for each in several:
-        require(not isinstance(each, Statistic), "by", each, "release it first: its .release(...)")
+        unreleased = isinstance(each, Statistic)
+        remedy_first = "it is not released; give what its .release(...) gives"
+        require(not unreleased, "by", getattr(each, "name", each), remedy_first)
         moments = isinstance(each, Released) and isinstance(each.value, Moments)
         require(moments, "by", each, remedy)
         examples = _by_one(examples, each)

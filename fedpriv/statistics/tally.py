@@ -106,7 +106,8 @@ def tallied(
     def linear(params: Params, record: Example) -> jax.Array:
         """Whose gradient is what the record adds, whatever the parameters are."""
         added = [part.bounded(of_record(part, record)) for part in parts]
-        return sum(jnp.sum(p * a) for p, a in zip(params, added, strict=True))
+        products = [jnp.sum(p * a) for p, a in zip(params, added, strict=True)]
+        return jnp.sum(jnp.stack(products))
 
     gradients = per_example(linear)
 
