@@ -14,10 +14,11 @@ from fedpriv.core.arguments import require
 from fedpriv.core.types import Example
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
+from fedpriv.data.validation import leaves_of
 from fedpriv.statistics.moments import Moments
 from fedpriv.statistics.statistic import Released, Statistic
 
-Examples = TypeVar("Examples", Federation, StreamedFederation, Mapping[str, Any])
+Examples = TypeVar("Examples", Federation, StreamedFederation, Any)
 
 
 def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Examples:
@@ -51,7 +52,7 @@ def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Exam
 def _by_one(examples: Any, released: Released) -> Any:
     if isinstance(examples, Federation | StreamedFederation):
         return replace(examples, examples=_of_leaf(examples.examples, released))
-    return _of_leaf(examples, released)
+    return _of_leaf(leaves_of(examples), released)
 
 
 def _of_leaf(examples: Example, released: Released) -> dict[str, Any]:

@@ -62,8 +62,7 @@ class Asked(NamedTuple):
 class Statistic:
     """What is asked of everyone: made by the functions of `fp.statistics`, and of no use before it is released.
 
-    All clients take part. A round of sampled ones would cost less, but as exact a number needs less noise of it, so that
-    nothing is gained.
+    All clients take part. Of sampled ones a round would cost less, but needs as much less noise for as exact a number.
 
     Attributes:
       name: what made it, with its arguments.
