@@ -136,7 +136,8 @@ def mean_and_variance(
 def _of_moments(name: str, values: Values, bounds: Any, axis: Any) -> Statistic:
     check_values(values)
     limits = checked_bounds(bounds)
-    axes = checked("axis", (axis,) if isinstance(axis, int) else axis, Sequence[CountOrZero])
+    given = checked("axis", axis, CountOrZero | Sequence[CountOrZero])
+    axes = given if isinstance(given, tuple) else (given,)
 
     def ask(crowd: Crowd) -> Asked:
         shape = _shape(values, crowd, limits, axes)

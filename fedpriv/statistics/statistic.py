@@ -13,7 +13,16 @@ import numpy as np
 
 from fedpriv.certification.calibration import calibrate_noise
 from fedpriv.certification.certificate import certify
-from fedpriv.core.arguments import Budget, NonNegative, Probability, Rate, Seed, checked, require
+from fedpriv.core.arguments import (
+    Budget,
+    Count,
+    NonNegative,
+    Probability,
+    Rate,
+    Seed,
+    checked,
+    require,
+)
 from fedpriv.core.types import Example, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
@@ -67,15 +76,14 @@ class Statistic:
     Attributes:
       name: what made it, with its arguments.
       values: of which numbers of a record.
-      ask: who is asked -> the algorithm, and what is read off its state.
       rounds: of the algorithm.
       axis: axes of one record's value that are averaged over.
     """
 
     name: str
     values: Values | None
-    ask: Callable[[Crowd], Asked]
-    rounds: int = 1
+    _ask: Callable[[Crowd], Asked]
+    rounds: Count = 1
     axis: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
@@ -129,15 +137,16 @@ class Statistic:
           ValueError: both or neither of noise and epsilon; as `algorithm`, `fp.certify` and `fp.calibrate_noise`.
           LeakError: the round releases something private.
         """
-        one = (noise_multiplier is None) != (epsilon is None)
-        remedy = f"give one of the two, noise_multiplier= or epsilon= (epsilon={epsilon})"
-        require(one, "noise_multiplier", noise_multiplier, remedy)
+        noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative | None)
+        epsilon = checked("epsilon", epsilon, Budget | None)
         seed, secret_seed = (
             checked("seed", seed, Seed | None),
             secret_seeds.checked_secret(secret_seed),
         )
-        priced: dict[str, Any] = {"delta": delta, "view": view, "honest": honest}
-        unit = checked("unit", unit, Unit)
+        unit, priced = checked("unit", unit, Unit), _price(delta, view, honest)
+        one = (noise_multiplier is None) != (epsilon is None)
+        remedy = f"give one of the two, noise_multiplier= or epsilon= (epsilon={epsilon})"
+        require(one, "noise_multiplier", noise_multiplier, remedy)
         if noise_multiplier is None:
 
             def make(noise: float) -> Algorithm:
@@ -145,7 +154,6 @@ class Statistic:
 
             wanted: Any = {"epsilon": epsilon, "rounds": self.rounds, **priced}
             noise_multiplier = calibrate_noise(make, _NO_MODEL, federation, **wanted)
-        noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative)
         asked = self._asked(federation, noise_multiplier, unit)
         certificate = certify(asked.algorithm, _NO_MODEL, federation, self.rounds, **priced)
         if seed is None:
@@ -178,11 +186,20 @@ class Statistic:
             federation.examples,
         )
         counts = federation.num_clients, federation.capacity
-        return self.ask(Crowd(*counts, record, unit, noise_multiplier))
+        return self._ask(Crowd(*counts, record, unit, noise_multiplier))
 
 
 _NO_MODEL = np.zeros(1, np.float32)
 """Where a model is asked for."""
+
+
+def _price(delta: Any, view: Any, honest: Any) -> dict[str, Any]:
+    """Of what a certificate is asked."""
+    return {
+        "delta": checked("delta", delta, Probability),
+        "view": checked("view", view, View),
+        "honest": checked("honest", honest, Rate),
+    }
 
 
 def _own_seed(seed: int, name: str) -> int:
