@@ -341,7 +341,7 @@ def test_the_arrays_of_a_sampler_by_hand_are_listed():
     records = FEDERATION.examples["x"]
 
     def draw(key):
-        ids, mask = POISSON.draw(key)
+        ids, mask, _ = POISSON.draw(key)
         asked = records[FEDERATION.rows[jnp.clip(ids, 0, CLIENTS - 1), 0], 0]
         return fp.types.Draw(ids, mask & (asked > 0))
 

@@ -154,7 +154,7 @@ def test_batches_are_uniform_subsets_of_a_clients_own_records(size):
     draws, batch = 40_000, 5
     sampler = fp.PublicSizes((1, 3, 7, 40), batch=batch)
     keys = jax.random.split(jax.random.key(1), draws)
-    ids, mask = jax.jit(jax.vmap(lambda key: sampler.draw(key, jnp.int32(size))))(keys)
+    ids, mask, _ = jax.jit(jax.vmap(lambda key: sampler.draw(key, jnp.int32(size))))(keys)
     kept = min(size, batch)
     assert np.array_equal(np.asarray(mask), np.tile(np.arange(5) < kept, (draws, 1)))
     there = np.zeros((draws, 41), int)

@@ -27,7 +27,8 @@ from fedpriv.certification.marked_cohort import FederationShape
 from fedpriv.certification.releases import pieces_of_a_client, stage_releases
 from fedpriv.certification.second_trace import check_same_again
 from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
-from fedpriv.core.arguments import Count, CountOrZero, MeanRuns, Probability, Rate, checked, require
+from fedpriv.certification.unit_kinds import ANY, UnitKind
+from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked, require
 from fedpriv.core.fixed_points import fixed_point
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import check_arrays
@@ -65,17 +66,22 @@ class TracedRound(NamedTuple):
     after: Any
     init_arrays: tuple[ClosedOver, ...] = ()
 
-    def releases(self, rounds: int, size: int | None = None) -> tuple[Release, ...]:
-        """What each view sees of so many rounds.
+    @property
+    def kinds(self) -> tuple[UnitKind, ...]:
+        """The units, of the costliest of which a certificate is."""
+        return (ANY,)
+
+    def releases(self, rounds: int, kind: UnitKind | None = None) -> tuple[Release, ...]:
+        """What each view sees of a unit in so many rounds.
 
         Args:
-          size: number of records of the client, where that is public; by default of the smallest, whose records are
-            drawn most often.
+          kind: of the unit; by default the first of `kinds`.
 
         Raises:
           ValueError: it has no certificate: a multiplier that is computed in the round, or units, samplings or kinds of
             noise that do not go together.
         """
+        kind = self.kinds[0] if kind is None else kind
         if correlated_sums(self.stages):
             stage, sampler = self.stages[0], self.algorithm.sampler
             return run_releases(stage, sampler, self.algorithm.unit, rounds)
@@ -84,7 +90,7 @@ class TracedRound(NamedTuple):
         for (length, sampler), stage in zip(parts, self.stages, strict=True):
             drawn, end = sampler.accounting, begun + length
             for steps, first in pieces_of_a_client(stage, drawn, begun, end):
-                releases += stage_releases(stage, sampler, self.algorithm.unit, steps, first, size)
+                releases += stage_releases(stage, sampler, self.algorithm.unit, steps, first, kind)
             begun = end
         return tuple(release for release in releases if release.rounds) or tuple(releases)
 
@@ -96,22 +102,25 @@ class TracedRound(NamedTuple):
         view: View = "third_party",
         honest: Rate = 1.0,
         best_of: MeanRuns = 1.0,
-        size: Count | None = None,
+        kind: UnitKind | None = None,
     ) -> Certificate:
         """As `certify`, of the round as it was traced.
 
         Args:
             rounds, view, honest, best_of: as `certify`.
             delta: probability, in (0, 1).
-            size: as `releases`.
+            kind: of the unit; by default the costliest of `kinds`.
 
         Raises:
             ValueError: as `certify`.
         """
         rounds = checked("rounds", rounds, CountOrZero)
         options: Any = {"honest": honest, "best_of": best_of}
-        certificate = certify_releases(self.releases(rounds, size), delta, view, **options)
-        return with_basis(certificate, [self])
+        each = [
+            certify_releases(self.releases(rounds, kind), delta, view, **options)
+            for kind in (self.kinds if kind is None else (kind,))
+        ]
+        return with_basis(costliest(each), [self])
 
     def first_memory(self, rounds: int) -> tuple[PyTree, ...]:
         """What correlated noise remembers before the first of so many rounds, for each call of the cohort.
@@ -165,6 +174,11 @@ class TracedRound(NamedTuple):
         proved = all(release.step.is_proved for release in releases)
         proved &= all(map(constructed, self.samplers))
         return "constructed" if proved else "declared"
+
+
+def costliest(certificates: Sequence[Certificate]) -> Certificate:
+    """The one of the largest epsilon."""
+    return max(certificates, key=lambda each: each.epsilon)
 
 
 def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certificate:
@@ -340,10 +354,11 @@ def certify(
     traced = trace_round(algorithm, params, federation)
     check_twice(traced)
 
-    def of_size(size: int | None = None) -> Certificate:
-        return traced.certify(rounds, delta, view=view, honest=honest, best_of=best_of, size=size)
+    def of_size(size: int | None) -> Certificate:
+        kind = None if size is None else UnitKind(size=size)
+        return traced.certify(rounds, delta, view=view, honest=honest, best_of=best_of, kind=kind)
 
-    certificate = of_size()
+    certificate = of_size(None)
     if not each_client:
         return certificate
     by_size = {None: certificate} | {size: of_size(size) for size in set(traced.public_sizes or ())}

@@ -33,7 +33,7 @@ from fedpriv.rounds.client_shard import Shard, shard_of
 from fedpriv.rounds.cohort import Cohort, Protocol, agreed
 from fedpriv.rounds.noise_stream import NoiseStream
 from fedpriv.rounds.private_step import PrivateStep
-from fedpriv.rounds.samplers import Draw
+from fedpriv.rounds.samplers import Answer, Draw
 from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.weighting import ByPublicSizes, Weighting
 
@@ -112,12 +112,14 @@ class MarkedCohort(Cohort):
         call = self._call = len(marks)
         label = Private("a client's data", call, line)
         zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), self._federation.like)
-        examples, size = mark_tree(marks, Source(label), (zeros, jnp.int32(1)))
+        of_client = zeros, jnp.int32(1), jnp.int32(0)
+        examples, size, delay = mark_tree(marks, Source(label), of_client)
         number = mark_tree(marks, ClientNumber(label), jnp.int32(0))
         kept_before = mark_tree(marks, OwnState(line, label), own)
         rows = jax.tree.map(lambda leaf: leaf[0], kept_before)
         branch = jax.random.fold_in(hidden, 0)
-        shard = shard_of(branch, examples, size, self.round, number)
+        answer = Answer(delay=delay)
+        shard = shard_of(branch, examples, size, self.round, number, answer)
         shard = marked_shard(marks, call, shard)
         given = (rows,) if jax.tree.leaves(own) else ()
         total, kept = fn(jax.random.fold_in(key, 0), shard, *given)

@@ -23,6 +23,7 @@ from fedpriv.certification.client_releases import (
 )
 from fedpriv.certification.marks import Mean, Released, Sum
 from fedpriv.certification.trace import Stage
+from fedpriv.certification.unit_kinds import ANY, UnitKind
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.privacy import (
@@ -106,12 +107,12 @@ def too_narrow(stage: Stage) -> str:
 
 
 def stage_releases(
-    stage: Stage, sampler: AnySampler, unit: Unit, steps: int, first: int, size: int | None = None
+    stage: Stage, sampler: AnySampler, unit: Unit, steps: int, first: int, kind: UnitKind = ANY
 ) -> list[Release]:
     """What each view sees of rounds that are alike.
 
     Args:
-      size: number of records of the client, as `TracedRound.releases`.
+      kind: of the unit, as `TracedRound.releases`.
 
     Raises:
       ValueError: units, samplings or kinds of noise that do not go together, or a multiplier computed in the round.
@@ -125,12 +126,12 @@ def stage_releases(
     if sums:
         return of_clients(sums, cohorts, unit, first, stage.remembers, too_narrow(stage))
     if stage.means:
-        return _of_records(stage, cohorts, unit, first, size)
+        return _of_records(stage, cohorts, unit, first, kind)
     return [Release(view, unit, math.inf, cohorts.drawn, cohorts.rounds) for view in VIEWS]
 
 
 def _of_records(
-    stage: Stage, cohorts: Cohorts, unit: Unit, first: int, size: int | None
+    stage: Stage, cohorts: Cohorts, unit: Unit, first: int, kind: UnitKind
 ) -> list[Release]:
     """The K noisy means of each round that a client takes part in, of which every view is taken to see each.
 
@@ -153,7 +154,7 @@ def _of_records(
     releases: list[Release] = []
     clients, narrow = cohorts.drawn.with_whole_noise(), too_narrow(stage)
     for means in groups.values():
-        records = accounting_of(means[0].step.sampling, size)
+        records = accounting_of(means[0].step.sampling, kind.size)
         used: Any = means[0].step.mechanism
         by_client = unit == "client"
         most = max(mean.step.sampling.most for mean in means)

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from fedpriv.certification.certificate import TracedRound, check_twice, trace_round, with_basis
+from fedpriv.certification.certificate import (
+    TracedRound,
+    check_twice,
+    costliest,
+    trace_round,
+    with_basis,
+)
+from fedpriv.certification.unit_kinds import ANY, UnitKind
 from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, certify_releases
@@ -83,16 +90,24 @@ class Together:
             )
         self._known = known  # and so keeps them, and their ids, alive
         traced = [known[id(algorithm), id(own)][2] for algorithm, _, own in several]
-        each = zip(traced, several, strict=True)
-        by_run = [run.releases(length) for run, (_, length, _) in each]
-        if len(several) > 1:
-            by_run = [_naming(f"runs[{i}]", releases) for i, releases in enumerate(by_run)]
-        every = [release for releases in by_run for release in releases]
-        releases = [release for release in every if release.rounds] or every
-        certificate = certify_releases(releases, self._delta, self._view, honest=self._honest)
+        lengths = [length for _, length, _ in several]
+        kinds = dict.fromkeys(kind for run in traced for kind in run.kinds if kind != ANY)
+        certificate = costliest([self._of(traced, lengths, kind) for kind in kinds or (ANY,)])
         if len(several) > 1:
             certificate = _assuming_several_runs(certificate)
         return with_basis(certificate, traced)
+
+    def _of(
+        self, traced: Sequence[TracedRound], lengths: Sequence[int], kind: UnitKind
+    ) -> Certificate:
+        """Of a unit of this kind."""
+        each = zip(traced, lengths, strict=True)
+        by_run = [run.releases(length, kind) for run, length in each]
+        if len(by_run) > 1:
+            by_run = [_naming(f"runs[{i}]", releases) for i, releases in enumerate(by_run)]
+        every = [release for releases in by_run for release in releases]
+        releases = [release for release in every if release.rounds] or every
+        return certify_releases(releases, self._delta, self._view, honest=self._honest)
 
     def _traced(self, name: str, algorithm: Algorithm, own: Any) -> TracedRound:
         try:

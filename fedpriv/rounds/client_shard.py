@@ -28,6 +28,7 @@ from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
 from fedpriv.rounds.noise_stream import NoiseStream
 from fedpriv.rounds.private_step import PrivateStep
 from fedpriv.rounds.record_samplers import RecordSampler, draw_records
+from fedpriv.rounds.samplers import ALIKE, Answer
 
 Carry = TypeVar("Carry")
 
@@ -49,6 +50,7 @@ class Shard:
     size: jax.Array
     round: jax.Array | int = 0
     client_id: jax.Array | int = 0
+    _answer: Answer = field(default=ALIKE, repr=False)
     _stream: NoiseStream | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
@@ -59,6 +61,11 @@ class Shard:
     def capacity(self) -> int:
         """The largest number of records that fit; it is public."""
         return int(jax.tree.leaves(self.examples)[0].shape[0])
+
+    @property
+    def delay(self) -> jax.Array | int:
+        """i32[], how many rounds ago the client was given what it answers for; as private as the records."""
+        return 0 if self._answer.delay is None else self._answer.delay
 
     @property
     def mask(self) -> jax.Array:
@@ -161,7 +168,13 @@ class Shard:
 
 
 def shard_of(
-    branch: Key | None, examples: PyTree, size: jax.Array, round: jax.Array | int, i: jax.Array
+    branch: Key | None,
+    examples: PyTree,
+    size: jax.Array,
+    round: jax.Array | int,
+    i: jax.Array,
+    answer: Answer = ALIKE,
 ) -> Shard:
     """Of client i (i32[]), whose noise comes from a branch of the stream; without one it has none."""
-    return Shard(examples, size, round, i, None if branch is None else NoiseStream(branch))
+    stream = None if branch is None else NoiseStream(branch)
+    return Shard(examples, size, round, i, answer, stream)

@@ -29,7 +29,7 @@ from fedpriv.rounds.noise_stream import ROUNDS, NoiseStream
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.private_step import PrivateStep, SumAdder, adder_of_sum
 from fedpriv.rounds.record_samplers import RecordSampler
-from fedpriv.rounds.samplers import Draw
+from fedpriv.rounds.samplers import Answer, Draw
 from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Client, sent_by
 from fedpriv.rounds.weighting import EQUALLY, Weighting
@@ -151,18 +151,19 @@ class Cohort:
         hidden, clients_key, _ = self._keys("cohort.sum", key, own)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
-            size = self._size_for(weighting, shard)
+            size, answer = self._size_for(weighting, shard), shard._answer
             with counted_records() as records:
                 sent = sent_by(client, key, shard, *mine)
             sent = sent._replace(message=real(sent.message))
             if step.adder == "own":
-                bounded, norm = _clipped(used, sent.message)
+                bounded, norm = _clipped(used, sent.message, answer.clip_scale)
                 noisy = self._perturbed_by_client(used, shard, bounded, step)
                 message, of_codec = _coded(codec, key, noisy)
             else:
                 coded, of_codec = _coded(codec, key, sent.message)
-                message, norm = _clipped(used, coded)
+                message, norm = _clipped(used, coded, answer.clip_scale)
             message, weight = weighting.weigh(message, size)
+            message = _times(answer.weight, message)
             norms = {} if used is ALREADY_PRIVATE else {NORM: norm}
             lost = ~jnp.isfinite(norm) if norms else jnp.bool_(False)
             if codec.lossy:  # what is decoded may be finite all the same
@@ -377,8 +378,20 @@ def agreed(protocol: Protocol, key: Key, messages: PyTree) -> tuple[PyTree, PyTr
     return both("protocol", protocol, "(key, messages)", returns, key, messages)
 
 
-def _clipped(mechanism: Mechanism, message: PyTree) -> tuple[PyTree, jax.Array]:
-    return both("clip", mechanism.clip, "(message)", "(clipped message, norm)", message)
+def _clipped(
+    mechanism: Mechanism, message: PyTree, scale: jax.Array | None
+) -> tuple[PyTree, jax.Array]:
+    """The message clipped to `scale` times the clip norm, and its norm."""
+    if scale is not None:
+        message = _times(1 / scale, message)
+    message, norm = both("clip", mechanism.clip, "(message)", "(clipped message, norm)", message)
+    return (message, norm) if scale is None else (_times(scale, message), scale * norm)
+
+
+def _times(factor: jax.Array | None, tree: PyTree) -> PyTree:
+    if factor is None:
+        return tree
+    return jax.tree.map(lambda u: (factor * u).astype(u.dtype), tree)
 
 
 def _perturbed(mechanism: Mechanism, key: Key, total: PyTree) -> PyTree:
@@ -409,9 +422,9 @@ def over_clients(
     """
     records = federation.records(drawn.ids, drawn.mask)
 
-    def client(i: jax.Array, *own: PyTree) -> tuple[PyTree, PyTree]:
+    def client(i: jax.Array, answer: Answer, *own: PyTree) -> tuple[PyTree, PyTree]:
         branch = None if hidden is None else jax.random.fold_in(hidden, i)
-        shard = shard_of(branch, records(i), federation.size[i], round, i)
+        shard = shard_of(branch, records(i), federation.size[i], round, i, answer)
         return fn(jax.random.fold_in(key, i), shard, *own)
 
-    return sum_over(client, drawn.mask, drawn.ids, *per_client)
+    return sum_over(client, drawn.mask, drawn.ids, drawn.answer, *per_client)

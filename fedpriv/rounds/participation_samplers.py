@@ -106,8 +106,9 @@ def cyclic_poisson(
     accounting = CyclicPoisson(population, groups, drawn.rate, of_group.slots)
 
     def draw(key: Key, t: jax.Array, memory: PyTree) -> tuple[Draw, PyTree]:
-        ids, mask = of_group.draw(jax.random.fold_in(key, t))
-        return Draw(jnp.where(mask, t % groups + groups * ids, population), mask), memory
+        members = of_group.draw(jax.random.fold_in(key, t))
+        ids = jnp.where(members.mask, t % groups + groups * members.ids, population)
+        return Draw(ids, members.mask), memory
 
     return sealed(ScheduledSampler(draw, of_group.slots, of_group.expected_size, accounting))
 

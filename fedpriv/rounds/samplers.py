@@ -39,16 +39,36 @@ from fedpriv.rounds.subset_sampling import ordered_subset
 _MOST_SLOTS = 2**22  # of a Poisson cohort, whose sizes' probabilities are computed one by one
 
 
+class Answer(NamedTuple):
+    """What a member's answer is, beside its message; it may depend on the member's public group and delay alone.
+
+    Attributes:
+      weight: f32[] in [0, 1], how much the clipped message counts; None: 1.
+      clip_scale: f32[] in (0, 1], times the clip norm is the member's own; None: 1.
+      delay: i32[], how many rounds ago the member was given what it answers for; None: in this round.
+    """
+
+    weight: jax.Array | None = None
+    clip_scale: jax.Array | None = None
+    delay: jax.Array | None = None
+
+
+ALIKE = Answer()
+"""Of members that all count alike, and answer at once."""
+
+
 class Draw(NamedTuple):
     """Who takes part: clients in a round, or records in a local step.
 
     Attributes:
       ids: i32[slots]; an empty slot has the population's size as its id, so that nobody's state is touched.
       mask: bool[slots], False in an empty slot.
+      answer: of each member, leaves [slots].
     """
 
     ids: jax.Array
     mask: jax.Array
+    answer: Answer = ALIKE
 
 
 @checking_fields
@@ -120,7 +140,9 @@ def drawn_from(sampler: Sampler, key: Key) -> Draw:
 def check_draw(sampler: Any, drawn: object) -> None:
     """Raises ValueError: what a sampler's `draw` gave back is no draw of its slots."""
     slots = (sampler.slots,)
-    known = isinstance(drawn, Draw) and jnp.shape(drawn.ids) == jnp.shape(drawn.mask) == slots
+    known = isinstance(drawn, Draw) and all(
+        jnp.shape(leaf) == slots for leaf in (drawn.ids, drawn.mask, *jax.tree.leaves(drawn.answer))
+    )
     gives(
         known,
         "draw",

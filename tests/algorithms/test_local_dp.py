@@ -130,7 +130,7 @@ def with_empty_slots(population, size):
     full = fixed_size(population, size)
 
     def draw(key):
-        ids, mask = full.draw(key)
+        ids, mask, _ = full.draw(key)
         return Draw(jnp.pad(ids, (0, 3), constant_values=population), jnp.pad(mask, (0, 3)))
 
     return full._replace(draw=draw, slots=size + 3)

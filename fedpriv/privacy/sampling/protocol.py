@@ -70,6 +70,20 @@ class Accounting(ABC):
         return None
 
     @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the public groups that are drawn, or count, each in its own way; (): all units are alike."""
+        return ()
+
+    def of_group(self, name: str) -> Accounting:
+        """As a unit of this group is drawn."""
+        return self
+
+    @property
+    def largest_weight(self) -> float:
+        """Times how far a unit moves the sum, at most: what its clip norm, and then its message, are scaled by."""
+        return 1.0
+
+    @property
     @abstractmethod
     def of_a_round(self) -> Sampling:
         """The draw of those whose turn it is."""
