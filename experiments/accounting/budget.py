@@ -12,8 +12,15 @@ from experiments.base.json_values import flat, plain
 from experiments.config.experiment import Entry, Experiment, Ledger, ledger_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
-from fedpriv.certification.calibration import UnreachableError, calibrate_noise, calibrate_rounds
+from fedpriv.certification.calibration import (
+    UnreachableError,
+    calibrate_noise,
+    calibrate_rounds,
+    calibrate_together,
+)
+from fedpriv.core.arguments import require
 from fedpriv.privacy import Release
+from fedpriv.rounds.algorithm import Algorithm
 
 Made = TypeVar("Made", Experiment, Ledger)
 LedgerOf = Callable[[Any], Ledger]  # of the settings' own type
@@ -58,6 +65,8 @@ def solved(
                 noise = _solve(partial(ledger_of, module), own, name)
             known.append(_seen(ledger_at, own, name, noise))
         found[name] = noise
+    remedy = f"none of {', '.join(_algorithms(module, settings))} has an epsilon to share; name one that adds noise"
+    require(bool(found) or settings.statistics is None, "statistics", settings.statistics, remedy)
     return found
 
 
@@ -70,7 +79,7 @@ def _seen(
 ) -> Solved:
     ledger = ledger_at(noise)
     target = (settings.target_epsilon, settings.view, ledger.delta)
-    return Solved(noise, target, ledger.trace(name).releases(settings.rounds))
+    return Solved(noise, target, ledger.releases(name, settings.rounds))
 
 
 def _algorithms(module: Config, settings: Settings) -> Iterable[str]:
@@ -105,13 +114,22 @@ def _solve(ledger_of: LedgerOf, settings: Settings, name: str) -> float:
 
 
 def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any) -> float:
-    """The noise with which all rounds of an algorithm reach a target, see `fp.calibrate_noise`."""
+    """The noise with which all rounds of an algorithm reach a target, see `fp.calibrate_noise`.
+
+    Where statistics are released before, training gets what these leave, see `fp.calibrate_together`.
+    """
     start = ledger_of(settings.with_noise(name, 1.0))
     _, *shapes = start.of(name)
-    return calibrate_noise(
-        lambda noise: ledger_of(settings.with_noise(name, noise)).of(name)[0],
+    rounds, statistics = settings.rounds, start.entries[name].statistics
+
+    def algorithm(noise: float) -> Algorithm:
+        return ledger_of(settings.with_noise(name, noise)).of(name)[0]
+
+    if statistics is None:
+        return calibrate_noise(algorithm, *shapes, rounds=rounds, delta=start.delta, **target)
+    return calibrate_together(
+        lambda noise: [statistics.run, (algorithm(noise), rounds)],
         *shapes,
-        rounds=settings.rounds,
         delta=start.delta,
         **target,
     )

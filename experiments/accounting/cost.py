@@ -45,6 +45,7 @@ class Account(NamedTuple):
       claim: the paper's, if there is one.
       certificates: one for each view.
       client_epsilons: by view, if the clients' numbers of records are public.
+      statistics: by view, of the statistics that the certificates count, alone; empty without any.
     """
 
     names: tuple[str, ...]
@@ -55,6 +56,7 @@ class Account(NamedTuple):
     claim: Claim | None
     certificates: tuple[Certificate, ...]
     client_epsilons: dict[str, ClientEpsilons]
+    statistics: dict[str, Certificate]
 
     @property
     def private(self) -> bool:
@@ -77,7 +79,7 @@ def accounts(
     groups: dict[Any, list[str]] = {}
     for name in ledger.entries:
         traced = ledger.trace(name)
-        released = (traced.releases(rounds), traced.basis, traced.public_sizes)
+        released = (ledger.releases(name, rounds), traced.basis, traced.public_sizes)
         said = (*released, ledger.claim(name, rounds))
         groups.setdefault(said, []).append(name)
     found = []
@@ -88,10 +90,19 @@ def accounts(
         )
         clients = ledger.client_epsilons(names[0], rounds, views, honest=honest, best_of=best_of)
         of_one_run = _judged(claim, honest) if best_of == 1 else None
+        statistics = {v: c for v in views if (c := ledger.of_statistics(names[0], v, honest))}
         labels = tuple(name_of(name, {name: ledger.entries[name].name or ""}) for name in names)
         found.append(
             Account(
-                tuple(names), labels, rounds, honest, best_of, of_one_run, certificates, clients
+                tuple(names),
+                labels,
+                rounds,
+                honest,
+                best_of,
+                of_one_run,
+                certificates,
+                clients,
+                statistics,
             )
         )
     return sorted(found, key=lambda account: not account.private)
@@ -191,6 +202,7 @@ def as_json(config: str, cost: Costs, notes: Sequence[str]) -> dict[str, Any]:
             "claimed": account.claim,
             "certified": account.certificates,
             "client_epsilons": account.client_epsilons,
+            "statistics": account.statistics,
             "solved": cost.solved,
             "noise": cost.noise,
             "notes": tuple(notes),
@@ -202,7 +214,10 @@ def table(account: Account, delta: float) -> str:
     """What a config costs: view x (claimed, certified by RDP, certified by PLD), and what the numbers mean."""
     unit = account.certificates[0].unit
     rows = [["view", "claimed", "certified for", "certified RDP", "certified PLD"]]
-    rows += [_row(account, certificate) for certificate in account.certificates]
+    for certificate in account.certificates:
+        rows.append(_row(account, certificate))
+        if statistics := account.statistics.get(certificate.view):
+            rows.append(["  statistics alone", "-", *_certified(statistics)])
     head = f"{', '.join(account.labels)}: epsilon of {account.rounds} rounds at delta = {delta:.3g}, {unit} level"
     if account.honest < 1:
         head += f", relying on {account.honest:.4g} of the noise's shares"
@@ -212,11 +227,14 @@ def table(account: Account, delta: float) -> str:
 
 
 def _row(account: Account, certificate: Certificate) -> list[str]:
+    claim = claimed(account.claim, (certificate.view,))
+    return [certificate.view, claim, *_certified(certificate)]
+
+
+def _certified(certificate: Certificate) -> list[str]:
     nothing = epsilon(plain(certificate.epsilon))
     by = {name: epsilon(plain(value)) for name, value in certificate.epsilons.items()}
     return [
-        certificate.view,
-        claimed(account.claim, (certificate.view,)),
         hyphenated(certificate.relation),
         by.get("RDP", "-" if by else nothing),
         by.get("PLD", "-" if by else nothing),

@@ -15,9 +15,12 @@ from numpy.typing import ArrayLike
 from experiments.base.formats import ClientEpsilons
 from experiments.config.folds import without_fold
 from experiments.config.settings import Layout, Settings
+from experiments.config.statistics import Statistics
 from experiments.config.stopping import Stopping, check_metric, target
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
+from fedpriv.certification.together import certify_traced
+from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.core.arguments import Rate
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
@@ -30,8 +33,8 @@ from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score, main_metric
-from fedpriv.privacy import Certificate, Claim
-from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED
+from fedpriv.privacy import Certificate, Claim, Release
+from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED, SEVERAL_RUNS
 from fedpriv.rounds.algorithm import Algorithm
 
 Given = TypeVar("Given")
@@ -40,6 +43,8 @@ _WITH_SECRET_SEED = {
     RANDOM_SEED: "the secret seed of the run stays secret",
     ONE_RUN: "one model, trained once, is released; runs with the same secret seed and the same number (seed-0, "
     "seed-1, ..) share their noise",
+    SEVERAL_RUNS: "nothing but the statistics and one model, trained once, is released; the statistics have a number of "
+    "their own; runs with the same secret seed and the same number (seed-0, seed-1, ..) share their noise",
 }
 """What a certificate assumes of any seed, and of one that the launcher has drawn."""
 
@@ -53,6 +58,8 @@ class Entry(NamedTuple):
       settings: what it got in place of a config's default that depends on the algorithm.
       solved: settings that `target_epsilon` found for it.
       name: for people, in tables and figures; "": the entry's key, or the published name of one of ours.
+      statistics: what is released before it trains, which its epsilons count.
+      test: what it is evaluated on, normalised by these; None: the experiment's.
     """
 
     algorithm: Algorithm
@@ -60,6 +67,8 @@ class Entry(NamedTuple):
     settings: Mapping[str, Any] = MappingProxyType({})
     solved: Mapping[str, Any] = MappingProxyType({})
     name: str = ""
+    statistics: Statistics | None = None
+    test: Example | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,16 @@ class Ledger:
             self.traced[name] = check_launch(*self.of(name))
         return self.traced[name]
 
+    def runs(self, name: str, rounds: int) -> list[tuple[str, TracedRound, int]]:
+        """All that is released of an algorithm, as `certify_traced` takes it: its statistics, if any, and so many rounds."""
+        statistics = self.entries[name].statistics
+        before = [("statistics", statistics.traced, 1)] if statistics else []
+        return [*before, ("training", self.trace(name), rounds)]
+
+    def releases(self, name: str, rounds: int) -> tuple[Release, ...]:
+        """Of all that is released of an algorithm, see `runs`."""
+        return tuple(r for _, traced, n in self.runs(name, rounds) for r in traced.releases(n))
+
     def certify(
         self,
         name: str,
@@ -113,14 +132,18 @@ class Ledger:
         """The certificate of so many rounds, which is computed once."""
         asked = (name, rounds, view, honest, best_of, self.delta, self.secret_seed)
         if asked not in self.certified:
-            traced = self.trace(name)
             options: Any = {"view": view, "honest": honest, "best_of": best_of}
-            certificate = traced.certify(rounds, self.delta, **options)
+            certificate = certify_traced(self.runs(name, rounds), self.delta, **options)
             if self.secret_seed:
                 assumed = (_WITH_SECRET_SEED.get(text, text) for text in certificate.assumptions)
                 certificate = replace(certificate, assumptions=tuple(assumed))
             self.certified[asked] = certificate
         return self.certified[asked]
+
+    def of_statistics(self, name: str, view: Any, honest: float = 1.0) -> Certificate | None:
+        """Of the statistics that are released before an algorithm trains, alone; None without any."""
+        statistics = self.entries[name].statistics
+        return statistics and statistics.traced.certify(1, self.delta, view=view, honest=honest)
 
     def client_epsilons(
         self,
@@ -141,8 +164,9 @@ class Ledger:
         sizes = sorted(traced.public_sizes)
 
         def epsilon(view: Any, size: int) -> float:
-            options: Any = {"view": view, "honest": honest, "best_of": best_of, "size": size}
-            return traced.certify(rounds, self.delta, **options).epsilon
+            options: Any = {"view": view, "honest": honest, "best_of": best_of}
+            options |= {"kind": UnitKind(size=size)}
+            return certify_traced(self.runs(name, rounds), self.delta, **options).epsilon
 
         median = (len(sizes) - 1) // 2
         return {
@@ -151,8 +175,12 @@ class Ledger:
         }
 
     def claim(self, name: str, rounds: int) -> Claim | None:
-        """The paper's claim for so many rounds."""
-        return self.entries[name].algorithm.claim(rounds, self.delta)
+        """The paper's claim for so many rounds; not for statistics that are released before these."""
+        claim = self.entries[name].algorithm.claim(rounds, self.delta)
+        if claim is None or self.entries[name].statistics is None:
+            return claim
+        reason = "The formula does not count the statistics that are released before training."
+        return replace(claim, sound=False, reasons=(reason, *claim.reasons))
 
 
 def blank(

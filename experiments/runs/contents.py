@@ -115,6 +115,7 @@ class Report:
     Attributes:
       client_epsilons: by view, where it is public how many records each client holds.
       operational: by view, what a finite epsilon means.
+      statistics: by view, of the statistics that `certified` counts, alone; empty where none were released.
     """
 
     rounds: int
@@ -122,6 +123,7 @@ class Report:
     certified: dict[str, Certificate]
     client_epsilons: dict[str, ClientEpsilons] = field(default_factory=dict)
     operational: dict[str, OperationalNumbers] = field(default_factory=dict)
+    statistics: dict[str, Certificate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_views(self.claimed, *self.certified.values())

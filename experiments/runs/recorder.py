@@ -123,7 +123,12 @@ class Privacy:
             for view, certificate in certified.items()
             if math.isfinite(certificate.epsilon)
         }
-        return Report(rounds, self.claim(rounds), certified, client_epsilons, operational)
+        statistics = {
+            view: c for view in VIEWS if (c := self._ledger.of_statistics(self._algorithm, view))
+        }
+        return Report(
+            rounds, self.claim(rounds), certified, client_epsilons, operational, statistics
+        )
 
 
 class Recorder:

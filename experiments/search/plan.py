@@ -146,6 +146,11 @@ def _require_settings(every: Sequence[Point], module: Config) -> None:
             "checkpoint, record: a sweep restarts the point at which it was stopped, and records in its folders; "
             "leave these out"
         )
+    if any(p.settings.statistics is not None for p in every):
+        raise ValueError(
+            "statistics: a sweep compiles its points before anything is released; leave it out, or run the points one "
+            "by one with experiments.run"
+        )
     if len({p.settings.metric for p in every}) > 1:
         raise ValueError("metric: one metric compares all points; leave it out of the grid")
 

@@ -122,6 +122,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
         lines.append("eps: certified, of ONE model (one algorithm, one seed) released alone")
         lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
         lines += [f"  {view} {SEES[view]}" for view in views]
+        lines += _statistics(summary)
         lines += [f"  {names}: {said}" for names, said in _in_words(summary, views[0])]
     shown = [of.certified[view] for of in reports.values() for view in views]
     if weak := max((c.epsilon for c in shown if WEAK < c.epsilon < math.inf), default=None):
@@ -140,6 +141,17 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
             "privacy_notes), python -m experiments.report"
         )
     return lines
+
+
+def _statistics(summary: Summary) -> list[str]:
+    """What of the epsilons was spent before training."""
+    view, share = summary.settings["view"], summary.settings.get("statistics")
+    alone = {of.statistics[view].epsilon for of in summary.privacy.values() if of.statistics}
+    return [
+        f"  with the statistics released before training, which alone cost {epsilon(number)} ({view}), "
+        f"{100 * share:.3g} % of the target; statistics.json"
+        for number in sorted(alone)
+    ]
 
 
 def _in_words(summary: Summary, view: str) -> list[tuple[str, str]]:

@@ -116,6 +116,8 @@ def audited(
 ) -> Audited:
     """The parts of an audit that are wanted; data first, so that a missing set is found before minutes are spent."""
     parts: dict[str, Any] = {}
+    remedy = "an audit is of training alone; leave it out"
+    require(settings.statistics is None, "statistics", settings.statistics, remedy)
     training = {"many_runs", "one_run", "membership"} & set(wanted.parts)
     if training:  # of many runs each has a device of its own, whatever a round is divided over
         split_cpu(None if "many_runs" in wanted.parts else settings.layout.devices)
