@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from experiments.base.formats import ClientEpsilons
 from experiments.config.folds import without_fold
 from experiments.config.settings import Layout, Settings
-from experiments.config.statistics import Statistics
+from experiments.config.statistics import Statistics, planned
 from experiments.config.stopping import Stopping, check_metric, target
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
@@ -342,7 +342,8 @@ def ledger_of(module: Any, settings: Settings) -> Ledger:
     own = getattr(module, "ledger", None)
     if own is None:
         return experiment_of(module, settings).ledger
-    return _given_back(own(settings), Ledger, "ledger")
+    found = _given_back(own(settings), Ledger, "ledger")
+    return replace(found, entries=with_statistics(found.entries, settings, found.delta))
 
 
 def experiment_of(module: Any, settings: Settings) -> Experiment:
@@ -354,12 +355,27 @@ def experiment_of(module: Any, settings: Settings) -> Experiment:
     if hasattr(module, "load") and hasattr(module, "on"):
         data = without_fold(module.load(settings), settings.fold)
         made = _given_back(module.on(settings, data), Experiment, "on")
-        return replace(made, own_test=made.own_test or settings.fold is not None)
+        own_test = made.own_test or settings.fold is not None
+        entries = with_statistics(made.entries, settings, made.delta)
+        return replace(made, own_test=own_test, entries=entries)
     if settings.fold is not None:
         raise ValueError(
             "fold: the config has only build, which loads all records; replace build by load and on"
         )
-    return _given_back(module.build(settings), Experiment, "build")
+    made = _given_back(module.build(settings), Experiment, "build")
+    return replace(made, entries=with_statistics(made.entries, settings, made.delta))
+
+
+def with_statistics(
+    entries: Mapping[str, Entry], settings: Settings, delta: float
+) -> dict[str, Entry]:
+    """The entries with what is released before each trains, where the settings ask for statistics."""
+    found = dict(entries)
+    if settings.statistics is not None:
+        for name, entry in entries.items():
+            statistics = planned(entry.algorithm, entry.federations[0], settings, delta)
+            found[name] = entry._replace(statistics=statistics)
+    return found
 
 
 def _given_back(value: Any, kind: type[Given], function: str) -> Given:

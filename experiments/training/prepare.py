@@ -26,7 +26,9 @@ from experiments.runs import secret_seed, unfinished
 from experiments.runs.recorder import Recorder, described, new_folder
 from experiments.runs.run_folder import CHECKPOINTS
 from experiments.runs.sinks import Sink, check_installed, opened
+from experiments.runs.statistics import read_statistics, write_statistics
 from experiments.runs.unfinished import Earlier
+from experiments.training import statistics
 from experiments.training.processes import Processes
 from experiments.training.shared_arrays import SharedArrays
 from experiments.training.trained_run import goes_on
@@ -146,6 +148,10 @@ def prepare(
     # A folder that is given may have another path for each process.
     where = recorder.folder if recorder else settings.output or Path(os.fsdecode(made))
     secrets = _of_first(secret.to_bytes(8), joined) if has_secret else None
+    root = None if secrets is None else int.from_bytes(secrets)
+    if settings.statistics is not None:
+        with joined.agreed():
+            experiment = _on_normalised(experiment, settings, earlier, strategy, root, recorder)
     return PreparedRun(
         name,
         settings,
@@ -157,8 +163,24 @@ def prepare(
         recorder,
         finished,
         progress,
-        secret_seed=None if secrets is None else int.from_bytes(secrets),
+        secret_seed=root,
     )
+
+
+def _on_normalised(
+    experiment: Experiment,
+    settings: Settings,
+    found: Earlier | None,
+    strategy: Strategy,
+    root: int | None,
+    recorder: Recorder | None,
+) -> Experiment:
+    """On features normalised by statistics, which are released and written before anything trains."""
+    known = read_statistics(found.folder) if found else {}
+    experiment, released = statistics.on_normalised(experiment, settings, known, strategy, root)
+    if recorder and released != known:
+        write_statistics(recorder.folder, released)
+    return experiment
 
 
 def _of_first(own: bytes, joined: Processes) -> bytes:
@@ -248,3 +270,5 @@ def check(experiment: Experiment, settings: Settings) -> None:
         experiment.ledger.trace(name)
     experiment.selectable(settings)
     experiment.stopping(settings)
+    if settings.statistics is not None:
+        statistics.check(experiment)
