@@ -21,7 +21,7 @@ from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.together import certify_traced
 from fedpriv.certification.unit_kinds import UnitKind
-from fedpriv.core.arguments import Rate
+from fedpriv.core.arguments import Rate, require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
@@ -43,8 +43,8 @@ _WITH_SECRET_SEED = {
     RANDOM_SEED: "the secret seed of the run stays secret",
     ONE_RUN: "one model, trained once, is released; runs with the same secret seed and the same number (seed-0, "
     "seed-1, ..) share their noise",
-    SEVERAL_RUNS: "nothing but the statistics and one model, trained once, is released; the statistics have a number of "
-    "their own; runs with the same secret seed and the same number (seed-0, seed-1, ..) share their noise",
+    SEVERAL_RUNS: "nothing but the statistics and one model, trained once, is released; the statistics have a number "
+    "of their own; runs with the same secret seed and the same number (seed-0, seed-1, ..) share their noise",
 }
 """What a certificate assumes of any seed, and of one that the launcher has drawn."""
 
@@ -110,15 +110,11 @@ class Ledger:
             self.traced[name] = check_launch(*self.of(name))
         return self.traced[name]
 
-    def runs(self, name: str, rounds: int) -> list[tuple[str, TracedRound, int]]:
-        """All that is released of an algorithm, as `certify_traced` takes it: its statistics, if any, and so many rounds."""
-        statistics = self.entries[name].statistics
-        before = [("statistics", statistics.traced, 1)] if statistics else []
-        return [*before, ("training", self.trace(name), rounds)]
-
     def releases(self, name: str, rounds: int) -> tuple[Release, ...]:
-        """Of all that is released of an algorithm, see `runs`."""
-        return tuple(r for _, traced, n in self.runs(name, rounds) for r in traced.releases(n))
+        """Of an algorithm's statistics, if any, and so many rounds."""
+        statistics = self.entries[name].statistics
+        before = statistics.traced.releases(1) if statistics else ()
+        return before + self.trace(name).releases(rounds)
 
     def certify(
         self,
@@ -132,13 +128,35 @@ class Ledger:
         """The certificate of so many rounds, which is computed once."""
         asked = (name, rounds, view, honest, best_of, self.delta, self.secret_seed)
         if asked not in self.certified:
-            options: Any = {"view": view, "honest": honest, "best_of": best_of}
-            certificate = certify_traced(self.runs(name, rounds), self.delta, **options)
+            certificate = self._certified(name, rounds, view, honest, best_of)
             if self.secret_seed:
                 assumed = (_WITH_SECRET_SEED.get(text, text) for text in certificate.assumptions)
                 certificate = replace(certificate, assumptions=tuple(assumed))
             self.certified[asked] = certificate
         return self.certified[asked]
+
+    def _certified(
+        self,
+        name: str,
+        rounds: int,
+        view: Any,
+        honest: float,
+        best_of: float,
+        kind: UnitKind | None = None,
+    ) -> Certificate:
+        """Of an algorithm's statistics, if any, and so many rounds.
+
+        Raises:
+          ValueError: the best of several runs that release statistics is asked for.
+        """
+        training, statistics = self.trace(name), self.entries[name].statistics
+        options: Any = {"view": view, "honest": honest, "kind": kind}
+        if statistics is None:
+            return training.certify(rounds, self.delta, best_of=best_of, **options)
+        remedy = "the best of several runs is certified of training alone; leave statistics out"
+        require(best_of == 1, "best_of", best_of, remedy)
+        runs = [("statistics", statistics.traced, 1), ("training", training, rounds)]
+        return certify_traced(runs, self.delta, **options)
 
     def of_statistics(self, name: str, view: Any, honest: float = 1.0) -> Certificate | None:
         """Of the statistics that are released before an algorithm trains, alone; None without any."""
@@ -164,9 +182,8 @@ class Ledger:
         sizes = sorted(traced.public_sizes)
 
         def epsilon(view: Any, size: int) -> float:
-            options: Any = {"view": view, "honest": honest, "best_of": best_of}
-            options |= {"kind": UnitKind(size=size)}
-            return certify_traced(self.runs(name, rounds), self.delta, **options).epsilon
+            kind = UnitKind(size=size)
+            return self._certified(name, rounds, view, honest, best_of, kind).epsilon
 
         median = (len(sizes) - 1) // 2
         return {

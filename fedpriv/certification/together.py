@@ -14,7 +14,7 @@ from fedpriv.certification.certificate import (
     with_basis,
 )
 from fedpriv.certification.unit_kinds import ANY, UnitKind
-from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked, require
+from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, certify_releases
 from fedpriv.privacy.release import (
@@ -113,7 +113,6 @@ def certify_traced(
     *,
     view: View,
     honest: Rate = 1.0,
-    best_of: MeanRuns = 1.0,
     kind: UnitKind | None = None,
 ) -> Certificate:
     """As `certify_together`, of rounds as they were traced.
@@ -121,7 +120,6 @@ def certify_traced(
     Args:
         runs: (name, round, number of rounds) of each; the name says which of several hides nothing.
         delta, view, honest: as `certify_together`.
-        best_of: as `certify`, of all runs as one: in each trial all of them are done anew.
         kind: of the unit; by default the costliest.
     """
     traced = [run for _, run, _ in runs]
@@ -132,7 +130,7 @@ def certify_traced(
         by_run = [_naming(name if several else "", run.releases(rounds, kind)) for name, run, rounds in runs]
         every = [release for releases in by_run for release in releases]
         releases = [release for release in every if release.rounds] or every
-        return certify_releases(releases, delta, view, honest=honest, best_of=best_of)
+        return certify_releases(releases, delta, view, honest=honest)
 
     certificate = costliest([of(one) for one in (kinds if kind is None else (kind,))])
     if several:
