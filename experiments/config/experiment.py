@@ -124,33 +124,28 @@ class Ledger:
         view: str = "third_party",
         honest: float = 1.0,
         best_of: float = 1.0,
+        kind: UnitKind | None = None,
     ) -> Certificate:
-        """The certificate of so many rounds, which is computed once."""
-        asked = (name, rounds, view, honest, best_of, self.delta, self.secret_seed)
+        """The certificate of so many rounds, and of statistics before them, if any, which is computed once.
+
+        Args:
+          kind: of the unit; by default the costliest.
+
+        Raises:
+          ValueError: the best of several runs that release statistics is asked for.
+        """
+        asked = (name, rounds, view, honest, best_of, kind, self.delta, self.secret_seed)
         if asked not in self.certified:
-            certificate = self._certified(name, rounds, view, honest, best_of)
+            options: Any = {"view": view, "honest": honest, "best_of": best_of, "kind": kind}
+            certificate = self._certified(name, rounds, **options)
             if self.secret_seed:
                 assumed = (_WITH_SECRET_SEED.get(text, text) for text in certificate.assumptions)
                 certificate = replace(certificate, assumptions=tuple(assumed))
             self.certified[asked] = certificate
         return self.certified[asked]
 
-    def _certified(
-        self,
-        name: str,
-        rounds: int,
-        view: Any,
-        honest: float,
-        best_of: float,
-        kind: UnitKind | None = None,
-    ) -> Certificate:
-        """Of an algorithm's statistics, if any, and so many rounds.
-
-        Raises:
-          ValueError: the best of several runs that release statistics is asked for.
-        """
+    def _certified(self, name: str, rounds: int, best_of: float, **options: Any) -> Certificate:
         training, statistics = self.trace(name), self.entries[name].statistics
-        options: Any = {"view": view, "honest": honest, "kind": kind}
         if statistics is None:
             return training.certify(rounds, self.delta, best_of=best_of, **options)
         remedy = "the best of several runs is certified of training alone; leave statistics out"
@@ -181,9 +176,9 @@ class Ledger:
             return {}
         sizes = sorted(traced.public_sizes)
 
-        def epsilon(view: Any, size: int) -> float:
-            kind = UnitKind(size=size)
-            return self._certified(name, rounds, view, honest, best_of, kind).epsilon
+        def epsilon(view: str, size: int) -> float:
+            options: Any = {"view": view, "honest": honest, "best_of": best_of}
+            return self.certify(name, rounds, kind=UnitKind(size=size), **options).epsilon
 
         median = (len(sizes) - 1) // 2
         return {
