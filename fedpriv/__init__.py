@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedpriv import attacks, models, papers, privacy, types
+from fedpriv import attacks, models, papers, privacy, statistics, types
 from fedpriv.algorithms import fed_opt
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold
@@ -160,6 +160,7 @@ __all__ = [
     "shuffled_blocks",
     "simulate",
     "start",
+    "statistics",
     "straggling",
     "top_k",
     "trace_round",
