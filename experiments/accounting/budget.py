@@ -120,7 +120,7 @@ def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any)
     """
     start = ledger_of(settings.with_noise(name, 1.0))
     _, *shapes = start.of(name)
-    rounds, statistics = settings.rounds, start.entries[name].statistics
+    rounds, statistics = settings.rounds, start.statistics(name)
 
     def algorithm(noise: float) -> Algorithm:
         return ledger_of(settings.with_noise(name, noise)).of(name)[0]
@@ -128,7 +128,7 @@ def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any)
     if statistics is None:
         return calibrate_noise(algorithm, *shapes, rounds=rounds, delta=start.delta, **target)
     return calibrate_together(
-        lambda noise: [statistics.run, (algorithm(noise), rounds)],
+        lambda noise: [*statistics.runs, (algorithm(noise), rounds)],
         *shapes,
         delta=start.delta,
         **target,

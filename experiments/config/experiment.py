@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -58,7 +58,7 @@ class Entry(NamedTuple):
       settings: what it got in place of a config's default that depends on the algorithm.
       solved: settings that `target_epsilon` found for it.
       name: for people, in tables and figures; "": the entry's key, or the published name of one of ours.
-      statistics: what is released before it trains, which its epsilons count.
+      statistics: its traced round -> what is released before it trains, which its epsilons count; None: nothing is.
       test: what it is evaluated on, normalised by these; None: the experiment's.
     """
 
@@ -67,7 +67,7 @@ class Entry(NamedTuple):
     settings: Mapping[str, Any] = MappingProxyType({})
     solved: Mapping[str, Any] = MappingProxyType({})
     name: str = ""
-    statistics: Statistics | None = None
+    statistics: Callable[[TracedRound], Statistics] | None = None
     test: Example | None = None
 
 
@@ -110,11 +110,20 @@ class Ledger:
             self.traced[name] = check_launch(*self.of(name))
         return self.traced[name]
 
+    def statistics(self, name: str) -> Statistics | None:
+        """What is released before an algorithm trains.
+
+        Raises:
+          ValueError: there is nothing that it could be of, see `experiments.config.statistics.asked_of`.
+        """
+        plan = self.entries[name].statistics
+        return plan(self.trace(name)) if plan else None
+
     def releases(self, name: str, rounds: int) -> tuple[Release, ...]:
         """Of an algorithm's statistics, if any, and so many rounds."""
-        statistics = self.entries[name].statistics
-        before = statistics.traced.releases(1) if statistics else ()
-        return before + self.trace(name).releases(rounds)
+        before = statistics.traced if (statistics := self.statistics(name)) else ()
+        first = (release for traced in before for release in traced.releases(1))
+        return (*first, *self.trace(name).releases(rounds))
 
     def certify(
         self,
@@ -145,18 +154,18 @@ class Ledger:
         return self.certified[asked]
 
     def _certified(self, name: str, rounds: int, best_of: float, **options: Any) -> Certificate:
-        training, statistics = self.trace(name), self.entries[name].statistics
+        training, statistics = self.trace(name), self.statistics(name)
         if statistics is None:
             return training.certify(rounds, self.delta, best_of=best_of, **options)
         remedy = "the best of several runs is certified of training alone; leave statistics out"
         require(best_of == 1, "best_of", best_of, remedy)
-        runs = [("statistics", statistics.traced, 1), ("training", training, rounds)]
-        return certify_traced(runs, self.delta, **options)
+        before = [("statistics", traced, 1) for traced in statistics.traced]
+        return certify_traced([*before, ("training", training, rounds)], self.delta, **options)
 
     def of_statistics(self, name: str, view: Any, honest: float = 1.0) -> Certificate | None:
         """Of the statistics that are released before an algorithm trains, alone; None without any."""
-        statistics = self.entries[name].statistics
-        return statistics and statistics.traced.certify(1, self.delta, view=view, honest=honest)
+        statistics = self.statistics(name)
+        return statistics and statistics.alone(self.trace(name), self.delta, view, honest)
 
     def client_epsilons(
         self,
@@ -385,8 +394,9 @@ def with_statistics(
     found = dict(entries)
     if settings.statistics is not None:
         for name, entry in entries.items():
-            statistics = planned(entry.algorithm, entry.federations[0], settings, delta)
-            found[name] = entry._replace(statistics=statistics)
+            federation = entry.federations[0]
+            plan = partial(planned, federation=federation, settings=settings, delta=delta)
+            found[name] = entry._replace(statistics=plan)
     return found
 
 

@@ -22,24 +22,55 @@ from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.statistics import Statistic
 
 BYTES = (0.0, 255.0)
-_NO_MODEL = np.zeros(1, np.float32)  # statistics have their own state
+_NO_MODEL = np.zeros(1, np.float32)  # statistics have a state of their own
 Bounds = tuple[float, float]
-Shapes = tuple[tuple[str, tuple[int, ...], str], ...]  # name, shape and dtype of each leaf of a record
+
+
+class Features(NamedTuple):
+    """What statistics are of: all that an algorithm is made of, beside the noise.
+
+    Attributes:
+      leaves: name, shape and dtype of each leaf of a record.
+      clients, per_client: how many there are, and the most records of one.
+      unit: what is protected.
+      bounds: what the features lie between.
+    """
+
+    leaves: tuple[tuple[str, tuple[int, ...], str], ...]
+    clients: int
+    per_client: int
+    unit: str
+    bounds: Bounds | None
+
+    @property
+    def asked(self) -> dict[str, Statistic]:
+        """By leaf, see `asked_of`."""
+        return asked_of(self._record, self.bounds)
+
+    @property
+    def blank(self) -> Federation:
+        return Federation.blank(self._record, self.clients, self.per_client)
+
+    def algorithms(self, noise: float) -> list[Algorithm]:
+        options: Any = {"noise_multiplier": noise, "unit": self.unit}
+        return [statistic.algorithm(self.blank, **options) for statistic in self.asked.values()]
+
+    @property
+    def _record(self) -> dict[str, jax.ShapeDtypeStruct]:
+        return {name: jax.ShapeDtypeStruct(of, np.dtype(kind)) for name, of, kind in self.leaves}
 
 
 class Statistics(NamedTuple):
     """Mean and variance of the features, each released in a round of its own before an algorithm trains.
 
     Attributes:
-      asked: by leaf of the examples.
-      traced: the rounds, of the examples as they are, in this order.
-      bounds: what the features lie between.
+      features: what they are of.
+      traced: the rounds, in order.
       noise_multiplier: sigma of each.
     """
 
-    asked: Mapping[str, Statistic]
+    features: Features
     traced: tuple[TracedRound, ...]
-    bounds: Bounds
     noise_multiplier: float
 
     @property
@@ -50,20 +81,17 @@ class Statistics(NamedTuple):
     def alone(
         self, training: TracedRound, delta: float, view: Any, honest: float = 1.0
     ) -> Certificate:
-        """What they cost without the training, for its neighbours."""
+        """What they cost without the training that follows, for its neighbours."""
         relation = _relation(training, view)
         releases = [release for traced in self.traced for release in traced.releases(1)]
-        moved = 2 if relation == "replace_one" else 1  # how far, in units of the zeroed one
-        nearer = [replace(each, multiplier=each.multiplier / moved) for each in releases]
+        nearer = [replace(r, multiplier=r.multiplier / _moved(relation)) for r in releases]
         certificate = with_basis(certify_releases(nearer, delta, view, honest=honest), self.traced)
-        event = " + ".join(each.event for each in releases if each.view == view)
+        event = " + ".join(release.event for release in releases if release.view == view)
         return replace(certificate, relation=relation, event=event, composition=None)
 
 
-def asked_of(
-    record: Mapping[str, Any], bounds: Bounds | None
-) -> dict[str, Statistic]:
-    """Mean and variance of an image of bytes, or of all floats but the label; of pictures by channel.
+def asked_of(record: Mapping[str, Any], bounds: Bounds | None) -> dict[str, Statistic]:
+    """By leaf: mean and variance of an image of bytes, or of all floats but the label; of pictures by channel.
 
     Args:
       record: with what has a shape and a dtype as leaves.
@@ -73,20 +101,20 @@ def asked_of(
       ValueError: there are no such leaves; or floats, whose bounds are not known.
     """
     kinds = {name: np.dtype(leaf.dtype) for name, leaf in record.items() if name != "label"}
-    names = [name for name, kind in kinds.items() if kind.kind == "f"]
-    names = ["image"] if kinds.get("image") == np.uint8 else names
-    remedy = "no leaf of the examples is an image of bytes or a float, to be normalised; leave it out"
+    bytes_ = kinds.get("image") == np.uint8
+    names = ["image"] if bytes_ else [name for name, kind in kinds.items() if kind.kind == "f"]
+    remedy = (
+        "no leaf of the examples is an image of bytes or a float, to be normalised; leave it out"
+    )
     require(bool(names), "statistics", " ".join(kinds), remedy)
-    known = bounds is not None or names == ["image"] and kinds["image"] == np.uint8
     remedy = "floats have no bounds by their type; give --statistics-bounds LOW HIGH, without looking at the data"
-    require(known, "statistics", " ".join(names), remedy)
-    return {
-        name: of_leaf(name, bounds or BYTES, axis_of(record[name].shape)) for name in names
-    }
+    require(bytes_ or bounds is not None, "statistics", " ".join(names), remedy)
+    shapes = {name: record[name].shape for name in names}
+    return {name: of_leaf(name, bounds or BYTES, axis_of(shapes[name])) for name in names}
 
 
 def axis_of(shape: Sequence[int]) -> tuple[int, ...]:
-    """Of a picture [height, width, channels] its pixels, of which there is one mean a channel; else nothing."""
+    """Of a picture [height, width, channels] its pixels, so that there is one mean a channel; else nothing."""
     return (0, 1) if len(shape) == 3 and min(shape[:2]) > 1 else ()
 
 
@@ -107,57 +135,40 @@ def planned(
       ValueError: as `asked_of`.
     """
     share = (settings.statistics or 0.0) * (settings.target_epsilon or 0.0)
-    leaves = federation.examples.items()
-    shapes = tuple((name, tuple(leaf.shape[1:]), str(leaf.dtype)) for name, leaf in leaves)
+    leaves = tuple(
+        (name, tuple(leaf.shape[1:]), str(leaf.dtype))
+        for name, leaf in federation.examples.items()
+    )
     counts = federation.num_clients, federation.capacity
-    unit, view = training.algorithm.unit, settings.view
-    moved = 2 if _relation(training, view) == "replace_one" else 1
-    crowd = (shapes, counts, unit, settings.statistics_bounds)
-    return at_noise(crowd, moved * _noise(crowd, share, delta, view))
-
-
-Crowd = tuple[Shapes, tuple[int, int], str, Bounds | None]
+    features = Features(leaves, *counts, training.algorithm.unit, settings.statistics_bounds)
+    noise = _noise(features, share, delta, settings.view)
+    return at_noise(features, _moved(_relation(training, settings.view)) * noise)
 
 
 @lru_cache(maxsize=64)
-def _noise(crowd: Crowd, epsilon: float, delta: float, view: Any) -> float:
+def _noise(features: Features, epsilon: float, delta: float, view: Any) -> float:
     """At which a unit that is zeroed out costs so much."""
-
-    def runs(noise: float) -> list[tuple[Algorithm, int]]:
-        return [(algorithm, 1) for algorithm in _algorithms(crowd, noise)]
-
     options: Any = {"epsilon": epsilon, "delta": delta, "view": view}
-    return calibrate_together(runs, _NO_MODEL, _blank(crowd), **options)
+    return calibrate_together(
+        lambda noise: [(algorithm, 1) for algorithm in features.algorithms(noise)],
+        _NO_MODEL,
+        features.blank,
+        **options,
+    )
 
 
 @lru_cache(maxsize=64)
-def at_noise(crowd: Crowd, noise: float) -> Statistics:
+def at_noise(features: Features, noise: float) -> Statistics:
     """The statistics with this noise."""
-    asked, blank = _asked(crowd), _blank(crowd)
-    traced = (trace_round(each, _NO_MODEL, blank) for each in _algorithms(crowd, noise))
-    return Statistics(asked, tuple(traced), crowd[3] or BYTES, noise)
-
-
-def _algorithms(crowd: Crowd, noise: float) -> list[Algorithm]:
-    options: Any = {"noise_multiplier": noise, "unit": crowd[2]}
-    blank = _blank(crowd)
-    return [statistic.algorithm(blank, **options) for statistic in _asked(crowd).values()]
-
-
-def _asked(crowd: Crowd) -> dict[str, Statistic]:
-    shapes, _, _, bounds = crowd
-    return asked_of(_record(shapes), bounds)
-
-
-def _record(shapes: Shapes) -> dict[str, jax.ShapeDtypeStruct]:
-    return {name: jax.ShapeDtypeStruct(shape, np.dtype(kind)) for name, shape, kind in shapes}
-
-
-def _blank(crowd: Crowd) -> Federation:
-    return Federation.blank(_record(crowd[0]), *crowd[1])
+    traced = (trace_round(a, _NO_MODEL, features.blank) for a in features.algorithms(noise))
+    return Statistics(features, tuple(traced), noise)
 
 
 def _relation(training: TracedRound, view: Any) -> str:
     """The neighbours for which a training is certified."""
-    releases = [release for release in training.releases(1) if release.view == view]
-    return relation_of(releases, view)
+    return relation_of([release for release in training.releases(1) if release.view == view], view)
+
+
+def _moved(relation: str) -> float:
+    """How far a sum moves, in norms of the unit that is zeroed out."""
+    return 2.0 if relation == "replace_one" else 1.0
