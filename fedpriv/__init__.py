@@ -77,6 +77,7 @@ from fedpriv.rounds.samplers import (
 )
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.weighting import ByExamples, ByPublicSizes
+from fedpriv.statistics.normalised import normalised
 from fedpriv.testing.check_algorithm import check_algorithm
 
 __version__ = "0.2.0"
@@ -145,6 +146,7 @@ __all__ = [
     "models",
     "noise",
     "noise_matrices",
+    "normalised",
     "one_round",
     "papers",
     "partition",
