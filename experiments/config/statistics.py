@@ -43,6 +43,11 @@ class Features(NamedTuple):
     bounds: Bounds | None
 
     @property
+    def limits(self) -> Bounds:
+        """The bounds, known or given."""
+        return self.bounds or BYTES
+
+    @property
     def asked(self) -> dict[str, Statistic]:
         """By leaf, see `asked_of`."""
         return asked_of(self._record, self.bounds)
@@ -135,10 +140,10 @@ def planned(
       ValueError: as `asked_of`.
     """
     share = (settings.statistics or 0.0) * (settings.target_epsilon or 0.0)
-    leaves = tuple(
-        (name, tuple(leaf.shape[1:]), str(leaf.dtype))
-        for name, leaf in federation.examples.items()
-    )
+    examples = federation.examples
+    remedy = "the examples are no dict of arrays; leave it out"
+    require(isinstance(examples, Mapping), "statistics", settings.statistics, remedy)
+    leaves = tuple((name, tuple(x.shape[1:]), str(x.dtype)) for name, x in examples.items())
     counts = federation.num_clients, federation.capacity
     features = Features(leaves, *counts, training.algorithm.unit, settings.statistics_bounds)
     noise = _noise(features, share, delta, settings.view)

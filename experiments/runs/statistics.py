@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from experiments.base.files import opened, write_text
 from experiments.base.json_values import of_kind, plain
+from experiments.config.statistics import of_leaf
 from fedpriv.privacy import Certificate
+from fedpriv.statistics import Moments, Released
 
 STATISTICS = "statistics.json"
 
 
 @dataclass(frozen=True)
-class Moments:
-    """Of one leaf of the examples: a number for each channel of an image, or column of a table.
+class Feature:
+    """One leaf of the examples: a number for each channel of a picture, or for each of a record's.
 
     Attributes:
-      mean, variance: as released, with noise.
-      mean_error, variance_error: their standard errors, of the noise.
+      mean, variance: as released, with noise; lists, nested as the numbers are.
+      mean_error, variance_error: their standard errors.
+      axis: of one record, over which the numbers are averaged.
     """
 
-    mean: tuple[float, ...]
-    variance: tuple[float, ...]
-    mean_error: tuple[float, ...]
-    variance_error: tuple[float, ...]
+    mean: Any
+    variance: Any
+    mean_error: Any
+    variance_error: Any
+    axis: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, released: Released) -> Feature:
+        each = (np.asarray(x).tolist() for x in (*released.value, *released.standard_error))
+        return cls(*each, released.statistic.axis)
 
 
 @dataclass(frozen=True)
@@ -36,14 +48,43 @@ class ReleasedStatistics:
     Attributes:
       features: by leaf of the examples.
       bounds: what the features were taken to lie between.
-      noise_multiplier: sigma.
-      certified: what the statistics cost alone, in the settings' view.
+      noise_multiplier: sigma of each.
+      certified: what they cost alone, in the settings' view; the run's certificates count them.
     """
 
-    features: dict[str, Moments]
+    features: dict[str, Feature]
     bounds: tuple[float, float]
     noise_multiplier: float
     certified: Certificate
+
+    @property
+    def by(self) -> list[Released]:
+        """For `fp.normalised`, which makes of further examples what the model was trained on."""
+        return [
+            Released(
+                of_leaf(name, self.bounds, of.axis),
+                _moments(of.mean, of.variance),
+                _moments(of.mean_error, of.variance_error),
+                noise_multiplier=self.noise_multiplier,
+            )
+            for name, of in self.features.items()
+        ]
+
+
+def _moments(mean: Any, variance: Any) -> Moments:
+    return Moments(np.asarray(mean, np.float64), np.asarray(variance, np.float64))
+
+
+def released_of(
+    released: Mapping[str, Released],
+    bounds: Sequence[float],
+    noise_multiplier: float,
+    certified: Certificate,
+) -> ReleasedStatistics:
+    """As a run keeps it, by leaf."""
+    low, high = bounds
+    features = {name: Feature.of(each) for name, each in released.items()}
+    return ReleasedStatistics(features, (low, high), noise_multiplier, certified)
 
 
 def write_statistics(folder: Path, found: Mapping[str, ReleasedStatistics]) -> None:

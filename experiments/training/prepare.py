@@ -151,7 +151,7 @@ def prepare(
     root = None if secrets is None else int.from_bytes(secrets)
     if settings.statistics is not None:
         with joined.agreed():
-            experiment = _on_normalised(experiment, settings, earlier, strategy, root, recorder)
+            experiment = _on_normalised(experiment, settings, earlier, root, recorder)
     return PreparedRun(
         name,
         settings,
@@ -171,13 +171,12 @@ def _on_normalised(
     experiment: Experiment,
     settings: Settings,
     found: Earlier | None,
-    strategy: Strategy,
     root: int | None,
     recorder: Recorder | None,
 ) -> Experiment:
     """On features normalised by statistics, which are released and written before anything trains."""
     known = read_statistics(found.folder) if found else {}
-    experiment, released = statistics.on_normalised(experiment, settings, known, strategy, root)
+    experiment, released = statistics.on_normalised(experiment, settings, known, root)
     if recorder and released != known:
         write_statistics(recorder.folder, released)
     return experiment
@@ -270,5 +269,3 @@ def check(experiment: Experiment, settings: Settings) -> None:
         experiment.ledger.trace(name)
     experiment.selectable(settings)
     experiment.stopping(settings)
-    if settings.statistics is not None:
-        statistics.check(experiment)

@@ -7,36 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import numpy as np
 
-from experiments.config.experiment import Entry, Experiment
-from experiments.config.settings import MOST_SEEDS, Settings
-from experiments.config.statistics import Statistics
-from experiments.runs.statistics import Moments, ReleasedStatistics
-from fedpriv.core.arguments import require
-from fedpriv.data.federation import Federation
-from fedpriv.devices.layout import Strategy
-from fedpriv.engine.simulate import simulate
-
-
-def check(experiment: Experiment) -> None:
-    """Raises ValueError: statistics are not released of what an algorithm trains on."""
-    for name, entry in experiment.entries.items():
-        remedy = "statistics are of a Federation in memory; leave statistics out"
-        require(isinstance(entry.federations[0], Federation), name, entry.federations[0], remedy)
+import fedpriv as fp
+from experiments.config.experiment import Experiment
+from experiments.config.settings import Settings
+from experiments.config.statistics import at_noise
+from experiments.runs.statistics import ReleasedStatistics, released_of
 
 
 def on_normalised(
     experiment: Experiment,
     settings: Settings,
     known: Mapping[str, ReleasedStatistics],
-    strategy: Strategy,
     secret_seed: int | None,
 ) -> tuple[Experiment, dict[str, ReleasedStatistics]]:
     """The experiment on features normalised by statistics of seed 0's clients, and these statistics.
 
-    Algorithms with the same clients share a release. Each has a seed of its own, which no training has, so that no two
-    share noise.
+    All seeds train on these clients: their certificates count statistics of the same ones. Algorithms with the same
+    clients share a release; each release has a seed of its own, so that no two share noise.
 
     Args:
       known: what was released before, where a run goes on; it is not released again.
@@ -44,45 +32,47 @@ def on_normalised(
     entries, found = dict(experiment.entries), dict(known)
     first: dict[Any, str] = {}  # of those that share a release
     for name, entry in experiment.entries.items():
-        assert entry.statistics
-        federation = entry.federations[0]
-        same = (*map(id, jax.tree.leaves(federation)), entry.statistics.noise_multiplier)
+        federation, statistics = entry.federations[0], experiment.ledger.statistics(name)
+        assert statistics
+        if name in known:  # at the noise that was added, whatever this version would find
+            statistics = at_noise(statistics.features, known[name].noise_multiplier)
+        leaves = map(id, jax.tree.leaves(federation))
+        same = (statistics.features, statistics.noise_multiplier, *leaves)
         of = first.setdefault(same, name)
         if of != name:
             found[name], shared = found[of], entries[of]
-            entries[name] = entry._replace(federations=shared.federations, test=shared.test)
+            entries[name] = entry._replace(
+                federations=shared.federations, test=shared.test, statistics=shared.statistics
+            )
             continue
-        if name not in found:
-            alone = experiment.ledger.of_statistics(name, settings.view)
-            seeds = [MOST_SEEDS + len(first) - 1]
-            options: Any = {"seeds": seeds, "secret_seed": secret_seed, "strategy": strategy}
-            found[name] = _released(entry.statistics, federation, alone, **options)
-        by = found[name]
-        normalised = replace(federation, examples=_normalised(federation.examples, by))
+        if name not in known:
+            numbers = len(first) * len(statistics.features.asked)
+            found[name] = _released(experiment, settings, name, numbers, secret_seed)
+        by = found[name].by
         entries[name] = entry._replace(
-            federations=[normalised] * settings.seeds, test=_normalised(experiment.test, by)
+            federations=[fp.normalised(federation, by=by)] * settings.seeds,
+            test=fp.normalised(experiment.test, by=by),
+            statistics=lambda _, plan=statistics: plan,
         )
     return replace(experiment, entries=entries), found
 
 
-def _released(statistics: Statistics, federation: Federation, alone: Any, **options: Any) -> ReleasedStatistics:
-    algorithm, rounds, params = statistics.run
-    done = simulate(algorithm, params, federation, federation.examples, score=lambda m, e: {"loss": (m * 0).sum()}, rounds=rounds, **options)
-    low, high = statistics.bounds
-    m = np.asarray(done.params(), np.float64) + 0.5
-    size = len(m)
-    error = (size ** 0.5 / 2) * statistics.noise_multiplier / federation.num_clients
-    (name,) = statistics.features
-    mean, square = np.split(m, 2)
-    wide = high - low
-    variance = np.maximum(square - mean**2, 1e-3) * wide**2
-    one = tuple([error * wide] * len(mean))
-    mo = Moments(tuple(map(float, mean * wide + low)), tuple(map(float, variance)), one, one)
-    return ReleasedStatistics({name: mo}, statistics.bounds, statistics.noise_multiplier, alone)
+def _released(
+    experiment: Experiment, settings: Settings, name: str, number: int, secret_seed: int | None
+) -> ReleasedStatistics:
+    """Of an algorithm's clients.
 
-
-def _normalised(examples: Any, by: ReleasedStatistics) -> Any:
-    made = dict(examples)
-    for name, of in by.features.items():
-        made[name] = ((np.asarray(examples[name], np.float32) - np.float32(of.mean)) / np.sqrt(np.float32(of.variance)))
-    return made
+    Args:
+      number: of the first leaf's seed; the next leaf has the next.
+    """
+    ledger, federation = experiment.ledger, experiment.entries[name].federations[0]
+    statistics, alone = ledger.statistics(name), ledger.of_statistics(name, settings.view)
+    assert statistics
+    assert alone
+    options: Any = {"delta": ledger.delta, "view": settings.view, "secret_seed": secret_seed}
+    options |= {"noise_multiplier": statistics.noise_multiplier, "unit": statistics.features.unit}
+    released = {
+        leaf: asked.release(federation, seed=seed, **options)
+        for seed, (leaf, asked) in enumerate(statistics.features.asked.items(), number)
+    }
+    return released_of(released, statistics.features.limits, statistics.noise_multiplier, alone)

@@ -127,7 +127,10 @@ def certify_traced(
     kinds = dict.fromkeys(kind for run in traced for kind in run.kinds if kind != ANY) or (ANY,)
 
     def of(kind: UnitKind) -> Certificate:
-        by_run = [_naming(name if several else "", run.releases(rounds, kind)) for name, run, rounds in runs]
+        by_run = [
+            _naming(name if several else "", run.releases(rounds, kind))
+            for name, run, rounds in runs
+        ]
         every = [release for releases in by_run for release in releases]
         releases = [release for release in every if release.rounds] or every
         return certify_releases(releases, delta, view, honest=honest)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from commands import privacy
-from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch, lines
+from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch
 
 import experiments
 import fedpriv as fp
@@ -16,7 +16,7 @@ from configs import quickstart
 from experiments.accounting import budget
 from experiments.config.experiment import image, ledger_of, text
 from experiments.config.settings import changed
-from experiments.config.statistics import features_of
+from experiments.config.statistics import asked_of
 from experiments.run import main
 from experiments.runs.run_folder import read
 from experiments.training import statistics as training_statistics
@@ -44,7 +44,7 @@ def test_statistics_cost_their_share_and_training_what_they_leave():
     config = replace(CONFIG, delta=1e-3, capacity=30)  # as many as there are: no cut
     noise = budget.solved(quickstart, config)
     ledger = budget.made(partial(ledger_of, quickstart), config, noise)
-    sigma = ledger.entries["dp_fed_avg"].statistics.noise_multiplier
+    sigma = ledger.statistics("dp_fed_avg").noise_multiplier
     first, then = GaussianDpEvent(sigma), GaussianDpEvent(noise["dp_fed_avg"])
     alone = PLDAccountant().compose(first)
     assert alone.get_epsilon(1e-3) == pytest.approx(0.25 * 2, rel=1e-3)
@@ -88,7 +88,10 @@ def test_privacy_shows_the_statistics_beside_the_whole(capsys):
         ({"statistics": 0.0}, r"statistics: 0\.0; give the share"),
         ({"target_epsilon": None}, r"statistics: 0\.25; it is a share of target_epsilon"),
         ({"statistics_bounds": (1.0, 0.0)}, r"statistics_bounds: .* the lower one first"),
-        ({"statistics": None, "statistics_bounds": (0.0, 1.0)}, r"statistics_bounds: .* has no effect"),
+        (
+            {"statistics": None, "statistics_bounds": (0.0, 1.0)},
+            r"statistics_bounds: .* has no effect",
+        ),
     ],
 )
 def test_a_share_or_bounds_that_cannot_be_are_refused(given, said):
@@ -97,17 +100,19 @@ def test_a_share_or_bounds_that_cannot_be_are_refused(given, said):
 
 
 def test_what_cannot_be_normalised_is_refused_in_one_line():
-    assert features_of(image(8, 8, 1), None) == ("image",)
+    (of_bytes,) = asked_of(image(8, 8, 3), None).values()
+    assert of_bytes.axis == (0, 1)  # by channel
+    columns = {"image": np.zeros((60, 1, 1), np.float32), "age": np.zeros((), np.float32)}
+    assert [of.axis for of in asked_of(columns, (0.0, 1.0)).values()] == [(), ()]
     scaled = image(8, 8, 1, dtype=np.float32)
-    assert features_of(scaled, (0.0, 1.0)) == ("image",)
-    with pytest.raises(ValueError, match="^statistics: .* give --statistics-bounds LOW HIGH"):
-        features_of(scaled, None)
-    with pytest.raises(ValueError, match="^statistics: 'text mask'; no leaf of the examples"):
-        features_of(text(5), (0.0, 1.0))
+    with pytest.raises(ValueError, match=r"^statistics: .* give --statistics-bounds LOW HIGH"):
+        asked_of(scaled, None)
+    with pytest.raises(ValueError, match=r"^statistics: 'text mask'; no leaf of the examples"):
+        asked_of(text(5), (0.0, 1.0))
 
 
 def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
-    with pytest.raises(ValueError, match="^statistics: 0.25; none of fed_avg has an epsilon"):
+    with pytest.raises(ValueError, match=r"^statistics: 0\.25; none of fed_avg has an epsilon"):
         budget.solved(quickstart, replace(CONFIG, algorithms=("fed_avg",)))
     for refused in (
         partial(experiments.privacy, best_of=3),
@@ -136,9 +141,14 @@ def test_a_run_keeps_what_it_released_and_its_epsilon_counts_it(whole):
     report = run.summary.privacy["rand_k"]
     assert report.statistics["third_party"] == first.certified
     assert f"multiplier {first.noise_multiplier:.4g}" in certified.event
-    pixels = np.asarray(fp.datasets.load("digits").train["image"], float)
+    data = fp.datasets.load("digits")
     of = first.features["image"]
-    assert abs(of.mean[0] - pixels.mean()) < 5 * of.mean_error[0]
+    assert abs(of.mean[0] - data.train["image"].mean()) < 5 * of.mean_error[0]  # or once in 2e6
+    images = fp.normalised(data.test, by=first.by)["image"]
+    for seed, accuracy in enumerate(run.history["rand_k"].accuracy[-1]):
+        trained = fp.models.load_model(whole, "rand_k", seed)
+        right = trained.predict(images).argmax(-1) == data.test["label"]
+        assert right.mean() == pytest.approx(accuracy)
 
 
 def test_a_run_that_goes_on_releases_nothing_again(whole, tmp_path, monkeypatch):
