@@ -37,8 +37,11 @@ class Feature:
 
     @classmethod
     def of(cls, released: Released) -> Feature:
-        each = (np.asarray(x).tolist() for x in (*released.value, *released.standard_error))
-        return cls(*each, released.statistic.axis)
+        (mean, variance), (of_mean, of_variance) = (
+            [np.asarray(x).tolist() for x in each]
+            for each in (released.value, released.standard_error)
+        )
+        return cls(mean, variance, of_mean, of_variance, released.statistic.axis)
 
 
 @dataclass(frozen=True)

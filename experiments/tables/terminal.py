@@ -145,7 +145,9 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
 
 def _statistics(summary: Summary) -> list[str]:
     """What of the epsilons was spent before training."""
-    view, share = summary.settings["view"], summary.settings.get("statistics")
+    view, share = (summary.settings.get(name) for name in ("view", "statistics"))
+    if view is None or share is None:
+        return []
     alone = {of.statistics[view].epsilon for of in summary.privacy.values() if of.statistics}
     return [
         f"  with the statistics released before training, which alone cost {epsilon(number)} ({view}), "

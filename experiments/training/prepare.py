@@ -16,6 +16,7 @@ import numpy as np
 from experiments.accounting import budget
 from experiments.base import user_modules
 from experiments.base.files import held
+from experiments.base.formats import short_epsilon
 from experiments.base.json_values import plain
 from experiments.base.provenance import environment
 from experiments.base.terminal import say
@@ -26,7 +27,7 @@ from experiments.runs import secret_seed, unfinished
 from experiments.runs.recorder import Recorder, described, new_folder
 from experiments.runs.run_folder import CHECKPOINTS
 from experiments.runs.sinks import Sink, check_installed, opened
-from experiments.runs.statistics import read_statistics, write_statistics
+from experiments.runs.statistics import STATISTICS, read_statistics, write_statistics
 from experiments.runs.unfinished import Earlier
 from experiments.training import statistics
 from experiments.training.processes import Processes
@@ -151,7 +152,7 @@ def prepare(
     root = None if secrets is None else int.from_bytes(secrets)
     if settings.statistics is not None:
         with joined.agreed():
-            experiment = _on_normalised(experiment, settings, earlier, root, recorder)
+            experiment = _on_normalised(experiment, settings, earlier, root, recorder, progress)
     return PreparedRun(
         name,
         settings,
@@ -173,12 +174,18 @@ def _on_normalised(
     found: Earlier | None,
     root: int | None,
     recorder: Recorder | None,
+    progress: bool,
 ) -> Experiment:
     """On features normalised by statistics, which are released and written before anything trains."""
     known = read_statistics(found.folder) if found else {}
     experiment, released = statistics.on_normalised(experiment, settings, known, root)
     if recorder and released != known:
         write_statistics(recorder.folder, released)
+        if progress:
+            costs = dict.fromkeys(short_epsilon(of.certified.epsilon) for of in released.values())
+            said = f"eps {', '.join(costs)} of {settings.target_epsilon:g}"
+            path = recorder.folder / STATISTICS
+            say(f"released mean and variance of the features: {said}; {path}", file=sys.stderr)
     return experiment
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,8 +12,9 @@ import jax
 import fedpriv as fp
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
-from experiments.config.statistics import at_noise
+from experiments.config.statistics import Statistics, at_noise
 from experiments.runs.statistics import ReleasedStatistics, released_of
+from fedpriv.certification.certificate import TracedRound
 
 
 def on_normalised(
@@ -52,9 +54,14 @@ def on_normalised(
         entries[name] = entry._replace(
             federations=[fp.normalised(federation, by=by)] * settings.seeds,
             test=fp.normalised(experiment.test, by=by),
-            statistics=lambda _, plan=statistics: plan,
+            statistics=partial(_as_planned, statistics),
         )
     return replace(experiment, entries=entries), found
+
+
+def _as_planned(statistics: Statistics, training: TracedRound) -> Statistics:
+    """What was released, which is not planned again for the normalised features."""
+    return statistics
 
 
 def _released(
