@@ -9,7 +9,8 @@ from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 from experiments.base.json_values import flat, plain
-from experiments.config.experiment import Entry, Experiment, Ledger, ledger_of
+from experiments.config.experiment import Entry, Experiment, Ledger
+from experiments.config.made import ledger_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from fedpriv.certification.calibration import (

@@ -24,7 +24,8 @@ from experiments.base.formats import (
 )
 from experiments.base.json_values import plain
 from experiments.config import modules
-from experiments.config.experiment import Ledger, ledger_of
+from experiments.config.experiment import Ledger
+from experiments.config.made import ledger_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings, View, changed
 from fedpriv.core.arguments import MeanRuns, Rate, checked, require

@@ -61,6 +61,12 @@ class ReleasedStatistics:
     certified: Certificate
 
     @property
+    def relative_error(self) -> float:
+        """The largest standard error of a mean, as a share of the range between the bounds."""
+        low, high = self.bounds
+        return max(float(np.max(of.mean_error)) for of in self.features.values()) / (high - low)
+
+    @property
     def by(self) -> list[Released]:
         """For `fp.normalised`, which makes of further examples what the model was trained on."""
         return [

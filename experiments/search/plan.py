@@ -15,7 +15,8 @@ from experiments.accounting import budget
 from experiments.base import user_modules
 from experiments.base.command import one_line
 from experiments.base.terminal import say
-from experiments.config.experiment import Experiment, strategy_of
+from experiments.config.experiment import Experiment
+from experiments.config.made import strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from experiments.search import best_of

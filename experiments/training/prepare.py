@@ -20,7 +20,8 @@ from experiments.base.formats import short_epsilon
 from experiments.base.json_values import plain
 from experiments.base.provenance import environment
 from experiments.base.terminal import say
-from experiments.config.experiment import Experiment, experiment_of, strategy_of
+from experiments.config.experiment import Experiment
+from experiments.config.made import experiment_of, strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from experiments.runs import secret_seed, unfinished
@@ -183,9 +184,12 @@ def _on_normalised(
         write_statistics(recorder.folder, released)
         if progress:
             costs = dict.fromkeys(short_epsilon(of.certified.epsilon) for of in released.values())
-            said = f"eps {', '.join(costs)} of {settings.target_epsilon:g}"
-            path = recorder.folder / STATISTICS
-            say(f"released mean and variance of the features: {said}; {path}", file=sys.stderr)
+            worst = max(of.relative_error for of in released.values())
+            say(
+                f"released mean and variance of the features: eps {', '.join(costs)} of {settings.target_epsilon:g}, "
+                f"standard errors of means up to {100 * worst:.2g} % of the range; {recorder.folder / STATISTICS}",
+                file=sys.stderr,
+            )
     return experiment
 
 

@@ -14,7 +14,8 @@ import experiments
 import fedpriv as fp
 from configs import quickstart
 from experiments.accounting import budget
-from experiments.config.experiment import image, ledger_of, text
+from experiments.config.experiment import image, text
+from experiments.config.made import ledger_of
 from experiments.config.settings import changed
 from experiments.config.statistics import asked_of
 from experiments.run import main

@@ -17,8 +17,8 @@ from experiments.attacks.audit.one_run import audit_one_run
 from experiments.attacks.audit.repeated_training import MOST_RUNS, Asked
 from experiments.attacks.audit.report import Audited
 from experiments.config import modules
-from experiments.config.experiment import ledger_of, strategy_of
 from experiments.config.fields import Number, NumberOrZero
+from experiments.config.made import ledger_of, strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings, changed
 from experiments.training.prepare import built
