@@ -15,12 +15,13 @@ import fedpriv as fp
 from configs import quickstart
 from experiments.accounting import budget
 from experiments.config.experiment import image, text
-from experiments.config.made import ledger_of
+from experiments.config.made import experiment_of, ledger_of
 from experiments.config.settings import changed
 from experiments.config.statistics import asked_of
 from experiments.run import main
 from experiments.runs.run_folder import read
 from experiments.training import statistics as training_statistics
+from experiments.training.shared_arrays import SharedArrays
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -174,3 +175,26 @@ def test_nothing_trains_on_what_is_not_yet_released(tmp_path, monkeypatch):
     assert launch(*RUN, "--output", tmp_path / "run") != 0
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_all_seeds_train_on_the_clients_that_the_statistics_are_of():
+    """Clients of top_k hold less, as some examples are the server's: statistics of others, with noise of their own."""
+    config = replace(CONFIG, seeds=2, algorithms=("fed_avg", "dp_fed_avg", "top_k"))
+    given = SharedArrays().experiment(experiment_of(quickstart, config))
+    made, found = training_statistics.on_normalised(given, config, {}, None)
+    noise = {}
+    for name, entry in made.entries.items():
+        first, of = given.entries[name].federations[0], found[name].features["image"]
+        assert entry.federations == [entry.federations[0]] * 2
+        np.testing.assert_array_equal(entry.federations[0].rows, first.rows)
+        for raw, normalised in (
+            (first.examples["image"], entry.federations[0].examples["image"]),
+            (given.test["image"], entry.test["image"]),
+        ):
+            wanted = (np.float64(raw) - of.mean[0]) / np.sqrt(of.variance[0])
+            np.testing.assert_allclose(normalised, wanted, atol=1e-4)
+        pixels = np.asarray(first.examples["image"], float).mean((1, 2, 3))
+        held = zip(np.asarray(first.rows), np.asarray(first.size), strict=True)
+        noise[name] = of.mean[0] - np.mean([pixels[rows[:n]].mean() for rows, n in held])
+    assert found["dp_fed_avg"] == found["fed_avg"]
+    assert abs(noise["top_k"] - noise["fed_avg"]) > 1e-3 * of.mean_error[0]
