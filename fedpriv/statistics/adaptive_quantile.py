@@ -44,10 +44,10 @@ class QuantileState(NamedTuple):
 def adaptive_quantile(
     values: Values, q: Probability, *, start: Positive, rounds: Count, rate: Positive = 0.2
 ) -> Statistic:
-    """A quantile of positive numbers in several rounds, without bins: C <- C exp(-rate (b - q)), b the noisy share <= C.
+    """A quantile of positive numbers in several rounds, without bins: C <- C exp(-rate (b - q)).
 
-    It takes about log(k) / (rate min(q, 1 - q)) rounds to come from k times too high or low; at record level longer, by
-    how many of the places for records are empty.
+    b is the noisy share of values up to C. From k times too high or low it takes about log(k) / (rate min(q, 1 - q))
+    rounds; at record level longer, by how many of the places for records are empty.
 
     The standard error bounds what the noise of all rounds does: C rate sqrt(rounds) times the deviation of b's noise,
     as the rule itself only brings estimates together (rate times the density of log values at most 2). How far it has
@@ -95,7 +95,10 @@ def adaptive_quantile(
 
             if of_records:
                 error, metrics = cohort.private_mean(
-                    per_example(gradient), now, records=everyone(crowd.per_client), mechanism=mechanism
+                    per_example(gradient),
+                    now,
+                    records=everyone(crowd.per_client),
+                    mechanism=mechanism,
                 )
             else:
                 total, metrics, _ = cohort.sum(client, key, mechanism=mechanism)

@@ -43,9 +43,7 @@ def histogram(values: Values, *, bins: Any) -> Statistic:
     return _counted(f"histogram({name_of(values)}, {_bins(edges)})", values, edges, _as_counts)
 
 
-def quantile(
-    values: Values, q: Probability | Sequence[Probability], *, bins: Any
-) -> Statistic:
+def quantile(values: Values, q: Probability | Sequence[Probability], *, bins: Any) -> Statistic:
     """Quantiles of all units, read off a histogram, within whose bins values are taken to be spread evenly.
 
     The standard error is half the width of R. S. Woodruff's interval ("Confidence Intervals for Medians and Other
@@ -97,7 +95,9 @@ def heavy_hitters(values: Values, *, candidates: Sequence[Any], most: Count) -> 
     check_values(values)
     items = checked_candidates(candidates)
     most = checked("most", most, Count)
-    require(most <= len(items), "most", most, f"give at most the number of candidates, {len(items)}")
+    require(
+        most <= len(items), "most", most, f"give at most the number of candidates, {len(items)}"
+    )
 
     def read(counts: np.ndarray, error: float) -> tuple[HeavyHitters, HeavyHitters]:
         first = np.argsort(-counts, kind="stable")[:most]

@@ -60,7 +60,7 @@ def count(where: Callable[[Example], Any] | None = None, *, most: Count = 1) -> 
         return jnp.asarray(is_there, bool).astype(jnp.float32)
 
     of = "" if where is None else f"{name_of(where)}, "
-    return _summed(f"count({of}most={most})", one, (np.float64(0), np.float64(most)))
+    return _summed(f"count({of}most={most})", one, (np.zeros(()), np.full((), float(most))))
 
 
 def sum(values: Values, *, bounds: Any) -> Statistic:
@@ -102,7 +102,9 @@ def _summed(name: str, values: Values, bounds: tuple[np.ndarray, np.ndarray]) ->
     return Statistic(name, values, ask)
 
 
-def mean(values: Values, *, bounds: Any, axis: CountOrZero | Sequence[CountOrZero] = ()) -> Statistic:
+def mean(
+    values: Values, *, bounds: Any, axis: CountOrZero | Sequence[CountOrZero] = ()
+) -> Statistic:
     """The mean over all units, of each number of a value by itself; values outside are clipped into `bounds`.
 
     Args:
@@ -134,7 +136,8 @@ def mean_and_variance(
 def _of_moments(name: str, values: Values, bounds: Any, axis: Any) -> Statistic:
     check_values(values)
     limits = checked_bounds(bounds)
-    axes = checked("axis", (axis,) if isinstance(axis, int) else axis, Sequence[CountOrZero])
+    given = checked("axis", axis, CountOrZero | Sequence[CountOrZero])
+    axes = given if isinstance(given, tuple) else (given,)
 
     def ask(crowd: Crowd) -> Asked:
         shape = _shape(values, crowd, limits, axes)
@@ -159,7 +162,11 @@ def _of_moments(name: str, values: Values, bounds: Any, axis: Any) -> Statistic:
             parts.append(Part(lambda record: jnp.float32(1), 1.0))
 
         def read(totals: list[Total]) -> tuple[Any, Any]:
-            units = totals.pop() if crowd.unit == "record" else Total(np.float64(crowd.clients), 0.0)
+            units = (
+                totals.pop()
+                if crowd.unit == "record"
+                else Total(np.array(float(crowd.clients)), 0.0)
+            )
             means, spreads = _moments(totals, units)
             of_mean = middle + reach * means[0], np.abs(reach * means[1])
             if not spreads:

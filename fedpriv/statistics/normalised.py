@@ -14,10 +14,11 @@ from fedpriv.core.arguments import require
 from fedpriv.core.types import Example
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
+from fedpriv.data.validation import leaves_of
 from fedpriv.statistics.moments import Moments
 from fedpriv.statistics.statistic import Released, Statistic
 
-Examples = TypeVar("Examples", Federation, StreamedFederation, Mapping[str, Any])
+Examples = TypeVar("Examples", Federation, StreamedFederation, Any)
 
 
 def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Examples:
@@ -39,7 +40,9 @@ def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Exam
     remedy = "give what fp.statistics.mean_and_variance(...).release(...) gave"
     require(sequence, "by", by, remedy)
     for each in several:
-        require(not isinstance(each, Statistic), "by", each, "release it first: its .release(...)")
+        unreleased = isinstance(each, Statistic)
+        remedy_first = "it is not released; give what its .release(...) gives"
+        require(not unreleased, "by", getattr(each, "name", each), remedy_first)
         moments = isinstance(each, Released) and isinstance(each.value, Moments)
         require(moments, "by", each, remedy)
         examples = _by_one(examples, each)
@@ -49,7 +52,7 @@ def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Exam
 def _by_one(examples: Any, released: Released) -> Any:
     if isinstance(examples, Federation | StreamedFederation):
         return replace(examples, examples=_of_leaf(examples.examples, released))
-    return _of_leaf(examples, released)
+    return _of_leaf(leaves_of(examples), released)
 
 
 def _of_leaf(examples: Example, released: Released) -> dict[str, Any]:

@@ -13,12 +13,21 @@ import numpy as np
 
 from fedpriv.certification.calibration import calibrate_noise
 from fedpriv.certification.certificate import certify
-from fedpriv.core.arguments import Budget, NonNegative, Probability, Rate, Seed, checked, require
+from fedpriv.core.arguments import (
+    Budget,
+    Count,
+    NonNegative,
+    Probability,
+    Rate,
+    Seed,
+    checked,
+    require,
+)
 from fedpriv.core.types import Example, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
-from fedpriv.engine.secret_seeds import checked_secret, secret_seed as drawn_seed
+from fedpriv.engine import secret_seeds
 from fedpriv.engine.simulate import simulate
 from fedpriv.privacy import Certificate
 from fedpriv.privacy.release import Unit, View
@@ -62,20 +71,19 @@ class Asked(NamedTuple):
 class Statistic:
     """What is asked of everyone: made by the functions of `fp.statistics`, and of no use before it is released.
 
-    All clients take part: a round of sampled ones costs less, and needs as much less for as exact a number.
+    All clients take part. Of sampled ones a round would cost less, but needs as much less noise for as exact a number.
 
     Attributes:
       name: what made it, with its arguments.
       values: of which numbers of a record.
-      ask: who is asked -> the algorithm, and what is read off its state.
       rounds: of the algorithm.
       axis: axes of one record's value that are averaged over.
     """
 
     name: str
     values: Values | None
-    ask: Callable[[Crowd], Asked]
-    rounds: int = 1
+    _ask: Callable[[Crowd], Asked]
+    rounds: Count = 1
     axis: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
@@ -122,30 +130,37 @@ class Statistic:
           noise_multiplier, epsilon: one of the two; the noise that an epsilon needs is found by `fp.calibrate_noise`.
           delta, view, honest: as `fp.certify`.
           unit: as `algorithm`.
-          seed, secret_seed: as one of `fp.simulate`; no training has the same noise, but every statistic released with
-            the same two has. None: a secret one that is drawn anew.
+          seed, secret_seed: as of `fp.simulate`, where no run has the same noise; nor has another statistic, but one of
+            a function of the same name: give it another seed. None: a secret one, drawn anew.
 
         Raises:
           ValueError: both or neither of noise and epsilon; as `algorithm`, `fp.certify` and `fp.calibrate_noise`.
           LeakError: the round releases something private.
         """
+        noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative | None)
+        epsilon = checked("epsilon", epsilon, Budget | None)
+        seed, secret_seed = (
+            checked("seed", seed, Seed | None),
+            secret_seeds.checked_secret(secret_seed),
+        )
+        unit, priced = checked("unit", unit, Unit), _price(delta, view, honest)
         one = (noise_multiplier is None) != (epsilon is None)
         remedy = f"give one of the two, noise_multiplier= or epsilon= (epsilon={epsilon})"
         require(one, "noise_multiplier", noise_multiplier, remedy)
-        seed, secret_seed = checked("seed", seed, Seed | None), checked_secret(secret_seed)
-        priced: dict[str, Any] = {"delta": delta, "view": view, "honest": honest}
         if noise_multiplier is None:
 
             def make(noise: float) -> Algorithm:
                 return self.algorithm(federation, noise_multiplier=noise, unit=unit)
 
-            noise_multiplier = calibrate_noise(
-                make, _NO_MODEL, federation, epsilon=epsilon, rounds=self.rounds, **priced
-            )
+            wanted: Any = {"epsilon": epsilon, "rounds": self.rounds, **priced}
+            noise_multiplier = calibrate_noise(make, _NO_MODEL, federation, **wanted)
         asked = self._asked(federation, noise_multiplier, unit)
         certificate = certify(asked.algorithm, _NO_MODEL, federation, self.rounds, **priced)
         if seed is None:
-            seed, secret_seed = 0, drawn_seed() if secret_seed is None else secret_seed
+            seed, secret_seed = (
+                0,
+                secret_seeds.secret_seed() if secret_seed is None else secret_seed,
+            )
         history = simulate(
             asked.algorithm,
             _NO_MODEL,
@@ -154,11 +169,11 @@ class Statistic:
             score=lambda params, example: {"none": example["none"]},
             rounds=self.rounds,
             every=self.rounds,
-            seeds=(_of_statistics(seed),),
+            seeds=(_own_seed(seed, f"{self.name} {unit} {noise_multiplier!r}"),),
             secret_seed=secret_seed,
         )
-        value, error = asked.read(history.state_of())
-        noise_multiplier = float(noise_multiplier)
+        read = asked.read(history.state_of())
+        value, error = jax.tree.map(lambda number: np.asarray(number)[()], read)
         return Released(self, value, error, certificate, asked.algorithm, noise_multiplier)
 
     def _asked(self, federation: Any, noise_multiplier: float, unit: Unit) -> Asked:
@@ -171,16 +186,25 @@ class Statistic:
             federation.examples,
         )
         counts = federation.num_clients, federation.capacity
-        return self.ask(Crowd(*counts, record, unit, noise_multiplier))
+        return self._ask(Crowd(*counts, record, unit, noise_multiplier))
 
 
 _NO_MODEL = np.zeros(1, np.float32)
 """Where a model is asked for."""
 
 
-def _of_statistics(seed: int) -> int:
-    """A seed for statistics alone, of 63 bits, so that training from `seed` has other noise."""
-    return int.from_bytes(hashlib.sha256(f"statistics {seed}".encode()).digest()[:8]) >> 1
+def _price(delta: Any, view: Any, honest: Any) -> dict[str, Any]:
+    """Of what a certificate is asked."""
+    return {
+        "delta": checked("delta", delta, Probability),
+        "view": checked("view", view, View),
+        "honest": checked("honest", honest, Rate),
+    }
+
+
+def _own_seed(seed: int, name: str) -> int:
+    """A seed of 63 bits, so that neither training from `seed` nor what has another name has the same noise."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8]) >> 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,9 +73,10 @@ def tallied(
 ) -> Asked:
     """The round that releases these sums, jointly, and what is read off them.
 
-    Formal guarantees: those of `joint`, for a client through `Cohort.sum`, for a record through `Cohort.private_mean`:
-    there each client perturbs the sum of its own records, so that noise of K sqrt(clients) deviations is in the total,
-    all of which hides a record from who sees the total alone.
+    Formal guarantees: those of `joint`, for a client through `Cohort.sum`, for a record through `Cohort.private_mean`.
+    There each client perturbs the sum of its own records, so that a total has sqrt(clients) times the noise of one. All
+    of it hides a record from whoever sees totals alone, which costs nothing; a server that sees messages sees each with
+    its own noise only.
 
     Args:
       read: the totals, in order -> (value, standard error).
@@ -106,7 +107,8 @@ def tallied(
     def linear(params: Params, record: Example) -> jax.Array:
         """Whose gradient is what the record adds, whatever the parameters are."""
         added = [part.bounded(of_record(part, record)) for part in parts]
-        return sum(jnp.sum(p * a) for p, a in zip(params, added, strict=True))
+        products = [jnp.sum(p * a) for p, a in zip(params, added, strict=True)]
+        return jnp.sum(jnp.stack(products))
 
     gradients = per_example(linear)
 
