@@ -10,10 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from experiments.accounting.found import Found, LedgerOf, given, noise_for, turned
 from experiments.accounting.group_budgets import check_groups_reached, for_groups, groups_reached
-from experiments.config.experiment import Entry, Experiment, Ledger, ledger_of
+from experiments.config.experiment import Entry, Experiment, Ledger
+from experiments.config.made import ledger_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from fedpriv.certification.calibration import UnreachableError, calibrate_rounds
+from fedpriv.core.arguments import require
 
 Made = TypeVar("Made", Experiment, Ledger)
 
@@ -58,6 +60,8 @@ def solved(
                 it = _solve(partial(ledger_of, module), own, name)
             known.append(_seen(ledger_at, own, name, it))
         found[name] = it
+    remedy = f"none of {', '.join(_algorithms(module, settings))} has an epsilon to share; name one that adds noise"
+    require(bool(found) or settings.statistics is None, "statistics", settings.statistics, remedy)
     return found
 
 
@@ -69,13 +73,9 @@ def _seen(
     ledger_at: Callable[[Found], Ledger], settings: Settings, name: str, found: Found
 ) -> Solved:
     ledger = ledger_at(found)
-    traced = ledger.trace(name)
     groups = getattr(settings, "groups", None) if settings.group_epsilons else None
     target = (settings.target_epsilon, groups, settings.view, ledger.delta)
-    releases = tuple(
-        (kind, traced.releases(settings.rounds_of(name), kind)) for kind in traced.kinds
-    )
-    return Solved(found, target, releases)
+    return Solved(found, target, ledger.releases(name, settings.rounds_of(name)))
 
 
 def _algorithms(module: Config, settings: Settings) -> Iterable[str]:

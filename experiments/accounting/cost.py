@@ -28,7 +28,8 @@ from experiments.base.formats import (
 )
 from experiments.base.json_values import plain
 from experiments.config import modules
-from experiments.config.experiment import Ledger, ledger_of
+from experiments.config.experiment import Ledger
+from experiments.config.made import ledger_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings, View, changed
 from fedpriv.core.arguments import MeanRuns, Rate, checked, require
@@ -50,6 +51,7 @@ class Account(NamedTuple):
       certificates: one for each view.
       client_epsilons: by view, if the clients' numbers of records are public.
       group_epsilons: by view, if units have public groups.
+      statistics: by view, of the statistics that the certificates count, alone; empty without any.
     """
 
     names: tuple[str, ...]
@@ -61,6 +63,7 @@ class Account(NamedTuple):
     certificates: tuple[Certificate, ...]
     client_epsilons: dict[str, ClientEpsilons]
     group_epsilons: dict[str, GroupEpsilons]
+    statistics: dict[str, Certificate]
 
     @property
     def private(self) -> bool:
@@ -83,8 +86,7 @@ def accounts(
     groups: dict[Any, list[str]] = {}
     for name in ledger.entries:
         traced = ledger.trace(name)
-        by_kind = tuple((kind, traced.releases(rounds, kind)) for kind in traced.kinds)
-        released = (by_kind, traced.basis, traced.public_sizes)
+        released = (ledger.releases(name, rounds), traced.basis, traced.public_sizes)
         said = (*released, ledger.claim(name, rounds))
         groups.setdefault(said, []).append(name)
     found = []
@@ -98,6 +100,7 @@ def accounts(
         clients = ledger.client_epsilons(*asked, **options)
         of_groups = ledger.group_epsilons(*asked, **options)
         of_one_run = _judged(claim, honest) if best_of == 1 else None
+        statistics = {v: c for v in views if (c := ledger.of_statistics(names[0], v, honest))}
         labels = tuple(name_of(name, {name: ledger.entries[name].name or ""}) for name in names)
         found.append(
             Account(
@@ -110,6 +113,7 @@ def accounts(
                 certificates,
                 clients,
                 of_groups,
+                statistics,
             )
         )
     return sorted(found, key=lambda account: not account.private)
@@ -223,6 +227,7 @@ def as_json(config: str, cost: Costs, notes: Sequence[str]) -> dict[str, Any]:
             "certified": account.certificates,
             "client_epsilons": account.client_epsilons,
             "group_epsilons": account.group_epsilons,
+            "statistics": account.statistics,
             "solved": cost.solved,
             "noise": cost.noise,
             "groups": dict(cost.groups),
@@ -235,7 +240,10 @@ def table(account: Account, delta: float) -> str:
     """What a config costs: view x (claimed, certified by RDP, certified by PLD), and what the numbers mean."""
     unit = account.certificates[0].unit
     rows = [["view", "claimed", "certified for", "certified RDP", "certified PLD"]]
-    rows += [_row(account, certificate) for certificate in account.certificates]
+    for certificate in account.certificates:
+        rows.append(_row(account, certificate))
+        if statistics := account.statistics.get(certificate.view):
+            rows.append(["  statistics alone", "-", *_certified(statistics)])
     head = f"{', '.join(account.labels)}: epsilon of {account.rounds} rounds at delta = {delta:.3g}, {unit} level"
     if account.honest < 1:
         head += f", relying on {account.honest:.4g} of the noise's shares"
@@ -245,11 +253,14 @@ def table(account: Account, delta: float) -> str:
 
 
 def _row(account: Account, certificate: Certificate) -> list[str]:
+    claim = claimed(account.claim, (certificate.view,))
+    return [certificate.view, claim, *_certified(certificate)]
+
+
+def _certified(certificate: Certificate) -> list[str]:
     nothing = epsilon(plain(certificate.epsilon))
     by = {name: epsilon(plain(value)) for name, value in certificate.epsilons.items()}
     return [
-        certificate.view,
-        claimed(account.claim, (certificate.view,)),
         hyphenated(certificate.relation),
         by.get("RDP", "-" if by else nothing),
         by.get("PLD", "-" if by else nothing),

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 from experiments.base.json_values import flat, plain
 from experiments.config.experiment import Ledger
 from experiments.config.settings import AnySettings, Settings
-from fedpriv.certification.calibration import calibrate_noise
+from fedpriv.certification.calibration import calibrate_noise, calibrate_together
+from fedpriv.rounds.algorithm import Algorithm
 
 LedgerOf = Callable[[Any], Ledger]  # of the settings' own type
 
@@ -63,13 +64,22 @@ def turned(settings: Settings, name: str, found: Found) -> dict[str, Any]:
 
 
 def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any) -> float:
-    """The noise with which all rounds of an algorithm reach a target, see `fp.calibrate_noise`."""
+    """The noise with which all rounds of an algorithm reach a target, see `fp.calibrate_noise`.
+
+    Where statistics are released before, training gets what these leave, see `fp.calibrate_together`.
+    """
     start = ledger_of(settings.with_noise(name, 1.0))
     _, *shapes = start.of(name)
-    return calibrate_noise(
-        lambda noise: ledger_of(settings.with_noise(name, noise)).of(name)[0],
+    rounds, statistics = settings.rounds_of(name), start.statistics(name)
+
+    def algorithm(noise: float) -> Algorithm:
+        return ledger_of(settings.with_noise(name, noise)).of(name)[0]
+
+    if statistics is None:
+        return calibrate_noise(algorithm, *shapes, rounds=rounds, delta=start.delta, **target)
+    return calibrate_together(
+        lambda noise: [*statistics.runs, (algorithm(noise), rounds)],
         *shapes,
-        rounds=settings.rounds_of(name),
         delta=start.delta,
         **target,
     )

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from experiments.accounting.found import noise_for, turned
 from experiments.config.settings import Settings
 from fedpriv.certification.calibration import calibrate_rounds
+from fedpriv.core.arguments import require
 
 Sought: TypeAlias = Literal["noise", "rounds"]
 
@@ -27,6 +28,8 @@ def solve(
       ValueError: the target cannot be reached, or the settings have no target, no such algorithm or no such field.
     """
     target, view = settings.target_epsilon, settings.view
+    remedy = "target_epsilon alone finds the noise that statistics leave; leave solve out"
+    require(settings.statistics is None, "solve", sought, remedy)
     if target is None:
         raise ValueError(f"solve: {sought} needs a target; give target_epsilon")
     name = _first_private(ledger_of, settings, sought)

@@ -6,41 +6,41 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments.base.formats import ClientEpsilons, GroupEpsilons
-from experiments.config.folds import without_fold
-from experiments.config.settings import Layout, Settings
+from experiments.config.settings import Settings
+from experiments.config.statistics import Statistics
 from experiments.config.stopping import Stopping, check_metric, target
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
+from fedpriv.certification.together import certify_traced
 from fedpriv.certification.unit_kinds import UnitKind
-from fedpriv.core.arguments import Rate
+from fedpriv.core.arguments import Rate, require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
 from fedpriv.data.partition import hold_out
-from fedpriv.devices.layout import Strategy
 from fedpriv.engine import measures
 from fedpriv.engine.client_metrics import names_of, parsed
 from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score, main_metric
-from fedpriv.privacy import Certificate, Claim
-from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED
+from fedpriv.privacy import Certificate, Claim, Release
+from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED, SEVERAL_RUNS
 from fedpriv.rounds.algorithm import Algorithm
-
-Given = TypeVar("Given")
 
 _WITH_SECRET_SEED = {
     RANDOM_SEED: "the secret seed of the run stays secret",
     ONE_RUN: "one model, trained once, is released; runs with the same secret seed and the same number (seed-0, "
     "seed-1, ..) share their noise",
+    SEVERAL_RUNS: "nothing but the statistics and one model, trained once, is released; the statistics have a number "
+    "of their own; runs with the same secret seed and the same number (seed-0, seed-1, ..) share their noise",
 }
 """What a certificate assumes of any seed, and of one that the launcher has drawn."""
 
@@ -54,6 +54,8 @@ class Entry(NamedTuple):
       settings: what it got in place of a config's default that depends on the algorithm.
       solved: settings that `target_epsilon` found for it.
       name: for people, in tables and figures; "": the entry's key, or the published name of one of ours.
+      statistics: its traced round -> what is released before it trains, which its epsilons count; None: nothing is.
+      test: what it is evaluated on, normalised by these; None: the experiment's.
     """
 
     algorithm: Algorithm
@@ -61,6 +63,8 @@ class Entry(NamedTuple):
     settings: Mapping[str, Any] = MappingProxyType({})
     solved: Mapping[str, Any] = MappingProxyType({})
     name: str = ""
+    statistics: Callable[[TracedRound], Statistics] | None = None
+    test: Example | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,26 @@ class Ledger:
             self.traced[name] = check_launch(*self.of(name))
         return self.traced[name]
 
+    def statistics(self, name: str) -> Statistics | None:
+        """What is released before an algorithm trains.
+
+        Raises:
+          ValueError: there is nothing that it could be of, see `experiments.config.statistics.asked_of`.
+        """
+        plan = self.entries[name].statistics
+        return plan(self.trace(name)) if plan else None
+
+    def releases(self, name: str, rounds: int) -> tuple[tuple[UnitKind, tuple[Release, ...]], ...]:
+        """Of an algorithm's statistics, if any, and so many rounds, for each kind of unit."""
+        before = statistics.traced if (statistics := self.statistics(name)) else ()
+        training = self.trace(name)
+
+        def of(kind: UnitKind) -> tuple[Release, ...]:
+            first = (release for traced in before for release in traced.releases(1, kind))
+            return (*first, *training.releases(rounds, kind))
+
+        return tuple((kind, of(kind)) for kind in training.kinds)
+
     def certify(
         self,
         name: str,
@@ -112,21 +136,37 @@ class Ledger:
         best_of: float = 1.0,
         kind: UnitKind | None = None,
     ) -> Certificate:
-        """The certificate of so many rounds, which is computed once.
+        """The certificate of so many rounds, and of statistics before them, if any, which is computed once.
 
         Args:
           kind: of the unit; by default the costliest.
+
+        Raises:
+          ValueError: the best of several runs that release statistics is asked for.
         """
         asked = (name, rounds, view, honest, best_of, kind, self.delta, self.secret_seed)
         if asked not in self.certified:
-            traced = self.trace(name)
             options: Any = {"view": view, "honest": honest, "best_of": best_of, "kind": kind}
-            certificate = traced.certify(rounds, self.delta, **options)
+            certificate = self._certified(name, rounds, **options)
             if self.secret_seed:
                 assumed = (_WITH_SECRET_SEED.get(text, text) for text in certificate.assumptions)
                 certificate = replace(certificate, assumptions=tuple(assumed))
             self.certified[asked] = certificate
         return self.certified[asked]
+
+    def _certified(self, name: str, rounds: int, best_of: float, **options: Any) -> Certificate:
+        training, statistics = self.trace(name), self.statistics(name)
+        if statistics is None:
+            return training.certify(rounds, self.delta, best_of=best_of, **options)
+        remedy = "the best of several runs is certified of training alone; leave statistics out"
+        require(best_of == 1, "best_of", best_of, remedy)
+        before = [("statistics", traced, 1) for traced in statistics.traced]
+        return certify_traced([*before, ("training", training, rounds)], self.delta, **options)
+
+    def of_statistics(self, name: str, view: Any, honest: float = 1.0) -> Certificate | None:
+        """Of the statistics that are released before an algorithm trains, alone; None without any."""
+        statistics = self.statistics(name)
+        return statistics and statistics.alone(self.trace(name), self.delta, view, honest)
 
     def client_epsilons(
         self,
@@ -179,8 +219,12 @@ class Ledger:
         return {view: epsilons(view) for view in views if groups}
 
     def claim(self, name: str, rounds: int) -> Claim | None:
-        """The paper's claim for so many rounds."""
-        return self.entries[name].algorithm.claim(rounds, self.delta)
+        """The paper's claim for so many rounds; not for statistics that are released before these."""
+        claim = self.entries[name].algorithm.claim(rounds, self.delta)
+        if claim is None or self.entries[name].statistics is None:
+            return claim
+        reason = "The formula does not count the statistics that are released before training."
+        return replace(claim, sound=False, reasons=(reason, *claim.reasons))
 
 
 def blank(
@@ -335,47 +379,3 @@ def federations(
             options: Any = {"held_out": out, "num_classes": data.num_classes}
             each.append(Federation.from_arrays(data.train, rows, **options))
     return each
-
-
-def ledger_of(module: Any, settings: Settings) -> Ledger:
-    """What these settings would cost, from the module's `ledger`, or from the experiment where it has none."""
-    own = getattr(module, "ledger", None)
-    if own is None:
-        return experiment_of(module, settings).ledger
-    return _given_back(own(settings), Ledger, "ledger")
-
-
-def experiment_of(module: Any, settings: Settings) -> Experiment:
-    """What the settings describe, where they say so with a fold of the training records as its test records.
-
-    Raises:
-      ValueError: a fold is to be held out, and the module has a `build` alone.
-    """
-    if hasattr(module, "load") and hasattr(module, "on"):
-        data = without_fold(module.load(settings), settings.fold)
-        made = _given_back(module.on(settings, data), Experiment, "on")
-        return replace(made, own_test=made.own_test or settings.fold is not None)
-    if settings.fold is not None:
-        raise ValueError(
-            "fold: the config has only build, which loads all records; replace build by load and on"
-        )
-    return _given_back(module.build(settings), Experiment, "build")
-
-
-def _given_back(value: Any, kind: type[Given], function: str) -> Given:
-    if not isinstance(value, kind):
-        raise ValueError(
-            f"config: its {function} gives {type(value).__name__}; return experiments.config.{kind.__name__}"
-        )
-    return value
-
-
-def strategy_of(layout: Layout) -> Strategy:
-    """The layout with its defaults filled in; starts the backend."""
-    from fedpriv.devices.layout import default
-
-    standard = default()
-    return Strategy(
-        standard.clients if layout.clients is None else layout.clients,
-        standard.devices if layout.devices is None else layout.devices * jax.process_count(),
-    )

@@ -129,6 +129,7 @@ class Report:
       group_epsilons: by view, where units have public groups, of each group; the largest is that of `certified`, of
         which unit, adjacency and basis are the same.
       operational: by view, what a finite epsilon means.
+      statistics: by view, of the statistics that `certified` counts, alone; empty where none were released.
     """
 
     rounds: int
@@ -137,6 +138,7 @@ class Report:
     client_epsilons: dict[str, ClientEpsilons] = field(default_factory=dict)
     operational: dict[str, OperationalNumbers] = field(default_factory=dict)
     group_epsilons: dict[str, GroupEpsilons] = field(default_factory=dict)
+    statistics: dict[str, Certificate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_views(self.claimed, *self.certified.values())

@@ -131,7 +131,10 @@ class Privacy:
             for view, certificate in certified.items()
             if math.isfinite(certificate.epsilon)
         }
-        numbers = (client_epsilons, operational, group_epsilons)
+        statistics = {
+            view: c for view in VIEWS if (c := self._ledger.of_statistics(self._algorithm, view))
+        }
+        numbers = (client_epsilons, operational, group_epsilons, statistics)
         return Report(rounds, self.claim(rounds), certified, *numbers)
 
 

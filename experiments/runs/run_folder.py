@@ -16,6 +16,7 @@ from experiments.base.json_values import typed, without_collections
 from experiments.runs import client_lines, curves
 from experiments.runs.client_lines import ClientLine
 from experiments.runs.contents import Begun, Environment, Line, Summary
+from experiments.runs.statistics import ReleasedStatistics, read_statistics
 from experiments.runs.summary_so_far import so_far
 from fedpriv.core.arguments import check_path
 from fedpriv.engine.client_metrics import parsed
@@ -139,6 +140,15 @@ class RunFolder:
         """Certificates by algorithm and view, from summary.json."""
         found = self.summary.privacy if self.summary else {}
         return {name: dict(report.certified) for name, report in found.items()}
+
+    @cached_property
+    def statistics(self) -> dict[str, ReleasedStatistics]:
+        """By algorithm, what was released of the clients' features before it trained; empty where nothing was.
+
+        Raises:
+          ValueError: statistics.json is damaged.
+        """
+        return read_statistics(self.path)
 
     @property
     def settings(self) -> dict[str, Any]:

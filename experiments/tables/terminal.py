@@ -125,6 +125,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
         lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
         lines += [f"  {view} {SEES[view]}" for view in views]
         lines += _groups(summary, views)
+        lines += _statistics(summary)
         lines += [f"  {names}: {said}" for names, said in _in_words(summary, views[0])]
     shown = [of.certified[view] for of in reports.values() for view in views]
     if weak := max((c.epsilon for c in shown if WEAK < c.epsilon < math.inf), default=None):
@@ -152,6 +153,19 @@ def _groups(summary: Summary, views: Sequence[str]) -> list[str]:
         for name, of in summary.privacy.items()
         for view in views
         if view in of.group_epsilons
+    ]
+
+
+def _statistics(summary: Summary) -> list[str]:
+    """What of the epsilons was spent before training."""
+    view, share = (summary.settings.get(name) for name in ("view", "statistics"))
+    if view is None or share is None:
+        return []
+    alone = {of.statistics[view].epsilon for of in summary.privacy.values() if of.statistics}
+    return [
+        f"  with the statistics released before training, which alone cost {epsilon(number)} ({view}), "
+        f"{100 * share:.3g} % of the target; statistics.json"
+        for number in sorted(alone)
     ]
 
 

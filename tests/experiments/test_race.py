@@ -14,7 +14,7 @@ import configs.race as entered
 import fedpriv as fp
 from experiments import race as command
 from experiments.accounting import budget
-from experiments.config.experiment import ledger_of
+from experiments.config.made import ledger_of
 from experiments.papers.reproduce.item import Training
 from experiments.runs.run_folder import read, read_all
 from experiments.search import race, race_page
