@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.base.spread import Spread
 from experiments.base.terminal import printable
-from fedpriv.engine.client_metrics import UNDEFINED, parsed
+from fedpriv.engine.client_metric_names import UNDEFINED, parsed
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate, Claim
 

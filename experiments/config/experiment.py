@@ -25,7 +25,9 @@ from fedpriv.data.federation import Federation
 from fedpriv.data.partition import hold_out
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine import measures
-from fedpriv.engine.client_metrics import names_of, parsed
+from fedpriv.engine.client_metric_names import names_of, parsed
+from fedpriv.engine.client_metrics import Personal
+from fedpriv.engine.group_metrics import labels_of, names_in
 from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
@@ -188,6 +190,8 @@ class Experiment:
       own_test: whether the test records are the clients' own. Then no epsilon covers a choice by their scores, and
         `sweep --best-of` is refused.
       secret_seed: whether the launcher has drawn the seed.
+      groups: a public label for each client, by which every evaluation tells who is hurt, see `measures.per_group`.
+      test_groups: likewise for each of the test records; a config with `load` and `on` labels those of a fold, too.
     """
 
     model: Model
@@ -198,6 +202,8 @@ class Experiment:
     notes: tuple[str, ...] = ()
     own_test: bool = False
     secret_seed: bool = False
+    groups: Sequence[str] | ArrayLike | None = None
+    test_groups: Sequence[str] | ArrayLike | None = None
 
     @property
     def names(self) -> dict[str, str]:
@@ -218,13 +224,16 @@ class Experiment:
     def higher(self) -> tuple[str, ...]:
         """Metrics that are better when higher, beside accuracies."""
         own = Score.of(self.model.score).higher
-        return (*own, *(name for metric in own for name in names_of(metric)))
+        each = [of for of in (self.groups, self.test_groups) if of is not None]
+        groups = {name for of in each for name in names_in(labels_of("groups", of))}
+        return (*own, *(name for metric in own for name in names_of(metric, groups)))
 
     def measured(self, settings: Settings, name: str) -> Measure | None:
         """What `simulate` takes for further numbers of every evaluation of one algorithm."""
         each = [self.measure()] if self.measure else []
         if settings.per_client is not None:
             each += self._of_clients(settings, settings.per_client, name)
+        each += self._of_groups(name)
         return measures.together(*each) if each else None
 
     def _of_clients(self, settings: Settings, clients: int, name: str) -> list[Measure]:
@@ -237,13 +246,30 @@ class Experiment:
             bounds[main_metric(self.metrics, metric if metric in self.metrics else None)] = (
                 settings.bound
             )
-        on = "train" if entry.federations[0].held_out_rows is None else "held_out"
-        what: dict[str, Any] = {"clients": clients, "bound": bounds, "on": on}
+        what: dict[str, Any] = {"clients": clients, "bound": bounds, "on": _own_records(entry)}
         each = [measures.per_client(self.model.score, **what)]
-        if any(e.algorithm.personal for e in self.entries.values()):
-            personal = entry.algorithm.personal or (lambda state, client: state.params)
+        if personal := self._personal(entry):
             each.append(measures.per_client(self.model.score, **what, personal=personal))
         return each
+
+    def _of_groups(self, name: str) -> list[Measure]:
+        """Likewise of the groups of clients, and of the test records, where the experiment has such."""
+        entry, score = self.entries[name], self.model.score
+        each = []
+        if self.test_groups is not None:
+            each.append(measures.per_group(score, self.test_groups, on=self.test))
+        if self.groups is not None:
+            what: dict[str, Any] = {"on": _own_records(entry)}
+            each.append(measures.per_group(score, self.groups, **what))
+            if personal := self._personal(entry):
+                each.append(measures.per_group(score, self.groups, **what, personal=personal))
+        return each
+
+    def _personal(self, entry: Entry) -> Personal | None:
+        """Of one algorithm: whose model each client's own is; None where no algorithm has personal ones."""
+        if not any(e.algorithm.personal for e in self.entries.values()):
+            return None
+        return entry.algorithm.personal or (lambda state, client: state.params)
 
     def selectable(self, settings: Settings) -> list[str]:
         """What the settings' `metric` and `stop_at` may name: metrics of the score, and what is measured beside them.
@@ -252,7 +278,9 @@ class Experiment:
           ValueError: they name another; or what is measured is refused for.
         """
         stop = target(settings.stop_at).metric if settings.stop_at is not None else None
-        if settings.per_client is None and {settings.metric, stop} <= {None, *self.metrics}:
+        measured = settings.per_client is not None or self.groups is not None
+        measured = measured or self.test_groups is not None
+        if not measured and {settings.metric, stop} <= {None, *self.metrics}:
             return self.metrics  # measuring may take long to prepare
         name, entry = next(iter(self.entries.items()))
         names = [*self.metrics]
@@ -280,6 +308,11 @@ class Experiment:
     def ledger(self) -> Ledger:
         """With the shapes of the data."""
         return Ledger(self.entries, self.delta, self.model.init, self.notes, self.secret_seed)
+
+
+def _own_records(entry: Entry) -> str:
+    """On which records an algorithm's clients are evaluated: what they hold out, where they do."""
+    return "train" if entry.federations[0].held_out_rows is None else "held_out"
 
 
 def federations(

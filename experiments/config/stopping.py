@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.engine.client_metrics import HELD_OUT, PERSONAL, parsed
+from fedpriv.engine.client_metric_names import HELD_OUT, PERSONAL, parsed
 from fedpriv.engine.history import Evaluation
 from fedpriv.models.score import better_higher, is_fraction, main_metric, meant
 

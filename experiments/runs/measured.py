@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fedpriv.engine.client_metrics import (
+from fedpriv.engine.client_metric_names import (
     HELD_OUT,
     PER_CLIENT,
     PERSONAL,

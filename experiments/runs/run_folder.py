@@ -18,7 +18,7 @@ from experiments.runs.client_lines import ClientLine
 from experiments.runs.contents import Begun, Environment, Line, Summary
 from experiments.runs.summary_so_far import so_far
 from fedpriv.core.arguments import check_path
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 from fedpriv.engine.history import History
 from fedpriv.privacy import Certificate
 

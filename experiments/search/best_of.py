@@ -26,7 +26,7 @@ from experiments.runs.unfinished import decisive_settings
 from experiments.search.choose import best
 from experiments.search.sweep_grid import Point
 from experiments.search.training_together import Prepared
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 from fedpriv.models.kept_model import model_folder
 from fedpriv.privacy import Certificate, certify_choice
 

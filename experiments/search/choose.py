@@ -13,7 +13,7 @@ from experiments.base.spread import Spread
 from experiments.runs.contents import Summary
 from experiments.search.sweep_grid import FOLD, Point
 from experiments.tables.grid import Grid
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 from fedpriv.models.score import better_higher
 
 UNCOVERED = (

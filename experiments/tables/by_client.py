@@ -17,7 +17,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row, above, rows
 from experiments.tables.grid import Grid, on_clients, on_rivals, over_clients_text
 from experiments.tables.over_clients import ClientScores
-from fedpriv.engine.client_metrics import KINDS, parsed
+from fedpriv.engine.client_metric_names import KINDS, parsed
 from fedpriv.models.score import main_metric
 
 if TYPE_CHECKING:

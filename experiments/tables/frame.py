@@ -15,7 +15,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.runs.run_names import names
 from experiments.tables.leads import Lead, lead
 from experiments.tables.over_clients import ClientScores, OverClients, behind, over_clients
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 from fedpriv.privacy import VIEWS
 
 if TYPE_CHECKING:

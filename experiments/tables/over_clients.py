@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.runs.client_lines import ClientLine
 from experiments.tables.leads import FEWEST, LEVEL
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 
 RESAMPLES = 9_999
 TOO_FEW = "too few clients"

@@ -22,7 +22,7 @@ from experiments.runs.contents import Report, Summary
 from experiments.runs.measured import OF_CLIENTS, measured_on
 from experiments.tables.frame import Row
 from experiments.tables.grid import counted, of_planned, on_rounds
-from fedpriv.engine.client_metrics import by_kind, parsed
+from fedpriv.engine.client_metric_names import by_kind, parsed
 from fedpriv.engine.history import SHARES
 from fedpriv.privacy import SEES, VIEWS, Claim
 

@@ -23,7 +23,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row, row
 from experiments.tables.grid import grid
 from experiments.tables.thinning import MOST, drawn
-from fedpriv.engine.client_metrics import PER_CLIENT, by_kind
+from fedpriv.engine.client_metric_names import PER_CLIENT, by_kind
 from fedpriv.privacy import Certificate
 
 FEWEST = 50  # rows of an algorithm, however many there are
