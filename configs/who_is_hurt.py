@@ -54,13 +54,13 @@ class WhoIsHurt(Settings):
     """Expected clients per round; each takes part independently."""
     hidden: int = 32
     """Width of the MLP's hidden layer."""
-    epochs: int = 1
+    epochs: int = 4
     """Passes over a client's images per round."""
     batch_size: int = 8
     """Images per step."""
     learning_rate: float = 0.1
     """Learning rate of the clients' SGD."""
-    clip_norm: float = 0.5
+    clip_norm: float = 1.0
     """Bound on the l2 norm of a client's update."""
     noise_multiplier: float = 1.0
     """sigma; the cohort's sum gets noise of standard deviation clip_norm sigma."""

@@ -59,7 +59,8 @@ def rows_with_clients(
     Raises:
       ValueError: nothing was evaluated client by client, or there is no such metric or rival.
     """
-    lines = [x for run in runs for name in run.results.rounds for x in run.last_of_clients(name)]
+    every = [x for run in runs for name in run.results.rounds for x in run.last_of_clients(name)]
+    lines = [line for line in every if line.kind in KINDS]
     if not lines:
         lost = [f"{run.path}: {x}" for run in runs for name in run.lines if (x := run.lost(name))]
         raise ValueError(
@@ -81,7 +82,7 @@ def _means(
         for name in line.metrics:
             kinds.setdefault(name, {})[line.kind] = None
     found: dict[str, None] = {}
-    for name in named(metric) or _own(runs, [*kinds]):
+    for name in named(metric) or shown_by(runs, [*kinds]):
         of = parsed(name)
         of = of if of and of.kind in kinds.get(of.metric, ()) else None
         check_recorded([of.metric if of else name], [*kinds])
@@ -90,12 +91,13 @@ def _means(
     return tuple(found)
 
 
-def _own(runs: Sequence[RunFolder], known: Sequence[str]) -> list[str]:
+def shown_by(runs: Sequence[RunFolder], known: Sequence[str]) -> list[str]:
     """What the runs show, as far as there are values of single clients; else what `main_metric` takes."""
     shown = [name for run in runs for name in (run.shown or [run.results.metric])]
-    of_clients = [of.metric if (of := parsed(name)) else name for name in shown]
-    own = [name for name, metric in zip(shown, of_clients, strict=True) if metric in known]
-    return own or [main_metric(known)]
+    of_clients = {name: of.metric if (of := parsed(name)) else name for name in shown}
+    found = {name: metric for name, metric in of_clients.items() if metric in known}
+    by_group = {name for name in found if (of := parsed(name)) and of.by_group}
+    return [found[name] if name in by_group else name for name in found] or [main_metric(known)]
 
 
 def clients_of(found: Sequence[Row]) -> list[OfClient]:

@@ -96,8 +96,7 @@ def grid(
     if any(of and of.claimed for of in privacy):
         columns["ε claimed"] = [_epsilon(of.claimed if of else None, letters) for of in privacy]
     for view in shown:
-        certified = [of.certified.get(view) if of else None for of in privacy]
-        columns[f"ε, {view.replace('_', ' ')}"] = [_epsilon(c, letters) for c in certified]
+        columns[f"ε, {view.replace('_', ' ')}"] = [certified(r, view, letters) for r in found]
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
     return Grid(list(columns), rows, letters, _notes(found, metrics, best), len(keys))
 
@@ -172,6 +171,12 @@ def _lead(row: Row, which: str, metric: str) -> str:
         return ABSENT
     said = of.text(100) if in_percent(metric) else of.text(digits=4)
     return said + f", of {of.seeds} seeds" * (of.low is not None and of.seeds != row.seeds)
+
+
+def certified(row: Row, view: str, letters: dict[str, str]) -> str:
+    """In a grid: what is certified towards a view, with the letter of what it means."""
+    privacy = row.summary.privacy.get(row.algorithm)
+    return _epsilon(privacy.certified.get(view) if privacy else None, letters)
 
 
 def _epsilon(epsilon: Certificate | Claim | None, letters: dict[str, str]) -> str:
