@@ -148,7 +148,9 @@ def in_kinds(
     """Images of three kinds, and the kind of each, which is public: a column of the camera, or of what was written."""
     label = np.asarray(images["label"])
     if settings.data == "emnist":
-        return images, np.array([*WRITTEN])[np.searchsorted([*WRITTEN.values()], label, "right") - 1]
+        return images, np.array([*WRITTEN])[
+            np.searchsorted([*WRITTEN.values()], label, "right") - 1
+        ]
     ends = np.round(np.cumsum(SHARES) * len(label)).astype(int)
     turns = np.searchsorted(ends, np.random.default_rng(0).permutation(len(label)), "right")
     pixels = np.array(images["image"])

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments.base.formats import ClientEpsilons
+from experiments.config import further
 from experiments.config.folds import without_fold
 from experiments.config.settings import Layout, Settings
 from experiments.config.stopping import Stopping, check_metric, target
@@ -230,46 +231,33 @@ class Experiment:
 
     def measured(self, settings: Settings, name: str) -> Measure | None:
         """What `simulate` takes for further numbers of every evaluation of one algorithm."""
+        entry, score = self.entries[name], self.model.score
+        models, federation = self._whose_models(entry), entry.federations[0]
         each = [self.measure()] if self.measure else []
         if settings.per_client is not None:
-            each += self._of_clients(settings, settings.per_client, name)
-        each += self._of_groups(name)
-        return measures.together(*each) if each else None
-
-    def _of_clients(self, settings: Settings, clients: int, name: str) -> list[Measure]:
-        """On what clients hold out, where they do; of their own models, too, where any algorithm has such."""
-        entry = self.entries[name]
-        of_clients = parsed(settings.metric or "")
-        metric = of_clients.metric if of_clients else settings.metric
-        bounds = {}
-        if settings.bound is not None:
-            bounds[main_metric(self.metrics, metric if metric in self.metrics else None)] = (
-                settings.bound
-            )
-        what: dict[str, Any] = {"clients": clients, "bound": bounds, "on": _own_records(entry)}
-        each = [measures.per_client(self.model.score, **what)]
-        if personal := self._personal(entry):
-            each.append(measures.per_client(self.model.score, **what, personal=personal))
-        return each
-
-    def _of_groups(self, name: str) -> list[Measure]:
-        """Likewise of the groups of clients, and of the test records, where the experiment has such."""
-        entry, score = self.entries[name], self.model.score
-        each = []
+            bound = self._bound(settings)
+            each += further.of_clients(score, federation, models, settings.per_client, bound)
+        if self.groups is not None:
+            each += further.of_groups(score, federation, models, self.groups)
         if self.test_groups is not None:
             each.append(measures.per_group(score, self.test_groups, on=self.test))
-        if self.groups is not None:
-            what: dict[str, Any] = {"on": _own_records(entry)}
-            each.append(measures.per_group(score, self.groups, **what))
-            if personal := self._personal(entry):
-                each.append(measures.per_group(score, self.groups, **what, personal=personal))
-        return each
+        return measures.together(*each) if each else None
 
-    def _personal(self, entry: Entry) -> Personal | None:
-        """Of one algorithm: whose model each client's own is; None where no algorithm has personal ones."""
+    def _bound(self, settings: Settings) -> dict[str, float]:
+        """By metric, as `measures.per_client` takes it."""
+        if settings.bound is None:
+            return {}
+        of = parsed(settings.metric or "")
+        metric = of.metric if of else settings.metric
+        return {
+            main_metric(self.metrics, metric if metric in self.metrics else None): settings.bound
+        }
+
+    def _whose_models(self, entry: Entry) -> list[Personal | None]:
+        """The shared one (None); where any algorithm has models of single clients, these, or the shared one again."""
         if not any(e.algorithm.personal for e in self.entries.values()):
-            return None
-        return entry.algorithm.personal or (lambda state, client: state.params)
+            return [None]
+        return [None, entry.algorithm.personal or (lambda state, client: state.params)]
 
     def selectable(self, settings: Settings) -> list[str]:
         """What the settings' `metric` and `stop_at` may name: metrics of the score, and what is measured beside them.
@@ -308,11 +296,6 @@ class Experiment:
     def ledger(self) -> Ledger:
         """With the shapes of the data."""
         return Ledger(self.entries, self.delta, self.model.init, self.notes, self.secret_seed)
-
-
-def _own_records(entry: Entry) -> str:
-    """On which records an algorithm's clients are evaluated: what they hold out, where they do."""
-    return "train" if entry.federations[0].held_out_rows is None else "held_out"
 
 
 def federations(

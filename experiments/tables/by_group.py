@@ -111,7 +111,7 @@ def chosen(
 
 
 def recorded(runs: Sequence[RunFolder]) -> dict[tuple[str, str], dict[str, str]]:
-    """(kind of records, metric) -> by group, then by statistic over groups, the names of what the runs recorded last."""
+    """(kind of records, metric) -> by group, then by statistic over groups, names of what the runs recorded last."""
     each = [of[-1].diagnostics_not_private for run in runs for of in run.lines.values() if of]
     return by_group(dict.fromkeys(name for line in each for name in line))
 
@@ -138,7 +138,8 @@ def _groups_of(row: Row) -> list[OfGroup]:
 
 
 def _place(one: OfGroup) -> tuple[float, ...]:
-    return one.of.group is None, -(one.clients or 0), -(one.records or 0)
+    over = [*OVER_GROUPS].index(one.of.statistic) + 1 if one.of.group is None else 0
+    return over, -(one.clients or 0), -(one.records or 0)
 
 
 def frame(found: Sequence[Row]) -> pandas.DataFrame:
@@ -174,8 +175,9 @@ def _record(one: OfGroup) -> dict[str, Any]:
             ("lead", row.leads.get(name, {}).get("final")),
             ("lead_over_clients", row.leads_over_clients.get(name)),
         ]
-        for what, of in parts:
-            made |= {f"{metric}_{what}_{k}": x for k, x in of._asdict().items()} if of else {}
+        made |= {
+            f"{metric}_{what}_{k}": x for what, of in parts if of for k, x in of._asdict().items()
+        }
     if row.below:
         made |= {"above": row.below.algorithm, "above_run": row.below.title}
     privacy = row.summary.privacy.get(row.algorithm)
@@ -220,6 +222,12 @@ def _of_metric(each: Sequence[OfGroup], metric: str, several: bool) -> dict[str,
     below = [one.row.below.name for one in each if one.row.below]
     if below:
         columns[f"{about}above {below[0]} (95 %)"] = [_lead(one, metric) for one in each]
+        names = [(one.row, one.names.get(metric, "")) for one in each]
+        if any(name in row.leads_over_clients for row, name in names):
+            columns[f"{about}above {below[0]}, over clients (95 %)"] = [
+                over_clients_text(row.leads_over_clients.get(name), metric, "+")
+                for row, name in names
+            ]
     return columns
 
 

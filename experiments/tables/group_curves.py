@@ -50,9 +50,7 @@ def _label(records: str, metric: str) -> str:
     return metric if records == TEST else f"{records}_{metric}_mean"
 
 
-def _columns(
-    runs: Sequence[RunFolder], rows: dict[str, dict[str, str]]
-) -> dict[str, list[Curve]]:
+def _columns(runs: Sequence[RunFolder], rows: dict[str, dict[str, str]]) -> dict[str, list[Curve]]:
     """Title of a column of panels -> its curves; a group looks the same in all."""
     own = {group: None for of in rows.values() for group, name in of.items() if _is_group(name)}
     found: dict[str, list[Curve]] = {}

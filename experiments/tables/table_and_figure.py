@@ -62,8 +62,8 @@ def table(
       The frame, with fractions in [0, 1]; `attrs["notes"]` has the notes below the table of `compare`.
 
     Raises:
-      ValueError: a folder without a run, or with damaged files; a metric that was not recorded; by client or group, runs
-        without values of these.
+      ValueError: a folder without a run, or with damaged files; a metric that was not recorded; by client or group,
+        runs without values of these.
     """
     by = checked("by", by, Literal["client", "group"] | None)
     given = _evaluated(runs, names)
@@ -119,7 +119,9 @@ def figure(
     width = checked("width", width, Width | None)
     evaluated = _evaluated(runs, names)
     if by == "group":
-        require(not together, "together", together, "by group each algorithm has a panel; leave it out")
+        require(
+            not together, "together", together, "by group each algorithm has a panel; leave it out"
+        )
         return Drawn(file, draw_groups(evaluated, metric, [file], width, title))
     given = with_metric(evaluated, metric)
     drawing: dict[str, Any] = {"by": by, "together": together, "width": width, "title": title}

@@ -28,7 +28,8 @@ class ClientMetric(NamedTuple):
     Attributes:
       kind: of records and models, one of KINDS or TEST; of a group with its name, such as "held_out[rural]".
       metric: of the score.
-      statistic: over the clients: one of OVER_CLIENTS, UNDEFINED, or a bound such as "below_0.5"; or one of OVER_GROUPS.
+      statistic: over the clients: one of OVER_CLIENTS, UNDEFINED, or a bound such as "below_0.5"; else one of
+        OVER_GROUPS.
     """
 
     kind: str
@@ -95,8 +96,9 @@ def by_group(names: Collection[str]) -> dict[tuple[str, str], dict[str, str]]:
     The groups are in the order of `names`.
     """
     found: dict[tuple[str, str], dict[str, str]] = {}
+    order = {statistic: place for place, statistic in enumerate(OVER_GROUPS)}
     parts = {name: of for name in names if (of := parsed(name)) and of.by_group}
-    for name in sorted(parts, key=lambda name: parts[name].group is None):
+    for name in sorted(parts, key=lambda name: order.get(parts[name].statistic, -1)):
         of = parts[name]
         said = of.statistic.replace("_", " ") if of.group is None else of.group
         found.setdefault((of.records, of.metric), {})[said] = name

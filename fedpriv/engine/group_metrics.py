@@ -83,10 +83,14 @@ def per_group(
 
     def measure(state: State, federation: Any) -> Measured:
         ids, sums = sums_of(state, federation, choose)
-        each = {name: jax.tree.map(lambda leaf, at=at: leaf[at], sums) for name, at in places.items()}
+        each = {
+            name: jax.tree.map(lambda leaf, at=at: leaf[at], sums) for name, at in places.items()
+        }
         numbers = {name: jnp.asarray(ids[at]) for name, at in places.items()}
         if examples:
-            each = {n: jax.tree.map(lambda x: jnp.sum(x, 0, keepdims=True), x) for n, x in each.items()}
+            each = {
+                n: jax.tree.map(lambda x: jnp.sum(x, 0, keepdims=True), x) for n, x in each.items()
+            }
             numbers = {name: jnp.array([i], jnp.int32) for i, name in enumerate(each)}
         return _summary(kind, scored, numbers, each)
 
@@ -106,7 +110,9 @@ def labels_of(name: str, labels: Any) -> np.ndarray:
     given = on_host(name, labels if hasattr(labels, "dtype") else np.array([*labels], object))
     require(given.ndim == 1, name, labels, "give a list with one label for each")
     there = ~missing(given)
-    require(bool(there.any()), name, labels, "nobody has a label; give one to each that has a group")
+    require(
+        bool(there.any()), name, labels, "nobody has a label; give one to each that has a group"
+    )
     found = np.full(len(given), "", object)
     for i in np.flatnonzero(there):
         found[i] = _text(f"{name}[{i}]", given[i])
@@ -115,7 +121,9 @@ def labels_of(name: str, labels: Any) -> np.ndarray:
 
 def _text(name: str, label: Any) -> str:
     label = label.item() if isinstance(label, np.generic) else label
-    if isinstance(label, float) and label.is_integer():  # as a column of whole numbers has it where some are missing
+    if (
+        isinstance(label, float) and label.is_integer()
+    ):  # as a column of whole numbers has it where some are missing
         label = int(label)
     known = isinstance(label, str | int) and not isinstance(label, bool) and is_name(str(label))
     require(known, name, label, "give a text in one line, or a whole number; None for no group")
@@ -151,7 +159,10 @@ def _of_examples(groups: Any, examples: Any) -> tuple[np.ndarray, Federation]:
         labels = labels_of("groups", groups)
     total = check_lengths(examples)
     require(
-        len(labels) == total, "groups", f"{len(labels)} labels", f"give one to each of {total} examples"
+        len(labels) == total,
+        "groups",
+        f"{len(labels)} labels",
+        f"give one to each of {total} examples",
     )
     batches: list[np.ndarray] = []
     own: list[str] = []
