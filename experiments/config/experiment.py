@@ -26,13 +26,12 @@ from fedpriv.data.federation import Federation
 from fedpriv.data.partition import hold_out
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine import measures
-from fedpriv.engine.client_metric_names import names_of, parsed
-from fedpriv.engine.client_metrics import Personal
+from fedpriv.engine.client_metric_names import names_of
 from fedpriv.engine.group_metrics import labels_of, names_in
 from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
-from fedpriv.models.score import Score, main_metric
+from fedpriv.models.score import Score
 from fedpriv.privacy import Certificate, Claim
 from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED
 from fedpriv.rounds.algorithm import Algorithm
@@ -232,32 +231,18 @@ class Experiment:
     def measured(self, settings: Settings, name: str) -> Measure | None:
         """What `simulate` takes for further numbers of every evaluation of one algorithm."""
         entry, score = self.entries[name], self.model.score
-        models, federation = self._whose_models(entry), entry.federations[0]
+        federation = entry.federations[0]
+        every = [e.algorithm for e in self.entries.values()]
+        models = further.whose_models(entry.algorithm, every)
         each = [self.measure()] if self.measure else []
         if settings.per_client is not None:
-            bound = self._bound(settings)
+            bound = further.bound(settings, self.metrics)
             each += further.of_clients(score, federation, models, settings.per_client, bound)
         if self.groups is not None:
             each += further.of_groups(score, federation, models, self.groups)
         if self.test_groups is not None:
             each.append(measures.per_group(score, self.test_groups, on=self.test))
         return measures.together(*each) if each else None
-
-    def _bound(self, settings: Settings) -> dict[str, float]:
-        """By metric, as `measures.per_client` takes it."""
-        if settings.bound is None:
-            return {}
-        of = parsed(settings.metric or "")
-        metric = of.metric if of else settings.metric
-        return {
-            main_metric(self.metrics, metric if metric in self.metrics else None): settings.bound
-        }
-
-    def _whose_models(self, entry: Entry) -> list[Personal | None]:
-        """The shared one (None); where any algorithm has models of single clients, these, or the shared one again."""
-        if not any(e.algorithm.personal for e in self.entries.values()):
-            return [None]
-        return [None, entry.algorithm.personal or (lambda state, client: state.params)]
 
     def selectable(self, settings: Settings) -> list[str]:
         """What the settings' `metric` and `stop_at` may name: metrics of the score, and what is measured beside them.

@@ -149,34 +149,37 @@ def frame(found: Sequence[Row]) -> pandas.DataFrame:
     return pandas.DataFrame.from_records([_record(one) for one in groups_of(found)])
 
 
-def _record(one: OfGroup) -> dict[str, Any]:
-    row = one.row
+def _record(group: OfGroup) -> dict[str, Any]:
+    row = group.row
     made: dict[str, Any] = {
         **row.keys,
         "config": row.summary.config,
         "algorithm": row.algorithm,
         "name": row.name,
         "rounds": row.summary.rounds.get(row.algorithm),
-        "kind": one.of.records,
-        "group": one.of.group,
-        "statistic": one.of.statistic,
-        "clients": None if one.of.records == TEST else one.clients,
-        "records": one.records,
+        "kind": group.of.records,
+        "group": group.of.group,
+        "statistic": group.of.statistic,
+        "clients": None if group.of.records == TEST else group.clients,
+        "records": group.records,
     }
-    for metric, name in one.names.items():
-        score, interval = one.score(metric), one.over_seeds(metric)
+    for metric, name in group.names.items():
+        score, interval = group.score(metric), group.over_seeds(metric)
         made[f"{metric}_mean"] = score.mean if score else None
         made[f"{metric}_std"] = score.std if score else None
         made[f"{metric}_seeds"] = len(score.per_seed) if score else 0
         made[f"{metric}_low"] = interval.low if interval else None
         made[f"{metric}_high"] = interval.high if interval else None
         parts: list[tuple[str, Lead | OverClients | None]] = [
-            ("over_clients", one.over_clients(metric)),
+            ("over_clients", group.over_clients(metric)),
             ("lead", row.leads.get(name, {}).get("final")),
             ("lead_over_clients", row.leads_over_clients.get(name)),
         ]
         made |= {
-            f"{metric}_{what}_{k}": x for what, of in parts if of for k, x in of._asdict().items()
+            f"{metric}_{what}_{k}": x
+            for what, one in parts
+            if one
+            for k, x in one._asdict().items()
         }
     if row.below:
         made |= {"above": row.below.algorithm, "above_run": row.below.title}
@@ -214,7 +217,7 @@ def _of_metric(each: Sequence[OfGroup], metric: str, several: bool) -> dict[str,
     named, columns = with_unit(metric), dict[str, list[str]]()
     about = f"{named} " * several
     columns[named] = [_score(one, metric) for one in each]
-    if any((of := one.over_seeds(metric)) and of.low is not None for one in each):
+    if any((seeds := one.over_seeds(metric)) and seeds.low is not None for one in each):
         columns[f"{about}over seeds (95 %)"] = [_over_seeds(one, metric) for one in each]
     if any((of := one.over_clients(metric)) and of.low is not None for one in each):
         over = [over_clients_text(one.over_clients(metric), metric) for one in each]
