@@ -84,6 +84,8 @@ def _means(
     found: dict[str, None] = {}
     for name in named(metric) or shown_by(runs, [*kinds]):
         of = parsed(name)
+        if of and of.by_group and metric is None:  # what the run shows
+            name, of = of.metric, None
         of = of if of and of.kind in kinds.get(of.metric, ()) else None
         check_recorded([of.metric if of else name], [*kinds])
         own = [of.kind] if of else sorted(kinds[name], key=KINDS.index)
@@ -95,9 +97,8 @@ def shown_by(runs: Sequence[RunFolder], known: Sequence[str]) -> list[str]:
     """What the runs show, as far as there are values of single clients; else what `main_metric` takes."""
     shown = [name for run in runs for name in (run.shown or [run.results.metric])]
     of_clients = {name: of.metric if (of := parsed(name)) else name for name in shown}
-    found = {name: metric for name, metric in of_clients.items() if metric in known}
-    by_group = {name for name in found if (of := parsed(name)) and of.by_group}
-    return [found[name] if name in by_group else name for name in found] or [main_metric(known)]
+    found = [name for name, metric in of_clients.items() if metric in known]
+    return found or [main_metric(known)]
 
 
 def clients_of(found: Sequence[Row]) -> list[OfClient]:
