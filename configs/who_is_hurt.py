@@ -138,7 +138,7 @@ def on(settings: WhoIsHurt, data: Dataset) -> Experiment:
     entries = {name: Entry(algorithm(name, settings), dealt) for name in settings.algorithms}
     groups = np.repeat(names, each)
     return Experiment(
-        model(settings), test, settings.delta, entries, groups=groups, test_groups=test_kinds
+        model(settings), test, settings.delta, entries, groups=groups, groups_of_test=test_kinds
     )
 
 

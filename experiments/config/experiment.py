@@ -191,7 +191,7 @@ class Experiment:
         `sweep --best-of` is refused.
       secret_seed: whether the launcher has drawn the seed.
       groups: a public label for each client, by which every evaluation tells who is hurt, see `measures.per_group`.
-      test_groups: likewise for each of the test records; a config with `load` and `on` labels those of a fold, too.
+      groups_of_test: likewise for each of the test records; a config with `load` and `on` labels those of a fold, too.
     """
 
     model: Model
@@ -203,7 +203,7 @@ class Experiment:
     own_test: bool = False
     secret_seed: bool = False
     groups: Sequence[str] | ArrayLike | None = None
-    test_groups: Sequence[str] | ArrayLike | None = None
+    groups_of_test: Sequence[str] | ArrayLike | None = None
 
     @property
     def names(self) -> dict[str, str]:
@@ -224,7 +224,7 @@ class Experiment:
     def higher(self) -> tuple[str, ...]:
         """Metrics that are better when higher, beside accuracies."""
         own = Score.of(self.model.score).higher
-        each = [of for of in (self.groups, self.test_groups) if of is not None]
+        each = [of for of in (self.groups, self.groups_of_test) if of is not None]
         groups = {name for of in each for name in names_in(labels_of("groups", of))}
         return (*own, *(name for metric in own for name in names_of(metric, groups)))
 
@@ -240,8 +240,8 @@ class Experiment:
             each += further.of_clients(score, federation, models, settings.per_client, bound)
         if self.groups is not None:
             each += further.of_groups(score, federation, models, self.groups)
-        if self.test_groups is not None:
-            each.append(measures.per_group(score, self.test_groups, on=self.test))
+        if self.groups_of_test is not None:
+            each.append(measures.per_group(score, self.groups_of_test, on=self.test))
         return measures.together(*each) if each else None
 
     def selectable(self, settings: Settings) -> list[str]:
@@ -252,7 +252,7 @@ class Experiment:
         """
         stop = target(settings.stop_at).metric if settings.stop_at is not None else None
         measured = settings.per_client is not None or self.groups is not None
-        measured = measured or self.test_groups is not None
+        measured = measured or self.groups_of_test is not None
         if not measured and {settings.metric, stop} <= {None, *self.metrics}:
             return self.metrics  # measuring may take long to prepare
         name, entry = next(iter(self.entries.items()))

@@ -53,7 +53,7 @@ def _missing(name: str, names: Sequence[str]) -> str:
     """What a number over clients needs, where others are among `names` or none."""
     wanted = parsed(name)
     if wanted and wanted.by_group and not any(of.by_group for of in map(parsed, names) if of):
-        return "; those of groups need an Experiment with groups= or test_groups="
+        return "; those of groups need an Experiment with groups= or groups_of_test="
     kinds = {of.kind for of in map(parsed, names) if of and not of.by_group}
     if not wanted or wanted.by_group or wanted.kind in kinds:
         return ""

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 OVER_GROUPS = {WORST_GROUP: "(worst)", GROUP_GAP: "(gap)"}
 NOTHING = (
-    "by: nothing was recorded group by group; train with measures.per_group, in a config with groups= or test_groups= "
-    "of Experiment, or leave it out"
+    "by: nothing was recorded group by group; train with measures.per_group (in a config: groups= and groups_of_test= "
+    "of Experiment), or leave it out"
 )
 
 

@@ -29,8 +29,8 @@ def test_every_client_holds_images_of_its_groups_kind(data, data_dir):
     settings = replace(who_is_hurt.settings, data=data, data_dir=data_dir, clients=9, cohort=4)
     made = experiment_of(who_is_hurt, settings)
     assert len(made.groups) == 9
-    assert len(made.test_groups) == len(made.test["label"])
-    assert {*made.groups} == {*made.test_groups}
+    assert len(made.groups_of_test) == len(made.test["label"])
+    assert {*made.groups} == {*made.groups_of_test}
     _, kinds = who_is_hurt.in_kinds(settings, who_is_hurt.load(settings).train)
     first, other, _ = made.entries["fed_avg"].federations
     assert not np.array_equal(first.rows, other.rows)
@@ -40,7 +40,7 @@ def test_every_client_holds_images_of_its_groups_kind(data, data_dir):
             assert {*kinds[np.concatenate(own)]} == {group}
     if data == "emnist":
         digits = np.array(made.test["label"]) < 10
-        assert (np.array(made.test_groups) == "digits").tolist() == digits.tolist()
+        assert (np.array(made.groups_of_test) == "digits").tolist() == digits.tolist()
 
 
 def test_the_groups_of_images_are_turned_and_no_image_is_lost(data_dir):
