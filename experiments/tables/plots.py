@@ -55,11 +55,16 @@ STYLE: dict[Any, Any] = {
 
 
 class Curve(NamedTuple):
-    """An algorithm of a run, and how it is drawn."""
+    """An algorithm of a run, and how it is drawn.
+
+    Attributes:
+      names: metric of a row of panels -> what is drawn there in its place, of a group.
+    """
 
     run: RunFolder
     algorithm: str
     look: dict[str, Any]
+    names: Mapping[str, str] = {}
 
     def hours(self, line: Line) -> float:
         """Simulated hours of all rounds so far; NaN where the run has none."""
@@ -242,7 +247,11 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
         said += f" {less}"
     if x not in ("epsilon", *AT_ENDS):
         return said + (_meaning(curves) if any("ε" in one.look["label"] for one in curves) else "")
-    infinite = [one.look["label"] for one in curves if _is_not_private(one)]
+    infinite = [
+        one.run.name_of(one.algorithm) if one.names else one.look["label"]
+        for one in curves
+        if _is_not_private(one)
+    ]
     left_out = f" Not private: {', '.join(dict.fromkeys(infinite))}" if infinite else ""
     left_out += " (no curve)." if infinite and x == "epsilon" else "." * bool(infinite)
     return f"{said}{_meaning(curves)}{left_out}"
@@ -320,7 +329,7 @@ def curve(axes: Any, x: Iterable[float], values: Sequence[Spread], **look: Any) 
 
 def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
     """Draws a curve, an accuracy in %, everything else as it was recorded."""
-    lines = one.run.lines.get(one.algorithm, ())
+    lines, metric = one.run.lines.get(one.algorithm, ()), one.names.get(metric, metric)
     found = [(AXES[x].value(one, line), line.metric(metric)) for line in lines]
     points = [(at, s) for at, s in found if s and math.isfinite(at)]
     shown = [percent(s) if in_percent(metric) else s for _, s in points]
