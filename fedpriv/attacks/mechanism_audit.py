@@ -128,7 +128,7 @@ def _part(
     if used is None or used.worst_case is None or not release.multiplier > 0:
         why = release.reason or "the release brings no mechanism"
         raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")
-    hidden = view == "third_party" or release.unit == "record"
+    hidden = view == "third_party" or release.of_records
     # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
     strength = float(used.certified_multiplier) / release.multiplier
     hardest = used.worst_case

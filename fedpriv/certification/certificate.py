@@ -24,6 +24,11 @@ from fedpriv.certification.information_flow import NONE, Labels
 from fedpriv.certification.initial_state import trace_init
 from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.marked_cohort import FederationShape
+from fedpriv.certification.person_releases import (
+    of_clients_of_a_person,
+    of_records_of_a_person,
+)
+from fedpriv.certification.persons_held import PersonsHeld, assumed_of_persons, persons_held
 from fedpriv.certification.releases import pieces_of_a_client, stage_releases
 from fedpriv.certification.second_trace import check_same_again
 from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
@@ -57,6 +62,7 @@ class TracedRound(NamedTuple):
       before: shapes of the state that a round is given.
       after: shapes of (state, metrics) that it gives back.
       init_arrays: that `init` closes over.
+      persons: what each person holds, where the federation says whose each record is; units are then persons.
     """
 
     algorithm: Algorithm
@@ -65,11 +71,16 @@ class TracedRound(NamedTuple):
     before: Any
     after: Any
     init_arrays: tuple[ClosedOver, ...] = ()
+    persons: PersonsHeld | None = None
 
     @property
     def kinds(self) -> tuple[UnitKind, ...]:
         """The units, of the costliest of which a certificate is."""
-        return (ANY,)
+        if self.persons is None:
+            return (ANY,)
+        of_records = self.algorithm.unit == "record"
+        held = self.persons.costliest(of_records, self.public_sizes is not None)
+        return tuple(UnitKind(held=each) for each in held)
 
     def releases(self, rounds: int, kind: UnitKind | None = None) -> tuple[Release, ...]:
         """What each view sees of a unit in so many rounds.
@@ -82,6 +93,22 @@ class TracedRound(NamedTuple):
             noise that do not go together.
         """
         kind = self.kinds[0] if kind is None else kind
+        if self.persons is None or not kind.held:
+            return self._of_single(rounds, kind)
+        named = any(sampler.accounting.group_names for sampler in self.samplers)
+        remedy = "groups with budgets of their own are not certified for persons; leave one of the two out"
+        require(not named, "sampler", self.algorithm.sampler, remedy)
+        if self.algorithm.unit == "client":
+            of_one, clients = self._of_single(rounds, ANY), len(kind.held)
+            return tuple(of_clients_of_a_person(of_one, clients, self.persons.share_clients))
+
+        def of_size(size: int | None) -> tuple[Release, ...]:
+            return self._of_single(rounds, kind._replace(size=size))
+
+        return tuple(of_records_of_a_person(of_size, kind.held))
+
+    def _of_single(self, rounds: int, kind: UnitKind) -> tuple[Release, ...]:
+        """As `releases`, of a client or a record, where a person holds several."""
         if correlated_sums(self.stages):
             stage, sampler = self.stages[0], self.algorithm.sampler
             return run_releases(stage, sampler, self.algorithm.unit, rounds)
@@ -152,7 +179,10 @@ class TracedRound(NamedTuple):
     def assumed(self) -> tuple[str, ...]:
         """What the traced program does not show."""
         given = self.samplers, self.init_arrays, made_at(self.algorithm)
-        return assumed(self.stages, *given)
+        return (
+            *assumed(self.stages, *given),
+            *assumed_of_persons(self.persons, self.algorithm.unit),
+        )
 
     @property
     def calls(self) -> tuple[Any, ...]:
@@ -188,9 +218,21 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
     proved = all(traced.basis == "constructed" for traced in rounds)
     return replace(
         certificate,
+        relation=_relation(certificate, rounds[0]),
         basis="constructed" if proved else "declared",
         assumptions=tuple(dict.fromkeys((*certificate.assumptions, *texts))),
     )
+
+
+def _relation(certificate: Certificate, traced: TracedRound) -> str:
+    """How neighbours differ: where a person's clients or records stay, in what these contribute."""
+    persons = traced.persons
+    if persons is None:
+        return certificate.relation
+    if persons.have_several:
+        return "zero_out"
+    stay = persons.share_clients and traced.algorithm.unit == "client"
+    return "replace_one" if stay else certificate.relation
 
 
 @names_user_code
@@ -227,7 +269,8 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     state, init_arrays = trace_init(algorithm, model, federation)
     stages, after = _stages(algorithm, shape, state)
     check_correlated(stages)
-    traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays))
+    persons = persons_held(all_records)
+    traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays), persons)
     for sampler in traced.samplers:
         if not constructed(sampler):
             lines_that_print(program_of(sampler), "draw")
@@ -353,6 +396,8 @@ def certify(
     require(of_records or not each_client, "each_client", each_client, remedy)
     traced = trace_round(algorithm, params, federation)
     check_twice(traced)
+    remedy = "with persons, certificates are of what is one person's; leave it out"
+    require(not (each_client and traced.persons), "each_client", each_client, remedy)
 
     def of_size(size: int | None) -> Certificate:
         kind = None if size is None else UnitKind(size=size)

@@ -3,6 +3,7 @@
 from fedpriv.privacy.sampling.allocation import Allocation, RandomAllocation
 from fedpriv.privacy.sampling.everyone import Everyone, MinimumSeparation
 from fedpriv.privacy.sampling.fixed_size import Dropping, FixedSize
+from fedpriv.privacy.sampling.of_persons import PersonsDraw
 from fedpriv.privacy.sampling.poisson import CyclicPoisson, Neighbour, Poisson
 from fedpriv.privacy.sampling.protocol import (
     SELDOM,
@@ -29,6 +30,7 @@ __all__ = [
     "MinimumSeparation",
     "Neighbour",
     "ParticipationSchema",
+    "PersonsDraw",
     "Poisson",
     "RandomAllocation",
     "Sampling",
@@ -37,5 +39,5 @@ __all__ = [
     "once",
 ]
 
-PROVED = (Allocation, Dropping, Everyone, FixedSize, Poisson, WithReplacement)
+PROVED = (Allocation, Dropping, Everyone, FixedSize, PersonsDraw, Poisson, WithReplacement)
 """Samplings whose laws need no check, as they are fedpriv's own."""

@@ -53,6 +53,16 @@ class WithReplacement(Sampling):
         """One, of a view that is not told how often; nothing is certified by it, see `adjacency`."""
         return (DrawCase(1.0, self.rate, 1.0),)
 
+    def of_person(self, units: int, *, apart: bool = False, known: bool = False) -> Sampling:
+        """Each draw is one of the person's with the sum of their probabilities.
+
+        Raises:
+            ValueError: messages of several draws, each with noise of its own, that are counted together.
+        """
+        if known or (apart and self.size > 1):
+            return super().of_person(units, apart=apart, known=known)
+        return replace(self, largest=min(1.0, units * self.largest))
+
     def times_drawn(self) -> tuple[Floats, Floats]:
         """0 to `size` times: binomial."""
         from scipy.stats import binom

@@ -1,0 +1,152 @@
+"""The draws of several units that are one person's: clients of a cohort, or records of a batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedpriv.core.arguments import Count, check_fields
+from fedpriv.privacy.curves import Floats
+from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling
+
+
+@dataclass(frozen=True, repr=False)
+class PersonsDraw(Sampling):
+    """Draws by `drawn` of `units` that are one person's, as a public assignment says.
+
+    Attributes:
+        drawn: the draws of single units.
+        units: how many are the person's.
+        apart: whether each unit carries noise of its own, which alone is counted: n units are as far as sqrt(n), as n
+            Gaussian releases of one unit each.
+        known: whether the view is taken to know how many of them are drawn.
+
+    Raises:
+        ValueError: units below 1.
+    """
+
+    drawn: Sampling
+    units: Count
+    apart: bool = False
+    known: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def __repr__(self) -> str:
+        return f"{self.units} units of a person by {self.drawn!r}"
+
+    @property
+    def population(self) -> int:  # type: ignore[override]
+        """Number of units, of all persons."""
+        return self.drawn.population
+
+    @property
+    def most(self) -> int:
+        """Most units that one draw can hold, of all persons."""
+        return self.drawn.most
+
+    @property
+    def rate(self) -> float:
+        """Probability that a draw holds one of the person's units, or more."""
+        return math.fsum(case.chance * case.rate for case in self.cases())
+
+    @property
+    def adjacency(self) -> Adjacency | None:
+        """As of a single unit, where it is secret how many are drawn."""
+        return "zero_out" if self.known else self.drawn.adjacency
+
+    def cases(self) -> tuple[DrawCase, ...]:
+        """As of those units, n of them as far as sqrt(n) where they are apart."""
+        cases = self.drawn.cases_of_several(self.units)
+        if not self.apart:
+            return cases
+        return tuple(
+            case._replace(times=tuple((math.sqrt(n), p) for n, p in case.times)) for case in cases
+        )
+
+    def times_drawn(self) -> tuple[Floats, Floats]:
+        """As far as one draw moves the sum, in moves of a unit: n, or sqrt(n)."""
+        law = {0.0: 0.0}
+        for case in self.cases():
+            for n, p in case.times:
+                law[n] = law.get(n, 0.0) + case.chance * p
+        law[0.0] = max(0.0, 1 - math.fsum(law.values()))
+        n = np.array(sorted(law))
+        return n, np.array([law[k] for k in n])
+
+    def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
+        """As of single units."""
+        return self.drawn.how_drawn(what, some_vanish)
+
+    def limits(self, what: str) -> tuple[str, ...]:
+        """As of single units."""
+        return self.drawn.limits(what)
+
+    def dp_event(self, noisy: Any) -> Any:
+        """Of Gaussian noise, added or removed: a mixture of Gaussians."""
+        import dp_accounting as dp
+
+        cases = self.cases()
+        plain = self.adjacency == "add_or_remove" and len(cases) == 1 and cases[0].distance == 1
+        if not (plain and isinstance(noisy, dp.GaussianDpEvent)):
+            return None
+        distances, chances = self.times_drawn()
+        return dp.MixtureOfGaussiansDpEvent(noisy.noise_multiplier, list(distances), list(chances))
+
+    @property
+    def most_often(self) -> int:
+        """How far one draw moves the sum at most, rounded up."""
+        return math.ceil(self.times_drawn()[0][-1])
+
+    @property
+    def is_secret(self) -> bool:
+        """As of single units, unless it is known."""
+        return not self.known and self.drawn.is_secret
+
+    @property
+    def has_one_size(self) -> bool:
+        """As of single units."""
+        return self.drawn.has_one_size
+
+    @property
+    def is_attained(self) -> bool:
+        """As of single units."""
+        return self.drawn.is_attained
+
+    @property
+    def is_weighted(self) -> bool:
+        """As of single units."""
+        return self.drawn.is_weighted
+
+    @property
+    def is_known_with_own_noise(self) -> bool:
+        """As of single units."""
+        return self.drawn.is_known_with_own_noise
+
+    @property
+    def hides_size(self) -> bool:
+        """As of single units."""
+        return self.drawn.hides_size
+
+    @property
+    def dropout(self) -> float:
+        """As of single units."""
+        return self.drawn.dropout
+
+    def one_draw(self, key: Any) -> tuple[Any, Any]:
+        """Arrays, f32[k]: the probabilities of each n above 0, and how far so many move the sum; known, the n drawn."""
+        import jax
+        import jax.numpy as jnp
+
+        if self.known:
+            n, chances = self.times_drawn()
+            at = jax.random.choice(key, len(n), p=jnp.asarray(chances, jnp.float32))
+            return 1.0, jnp.asarray(n, jnp.float32)[at]
+        cases = self.cases()
+        likeliest = max(cases, key=lambda case: case.chance)  # the others, of a cut, are not played
+        n, chances = np.array(likeliest.times).T
+        return jnp.asarray(chances, jnp.float32), jnp.asarray(n, jnp.float32)
