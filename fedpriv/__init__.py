@@ -64,6 +64,7 @@ from fedpriv.rounds.participation_samplers import (
     random_availability,
     shuffled_blocks,
 )
+from fedpriv.rounds.person_sampler import by_person
 from fedpriv.rounds.record_samplers import PublicSizes
 from fedpriv.rounds.samplers import (
     Opening,
@@ -105,6 +106,7 @@ __all__ = [
     "StreamedFederation",
     "adaptive_fed_avg",
     "attacks",
+    "by_person",
     "cache_programs",
     "calibrate_noise",
     "calibrate_rounds",

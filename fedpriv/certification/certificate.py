@@ -42,6 +42,7 @@ from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
+from fedpriv.data.persons import assignment
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.mechanisms.correlated import first_memory
 from fedpriv.mechanisms.noise_matrices import Factorization
@@ -265,6 +266,11 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
                 f"sampler: made for {population} clients, but the federation has {shape.num_clients}; give both the "
                 "same number"
             )
+        if sampler.accounting.of_whom:
+            whose = assignment(all_records)
+            same = whose is not None and whose.digest == sampler.accounting.of_whom
+            remedy = "it draws persons of another federation; give fp.by_person(sampler, federation) this one"
+            require(same, "sampler", sampler.accounting, remedy)
     model = _model(params)
     state, init_arrays = trace_init(algorithm, model, federation)
     stages, after = _stages(algorithm, shape, state)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fedpriv.certification.persons_held import Held
 from fedpriv.privacy import Release
-from fedpriv.privacy.sampling import Sampling
+from fedpriv.privacy.sampling import PersonsDraw, Sampling
 
 
 def of_clients_of_a_person(releases: Sequence[Release], clients: int, share: bool) -> list[Release]:
@@ -41,12 +41,12 @@ def _of_clients(release: Release, clients: int, share: bool) -> Release:
         return _together(release, clients, apart)
     if release.schedule:
         raise ValueError(
-            f"sampler: {release.schedule}; what is drawn by turns is not certified for a person with {clients} clients; "
-            "draw by fp.poisson, fp.fixed_size or fp.everyone, or keep one client of each person (per_person=1)"
+            f"sampler: {release.schedule}; secret draws by turns are not certified for a person with {clients} "
+            "clients; draw by fp.poisson, fp.fixed_size or fp.everyone, or keep one client of each (per_person=1)"
         )
     if known is None:
         drawn = drawn.with_whole_noise() if apart else drawn
-        return replace(release, sampling=drawn.of_person(clients, apart=apart))
+        return replace(release, sampling=PersonsDraw(drawn, clients, apart))
     known = known.with_whole_noise() if apart else known
     steps = release.local_steps if release.noise == "gaussian" else 1
     if steps < release.local_steps:
@@ -57,7 +57,7 @@ def _of_clients(release: Release, clients: int, share: bool) -> Release:
     return replace(
         release,
         multiplier=release.multiplier / math.sqrt(steps),  # of all steps of one draw together
-        sampling=known.of_person(clients, apart=apart, known=True),
+        sampling=PersonsDraw(known, clients, apart, known=True),
         participation=None,
         local_steps=1,
     )
@@ -115,12 +115,12 @@ def _of_records(release: Release, records: int) -> Release:
         return release
     if release.sampling.takes_all:
         return replace(release, multiplier=release.multiplier / records)
-    return replace(release, sampling=release.sampling.of_person(records))
+    return replace(release, sampling=PersonsDraw(release.sampling, records))
 
 
 def _check_independent(clients: Sampling | None, several: int) -> None:
     if clients is not None and not clients.is_independent:
         raise ValueError(
-            f"sampler: {clients!r} draws the {several} clients with a person's records depending on one another, so that "
-            "nothing is certified; draw clients by fp.poisson or fp.everyone, or keep a person's records at one client"
+            f"sampler: {clients!r} draws the {several} clients with a person's records depending on one another, so "
+            "nothing is certified; draw them by fp.poisson or fp.everyone, or keep a person's records at one client"
         )

@@ -135,7 +135,7 @@ def assumed_of_persons(persons: PersonsHeld | None, unit: str) -> tuple[str, ...
     )
     most = f"at most {persons.most_clients} clients"
     if unit == "record" or persons.share_clients:
-        most = f"at most {persons.most_records} records at {most}"
+        most = f"at most {persons.most_records} records, at up to {persons.most_clients} clients,"
     texts = [f"whose each client and record is, is public and right: {most} of a person{kept}"]
     if persons.have_several:
         texts.append(

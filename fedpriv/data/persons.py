@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,3 +77,34 @@ class Persons:
                 "person's each, or draw clients"
             )
         return held[first, 0]
+
+
+class Assignment(NamedTuple):
+    """Whose each client is.
+
+    Attributes:
+      clients: of each person that has any.
+      digest: tells assignments apart.
+    """
+
+    clients: tuple[tuple[int, ...], ...]
+    digest: str
+
+
+def assignment(federation: Any) -> Assignment | None:
+    """Whose each client of a federation is; None where that was not said.
+
+    Raises:
+      ValueError: a client holds records of several persons.
+    """
+    persons = federation.persons
+    if persons is None:
+        return None
+    each = [persons.of_client(rows) for rows in federation.rows_on_host]
+    owner = each[0]
+    if not all(np.array_equal(owner, other) for other in each):
+        raise ValueError("federation: its seeds differ in whose each client is; give one of them")
+    order = np.argsort(owner, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(owner[order])) + 1)
+    digest = hashlib.sha256(owner.astype(np.int64).tobytes()).hexdigest()
+    return Assignment(tuple(tuple(part.tolist()) for part in parts), digest)

@@ -132,7 +132,7 @@ def _log_above(x: Floats, noise: str) -> Floats:
 
 
 def _gaussian_threshold(target: Floats, distances: Floats, logs: Floats) -> Floats:
-    """z with log sum_j p_j e^(d_j z - d_j^2 / 2) = target, f64[n]: by Newton from the right, as it is convex and rises."""
+    """z with log sum_j p_j e^(d_j z - d_j^2 / 2) = target, f64[n], by Newton from the right: it is convex and rises."""
     terms = logs - distances**2 / 2
     z = ((target[:, None] - terms) / distances).min(axis=1)
     for _ in range(_STEPS):

@@ -3,7 +3,7 @@
 from fedpriv.privacy.sampling.allocation import Allocation, RandomAllocation
 from fedpriv.privacy.sampling.everyone import Everyone, MinimumSeparation
 from fedpriv.privacy.sampling.fixed_size import Dropping, FixedSize
-from fedpriv.privacy.sampling.of_persons import PersonsDraw
+from fedpriv.privacy.sampling.of_persons import ByPersons, PersonsDraw
 from fedpriv.privacy.sampling.poisson import CyclicPoisson, Neighbour, Poisson
 from fedpriv.privacy.sampling.protocol import (
     SELDOM,
@@ -22,6 +22,7 @@ __all__ = [
     "Accounting",
     "Adjacency",
     "Allocation",
+    "ByPersons",
     "CyclicPoisson",
     "DrawCase",
     "Dropping",
@@ -39,5 +40,14 @@ __all__ = [
     "once",
 ]
 
-PROVED = (Allocation, Dropping, Everyone, FixedSize, PersonsDraw, Poisson, WithReplacement)
+PROVED = (
+    Allocation,
+    ByPersons,
+    Dropping,
+    Everyone,
+    FixedSize,
+    PersonsDraw,
+    Poisson,
+    WithReplacement,
+)
 """Samplings whose laws need no check, as they are fedpriv's own."""

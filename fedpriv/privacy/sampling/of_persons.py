@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from fedpriv.core.arguments import Count, check_fields
+from fedpriv.core.arguments import Count, LargeCount, check_fields, require
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling
 
@@ -25,7 +25,7 @@ class PersonsDraw(Sampling):
         known: whether the view is taken to know how many of them are drawn.
 
     Raises:
-        ValueError: units below 1.
+        ValueError: units below 1, or more than there are.
     """
 
     drawn: Sampling
@@ -35,6 +35,8 @@ class PersonsDraw(Sampling):
 
     def __post_init__(self) -> None:
         check_fields(self)
+        remedy = f"give at most the population, {self.population}"
+        require(self.units <= self.population, "units", self.units, remedy)
 
     def __repr__(self) -> str:
         return f"{self.units} units of a person by {self.drawn!r}"
@@ -94,8 +96,8 @@ class PersonsDraw(Sampling):
         plain = self.adjacency == "add_or_remove" and len(cases) == 1 and cases[0].distance == 1
         if not (plain and isinstance(noisy, dp.GaussianDpEvent)):
             return None
-        distances, chances = self.times_drawn()
-        return dp.MixtureOfGaussiansDpEvent(noisy.noise_multiplier, list(distances), list(chances))
+        law = (list(map(float, part)) for part in self.times_drawn())
+        return dp.dp_event.MixtureOfGaussiansDpEvent(noisy.noise_multiplier, *law)
 
     @property
     def most_often(self) -> int:
@@ -150,3 +152,89 @@ class PersonsDraw(Sampling):
         likeliest = max(cases, key=lambda case: case.chance)  # the others, of a cut, are not played
         n, chances = np.array(likeliest.times).T
         return jnp.asarray(chances, jnp.float32), jnp.asarray(n, jnp.float32)
+
+
+@dataclass(frozen=True)
+class ByPersons(Sampling):
+    """Draws persons, and takes all clients of each: they are in one cohort, or none is.
+
+    Attributes:
+        drawn: the draws of persons.
+        population: number of clients.
+        most: clients of the largest cohort.
+        of_one: most clients of a person.
+        are_equal: whether every person has so many.
+        of_whom: tells assignments of clients to persons apart.
+    """
+
+    drawn: Sampling
+    population: LargeCount
+    most: LargeCount
+    of_one: Count
+    are_equal: bool
+    of_whom: str = field(repr=False)
+    not_by_hand = "use fp.by_person"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def rate(self) -> float:
+        """That of a person."""
+        return self.drawn.rate
+
+    @property
+    def adjacency(self) -> Adjacency | None:
+        """As of persons."""
+        return self.drawn.adjacency
+
+    def cases(self) -> tuple[DrawCase, ...]:
+        """Of a person with one client."""
+        return self.drawn.cases()
+
+    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+        """As of a person with the most clients, which cover one with fewer: all are there, or none.
+
+        *Proof.* The sum of a person's messages is one of norm `of_one` C at most, for this person and for whoever it
+        displaces, or whoever takes its place: the cases of `drawn` with that clip norm.
+        """
+        return tuple(
+            case._replace(times=((float(self.of_one), case.rate),)) for case in self.drawn.cases()
+        )
+
+    def times_drawn(self) -> tuple[Floats, Floats]:
+        """Once, or not at all."""
+        return self.drawn.times_drawn()
+
+    def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
+        """As of persons, with all their clients."""
+        return (*self.drawn.how_drawn(what, some_vanish), "persons are drawn, with all clients")
+
+    def limits(self, what: str) -> tuple[str, ...]:
+        """As of persons."""
+        return self.drawn.limits("the persons of a cohort")
+
+    @property
+    def takes_all(self) -> bool:
+        """As of persons."""
+        return self.drawn.takes_all
+
+    @property
+    def is_secret(self) -> bool:
+        """As of persons."""
+        return self.drawn.is_secret
+
+    @property
+    def has_one_size(self) -> bool:
+        """Where all persons have as many clients."""
+        return self.are_equal and self.drawn.has_one_size
+
+    @property
+    def is_attained(self) -> bool:
+        """As of persons."""
+        return self.drawn.is_attained
+
+    def remembered(self) -> Sampling | None:
+        """As of persons."""
+        drawn = self.drawn.remembered()
+        return None if drawn is None else replace(self, drawn=drawn)

@@ -241,10 +241,10 @@ class Poisson(Cut):
         """By how many of the units join, binomial; where a cut may happen, it counts as if none of them were cut.
 
         *Proof.* Without a cut the units join independently of all others: `mixture_curves.several_delta`. Else, of the
-        N - m others, m = `units`, K join, with the person and without it. Given K <= B - m there is no cut. Given K > B
-        - m, let J ~ Bin(m, q) of the units join, and M <= J be those in the cohort, a uniform subset of min(B, K + J) of
-        all that joined. Its others are a uniform subset of K, as S is, the cohort without the person: take them from S,
-        of which D = |S| + M - min(B, K + J) then made room. D <= M, as |S| = min(B, K) <= min(B, K + J). Given S and K,
+        N - m others, m = `units`, K join, with the person and without it. Given K <= B - m there is no cut. Given
+        K > B - m, let J ~ Bin(m, q) of the units join, and M <= J be those in the cohort, a uniform subset of min(B, K
+        + J) of all. Its others are a uniform subset of K, as S is, the cohort without the person: take them from S, of
+        which D = |S| + M - min(B, K + J) then made room. D <= M, as |S| = min(B, K) <= min(B, K + J). Given S and K,
         the sum moves by those M less those D, by 2 M C at most, and M is stochastically smaller than Bin(m, q). S and K
         have the same law on both sides. Where units remember who made room, M >= 1 counts as seen.
 

@@ -41,6 +41,8 @@ class Accounting(ABC):
 
     has_turns: bool = False
     """Whether the number of a round decides who may take part."""
+    of_whom: str = ""
+    """Of which assignment of clients to persons the draws are; "": of any."""
     not_by_hand: str = ""
     """What to use instead, where draws by somebody's own function cannot be measured against this."""
 
@@ -212,22 +214,6 @@ class Sampling(Accounting):
             f"sampling: {self!r}; how many of a person's {units} units it draws at once is not known, so nothing is "
             "certified; draw by fp.poisson, fp.fixed_size or fp.everyone, or keep one of each person (per_person=1)"
         )
-
-    def of_person(self, units: int, *, apart: bool = False, known: bool = False) -> Sampling:
-        """As the draws of a person's so many units are accounted for.
-
-        Args:
-            apart: whether each unit carries noise of its own, which alone is counted: n of them are as sqrt(n).
-            known: whether the view is taken to know how many of them are drawn.
-
-        Raises:
-            ValueError: as `cases_of_several`; fewer units in all.
-        """
-        from fedpriv.privacy.sampling.of_persons import PersonsDraw
-
-        remedy = f"give at most the population, {self.population}"
-        require(units <= self.population, "units", units, remedy)
-        return PersonsDraw(self, units, apart, known)
 
     def of_one_that_stays(self) -> Sampling:
         """The same draws, of a unit that is there with either neighbour, and contributes something else.
