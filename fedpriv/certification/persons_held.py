@@ -22,6 +22,9 @@ class Held(NamedTuple):
     records: int
 
 
+_MANY = 200  # patterns of clients with public sizes, of which each is certified
+
+
 class PersonsHeld(NamedTuple):
     """What the persons of a federation hold: public, as whose each record is.
 
@@ -40,8 +43,9 @@ class PersonsHeld(NamedTuple):
     def costliest(self, of_records: bool, by_size: bool) -> tuple[tuple[Held, ...], ...]:
         """The patterns that no other one covers: that of most clients alone, where whole clients are protected.
 
-        One covers another that it holds as many records as, or more, of the same clients: what hides the larger hides
-        every change of fewer of its records.
+        One covers another that it holds as many records as, or more, of clients of the same sizes: what hides the
+        larger hides every change of fewer of its records. Where there are more than `_MANY`, all clients count as the
+        smallest, whose records are drawn most often: of stochastically fewer records the curves are smaller.
 
         Args:
           of_records: whether records are protected.
@@ -49,6 +53,7 @@ class PersonsHeld(NamedTuple):
         """
         if not of_records:
             return (max(self.patterns, key=len),)
+        by_size = by_size and len(self.patterns) <= _MANY
         each = self.patterns
         if not by_size:
             each = tuple(tuple(held._replace(size=None) for held in one) for one in each)

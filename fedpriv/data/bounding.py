@@ -111,19 +111,27 @@ def _are_whole(owners: np.ndarray, training: Rows) -> bool:
 def _chosen(person: np.ndarray, names: np.ndarray, most: int, seed: int) -> np.ndarray:
     """bool[n], which clients or records are kept, of which each is one person's (i64[n]).
 
-    A person's choice is drawn from a generator of its own, so that it is the same whoever else is there.
+    Those with the least of 64 pseudo-random bits, which come from the seed, the person's id, and the place among its own
+    (by the mixer of SplitMix64): so they are the same whoever else is there.
     """
-    stays = np.ones(len(person), bool)
     order = np.argsort(person, kind="stable")
     count = np.bincount(person, minlength=len(names))
-    begins = np.cumsum(count) - count
+    first = np.cumsum(count) - count
+    place = np.arange(len(person)) - first[person[order]]
+    start = np.zeros(len(names), np.uint64)
     for p in np.flatnonzero(count > most):
-        own = order[begins[p] : begins[p] + count[p]]
-        digest = hashlib.sha256(f"{names[p]}".encode()).digest()
-        rng = np.random.default_rng([seed % 2**64, int.from_bytes(digest, "little")])
-        stays[own] = False
-        stays[rng.choice(own, most, replace=False)] = True
+        start[p] = _bits(f"{seed} {names[p]}")
+    lots = start[person[order]] + (place + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        lots = (lots ^ (lots >> np.uint64(shift))) * np.uint64(factor)
+    by_lot = order[np.lexsort((lots, person[order]))]
+    stays = np.zeros(len(person), bool)
+    stays[by_lot] = place < most  # a person's places are in order of its lots now
     return stays
+
+
+def _bits(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 def _greedy(owners: np.ndarray, most: int, seed: int) -> np.ndarray:

@@ -56,11 +56,11 @@ def owners_of(
 
 
 class _Ids(NamedTuple):
-    """Ids as they were given: ids[i] is one of those of client or record where[i], of `count`; where is sorted."""
+    """Ids as they were given: ids[i] is one of those of client or record where[i], of `number`; where is sorted."""
 
     ids: np.ndarray
     where: np.ndarray
-    count: int
+    number: int
 
     @classmethod
     def of(cls, person: Person) -> _Ids:
@@ -83,11 +83,11 @@ class _Ids(NamedTuple):
         return cls._present(array.ravel(), where, len(array))
 
     @classmethod
-    def _present(cls, ids: np.ndarray, where: np.ndarray, count: int) -> _Ids:
+    def _present(cls, ids: np.ndarray, where: np.ndarray, number: int) -> _Ids:
         gone = are_missing(ids)
         if ids.dtype.kind == "i":
             gone |= ids < 0
-        return cls(ids[~gone], where[~gone], count)
+        return cls(ids[~gone], where[~gone], number)
 
 
 def _by_row(
@@ -99,11 +99,11 @@ def _by_row(
     client = np.concatenate([np.repeat(np.arange(len(part.size)), part.size) for part in parts])
     clients = len(training.size)
     alike = len(rows) == clients and bool((rows == client).all())
-    fits = given.count in (clients, total) and (clients != total or alike)
-    what = f"{given.count} ids for {clients} clients and {total} records"
+    fits = given.number in (clients, total) and (clients != total or alike)
+    what = f"{given.number} ids for {clients} clients and {total} records"
     if not fits:
         raise ValueError(f"person: {what}; {_REMEDY}")
-    if given.count == total:
+    if given.number == total:
         _check_public(given, rows, public)
         return _each("record", given, rows)
     ids, where = _each("client", given, np.arange(clients))
@@ -115,14 +115,14 @@ def _by_row(
 
 def _each(what: str, given: _Ids, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Those of the clients, or rows, `of`, sorted."""
-    used = np.zeros(given.count, bool)
+    used = np.zeros(given.number, bool)
     used[of] = True
-    has = np.zeros(given.count, bool)
+    has = np.zeros(given.number, bool)
     has[given.where] = True
     if (used & ~has).any():
-        number = int(np.argmax(used & ~has))
+        i = int(np.argmax(used & ~has))
         raise ValueError(
-            f"person: {what} {number} is nobody's; give each {what} a person, or leave it out"
+            f"person: {what} {i} is nobody's; give each {what} a person, or leave it out"
         )
     mine = used[given.where]
     return given.ids[mine], given.where[mine]
@@ -145,8 +145,9 @@ def _check_public(given: _Ids, rows: np.ndarray, public: np.ndarray) -> None:
 
 def _table(number: np.ndarray, where: np.ndarray, total: int) -> np.ndarray:
     """i32[total, m], the different numbers of each row, filled with -1."""
-    pairs = np.unique(np.stack([where, number], axis=1), axis=0)
-    place = np.arange(len(pairs)) - np.searchsorted(pairs[:, 0], pairs[:, 0])
+    persons = int(number.max()) + 1
+    row, person = np.divmod(np.unique(where.astype(np.int64) * persons + number), persons)
+    place = np.arange(len(row)) - np.searchsorted(row, row)
     owners = np.full((total, int(place.max()) + 1), -1, np.int32)
-    owners[pairs[:, 0], place] = pairs[:, 1]
+    owners[row, place] = person
     return owners

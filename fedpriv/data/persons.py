@@ -57,9 +57,10 @@ class Persons:
         client = np.repeat(np.arange(len(rows.size)), rows.size)
         own = self.owners[rows.rows]
         theirs = own >= 0
-        pairs = np.stack([own[theirs], np.broadcast_to(client[:, None], own.shape)[theirs]], axis=1)
-        each, count = np.unique(pairs.astype(np.int64), axis=0, return_counts=True)
-        return np.concatenate([each, count[:, None]], axis=1)
+        where = np.broadcast_to(client[:, None], own.shape)[theirs]
+        pairs = own[theirs].astype(np.int64) * len(rows.size) + where
+        each, count = np.unique(pairs, return_counts=True)
+        return np.stack([*np.divmod(each, len(rows.size)), count], axis=1)
 
     def of_client(self, rows: Rows) -> np.ndarray:
         """i64[clients], whose each client is.

@@ -77,8 +77,7 @@ class PersonsDraw(Sampling):
             for n, p in case.times:
                 law[n] = law.get(n, 0.0) + case.chance * p
         law[0.0] = max(0.0, 1 - math.fsum(law.values()))
-        n = np.array(sorted(law))
-        return n, np.array([law[k] for k in n])
+        return np.array(sorted(law)), np.array([law[n] for n in sorted(law)])
 
     def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
         """As of single units."""
