@@ -111,7 +111,7 @@ def _are_whole(owners: np.ndarray, training: Rows) -> bool:
 def _chosen(person: np.ndarray, names: np.ndarray, most: int, seed: int) -> np.ndarray:
     """bool[n], which clients or records are kept, of which each is one person's (i64[n]).
 
-    Those with the least of 64 pseudo-random bits, which come from the seed, the person's id, and the place among its own
+    Those with the least of 64 pseudo-random bits, made of the seed, the person's id, and the place among its own
     (by the mixer of SplitMix64): so they are the same whoever else is there.
     """
     order = np.argsort(person, kind="stable")
