@@ -66,10 +66,11 @@ def replaced_delta(
 
     *epsilon >= 0.* Let A be the output given that none of the units is drawn, B_j and B'_j given that j are, of either
     person, and p = 1 - p_0. By advanced joint convexity (Balle, Barthe and Gaboardi 2018, Theorem 2) H_a of (1 - p) A +
-    sum_j p_j B_j against (1 - p) A + sum_j p_j B'_j is p times a convex combination of H_a'(B || A) and H_a'(B || B'),
-    B = sum_j (p_j / p) B_j, a' = 1 + (a - 1) / p. B_j and B'_j differ in j units, as do B_j and A, in j units of the
-    draw (the samplings' proofs say which): so by joint convexity both are at most sum_j (p_j / p) times the curve of
-    noise moved by d_j.
+    sum_j p_j B_j against (1 - p) A + sum_j p_j B'_j is p ((1 - b) H_a'(B || A) + b H_a'(B || B')) at most, with B =
+    sum_j (p_j / p) B_j, a' = 1 + (a - 1) / p and b = a / a'. B_j and B'_j differ in j units: the second is at most
+    sum_j (p_j / p) times the curve of noise moved by d_j, by joint convexity. B_j and A have a coupling in which they
+    differ in j units (the samplings' proofs say which), with one law of A for all j: told who is drawn in A, B is a
+    mixture of A moved by at most d_j, and the first is at most the curve of `several_delta`.
 
     *epsilon < 0.* As `curves.replace_delta`: replacing is a symmetric relation.
 
@@ -83,7 +84,10 @@ def replaced_delta(
     far = positive - math.log(drawn) + np.log1p(-(1 - drawn) * np.exp(-positive))
     inner = np.where(positive < 1, near, far)
     curve = CURVES[noise]
-    forward = sum(p * curve(inner, d) for d, p in zip(distances, chances, strict=True))
+    told = sum(p * curve(inner, d) for d, p in zip(distances, chances, strict=True))
+    among = drawn * several_delta(inner, distances, chances / drawn, noise)
+    share = np.exp(positive - inner)
+    forward = (1 - share) * among + share * told
     weight = np.exp(np.minimum(eps, 0.0))
     return np.asarray((1 - weight) + weight * forward)
 

@@ -166,13 +166,19 @@ def test_cohorts_of_one_size_cost_no_more_than_certified(size, others):
 
 
 def test_the_pair_of_cohorts_of_one_size_is_that_of_its_proof():
-    """p times the average, over how many are drawn, of noise moved by 2 n at the amplified epsilon; composed once."""
+    """Of one round: a mixture, at the amplified epsilon, of cohorts without any of the units and of replaced ones."""
     law = stats.hypergeom(20, 3, 5)
     p = 1 - law.pmf(0)
+    some = {2 * n: law.pmf(n) / p for n in (1, 2, 3)}
+    none = stats.norm.pdf(Z, 0, SIGMA)
+    mixed = sum(chance * stats.norm.pdf(Z, n, SIGMA) for n, chance in some.items())
 
     def delta_of(eps):
         inner = np.log1p(np.expm1(eps) / p)
-        return sum(law.pmf(n) * gaussian(inner, 2 * n / SIGMA) for n in (1, 2, 3))
+        told = sum(chance * gaussian(inner, n / SIGMA) for n, chance in some.items())
+        among = np.trapezoid(np.maximum(mixed - np.exp(inner) * none, 0), Z)
+        share = np.exp(eps - inner)
+        return p * ((1 - share) * among + share * told)
 
     ours = epsilon(PersonsDraw(FixedSize(20, 5), 3))
     assert ours == pytest.approx(solved(delta_of), rel=1e-3)
