@@ -70,6 +70,7 @@ from fedpriv.rounds.participation_samplers import (
     random_availability,
     shuffled_blocks,
 )
+from fedpriv.rounds.person_sampler import by_person
 from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes
 from fedpriv.rounds.samplers import (
     Opening,
@@ -116,6 +117,7 @@ __all__ = [
     "attacks",
     "buffered",
     "buffered_fed_avg",
+    "by_person",
     "cache_programs",
     "calibrate_groups",
     "calibrate_noise",
