@@ -30,7 +30,7 @@ from fedpriv.data.streaming import StreamedFederation
 from fedpriv.engine import secret_seeds
 from fedpriv.engine.simulate import simulate
 from fedpriv.privacy import Certificate
-from fedpriv.privacy.release import Unit, View
+from fedpriv.privacy.release import ClippedUnit, View
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.statistics.values import Values
 
@@ -51,7 +51,7 @@ class Crowd(NamedTuple):
     clients: int
     per_client: int
     record: Example
-    unit: Unit
+    unit: ClippedUnit
     noise_multiplier: float
 
 
@@ -94,7 +94,7 @@ class Statistic:
         federation: Federation | StreamedFederation,
         *,
         noise_multiplier: NonNegative,
-        unit: Unit = "client",
+        unit: ClippedUnit = "client",
     ) -> Algorithm:
         """The algorithm, for `fp.certify_together` and the like; whatever model these are given, it has its own.
 
@@ -117,7 +117,7 @@ class Statistic:
         delta: Probability,
         noise_multiplier: NonNegative | None = None,
         epsilon: Budget | None = None,
-        unit: Unit = "client",
+        unit: ClippedUnit = "client",
         view: View = "third_party",
         honest: Rate = 1.0,
         seed: Seed | None = None,
@@ -143,7 +143,7 @@ class Statistic:
             checked("seed", seed, Seed | None),
             secret_seeds.checked_secret(secret_seed),
         )
-        unit, priced = checked("unit", unit, Unit), _price(delta, view, honest)
+        unit, priced = checked("unit", unit, ClippedUnit), _price(delta, view, honest)
         one = (noise_multiplier is None) != (epsilon is None)
         remedy = f"give one of the two, noise_multiplier= or epsilon= (epsilon={epsilon})"
         require(one, "noise_multiplier", noise_multiplier, remedy)
@@ -176,11 +176,11 @@ class Statistic:
         value, error = jax.tree.map(lambda number: np.asarray(number)[()], read)
         return Released(self, value, error, certificate, asked.algorithm, noise_multiplier)
 
-    def _asked(self, federation: Any, noise_multiplier: float, unit: Unit) -> Asked:
+    def _asked(self, federation: Any, noise_multiplier: float, unit: ClippedUnit) -> Asked:
         known = isinstance(federation, Federation | StreamedFederation)
         require(known, "federation", federation, FEDERATION)
         noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative)
-        unit = checked("unit", unit, Unit)
+        unit = checked("unit", unit, ClippedUnit)
         record = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], jnp.asarray(leaf[:0]).dtype),
             federation.examples,
