@@ -81,6 +81,8 @@ class TracedRound(NamedTuple):
         """The units, of the costliest of which a certificate is: one of each public group."""
         if self.grouping is None:
             return (ANY,)
+        if self.public_sizes is None:
+            return tuple(UnitKind(group=name) for name in self.grouping.group_names)
         return costliest_kinds(self.kinds_of_clients)
 
     @property
@@ -108,7 +110,7 @@ class TracedRound(NamedTuple):
           kind: of the unit; by default the first of `kinds`. Where units are in groups it has to be given.
 
         Raises:
-          ValueError: no kind, where there are several groups; it has no certificate: a multiplier that is computed in the
+          ValueError: no kind, where there are several groups; no certificate: a multiplier that is computed in the
             round, or units, samplings or kinds of noise that do not go together.
         """
         if kind is None:

@@ -50,7 +50,8 @@ class DelayLaw:
         listed = isinstance(self.names, Sequence)
         require(listed, "names", self.names, "give the name of each class, in a list")
         names = tuple(self.names) or tuple(map(str, range(len(rows))))
-        require(len(names) == len(rows), "names", names, f"give {len(rows)} of them")
+        differ = len(set(names)) == len(names) == len(rows)
+        require(differ, "names", names, f"give {len(rows)} that differ")
         object.__setattr__(self, "names", names)
         for row in rows:
             add_up = abs(math.fsum(row) - 1) < _ROUNDING

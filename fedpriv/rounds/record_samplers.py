@@ -14,6 +14,7 @@ from jax import lax
 from fedpriv.core.arguments import Count, Rate, check_fields, checked, require
 from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
+from fedpriv.data.federation import Federation
 from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling
 from fedpriv.privacy.sampling.grouped import Grouped
 from fedpriv.rounds.group_names import digest_of, labels_of, named, table
@@ -159,7 +160,9 @@ class PublicGroups:
 
     def __post_init__(self) -> None:
         require(
-            isinstance(self.groups, Sequence) and len(self.groups) > 0,
+            not isinstance(self.groups, str)
+            and isinstance(self.groups, Sequence)
+            and len(self.groups) > 0,
             "groups",
             self.groups,
             "give, for each client, the names of its records' groups, in a list of lists",
@@ -192,6 +195,26 @@ class PublicGroups:
         told = Grouped(order.shape[1], slots, drawn, (1.0,) * len(names), self.members)
         draw = Sampler(lambda key: self._draw_of(key, 0)[0], slots, expected, told)
         self._set("places", sealed(draw))
+
+    @classmethod
+    def of_leaf(cls, federation: Federation, leaf: str, **numbers: Any) -> PublicGroups:
+        """Groups by a public leaf of the examples, of whole numbers, such as a ward's or a year.
+
+        Args:
+          federation: in memory.
+          numbers: `rate` or `batch`, as of the class.
+
+        Raises:
+          ValueError: a federation that is not in memory, or has no such leaf; as the class.
+        """
+        remedy = "give one in memory, fp.Federation.from_arrays(...), or the names themselves"
+        require(isinstance(federation, Federation), "federation", federation, remedy)
+        leaves = federation.examples if isinstance(federation.examples, Mapping) else {}
+        remedy = f"there is no such leaf; give one of {', '.join(map(repr, leaves)) or 'those with names'}"
+        require(leaf in leaves, "leaf", leaf, remedy)
+        values = np.asarray(leaves[leaf])[np.asarray(federation.rows)]
+        sizes = np.asarray(federation.size)
+        return cls([own[:n].tolist() for own, n in zip(values, sizes, strict=True)], **numbers)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -247,8 +270,13 @@ RecordSampler: TypeAlias = Sampler | PublicSizes | PublicGroups
 
 
 def is_record_sampler(given: object) -> bool:
-    """Whether it draws records: one of these, as another class may draw otherwise than its parts say."""
-    return type(given) in (Sampler, PublicSizes, PublicGroups)
+    """Whether it draws records: one of these, as another class may draw otherwise than its parts say.
+
+    Not `fp.grouped`, which draws clients.
+    """
+    if type(given) is Sampler:
+        return not given.accounting.group_names
+    return type(given) in (PublicSizes, PublicGroups)
 
 
 def _subset(key: Key, size: jax.Array, places: int, slots: int) -> Draw:
@@ -272,7 +300,7 @@ def draw_records(
         is_record_sampler(records),
         "records",
         records,
-        "give one such as fp.poisson(100, rate=0.1), or fp.PublicSizes",
+        "give one such as fp.poisson(100, rate=0.1), fp.PublicSizes or fp.PublicGroups",
     )
     remedy = "clients vanish, not records; give the sampler of the clients to fp.dropping"
     require(records.accounting.dropout == 0, "records", records.accounting, remedy)

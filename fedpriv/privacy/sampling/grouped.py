@@ -156,8 +156,8 @@ class Grouped(Strata, Sampling):
 
     @property
     def is_known_with_own_noise(self) -> bool:
-        """Whether that of some group is."""
-        return any(drawn.of_a_round.is_known_with_own_noise for _, drawn in self.parts)
+        """Whether that of all groups is."""
+        return all(drawn.of_a_round.is_known_with_own_noise for _, drawn in self.parts)
 
 
 @dataclass(frozen=True)
