@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from functools import partial
 
 import dp_accounting as dp
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from correlated_runs import ROUNDS, by_all_patterns, descent, gaussian_epsilon, matrix_of
 from dp_accounting.pld import PLDAccountant
-from every_algorithm import ENTRIES, FEDERATION, PARAMS, TRAINING, that
+from every_algorithm import CLIENTS, ENTRIES, FEDERATION, PARAMS, TRAINING, that
 from scipy import optimize, stats
 from small import FALSE_ALARM, assert_close, certified, refused, squared, start
 from test_unequal_certificates import epsilon_of, replaced_curve
@@ -17,6 +18,7 @@ from test_unequal_certificates import epsilon_of, replaced_curve
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.certification.unit_kinds import UnitKind
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -239,6 +241,18 @@ def test_groups_that_are_alike_cost_what_one_draw_costs(name):
         assert one.epsilon == pytest.approx(other.epsilon, rel=1e-9)
         assert (one.relation, one.basis) == (other.relation, other.basis)
         assert one.of_groups["a"].epsilon == one.of_groups["b"].epsilon
+
+
+@pytest.mark.parametrize("name", that(lambda entry: entry.noise))
+def test_half_a_weight_is_twice_the_noise(name):
+    """Of every mechanism; not where a client adds noise to what it sends, which is weighted along."""
+    sampler = fp.grouped([*"aaabbb"], fp.everyone(CLIENTS), weights={"a": 0.5, "b": 1.0})
+    traced = fp.trace_round(ENTRIES[name].make(sampler=sampler), PARAMS, FEDERATION)
+    half, whole = (traced.releases(5, UnitKind(group=group)) for group in "ab")
+    factor = 1 if ENTRIES[name].noise == "own" or traced.algorithm.unit == "record" else 2
+    for one, other in zip(half, whole, strict=True):
+        assert one.multiplier == pytest.approx(factor * other.multiplier)
+        assert one == replace(other, multiplier=one.multiplier)
 
 
 def test_noise_of_ones_own_is_weighted_along():

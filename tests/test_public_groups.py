@@ -203,6 +203,18 @@ def test_groups_of_clients_and_of_records_at_once_are_refused():
         fp.certify(algorithm, start(), HOSPITALS, 3, 1e-3)
 
 
+def test_groups_of_a_leaf_are_those_of_each_clients_rows():
+    rows = [[4, 0, 2], [1, 5]]
+    examples = {"x": np.zeros((6, 3)), "ward": np.array([3, 3, 7, 7, 7, 3])}
+    wards = fp.Federation.from_arrays(examples, rows)
+    found = fp.PublicGroups.of_leaf(wards, "ward", rate={3: 0.1, 7: 0.2})
+    assert [*map(list, found.groups)] == [[7, 3, 7], [3, 3]]
+    assert found == fp.PublicGroups([["7", "3", "7"], ["3", "3"]], rate={"3": 0.1, "7": 0.2})
+    for leaf, said in (("x", r"groups\[0\]"), ("room", "leaf: 'room'; .*give one of 'ward', 'x'")):
+        with refused(said):
+            fp.PublicGroups.of_leaf(wards, leaf, rate={3: 0.1, 7: 0.2})
+
+
 def test_groups_of_clients_are_not_of_records():
     places = fp.grouped(["x", "y", "y"], {"x": fp.poisson(1, 0.5), "y": fp.poisson(2, 0.2)})
     with refused("records: .*of groups fp.PublicGroups"):

@@ -14,6 +14,7 @@ from jax import lax
 from fedpriv.core.arguments import Count, Rate, check_fields, checked, require
 from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
+from fedpriv.data.federation import Federation
 from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling
 from fedpriv.privacy.sampling.grouped import Grouped
 from fedpriv.rounds.group_names import digest_of, labels_of, named, table
@@ -158,14 +159,10 @@ class PublicGroups:
     _order: jax.Array = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        require(
-            not isinstance(self.groups, str)
-            and isinstance(self.groups, Sequence)
-            and len(self.groups) > 0,
-            "groups",
-            self.groups,
-            "give, for each client, the names of its records' groups, in a list of lists",
-        )
+        several = isinstance(self.groups, Sequence) or getattr(self.groups, "ndim", 0) > 0
+        remedy = "give, for each client, the names of its records' groups, in a list of lists"
+        fits = several and not isinstance(self.groups, str) and len(self.groups) > 0
+        require(fits, "groups", self.groups, remedy)
         labels = [labels_of(f"groups[{i}]", own) for i, own in enumerate(self.groups)]
         one = (self.batch is None) != (self.rate is None)
         require(one, "batch", self.batch, f"give one of the two (rate={self.rate})")
@@ -194,6 +191,26 @@ class PublicGroups:
         told = Grouped(order.shape[1], slots, drawn, (1.0,) * len(names), self.members)
         draw = Sampler(lambda key: self._draw_of(key, 0)[0], slots, expected, told)
         self._set("places", sealed(draw))
+
+    @classmethod
+    def of_leaf(cls, federation: Federation, leaf: str, **numbers: Any) -> PublicGroups:
+        """Groups by a public leaf of the examples, of whole numbers, such as a ward's or a year.
+
+        Args:
+          federation: in memory.
+          numbers: `rate` or `batch`, as of the class.
+
+        Raises:
+          ValueError: a federation that is not in memory, or has no such leaf; as the class.
+        """
+        remedy = "give one in memory, fp.Federation.from_arrays(...), or the names themselves"
+        require(isinstance(federation, Federation), "federation", federation, remedy)
+        leaves = federation.examples if isinstance(federation.examples, Mapping) else {}
+        remedy = f"there is no such leaf; give one of {', '.join(map(repr, leaves)) or 'those with names'}"
+        require(leaf in leaves, "leaf", leaf, remedy)
+        values = np.asarray(leaves[leaf])[np.asarray(federation.rows)]
+        sizes = np.asarray(federation.size)
+        return cls([own[:n].tolist() for own, n in zip(values, sizes, strict=True)], **numbers)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
