@@ -1,8 +1,12 @@
-"""Half of everybody asks for epsilon 1, half for 8: Fed-SMP, DP-FedAvg and DP-SGD with public groups.
+"""Half of everybody asks for epsilon 1, half for 8: DP-FedAvg, Fed-SMP and DP-SGD with public groups.
 
-python -m experiments.run own_budgets --data-dir DIR
-python -m experiments.run own_budgets --groups.by clip_scales --data-dir DIR
+    python -m experiments.run own_budgets --groups.epsilons 1 8 --data-dir DIR
 
+Fashion-MNIST. DP-FedAvg and Fed-SMP (rand_k) protect 400 clients of 150 images, Poisson cohorts of 40 on average;
+DP-SGD protects 6,000 images of one holder. Finds the noise and each group's rate; `--groups.by clip_scales` finds clip
+norms.
+Expect 78.7 % for DP-FedAvg, 80.7 % for rand_k, 77.8 % for DP-SGD (spread 0.5 to 0.7), where `--groups.names
+--target-epsilon 1`, without groups, has 67.4, 71.7 and 66.7 %. What came out: experiments/results/own_budgets.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -84,24 +88,30 @@ def dp_sgd(settings: OwnBudgets) -> Algorithm:
 
 
 def _entries(
-    settings: OwnBudgets, of_clients: Callable[[OwnBudgets], Mapping[str, Entry]], of_images: Entry
+    settings: OwnBudgets,
+    of_clients: Callable[[OwnBudgets], Mapping[str, Entry]],
+    of_images: Callable[[Algorithm], Entry],
 ) -> dict[str, Entry]:
     """In the order of the settings.
 
     Args:
       of_clients: makes entries of the algorithms that protect clients.
-      of_images: of dp_sgd.
+      of_images: makes that of dp_sgd.
     """
     names: Any = tuple(name for name in settings.algorithms if name != "dp_sgd")
-    made = of_clients(replace(settings, algorithms=names)) if names else {}
-    every = {**made, "dp_sgd": of_images}
-    return {name: every[name] for name in settings.algorithms}
+    made = dict(of_clients(replace(settings, algorithms=names))) if names else {}
+    if "dp_sgd" in settings.algorithms:
+        made["dp_sgd"] = of_images(dp_sgd(settings))
+    return {name: made[name] for name in settings.algorithms}
 
 
 def ledger(settings: OwnBudgets) -> Ledger:
     example = image(28, 28, 1)
-    of_images = blank(dp_sgd(settings), example, 1, settings.images)
-    entries = _entries(settings, lambda own: fed_smp.ledger(own, MODEL, example).entries, of_images)
+    entries = _entries(
+        settings,
+        lambda own: fed_smp.ledger(own, MODEL, example).entries,
+        lambda algorithm: blank(algorithm, example, 1, settings.images),
+    )
     return Ledger(entries, fed_smp.delta(settings, settings.clients), MODEL.init)
 
 
@@ -113,8 +123,9 @@ def on(settings: OwnBudgets, data: Dataset) -> Experiment:
     def deal(rng: np.random.Generator) -> list[np.ndarray]:
         return [rng.permutation(len(data.train["label"]))[: settings.images]]
 
-    of_images = Entry(dp_sgd(settings), federations(data, settings.seeds, deal))
     entries = _entries(
-        settings, lambda own: fed_smp.experiment(own, data, MODEL).entries, of_images
+        settings,
+        lambda own: fed_smp.experiment(own, data, MODEL).entries,
+        lambda algorithm: Entry(algorithm, federations(data, settings.seeds, deal)),
     )
     return Experiment(MODEL, data.test, fed_smp.delta(settings, settings.clients), entries)

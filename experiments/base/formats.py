@@ -183,8 +183,8 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def field_name(field: str) -> str:
     """A config's field for people: the budget of a run is ε, which the notes of a table explain."""
-    if field == "target_epsilon":
-        return "ε"
+    if field in (known := {"target_epsilon": "ε", "groups.epsilons": "ε of groups"}):
+        return known[field]
     return field.replace("_", " ").replace(".", " ").replace("epsilon", "ε")
 
 
@@ -192,7 +192,7 @@ def setting(field: str, value: Any) -> str:
     """A config's setting, for people."""
     if field == "config":
         return Path(value).stem
-    said = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    said = (" ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
     if isinstance(value, float) and float(f"{value:g}") == value:
         said = f"{value:g}"
     elif value is None or isinstance(value, bool):

@@ -6,8 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from commands import privacy
+from commands import privacy, run
 from reported import record, text, tree
+from resumed import OFTEN, KilledError, Stop, assert_same
 
 import experiments
 import fedpriv as fp
@@ -184,3 +185,21 @@ def test_epsilons_that_nothing_reaches_are_refused_in_one_line(monkeypatch):
     made = budget.made(partial(ledger_of, quickstart), config, {"dp_fed_avg": given})
     with pytest.raises(ValueError, match=r"groups.epsilons: 1 was solved for other clients"):
         budget.check_reached(made, config, {"dp_fed_avg": given})
+
+
+@pytest.mark.slow
+def test_a_run_with_budgets_of_groups_trains_and_goes_on_with_what_was_found(tmp_path):
+    words = "--clients 30 --cohort 6 --rounds 3 --every 1 --seeds 1 --algorithms dp_fed_avg"
+    words += " --local.epochs 1 --layout.devices 1 --view server_secagg"
+    words += " --groups.names strict lenient --groups.epsilons 2 8 --groups.by clip_scales"
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run.main(["quickstart", *words.split(), "--output", str(whole)]) == 0
+    given = ["quickstart", *words.split(), *OFTEN, "--output", str(killed)]
+    with pytest.raises(KilledError):
+        run.main(given, sinks=[Stop("dp_fed_avg", 2)])
+    assert run.main(["--resume", str(killed)]) == 0
+    assert_same(killed, whole)
+    summary = experiments.runs.read(whole).summary
+    (noise, scales) = summary.solved["dp_fed_avg"].values()
+    assert noise > 0
+    assert scales["strict"] < scales["lenient"] == 1
