@@ -13,6 +13,7 @@ from fedpriv.algorithms.fed_smp import fed_smp
 from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds, calibrate_together
 from fedpriv.certification.certificate import certify, trace_round
+from fedpriv.certification.group_budgets import calibrate_groups
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
 from fedpriv.compression.codecs import qsgd, top_k
@@ -48,6 +49,7 @@ from fedpriv.retired import retired
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.grouped import grouped
 from fedpriv.rounds.local_dp_sgd import LocalSteps, straggling
 from fedpriv.rounds.local_training import (
     epochs,
@@ -64,7 +66,7 @@ from fedpriv.rounds.participation_samplers import (
     random_availability,
     shuffled_blocks,
 )
-from fedpriv.rounds.record_samplers import PublicSizes
+from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes
 from fedpriv.rounds.samplers import (
     Opening,
     Sampler,
@@ -98,6 +100,7 @@ __all__ = [
     "Mechanism",
     "ModelState",
     "Opening",
+    "PublicGroups",
     "PublicSizes",
     "Sampler",
     "Sent",
@@ -107,6 +110,7 @@ __all__ = [
     "adaptive_fed_avg",
     "attacks",
     "cache_programs",
+    "calibrate_groups",
     "calibrate_noise",
     "calibrate_rounds",
     "calibrate_together",
@@ -138,6 +142,7 @@ __all__ = [
     "fixed_size",
     "full_batch",
     "gaussian",
+    "grouped",
     "joint",
     "laplace",
     "mean_grad",

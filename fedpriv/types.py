@@ -13,11 +13,12 @@ from fedpriv.models.networks import Built
 from fedpriv.privacy.profile import Composition
 from fedpriv.rounds.cohort import Summed
 from fedpriv.rounds.local_training import Plan
-from fedpriv.rounds.samplers import Draw
+from fedpriv.rounds.samplers import Answer, Draw
 from fedpriv.rounds.scheduled_samplers import ScheduledSampler
 from fedpriv.rounds.weighting import Weighting
 
 __all__ = [
+    "Answer",
     "Built",
     "ClientRows",
     "ClientValues",

@@ -56,6 +56,8 @@ def score(params, example):
 
 TRAINED = {"sampler": SAMPLER, "optimizer": optimizer, "batches": BATCHES}
 ALGORITHM = fp.fed_avg(squared, **TRAINED, mechanism=GAUSSIAN)
+IN_GROUPS = fp.grouped(["a", "a", "b"], {"a": fp.poisson(2, 0.5), "b": fp.poisson(1, 0.25)})
+GROUPED = fp.fed_avg(squared, **TRAINED | {"sampler": IN_GROUPS}, mechanism=GAUSSIAN)
 STEPS = fp.LocalSteps(GRADIENTS, fp.fixed_size(4, 2), 2, optimizer, GAUSSIAN)
 DYNAMIC = fp.dynamic(GAUSSIAN, rounds=4)
 TREE = fp.noise_matrices.tree(4)
@@ -258,6 +260,15 @@ FUNCTIONS = {
         "per_client": 1,
         "seed": 3,
         "data": dict,
+    },
+    "calibrate_groups": {
+        "make": lambda rates: GROUPED,
+        "params": PARAMS,
+        "federation": FEDERATION,
+        "epsilon": {"a": 512.0, "b": 512.0},
+        "rounds": 1,
+        **PRIVACY,
+        "tolerance": 0.99609375,
     },
     "calibrate_noise": {
         "make": lambda sigma: ALGORITHM,
@@ -676,6 +687,10 @@ METHODS = {
             "secret_seed": None,
         }
         | PRIVACY,
+    ),
+    "PublicGroups.accounting_of": (
+        fp.PublicGroups([["a", "b"], ["a"]], batch={"a": 2, "b": 1}),
+        {"size": 4, "group": "a"},
     ),
     "PublicSizes.accounting_of": (fp.PublicSizes([4, 2, 1], batch=2), {"size": 4}),
     "ByExamples.bounded": (

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.base.formats import ClientEpsilons
+from experiments.base.formats import ClientEpsilons, GroupEpsilons
 from experiments.config.settings import Settings
 from experiments.config.statistics import Statistics
 from experiments.config.stopping import Stopping, check_metric, target
@@ -115,11 +115,15 @@ class Ledger:
         plan = self.entries[name].statistics
         return plan(self.trace(name)) if plan else None
 
-    def releases(self, name: str, rounds: int) -> tuple[Release, ...]:
-        """Of an algorithm's statistics, if any, and so many rounds."""
-        before = statistics.traced if (statistics := self.statistics(name)) else ()
-        first = (release for traced in before for release in traced.releases(1))
-        return (*first, *self.trace(name).releases(rounds))
+    def releases(self, name: str, rounds: int) -> tuple[tuple[UnitKind, tuple[Release, ...]], ...]:
+        """By kind of unit, those of an algorithm's statistics, if any, and of so many rounds."""
+        traced, statistics = self.trace(name), self.statistics(name)
+        before = statistics.traced if statistics else ()
+        runs = [*((each, 1) for each in before), (traced, rounds)]
+        return tuple(
+            (kind, tuple(r for run, length in runs for r in run.releases(length, kind)))
+            for kind in traced.kinds
+        )
 
     def certify(
         self,
@@ -172,12 +176,12 @@ class Ledger:
         honest: float = 1.0,
         best_of: float = 1.0,
     ) -> dict[str, ClientEpsilons]:
-        """By view, where it is public how many records each client holds; nothing elsewhere.
+        """By view, where it is public how many records each client holds; nothing elsewhere, nor with public groups.
 
         The more records a client holds, the smaller is its epsilon.
         """
         traced = self.trace(name)
-        if traced.public_sizes is None:
+        if traced.public_sizes is None or any(kind.group for kind in traced.kinds):
             return {}
         sizes = sorted(traced.public_sizes)
 
@@ -190,6 +194,28 @@ class Ledger:
             view: (epsilon(view, sizes[-1]), epsilon(view, sizes[median]), epsilon(view, sizes[0]))
             for view in views
         }
+
+    def group_epsilons(
+        self,
+        name: str,
+        rounds: int,
+        views: Sequence[str],
+        *,
+        honest: float = 1.0,
+        best_of: float = 1.0,
+    ) -> dict[str, GroupEpsilons]:
+        """By view, the smallest first, where units have public groups; nothing elsewhere."""
+        groups = {kind.group: kind for kind in self.trace(name).kinds if kind.group}
+        options: Any = {"honest": honest, "best_of": best_of}
+
+        def epsilons(view: str) -> GroupEpsilons:
+            found = {
+                group: self.certify(name, rounds, view=view, kind=kind, **options).epsilon
+                for group, kind in groups.items()
+            }
+            return dict(sorted(found.items(), key=lambda each: each[1]))
+
+        return {view: epsilons(view) for view in views if groups}
 
     def claim(self, name: str, rounds: int) -> Claim | None:
         """The paper's claim for so many rounds; not for statistics that are released before these."""

@@ -14,6 +14,7 @@ import numpy as np
 from experiments.base.json_values import field_kinds, flat, of_kind, plain
 from experiments.config.fields import Number, check_each
 from experiments.config.folds import Fold, held_out
+from experiments.config.groups import NO_GROUPS, Groups
 from experiments.config.stopping import target
 from fedpriv.core.arguments import NonNegative, checked, require
 
@@ -151,6 +152,17 @@ class Settings:
             low, high = bounds
             remedy = "give two numbers, the lower one first"
             require(-math.inf < low < high < math.inf, "statistics_bounds", bounds, remedy)
+        if self.group_epsilons and (self.stop_at_epsilon or self.target_epsilon) is not None:
+            raise ValueError(
+                f"groups.epsilons: {self.group_epsilons} choose the noise for all rounds; leave out target_epsilon and "
+                "stop_at_epsilon"
+            )
+
+    @property
+    def group_epsilons(self) -> tuple[float, ...]:
+        """The epsilon of each public group, where a config has a field `groups` and they are wanted."""
+        groups: Groups = getattr(self, "groups", NO_GROUPS)
+        return groups.epsilons
 
     def records_left(self, total: int) -> int:
         """How many of so many training records are left for training where a fold is held out."""

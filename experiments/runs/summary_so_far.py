@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -86,5 +87,7 @@ def _best(begun: Begun, lines: Sequence[Line], metric: str) -> Spread:
 
 
 def _report(line: Line) -> Report:
-    certified = line.privacy.certified
-    return Report(line.round, line.privacy.claimed, {certified.view: certified})
+    certified, groups = line.privacy.certified, line.privacy.group_epsilons
+    by_view = {certified.view: groups} if groups else {}
+    report = Report(line.round, line.privacy.claimed, {certified.view: certified})
+    return replace(report, group_epsilons=by_view)

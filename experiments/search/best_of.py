@@ -80,7 +80,13 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
         if math.isinf(own[-1].epsilon):
             why = own[-1].assumptions[0]
             raise ValueError(f"best_of: {name} has no finite epsilon ({why}); leave it out")
-        releases.append(experiment.ledger.trace(name).releases(rounds))
+        traced = experiment.ledger.trace(name)
+        if any(kind.group for kind in traced.kinds):
+            raise ValueError(
+                f"best_of: certifies a choice for units that are all alike, not in groups (at {point.title}); leave "
+                "groups.names out"
+            )
+        releases.append(traced.releases(rounds))
     return replace(
         certify_choice(releases, first.delta, mean),
         basis=max(c.basis for c in own),  # declared, if one of them is

@@ -267,6 +267,8 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
             found[f"{kind}_{part}"] = getattr(number, part, None)
         if kind != "claimed":
             found[f"{kind}_basis"] = getattr(number, "basis", None)
+    for view, groups in (privacy.group_epsilons if privacy else {}).items():
+        found |= {f"certified_{view}_epsilon_of_{name}": x for name, x in groups.items()}
     for part in ("sound", "status", "source"):
         found[f"claimed_{part}"] = getattr(epsilons["claimed"], part, None)
     found["rounds_per_second"] = summary.rounds_per_second.get(name)

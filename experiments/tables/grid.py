@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from experiments.base.formats import (
     ABSENT,
+    by_group,
     field_name,
     in_percent,
     markdown_table,
@@ -99,7 +100,8 @@ def grid(
         certified = [of.certified.get(view) if of else None for of in privacy]
         columns[f"ε, {view.replace('_', ' ')}"] = [_epsilon(c, letters) for c in certified]
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
-    return Grid(list(columns), rows, letters, _notes(found, metrics, best), len(keys))
+    notes = [*_notes(found, metrics, best), *_on_groups(found, shown)]
+    return Grid(list(columns), rows, letters, notes, len(keys))
 
 
 def _of_metric(
@@ -354,3 +356,14 @@ def _on_stopped(stopped: Sequence[Row], records: str, of_clients: bool) -> str:
 
 def _on_privacy(found: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(note for r in found for note in r.summary.privacy_notes))
+
+
+def _on_groups(found: Sequence[Row], views: Sequence[str]) -> list[str]:
+    """A note of a grid: the epsilons of public groups, the largest of which is in its row."""
+    return [
+        f"{r.who}: ε, {view.replace('_', ' ')}, {by_group(epsilons)}"
+        for r in found
+        if (report := r.summary.privacy.get(r.algorithm))
+        for view, epsilons in report.group_epsilons.items()
+        if view in views
+    ]

@@ -9,12 +9,14 @@ from dataclasses import replace
 from experiments.base.formats import (
     PROSE,
     aligned,
+    by_group,
     epsilon,
     hyphenated,
     in_percent,
     mean_and_std,
     meaning_of_epsilon,
     metric_heading,
+    named,
     number,
     wrapped,
 )
@@ -123,6 +125,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
         lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
         lines += [f"  {view} {SEES[view]}" for view in views]
         lines += _statistics(summary)
+        lines += _groups(summary, views)
         lines += [f"  {names}: {said}" for names, said in _in_words(summary, views[0])]
     shown = [of.certified[view] for of in reports.values() for view in views]
     if weak := max((c.epsilon for c in shown if WEAK < c.epsilon < math.inf), default=None):
@@ -153,6 +156,16 @@ def _statistics(summary: Summary) -> list[str]:
         f"  with the statistics released before training, which alone cost {epsilon(number)} ({view}), "
         f"{100 * share:.3g} % of the target; statistics.json"
         for number in sorted(alone)
+    ]
+
+
+def _groups(summary: Summary, views: Sequence[str]) -> list[str]:
+    """Epsilons of public groups, the largest of which is in the table."""
+    return [
+        f"  {summary.short_name_of(name)}, {view}, {by_group(of.group_epsilons[view])}"
+        for name, of in summary.privacy.items()
+        for view in views
+        if view in of.group_epsilons
     ]
 
 
@@ -202,8 +215,18 @@ def _claims(summary: Summary) -> list[str]:
 def _solved(summary: Summary) -> list[str]:
     """What noise was found for a budget."""
     fields = dict.fromkeys(field for of in summary.solved.values() for field in of)
+    if not fields:
+        return []
     target, view = (summary.settings[name] for name in ("target_epsilon", "view"))
-    return [f"noise: {', '.join(fields)}, solved for eps {target:g} ({view})"] if fields else []
+    targets = [target] if target else summary.settings["groups"]["epsilons"]
+    wanted = " and ".join(f"{epsilon:g}" for epsilon in targets)
+    lines = [f"noise: {', '.join(fields)}, solved for eps {wanted} ({view})"]
+    return lines + [
+        f"  {summary.short_name_of(name)}: {field} {named(numbers)}"
+        for name, of in summary.solved.items()
+        for field, numbers in of.items()
+        if isinstance(numbers, dict)
+    ]
 
 
 def _budget(summary: Summary) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.accounting import budget
+from experiments.accounting.found import Found, read_back
 from experiments.base import user_modules
 from experiments.base.files import held
 from experiments.base.formats import short_epsilon
@@ -230,31 +231,33 @@ def _recorder(
 
 def _solved(
     module: Config, settings: Settings, joined: Processes, progress: bool
-) -> dict[str, float]:
-    if settings.target_epsilon and joined.first and progress:
-        say(f"solving for the noise of epsilon {settings.target_epsilon:g}", file=sys.stderr)
+) -> dict[str, Found]:
+    targets = settings.group_epsilons or [settings.target_epsilon]
+    if targets != [None] and joined.first and progress:
+        said = " and ".join(f"{target:g}" for target in targets)
+        say(f"solving for the noise of epsilon {said}", file=sys.stderr)
     return budget.solved(module, settings)
 
 
-def _recorded_noise(found: Earlier, settings: Settings) -> dict[str, float]:
+def _recorded_noise(found: Earlier, settings: Settings) -> dict[str, Found]:
     """What was solved when the run was begun.
 
     Raises:
       ValueError: it is not there.
     """
     noise = found.about.get("noise")
-    if settings.target_epsilon is not None and noise is None:
+    target = settings.group_epsilons or settings.target_epsilon
+    if target is not None and noise is None:
         raise ValueError(
-            f"{found.folder}: config.json lacks the noise for target_epsilon {settings.target_epsilon:g}; restore "
-            "it, or begin again"
+            f"{found.folder}: config.json lacks the noise for epsilon {target}; restore it, or begin again"
         )
-    return noise or {}
+    return {name: read_back(recorded) for name, recorded in (noise or {}).items()}
 
 
 def built(
     module: Config,
     settings: Settings,
-    noise: Mapping[str, float],
+    noise: Mapping[str, Found],
     shared: SharedArrays,
     has_secret: bool = False,
 ) -> Experiment:

@@ -194,7 +194,8 @@ def train_algorithm(
 
     def show(e: Evaluation) -> None:
         if bar:
-            bar.update(e, privacy.certificate(e.round, settings.view))
+            so_far = e.round, settings.view
+            bar.update(e, privacy.certificate(*so_far), privacy.groups(*so_far))
 
     def on_evaluation(e: Evaluation) -> bool:
         history.evaluations.append(e)

@@ -30,6 +30,8 @@ from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy import Release
+from fedpriv.privacy.sampling import Accounting
+from fedpriv.privacy.sampling.grouped import Strata
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.cohort import Cohort
 
@@ -152,7 +154,7 @@ def with_canaries(
             run, places, canaries, release, jnp.sum(drawn.mask), cohort.round
         )
         cohort._memory.adopt(remembered)
-        clients = jnp.arange(count) // max(per_client, 1)
+        clients = np.arange(count) // max(per_client, 1)
         members = jnp.zeros(cohort.num_clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")
         there = members[clients]
         may, rate = _may_take_part(cohort, clients, there, correlation is not None)
@@ -366,14 +368,17 @@ def _ratio(hits: jax.Array, precision: jax.Array, steps: int, rate: float) -> ja
 
 
 def _may_take_part(
-    cohort: Cohort, clients: jax.Array, there: jax.Array, correlated: bool
+    cohort: Cohort, clients: np.ndarray, there: jax.Array, correlated: bool
 ) -> tuple[jax.Array, float]:
     """(Who may take part in the round, bool[k], how probably such a one does), as a third party knows it.
 
     It may know no more than its certificate says: a draw that amplifies is secret, but not whose turn it is.
     """
-    drawn = cohort._sampler.accounting
-    turn = drawn.turn(clients, cohort.round)
+    drawn: Accounting = cohort._sampler.accounting
+    if isinstance(drawn, Strata):
+        drawn, own = drawn.of_clients(clients.tolist())
+        clients = np.array(own)
+    turn = drawn.turn(jnp.asarray(clients), cohort.round)
     if turn is None or (correlated and drawn.most_bands is None):
         return there, 1.0
     return turn, drawn.joining

@@ -223,6 +223,10 @@ def _with_canaries(
     class CanaryShard(Shard):
         def _noisy_mean(self, step: PrivateStep, params: Params) -> Params:
             gradients, mechanism = step.gradients, step.mechanism
+            if names := step.sampling.accounting.group_names:
+                raise NoPlaceError(
+                    f"records: in groups {names}, each with a rate of its own; audit the mechanism, with draw_scores"
+                )
             if canaries.per_client > (held := step.sampling.accounting.population):
                 raise ValueError(
                     f"per_client: a client has {held} records, not {canaries.per_client} to give up"

@@ -16,6 +16,7 @@ from fedpriv.certification.marks import Mean, Sum
 from fedpriv.certification.releases import bits_of_shares, too_narrow
 from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
+from fedpriv.core.arguments import require
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.schedules import Dynamic
@@ -102,11 +103,22 @@ def _of_draws(samplers: Sequence[AnySampler]) -> Iterator[ClosedOver]:
 
 
 def program_of(sampler: AnySampler) -> ClosedJaxpr:
-    """A sampler's draw, traced."""
+    """A sampler's draw, traced.
+
+    Raises:
+      ValueError: it is made by hand, and says how much members count, how they are clipped, or when they answer: that
+        could follow the data.
+    """
     key = jax.eval_shape(lambda: jax.random.key(0, impl=THREEFRY))
     (memory,) = first_memories(sampler)
     draw = partial(cohort_drawn, sampler)
-    return jax.make_jaxpr(draw)(key, key, jnp.int32(0), memory)
+    program, (drawn, _) = jax.make_jaxpr(draw, return_shape=True)(key, key, jnp.int32(0), memory)
+    said = [name for name, leaf in drawn.answer._asdict().items() if leaf is not None]
+    remedy = (
+        "made by hand, it could follow the data; give fp.grouped(...), which fixes it beforehand"
+    )
+    require(constructed(sampler) or not said, "draw: answer", said, remedy)
+    return program
 
 
 def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:

@@ -155,7 +155,7 @@ def _unreachable(with_little: Certificate | Claim, with_most: Certificate | Clai
     """Why even the most noise does not do, and what would."""
     cost = with_most.epsilon
     if math.isinf(cost):
-        return f"no noise multiplier reaches it: {_why_infinite(with_most)}"
+        return f"no noise multiplier reaches it: {why_infinite(with_most)}"
     if cost == with_little.epsilon:
         return f"{cost:.4g} is spent whatever the noise multiplier; let `make` use its argument"
     return (
@@ -164,7 +164,7 @@ def _unreachable(with_little: Certificate | Claim, with_most: Certificate | Clai
     )
 
 
-def _why_infinite(number: Certificate | Claim) -> str:
+def why_infinite(number: Certificate | Claim) -> str:
     """Why nothing is guaranteed, and what would help."""
     if isinstance(number, Claim):
         return "the claim is infinite; give the algorithm noise"
@@ -221,7 +221,7 @@ def calibrate_rounds(
     first = price(algorithm, 1)
     remedy = f"a single round costs {first.epsilon:.4g}; raise epsilon or the noise"
     if math.isinf(first.epsilon):
-        remedy = f"no number of rounds reaches it: {_why_infinite(first)}"
+        remedy = f"no number of rounds reaches it: {why_infinite(first)}"
     require(first.epsilon <= epsilon, "epsilon", epsilon, remedy)
     done = _largest(allowed, most)
     remedy = f"{done} rounds do not reach it; there is nothing to find"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,13 @@ from fedpriv.certification.correlated_releases import (
     run_releases,
 )
 from fedpriv.certification.data_checks import check_data
+from fedpriv.certification.groups import (
+    by_group,
+    costliest,
+    costliest_kinds,
+    grouping_of,
+    kinds_of,
+)
 from fedpriv.certification.information_flow import NONE, Labels
 from fedpriv.certification.initial_state import trace_init
 from fedpriv.certification.known_operations import lines_that_print
@@ -42,7 +50,9 @@ from fedpriv.mechanisms.correlated import first_memory
 from fedpriv.mechanisms.noise_matrices import Factorization
 from fedpriv.privacy import Certificate, Release, certify_releases
 from fedpriv.privacy.release import View
+from fedpriv.privacy.sampling.grouped import Strata
 from fedpriv.rounds.algorithm import Algorithm, made_at, require_algorithm
+from fedpriv.rounds.record_samplers import RecordSampler
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
@@ -68,27 +78,52 @@ class TracedRound(NamedTuple):
 
     @property
     def kinds(self) -> tuple[UnitKind, ...]:
-        """The units, of the costliest of which a certificate is."""
-        return (ANY,)
+        """The units, of the costliest of which a certificate is: one of each public group."""
+        if self.grouping is None:
+            return (ANY,)
+        if self.public_sizes is None:
+            return tuple(UnitKind(group=name) for name in self.grouping.group_names)
+        return costliest_kinds(self.kinds_of_clients)
+
+    @property
+    def kinds_of_clients(self) -> tuple[tuple[UnitKind, ...], ...]:
+        """Of the units that each client holds, [clients]."""
+        return kinds_of(self.grouping, self._records, self.shape.num_clients)
+
+    @property
+    def grouping(self) -> Strata | None:
+        """The public groups of clients, or of records, where there are any.
+
+        Raises:
+          ValueError: as `grouping_of`.
+        """
+        return grouping_of(self.samplers)
+
+    @property
+    def _records(self) -> list[RecordSampler]:
+        return [mean.step.sampling for stage in self.stages for mean in stage.means]
 
     def releases(self, rounds: int, kind: UnitKind | None = None) -> tuple[Release, ...]:
         """What each view sees of a unit in so many rounds.
 
         Args:
-          kind: of the unit; by default the first of `kinds`.
+          kind: of the unit; by default the first of `kinds`. Where units are in groups it has to be given.
 
         Raises:
-          ValueError: it has no certificate: a multiplier that is computed in the round, or units, samplings or kinds of
-            noise that do not go together.
+          ValueError: no kind, where there are several groups; no certificate: a multiplier that is computed in the
+            round, or units, samplings or kinds of noise that do not go together.
         """
-        kind = self.kinds[0] if kind is None else kind
+        if kind is None:
+            kind, *others = self.kinds
+            remedy = "units of each group have releases of their own; give one of `kinds`"
+            require(not others or self.grouping is None, "kind", None, remedy)
         if correlated_sums(self.stages):
             stage, sampler = self.stages[0], self.algorithm.sampler
-            return run_releases(stage, sampler, self.algorithm.unit, rounds)
+            return run_releases(stage, sampler, self.algorithm.unit, rounds, kind)
         parts = parts_of(self.algorithm.sampler, rounds)
         releases, begun = [], 0
         for (length, sampler), stage in zip(parts, self.stages, strict=True):
-            drawn, end = sampler.accounting, begun + length
+            drawn, end = sampler.accounting.of_group(kind.group), begun + length
             for steps, first in pieces_of_a_client(stage, drawn, begun, end):
                 releases += stage_releases(stage, sampler, self.algorithm.unit, steps, first, kind)
             begun = end
@@ -116,11 +151,11 @@ class TracedRound(NamedTuple):
         """
         rounds = checked("rounds", rounds, CountOrZero)
         options: Any = {"honest": honest, "best_of": best_of}
-        each = [
-            certify_releases(self.releases(rounds, kind), delta, view, **options)
-            for kind in (self.kinds if kind is None else (kind,))
-        ]
-        return with_basis(costliest(each), [self])
+        each = {
+            one: certify_releases(self.releases(rounds, one), delta, view, **options)
+            for one in (self.kinds if kind is None else (kind,))
+        }
+        return with_basis(by_group(each), [self])
 
     def first_memory(self, rounds: int) -> tuple[PyTree, ...]:
         """What correlated noise remembers before the first of so many rounds, for each call of the cohort.
@@ -146,8 +181,7 @@ class TracedRound(NamedTuple):
     @property
     def public_sizes(self) -> tuple[int, ...] | None:
         """How many records each client holds, [clients], if its records are drawn by that, and it is public."""
-        records = (mean.step.sampling for stage in self.stages for mean in stage.means)
-        return next((r.public_sizes for r in records if r.public_sizes is not None), None)
+        return next((r.public_sizes for r in self._records if r.public_sizes is not None), None)
 
     def assumed(self) -> tuple[str, ...]:
         """What the traced program does not show."""
@@ -163,8 +197,7 @@ class TracedRound(NamedTuple):
     def samplers(self) -> tuple[AnySampler, ...]:
         """Of cohorts, and of a client's records."""
         cohorts = [sampler for _, sampler in parts_of(self.algorithm.sampler, 2)]
-        records = [mean.step.sampling for stage in self.stages for mean in stage.means]
-        places = [each.places for each in records]
+        places = [each.places for each in self._records]
         return (*cohorts, *places)
 
     @property
@@ -176,11 +209,6 @@ class TracedRound(NamedTuple):
         return "constructed" if proved else "declared"
 
 
-def costliest(certificates: Sequence[Certificate]) -> Certificate:
-    """The one of the largest epsilon."""
-    return max(certificates, key=lambda each: each.epsilon)
-
-
 def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certificate:
     """The certificate of what these rounds release, with its basis and what their traces do not show."""
     finite = math.isfinite(certificate.epsilon)
@@ -190,6 +218,7 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
         certificate,
         basis="constructed" if proved else "declared",
         assumptions=tuple(dict.fromkeys((*certificate.assumptions, *texts))),
+        of_groups={name: with_basis(own, rounds) for name, own in certificate.of_groups.items()},
     )
 
 
@@ -232,6 +261,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
         if not constructed(sampler):
             lines_that_print(program_of(sampler), "draw")
     check_data(stages, traced.init_arrays, algorithm.unit, all_records)
+    grouping_of(traced.samplers)
     return traced
 
 
@@ -348,19 +378,19 @@ def certify(
     best_of = checked("best_of", best_of, MeanRuns)
     each_client = checked("each_client", each_client, bool)
     require_algorithm(algorithm)
-    of_records = algorithm.unit == "record"
-    remedy = "one certificate holds for each whole client; leave it out"
-    require(of_records or not each_client, "each_client", each_client, remedy)
     traced = trace_round(algorithm, params, federation)
+    differ = algorithm.unit == "record" or traced.grouping is not None
+    remedy = "one certificate holds for each whole client; leave it out"
+    require(differ or not each_client, "each_client", each_client, remedy)
     check_twice(traced)
-
-    def of_size(size: int | None) -> Certificate:
-        kind = None if size is None else UnitKind(size=size)
-        return traced.certify(rounds, delta, view=view, honest=honest, best_of=best_of, kind=kind)
-
-    certificate = of_size(None)
+    options: Any = {"view": view, "honest": honest, "best_of": best_of}
+    certificate = traced.certify(rounds, delta, **options)
     if not each_client:
         return certificate
-    by_size = {None: certificate} | {size: of_size(size) for size in set(traced.public_sizes or ())}
-    sizes = traced.public_sizes or [None] * federation.num_clients
-    return replace(certificate, of_clients=tuple(by_size[size] for size in sizes))
+
+    @cache
+    def of_kind(kind: UnitKind) -> Certificate:
+        return traced.certify(rounds, delta, kind=kind, **options)
+
+    each = (costliest([of_kind(kind) for kind in own]) for own in traced.kinds_of_clients)
+    return replace(certificate, of_clients=tuple(each))

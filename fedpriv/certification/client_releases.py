@@ -23,26 +23,30 @@ class Cohorts(NamedTuple):
       drawn: how each is drawn; where a schedule decides who takes part, among those whose turn it is; or a block.
       rounds: how many there are, or how many are a client's turn, or blocks.
       most: clients of the largest.
+      are_of_one_size: whether all have so many different clients, `most`, that count 1, before some may vanish.
       schedule: which rounds are a client's, in words, where a schedule decides.
+      weight: times how far a unit moves the sum.
     """
 
     drawn: Sampling
     rounds: int
     most: int
+    are_of_one_size: bool = False
     schedule: str = ""
+    weight: float = 1.0
 
     @classmethod
-    def of(cls, accounting: Accounting, rounds: int) -> Cohorts:
-        """Those of so many rounds."""
-        turns, words = accounting.rounds_of_a_unit(rounds), accounting.in_words(rounds)
-        if accounting.has_turns:  # also where they are not said
-            words = words or f"turns by {accounting!r}"
-        return cls(accounting.of_a_round, turns, accounting.most, words)
-
-    @property
-    def are_of_one_size(self) -> bool:
-        """Whether all cohorts have so many different clients, `most`, before some may vanish."""
-        return self.drawn.has_one_size and self.drawn.most_often == 1 and not self.schedule
+    def of(cls, accounting: Accounting, rounds: int, group: str = "") -> Cohorts:
+        """Those of so many rounds, of which this group's draws hold the unit."""
+        own = accounting.of_group(group)
+        turns, words = own.rounds_of_a_unit(rounds), own.in_words(rounds)
+        if own.has_turns:  # also where they are not said
+            words = words or f"turns by {own!r}"
+        of_all = accounting.of_a_round
+        one_size = of_all.has_one_size and of_all.most_often == 1 and not accounting.has_turns
+        one_size &= accounting.counts_equally
+        weight = accounting.weight_of(group)
+        return cls(own.of_a_round, turns, accounting.most, one_size, words, weight)
 
 
 class Draws(NamedTuple):
@@ -148,6 +152,9 @@ def of_clients(
 ) -> list[Release]:
     """Perturbed sums of the messages of one cohort, all together one release.
 
+    A unit of another weight than 1 moves them so many times as far. Noise of its own is weighted along, so there the
+    weight does not count.
+
     Args:
       first: the first of the rounds, which are alike.
       remembers: whether clients keep something.
@@ -157,6 +164,7 @@ def of_clients(
     noise = _kind_of_noise(sums, first, cohorts.drawn.loses_noise)
     power = 2 if noise == "gaussian" else 1
     multiplier = together([(each.multiplier(first), each.times) for each in sums], power)
+    multiplier /= 1.0 if own else cohorts.weight
     lossy = any(each.step.codec.lossy for each in sums)
     all_there = cohorts.are_of_one_size and (stays.dropout == 0 or stays.loses_noise)
     add_up = noise == "gaussian" and all_there and not (lossy or narrow)

@@ -12,6 +12,7 @@ import jax
 from fedpriv.certification.client_releases import of_unit_norm
 from fedpriv.certification.marks import Sum
 from fedpriv.certification.trace import Stage
+from fedpriv.certification.unit_kinds import ANY, UnitKind
 from fedpriv.mechanisms.correlated import (
     Participation,
     adder_of,
@@ -65,8 +66,10 @@ def check_rounds(sums: Sequence[Sum], rounds: int) -> None:
                 )
 
 
-def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[Release, ...]:
-    """What each view sees of so many rounds, whose noise is correlated.
+def run_releases(
+    stage: Stage, sampler: Any, unit: Unit, rounds: int, kind: UnitKind = ANY
+) -> tuple[Release, ...]:
+    """What each view sees of a unit of this kind in so many rounds, whose noise is correlated.
 
     A third party sees the noisy sums; of cyclic Poisson cohorts it does not know who joined. Of random allocation it is
     taken to know the rounds of each client, as no amplification is known. A server adds the noise
@@ -81,7 +84,8 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
         bands than groups; more rounds than a matrix is for.
     """
     sums = [each for each in stage.sums if each.step.mechanism is not ALREADY_PRIVATE]
-    schema = _schema(sampler.accounting, sums[0].line)
+    schema = _schema(sampler.accounting.of_group(kind.group), sums[0].line)
+    weight = sampler.accounting.weight_of(kind.group)
     if stage.means:
         raise ValueError(
             f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); protect one unit"
@@ -93,7 +97,7 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
     known = Release(
         "third_party",
         unit,
-        _multiplier(sums, rounds, _participation(schema, rounds)),
+        _multiplier(sums, rounds, _participation(schema, rounds)) / weight,
         Everyone(schema.population),
         1,
         adder="server",
@@ -108,7 +112,7 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
     behind = replace(known, adder="enclave") if by_enclave else bare
     third_party = known
     if schema.most_bands is not None:
-        third_party = _amplified(known, sums, schema, stage.remembers, rounds)
+        third_party = _amplified(known, sums, schema, stage.remembers, rounds, weight)
     return (
         third_party,
         replace(bare, view="server"),
@@ -117,7 +121,12 @@ def run_releases(stage: Stage, sampler: Any, unit: Unit, rounds: int) -> tuple[R
 
 
 def _amplified(
-    known: Release, sums: Sequence[Sum], schema: ParticipationSchema, remembers: bool, rounds: int
+    known: Release,
+    sums: Sequence[Sum],
+    schema: ParticipationSchema,
+    remembers: bool,
+    rounds: int,
+    weight: float,
 ) -> Release:
     most = schema.most_bands
     for each in sums:
@@ -133,7 +142,7 @@ def _amplified(
         drawn = schema.of_a_round.remembered()
     if drawn is None:
         return known
-    once = _multiplier(sums, rounds, Participation(rounds, 1))
+    once = _multiplier(sums, rounds, Participation(rounds, 1)) / weight
     turns = schema.rounds_of_a_unit(rounds)
     used: Any = sums[0].step.mechanism
     plain = used.correlation.mechanism if known.mechanism else None

@@ -192,7 +192,7 @@ def marked_shard(marks: Marks, call: int, given: Shard) -> Shard:
     class MarkedShard(Shard):
         def _noisy_mean(self, step: PrivateStep, params: Params) -> Params:
             line = user_line()
-            for name in ("size", "round", "_stream"):
+            for name in ("size", "round", "client_id", "_stream"):
                 if getattr(self, name) is not getattr(given, name):
                     what = "noise" if name == "_stream" else name
                     raise ValueError(

@@ -117,7 +117,7 @@ def stage_releases(
     Raises:
       ValueError: units, samplings or kinds of noise that do not go together, or a multiplier computed in the round.
     """
-    cohorts = Cohorts.of(sampler.accounting, steps)
+    cohorts = Cohorts.of(sampler.accounting, steps, kind.group)
     sums = _of_messages(stage)
     if sums and stage.means and any(release.multiplier(first) > 0 for release in sums):
         raise ValueError(
@@ -154,7 +154,7 @@ def _of_records(
     releases: list[Release] = []
     clients, narrow = cohorts.drawn.with_whole_noise(), too_narrow(stage)
     for means in groups.values():
-        records = accounting_of(means[0].step.sampling, kind.size)
+        records = accounting_of(means[0].step.sampling, kind.size, kind.group)
         used: Any = means[0].step.mechanism
         by_client = unit == "client"
         most = max(mean.step.sampling.most for mean in means)

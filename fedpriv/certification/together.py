@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 from fedpriv.certification.certificate import (
     TracedRound,
     check_twice,
-    costliest,
     trace_round,
     with_basis,
 )
+from fedpriv.certification.groups import by_group, grouping_of
 from fedpriv.certification.unit_kinds import ANY, UnitKind
 from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
@@ -135,7 +135,8 @@ def certify_traced(
         releases = [release for release in every if release.rounds] or every
         return certify_releases(releases, delta, view, honest=honest)
 
-    certificate = costliest([of(one) for one in (kinds if kind is None else (kind,))])
+    grouping_of(sampler for run in traced for sampler in run.samplers)
+    certificate = by_group({one: of(one) for one in kinds}) if kind is None else of(kind)
     if several:
         certificate = _assuming_several_runs(certificate)
     return with_basis(certificate, traced)

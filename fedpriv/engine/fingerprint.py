@@ -54,7 +54,8 @@ def identity(
         "layout": asdict(strategy),
         "data": bytes(data).hex()[:16],
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
-        "releases": _told(traced.releases(training.rounds)),
+        "releases": _told([r for k in traced.kinds for r in traced.releases(training.rounds, k)]),
+        **({"groups": repr(traced.grouping)} if traced.grouping else {}),
         **_schedules(training),
         **_noise(traced, training.rounds),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,8 @@ class Certificate:
         composition: what was composed; None if the certificate was read from a file.
         of_clients: certificates of each client's records, [clients], if `certify` was asked for them. This one is of
             the largest of their epsilons; they differ where clients' sizes are public.
+        of_groups: name -> the certificate of a unit of that public group, where units are in groups that are drawn, or
+            count, differently. This one is of the group of the largest epsilon.
     """
 
     epsilon: float
@@ -47,6 +50,7 @@ class Certificate:
     basis: str = "declared"
     composition: Composition | None = field(default=None, compare=False, repr=False)
     of_clients: tuple[Certificate, ...] = field(default=(), compare=False, repr=False)
+    of_groups: Mapping[str, Certificate] = field(default_factory=dict, compare=False, repr=False)
 
     def profile(self) -> PrivacyProfile:
         """The proved epsilon at every delta.

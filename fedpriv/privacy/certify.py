@@ -62,6 +62,9 @@ def certify_releases(
     view = checked("view", view, View)
     honest = checked("honest", honest, Rate)
     best_of = checked("best_of", best_of, MeanRuns)
+    known = isinstance(releases, Sequence) and all(isinstance(r, Release) for r in releases)
+    remedy = "give those of fp.trace_round(...).releases(rounds)"
+    require(known, "releases", releases, remedy)
     public = view == "third_party" or best_of == 1
     require(public, "view", view, "a server sees every run, not only the best; leave best_of out")
     of_view = [release for release in releases if release.view == view]

@@ -50,8 +50,13 @@ def unclaimed(rounds: int, delta: float) -> None:
 def claim_if_sampled(
     sampler: AnySampler, claim_of: Callable[[Sampler], Callable[[int, float], Claim | None]]
 ) -> Callable[[int, float], Claim | None]:
-    """`claim_of` the sampler, by a formula for cohorts that are drawn in every round; none where a schedule decides."""
-    return unclaimed if isinstance(sampler, ScheduledSampler) else claim_of(sampler)
+    """`claim_of` the sampler, by a formula for cohorts that are drawn in every round.
+
+    None where a schedule decides, or where groups are drawn each in its own way.
+    """
+    if isinstance(sampler, ScheduledSampler) or sampler.accounting.group_names:
+        return unclaimed
+    return claim_of(sampler)
 
 
 @checking_fields

@@ -142,7 +142,7 @@ class Shard:
             jax.random.fold_in(key, number)
             for number in (random_streams.RECORDS, random_streams.NOISE, random_streams.DROPOUT)
         )
-        drawn, divisor = draw_records(step.sampling, draw_key, self.size)
+        drawn, divisor = draw_records(step.sampling, draw_key, self.size, self.client_id)
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         if needs_keys(step.gradients):
             batch = with_keys(loss_key, batch)

@@ -145,6 +145,9 @@ class Cohort:
             local is None, "local", local, 'give adder="own" where it was True, else leave it out'
         )
         adder = checked("adder", adder, SumAdder)
+        divided = weighting.adder == "server" and not self._sampler.accounting.counts_equally
+        remedy = "it divides by what clients weigh, so that weights of groups are not counted; give 'fixed'"
+        require(not divided, "weighting: estimator", "clipped", remedy)
         used = mechanism.in_round(self.round)
         who = adder_of_sum(used, codec, weighting, adder)
         step = PrivateStep(mechanism, self._sampler, who, codec, weighting)

@@ -36,7 +36,7 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "records": (
         is_record_sampler,
-        "one such as fp.poisson(100, rate=0.1), of a client's records",
+        "one such as fp.poisson(100, rate=0.1), of a client's records; of groups fp.PublicGroups",
     ),
     "batches": (_is_batches, "one such as fp.epochs(5, batch_size=10) or fp.full_batch()"),
     "work": (_is_batches, "one such as fp.epochs(5, batch_size=10) or fp.LocalSteps(...)"),

@@ -15,7 +15,7 @@ from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic, plain
 from fedpriv.privacy.release import Adder
-from fedpriv.rounds.record_samplers import PublicSizes
+from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes
 from fedpriv.rounds.weighting import EQUALLY, ByPublicSizes, Weighting
 
 SumAdder: TypeAlias = Literal["shares", "own"]
@@ -104,7 +104,7 @@ class PrivateStep:
         coded = self.codec.lossy, _size(self.codec, d), constructed(self.codec)
         drawn = self.sampling
         drawn_by: tuple[Any, ...] = (repr(drawn),)
-        if not isinstance(drawn, PublicSizes):
+        if not isinstance(drawn, PublicSizes | PublicGroups):
             drawn_by = repr(drawn.accounting), drawn.slots, constructed(drawn)
         of_records = type(self.gradients) is RecordGradients
         weights = repr(self.weighting)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fedpriv.core.arguments import Count, Rate, check_fields, checked, require
+from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
+from fedpriv.data.federation import Federation
 from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling
+from fedpriv.privacy.sampling.grouped import Grouped
+from fedpriv.rounds.group_names import digest_of, labels_of, named, table
 from fedpriv.rounds.samplers import Draw, Sampler, fixed_size, poisson
 
 
@@ -89,8 +94,10 @@ class PublicSizes:
 
     def divisor(self, size: jax.Array) -> jax.Array | float:
         """Divisor of the sum of a batch that is drawn among `size` (i32[]) records."""
-        if self._are_equal:
-            return self.places.expected_size
+        return self.places.expected_size if self._are_equal else self._expected_of(size)
+
+    def _expected_of(self, size: jax.Array) -> jax.Array:
+        """Expected size of a batch that is drawn among `size` (i32[]) records, 0 or more, whatever others hold."""
         if self.batch is not None:
             return jnp.minimum(size, self.batch).astype(jnp.float32)
         return jnp.float32(self.rate) * size
@@ -105,17 +112,167 @@ class PublicSizes:
             return self.places.draw(key)
         return _subset(key, size, max(self.sizes), self.most)
 
+    def _draw_among(self, key: Key, size: jax.Array) -> Draw:
+        """A batch drawn among the first `size` (i32[]) records, 0 or more, whatever others hold."""
+        if self.batch is not None:
+            return _subset(key, size, max(self.sizes), self.most)
+        drawn = self.places.draw(key)
+        return drawn._replace(mask=drawn.mask & (drawn.ids < size))
+
     @property
     def _are_equal(self) -> bool:
         return min(self.sizes) == max(self.sizes)
 
 
-RecordSampler: TypeAlias = Sampler | PublicSizes
+@dataclass(frozen=True)
+class PublicGroups:
+    """Draws each client's batches from its own records, which are in public groups, each with a rate of its own.
+
+    Every group is drawn by itself among the client's records in it, as by `PublicSizes`; a step's batch is all of them
+    together, and its sum is divided by the sum of the expected sizes.
+
+    Formal guarantees: bounded for a record that is replaced by another of its group, or by one that counts for nothing:
+    the draws of other groups, which are independent, have the same law for both. Groups, and how many records of each a
+    client holds, have to be public, fixed, and independent of what records hold.
+
+    Attributes:
+      groups: [clients][records], the name of each record's group, a text or a whole number, in the order in which the
+        client holds them.
+      rate: name -> probability of each record of the group.
+      batch: name -> records of the group in a step, or all that the client holds in it.
+      parts: (name, how its records are drawn) of each group.
+      members: digest of which records are in which.
+      places: draws among the places of client 0.
+
+    Raises:
+      ValueError: a client without records; a record without a group; both or neither of rate and batch; a group that
+        lacks in them, or has no records.
+    """
+
+    groups: Sequence[Sequence[str]] = field(repr=False, compare=False)
+    rate: Mapping[str, Rate] | None = field(default=None, repr=False, compare=False)
+    batch: Mapping[str, Count] | None = field(default=None, repr=False, compare=False)
+    parts: tuple[tuple[str, PublicSizes], ...] = field(init=False)
+    members: str = field(init=False)
+    places: Sampler = field(init=False, repr=False, compare=False)
+    _held: jax.Array = field(init=False, repr=False, compare=False)
+    _order: jax.Array = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        several = isinstance(self.groups, Sequence) or getattr(self.groups, "ndim", 0) > 0
+        remedy = "give, for each client, the names of its records' groups, in a list of lists"
+        fits = several and not isinstance(self.groups, str) and len(self.groups) > 0
+        require(fits, "groups", self.groups, remedy)
+        labels = [labels_of(f"groups[{i}]", own) for i, own in enumerate(self.groups)]
+        one = (self.batch is None) != (self.rate is None)
+        require(one, "batch", self.batch, f"give one of the two (rate={self.rate})")
+        by_rate = self.rate is not None
+        names = dict.fromkeys(name for own in labels for name in dict.fromkeys(own.tolist()))
+        what, given = ("rate", self.rate) if by_rate else ("batch", self.batch)
+        numbers = named(what, given, names, "a number")
+        held = np.array([[np.sum(own == name) for name in names] for own in labels])
+        parts = []
+        for name, sizes in zip(names, held.T, strict=True):
+            kind: Any = Rate if by_rate else Count
+            number = checked(f"{what}[{name!r}]", numbers[name], kind)
+            some = [int(size) for size in sizes if size]
+            parts.append((name, PublicSizes(some, **{what: number})))
+        self._set("parts", tuple(parts))
+        self._set("members", digest_of(labels))
+        number_of = {name: number for number, name in enumerate(names)}
+        order = np.full((len(labels), held.sum(1).max()), held.sum(1).max(), np.int32)
+        for row, own in zip(order, labels, strict=True):
+            row[: len(own)] = np.argsort([number_of[name] for name in own.tolist()], kind="stable")
+        self._set("_held", table(held.astype(np.int32)))
+        self._set("_order", table(order))
+        slots = sum(part.most for _, part in parts)
+        expected = sum(part.expected_size for _, part in parts)
+        drawn = tuple((name, part.accounting) for name, part in parts)
+        told = Grouped(order.shape[1], slots, drawn, (1.0,) * len(names), self.members)
+        draw = Sampler(lambda key: self._draw_of(key, 0)[0], slots, expected, told)
+        self._set("places", sealed(draw))
+
+    @classmethod
+    def of_leaf(cls, federation: Federation, leaf: str, **numbers: Any) -> PublicGroups:
+        """Groups by a public leaf of the examples, of whole numbers, such as a ward's or a year.
+
+        Args:
+          federation: in memory.
+          numbers: `rate` or `batch`, as of the class.
+
+        Raises:
+          ValueError: a federation that is not in memory, or has no such leaf; as the class.
+        """
+        remedy = "give one in memory, fp.Federation.from_arrays(...), or the names themselves"
+        require(isinstance(federation, Federation), "federation", federation, remedy)
+        leaves = federation.examples if isinstance(federation.examples, Mapping) else {}
+        remedy = f"there is no such leaf; give one of {', '.join(map(repr, leaves)) or 'those with names'}"
+        require(leaf in leaves, "leaf", leaf, remedy)
+        values = np.asarray(leaves[leaf])[np.asarray(federation.rows)]
+        sizes = np.asarray(federation.size)
+        return cls([own[:n].tolist() for own, n in zip(values, sizes, strict=True)], **numbers)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def accounting(self) -> Sampling:
+        """Of each group that of the client with fewest records in it."""
+        return self.places.accounting
+
+    @property
+    def public_sizes(self) -> tuple[int, ...]:
+        """Number of records of each client, which is public."""
+        return tuple(map(len, self.groups))
+
+    @property
+    def held(self) -> tuple[dict[str, int], ...]:
+        """Of each client, name -> records that it holds in the group, where it holds some."""
+        return tuple(
+            {name: int(n) for (name, _), n in zip(self.parts, own, strict=True) if n}
+            for own in np.asarray(self._held)
+        )
+
+    @property
+    def expected_size(self) -> float:
+        """That of a batch of a client that holds as many records of every group as any."""
+        return self.places.expected_size
+
+    @property
+    def most(self) -> int:
+        """Most records that one draw can hold."""
+        return self.places.slots
+
+    def accounting_of(self, size: Count | None = None, group: str = "") -> Sampling:
+        """Draws among the `size` records that a client holds in a group; by default the fewest that any does."""
+        return dict(self.parts)[group].accounting_of(size)
+
+    def _draw_of(self, key: Key, client: jax.Array | int) -> tuple[Draw, jax.Array]:
+        """(A batch of client i32[], what its sum is divided by)."""
+        held, order = self._held[client], self._order[client]
+        begins, nowhere = jnp.cumsum(held) - held, order.shape[0]
+        ids, masks, divisor = [], [], jnp.float32(0)
+        for number, (_, part) in enumerate(self.parts):
+            own = held[number]
+            drawn = part._draw_among(jax.random.fold_in(key, number), own)
+            at = jnp.where(drawn.mask, begins[number] + drawn.ids, nowhere)
+            ids.append(order.at[at].get(mode="fill", fill_value=nowhere))
+            masks.append(drawn.mask)
+            divisor += part._expected_of(own)
+        return Draw(jnp.concatenate(ids), jnp.concatenate(masks)), divisor
+
+
+RecordSampler: TypeAlias = Sampler | PublicSizes | PublicGroups
 
 
 def is_record_sampler(given: object) -> bool:
-    """Whether it draws records: one of the two, as another class may draw otherwise than its parts say."""
-    return type(given) in (Sampler, PublicSizes)
+    """Whether it draws records: one of these, as another class may draw otherwise than its parts say.
+
+    Not `fp.grouped`, which draws clients.
+    """
+    if type(given) is Sampler:
+        return not given.accounting.group_names
+    return type(given) in (PublicSizes, PublicGroups)
 
 
 def _subset(key: Key, size: jax.Array, places: int, slots: int) -> Draw:
@@ -132,17 +289,19 @@ def _subset(key: Key, size: jax.Array, places: int, slots: int) -> Draw:
 
 
 def draw_records(
-    records: RecordSampler, key: Key, size: jax.Array
+    records: RecordSampler, key: Key, size: jax.Array, client: jax.Array | int = 0
 ) -> tuple[Draw, jax.Array | float]:
-    """(A batch among a client's `size` (i32[]) records, what its sum is divided by)."""
+    """(A batch among the `size` (i32[]) records of a client (i32[]), what its sum is divided by)."""
     require(
         is_record_sampler(records),
         "records",
         records,
-        "give one such as fp.poisson(100, rate=0.1), or fp.PublicSizes",
+        "give one such as fp.poisson(100, rate=0.1), fp.PublicSizes or fp.PublicGroups",
     )
     remedy = "clients vanish, not records; give the sampler of the clients to fp.dropping"
     require(records.accounting.dropout == 0, "records", records.accounting, remedy)
+    if isinstance(records, PublicGroups):
+        return records._draw_of(key, client)
     drawn, divisor = records.draw_among(key, size)
     if not may_hold_fewer(records):
         return drawn, divisor
@@ -159,10 +318,13 @@ def most_records(records: RecordSampler) -> int:
     return max(records.public_sizes or (records.accounting.population,))
 
 
-def accounting_of(records: RecordSampler, size: int | None = None) -> Sampling:
+def accounting_of(records: RecordSampler, size: int | None = None, group: str = "") -> Sampling:
     """The draws among a client's records as the accountant sees them.
 
     Args:
-      size: number of records of a client; where sizes are public, the smallest by default.
+      size: number of records of a client, or of a group of its records; where it is public, the smallest by default.
+      group: of the records, where these are in groups.
     """
+    if isinstance(records, PublicGroups):
+        return records.accounting_of(size, group)
     return records.accounting_of(size)

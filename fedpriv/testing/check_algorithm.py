@@ -174,7 +174,7 @@ def _without_the_host(run: Any, *args: Any) -> Any:
 
 
 def _check_privacy(traced: TracedRound, rounds: int) -> None:
-    for release in traced.releases(rounds):
+    for release in (each for kind in traced.kinds for each in traced.releases(rounds, kind)):
         require_that(
             release.multiplier > 0 or bool(release.reason),
             f"releases: the multiplier towards {release.view} is 0 without a reason",

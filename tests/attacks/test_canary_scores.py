@@ -1,5 +1,6 @@
 """Scores of canaries: their laws, and bounds that keep below the certificate."""
 
+import jax
 import numpy as np
 import pytest
 import scipy.stats
@@ -10,6 +11,7 @@ from canary_runs import (
     FEDERATION,
     WHOLE,
     a_round,
+    attacked,
     certified_of,
     clients,
     of_one_client,
@@ -20,7 +22,7 @@ from canary_runs import (
     warm,
     with_canaries,
 )
-from small import squared, start
+from small import refused, squared, start
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
@@ -195,3 +197,44 @@ def test_a_run_with_a_warm_start_of_everyone_is_audited():
         bound = epsilon_one_run(scores[:, v], present, 1e-9, 1e-6, method="epsilon_delta")
         assert bound <= certified_of(algorithm, view)
         assert gaussian_estimate(scores[:, v], present, 1e-9).epsilon > 0.3
+
+
+def in_groups(*labels):
+    """Everyone, in groups of which one counts half."""
+    names = [*labels, *"ba" * CLIENTS][:CLIENTS]
+    sampler = fp.grouped(names, fp.everyone(CLIENTS), weights={"a": 1.0, "b": 0.5})
+    algorithm = clients(2.0, sampler=sampler)
+    traced = fp.trace_round(algorithm, start(), FEDERATION)
+    (kind,) = (kind for kind in traced.kinds if kind.group == "a")
+    seen = next(r for r in traced.releases(4, kind) if r.view == "third_party")
+    return algorithm, seen
+
+
+def test_canaries_of_a_group_are_scored_as_its_members():
+    """Others count half; false alarm 1e-6 each."""
+    algorithm, seen = in_groups("a")
+    audited = attacked(algorithm, 1, seen)
+
+    def run(key):
+        def step(state, key):
+            return fp.one_round(audited)(key, state, FEDERATION)[0], None
+
+        state = audited.init(start(), FEDERATION)
+        return jax.lax.scan(step, state, jax.random.split(key, 4))[0]
+
+    after = jax.jit(lambda keys: jax.lax.map(run, keys))(jax.random.split(jax.random.key(0), 400))
+    mu = 2 / seen.multiplier
+    for there in (True, False):
+        scores = np.asarray(after.scores)[np.asarray(after.present)[:, 0] == there, 0, 0]
+        law = scipy.stats.norm((there - 0.5) * mu**2, mu)
+        assert scipy.stats.kstest(scores, law.cdf).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("labels", ["ab", "b"], ids=["two groups", "half a weight"])
+def test_canaries_are_of_one_group_that_counts_whole(labels):
+    algorithm, seen = in_groups(*labels)
+    audited = attacked(algorithm, len(labels), seen)
+    with refused("let those be of one group, of weight 1"):
+        jax.eval_shape(
+            fp.one_round(audited), jax.random.key(0), audited.init(start(), FEDERATION), FEDERATION
+        )

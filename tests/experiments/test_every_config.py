@@ -35,6 +35,7 @@ SMALL = {
     "fine_tuning_text": FED_SMP + " --base-plays 1 --base-epochs 1 --noise-multiplier 0.01",
     "mspdq_cifar10": MSPDQ,
     "mspdq_mnist": MSPDQ,
+    "own_budgets": FED_SMP + " --images 60 --image-steps 1 --groups.rates 0.2 0.4",
     "personal": "--clients 8 --cohort 2 --batch-size 5",
     "pfl_cifar10": "--clients 8 --cohort 2 --batch-size 5 --noise-multiplier 0.1",
     "quickstart": FED_SMP + " --local.epochs 1",

@@ -128,6 +128,12 @@ def audited(
         ledger = experiment.ledger
     else:
         ledger = budget.made(partial(ledger_of, module), settings, noise)
+    for algorithm in ledger.entries:
+        if any(kind.group for kind in ledger.trace(algorithm).kinds):
+            raise ValueError(
+                f"groups.names: {algorithm} has units in groups, and these audits are of units that are all alike; "
+                "leave groups.names out, or audit the releases of one group with fp.attacks"
+            )
     deltas = wanted.deltas or (ledger.delta,)
     if "mechanism" in wanted.parts:
         drawn = (settings.rounds, wanted.draws, wanted.audit_seed)

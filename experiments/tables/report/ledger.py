@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from experiments.base.formats import ABSENT, assumptions, hyphenated, spread_over_clients
+from experiments.base.formats import (
+    ABSENT,
+    assumptions,
+    by_group,
+    hyphenated,
+    spread_over_clients,
+)
 from experiments.runs.contents import Report
 from experiments.tables.report.audits import Errors
 from experiments.tables.report.tables import Cell, Result, Table, epsilon
@@ -124,8 +130,9 @@ def _row(c: Certificate | Claim, status: str | Cell, number: Cell, by: str) -> l
 def _certified(c: Certificate, report: Report) -> list[list[str | Cell]]:
     """Of all, and, where statistics were released before training, of these alone."""
     clients = report.client_epsilons.get(c.view)
-    number = Cell(epsilon(c.epsilon), "strong", [spread_over_clients(clients)] if clients else [])
-    rows = [_row(c, f"certified, {c.basis}", number, _by(c))]
+    below = [spread_over_clients(clients)] if clients else []
+    below += [by_group(groups)] if (groups := report.group_epsilons.get(c.view)) else []
+    rows = [_row(c, f"certified, {c.basis}", Cell(epsilon(c.epsilon), "strong", below), _by(c))]
     if alone := report.statistics.get(c.view):
         said = f"of these the statistics, alone: {alone.basis}"
         rows.append(_row(alone, said, Cell(epsilon(alone.epsilon)), _by(alone)))

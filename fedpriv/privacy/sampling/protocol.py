@@ -83,6 +83,15 @@ class Accounting(ABC):
         """Times how far a unit moves the sum, at most: what its clip norm, and then its message, are scaled by."""
         return 1.0
 
+    def weight_of(self, group: str) -> float:
+        """`largest_weight` of the units of this group."""
+        return self.of_group(group).largest_weight
+
+    @property
+    def counts_equally(self) -> bool:
+        """Whether all messages count 1, clipped to the same norm."""
+        return self.largest_weight == 1.0
+
     @property
     @abstractmethod
     def of_a_round(self) -> Sampling:

@@ -1,0 +1,139 @@
+"""Budgets of groups: the rate, weight or clip scale with which each group meets its own epsilon, under one noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from fedpriv.certification.calibration import why_infinite
+from fedpriv.certification.certificate import trace_round
+from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, require
+from fedpriv.core.user_code import names_user_code
+from fedpriv.core.user_functions import asked, gives
+from fedpriv.privacy import Certificate
+from fedpriv.privacy.release import View
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.group_names import named
+
+_LEAST = 1e-9  # of the numbers that are tried
+_FINEST = 1e-6
+_MOST_SWEEPS = 20
+
+
+@names_user_code
+def calibrate_groups(
+    make: Callable[[dict[str, float]], Algorithm],
+    params: Any,
+    federation: Any,
+    *,
+    epsilon: Mapping[str, Budget],
+    rounds: Count,
+    delta: Probability,
+    view: View = "third_party",
+    honest: Rate = 1.0,
+    tolerance: Probability = 1e-3,
+) -> dict[str, float]:
+    """Largest number in (0, 1] for each group with which `rounds` rounds cost it at most its own epsilon.
+
+    `make` says what the numbers are: rates, `lambda q: ...fp.grouped(groups, {g: fp.poisson(members[g], q[g]) for g in
+    q})`, or weights or clip scales, `lambda w: ...fp.grouped(groups, sampler, weights=w)`. The noise is the same for
+    all: choose it so that a rate of 1, or a weight of 1, costs at least the largest budget.
+
+    The certificate of what is found, `certify(...).of_groups`, gives each group at most its epsilon; and no less than
+    (1 - `tolerance`) of it, but where numbers are rounded, such as to sizes of cohorts.
+
+    Args:
+        make: {group: number} -> algorithm; epsilons rise with the numbers.
+        params, federation, view, honest: as in `certify`.
+        epsilon: group -> its budget, above 0, in nats. Who is allowed how much is public, and not hidden.
+        rounds: number of rounds T.
+        delta: probability, in (0, 1), of all groups.
+        tolerance: relative, of epsilons.
+
+    Raises:
+        ValueError: budgets for other groups than there are; one that no number meets, or that 1 does not spend; numbers
+            that depend on one another so much that none are found; as `certify`.
+        LeakError: as `certify`.
+    """
+    require(callable(make), "make", make, "give a function, {group: number} -> algorithm")
+    require(isinstance(epsilon, Mapping), "epsilon", epsilon, "give group -> its epsilon")
+    budgets = {str(g): checked(f"epsilon[{g!r}]", e, Budget) for g, e in epsilon.items()}
+    require(len(budgets) > 0, "epsilon", epsilon, "give group -> its epsilon")
+    rounds = checked("rounds", rounds, Count)
+    delta = checked("delta", delta, Probability)
+    view = checked("view", view, View)
+    honest = checked("honest", honest, Rate)
+    tolerance = checked("tolerance", tolerance, Probability)
+    require(tolerance >= _FINEST, "tolerance", tolerance, f"give {_FINEST:g} or more")
+
+    @cache
+    def certificates(numbers: tuple[float, ...]) -> Mapping[str, Certificate]:
+        given = dict(zip(budgets, numbers, strict=True))
+        try:
+            algorithm = asked("make", make, "({group: number})", given)
+        except KeyError as error:
+            unknown = {str(name) for name in error.args} & set(budgets)
+            if not unknown:
+                raise
+            raise ValueError(
+                f"epsilon: {sorted(unknown)}; `make` knows no such group; give budgets of its groups alone"
+            ) from None
+        gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
+        traced = trace_round(algorithm, params, federation)
+        found = traced.certify(rounds, delta, view=view, honest=honest).of_groups
+        remedy = "return an algorithm whose sampler is fp.grouped(...), or whose records are fp.PublicGroups(...)"
+        gives(bool(found), "make", make, algorithm, remedy)
+        named("epsilon", budgets, found, "an epsilon")
+        return found
+
+    numbers = dict.fromkeys(budgets, 1.0)
+
+    def cost(group: str, number: float) -> Certificate:
+        return certificates(tuple((numbers | {group: number}).values()))[group]
+
+    for _ in range(
+        _MOST_SWEEPS
+    ):  # one and a look, where a group's epsilon is its own number's alone
+        before = dict(numbers)
+        for group, budget in budgets.items():
+            spent = cost(group, numbers[group]).epsilon
+            if not (1 - tolerance) * budget <= spent <= budget:
+                numbers[group] = _largest(group, budget, cost, tolerance)
+        if numbers == before:
+            return numbers
+    raise ValueError(
+        f"make: the numbers of groups depend on one another, and {_MOST_SWEEPS} sweeps over them do not settle; raise "
+        "`tolerance`"
+    )
+
+
+def _largest(
+    group: str, budget: float, cost: Callable[[str, float], Certificate], tolerance: float
+) -> float:
+    """The largest number with which a group costs at most its budget, while those of others stay."""
+    from scipy.optimize import brentq
+
+    def excess(log_number: float) -> float:
+        """Above 0 where it costs too much; aims at the middle of what is allowed."""
+        spent = cost(group, math.exp(log_number)).epsilon
+        return min(max(math.log(max(spent, 1e-300) / budget), -99.0), 99.0) + tolerance / 2
+
+    what = f"epsilon[{group!r}]"
+    whole = cost(group, 1.0)
+    why = "raise it, or the noise"
+    require(math.isfinite(whole.epsilon), what, budget, why_infinite(whole))
+    remedy = f"even 1, the largest number, costs the group {whole.epsilon:.4g}; lower its budget to that, or the noise"
+    require(whole.epsilon >= (1 - tolerance) * budget, what, budget, remedy)
+    if whole.epsilon <= budget:
+        return 1.0
+    high, low = 0.0, math.log(0.125)
+    while excess(low) > 0:
+        least = f"even the number {math.exp(low):.3g} costs {cost(group, math.exp(low)).epsilon:.4g}; {why}"
+        require(low > math.log(_LEAST), what, budget, least)
+        high, low = low, low + math.log(0.125)
+    root = float(brentq(excess, low, high, xtol=tolerance / 8))
+    while cost(group, math.exp(root)).epsilon > budget:
+        root -= tolerance / 8
+    return math.exp(root)

@@ -1,0 +1,150 @@
+"""Rates, weights and clip scales that budgets of groups allow."""
+
+import math
+
+import numpy as np
+import optax
+import pytest
+from small import refused, squared, start
+from unequal import steps
+
+import fedpriv as fp
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+LABELS, MEMBERS = ["strict", "lax"] * 50, 50
+HUNDRED = fp.Federation.blank({"x": np.zeros(3, np.float32), "y": np.float32(0)}, 100, 4)
+BUDGETS = {"strict": 0.5, "lax": 3.0}
+
+
+def averaging(sampler, noise=2.0):
+    return fp.dp_fed_avg(
+        squared,
+        sampler=sampler,
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+        clip_norm=0.5,
+        noise_multiplier=noise,
+    )
+
+
+def by_rate(rates):
+    return averaging(fp.grouped(LABELS, {g: fp.poisson(MEMBERS, q) for g, q in rates.items()}))
+
+
+def by_weight(weights):
+    draws = dict.fromkeys(weights, fp.poisson(MEMBERS, 0.4))
+    return averaging(fp.grouped(LABELS, draws, weights=weights))
+
+
+def by_clip_scale(scales):
+    return averaging(fp.grouped(LABELS, fp.fixed_order(100, 20), clip_scales=scales), 1.0)
+
+
+def by_record(rates):
+    groups = [["strict", "lax", "lax", "strict"]] * 100
+    local = steps(fp.PublicGroups(groups, rate=rates), fp.gaussian(0.8, 3.0), 2)
+    return fp.dp_sgd(local, sampler=fp.everyone(100))
+
+
+def of_groups(algorithm, rounds=20, delta=1e-3, **how):
+    return fp.certify(algorithm, start(), HUNDRED, rounds, delta, **how).of_groups
+
+
+@pytest.mark.parametrize(
+    ("make", "how"),
+    [
+        (by_rate, {}),
+        (by_rate, {"view": "server_secagg", "honest": 0.8}),
+        (by_weight, {}),
+        (by_clip_scale, {}),
+        (by_record, {}),
+    ],
+    ids=["rates", "towards a server", "weights", "clip scales", "records"],
+)
+def test_each_group_spends_its_budget_and_no_more(make, how):
+    """Within a thousandth, by a certificate of its own."""
+    found = fp.calibrate_groups(
+        make, start(), HUNDRED, epsilon=BUDGETS, rounds=20, delta=1e-3, **how
+    )
+    assert 0 < found["strict"] < found["lax"] < 1
+    for name, certificate in of_groups(make(found), **how).items():
+        assert (1 - 1e-3) * BUDGETS[name] <= certificate.epsilon <= BUDGETS[name]
+
+
+@pytest.mark.slow
+def test_sizes_of_cohorts_come_as_close_as_whole_numbers_do():
+    def make(shares):
+        sizes = {g: max(1, int(MEMBERS * share)) for g, share in shares.items()}
+        return averaging(
+            fp.grouped(LABELS, {g: fp.fixed_size(MEMBERS, s) for g, s in sizes.items()}), 6.0
+        )
+
+    given = {"epsilon": {"strict": 1.0, "lax": 2.0}, "rounds": 20, "delta": 1e-3}
+    found = fp.calibrate_groups(make, start(), HUNDRED, **given)
+    sizes = {name: int(MEMBERS * share) for name, share in found.items()}
+    certificates = of_groups(make(found))
+    for name, size in sizes.items():
+        larger = of_groups(make(found | {name: (size + 1.5) / MEMBERS}))[name].epsilon
+        assert certificates[name].epsilon <= given["epsilon"][name] < larger
+
+
+@pytest.mark.slow
+def test_numbers_that_depend_on_one_another_settle_within_the_budgets():
+    """A server sees a share of the noise, which falls with the capacity of the whole cohort."""
+    budgets = {"strict": 20.0, "lax": 30.0}
+    given = {"epsilon": budgets, "rounds": 20, "delta": 1e-3, "view": "server", "tolerance": 0.05}
+    found = fp.calibrate_groups(by_rate, start(), HUNDRED, **given)
+    for name, certificate in of_groups(by_rate(found), view="server").items():
+        assert 0.9 * budgets[name] <= certificate.epsilon <= budgets[name]
+
+
+REFUSED = {
+    "too much": (
+        by_rate,
+        {"strict": 0.5, "lax": 400.0},
+        r"epsilon\['lax'\]: 400.0; even 1, the larg",
+    ),
+    "too little": (
+        lambda q: averaging(
+            fp.grouped(LABELS, {g: fp.fixed_size(MEMBERS, max(1, round(50 * q[g]))) for g in q})
+        ),
+        {"strict": 1e-3, "lax": 3.0},
+        r"epsilon\['strict'\]: 0.001; even the number 9.31e-10 costs 0.\d+; raise it, or the noise",
+    ),
+    "nothing": (by_rate, {}, "epsilon: {}; give group -> its epsilon"),
+    "no mapping": (by_rate, 1.0, "epsilon: 1.0; give group -> its epsilon"),
+    "infinite": (by_rate, BUDGETS | {"lax": math.inf}, r"epsilon\['lax'\]: inf; give an epsilon"),
+    "a group lacks": (
+        lambda q: by_rate({"lax": 0.5} | q),
+        {"strict": 0.5},
+        "epsilon: .*group 'lax' has none; give an epsilon for each of",
+    ),
+    "unknown to make": (
+        lambda q: averaging(
+            fp.grouped(LABELS, {g: fp.poisson({"strict": 50, "lax": 50}[g], q[g]) for g in q})
+        ),
+        BUDGETS | {"other": 1.0},
+        r"epsilon: \['other'\]; `make` knows no such group",
+    ),
+    "no noise": (
+        lambda q: averaging(
+            fp.grouped(LABELS, {g: fp.poisson(MEMBERS, x) for g, x in q.items()}), 0.0
+        ),
+        BUDGETS,
+        r"epsilon\['strict'\]: 0.5; .*no noise is added",
+    ),
+    "no groups": (
+        lambda q: averaging(fp.poisson(100, 0.5)),
+        BUDGETS,
+        "whose sampler is fp.grouped",
+    ),
+    "no algorithm": (lambda q: 5, BUDGETS, "make.*return an algorithm"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_budgets_that_nothing_meets_are_refused(name):
+    make, budgets, said = REFUSED[name]
+    with refused(said):
+        fp.calibrate_groups(make, start(), HUNDRED, epsilon=budgets, rounds=20, delta=1e-3)
