@@ -8,6 +8,7 @@ from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
+from fedpriv.algorithms.fed_buff import buffered_fed_avg
 from fedpriv.algorithms.fed_prox import proximal
 from fedpriv.algorithms.fed_smp import fed_smp
 from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
@@ -46,10 +47,13 @@ from fedpriv.mechanisms.per_example import per_example
 from fedpriv.mechanisms.schedules import dynamic
 from fedpriv.privacy import Certificate
 from fedpriv.retired import retired
+from fedpriv.rounds import delays
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.buffered import buffered
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.grouped import grouped
+from fedpriv.rounds.late_samplers import FreeClients
 from fedpriv.rounds.local_dp_sgd import LocalSteps, straggling
 from fedpriv.rounds.local_training import (
     epochs,
@@ -94,6 +98,7 @@ __all__ = [
     "Cohort",
     "DivergedError",
     "Federation",
+    "FreeClients",
     "History",
     "LeakError",
     "LocalSteps",
@@ -109,6 +114,8 @@ __all__ = [
     "StreamedFederation",
     "adaptive_fed_avg",
     "attacks",
+    "buffered",
+    "buffered_fed_avg",
     "cache_programs",
     "calibrate_groups",
     "calibrate_noise",
@@ -122,6 +129,7 @@ __all__ = [
     "correlated",
     "cyclic_poisson",
     "datasets",
+    "delays",
     "dimension",
     "distributed",
     "ditto",

@@ -47,6 +47,7 @@ NOISY_LOCAL = local_steps(GRADIENTS, TWO, 2, 0.1, **PRIVATE)
 ADAM = fp.LocalSteps(
     GRADIENTS, fp.poisson(PER_CLIENT, 0.5, 3), 2, lambda t: optax.adam(0.1), fp.gaussian(0.5, 1.2)
 )
+LATE = fp.delays.geometric(1.0, 3)
 SPLIT = {
     "sampler": fp.with_replacement([1, 1, 1, 1, 1, 2], 4),
     "splitting": fp.papers.splitting.uniform(0.3),
@@ -137,6 +138,21 @@ ENTRIES = {
         bounded="update",
         **FIXED_COHORTS,
         **PRIVATE,
+    ),
+    "buffered_fed_avg": entry(
+        fp.buffered_fed_avg,
+        "shares",
+        delay=fp.delays.geometric(1.0, 1),
+        mechanism=NOISY,
+        **FIXED_COHORTS | {"sampler": fp.FreeClients(CLIENTS, buffer=3)},
+    ),
+    "buffered_fed_avg secret": entry(
+        fp.buffered_fed_avg,
+        "shares",
+        delay=fp.delays.by_class([*"aabbbb"], {"a": LATE, "b": fp.delays.constant(0)}),
+        mechanism=NOISY,
+        server=fp.fed_opt.adam(0.1),
+        **POISSON_COHORTS,
     ),
     "fed_avg changing": entry(fp.fed_avg, "shares", mechanism=CHANGING, **FIXED_COHORTS),
     "fed_avg levels": entry(fp.fed_avg, "shares", mechanism=LEVELS, **FIXED_COHORTS),

@@ -54,6 +54,7 @@ def score(params, example):
     return {"loss": squared(params, example)}
 
 
+DELAY = fp.delays.geometric(1.5, 2)
 TRAINED = {"sampler": SAMPLER, "optimizer": optimizer, "batches": BATCHES}
 ALGORITHM = fp.fed_avg(squared, **TRAINED, mechanism=GAUSSIAN)
 IN_GROUPS = fp.grouped(["a", "a", "b"], {"a": fp.poisson(2, 0.5), "b": fp.poisson(1, 0.25)})
@@ -191,6 +192,28 @@ FUNCTIONS = {
         "count_noise": 2.0,
         "clip_rate": 0.25,
     },
+    "FreeClients": {"population": 6, "buffer": 2, "separation": 2},
+    "buffered": {
+        "client_update": lambda key, params, shard: params,
+        "server_step": lambda state, mean: state,
+        "sampler": SAMPLER,
+        "delay": DELAY,
+        "staleness": [1.0, 0.5, 0.25],
+        "most_late": 4,
+        "mechanism": GAUSSIAN,
+    },
+    "buffered_fed_avg": {
+        "loss": squared,
+        **TRAINED,
+        "delay": DELAY,
+        "staleness": [1.0, 0.5, 0.25],
+        "most_late": 4,
+        "mechanism": GAUSSIAN,
+    },
+    "delays.DelayLaw": {"chances": [[0.5, 0.5], [1.0]], "classes": [0, 1, 1]},
+    "delays.by_class": {"classes": ["a", "b", "b"], "laws": {"a": DELAY, "b": DELAY}},
+    "delays.constant": {"steps": 2},
+    "delays.geometric": {"mean": 1.5, "most_late": 2},
     "attacks.draw_scores": {
         "releases": [AUDITED],
         "view": "server",

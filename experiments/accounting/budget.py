@@ -75,7 +75,7 @@ def _seen(
     ledger = ledger_at(found)
     groups = getattr(settings, "groups", None) if settings.group_epsilons else None
     target = (settings.target_epsilon, groups, settings.view, ledger.delta)
-    return Solved(found, target, ledger.releases(name, settings.rounds))
+    return Solved(found, target, ledger.releases(name, settings.rounds_of(name)))
 
 
 def _algorithms(module: Config, settings: Settings) -> Iterable[str]:
@@ -89,7 +89,7 @@ def only(settings: Settings, names: Iterable[str]) -> Settings:
 
 
 def _epsilon(ledger: Ledger, settings: Settings, name: str) -> float:
-    return ledger.certify(name, settings.rounds, view=settings.view).epsilon
+    return ledger.certify(name, settings.rounds_of(name), view=settings.view).epsilon
 
 
 def _reached(ledger: Ledger, settings: Settings, name: str) -> bool:
@@ -148,7 +148,7 @@ def check_reached(ledger: Ledger, settings: Settings, found: Mapping[str, Found]
         if settings.group_epsilons:
             check_groups_reached(ledger, settings, name)
             continue
-        epsilon = ledger.certify(name, settings.rounds, view=settings.view).epsilon
+        epsilon = ledger.certify(name, settings.rounds_of(name), view=settings.view).epsilon
         if epsilon > (settings.target_epsilon or 0.0):
             raise ValueError(
                 f"target_epsilon: {settings.target_epsilon:g} was solved for other clients than the data's, for "
@@ -162,7 +162,7 @@ def planned_rounds(ledger: Ledger, settings: Settings) -> dict[str, int]:
     Raises:
       ValueError: the first round costs more than the budget.
     """
-    planned = dict.fromkeys(ledger.entries, settings.rounds)
+    planned = {name: settings.rounds_of(name) for name in ledger.entries}
     if settings.stop_at_epsilon is None:
         return planned
     for name in ledger.entries:
@@ -178,6 +178,6 @@ def planned_rounds(ledger: Ledger, settings: Settings) -> dict[str, int]:
                 epsilon=settings.stop_at_epsilon,
                 delta=ledger.delta,
                 view=settings.view,
-                at_most=settings.rounds,
+                at_most=planned[name],
             )
     return planned

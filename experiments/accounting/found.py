@@ -70,7 +70,7 @@ def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any)
     """
     start = ledger_of(settings.with_noise(name, 1.0))
     _, *shapes = start.of(name)
-    rounds, statistics = settings.rounds, start.statistics(name)
+    rounds, statistics = settings.rounds_of(name), start.statistics(name)
 
     def algorithm(noise: float) -> Algorithm:
         return ledger_of(settings.with_noise(name, noise)).of(name)[0]

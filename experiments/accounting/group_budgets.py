@@ -70,7 +70,7 @@ def _at(
         make,
         *shapes,
         epsilon=groups.of_each(groups.epsilons),
-        rounds=settings.rounds,
+        rounds=settings.rounds_of(name),
         delta=start.delta,
         view=settings.view,
         tolerance=close,
@@ -138,6 +138,6 @@ def _wanted_and_found(
     ledger: Ledger, settings: Settings, name: str
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     groups: Groups = settings.groups  # type: ignore[attr-defined]
-    by_view = ledger.group_epsilons(name, settings.rounds, [settings.view])
+    by_view = ledger.group_epsilons(name, settings.rounds_of(name), [settings.view])
     found = by_view.get(settings.view, {})
     return groups.epsilons, tuple(found.get(group, math.inf) for group in groups.names)

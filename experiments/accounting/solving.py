@@ -45,8 +45,9 @@ def solve(
         settings = settings.with_noise(name, noise)
     settings = replace(settings, target_epsilon=None)
     ledger = ledger_of(settings)
-    claim = ledger.claim(name, settings.rounds)
-    proved = ledger.certify(name, settings.rounds, view=view, honest=honest)
+    trained = settings.rounds_of(name)
+    claim = ledger.claim(name, trained)
+    proved = ledger.certify(name, trained, view=view, honest=honest)
     reached = claim if claimed and claim else proved
     if reached.epsilon > target * (1 + 1e-6):
         raise ValueError(

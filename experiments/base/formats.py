@@ -74,6 +74,10 @@ NAMES = {
     "half_noise": "DP-FedAvg, half the noise",
     "no_clip": "DP-FedAvg without clip",
     "median_clip": "DP-SGD, median clip",
+    "fed_avg_quick": "FedAvg, quick clients",
+    "fed_avg_buffered": "FedAvg, buffered",
+    "dp_fed_avg_quick": "DP-FedAvg, quick clients",
+    "dp_fed_avg_buffered": "DP-FedAvg, buffered",
 }
 """Of the algorithms that come with the project; runs record those of others, see `config.Entry`."""
 ClientEpsilons: TypeAlias = tuple[float, float, float]

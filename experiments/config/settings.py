@@ -168,6 +168,10 @@ class Settings:
         """How many of so many training records are left for training where a fold is held out."""
         return total - len(range(total)[held_out(total, self.fold)]) if self.fold else total
 
+    def rounds_of(self, algorithm: str) -> int:
+        """Rounds that an algorithm trains: `rounds`, unless the config's class gives it more or fewer."""
+        return self.rounds
+
     def with_noise(self, algorithm: str, noise: float) -> Self:
         """These settings with that much noise for the algorithm: what `target_epsilon` turns. More must cost less.
 

@@ -18,6 +18,9 @@ from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.privacy import VIEWS, Certificate, Claim, OperationalNumbers
 
 NOISE = "noise_multiplier"  # the field of a config
+HOURS = (
+    "hours_per_round"  # what an entry's settings may say: simulated hours, public and on average
+)
 
 
 @dataclass(frozen=True)
@@ -242,6 +245,11 @@ class Summary:
             for algorithm, spreads in getattr(self, name).items():
                 if self.metric not in spreads:
                     raise ValueError(f"{name}.{algorithm}: lacks {self.metric}, the metric")
+
+    def hours_per_round(self, algorithm: str) -> float | None:
+        """Simulated hours that a round takes, where the config says so."""
+        hours = self.algorithm_settings.get(algorithm, {}).get(HOURS)
+        return float(hours) if isinstance(hours, int | float) else None
 
     def name_of(self, algorithm: str) -> str:
         """For people."""

@@ -71,6 +71,11 @@ def write(
             raise ValueError(
                 "by: mu is known at the end of runs; give several that differ in their noise or budget alone"
             )
+        if by == "hours" and not any(r.summary.hours_per_round(r.algorithm) for r in found):
+            raise ValueError(
+                "by: none of these runs has simulated hours, which configs of late clients record; draw by round or "
+                "uplink"
+            )
         private = any(map(_private, found))
         x = by or ("epsilon" if private and ends_by_epsilon(runs) else "round")
         caption = draw(runs, shown, drawn, x, together, width, title)

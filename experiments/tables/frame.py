@@ -160,12 +160,21 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
             f"above: {who} has {mine}, {name} of {own[0].title} {other}; give runs of one metric, or choose it with "
             "metric"
         )
-    done, its = (r.summary.rounds.get(r.algorithm) for r in (row, own[0]))
-    if done != its:
+    if not _equally_long(row, own[0]):
+        done, its = (r.summary.rounds.get(r.algorithm) for r in (row, own[0]))
         raise ValueError(
             f"above: {who} has {done} rounds, {name} of {own[0].title} {its}; train both equally long"
         )
     return own[0]
+
+
+def _equally_long(row: Row, rival: Row) -> bool:
+    """Whether they did as many rounds; of late clients, whether they took as many simulated hours, up to a round."""
+    done, its = (r.summary.rounds.get(r.algorithm, 0) for r in (row, rival))
+    hours, its_hours = (r.summary.hours_per_round(r.algorithm) for r in (row, rival))
+    if hours is None or its_hours is None:
+        return done == its
+    return abs(done * hours - its * its_hours) < max(hours, its_hours)
 
 
 def _above(row: Row, rival: Row, which: Sequence[str]) -> Row:

@@ -26,7 +26,7 @@ from fedpriv.core.files import save_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-By: TypeAlias = Literal["round", "uplink", "epsilon", "mu"]
+By: TypeAlias = Literal["round", "uplink", "hours", "epsilon", "mu"]
 Width: TypeAlias = Literal["column", "page"]
 WIDTHS: dict[Width, float] = {"column": 3.3, "page": 6.8}  # inches
 SUFFIXES = (".pdf", ".png", ".svg")
@@ -61,11 +61,16 @@ class Curve(NamedTuple):
     algorithm: str
     look: dict[str, Any]
 
+    def hours(self, line: Line) -> float:
+        """Simulated hours of all rounds so far; NaN where the run has none."""
+        each = self.run.results.hours_per_round(self.algorithm)
+        return math.nan if each is None else each * line.round
+
 
 class Axis(NamedTuple):
     """The x axis of curves: its number of an evaluation, and its label."""
 
-    value: Callable[[Line], float]
+    value: Callable[[Curve, Line], float]
     label: str
 
 
@@ -78,13 +83,16 @@ def _meaning(curves: Sequence[Curve]) -> str:
 
 
 AXES = {
-    "round": Axis(lambda line: line.round, "round"),
-    "uplink": Axis(lambda line: line.uplink_mb_per_client, "uplink per client (MB)"),
-    "epsilon": Axis(lambda line: line.privacy.certified.epsilon, "certified ε"),
+    "round": Axis(lambda _, line: line.round, "round"),
+    "uplink": Axis(lambda _, line: line.uplink_mb_per_client, "uplink per client (MB)"),
+    "hours": Axis(Curve.hours, "simulated hours"),
+    "epsilon": Axis(lambda _, line: line.privacy.certified.epsilon, "certified ε"),
     "ends": Axis(
-        lambda line: line.privacy.certified.epsilon, "certified ε"
+        lambda _, line: line.privacy.certified.epsilon, "certified ε"
     ),  # of `ends_by_epsilon`, as is mu
-    "mu": Axis(lambda line: math.inf if line.privacy.mu is None else line.privacy.mu, "Gaussian μ"),
+    "mu": Axis(
+        lambda _, line: math.inf if line.privacy.mu is None else line.privacy.mu, "Gaussian μ"
+    ),
 }
 AT_ENDS = ("ends", "mu")
 
@@ -211,7 +219,7 @@ def picture(
             _ticks_at_ends(panels[-1], columns, AXES[x])
         for axes in panels[-1]:
             axes.set_xlabel(AXES[x].label)
-            if x in ("round", "uplink"):
+            if x in ("round", "uplink", "hours"):
                 scale(axes, "x", log=False, whole=x == "round")
         if title:
             figure.suptitle(title)
@@ -249,7 +257,7 @@ def _ticks_at_ends(
     panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]], axis: Axis
 ) -> None:
     for axes, curves in zip(panels, columns.values(), strict=True):
-        ends = [axis.value(line) for c in curves for line in c.run.lines[c.algorithm]]
+        ends = [axis.value(c, line) for c in curves for line in c.run.lines[c.algorithm]]
         finite = [end for end in ends if math.isfinite(end)]
         scale(axes, "x", log=bool(finite) and far(finite, FAR_ENDS))
 
@@ -313,7 +321,7 @@ def curve(axes: Any, x: Iterable[float], values: Sequence[Spread], **look: Any) 
 def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
     """Draws a curve, an accuracy in %, everything else as it was recorded."""
     lines = one.run.lines.get(one.algorithm, ())
-    found = [(AXES[x].value(line), line.metric(metric)) for line in lines]
+    found = [(AXES[x].value(one, line), line.metric(metric)) for line in lines]
     points = [(at, s) for at, s in found if s and math.isfinite(at)]
     shown = [percent(s) if in_percent(metric) else s for _, s in points]
     curve(axes, [at for at, _ in points], shown, **one.look)

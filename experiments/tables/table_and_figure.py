@@ -91,9 +91,9 @@ def figure(
     Args:
       runs: as for `table`.
       metric: metrics to draw, as for `table`, a row of panels each; by default the runs' own.
-      by: "round", "uplink", "epsilon" or "mu"; by default epsilon if the runs differ only in their noise or budget,
-        else round. For such runs the curve by epsilon has one point for each run, its end. So has the curve by mu,
-        which needs such runs.
+      by: "round", "uplink", "hours" (simulated ones), "epsilon" or "mu"; by default epsilon if the runs differ only in
+        their noise or budget, else round. For such runs the curve by epsilon has one point for each run, its end. So
+        has the curve by mu, which needs such runs.
       together: one panel for all runs.
       width: "column" (3.3 inches) or "page" (6.8).
       title: title above the panels; by default none, as papers have captions.

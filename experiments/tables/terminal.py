@@ -236,7 +236,8 @@ def _budget(summary: Summary) -> list[str]:
         return []
     lines = []
     for name, rounds in summary.rounds_planned.items():
-        text = f"{rounds} of {summary.settings['rounds']} rounds"
+        own = summary.algorithm_settings.get(name, {})
+        text = f"{rounds} of {own.get('rounds', summary.settings['rounds'])} rounds"
         if math.isinf(summary.privacy[name].certified[view].epsilon):
             text += ": not private, so no budget applies"
         elif rounds == summary.rounds[name]:

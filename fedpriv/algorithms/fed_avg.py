@@ -93,10 +93,7 @@ def fed_avg(
         theta, t = state.params, state.round
 
         def client_update(key: Key, shard: Shard) -> Params:
-            theta_i = train_locally(
-                key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
-            )  # (3)
-            return jax.tree.map(jnp.subtract, theta, theta_i)  # Alg. 1, line 16
+            return local_update(key, theta, shard, t, grad, optimizer, batches)
 
         # Lines 17 and 18: the clients' shares N(0, C^2 sigma^2 / r) add up to N(0, C^2 sigma^2).
         total, metrics, _ = cohort.sum(
@@ -106,6 +103,22 @@ def fed_avg(
         return server_update(server, state, mean), metrics  # (4)
 
     return Algorithm(partial(server_init, server), round, sampler)
+
+
+def local_update(
+    key: Key,
+    theta: Params,
+    shard: Shard,
+    t: jax.Array,
+    grad: GradFn,
+    optimizer: Schedule,
+    batches: Batches,
+) -> Params:
+    """How far a client's local training moves the model theta of round t, negated."""
+    theta_i = train_locally(
+        key, theta, shard, grad=grad, optimizer=optimizer_of(optimizer, t), batches=batches
+    )  # (3)
+    return jax.tree.map(jnp.subtract, theta, theta_i)  # Alg. 1, line 16
 
 
 def fed_sgd(

@@ -54,7 +54,8 @@ class FederationShape(NamedTuple):
 
 
 def _of_one() -> Draw:
-    return Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
+    answer = Answer(jnp.ones(1), jnp.ones(1), jnp.zeros(1, jnp.int32))
+    return Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool), answer)
 
 
 class MarkedCohort(Cohort):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,9 @@ def stage_releases(
     """
     cohorts = Cohorts.of(sampler.accounting, steps, kind.group)
     sums = _of_messages(stage)
+    if stage.weighs:
+        _check_shares(sums)
+        cohorts = cohorts._replace(are_of_one_size=False)
     if sums and stage.means and any(release.multiplier(first) > 0 for release in sums):
         raise ValueError(
             f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); protect one unit"
@@ -128,6 +132,19 @@ def stage_releases(
     if stage.means:
         return _of_records(stage, cohorts, unit, first, kind)
     return [Release(view, unit, math.inf, cohorts.drawn, cohorts.rounds) for view in VIEWS]
+
+
+def _check_shares(sums: Sequence[Sum]) -> None:
+    """Raises ValueError: members' own noise is weighted beside the weights of their groups.
+
+    How loud a sum is then depends on who is in it, of which no accounting is known.
+    """
+    for each in sums:
+        if each.step.adder == "own" and each.step.is_noisy:
+            raise ValueError(
+                "sampler: its draws weigh answers, as by their delays, and each carries noise of its own "
+                f'({each.line}); leave the weights out, or let members add shares of the noise (adder="shares")'
+            )
 
 
 def _of_records(

@@ -29,6 +29,8 @@ PARTICIPATION = 0xA16F3E85
 """Of who takes part in a round."""
 VANISHING = 0xFA21E0D5
 """Of who vanishes after it was drawn, beside the draw."""
+DELAYS = 0xDE1A5C39
+"""Of how late a member answers, beside the draw."""
 RECORDS = 0xF70A9C13
 """Of the records that a private mean draws."""
 NOISE = 0xE3A9D057

@@ -11,13 +11,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.core.types import Key
 from fedpriv.data.federation import Federation
 from fedpriv.data.mapped_files import check_not_cut
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
 from fedpriv.rounds.noise_stream import STREAMS, schedule_key
-from fedpriv.rounds.samplers import parts_of
-from fedpriv.rounds.scheduled_samplers import cohort_drawn, first_memories
+from fedpriv.rounds.samplers import Answer, parts_of
+from fedpriv.rounds.scheduled_samplers import (
+    AnySampler,
+    answers_drawn,
+    cohort_drawn,
+    first_memories,
+)
 
 if TYPE_CHECKING:
     from fedpriv.certification.certificate import TracedRound
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
     from fedpriv.engine.compiled_rounds import Training
     from fedpriv.privacy.release import Release
 
-_COMPARED = 64  # rounds at most, of correlated noise
+_COMPARED = 64  # rounds at most, of correlated noise; draws, of members' answers
 SAMPLED = 1_000
 """Records of a streamed federation that are compared. If a share f of its records are others, the chance that none of
 these is among them is (1 - f)^1000."""
@@ -57,6 +63,7 @@ def identity(
         "releases": _told([r for k in traced.kinds for r in traced.releases(training.rounds, k)]),
         **({"groups": repr(traced.grouping)} if traced.grouping else {}),
         **_schedules(training),
+        **_answers(training),
         **_noise(traced, training.rounds),
     }
 
@@ -83,6 +90,21 @@ def _schedules(training: Training) -> dict[str, str]:
             draws.append(jnp.where(drawn.mask, drawn.ids, -1))
     schemas = "; ".join(str(sampler.accounting) for sampler in scheduled.values())
     return {"schedule": f"{schemas}, {bytes(distributed.digest(draws)).hex()[:16]}"}
+
+
+def _answers(training: Training) -> dict[str, str]:
+    """How much members count and how late they answer, in some draws, where that is said."""
+    keys, answers = jax.random.split(training.roots[0], _COMPARED), []
+    for _, sampler in parts_of(training.algorithm.sampler, 2):
+        (memory,) = first_memories(sampler)
+        given = jnp.int32(training.rounds - 1), memory
+
+        def answer(key: Key, sampler: AnySampler = sampler, given: tuple = given) -> Answer:
+            return cohort_drawn(sampler, key, key, *given)[0].answer
+
+        if jax.tree.leaves(answers_drawn(sampler)):
+            answers.append(jax.vmap(answer)(keys))
+    return {"answers": bytes(distributed.digest(answers)).hex()[:16]} if answers else {}
 
 
 def records_of(federations: Federation | Sequence[StreamedFederation], seeds: Sequence[int]) -> Any:

@@ -129,11 +129,15 @@ def initial_state(algorithm: Algorithm, params: Params, federation: Federation) 
       ValueError: it is no function of these arguments, or does not return a state of arrays.
     """
     state = asked("init", algorithm.init, "(params, federation)", params, federation)
-    for name in ModelState._fields:
-        has = hasattr(state, name)
-        gives(has, "init", algorithm.init, state, f"return a state with a field `{name}`")
+    check_state("init", algorithm.init, state)
     check_leaves("init: state", state)
     return state
+
+
+def check_state(name: str, fn: Callable[..., Any], state: Any) -> None:
+    """Raises ValueError: what a function gave back lacks a field of every state."""
+    for field in ModelState._fields:
+        gives(hasattr(state, field), name, fn, state, f"return a state with a field `{field}`")
 
 
 def after_round(

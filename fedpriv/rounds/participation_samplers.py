@@ -216,11 +216,18 @@ def random_availability(
     def draw(key: Key, t: jax.Array, memory: TookPart) -> tuple[Draw, TookPart]:
         checks_in, lot = jax.random.bits(jax.random.fold_in(key, t), (2, population), jnp.uint32)
         may = (checks_in <= reached) & (t - memory.last >= separation) & (memory.times < most)
-        # The least lots win. As floats, of which XLA finds the largest without sorting them all; least are exact.
-        place, ids = lax.top_k(jnp.where(may, -lot.astype(jnp.float32), -jnp.inf), size)
-        mask = place > -jnp.inf
-        ids = jnp.where(mask, ids, population)
+        ids, mask = least_lots(may, lot, size)
         last = memory.last.at[ids].set(t, mode="drop")
         return Draw(ids, mask), TookPart(last, memory.times.at[ids].add(1, mode="drop"))
 
     return sealed(ScheduledSampler(draw, size, float(size), accounting, init))
+
+
+def least_lots(may: jax.Array, lot: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+    """(ids i32[size], mask bool[size]): of the clients that may, those with the least lots (u32[clients]) win.
+
+    As floats, of which XLA finds the largest without sorting them all; least are exact.
+    """
+    place, ids = lax.top_k(jnp.where(may, -lot.astype(jnp.float32), -jnp.inf), size)
+    mask = place > -jnp.inf
+    return jnp.where(mask, ids, may.shape[0]), mask

@@ -15,6 +15,7 @@ from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_functions import asked, gives
 from fedpriv.privacy.sampling import ParticipationSchema
 from fedpriv.rounds.samplers import (
+    Answer,
     Draw,
     Opening,
     Sampler,
@@ -124,6 +125,15 @@ def cohort_drawn(
       ValueError: as `drawn_from`; the memory comes back with other shapes or types.
     """
     return sampler.cohort(key, schedule, t, memory)
+
+
+def answers_drawn(sampler: AnySampler) -> Answer:
+    """What a sampler says of its members' answers, in shapes."""
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    (memory,) = first_memories(sampler)
+    given = key, key, jax.ShapeDtypeStruct((), jnp.int32), memory
+    drawn: Draw = jax.eval_shape(lambda *given: cohort_drawn(sampler, *given)[0], *given)
+    return drawn.answer
 
 
 def _kinds(tree: PyTree) -> list[Any]:

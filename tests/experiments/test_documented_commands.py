@@ -58,6 +58,7 @@ SMALL = {
     "personal": ["--clients", "8", "--cohort", "2", "--per-client", "8"],
     "correlated": ["--clients", "8", "--cohort", "2", "--bands", "2", "--buffers", "1"],
     "correlated_text": ["--cohort", "2", "--bands", "2", "--buffers", "1", "--fold", "1", "2"],
+    "late": ["--clients", "20", "--at-work", "2", "--buffer", "2", "--most-late", "24"],
     "audited": ["--clients", "20", "--cohort", "5"],
     "mspdq_mnist": ["--clients", "8", "--cohort", "3", "--local-epochs", "1", "--exchanges", "2"],
     "wavelet_cifar10": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
@@ -177,6 +178,7 @@ def trained(tmp_path_factory, data_dir):
         ("A", "dp_scaffold_synthetic", "dp_scaffold", "dp_fed_avg"),
         ("B", "dp_scaffold_synthetic", "dp_scaffold"),
         ("MSP", "mspdq_mnist", "mspdq_fl"),
+        ("late", "late", "dp_fed_avg", "dp_fed_avg_quick"),
         ("clients/personal", "personal", "dp_fed_avg", "fed_per"),
         ("clients/tumours", "tumours.py", "dp_sgd", "dp_scaffold"),
     ):
@@ -230,6 +232,7 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         "runs/budgets": trained,
         "runs/personal": trained / "clients" / "personal",
         "runs/at_2": trained / "clients" / "tumours",
+        "runs/late": trained / "late",
     }
     there |= dict.fromkeys(["runs/A", "syn_0", "mnist_0", "femnist_0"], trained / "A")
     there |= dict.fromkeys(["runs/B", "syn_1", "syn_5", "mnist_10", "mnist_100"], trained / "B")

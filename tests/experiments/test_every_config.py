@@ -33,6 +33,7 @@ SMALL = {
     "fed_smp_svhn": FED_SMP + " --local.epochs 1",
     "fine_tuning": FED_SMP + " --local.epochs 1 --noise-multiplier 0.01",
     "fine_tuning_text": FED_SMP + " --base-plays 1 --base-epochs 1 --noise-multiplier 0.01",
+    "late": "--clients 10 --at-work 2 --buffer 2",
     "mspdq_cifar10": MSPDQ,
     "mspdq_mnist": MSPDQ,
     "own_budgets": FED_SMP + " --images 60 --image-steps 1 --groups.rates 0.2 0.4",

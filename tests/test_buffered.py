@@ -1,0 +1,258 @@
+"""Asynchronous rounds: what they compute, and what is refused."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from buffered_runs import DELTA, FREE, GAUSSIAN, LATE, TRAINING, K, certified, fed_buff, old
+from correlated_runs import (
+    CLIP,
+    FEDERATION,
+    ROUNDS,
+    SIGMA,
+    N,
+    run,
+)
+from small import (
+    assert_close,
+    assert_identical,
+    gradient,
+    records,
+    refused,
+    regression,
+    squared,
+    start,
+    vector,
+)
+
+import fedpriv as fp
+from fedpriv.rounds.noise_stream import participation_key, root_of, schedule_key
+from fedpriv.rounds.samplers import Answer
+from fedpriv.rounds.scheduled_samplers import cohort_drawn
+
+
+def by_numpy(algorithm, staleness, rounds=ROUNDS, seed=0, server=0.7, clip=CLIP):
+    """f64[rounds + 1, d]: the models of a run without noise, each answer computed from the list of all models."""
+    sampler, root = algorithm.sampler, root_of(jax.random.key(seed))
+    memory, models = sampler.first_memory(), [vector(start())]
+    for t in range(rounds):
+        keys = participation_key(root, t), schedule_key(root, 0)
+        drawn, memory = cohort_drawn(sampler, *keys, jnp.int32(t), memory)
+        total = np.zeros(4)
+        for i, there, d in zip(
+            *map(np.asarray, (drawn.ids, drawn.mask, drawn.answer.delay)), strict=True
+        ):
+            if there:
+                given = max(t - d, 0)
+                step = -0.1 * 0.9**given * gradient(models[given], *records(FEDERATION, i))
+                total += staleness(d) * step * min(1, clip / np.linalg.norm(step))
+        models.append(models[-1] + server * total / sampler.expected_size)
+    return np.array(models)
+
+
+@pytest.mark.usefixtures("quick_to_compile")
+class TestTraining:
+    @pytest.mark.parametrize("sampler", [FREE, fp.poisson(N, 0.3), fp.shuffled_blocks(N, 4)])
+    @pytest.mark.parametrize("most_late", [None, 5])
+    def test_as_numpy_computes_it(self, sampler, most_late):
+        """Weights that go above 1, a clip that some answers meet."""
+        algorithm = fed_buff(
+            sampler,
+            staleness=lambda d: 3 * old(d),
+            most_late=most_late,
+            mechanism=fp.gaussian(0.05, 0.0),
+            server=optax.sgd(0.7),
+        )
+        told = by_numpy(algorithm, lambda d: 3 * old(d), clip=0.05)
+        ended = jax.tree.map(lambda leaf: leaf[0], run(algorithm).state)
+        assert_close(vector(ended.params), told[-1], 1e-4)
+        rows = (most_late or 3) + 1
+        for back in range(rows):
+            kept = jax.tree.map(lambda leaf: leaf[(ROUNDS - back) % rows], ended.models)  # noqa: B023
+            assert_close(vector(kept), told[ROUNDS - back], 1e-4)
+
+    @pytest.mark.parametrize("who", [fp.fixed_size(N, K), fp.poisson(N, 0.3)])
+    def test_without_delays_it_is_fed_avg(self, who):
+        """To the bit; optimisers at the server are compiled with another order of signs."""
+        for server in ({}, {"server": fp.fed_opt.adam(0.1)}):
+            late = fed_buff(who, fp.delays.constant(0), staleness=[1.0], **server)
+            at_once = fp.fed_avg(squared, sampler=who, mechanism=GAUSSIAN, **server, **TRAINING)
+            one, other = run(late).state, run(at_once).state
+            assert one.models == ()
+            (assert_close if server else assert_identical)(one.inner, other)
+
+    def test_parts_of_ones_own(self):
+        """Whatever the client does with the model, and the server with the mean."""
+
+        def client_update(key, params, shard):
+            step = jax.tree.map(
+                jnp.negative, fp.mean_grad(squared)(params, shard.examples, shard.mask)
+            )
+            return fp.Sent(step, diagnostics={"delay": jnp.float32(shard.delay)})
+
+        def server_step(state, mean):
+            params = jax.tree.map(lambda p, m: p + 0.1 * m, state.params, mean)
+            return fp.ModelState(params, state.round + 1)
+
+        made = fp.buffered(
+            client_update,
+            server_step,
+            sampler=FREE,
+            delay=fp.delays.constant(2),
+            mechanism=GAUSSIAN,
+        )
+        fp.check_algorithm(made, start(), FEDERATION)
+        history = run(made)
+        assert all(e.diagnostics["delay"] == 2.0 for e in history.evaluations)
+
+    def test_streamed_resumed_and_on_two_devices(self, tmp_path):
+        from fedpriv.devices.layout import default
+
+        algorithm, options = fed_buff(staleness=old), {"seeds": (3, 8), "every": 2}
+        whole = run(algorithm, **options).state
+        assert_close(run(algorithm, strategy=default(), **options).state, whole)
+        streamed = fp.StreamedFederation.from_arrays(
+            jax.tree.map(np.asarray, FEDERATION.examples), list(np.asarray(FEDERATION.rows))
+        )
+        for federation in (FEDERATION, streamed):
+            folder = tmp_path / type(federation).__name__
+            checkpoints = fp.Checkpoints(folder, rounds=1)
+            given = options | {"federation": federation}
+
+            def kill(e):
+                if e.round == 4:
+                    raise KeyboardInterrupt
+
+            with pytest.raises(KeyboardInterrupt):
+                run(algorithm, checkpoints=checkpoints, on_evaluation=kill, **given)
+            with refused("of another run: .*(schedule|answers)"):
+                run(fed_buff(staleness=[1, 1, 1, 0]), checkpoints=checkpoints, **given)
+            resumed = run(algorithm, checkpoints=checkpoints, **given).state
+            at_once = whole if federation is FEDERATION else run(algorithm, **given).state
+            assert_identical(at_once, resumed)
+            assert_close(resumed, whole)
+
+
+def weighted_by(factor, sampler=None):
+    """Rounds of one's own whose mean counts `factor(cohort, diagnostics, what clients sent of their delays)`."""
+    drawn = fed_buff(FREE if sampler is None else sampler).sampler
+
+    def round(key, state, cohort):
+        def client(key, shard):
+            step = fp.mean_grad(squared)(state.params, shard.examples, shard.mask)
+            return fp.Sent((step, shard.delay * 1.0), {"late": shard.delay * 1.0})
+
+        mechanism = fp.joint(GAUSSIAN, fp.gaussian(3.0, SIGMA))
+        (total, late), metrics, _ = cohort.sum(client, key, mechanism=mechanism)
+        weight = factor(cohort, metrics["diagnostics"], late / K)
+        params = jax.tree.map(lambda p, s: p - weight * s / K, state.params, total)
+        return fp.ModelState(params, state.round + 1), metrics
+
+    return fp.Algorithm(fp.start, round, drawn)
+
+
+class TestPlantedFaults:
+    @pytest.mark.parametrize(
+        ("factor", "sampler", "said"),
+        [
+            (lambda c, seen, sent: 1 / (1 + seen["late"]), FREE, "depends on a client's data"),
+            (
+                lambda c, seen, sent: 1 / (1 + c._drawn.answer.delay.mean()),
+                fp.poisson(N, 0.3),
+                "depends on who takes part",
+            ),
+        ],
+        ids=["the mean of true delays", "true delays of secret answers"],
+    )
+    def test_a_weight_by_delays_that_were_not_public(self, factor, sampler, said):
+        with refused(said, fp.LeakError):
+            certified(weighted_by(factor, sampler))
+
+    def test_a_delay_that_is_released_first(self):
+        """As a number of each message, clipped and perturbed: that is sound."""
+        found = certified(weighted_by(lambda c, seen, sent: 1 / (1 + jnp.maximum(sent, 0))))
+        assert math.isfinite(found.epsilon)
+
+    def test_a_delay_in_a_message_that_nothing_hides(self):
+        def client_update(key, params, shard):
+            return jax.tree.map(lambda p: p + shard.delay, params)
+
+        made = fp.buffered(
+            client_update,
+            lambda state, mean: state._replace(params=mean, round=state.round + 1),
+            sampler=FREE,
+            delay=LATE,
+        )
+        assert certified(made).epsilon == math.inf
+
+    @pytest.mark.usefixtures("quick_to_compile")
+    def test_an_answer_that_counts_more_than_is_accounted_for(self):
+        """In samplers made by hand, drawn for themselves and by turns: they are measured."""
+        for who in (fp.fixed_size(N, K), fp.shuffled_blocks(N, K)):
+
+            def draw(*given, who=who):
+                drawn = who.draw(*given)
+                members, *memory = drawn if isinstance(who, fp.types.ScheduledSampler) else (drawn,)
+                members = members._replace(answer=Answer(weight=1.5 * jnp.ones(K)))
+                return (members, *memory) if memory else members
+
+            made = fp.fed_avg(
+                squared, sampler=who._replace(draw=draw, seal=()), mechanism=GAUSSIAN, **TRAINING
+            )
+            assert certified(made).basis == "declared"
+            with refused("sampler: an answer counts 1.5, but the accounting says at most 1; make"):
+                fp.check_algorithm(made, start(), FEDERATION)
+
+    def test_a_weight_that_follows_records(self):
+        """Of a sampler made by hand: the certificate is its maker's word, and lists what the draw looks at."""
+        who, y = fp.fixed_size(N, K), FEDERATION.examples["y"]
+
+        def draw(key):
+            drawn = who.draw(key)
+            return drawn._replace(answer=Answer(weight=jax.nn.sigmoid(y[drawn.ids])))
+
+        made = fp.fed_avg(
+            squared, sampler=who._replace(draw=draw, seal=()), mechanism=GAUSSIAN, **TRAINING
+        )
+        found = certified(made)
+        (listed,) = (text for text in found.assumptions if "sampler made by hand" in text)
+        assert found.basis == "declared"
+        assert f"float32 ({len(y)},) in test_buffered.py:" in listed
+
+
+def test_bad_input():
+    with refused(r"delay: .*; it can be 3 steps, more than most_late=2; cut the law or raise"):
+        fed_buff(most_late=2)
+    with refused("most_late: -1; give a whole number from 0"):
+        fed_buff(most_late=-1)
+    with refused("sampler: .*; give one such as fp.FreeClients"):
+        fed_buff(sampler=K)
+    with refused("delay: 2; give one such as fp.delays.constant"):
+        fed_buff(delay=2)
+    with refused("mechanism: 1.0; give"):
+        fed_buff(mechanism=1.0)
+    step = lambda state, mean: state  # noqa: E731
+    wrong = fp.buffered(lambda key, shard: 0, step, sampler=FREE, delay=LATE)
+    with refused(
+        r"client_update: it takes \(key, shard\).*; give a function of \(key, params, shard\)"
+    ):
+        certified(wrong)
+    update = lambda key, params, shard: params  # noqa: E731
+    for wrong, said in (
+        (
+            lambda state: state,
+            r"server_step: it takes \(state\).*; give a function of \(state, mean\)",
+        ),
+        (
+            lambda state, mean: mean,
+            "server_step: .* came back.*; return a state with a field `params`",
+        ),
+        (lambda state, mean: None, "server_step: None came back.*; return a state"),
+    ):
+        with refused(said):
+            certified(fp.buffered(update, wrong, sampler=FREE, delay=LATE))
+    with refused("sampler: made for 12 clients, but the federation has 11"):
+        fp.certify(fed_buff(), start(), regression([3] * 11), 1, DELTA)

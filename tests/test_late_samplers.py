@@ -1,0 +1,260 @@
+"""How late answers are, and who is free to give one: laws, draws, and what is refused."""
+
+from collections import Counter
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from scipy import stats
+from small import FALSE_ALARM, refused
+
+import fedpriv as fp
+from fedpriv.core.provenance import constructed
+from fedpriv.rounds.late_samplers import late
+
+N, K = 40, 4
+UNEVEN = fp.delays.by_class(
+    ["phone"] * 10 + ["plugged in"] * 30,
+    {"phone": fp.delays.geometric(3.0, 6), "plugged in": fp.delays.constant(1)},
+)
+LAWS = {
+    "constant": fp.delays.constant(3),
+    "geometric": fp.delays.geometric(1.5, 5),
+    "by class": UNEVEN,
+}
+
+
+law_of = fp.delays.constant
+
+
+def answers(sampler, rounds, seed=0):
+    """(ids, delays, weights or None) of each buffer, by the draws alone."""
+    key = jax.random.key(seed)
+
+    def one(memory, t):
+        drawn, memory = sampler.draw(key, t, memory)
+        return memory, drawn
+
+    draws = jax.jit(lambda: lax.scan(one, sampler.init(), jnp.arange(rounds))[1])()
+    assert np.asarray(draws.mask).all()
+    weight = draws.answer.weight
+    weights = [None] * rounds if weight is None else np.asarray(weight)
+    return list(zip(np.asarray(draws.ids), np.asarray(draws.answer.delay), weights, strict=True))
+
+
+class TestLaws:
+    def test_a_geometric_law_is_cut(self):
+        law = fp.delays.geometric(1.5, 4)
+        whole = stats.geom(1 / 2.5, loc=-1)
+        np.testing.assert_allclose(law.chances[0], whole.pmf(range(5)) / whole.cdf(4), rtol=1e-12)
+        assert (law.possible, law.most_late) == ({"0": [0, 1, 2, 3, 4]}, 4)
+
+    def test_bounds_are_of_what_is_drawn(self):
+        """Chances below 2^-32 are none."""
+        law = fp.delays.DelayLaw([[1e-12, 0.5, 0.5 - 1e-12], [1.0]], [0, 0])
+        assert law.possible == {"0": [1, 2]}
+        drawn = law.draw(jax.random.key(0), jnp.zeros(10_000, jnp.int32))
+        assert {*np.asarray(drawn).tolist()} == {1, 2}
+
+    @pytest.mark.parametrize("name", LAWS)
+    def test_delays_are_drawn_by_them(self, name):
+        """By the chi-square law, for each class; a false alarm has probability 1e-6."""
+        law, draws = LAWS[name], 4000
+        ids = jnp.tile(jnp.arange(N, dtype=jnp.int32), draws)
+        drawn = np.asarray(law.draw(jax.random.key(1), ids)).reshape(draws, N)
+        groups = [range(N)] if law.classes is None else [range(10), range(10, N)]
+        for chances, clients in zip(law.chances, groups, strict=True):
+            found = np.bincount(drawn[:, clients].ravel(), minlength=len(chances))
+            told = np.array(chances) * draws * len(clients)
+            assert len(found) == len(told)
+            assert not found[told == 0].any()
+            if (told > 0).sum() > 1:
+                law_of = told[told > 0]
+                assert stats.chisquare(found[told > 0], law_of).pvalue > FALSE_ALARM / 2
+
+    def test_what_is_no_law(self):
+        with refused(r"chances: 0\.9; give chances that add up to 1"):
+            fp.delays.DelayLaw([[0.4, 0.5]])
+        with refused("classes: 1; there are chances of 1 classes, from 0 on"):
+            fp.delays.DelayLaw([[1.0]], [0, 1])
+        with refused("steps: -1; give a whole number from 0"):
+            fp.delays.constant(-1)
+        with refused(r"laws: \['bus'\]; group 'car' has none; give a law such as fp.delays"):
+            fp.delays.by_class(["bus", "car"], {"bus": fp.delays.constant(1)})
+        with refused(r"laws\['bus'\]: 2; give one such as fp.delays.constant"):
+            fp.delays.by_class(["bus"], {"bus": 2})
+        with refused(r"classes\[1\]: None; each is in a group"):
+            fp.delays.by_class(["bus", None], {"bus": fp.delays.constant(1)})
+        with refused("classes: 'bus'; give the name of the group of each"):
+            fp.delays.by_class("bus", {})
+        with refused("laws: None; give name of a group"):
+            fp.delays.by_class(["bus"], None)
+
+
+class TestFreeClients:
+    @pytest.mark.parametrize("name", LAWS)
+    @pytest.mark.parametrize("separation", [1, 3])
+    @pytest.mark.parametrize("seed", range(2))
+    def test_a_client_has_one_answer_out(self, name, seed, separation):
+        """It was given its model after its last answer was in; the separation is kept, and reached."""
+        law, rounds = LAWS[name], 300
+        sampler, largest = late(fp.FreeClients(N, K, separation), law)
+        apart = {c: max(min(delays) + 1, separation) for c, delays in law.possible.items()}
+        told = {c: sampler.accounting.of_group(c).separation for c in apart}
+        assert (told, largest) == (apart, 1.0)
+        assert sampler.accounting.group_names == (tuple(apart) if len(apart) > 1 else ())
+        turns = {i: [] for i in range(N)}
+        for t, (ids, delays, _) in enumerate(answers(sampler, rounds, seed)):
+            assert len({*ids.tolist()}) == K
+            for i, d in zip(ids.tolist(), delays.tolist(), strict=True):
+                turns[i].append((t, d))
+        for i, each in turns.items():
+            own = law.labels[i] if law.labels else "0"
+            assert all(d in law.possible[own] for _, d in each)
+            assert all(t - d > before for (before, _), (t, d) in pairwise(each))
+            assert all(t - before >= apart[own] for (before, _), (t, _) in pairwise(each))
+
+    def test_separations_are_reached(self):
+        """By someone: a bound one longer would fail."""
+        sampler, _ = late(fp.FreeClients(12, 4), fp.delays.constant(2))
+        cohorts = [{*ids.tolist()} for ids, *_ in answers(sampler, 30)]
+        assert all(a == b for a, b in zip(cohorts, cohorts[3:], strict=False))
+
+    def test_answers_are_as_late_as_the_law_says(self):
+        """Though the slow come later: delays of a client's answers are independent; chi-square, false alarm 1e-6."""
+        law = LAWS["geometric"]
+        sampler, _ = late(fp.FreeClients(N, K), law)
+        drawn = [delays for _, delays, _ in answers(sampler, 1000)]
+        found = np.bincount(np.concatenate(drawn), minlength=6)
+        told = np.array(law.chances[0]) * found.sum()
+        assert stats.chisquare(found, told).pvalue > FALSE_ALARM
+
+    def test_the_free_are_drawn_uniformly(self):
+        """Four of whom two are out: pairs of the others; chi-square, false alarm 1e-6."""
+        sampler, _ = late(fp.FreeClients(6, 2), fp.delays.constant(1))
+        memory = sampler.init()
+        memory = memory._replace(free=memory.free.at[jnp.array([1, 4])].set(9))
+        keys = jax.random.split(jax.random.key(0), 12_000)
+        drawn = jax.vmap(lambda key: sampler.draw(key, jnp.int32(8), memory)[0])(keys)
+        found = Counter(tuple(sorted(ids)) for ids in np.asarray(drawn.ids).tolist())
+        assert {i for pair in found for i in pair} == {0, 2, 3, 5}
+        assert stats.chisquare([*found.values()]).pvalue > FALSE_ALARM
+
+    def test_buffers_are_full_or_refused(self):
+        """Of 6 slow clients and 14 fast ones at most 6 + 4 are out."""
+        law = fp.delays.by_class(
+            [0] * 6 + [1] * 14, {0: fp.delays.constant(5), 1: fp.delays.constant(1)}
+        )
+        sampler, _ = late(fp.FreeClients(20, 4), law)
+        assert len(answers(sampler, 200)) == 200
+        with refused(
+            "buffer: 4; up to 20 of 23 clients may have answers out, or rest.*a smaller buffer"
+        ):
+            late(fp.FreeClients(23, 4), fp.delays.constant(5))
+        with refused("buffer: 4; up to 18 of 20 clients"):
+            law = fp.delays.by_class([0] * 6 + [1] * 14, {0: law_of(5), 1: law_of(3)})
+            late(fp.FreeClients(20, 4), law)
+        with refused("buffer: 4; up to 16 of 19 clients"):
+            late(fp.FreeClients(19, 4, separation=5), law_of(0))
+        with refused("buffer: 7; give at most the population, 6"):
+            fp.FreeClients(6, buffer=7)
+
+
+class TestBeside:
+    """Delays beside the draws of another sampler."""
+
+    @pytest.mark.parametrize("name", LAWS)
+    def test_who_answers_is_drawn_as_without_them(self, name):
+        weights = [1 / (1 + d) for d in range(LAWS[name].most_late + 1)]
+        for who in (fp.poisson(N, 0.1), fp.fixed_size(N, K)):
+            sampler, largest = late(who, LAWS[name], lambda d: 1 / (1 + d))
+            key = jax.random.key(3)
+            one, other = sampler.draw(key), who.draw(key)
+            np.testing.assert_array_equal(one.ids, other.ids)
+            np.testing.assert_array_equal(one.mask, other.mask)
+            assert sampler.accounting is who.accounting
+            assert constructed(sampler)
+            told = np.array(weights)[one.answer.delay] / largest
+            given = 1.0 if one.answer.weight is None else one.answer.weight
+            np.testing.assert_allclose(given, told, rtol=1e-6)
+
+    def test_delays_are_independent_of_who_answers_and_of_other_steps(self):
+        """Chi-square on the table of (member or not, delay), and of delays one step after another; 1e-6 together."""
+        who = fp.shuffled_blocks(20, 5)
+        sampler, _ = late(who, fp.delays.geometric(1.0, 2))
+        drawn = answers(sampler, 2000)
+        first, second = (np.array([d[place] for _, d, _ in drawn]) for place in (0, 1))
+        for one, other in ((first, second), (first[:-1], first[1:])):
+            table = np.zeros((3, 3))
+            np.add.at(table, (one, other), 1)
+            assert stats.chi2_contingency(table).pvalue > FALSE_ALARM / 2
+
+    def test_turns_stay(self):
+        who = fp.shuffled_blocks(20, 5)
+        sampler, _ = late(who, fp.delays.constant(2))
+        key = jax.random.key(1)
+        for t in range(6):
+            one, other = (each.draw(key, jnp.int32(t), ())[0] for each in (sampler, who))
+            np.testing.assert_array_equal(one.ids, other.ids)
+        assert sampler.accounting is who.accounting
+
+    def test_what_is_made_by_hand_stays_so(self):
+        sampler, _ = late(fp.fixed_size(N, K)._replace(seal=()), fp.delays.constant(1))
+        assert not constructed(sampler)
+
+
+class TestStaleness:
+    def test_weights_are_over_the_largest_that_is_possible(self):
+        sampler, largest = late(
+            fp.fixed_size(N, K), fp.delays.DelayLaw([[0.0, 0.5, 0.5]]), [9.0, 4.0, 1.0]
+        )
+        drawn = sampler.draw(jax.random.key(0))
+        assert largest == 4.0
+        told = np.where(np.asarray(drawn.answer.delay) == 1, 1.0, 0.25)
+        np.testing.assert_array_equal(drawn.answer.weight, told)
+
+    def test_all_alike_are_none(self):
+        sampler, largest = late(
+            fp.fixed_size(N, K), fp.delays.constant(3), lambda d: (1 + d) ** -0.5
+        )
+        assert (sampler.draw(jax.random.key(0)).answer.weight, largest) == (None, 0.5)
+
+    @pytest.mark.parametrize(
+        ("staleness", "said"),
+        [
+            ([1.0, 0.5], r"staleness: \(1.0, 0.5\); give a weight for each delay from 0 to 2"),
+            ([1.0, -1.0, 1.0], r"staleness\[1\]: -1.0; give a finite number, 0 or more"),
+            ([1.0, 1.0, float("nan")], r"staleness\[2\]: nan"),
+            (lambda d: 0.0, "give some delay a weight above 0"),
+            (lambda d: jnp.ones(2), r"staleness\[0\]: float32\[2\]"),
+            (lambda: 1.0, r"staleness: it takes \(\).*; give a function of \(delay\)"),
+            (0.5, "staleness: 0.5; give one after the other, in a list"),
+        ],
+    )
+    def test_what_is_no_weight(self, staleness, said):
+        with refused(said):
+            late(fp.fixed_size(N, K), fp.delays.geometric(1.0, 2), staleness)
+
+    def test_a_weight_that_is_computed_from_records_is_refused(self):
+        """In a program whose arguments records are: weights are numbers, known while an algorithm is made."""
+
+        def weighted(records):
+            return late(
+                fp.fixed_size(N, K), fp.delays.geometric(1.0, 2), lambda d: records.mean() ** d
+            )[1]
+
+        with refused(r"staleness\[0\]: a traced value"):
+            jax.jit(weighted)(jnp.arange(3.0))
+
+
+def test_what_is_no_sampler_or_law():
+    law = fp.delays.constant(1)
+    with refused("sampler: .*Opening; give one such as fp.FreeClients"):
+        late(fp.Opening(fp.everyone(4), 1, fp.everyone(4)), law)
+    with refused("delay: 2; give one such as fp.delays.constant"):
+        late(fp.everyone(4), 2)
+    with refused("delay: classes: 40; give one for each of 4 clients"):
+        late(fp.everyone(4), UNEVEN)
