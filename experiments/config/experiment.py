@@ -118,15 +118,14 @@ class Ledger:
         return plan(self.trace(name)) if plan else None
 
     def releases(self, name: str, rounds: int) -> tuple[tuple[UnitKind, tuple[Release, ...]], ...]:
-        """Of an algorithm's statistics, if any, and so many rounds, for each kind of unit."""
-        before = statistics.traced if (statistics := self.statistics(name)) else ()
-        training = self.trace(name)
-
-        def of(kind: UnitKind) -> tuple[Release, ...]:
-            first = (release for traced in before for release in traced.releases(1, kind))
-            return (*first, *training.releases(rounds, kind))
-
-        return tuple((kind, of(kind)) for kind in training.kinds)
+        """By kind of unit, those of an algorithm's statistics, if any, and of so many rounds."""
+        traced, statistics = self.trace(name), self.statistics(name)
+        before = statistics.traced if statistics else ()
+        runs = [*((each, 1) for each in before), (traced, rounds)]
+        return tuple(
+            (kind, tuple(r for run, length in runs for r in run.releases(length, kind)))
+            for kind in traced.kinds
+        )
 
     def certify(
         self,

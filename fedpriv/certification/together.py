@@ -136,7 +136,7 @@ def certify_traced(
         return certify_releases(releases, delta, view, honest=honest)
 
     grouping_of(sampler for run in traced for sampler in run.samplers)
-    certificate = by_group({one: of(one) for one in (kinds if kind is None else (kind,))})
+    certificate = by_group({one: of(one) for one in kinds}) if kind is None else of(kind)
     if several:
         certificate = _assuming_several_runs(certificate)
     return with_basis(certificate, traced)

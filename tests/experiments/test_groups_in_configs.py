@@ -17,8 +17,8 @@ from experiments.accounting import budget
 from experiments.accounting.found import GroupsFound, read_back
 from experiments.base.json_values import plain
 from experiments.config.experiment import image
-from experiments.config.made import ledger_of
 from experiments.config.groups import Groups
+from experiments.config.made import ledger_of
 from experiments.tables import terminal
 from fedpriv.certification import calibration
 from fedpriv.privacy import VIEWS

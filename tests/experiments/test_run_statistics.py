@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +21,7 @@ from experiments.config.settings import changed
 from experiments.config.statistics import asked_of
 from experiments.run import main
 from experiments.runs.run_folder import read
+from experiments.tables.terminal import table
 from experiments.training import statistics as training_statistics
 from experiments.training.shared_arrays import SharedArrays
 
@@ -153,6 +155,20 @@ def test_a_run_keeps_what_it_released_and_its_epsilon_counts_it(whole):
         assert right.mean() == pytest.approx(accuracy)
 
 
+def test_a_run_and_its_report_say_what_was_spent_before_training(whole, tmp_path):
+    said = " ".join(table(read(whole).summary).split())
+    assert "statistics released before training, which alone cost 2 (third_party), 25 %" in said
+    page = experiments.report(whole, tmp_path / "report.html").read_text()
+    assert "of these the statistics, alone" in page
+
+
+def test_damage_is_said_in_one_line(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    (folder / "statistics.json").write_text('{"rand_k": {"features": 3}}')
+    with pytest.raises(ValueError, match=r"^[^\n]*statistics.json is damaged [^\n]*$"):
+        _ = read(folder).statistics
+
+
 def test_a_run_that_goes_on_releases_nothing_again(whole, tmp_path, monkeypatch):
     folder = tmp_path / "killed"
     with pytest.raises(KilledError):
@@ -179,7 +195,8 @@ def test_nothing_trains_on_what_is_not_yet_released(tmp_path, monkeypatch):
 
 def test_all_seeds_train_on_the_clients_that_the_statistics_are_of():
     """Clients of top_k hold less, as some examples are the server's: statistics of others, with noise of their own."""
-    config = replace(CONFIG, seeds=2, algorithms=("fed_avg", "dp_fed_avg", "top_k"))
+    little = {"target_epsilon": 100.0}  # noise, so that it is far below the variance
+    config = replace(CONFIG, seeds=2, algorithms=("fed_avg", "dp_fed_avg", "top_k"), **little)
     given = SharedArrays().experiment(experiment_of(quickstart, config))
     made, found = training_statistics.on_normalised(given, config, {}, None)
     noise = {}
