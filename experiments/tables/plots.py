@@ -209,7 +209,10 @@ def picture(
     tall = max(1.5, min(2.2, 0.72 * of_one)) * len(metrics) + 0.5 + 0.14 * lines
     with sheet(wide, tall) as figure:
         shape = len(metrics), len(columns)
-        panels = figure.subplots(*shape, sharex="col", sharey="row", squeeze=False)
+        together = (
+            "all" if x in AT_ENDS else "col"
+        )  # what has no epsilon is level beside the others
+        panels = figure.subplots(*shape, sharex=together, sharey="row", squeeze=False)
         for metric, row in zip(metrics, panels, strict=True):
             for axes, curves in zip(row, columns.values(), strict=True):
                 for one in curves:
@@ -265,9 +268,10 @@ def _is_not_private(one: Curve) -> bool:
 def _ticks_at_ends(
     panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]], axis: Axis
 ) -> None:
-    for axes, curves in zip(panels, columns.values(), strict=True):
-        ends = [axis.value(c, line) for c in curves for line in c.run.lines[c.algorithm]]
-        finite = [end for end in ends if math.isfinite(end)]
+    every = [one for curves in columns.values() for one in curves]
+    ends = [axis.value(one, line) for one in every for line in one.run.lines[one.algorithm]]
+    finite = [end for end in ends if math.isfinite(end)]
+    for axes in panels:
         scale(axes, "x", log=bool(finite) and far(finite, FAR_ENDS))
 
 
