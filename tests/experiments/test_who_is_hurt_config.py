@@ -9,7 +9,7 @@ from small import refused
 
 import experiments
 from configs import who_is_hurt
-from experiments.config.experiment import experiment_of
+from experiments.config.made import experiment_of
 from experiments.tables.terminal import table
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
