@@ -1,8 +1,12 @@
-"""Half of everybody asks for epsilon 1, half for 8: Fed-SMP, DP-FedAvg and DP-SGD with public groups.
+"""Half of everybody asks for epsilon 1, half for 8: DP-FedAvg, Fed-SMP and DP-SGD with public groups.
 
-python -m experiments.run own_budgets --data-dir DIR
-python -m experiments.run own_budgets --groups.by clip_scales --data-dir DIR
+    python -m experiments.run own_budgets --groups.epsilons 1 8 --data-dir DIR
 
+Fashion-MNIST. DP-FedAvg and Fed-SMP (rand_k) protect 400 clients of 150 images, Poisson cohorts of 40 on average;
+DP-SGD protects 6,000 images of one holder. Finds the noise and each group's rate; `--groups.by clip_scales` finds clip
+norms.
+Expect 78.7 % for DP-FedAvg, 80.7 % for rand_k, 77.8 % for DP-SGD (spread 0.5 to 0.7), where `--groups.names
+--target-epsilon 1`, without groups, has 67.4, 71.7 and 66.7 %. What came out: experiments/results/own_budgets.md.
 """
 
 from collections.abc import Callable, Mapping
