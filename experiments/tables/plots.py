@@ -201,10 +201,9 @@ def picture(
     tall = max(1.5, min(2.2, 0.72 * of_one)) * len(metrics) + 0.5 + 0.14 * lines
     with sheet(wide, tall) as figure:
         shape = len(metrics), len(columns)
-        together = (
-            "all" if x in AT_ENDS else "col"
-        )  # what has no epsilon is level beside the others
-        panels = figure.subplots(*shape, sharex=together, sharey="row", squeeze=False)
+        # What has no epsilon is level beside the others.
+        shared: Literal["all", "col"] = "all" if x in AT_ENDS else "col"
+        panels = figure.subplots(*shape, sharex=shared, sharey="row", squeeze=False)
         for metric, row in zip(metrics, panels, strict=True):
             for axes, curves in zip(row, columns.values(), strict=True):
                 for one in curves:
