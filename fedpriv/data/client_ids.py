@@ -52,9 +52,9 @@ def rows_of_each(name: str, ids: ArrayLike, rows: np.ndarray) -> list[np.ndarray
     own = array[rows]
     if own.dtype.kind == "T":  # strings of any length, of which some may be missing
         own = own.astype(object)
-    lacking = missing(own)
-    if lacking.any():
-        i = int(np.argmax(lacking))
+    missing = are_missing(own)
+    if missing.any():
+        i = int(np.argmax(missing))
         what = shown(own[i]) if own.dtype.kind == "O" else str(own[i]) or "an empty string"
         raise ValueError(
             f"{name}: {what} in row {rows[i]}, so nobody holds it; leave such rows out, or give each an id"
@@ -65,8 +65,8 @@ def rows_of_each(name: str, ids: ArrayLike, rows: np.ndarray) -> list[np.ndarray
     return [groups[c] for c in np.argsort(first)]
 
 
-def missing(ids: np.ndarray) -> np.ndarray:
-    """bool[n], of ids or other labels: whether it is None, NaN, NaT or an empty string."""
+def are_missing(ids: np.ndarray) -> np.ndarray:
+    """bool[n], of None, NaN, NaT, and empty strings."""
     if ids.dtype == object:
         return np.fromiter(map(_is_missing, ids), bool, len(ids))
     if ids.dtype.kind in "US":

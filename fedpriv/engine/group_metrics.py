@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Count, checked, is_name, require
 from fedpriv.core.types import Example, State
-from fedpriv.data.client_ids import missing
+from fedpriv.data.client_ids import are_missing
 from fedpriv.data.federation import Federation
 from fedpriv.data.validation import check_lengths, leaves_of, on_host
 from fedpriv.engine.client_metric_names import TEST, of_group
@@ -111,7 +111,7 @@ def labels_of(name: str, labels: Any) -> np.ndarray:
     require(several, name, labels, "give a label for each, in a list")
     given = on_host(name, labels if hasattr(labels, "dtype") else np.array([*labels], object))
     require(given.ndim == 1, name, labels, "give a list with one label for each")
-    there = ~missing(given)
+    there = ~are_missing(given)
     require(
         bool(there.any()), name, labels, "nobody has a label; give one to each that has a group"
     )
