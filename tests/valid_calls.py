@@ -489,6 +489,12 @@ FUNCTIONS = {
         "bound": {"loss": 0.5},
         "on": "held_out",
     },
+    "measures.per_group": {
+        "score": score,
+        "groups": ["a", "b", "a"],
+        "clients": 2,
+        "on": "held_out",
+    },
     "mechanism": {
         "clipping": fp.clipping.flat(),
         "noise": fp.noise.isotropic(),

@@ -20,8 +20,8 @@ from experiments.base.formats import (
     GroupEpsilons,
     aligned,
     assumptions,
-    by_group,
     epsilon,
+    epsilons_by_group,
     hyphenated,
     name_of,
     spread_over_clients,
@@ -298,7 +298,7 @@ def _legend(account: Account) -> list[str]:
         if c.view in account.client_epsilons:
             lines.append(f"  {spread_over_clients(account.client_epsilons[c.view])}")
         if c.view in account.group_epsilons:
-            lines.append(f"  {by_group(account.group_epsilons[c.view])}")
+            lines.append(f"  {epsilons_by_group(account.group_epsilons[c.view])}")
     assumed = assumptions(account.certificates)
     return [*lines, "certified on the assumption that", *(f"  {text}" for text in assumed)]
 

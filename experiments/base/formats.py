@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.base.spread import Spread
 from experiments.base.terminal import printable
-from fedpriv.engine.client_metrics import UNDEFINED, parsed
+from fedpriv.engine.client_metric_names import UNDEFINED, parsed
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate, Claim
 
@@ -210,7 +210,7 @@ def spread_over_clients(epsilons: ClientEpsilons) -> str:
     return f"by client: {smallest} to {largest}, median {median}"
 
 
-def by_group(epsilons: GroupEpsilons) -> str:
+def epsilons_by_group(epsilons: GroupEpsilons) -> str:
     """For people: the epsilons of public groups."""
     return f"by group: {named(epsilons)}"
 

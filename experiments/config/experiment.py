@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments.base.formats import ClientEpsilons, GroupEpsilons
+from experiments.config import further
 from experiments.config.settings import Settings
 from experiments.config.statistics import Statistics
 from experiments.config.stopping import Stopping, check_metric, target
@@ -26,11 +27,12 @@ from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
 from fedpriv.data.partition import hold_out
 from fedpriv.engine import measures
-from fedpriv.engine.client_metrics import names_of, parsed
+from fedpriv.engine.client_metric_names import names_of
+from fedpriv.engine.group_metrics import labels_of, names_in
 from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
-from fedpriv.models.score import Score, main_metric
+from fedpriv.models.score import Score
 from fedpriv.privacy import Certificate, Claim, Release
 from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED, SEVERAL_RUNS
 from fedpriv.rounds.algorithm import Algorithm
@@ -259,6 +261,8 @@ class Experiment:
       own_test: whether the test records are the clients' own. Then no epsilon covers a choice by their scores, and
         `sweep --best-of` is refused.
       secret_seed: whether the launcher has drawn the seed.
+      groups: a public label for each client, by which every evaluation tells who is hurt, see `measures.per_group`.
+      groups_of_test: likewise for each of the test records; a config with `load` and `on` labels those of a fold, too.
     """
 
     model: Model
@@ -269,6 +273,8 @@ class Experiment:
     notes: tuple[str, ...] = ()
     own_test: bool = False
     secret_seed: bool = False
+    groups: Sequence[str] | ArrayLike | None = None
+    groups_of_test: Sequence[str] | ArrayLike | None = None
 
     @property
     def names(self) -> dict[str, str]:
@@ -289,32 +295,30 @@ class Experiment:
     def higher(self) -> tuple[str, ...]:
         """Metrics that are better when higher, beside accuracies."""
         own = Score.of(self.model.score).higher
-        return (*own, *(name for metric in own for name in names_of(metric)))
+        each = [of for of in (self.groups, self.groups_of_test) if of is not None]
+        groups = {name for of in each for name in names_in(labels_of("groups", of))}
+        return (*own, *(name for metric in own for name in names_of(metric, groups)))
+
+    def test_of(self, name: str) -> Example:
+        """What an algorithm is evaluated on: the test records, normalised as those that it trains on."""
+        own = self.entries[name].test
+        return self.test if own is None else own
 
     def measured(self, settings: Settings, name: str) -> Measure | None:
         """What `simulate` takes for further numbers of every evaluation of one algorithm."""
+        entry, score = self.entries[name], self.model.score
+        federation = entry.federations[0]
+        every = [e.algorithm for e in self.entries.values()]
+        models = further.whose_models(entry.algorithm, every)
         each = [self.measure()] if self.measure else []
         if settings.per_client is not None:
-            each += self._of_clients(settings, settings.per_client, name)
+            bound = further.bound(settings, self.metrics)
+            each += further.of_clients(score, federation, models, settings.per_client, bound)
+        if self.groups is not None:
+            each += further.of_groups(score, federation, models, self.groups)
+        if self.groups_of_test is not None:
+            each.append(measures.per_group(score, self.groups_of_test, on=self.test_of(name)))
         return measures.together(*each) if each else None
-
-    def _of_clients(self, settings: Settings, clients: int, name: str) -> list[Measure]:
-        """On what clients hold out, where they do; of their own models, too, where any algorithm has such."""
-        entry = self.entries[name]
-        of_clients = parsed(settings.metric or "")
-        metric = of_clients.metric if of_clients else settings.metric
-        bounds = {}
-        if settings.bound is not None:
-            bounds[main_metric(self.metrics, metric if metric in self.metrics else None)] = (
-                settings.bound
-            )
-        on = "train" if entry.federations[0].held_out_rows is None else "held_out"
-        what: dict[str, Any] = {"clients": clients, "bound": bounds, "on": on}
-        each = [measures.per_client(self.model.score, **what)]
-        if any(e.algorithm.personal for e in self.entries.values()):
-            personal = entry.algorithm.personal or (lambda state, client: state.params)
-            each.append(measures.per_client(self.model.score, **what, personal=personal))
-        return each
 
     def selectable(self, settings: Settings) -> list[str]:
         """What the settings' `metric` and `stop_at` may name: metrics of the score, and what is measured beside them.
@@ -323,7 +327,9 @@ class Experiment:
           ValueError: they name another; or what is measured is refused for.
         """
         stop = target(settings.stop_at).metric if settings.stop_at is not None else None
-        if settings.per_client is None and {settings.metric, stop} <= {None, *self.metrics}:
+        measured = settings.per_client is not None or self.groups is not None
+        measured = measured or self.groups_of_test is not None
+        if not measured and {settings.metric, stop} <= {None, *self.metrics}:
             return self.metrics  # measuring may take long to prepare
         name, entry = next(iter(self.entries.items()))
         names = [*self.metrics]

@@ -12,7 +12,7 @@ import numpy as np
 from experiments.base.spread import Spread
 from experiments.runs.contents import Begun, Line, NotFinite, Report, Summary
 from experiments.runs.measured import best_note
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 from fedpriv.engine.history import SHARES
 from fedpriv.models.score import best, main_metric
 

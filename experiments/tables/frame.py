@@ -15,7 +15,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.runs.run_names import names
 from experiments.tables.leads import Lead, lead
 from experiments.tables.over_clients import ClientScores, OverClients, behind, over_clients
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 from fedpriv.privacy import VIEWS
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ def row(run: RunFolder, keys: Mapping[str, Any], algorithm: str) -> Row:
     each = {metric: behind(lines, metric) for metric in made.metrics}
     clients = {metric: of for metric, of in each.items() if of}
     over = {
-        m: over_clients(of.mean) for m, of in clients.items() if _finite(made.score("final", m))
+        m: over_clients(of.mean)
+        for m, of in clients.items()
+        if of.of_clients and _finite(made.score("final", m))
     }
     return made._replace(clients=clients, over_clients=over, lost=run.lost(algorithm))
 

@@ -52,7 +52,7 @@ def rows_of_each(name: str, ids: ArrayLike, rows: np.ndarray) -> list[np.ndarray
     own = array[rows]
     if own.dtype.kind == "T":  # strings of any length, of which some may be missing
         own = own.astype(object)
-    missing = _missing(own)
+    missing = are_missing(own)
     if missing.any():
         i = int(np.argmax(missing))
         what = shown(own[i]) if own.dtype.kind == "O" else str(own[i]) or "an empty string"
@@ -65,8 +65,8 @@ def rows_of_each(name: str, ids: ArrayLike, rows: np.ndarray) -> list[np.ndarray
     return [groups[c] for c in np.argsort(first)]
 
 
-def _missing(ids: np.ndarray) -> np.ndarray:
-    """bool[n]."""
+def are_missing(ids: np.ndarray) -> np.ndarray:
+    """bool[n], of None, NaN, NaT, and empty strings."""
     if ids.dtype == object:
         return np.fromiter(map(_is_missing, ids), bool, len(ids))
     if ids.dtype.kind in "US":

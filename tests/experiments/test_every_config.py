@@ -44,6 +44,7 @@ SMALL = {
     "wavelet_cifar10": WAVELET,
     "wavelet_fashion_mnist": WAVELET,
     "wavelet_mnist": WAVELET,
+    "who_is_hurt": "--clients 9 --cohort 3 --epochs 1",
 }
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from experiments.base.formats import (
     ABSENT,
     assumptions,
-    by_group,
+    epsilons_by_group,
     hyphenated,
     spread_over_clients,
 )
@@ -131,7 +131,7 @@ def _certified(c: Certificate, report: Report) -> list[list[str | Cell]]:
     """Of all, and, where statistics were released before training, of these alone."""
     clients = report.client_epsilons.get(c.view)
     below = [spread_over_clients(clients)] if clients else []
-    below += [by_group(groups)] if (groups := report.group_epsilons.get(c.view)) else []
+    below += [epsilons_by_group(groups)] if (groups := report.group_epsilons.get(c.view)) else []
     rows = [_row(c, f"certified, {c.basis}", Cell(epsilon(c.epsilon), "strong", below), _by(c))]
     if alone := report.statistics.get(c.view):
         said = f"of these the statistics, alone: {alone.basis}"
