@@ -229,6 +229,8 @@ def test_a_name_says_of_which_group_and_records_it_is():
         ({"groups": [True] * 12}, r"groups\[0\]: True; give a text"),
         ({"groups": ["a", "b\n"]}, r"groups\[1\]: 'b\\n'; give a text in one line"),
         ({"groups": [["a"], ["b"]]}, "groups: .*; give a list with one label for each"),
+        ({"groups": {"a", "b"}}, "groups: .*; give a label for each, in a list"),
+        ({"on": 42}, "on: 42; give 'train', 'held_out', a federation, or examples by name"),
         ({"clients": 0}, "clients: 0; give a whole number"),
         ({"on": "test"}, "on: 'test'; give 'train', 'held_out', a federation"),
         ({"personal": 3}, "personal: 3; give a function"),

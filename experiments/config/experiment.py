@@ -299,6 +299,11 @@ class Experiment:
         groups = {name for of in each for name in names_in(labels_of("groups", of))}
         return (*own, *(name for metric in own for name in names_of(metric, groups)))
 
+    def test_of(self, name: str) -> Example:
+        """What an algorithm is evaluated on: the test records, normalised as those that it trains on."""
+        own = self.entries[name].test
+        return self.test if own is None else own
+
     def measured(self, settings: Settings, name: str) -> Measure | None:
         """What `simulate` takes for further numbers of every evaluation of one algorithm."""
         entry, score = self.entries[name], self.model.score
@@ -312,7 +317,7 @@ class Experiment:
         if self.groups is not None:
             each += further.of_groups(score, federation, models, self.groups)
         if self.groups_of_test is not None:
-            each.append(measures.per_group(score, self.groups_of_test, on=self.test))
+            each.append(measures.per_group(score, self.groups_of_test, on=self.test_of(name)))
         return measures.together(*each) if each else None
 
     def selectable(self, settings: Settings) -> list[str]:

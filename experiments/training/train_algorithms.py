@@ -242,7 +242,7 @@ def simulate_algorithm(
         entry.algorithm,
         experiment.model.init,
         entry.federations,
-        experiment.test if entry.test is None else entry.test,
+        experiment.test_of(algorithm),
         score=experiment.model.score,
         rounds=settings.rounds,
         every=settings.every,

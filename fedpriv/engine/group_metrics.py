@@ -59,7 +59,10 @@ def per_group(
     """
     require(callable(score), "score", score, "give a function, (params, example) -> {name: number}")
     clients = checked("clients", clients, Count | None)
-    scored, examples = Score.of(score), not isinstance(on, str | Federation)
+    scored = Score.of(score)
+    examples = (
+        isinstance(on, Mapping | list | tuple) or hasattr(on, "columns") or hasattr(on, "shape")
+    )
     if examples:
         for name, given in {"clients": clients, "personal": personal}.items():
             require(given is None, name, given, "examples are no client's; leave it out")
@@ -67,7 +70,7 @@ def per_group(
         members = labels
         total = len(labels)
     else:
-        fits = isinstance(on, Federation) or on in ("train", "held_out")
+        fits = isinstance(on, Federation) or (isinstance(on, str) and on in ("train", "held_out"))
         require(fits, "on", on, "give 'train', 'held_out', a federation, or examples by name")
         labels = labels_of("groups", groups)
         total = len(labels)
@@ -103,9 +106,8 @@ def labels_of(name: str, labels: Any) -> np.ndarray:
     Raises:
       ValueError: no column; nobody has a label; one is neither a text in one line nor a whole number.
     """
-    several = not isinstance(labels, str | bytes | Mapping | jax.core.Tracer) and hasattr(
-        labels, "__len__"
-    )
+    several = hasattr(labels, "__len__") and hasattr(labels, "__getitem__")
+    several = several and not isinstance(labels, str | bytes | Mapping | jax.core.Tracer)
     require(several, name, labels, "give a label for each, in a list")
     given = on_host(name, labels if hasattr(labels, "dtype") else np.array([*labels], object))
     require(given.ndim == 1, name, labels, "give a list with one label for each")
