@@ -132,8 +132,7 @@ def _certified(c: Certificate, report: Report) -> list[list[str | Cell]]:
     clients = report.client_epsilons.get(c.view)
     below = [spread_over_clients(clients)] if clients else []
     below += [epsilons_by_group(groups)] if (groups := report.group_epsilons.get(c.view)) else []
-    number = Cell(epsilon(c.epsilon), "strong", below)
-    rows = [_row(c, f"certified, {c.basis}", number, _by(c))]
+    rows = [_row(c, f"certified, {c.basis}", Cell(epsilon(c.epsilon), "strong", below), _by(c))]
     if alone := report.statistics.get(c.view):
         said = f"of these the statistics, alone: {alone.basis}"
         rows.append(_row(alone, said, Cell(epsilon(alone.epsilon)), _by(alone)))
