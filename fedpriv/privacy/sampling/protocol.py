@@ -381,7 +381,7 @@ class Sampling(Accounting):
         import jax
         import jax.numpy as jnp
 
-        chances, rates, distances = map(np.array, zip(*cases, strict=True))
+        chances, rates, distances = np.array([case[:3] for case in cases]).T
         which = jax.random.choice(key, len(cases), p=jnp.asarray(chances, jnp.float32))
         return jnp.asarray(rates, jnp.float32)[which], jnp.asarray(distances, jnp.float32)[which]
 
@@ -418,7 +418,8 @@ def check_law(sampling: Sampling) -> None:
     known = (None, *get_args(Adjacency))
     check(sampling.adjacency in known, "adjacency", sampling.adjacency, f"give one of {known}")
     cases = sampling.cases()
-    chances, rates, far = (list(column) for column in zip(*cases, strict=True))
+    chances, rates, far, times = (list(column) for column in zip(*cases, strict=True))
+    check(not any(times), "cases", times, "leave `times` out, they are of a person's units")
     likely = min(chances) >= 0 and abs(math.fsum(chances) - 1) < _ROUNDING
     check(likely, "cases", chances, "give chances that add up to 1")
     check(all(0 <= rate <= 1 for rate in rates), "cases", rates, "give rates in [0, 1]")
