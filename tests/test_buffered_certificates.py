@@ -116,6 +116,7 @@ class TestSecretAnswers:
         at_once = fp.fed_avg(squared, sampler=who, mechanism=GAUSSIAN, **TRAINING)
         late, told = (certified(a, view=view) for a in (fed_buff(who, staleness=old), at_once))
         assert late.epsilon == told.epsilon
+        assert any("how late an answer comes" in text for text in late.assumptions)
         of_groups = [{g: c.epsilon for g, c in each.of_groups.items()} for each in (late, told)]
         assert of_groups[0] == of_groups[1]
         assert late.basis == "constructed"

@@ -254,6 +254,8 @@ def test_what_is_no_sampler_or_law():
     law = fp.delays.constant(1)
     with refused("sampler: .*Opening; give one such as fp.FreeClients"):
         late(fp.Opening(fp.everyone(4), 1, fp.everyone(4)), law)
+    with refused("sampler: WithReplacement.*several times; give one that draws without"):
+        late(fp.with_replacement([1, 1], 2), law)
     with refused("delay: 2; give one such as fp.delays.constant"):
         late(fp.everyone(4), 2)
     with refused("delay: classes: 40; give one for each of 4 clients"):

@@ -75,6 +75,10 @@ def assumed(
         for stage in stages
         if any(_adds_its_own(release) for release in stage.releases) and (why := too_narrow(stage))
     )
+    if any(stage.answer.delay is not None for stage in stages):
+        texts.append(
+            "how late an answer comes, for which model, and how much it counts, is drawn without looking at the data"
+        )
     if lines := dict.fromkeys(line for stage in stages for line in stage.prints):
         texts.append(f"what the round prints ({', '.join(lines)}) is not released")
     return tuple(texts)

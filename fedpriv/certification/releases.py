@@ -120,7 +120,9 @@ def stage_releases(
     """
     cohorts = Cohorts.of(sampler.accounting, steps, kind.group)
     sums = _of_messages(stage)
-    if stage.weighs:
+    weight, clip_scale, delay = stage.answer
+    by_group = delay is None and not sampler.accounting.counts_equally
+    if (weight is not None or clip_scale is not None) and not by_group:
         _check_shares(sums)
         cohorts = cohorts._replace(are_of_one_size=False)
     if sums and stage.means and any(release.multiplier(first) > 0 for release in sums):

@@ -30,6 +30,7 @@ from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.models.example_checks import ExampleError
 from fedpriv.rounds.algorithm import Algorithm, ModelState, after_round
 from fedpriv.rounds.noise_stream import THREEFRY, NoiseStream
+from fedpriv.rounds.samplers import Answer
 from fedpriv.rounds.scheduled_samplers import AnySampler, answers_drawn
 
 
@@ -43,7 +44,7 @@ class TracedProgram(NamedTuple):
       rules: by which labels pass, with the marks in the program.
       calls: of the cohort, in plain values.
       prints: lines that print something of a round.
-      weighs: whether the sampler's draws say how much members count, beside what its accounting says of their groups.
+      answer: what the sampler's draws say of members' answers, in shapes.
     """
 
     program: ClosedJaxpr
@@ -51,7 +52,7 @@ class TracedProgram(NamedTuple):
     rules: Rules
     calls: tuple[Any, ...]
     prints: tuple[str, ...]
-    weighs: bool
+    answer: Answer
 
     def propagate(self, kept: Sequence[Labels]) -> list[Labels]:
         """The labels of its outputs, for those that leaves of the state have of what clients keep."""
@@ -63,7 +64,7 @@ class Stage(NamedTuple):
 
     Attributes:
       sums, means: the cohort's sums, and the private means of a client's records.
-      program, calls, prints, weighs: as `TracedProgram`.
+      program, calls, prints, answer: as `TracedProgram`.
       remembers: whether clients keep something for themselves.
       uplink: bits of a client's messages, as the round reports them; None where it computes them from something that is
         given to it, infinity where it reports none.
@@ -74,7 +75,7 @@ class Stage(NamedTuple):
     program: ClosedJaxpr
     calls: tuple[Any, ...]
     prints: tuple[str, ...]
-    weighs: bool
+    answer: Answer
     remembers: bool
     uplink: float | None
 
@@ -119,10 +120,7 @@ def traced_program(
         raise ValueError(f"federation: {error}") from None
     rules = Rules(marks, Protected(algorithm.unit, _secret(marks, sampler, algorithm.unit)))
     prints = lines_that_print(program, "round")
-    weight, clip_scale, delay = answers_drawn(sampler)
-    by_group = delay is None and not sampler.accounting.counts_equally
-    weighs = (weight is not None or clip_scale is not None) and not by_group
-    return TracedProgram(program, out, rules, tuple(calls), prints, weighs)
+    return TracedProgram(program, out, rules, tuple(calls), prints, answers_drawn(sampler))
 
 
 def kept_by_clients(before: Sequence[Labels], after: Sequence[Labels]) -> list[Labels]:
@@ -155,7 +153,7 @@ def stage_of(traced: TracedProgram, followed: Sequence[Labels]) -> Stage:
     means = tuple(mark for mark in rules.marks if isinstance(mark, Mean) and mark.happens)
     remembers = any(isinstance(mark, Stored) for mark in rules.marks)
     uplink = _uplink(traced)
-    told = traced.program, traced.calls, traced.prints, traced.weighs
+    told = traced.program, traced.calls, traced.prints, traced.answer
     return Stage(sums, means, *told, remembers, uplink)
 
 

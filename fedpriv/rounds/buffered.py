@@ -89,9 +89,9 @@ def buffered(
     Weights are taken over the largest that a delay can have, by which the noisy mean is multiplied, which is
     post-processing: so a multiplier is that of the noise over what one answer can move.
 
-    What is simulated is who answers in which step, and for which model, by laws that are given: not the clock. In a
-    system whose clients answer as fast as they can, and are slow because of their records, that they are says something
-    of the records, which no noise hides.
+    What is simulated is who answers in which step, and for which model, by laws that are given: not the clock. Who is
+    given a model is as secret as who answers. In a system whose clients answer as fast as they can, and are slow
+    because of their records, that they are says something of the records, which no noise hides.
 
     Args:
       client_update: (key, the model that the client was given, its shard) -> what it sends, or a `Sent`.

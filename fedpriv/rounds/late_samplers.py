@@ -100,6 +100,9 @@ def late(
     weights, largest = _weights(staleness, delay)
     if isinstance(who, FreeClients):
         return sealed(_of_the_free(who, delay, weights)), largest
+    once = who.accounting.of_a_round.most_often == 1
+    remedy = "a client may be in a buffer several times; give one that draws without replacement"
+    require(once, "sampler", who.accounting, remedy)
     if delay.most_late == 0:
         return who, largest
     made: AnySampler
