@@ -206,6 +206,10 @@ class TestPlantedFaults:
 def test_bad_input():
     with refused(r"delay: .*; it can be 3 steps, more than most_late=2; cut the law or raise"):
         fed_buff(most_late=2)
+    with refused(r"it can be 20 steps, more than most_late=4"):
+        fed_buff(delay=fp.delays.geometric(5, most_late=20), most_late=4)
+    with refused("sampler: .*; fp.FreeClients goes with fp.buffered_fed_avg alone"):
+        fp.fed_avg(squared, sampler=FREE, **TRAINING)
     with refused("most_late: -1; give a whole number from 0"):
         fed_buff(most_late=-1)
     with refused("sampler: .*; give one such as fp.FreeClients"):
