@@ -188,44 +188,28 @@ class TestPlantedFaults:
         )
         assert certified(made).epsilon == math.inf
 
-    @pytest.mark.usefixtures("quick_to_compile")
-    def test_an_answer_that_counts_more_than_is_accounted_for(self):
-        """In samplers made by hand, drawn for themselves and by turns: they are measured."""
-        for who in (fp.fixed_size(N, K), fp.shuffled_blocks(N, K)):
-
-            def draw(*given, who=who):
-                drawn = who.draw(*given)
-                members, *memory = drawn if isinstance(who, fp.types.ScheduledSampler) else (drawn,)
-                members = members._replace(answer=Answer(weight=1.5 * jnp.ones(K)))
-                return (members, *memory) if memory else members
-
-            made = fp.fed_avg(
-                squared, sampler=who._replace(draw=draw, seal=()), mechanism=GAUSSIAN, **TRAINING
-            )
-            assert certified(made).basis == "declared"
-            with refused("sampler: an answer counts 1.5, but the accounting says at most 1; make"):
-                fp.check_algorithm(made, start(), FEDERATION)
-
-    def test_a_weight_that_follows_records(self):
-        """Of a sampler made by hand: the certificate is its maker's word, and lists what the draw looks at."""
+    @pytest.mark.parametrize("name", ["weight", "delay"])
+    def test_a_weight_or_delay_that_follows_records(self, name):
+        """Of a sampler made by hand: refused, whatever its draw looks at."""
         who, y = fp.fixed_size(N, K), FEDERATION.examples["y"]
 
         def draw(key):
             drawn = who.draw(key)
-            return drawn._replace(answer=Answer(weight=jax.nn.sigmoid(y[drawn.ids])))
+            return drawn._replace(answer=Answer(**{name: jax.nn.sigmoid(y[drawn.ids])}))
 
-        made = fp.fed_avg(
-            squared, sampler=who._replace(draw=draw, seal=()), mechanism=GAUSSIAN, **TRAINING
-        )
-        found = certified(made)
-        (listed,) = (text for text in found.assumptions if "sampler made by hand" in text)
-        assert found.basis == "declared"
-        assert f"float32 ({len(y)},) in test_buffered.py:" in listed
+        by_hand = who._replace(draw=draw, seal=())
+        made = fp.fed_avg(squared, sampler=by_hand, mechanism=GAUSSIAN, **TRAINING)
+        with refused(f"draw: answer: .*{name}.*made by hand, it could follow the data"):
+            certified(made)
 
 
 def test_bad_input():
     with refused(r"delay: .*; it can be 3 steps, more than most_late=2; cut the law or raise"):
         fed_buff(most_late=2)
+    with refused(r"it can be 20 steps, more than most_late=4"):
+        fed_buff(delay=fp.delays.geometric(5, most_late=20), most_late=4)
+    with refused("sampler: .*; fp.FreeClients goes with fp.buffered_fed_avg alone"):
+        fp.fed_avg(squared, sampler=FREE, **TRAINING)
     with refused("most_late: -1; give a whole number from 0"):
         fed_buff(most_late=-1)
     with refused("sampler: .*; give one such as fp.FreeClients"):

@@ -256,7 +256,5 @@ def test_what_is_no_sampler_or_law():
         late(fp.Opening(fp.everyone(4), 1, fp.everyone(4)), law)
     with refused("sampler: WithReplacement.*several times; give one that draws without"):
         late(fp.with_replacement([1, 1], 2), law)
-    with refused("delay: 2; give one such as fp.delays.constant"):
-        late(fp.everyone(4), 2)
     with refused("delay: classes: 40; give one for each of 4 clients"):
         late(fp.everyone(4), UNEVEN)

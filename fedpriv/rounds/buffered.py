@@ -113,10 +113,11 @@ def buffered(
     """
     check_parts(mechanism=mechanism, codec=codec, weighting=weighting)
     most_late = checked("most_late", most_late, CountOrZero | None)
-    drawn, largest = late(sampler, delay, staleness)
+    require(isinstance(delay, DelayLaw), "delay", delay, "give one such as fp.delays.constant(2)")
     most = delay.most_late if most_late is None else most_late
     remedy = f"it can be {delay.most_late} steps, more than most_late={most}; cut the law or raise most_late"
     require(delay.most_late <= most, "delay", delay, remedy)
+    drawn, largest = late(sampler, delay, staleness)
     rows = most + 1
 
     def begin(params: Params, federation: Federation) -> BufferedState:

@@ -92,7 +92,6 @@ def late(
     kinds = (Sampler, ScheduledSampler, FreeClients)
     remedy = "give one such as fp.FreeClients(1000, buffer=10) or fp.poisson(1000, rate=0.01)"
     require(isinstance(who, kinds), "sampler", who, remedy)
-    require(isinstance(delay, DelayLaw), "delay", delay, "give one such as fp.delays.constant(2)")
     population = who.population if isinstance(who, FreeClients) else who.accounting.population
     if delay.classes is not None:
         remedy = f"give one for each of {population} clients"

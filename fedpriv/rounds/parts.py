@@ -32,7 +32,7 @@ _OPTIMIZERS: dict[str, Callable[[str, Any], None]] = {
 _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "sampler": (
         _of_type(Sampler, Opening, ScheduledSampler),
-        "one such as fp.poisson(1000, rate=0.1)",
+        "one such as fp.poisson(1000, rate=0.1); fp.FreeClients goes with fp.buffered_fed_avg alone",
     ),
     "records": (
         is_record_sampler,
