@@ -205,14 +205,19 @@ def test_the_costliest_pattern_is_certified():
     assert both == max(certified(by_record(), patients(*c)).epsilon for c in ((3,), (2, 2)))
 
 
-def test_noise_of_others_is_not_counted_twice():
-    """A sum that has the noise of all is moved by a person's records at all clients, so that its own is counted."""
-    together = {"together": True}
+def test_a_sum_with_the_noise_of_all_is_moved_by_all_clients_of_a_person_at_once():
+    """Records at two clients move one sum, by up to twice as far as at one, and not two sums."""
+    together = {"together": True, "records": fp.everyone(RECORDS)}
     cohorts = fp.fixed_size(N, N)
-    one = fp.trace_round(by_record(cohorts, **together), start(), patients(2)).releases(1)
-    two = fp.trace_round(by_record(cohorts, **together), start(), patients(1, 1)).releases(1)
-    if one[0].adder == "own_summed":
-        assert all(r.adder == "own" for r in two)
+    one, two = (
+        fp.trace_round(by_record(cohorts, **together), start(), of).releases(1)
+        for of in (patients(2), patients(1, 1))
+    )
+    assert {r.adder for r in (*one, *two)} == {"own", "own_summed"}
+    for view in ("third_party", "server_secagg"):
+        composed = sum(r.multiplier**-2 for r in two if r.view == view)
+        (at_one,) = (r for r in one if r.view == view)
+        assert composed == pytest.approx(at_one.multiplier**-2)
 
 
 def test_clients_of_several_persons_stay_when_one_is_replaced():

@@ -69,7 +69,7 @@ def test_the_estimators_by_hand(name, means):
     """Updates are clipped, then weighted, and divided by q W or max(q W_min, their weights); the paper's noise."""
     place, divisor, std = ESTIMATORS[name]
     (runs, updates), divisors = means, set()
-    for (ids, mask), found in runs:
+    for (ids, mask, _), found in runs:
         there = np.asarray(ids)[np.asarray(mask)]
         w, u = WEIGHTS[there], updates[there]
         divisors.add(divisor(w))
@@ -82,7 +82,7 @@ def test_the_estimators_by_hand(name, means):
 
 def test_equal_weights_without_a_bound_on_the_divisor_are_the_mean_of_those_there(means):
     runs, updates = means
-    for (ids, mask), found in runs:
+    for (ids, mask, _), found in runs:
         there = np.asarray(ids)[np.asarray(mask)]
         assert_close(found[4][0], updates[there].mean(0) if len(there) else np.zeros(500))
 

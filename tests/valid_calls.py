@@ -57,6 +57,7 @@ def score(params, example):
 DELAY = fp.delays.geometric(1.5, 2)
 TRAINED = {"sampler": SAMPLER, "optimizer": optimizer, "batches": BATCHES}
 ALGORITHM = fp.fed_avg(squared, **TRAINED, mechanism=GAUSSIAN)
+PERSONS = {"person": [0, 0, 1], "per_person": 2, "seed": 1}
 IN_GROUPS = fp.grouped(["a", "a", "b"], {"a": fp.poisson(2, 0.5), "b": fp.poisson(1, 0.25)})
 GROUPED = fp.fed_avg(squared, **TRAINED | {"sampler": IN_GROUPS}, mechanism=GAUSSIAN)
 STEPS = fp.LocalSteps(GRADIENTS, fp.fixed_size(4, 2), 2, optimizer, GAUSSIAN)
@@ -127,6 +128,7 @@ FUNCTIONS = {
         "examples": EXAMPLES | {"label": LABELS},
         "clients": OWNERS,
         "num_classes": 2,
+        **PERSONS,
     },
     "LocalSteps": {
         "gradients": GRADIENTS,
@@ -154,6 +156,7 @@ FUNCTIONS = {
         "noise": "gaussian",
         "adder": "own",
         "local_steps": 1,
+        "by_record": False,
     },
     "types.ScheduledSampler": {
         "draw": fp.fixed_order(4, 2).draw,
@@ -174,13 +177,21 @@ FUNCTIONS = {
         "clients": OWNERS,
         "num_classes": 2,
         "capacity": 5,
+        **PERSONS,
     },
-    "StreamedFederation.from_folder": {"folder": CLIENTS, "num_classes": 2, "capacity": 5},
+    "StreamedFederation.from_folder": {
+        "folder": CLIENTS,
+        "num_classes": 2,
+        "capacity": 5,
+        **PERSONS,
+        "person": [0, 0],
+    },
     "StreamedFederation.from_sorted": {
         "examples": EXAMPLES | {"label": LABELS},
         "sizes": [4, 4, 4],
         "num_classes": 2,
         "capacity": 5,
+        **PERSONS,
     },
     "types.Wire": {"values": 5, "bits_per_value": 8, "overhead": 32},
     "adaptive_fed_avg": {
@@ -807,6 +818,7 @@ LEFT_OUT |= {
     f"privacy.{c.__name__}.{method}": "asked by fedpriv, with what it has checked"
     for c in SAMPLINGS
     for method in (
+        "cases_of_several",
         "in_words",
         "rounds_of_a_unit",
         "losses",

@@ -15,6 +15,7 @@ import optax
 from jax import lax
 
 from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
@@ -51,6 +52,7 @@ def median_norm(
     """
     check_parts(gradients=gradients, clipping=flat() if clipping is None else clipping)
     chunk = checked("chunk", chunk, Count)
+    check_leaves("examples", examples)
     leaves = jax.tree.leaves(examples)
     count = jnp.shape(leaves[0])[0] if leaves and jnp.ndim(leaves[0]) else 0
     require(count > 0, "examples", examples, "give public examples, leaves [n, ...]")

@@ -112,6 +112,8 @@ def buffered(
         number of clients than the law, or of so few that buffers would not be full; a function of other arguments.
     """
     check_parts(mechanism=mechanism, codec=codec, weighting=weighting)
+    for name, part in {"client_update": client_update, "server_step": server_step}.items():
+        require(callable(part), name, part, "give a function, see `fp.buffered`")
     most_late = checked("most_late", most_late, CountOrZero | None)
     require(isinstance(delay, DelayLaw), "delay", delay, "give one such as fp.delays.constant(2)")
     most = delay.most_late if most_late is None else most_late

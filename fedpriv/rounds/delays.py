@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +37,7 @@ class DelayLaw:
       ValueError: chances that do not add up to 1, or a class without chances.
     """
 
-    chances: Sequence[Sequence[float]]
+    chances: Sequence[Any]
     classes: Sequence[CountOrZero] | None = None
     names: Sequence[str] = ()
 

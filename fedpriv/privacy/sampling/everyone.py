@@ -42,7 +42,7 @@ class Everyone(Sampling):
         """One: the unit is there."""
         return (DrawCase(1.0, 1.0, 1.0),)
 
-    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+    def cases_of_several(self, units: Count) -> tuple[DrawCase, ...]:
         """All of them are there."""
         return (DrawCase(1.0, 1.0, 1.0, ((float(units), 1.0),)),)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.core.arguments import Decay, LargeCount, check_fields, require
+from fedpriv.core.arguments import Count, Decay, LargeCount, check_fields, require
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.sampling.everyone import Everyone
 from fedpriv.privacy.sampling.poisson import Poisson
@@ -56,7 +56,7 @@ class FixedSize(Sampling):
         """
         return (DrawCase(1.0, self.rate, 1.0),)
 
-    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+    def cases_of_several(self, units: Count) -> tuple[DrawCase, ...]:
         """One: the number of units that are drawn is hypergeometric.
 
         *Proof.* `mixture_curves.replaced_delta`: a cohort that holds j of the units is uniform among those that do.
@@ -156,7 +156,7 @@ class Dropping(FixedSize):
         """
         return self._of_stayers() if self.noise_is_lost else super().cases()
 
-    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+    def cases_of_several(self, units: Count) -> tuple[DrawCase, ...]:
         """One, by how many of the units are drawn and stay, where noise is whole.
 
         *Proof.* As `FixedSize`, if B_j and A have a coupling in which j units are replaced by others or left out. Let H

@@ -191,7 +191,7 @@ class ByPersons(Sampling):
         """Of a person with one client."""
         return self.drawn.cases()
 
-    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+    def cases_of_several(self, units: Count) -> tuple[DrawCase, ...]:
         """As of a person with the most clients, which cover one with fewer: all are there, or none.
 
         *Proof.* The sum of a person's messages is one of norm `of_one` C at most, for this person and for whoever it

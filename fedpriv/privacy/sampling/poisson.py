@@ -237,7 +237,7 @@ class Poisson(Cut):
         cases = (DrawCase(fits, rate, 1.0), DrawCase(chance, min(displaced, rate), distance))
         return tuple(case for case in cases if case.chance > 0)
 
-    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+    def cases_of_several(self, units: Count) -> tuple[DrawCase, ...]:
         """By how many of the units join, binomial; where a cut may happen, it counts as if none of them were cut.
 
         *Proof.* Without a cut the units join independently of all others: `mixture_curves.several_delta`. Else, of the

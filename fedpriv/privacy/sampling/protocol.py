@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from fedpriv.core.arguments import CountOrZero, LargeCount, require
+from fedpriv.core.arguments import Count, CountOrZero, LargeCount, require
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses
 
@@ -211,7 +211,7 @@ class Sampling(Accounting):
         `curves.replace_delta` of each case. Of a block see `losses`. The proof belongs beside the cases.
         """
 
-    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+    def cases_of_several(self, units: Count) -> tuple[DrawCase, ...]:
         """As `cases`, of so many units that are one person's, with their `times`.
 
         Formal guarantees: as `mixture_curves.several_delta`, and `replaced_delta` where units are replaced.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.core.arguments import LargeCount, Rate, check_fields, require
+from fedpriv.core.arguments import Count, LargeCount, Rate, check_fields, require
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling, any_of, several
 
@@ -53,7 +53,7 @@ class WithReplacement(Sampling):
         """One, of a view that is not told how often; nothing is certified by it, see `adjacency`."""
         return (DrawCase(1.0, self.rate, 1.0),)
 
-    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+    def cases_of_several(self, units: Count) -> tuple[DrawCase, ...]:
         """One: each draw is one of theirs with the sum of their probabilities, at most `units` times the largest."""
         from scipy.stats import binom
 
