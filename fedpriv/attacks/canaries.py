@@ -30,8 +30,6 @@ from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy import Release
-from fedpriv.privacy.sampling import Accounting
-from fedpriv.privacy.sampling.grouped import Strata
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.cohort import Cohort
 
@@ -374,8 +372,8 @@ def _may_take_part(
 
     It may know no more than its certificate says: a draw that amplifies is secret, but not whose turn it is.
     """
-    drawn: Accounting = cohort._sampler.accounting
-    if isinstance(drawn, Strata):
+    drawn: Any = cohort._sampler.accounting
+    if drawn.group_names:
         drawn, own = drawn.of_clients(clients.tolist())
         clients = np.array(own)
     turn = drawn.turn(jnp.asarray(clients), cohort.round)

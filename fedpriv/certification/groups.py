@@ -26,9 +26,8 @@ def grouping_of(samplers: Iterable[AnySampler]) -> Strata | None:
         drawn: Any = sampler.accounting
         if not drawn.group_names:
             continue
-        by_hand = not constructed(sampler) or not isinstance(drawn, Strata)
         remedy = "made by hand; give fp.grouped(...) or fp.PublicGroups(...) as it is"
-        require(not by_hand, "groups", drawn.group_names, remedy)
+        require(constructed(sampler), "groups", drawn.group_names, remedy)
         same = found is None or found.members == drawn.members
         other = found.group_names if found else ()
         remedy = (

@@ -13,7 +13,7 @@ import numpy as np
 from fedpriv.core.arguments import Rate, checked, require
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key, PyTree
-from fedpriv.privacy.sampling.grouped import Grouped, GroupedTurns, adjacency_of, stands_alone
+from fedpriv.privacy.sampling.grouped import Grouped, GroupedTurns, adjacency_of
 from fedpriv.rounds.group_names import digest_of, labels_of, named, table
 from fedpriv.rounds.samplers import Answer, Draw, Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler, no_memory
@@ -59,7 +59,7 @@ def grouped(
         expected = sum(weight[name] * one.expected_size for name, (one, _) in strata.items())
     else:
         _check_sampler("samplers", samplers, len(labels))
-        alone = stands_alone(samplers.accounting) or len(set(counts)) == 1
+        alone = samplers.accounting.of_a_round.stands_alone or len(set(counts)) == 1
         remedy = (
             "a client may stand in the place of one that counts more; give a sampler for each group"
         )
@@ -81,7 +81,7 @@ def grouped(
     answer = Answer(*(_of_clients(numbers, labels) for numbers in (weight, scale)))
     draw = partial(_drawn, each, tables, answer, len(labels))
     slots = sum(one.slots for one in each)
-    if not any(isinstance(one, ScheduledSampler) for one in each):
+    if not any(one.accounting.has_turns for one in each):
         return sealed(Sampler(lambda key: draw(key)[0], slots, expected, Grouped(**accounting)))
     remembers = any(one.has_memory for one in each)
     return sealed(

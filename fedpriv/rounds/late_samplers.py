@@ -104,11 +104,8 @@ def late(
     require(once, "sampler", who.accounting, remedy)
     if delay.most_late == 0:
         return who, largest
-    made: AnySampler
-    if isinstance(who, ScheduledSampler):
-        made = who._replace(draw=_beside_turns(who, delay, weights), seal=())
-    else:
-        made = who._replace(draw=_beside(who, delay, weights), seal=())
+    beside: Any = _beside_turns if who.accounting.has_turns else _beside
+    made: AnySampler = who._replace(draw=beside(who, delay, weights), seal=())
     return sealed(made) if constructed(who) else made, largest
 
 

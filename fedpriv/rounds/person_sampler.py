@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core.arguments import require
-from fedpriv.core.provenance import constructed, sealed
+from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
 from fedpriv.data.federation import Federation
 from fedpriv.data.persons import assignment
 from fedpriv.data.streaming import StreamedFederation
-from fedpriv.privacy.sampling import ByPersons, Everyone, FixedSize, Poisson
-from fedpriv.rounds.samplers import Draw, Sampler
+from fedpriv.privacy.sampling import ByPersons
+from fedpriv.rounds.samplers import Draw, Sampler, check_plain
 
 
 def by_person(sampler: Sampler, federation: Federation | StreamedFederation) -> Sampler:
@@ -36,11 +36,7 @@ def by_person(sampler: Sampler, federation: Federation | StreamedFederation) -> 
     remedy = "give one made by from_arrays(..., person=...)"
     require(whose is not None, "federation", federation, remedy)
     assert whose is not None
-    drawn = getattr(sampler, "accounting", None)
-    fits = type(sampler) is Sampler and constructed(sampler)
-    fits = fits and type(drawn) in (Everyone, FixedSize, Poisson)
-    remedy = "give one of fp.everyone, fp.fixed_size and fp.poisson, as it is"
-    require(fits, "sampler", sampler, remedy)
+    check_plain(sampler)
     persons = len(whose.clients)
     remedy = f"give a sampler of the {persons} persons of the federation"
     require(sampler.accounting.population == persons, "sampler", sampler.accounting, remedy)

@@ -318,6 +318,15 @@ def with_replacement(sizes: Sequence[Positive], size: Count) -> Sampler:
     return sealed(Sampler(draw, size, float(size), accounting))
 
 
+def check_plain(sampler: Any) -> None:
+    """Raises ValueError: it is none of `everyone`, `fixed_size` and `poisson`, as they are made."""
+    drawn = getattr(sampler, "accounting", sampler)
+    known = type(sampler) is Sampler and constructed(sampler)
+    known = known and type(drawn) in (Everyone, FixedSize, Poisson)
+    remedy = "give one of fp.everyone, fp.fixed_size and fp.poisson, as it is"
+    require(known, "sampler", drawn, remedy)
+
+
 def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "whole") -> Sampler:
     """As `sampler`, but each member vanishes with probability `rate` before it sends anything.
 
@@ -346,10 +355,8 @@ def dropping(sampler: Sampler, rate: Decay, noise: Literal["whole", "lost"] = "w
     require(fits, "sampler", sampler, remedy)
     rate = checked("rate", rate, Decay)
     noise = checked("noise", noise, Literal["whole", "lost"])
+    check_plain(sampler)
     drawn = sampler.accounting
-    known = constructed(sampler) and type(drawn) in (Everyone, FixedSize, Poisson)
-    remedy = "give one of fp.everyone, fp.fixed_size and fp.poisson, as it is"
-    require(known, "sampler", drawn, remedy)
     if rate == 0:
         return sampler
     if isinstance(drawn, Poisson):

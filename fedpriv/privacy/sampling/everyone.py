@@ -74,6 +74,11 @@ class Everyone(Sampling):
         return False
 
     @property
+    def stands_alone(self) -> bool:
+        """Everybody is there."""
+        return True
+
+    @property
     def is_attained(self) -> bool:
         """It is the law of every unit."""
         return True

@@ -8,8 +8,6 @@ from typing import NoReturn
 
 from fedpriv.core.arguments import CountOrZero, LargeCount, require
 from fedpriv.privacy.curves import Floats
-from fedpriv.privacy.sampling.everyone import Everyone
-from fedpriv.privacy.sampling.poisson import Cut
 from fedpriv.privacy.sampling.protocol import (
     Accounting,
     Adjacency,
@@ -17,7 +15,6 @@ from fedpriv.privacy.sampling.protocol import (
     ParticipationSchema,
     Sampling,
 )
-from fedpriv.privacy.sampling.with_replacement import WithReplacement
 
 
 @dataclass(frozen=True)
@@ -192,14 +189,3 @@ class GroupedTurns(Strata, ParticipationSchema):
 def adjacency_of(drawn: Accounting) -> Adjacency:
     """Under which adjacency a group is certified towards a third party, with whole noise."""
     return drawn.of_a_round.with_whole_noise().independent().adjacency or "zero_out"
-
-
-def stands_alone(drawn: Accounting) -> bool:
-    """Whether nobody's place in a draw of all clients depends on another's, so that one's weight is no other's.
-
-    Else a unit may stand where a heavier one would, and moves the sum by the weights of both.
-    """
-    of_all = drawn.of_a_round
-    if isinstance(of_all, Cut):
-        return not of_all.can_be_cut
-    return isinstance(of_all, Everyone | WithReplacement)

@@ -47,6 +47,11 @@ class Cut(Sampling):
         return self.capacity is not None and self.capacity < self.population
 
     @property
+    def stands_alone(self) -> bool:
+        """Unless somebody may make room."""
+        return not self.can_be_cut
+
+    @property
     @abstractmethod
     def is_cut(self) -> bool:
         """Whether a cohort is ever cut down (with a probability above 1e-250)."""

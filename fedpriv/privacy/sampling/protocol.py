@@ -304,6 +304,14 @@ class Sampling(Accounting):
         return False
 
     @property
+    def stands_alone(self) -> bool:
+        """Whether nobody's place in a draw depends on another's, so that one's weight is no other's.
+
+        Else a unit may stand where a heavier one would, and moves the sum by the weights of both.
+        """
+        return False
+
+    @property
     def is_independent(self) -> bool:
         """Whether units are drawn independently of one another, or all are, before any cut."""
         return self.takes_all

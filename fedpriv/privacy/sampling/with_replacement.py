@@ -87,6 +87,11 @@ class WithReplacement(Sampling):
         return False
 
     @property
+    def stands_alone(self) -> bool:
+        """How often each client is drawn is taken to be known."""
+        return True
+
+    @property
     def has_one_size(self) -> bool:
         """A client counts as often as it is drawn."""
         return True
