@@ -156,6 +156,8 @@ def test_groups_are_checked_like_other_samplers():
 
 def test_what_is_assumed_of_groups():
     certificate = fp.certify(averaging(TRAINED["rates"], 1.0), start(), FEDERATION, 3, 1e-3)
+    each = (f"{name} {own.epsilon:.4g}" for name, own in certificate.of_groups.items())
+    assert f"epsilon by group: {', '.join(each)}" in str(certificate)
     for name, own in certificate.of_groups.items():
         said = [text for text in own.assumptions if f"public group {name!r}" in text]
         assert len(said) == 1
@@ -235,12 +237,12 @@ REFUSED = {
     "another number": (
         (LABELS, BY_RATE | {"a": fp.poisson(3, 0.5)}),
         {},
-        r"samplers\['a'\]: Poisson\(.*made for 3 clients, but the group has 2; give both the same",
+        r"samplers\['a'\]: Poisson\(.*made for 3 clients, but `groups` has 2; give it one name for each client",
     ),
     "another number of all": (
         (LABELS, fp.everyone(5)),
         {},
-        "made for 5 clients, but the group has 6",
+        "made for 5 clients, but `groups` has 6",
     ),
     "no sampler": ((LABELS, BY_RATE | {"a": 0.5}), {}, r"samplers\['a'\]: 0.5; give one such as"),
     "by hand": ((LABELS, BY_RATE | {"a": OWN}), {}, r"samplers\['a'\]: .*made by hand"),

@@ -124,7 +124,10 @@ def _largest(
     whole = cost(group, 1.0)
     why = "raise it, or the noise"
     require(math.isfinite(whole.epsilon), what, budget, why_infinite(whole))
-    remedy = f"even 1, the largest number, costs the group {whole.epsilon:.4g}; lower its budget to that, or the noise"
+    remedy = (
+        f"even 1, the largest number, costs the group {whole.epsilon:.4g}; lower its budget to that, or the noise, or "
+        "let `make` use its numbers"
+    )
     require(whole.epsilon >= (1 - tolerance) * budget, what, budget, remedy)
     if whole.epsilon <= budget:
         return 1.0

@@ -94,7 +94,9 @@ class Certificate:
     def __str__(self) -> str:
         headline = _headline(self, f"certified ({self.basis})")
         why = f"; {self.why_infinite()}" if math.isinf(self.epsilon) else ""
-        return f"{headline}, {self.accountant}; {self.event}{why}"
+        groups = ", ".join(f"{name} {own.epsilon:.4g}" for name, own in self.of_groups.items())
+        by_group = f"; epsilon by group: {groups}" if groups else ""
+        return f"{headline}, {self.accountant}; {self.event}{by_group}{why}"
 
     def why_infinite(self) -> str:
         """Why nothing is guaranteed, in words; only where epsilon is infinite."""

@@ -158,7 +158,10 @@ def _check_sampler(what: str, sampler: Any, clients: int) -> None:
         drawn,
         "made by hand, or grouped itself; give one of fedpriv's own, whose draws are proved to be independent",
     )
-    remedy = f"made for {drawn.population} clients, but the group has {clients}; give both the same number"
+    remedy = (
+        f"made for {drawn.population} clients, but `groups` has {clients}; give it one name for each client, and both "
+        "the same number"
+    )
     require(drawn.population == clients, what, drawn, remedy)
     remedy = 'who vanishes takes noise of all groups along; give fp.dropping(..., noise="whole")'
     require(not drawn.of_a_round.loses_noise, what, drawn, remedy)
