@@ -806,6 +806,7 @@ LEFT_OUT = {
     "types.ClientRows": "made by federations",
     "types.CohortFederation": "made by the engine",
     "types.Composition": "made by `certify_releases`",
+    "types.Persons": "made by federations",
     "types.Plan": "what batches give back",
     "privacy.DrawCase": "given back by samplings",
     "privacy.Losses": "given back by samplings",
