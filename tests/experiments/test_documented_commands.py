@@ -232,10 +232,13 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         "runs/personal": trained / "clients" / "personal",
         "runs/at_2": trained / "clients" / "tumours",
         "runs/late": trained / "late",
+        "runs/late_plain": trained / "late",
     }
     there |= dict.fromkeys(["runs/A", "syn_0", "mnist_0", "femnist_0"], trained / "A")
     there |= dict.fromkeys(["runs/B", "syn_1", "syn_5", "mnist_10", "mnist_100"], trained / "B")
     there |= dict.fromkeys(["femnist_10", "femnist_100"], trained / "B")
+    each = ["secret_8", "known_8", "known_2"]
+    there |= {f"runs/late/{name}": trained / "late" for name in each}
     exchanges = module == "uploads"
     there |= {"FOLDER": trained / ("MSP" if exchanges else "A"), "runs/long": trained / "A"}
     there |= {"...": trained / ("MSP" if exchanges else "B")}
