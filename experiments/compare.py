@@ -1,7 +1,8 @@
 """python -m experiments.compare FOLDER [FOLDER ...] [--output FILE ...]: runs side by side, as tables and figures.
 
 Prints a Markdown table with a line per run and algorithm: accuracy, or what --metric names, and the epsilons with their
-unit, view and adjacency. With --by client it has a line for each client. A FOLDER is a run's, ended or not, or holds
+unit, view and adjacency. With --by client it has a line for each client, with --by group for each public group, its
+worst one and the gap. A FOLDER is a run's, ended or not, or holds
 such, as a sweep's. Runs are named by --names, else by the settings in which they differ, by their folders where these
 are many.
 
@@ -27,14 +28,16 @@ from experiments.config.options import only_options
 from experiments.config.settings import View
 from experiments.runs.other_metric import with_metric
 from experiments.runs.run_names import labelled
-from experiments.tables import by_client
+from experiments.tables import by_client, by_group
 from experiments.tables.compare import evaluated, output_paths, write, write_tables
 from experiments.tables.frame import above, rows
 from experiments.tables.grid import as_markdown, grid
+from experiments.tables.group_curves import draw_groups
 from experiments.tables.plots import SUFFIXES, By, Width
 
 DRAWING = ("by", "together", "width", "title")
 NOT_BY_CLIENT = ("together", "width", "title", "views", "best")
+NOT_BY_GROUP = ("together", "views", "best")
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,10 @@ class Options:
     """Files to write, or one folder."""
     metric: tuple[str, ...] | None = None
     """Metrics to show, of any that were recorded: of the score, over clients, diagnostics; by default the runs' own."""
-    by: By | Literal["client"] | None = None
+    by: By | Literal["client", "group"] | None = None
     """What the results are by: for curves the horizontal axis, by default epsilon if the runs differ only in their
-    noise or budget, else round. With client the table has a row for each client, after the last round."""
+    noise or budget, else round. With client the table has a row for each client, after the last round; with group a row
+    for each group, and the picture a curve for each."""
     together: bool = False
     """One column of panels for all folders."""
     width: Width | None = None
@@ -72,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     paths = output_paths(options.output)
     if options.by == "client":
         return _by_client(options, paths)
+    if options.by == "group":
+        return _by_group(options, paths)
     drawing = {name: getattr(options, name) for name in DRAWING}
     if not any(path.suffix in SUFFIXES for path in paths):
         for name in filter(drawing.get, drawing):
@@ -89,9 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _by_client(options: Options, paths: Sequence[Path]) -> int:
     """A table alone, of each client."""
-    for name in NOT_BY_CLIENT:
-        if getattr(options, name):
-            raise ValueError(f"--{name}: it has no meaning by client; leave it out")
+    _check_unset(options, NOT_BY_CLIENT)
     drawn = [path for path in options.output if path.suffix in SUFFIXES]
     if drawn:
         raise ValueError(f"by: client is for tables, not for {drawn[0]}; give .md, .csv or .tex")
@@ -101,6 +105,29 @@ def _by_client(options: Options, paths: Sequence[Path]) -> int:
     write_tables(paths, table, lambda: by_client.frame(found))
     say(as_markdown(table))
     return 0
+
+
+def _by_group(options: Options, paths: Sequence[Path]) -> int:
+    """A table with a row for each group, and a picture with a curve for each."""
+    _check_unset(options, NOT_BY_GROUP)
+    drawn = [path for path in paths if path.suffix in SUFFIXES]
+    if not drawn:
+        _check_unset(options, ("width", "title"))
+    runs = labelled(evaluated(options.folders), options.names)
+    found = by_group.rows_with_groups(runs, options.metric, options.above)
+    table = by_group.grid(found)
+    write_tables(paths, table, lambda: by_group.frame(found))
+    say(as_markdown(table))
+    if drawn:
+        caption = draw_groups(runs, options.metric, drawn, options.width, options.title)
+        say(f"\ncaption of the figure: {caption}")
+    return 0
+
+
+def _check_unset(options: Options, names: Sequence[str]) -> None:
+    for name in names:
+        if getattr(options, name):
+            raise ValueError(f"--{name}: it has no meaning by {options.by}; leave it out")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fedpriv import attacks, models, papers, privacy, types
+from fedpriv import attacks, models, papers, privacy, statistics, types
 from fedpriv.algorithms import fed_opt
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
 from fedpriv.algorithms.dp_scaffold import dp_scaffold
@@ -70,6 +70,7 @@ from fedpriv.rounds.participation_samplers import (
     random_availability,
     shuffled_blocks,
 )
+from fedpriv.rounds.person_sampler import by_person
 from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes
 from fedpriv.rounds.samplers import (
     Opening,
@@ -83,6 +84,7 @@ from fedpriv.rounds.samplers import (
 )
 from fedpriv.rounds.sent import Sent
 from fedpriv.rounds.weighting import ByExamples, ByPublicSizes
+from fedpriv.statistics.normalised import normalised
 from fedpriv.testing.check_algorithm import check_algorithm
 
 __version__ = "0.2.0"
@@ -115,6 +117,7 @@ __all__ = [
     "attacks",
     "buffered",
     "buffered_fed_avg",
+    "by_person",
     "cache_programs",
     "calibrate_groups",
     "calibrate_noise",
@@ -158,6 +161,7 @@ __all__ = [
     "models",
     "noise",
     "noise_matrices",
+    "normalised",
     "one_round",
     "papers",
     "partition",
@@ -173,6 +177,7 @@ __all__ = [
     "shuffled_blocks",
     "simulate",
     "start",
+    "statistics",
     "straggling",
     "top_k",
     "trace_round",

@@ -262,8 +262,8 @@ def parts_of(public: Public) -> list[str]:
     """The parameters that are functions or bundles of such."""
 
     def is_part(hint: Any) -> bool:
-        if get_origin(hint) in UNIONS:
-            return any(map(is_part, get_args(hint)))
+        if get_origin(hint) in UNIONS:  # a name may stand for a function
+            return str not in get_args(hint) and any(map(is_part, get_args(hint)))
         return get_origin(hint) is Callable or (inspect.isclass(hint) and issubclass(hint, PARTS))
 
     others = {n: h for n, h in public.hints.items() if n not in public.kinds and n != "return"}

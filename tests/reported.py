@@ -27,12 +27,13 @@ def record(
     status="complete",
     seed=0,
     of_clients=0,
+    of_groups=(),
     **given,
 ) -> dict[str, History]:
     """A run folder with the config's own certificates and claims, and random numbers; no summary if `status` is None.
 
-    So many as `of_clients` hold records out. The uplink of "top_k" and "rand_k" is a tenth of the others'. Returns what
-    was recorded, by algorithm.
+    So many as `of_clients` hold records out; `of_groups` has the group of each. The uplink of "top_k" and "rand_k" is a
+    tenth of the others'. Returns what was recorded, by algorithm.
     """
     planned = _planned(rounds, status)
     shipped = modules.load(name).settings
@@ -43,11 +44,13 @@ def record(
     model = Model(ledger.params, None, None)
     experiment = Experiment(model, None, ledger.delta, entries, notes=("tuned without privacy",))
     experiment.ledger.traced.update({n: ledger.trace(n) for n in entries})
-    return record_experiment(folder, name, config, experiment, rounds, status, seed, of_clients)
+    return record_experiment(
+        folder, name, config, experiment, rounds, status, seed, of_clients, of_groups
+    )
 
 
 def record_experiment(
-    folder, name, config, experiment, rounds, status="complete", seed=0, of_clients=0
+    folder, name, config, experiment, rounds, status="complete", seed=0, of_clients=0, of_groups=()
 ) -> dict[str, History]:
     """As `record`, of any experiment."""
     folder.mkdir(parents=True)
@@ -60,6 +63,7 @@ def record_experiment(
             evaluation = _evaluation(n, t, seeds, rng)
             if of_clients:
                 evaluation = _with_clients(evaluation, of_clients, np.random.default_rng([seed, t]))
+                evaluation = _with_groups(evaluation, np.array(of_groups))
             history.evaluations.append(evaluation)
             recorder.evaluation(n, history.evaluations[-1], privacy)
     if status is not None:
@@ -107,6 +111,26 @@ def _with_clients(e: Evaluation, clients: int, rng) -> Evaluation:
     of = ClientValues(2 * np.arange(clients, dtype=np.int32), records, values)
     means = {f"held_out_{name}_mean": np.nanmean(x, 1) for name, x in values.items()}
     return e._replace(measures={**e.measures, **means}, clients={"held_out": of})
+
+
+def _with_groups(e: Evaluation, groups: np.ndarray) -> Evaluation:
+    """As `measures.per_group` has them, of the clients that hold records out; every group has one with the metric."""
+    whole, measures, clients = e.clients["held_out"], dict(e.measures), dict(e.clients)
+    names = list(dict.fromkeys(groups.tolist()))
+    for name in names:
+        own = groups == name
+        values = {metric: x[:, own] for metric, x in whole.metrics.items()}
+        clients[f"held_out[{name}]"] = ClientValues(
+            whole.clients[own], whole.records[:, own], values
+        )
+        with np.errstate(invalid="ignore"):
+            means = {m: np.nansum(x, 1) / (~np.isnan(x)).sum(1) for m, x in values.items()}
+        measures |= {f"held_out[{name}]_{m}_mean": np.float32(x) for m, x in means.items()}
+    for metric in whole.metrics if names else ():
+        each = np.array([measures[f"held_out[{name}]_{metric}_mean"] for name in names])
+        measures[f"held_out_{metric}_worst_group"] = np.nanmin(each, 0)
+        measures[f"held_out_{metric}_group_gap"] = np.nanmax(each, 0) - np.nanmin(each, 0)
+    return e._replace(measures=measures, clients=clients)
 
 
 def edit(path: Path, **entries) -> None:

@@ -120,6 +120,13 @@ REFUSED = {
         {"strict": 0.5},
         "epsilon: .*group 'lax' has none; give an epsilon for each of",
     ),
+    "unknown to make": (
+        lambda q: averaging(
+            fp.grouped(LABELS, {g: fp.poisson({"strict": 50, "lax": 50}[g], q[g]) for g in q})
+        ),
+        BUDGETS | {"other": 1.0},
+        r"epsilon: \['other'\]; `make` knows no such group",
+    ),
     "no noise": (
         lambda q: averaging(
             fp.grouped(LABELS, {g: fp.poisson(MEMBERS, x) for g, x in q.items()}), 0.0

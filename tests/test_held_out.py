@@ -9,7 +9,7 @@ from small import assert_close, assert_identical, refused, regression, squared, 
 
 import fedpriv as fp
 from fedpriv.data.partition import hold_out
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

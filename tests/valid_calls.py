@@ -489,6 +489,12 @@ FUNCTIONS = {
         "bound": {"loss": 0.5},
         "on": "held_out",
     },
+    "measures.per_group": {
+        "score": score,
+        "groups": ["a", "b", "a"],
+        "clients": 2,
+        "on": "held_out",
+    },
     "mechanism": {
         "clipping": fp.clipping.flat(),
         "noise": fp.noise.isotropic(),
@@ -683,10 +689,37 @@ FUNCTIONS = {
     "privacy.whitened_multiplier": {"noise_std": np.ones(3), "clip_norm": 0.5},
 }
 
+AGE = {"values": "y"}
+FUNCTIONS |= {
+    "statistics.count": {"most": 2},
+    "statistics.mean": {**AGE, "bounds": (0.0, 1.0), "axis": ()},
+    "statistics.mean_and_variance": {"values": "x", "bounds": (0.0, 1.0), "axis": (0,)},
+    "statistics.quantile": {**AGE, "q": 0.5, "bins": (0.0, 1.0)},
+    "statistics.adaptive_quantile": {**AGE, "q": 0.5, "start": 2.0, "rounds": 2, "rate": 0.25},
+    "statistics.heavy_hitters": {**AGE, "candidates": (0, 1), "most": 1},
+}
+STATISTIC = fp.statistics.count()
+
 METHODS = {
     "PublicGroups.accounting_of": (
         fp.PublicGroups([["a", "b"], ["a"]], batch={"a": 2, "b": 1}),
         {"size": 4, "group": "a"},
+    ),
+    "statistics.Statistic.algorithm": (
+        STATISTIC,
+        {"federation": FEDERATION, "noise_multiplier": 2.0, "unit": "client"},
+    ),
+    "statistics.Statistic.release": (
+        STATISTIC,
+        {
+            "federation": FEDERATION,
+            "noise_multiplier": 2.0,
+            "epsilon": None,
+            "unit": "client",
+            "seed": 1,
+            "secret_seed": None,
+        }
+        | PRIVACY,
     ),
     "PublicSizes.accounting_of": (fp.PublicSizes([4, 2, 1], batch=2), {"size": 4}),
     "ByExamples.bounded": (
@@ -757,6 +790,8 @@ LEFT_OUT = {
     "papers.Sparsifier": "what `select_rand_k` and `select_top_k` give back",
     "privacy.OperationalNumbers": "what fedpriv gives back",
     "privacy.PrivacyProfile": "what fedpriv gives back",
+    "statistics.Released": "what fedpriv gives back",
+    "statistics.Statistic": "made by the functions of `fp.statistics`",
     "types.ClientRows": "made by federations",
     "types.CohortFederation": "made by the engine",
     "types.Composition": "made by `certify_releases`",

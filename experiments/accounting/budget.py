@@ -8,32 +8,35 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
-from experiments.base.json_values import flat, plain
-from experiments.config.experiment import Entry, Experiment, Ledger, ledger_of
+from experiments.accounting.found import Found, LedgerOf, given, noise_for, turned
+from experiments.accounting.group_budgets import check_groups_reached, for_groups, groups_reached
+from experiments.config.experiment import Entry, Experiment, Ledger
+from experiments.config.made import ledger_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
-from fedpriv.certification.calibration import UnreachableError, calibrate_noise, calibrate_rounds
-from fedpriv.privacy import Release
+from fedpriv.certification.calibration import UnreachableError, calibrate_rounds
+from fedpriv.core.arguments import require
 
 Made = TypeVar("Made", Experiment, Ledger)
-LedgerOf = Callable[[Any], Ledger]  # of the settings' own type
 
 MUCH = (1e3, 1e6)  # noise with which whatever has a finite epsilon has one
 CLOSE = 1e-3  # relative: so little below the target, another algorithm's noise will do
 
 
 class Solved(NamedTuple):
-    """A noise that was found, and what it was found for: with equal releases, epsilons are equal."""
+    """What was found, and what it was found for: with equal releases, epsilons are equal."""
 
-    noise: float
+    found: Found
     target: tuple[Any, ...]
-    releases: tuple[Release, ...]
+    releases: tuple[Any, ...]
 
 
 def solved(
     module: Config, settings: Settings, known: list[Solved] | None = None
-) -> dict[str, float]:
+) -> dict[str, Found]:
     """The noise of each algorithm for `target_epsilon`, where there is one; not of those that have no epsilon at all.
+
+    Where public groups have epsilons of their own, also their numbers.
 
     Args:
       known: what was found for other settings, where what is found here is added.
@@ -41,36 +44,38 @@ def solved(
     Raises:
       ValueError: no noise reaches the target, or the config does not say how to change it.
     """
-    found: dict[str, float] = {}
+    found: dict[str, Found] = {}
     known = [] if known is None else known
-    if settings.target_epsilon is None:
+    if settings.target_epsilon is None and not settings.group_epsilons:
         return found
     for name in _algorithms(module, settings):
         own = only(settings, [name])
         ledger_at = cache(partial(_ledger_at, module, own, name))  # each traces a round, once
-        same = (s.noise for s in known if _seen(ledger_at, own, name, s.noise) == s)
-        if (noise := next(same, None)) is None:
-            epsilon_at = partial(_epsilon, ledger_at, own, name)
-            alike = (s for s in dict.fromkeys(found.values()) if _reached(own, epsilon_at(s)))
-            if (noise := next(alike, None)) is None:
-                if not any(math.isfinite(epsilon_at(much)) for much in MUCH):
+        same = (s.found for s in known if _seen(ledger_at, own, name, s.found) == s)
+        if (it := next(same, None)) is None:
+            alike = (f for f in dict.fromkeys(found.values()) if _reached(ledger_at(f), own, name))
+            if (it := next(alike, None)) is None:
+                if not any(math.isfinite(_epsilon(ledger_at(much), own, name)) for much in MUCH):
                     continue
-                noise = _solve(partial(ledger_of, module), own, name)
-            known.append(_seen(ledger_at, own, name, noise))
-        found[name] = noise
+                it = _solve(partial(ledger_of, module), own, name)
+            known.append(_seen(ledger_at, own, name, it))
+        found[name] = it
+    remedy = f"none of {', '.join(_algorithms(module, settings))} has an epsilon to share; name one that adds noise"
+    require(bool(found) or settings.statistics is None, "statistics", settings.statistics, remedy)
     return found
 
 
-def _ledger_at(module: Config, settings: Settings, name: str, noise: float) -> Ledger:
-    return ledger_of(module, settings.with_noise(name, noise))
+def _ledger_at(module: Config, settings: Settings, name: str, found: Found) -> Ledger:
+    return ledger_of(module, given(settings, name, found))
 
 
 def _seen(
-    ledger_at: Callable[[float], Ledger], settings: Settings, name: str, noise: float
+    ledger_at: Callable[[Found], Ledger], settings: Settings, name: str, found: Found
 ) -> Solved:
-    ledger = ledger_at(noise)
-    target = (settings.target_epsilon, settings.view, ledger.delta)
-    return Solved(noise, target, ledger.trace(name).releases(settings.rounds_of(name)))
+    ledger = ledger_at(found)
+    groups = getattr(settings, "groups", None) if settings.group_epsilons else None
+    target = (settings.target_epsilon, groups, settings.view, ledger.delta)
+    return Solved(found, target, ledger.releases(name, settings.rounds_of(name)))
 
 
 def _algorithms(module: Config, settings: Settings) -> Iterable[str]:
@@ -83,18 +88,20 @@ def only(settings: Settings, names: Iterable[str]) -> Settings:
     return replace(settings, **chosen)
 
 
-def _epsilon(
-    ledger_at: Callable[[float], Ledger], settings: Settings, name: str, noise: float
-) -> float:
-    return ledger_at(noise).certify(name, settings.rounds_of(name), view=settings.view).epsilon
+def _epsilon(ledger: Ledger, settings: Settings, name: str) -> float:
+    return ledger.certify(name, settings.rounds_of(name), view=settings.view).epsilon
 
 
-def _reached(settings: Settings, epsilon: float) -> bool:
+def _reached(ledger: Ledger, settings: Settings, name: str) -> bool:
+    if settings.group_epsilons:
+        return groups_reached(ledger, settings, name)
     target = settings.target_epsilon or 0.0
-    return target * (1 - CLOSE) < epsilon <= target
+    return target * (1 - CLOSE) < _epsilon(ledger, settings, name) <= target
 
 
-def _solve(ledger_of: LedgerOf, settings: Settings, name: str) -> float:
+def _solve(ledger_of: LedgerOf, settings: Settings, name: str) -> Found:
+    if settings.group_epsilons:
+        return for_groups(ledger_of, settings, name)
     target = settings.target_epsilon or 0.0
     try:
         return noise_for(ledger_of, settings, name, epsilon=target, view=settings.view)
@@ -104,59 +111,43 @@ def _solve(ledger_of: LedgerOf, settings: Settings, name: str) -> float:
         ) from None
 
 
-def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any) -> float:
-    """The noise with which all rounds of an algorithm reach a target, see `fp.calibrate_noise`."""
-    start = ledger_of(settings.with_noise(name, 1.0))
-    _, *shapes = start.of(name)
-    return calibrate_noise(
-        lambda noise: ledger_of(settings.with_noise(name, noise)).of(name)[0],
-        *shapes,
-        rounds=settings.rounds_of(name),
-        delta=start.delta,
-        **target,
-    )
-
-
-def turned(settings: Settings, name: str, noise: float) -> dict[str, Any]:
-    """The fields in which an algorithm's noise is given, with their values."""
-    here, there = (flat(plain(settings.with_noise(name, n))) for n in (noise, 2 * noise))
-    return {field: value for field, value in here.items() if there[field] != value}
-
-
-def made(make: Callable[[Any], Made], settings: Settings, noise: Mapping[str, float]) -> Made:
-    """What `make` (a `build`, or a ledger) makes of the settings, each algorithm with the noise solved for it."""
-    if not noise:
+def made(make: Callable[[Any], Made], settings: Settings, found: Mapping[str, Found]) -> Made:
+    """What `make` (a `build`, or a ledger) makes of the settings, each algorithm with what was solved for it."""
+    if not found:
         return make(settings)
     names = getattr(settings, "algorithms", None) or list(make(settings).entries)
     parts: list[Made] = []
     entries: dict[str, Entry] = {}
-    for own, members in _alike(settings, names, noise):
+    for own, members in _alike(settings, names, found):
         parts.append(make(only(own, members)))
         for name in members:
-            said = turned(settings, name, noise[name]) if name in noise else {}
+            said = turned(settings, name, found[name]) if name in found else {}
             entries[name] = parts[-1].entries[name]._replace(solved=said)
     notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
     return replace(parts[0], entries={name: entries[name] for name in names}, notes=notes)
 
 
 def _alike(
-    settings: Settings, names: Sequence[str], noise: Mapping[str, float]
+    settings: Settings, names: Sequence[str], found: Mapping[str, Found]
 ) -> list[tuple[Settings, list[str]]]:
     """The different settings that the algorithms need, and who needs them."""
-    found: list[tuple[Settings, list[str]]] = []
+    needed: list[tuple[Settings, list[str]]] = []
     for name in names:
-        own = settings.with_noise(name, noise[name]) if name in noise else settings
-        members = next((members for other, members in found if other == own), None)
+        own = given(settings, name, found[name]) if name in found else settings
+        members = next((members for other, members in needed if other == own), None)
         if members is None:
-            found.append((own, [name]))
+            needed.append((own, [name]))
         else:
             members.append(name)
-    return found
+    return needed
 
 
-def check_reached(ledger: Ledger, settings: Settings, noise: Mapping[str, float]) -> None:
+def check_reached(ledger: Ledger, settings: Settings, found: Mapping[str, Found]) -> None:
     """Raises ValueError: with the data there are, an algorithm costs more than what its noise was solved for."""
-    for name in noise:
+    for name in found:
+        if settings.group_epsilons:
+            check_groups_reached(ledger, settings, name)
+            continue
         epsilon = ledger.certify(name, settings.rounds_of(name), view=settings.view).epsilon
         if epsilon > (settings.target_epsilon or 0.0):
             raise ValueError(

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments.accounting import budget
+from experiments.accounting.found import noise_of
 from experiments.accounting.solving import Sought, solve
 from experiments.base.formats import (
     ClientEpsilons,
+    GroupEpsilons,
     aligned,
     assumptions,
     epsilon,
+    epsilons_by_group,
     hyphenated,
     name_of,
     spread_over_clients,
 )
 from experiments.base.json_values import plain
 from experiments.config import modules
-from experiments.config.experiment import Ledger, ledger_of
+from experiments.config.experiment import Ledger
+from experiments.config.made import ledger_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings, View, changed
 from fedpriv.core.arguments import MeanRuns, Rate, checked, require
@@ -45,6 +50,8 @@ class Account(NamedTuple):
       claim: the paper's, if there is one.
       certificates: one for each view.
       client_epsilons: by view, if the clients' numbers of records are public.
+      group_epsilons: by view, if units have public groups.
+      statistics: by view, of the statistics that the certificates count, alone; empty without any.
     """
 
     names: tuple[str, ...]
@@ -55,6 +62,8 @@ class Account(NamedTuple):
     claim: Claim | None
     certificates: tuple[Certificate, ...]
     client_epsilons: dict[str, ClientEpsilons]
+    group_epsilons: dict[str, GroupEpsilons]
+    statistics: dict[str, Certificate]
 
     @property
     def private(self) -> bool:
@@ -77,7 +86,7 @@ def accounts(
     groups: dict[Any, list[str]] = {}
     for name in ledger.entries:
         traced = ledger.trace(name)
-        released = (traced.releases(rounds), traced.basis, traced.public_sizes)
+        released = (ledger.releases(name, rounds), traced.basis, traced.public_sizes)
         said = (*released, ledger.claim(name, rounds))
         groups.setdefault(said, []).append(name)
     found = []
@@ -86,12 +95,25 @@ def accounts(
             ledger.certify(names[0], rounds, view=view, honest=honest, best_of=best_of)
             for view in views
         )
-        clients = ledger.client_epsilons(names[0], rounds, views, honest=honest, best_of=best_of)
+        asked: Any = (names[0], rounds, views)
+        options: Any = {"honest": honest, "best_of": best_of}
+        clients = ledger.client_epsilons(*asked, **options)
+        of_groups = ledger.group_epsilons(*asked, **options)
         of_one_run = _judged(claim, honest) if best_of == 1 else None
+        statistics = {v: c for v in views if (c := ledger.of_statistics(names[0], v, honest))}
         labels = tuple(name_of(name, {name: ledger.entries[name].name or ""}) for name in names)
         found.append(
             Account(
-                tuple(names), labels, rounds, honest, best_of, of_one_run, certificates, clients
+                tuple(names),
+                labels,
+                rounds,
+                honest,
+                best_of,
+                of_one_run,
+                certificates,
+                clients,
+                of_groups,
+                statistics,
             )
         )
     return sorted(found, key=lambda account: not account.private)
@@ -132,7 +154,8 @@ class Costs(NamedTuple):
     Attributes:
       ledger: of its algorithms, with the noise that was solved for.
       accounts: those with noise first.
-      noise: of each algorithm, for the settings' `target_epsilon`.
+      noise: of each algorithm, for the settings' `target_epsilon` or `groups.epsilons`.
+      groups: of each algorithm, for `groups.epsilons`, what was found for each group.
       solved: what was asked to be solved for, see `solve`.
     """
 
@@ -140,6 +163,7 @@ class Costs(NamedTuple):
     accounts: list[Account]
     noise: dict[str, float]
     solved: dict[str, Any] | None = None
+    groups: Mapping[str, dict[str, Any]] = MappingProxyType({})
 
 
 def costs(
@@ -158,15 +182,26 @@ def costs(
         ledger_of_settings = partial(ledger_of, module)
         settings, found = solve(ledger_of_settings, settings, sought, claimed, honest)
     require(not claimed or bool(sought), "claimed", claimed, "needs to know what to solve for")
-    noise = budget.solved(module, settings)
-    ledger = budget.made(partial(ledger_of, module), settings, noise)
+    found_for = budget.solved(module, settings)
+    ledger = budget.made(partial(ledger_of, module), settings, found_for)
     planned = budget.planned_rounds(ledger, settings)
     priced = []
     for rounds in dict.fromkeys(planned.values()):
         names = [name for name, own in planned.items() if own == rounds]
         part = replace(ledger, entries={name: ledger.entries[name] for name in names})
         priced += accounts(part, rounds, views, honest, best_of)
-    return Costs(ledger, sorted(priced, key=lambda account: not account.private), noise, found)
+    priced = sorted(priced, key=lambda account: not account.private)
+    noise = {name: noise_of(it) for name, it in found_for.items()}
+    return Costs(ledger, priced, noise, found, _of_groups(ledger))
+
+
+def _of_groups(ledger: Ledger) -> dict[str, dict[str, Any]]:
+    """What was found for the groups of each algorithm, by field."""
+    each = {
+        name: {field: x for field, x in entry.solved.items() if isinstance(x, dict)}
+        for name, entry in ledger.entries.items()
+    }
+    return {name: fields for name, fields in each.items() if fields}
 
 
 def _judged(claim: Claim | None, honest: float) -> Claim | None:
@@ -191,8 +226,11 @@ def as_json(config: str, cost: Costs, notes: Sequence[str]) -> dict[str, Any]:
             "claimed": account.claim,
             "certified": account.certificates,
             "client_epsilons": account.client_epsilons,
+            "group_epsilons": account.group_epsilons,
+            "statistics": account.statistics,
             "solved": cost.solved,
             "noise": cost.noise,
+            "groups": dict(cost.groups),
             "notes": tuple(notes),
         }
     )
@@ -202,7 +240,10 @@ def table(account: Account, delta: float) -> str:
     """What a config costs: view x (claimed, certified by RDP, certified by PLD), and what the numbers mean."""
     unit = account.certificates[0].unit
     rows = [["view", "claimed", "certified for", "certified RDP", "certified PLD"]]
-    rows += [_row(account, certificate) for certificate in account.certificates]
+    for certificate in account.certificates:
+        rows.append(_row(account, certificate))
+        if statistics := account.statistics.get(certificate.view):
+            rows.append(["  statistics alone", "-", *_certified(statistics)])
     head = f"{', '.join(account.labels)}: epsilon of {account.rounds} rounds at delta = {delta:.3g}, {unit} level"
     if account.honest < 1:
         head += f", relying on {account.honest:.4g} of the noise's shares"
@@ -212,11 +253,14 @@ def table(account: Account, delta: float) -> str:
 
 
 def _row(account: Account, certificate: Certificate) -> list[str]:
+    claim = claimed(account.claim, (certificate.view,))
+    return [certificate.view, claim, *_certified(certificate)]
+
+
+def _certified(certificate: Certificate) -> list[str]:
     nothing = epsilon(plain(certificate.epsilon))
     by = {name: epsilon(plain(value)) for name, value in certificate.epsilons.items()}
     return [
-        certificate.view,
-        claimed(account.claim, (certificate.view,)),
         hyphenated(certificate.relation),
         by.get("RDP", "-" if by else nothing),
         by.get("PLD", "-" if by else nothing),
@@ -253,6 +297,8 @@ def _legend(account: Account) -> list[str]:
         lines.append(f"certified ({c.basis}), {c.view}: {c.bound}; composed: {c.event}")
         if c.view in account.client_epsilons:
             lines.append(f"  {spread_over_clients(account.client_epsilons[c.view])}")
+        if c.view in account.group_epsilons:
+            lines.append(f"  {epsilons_by_group(account.group_epsilons[c.view])}")
     assumed = assumptions(account.certificates)
     return [*lines, "certified on the assumption that", *(f"  {text}" for text in assumed)]
 

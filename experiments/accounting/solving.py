@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from experiments.accounting import budget
+from experiments.accounting.found import noise_for, turned
 from experiments.config.settings import Settings
 from fedpriv.certification.calibration import calibrate_rounds
+from fedpriv.core.arguments import require
 
 Sought: TypeAlias = Literal["noise", "rounds"]
 
@@ -27,6 +28,8 @@ def solve(
       ValueError: the target cannot be reached, or the settings have no target, no such algorithm or no such field.
     """
     target, view = settings.target_epsilon, settings.view
+    remedy = "target_epsilon alone finds the noise that statistics leave; leave solve out"
+    require(settings.statistics is None, "solve", sought, remedy)
     if target is None:
         raise ValueError(f"solve: {sought} needs a target; give target_epsilon")
     name = _first_private(ledger_of, settings, sought)
@@ -37,8 +40,8 @@ def solve(
         settings = replace(settings, rounds=rounds)
         value: float = rounds
     else:
-        noise = budget.noise_for(ledger_of, settings, name, **wanted)
-        ((_, value),) = budget.turned(settings, name, noise).items()
+        noise = noise_for(ledger_of, settings, name, **wanted)
+        ((_, value),) = turned(settings, name, noise).items()
         settings = settings.with_noise(name, noise)
     settings = replace(settings, target_epsilon=None)
     ledger = ledger_of(settings)
@@ -66,7 +69,8 @@ def _first_private(ledger_of: Any, settings: Settings, solve: str) -> str:
     ledger = ledger_of(settings)
     for name in ledger.entries:
         own = ledger_of(settings.with_noise(name, 1.0)) if solve == "noise" else ledger
-        if any(release.multiplier > 0 for release in own.trace(name).releases(1)):
+        traced = own.trace(name)
+        if any(r.multiplier > 0 for kind in traced.kinds for r in traced.releases(1, kind)):
             return name
     raise ValueError(
         f"algorithms: none of {', '.join(ledger.entries)} adds noise; name one that does"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from experiments.accounting.cost import Costs, table
-from experiments.base.formats import wrapped
+from experiments.base.formats import named, wrapped
 
 
 def text(cost: Costs, width: int) -> str:
     """What `experiments.privacy` prints; `width` in characters, of its prose."""
     blocks = [_solution(cost.solved)] if cost.solved else []
     blocks += [f"noise for the target: {_noise(cost)}"] if cost.noise else []
+    blocks += [_of_groups(name, fields) for name, fields in cost.groups.items()]
     blocks += [f"note: {note}" for note in cost.ledger.notes]
     for account in cost.accounts:
         claims = account.claim is not None and math.isfinite(account.claim.epsilon)
@@ -33,6 +35,11 @@ def notes(cost: Costs) -> list[str]:
 
 def _noise(cost: Costs) -> str:
     return ", ".join(f"{name} {noise:.6g}" for name, noise in cost.noise.items())
+
+
+def _of_groups(name: str, fields: Mapping[str, dict[str, float]]) -> str:
+    said = (f"{field} {named(each)}" for field, each in fields.items())
+    return f"for the groups of {name}: {'; '.join(said)}"
 
 
 def _solution(solved: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.base.spread import Spread
 from experiments.base.terminal import printable
-from fedpriv.engine.client_metrics import UNDEFINED, parsed
+from fedpriv.engine.client_metric_names import UNDEFINED, parsed
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate, Claim
 
@@ -82,6 +82,8 @@ NAMES = {
 """Of the algorithms that come with the project; runs record those of others, see `config.Entry`."""
 ClientEpsilons: TypeAlias = tuple[float, float, float]
 """The smallest, the median (of an even number the larger one) and the largest of the epsilons of clients' records."""
+GroupEpsilons: TypeAlias = dict[str, float]
+"""The epsilon of each public group's units, by its name."""
 LONGEST_NAME = 32  # of an algorithm's name, in characters
 LONGEST_METRIC = 12
 ACRONYMS = {"auc": "AUC", "f1": "F1"}
@@ -181,8 +183,8 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def field_name(field: str) -> str:
     """A config's field for people: the budget of a run is ε, which the notes of a table explain."""
-    if field == "target_epsilon":
-        return "ε"
+    if field in (known := {"target_epsilon": "ε", "groups.epsilons": "ε of groups"}):
+        return known[field]
     return field.replace("_", " ").replace(".", " ").replace("epsilon", "ε")
 
 
@@ -190,7 +192,7 @@ def setting(field: str, value: Any) -> str:
     """A config's setting, for people."""
     if field == "config":
         return Path(value).stem
-    said = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    said = (" ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
     if isinstance(value, float) and float(f"{value:g}") == value:
         said = f"{value:g}"
     elif value is None or isinstance(value, bool):
@@ -206,6 +208,16 @@ def spread_over_clients(epsilons: ClientEpsilons) -> str:
     """For people: the epsilons of single clients' records."""
     smallest, median, largest = map(epsilon, epsilons)
     return f"by client: {smallest} to {largest}, median {median}"
+
+
+def epsilons_by_group(epsilons: GroupEpsilons) -> str:
+    """For people: the epsilons of public groups."""
+    return f"by group: {named(epsilons)}"
+
+
+def named(numbers: Mapping[str, float]) -> str:
+    """For people: a number of each, after its name."""
+    return ", ".join(f"{name} {epsilon(x)}" for name, x in numbers.items())
 
 
 def short_epsilon(value: float) -> str:

@@ -9,12 +9,14 @@ from experiments.config.experiment import (
     image,
     text,
 )
+from experiments.config.groups import Groups
 from experiments.config.settings import Checkpoint, Layout, Settings, View
 
 __all__ = [
     "Checkpoint",
     "Entry",
     "Experiment",
+    "Groups",
     "Layout",
     "Ledger",
     "Settings",

@@ -6,40 +6,43 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.base.formats import ClientEpsilons
-from experiments.config.folds import without_fold
-from experiments.config.settings import Layout, Settings
+from experiments.base.formats import ClientEpsilons, GroupEpsilons
+from experiments.config import further
+from experiments.config.settings import Settings
+from experiments.config.statistics import Statistics
 from experiments.config.stopping import Stopping, check_metric, target
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
-from fedpriv.core.arguments import Rate
+from fedpriv.certification.together import certify_traced
+from fedpriv.certification.unit_kinds import UnitKind
+from fedpriv.core.arguments import Rate, require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
 from fedpriv.data.partition import hold_out
-from fedpriv.devices.layout import Strategy
 from fedpriv.engine import measures
-from fedpriv.engine.client_metrics import names_of, parsed
+from fedpriv.engine.client_metric_names import names_of
+from fedpriv.engine.group_metrics import labels_of, names_in
 from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
-from fedpriv.models.score import Score, main_metric
-from fedpriv.privacy import Certificate, Claim
-from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED
+from fedpriv.models.score import Score
+from fedpriv.privacy import Certificate, Claim, Release
+from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED, SEVERAL_RUNS
 from fedpriv.rounds.algorithm import Algorithm
-
-Given = TypeVar("Given")
 
 _WITH_SECRET_SEED = {
     RANDOM_SEED: "the secret seed of the run stays secret",
     ONE_RUN: "one model, trained once, is released; runs with the same secret seed and the same number (seed-0, "
     "seed-1, ..) share their noise",
+    SEVERAL_RUNS: "nothing but the statistics and one model, trained once, is released; the statistics have a number "
+    "of their own; runs with the same secret seed and the same number (seed-0, seed-1, ..) share their noise",
 }
 """What a certificate assumes of any seed, and of one that the launcher has drawn."""
 
@@ -53,6 +56,8 @@ class Entry(NamedTuple):
       settings: what it got in place of a config's default that depends on the algorithm.
       solved: settings that `target_epsilon` found for it.
       name: for people, in tables and figures; "": the entry's key, or the published name of one of ours.
+      statistics: its traced round -> what is released before it trains, which its epsilons count; None: nothing is.
+      test: what it is evaluated on, normalised by these; None: the experiment's.
     """
 
     algorithm: Algorithm
@@ -60,6 +65,8 @@ class Entry(NamedTuple):
     settings: Mapping[str, Any] = MappingProxyType({})
     solved: Mapping[str, Any] = MappingProxyType({})
     name: str = ""
+    statistics: Callable[[TracedRound], Statistics] | None = None
+    test: Example | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,25 @@ class Ledger:
             self.traced[name] = check_launch(*self.of(name))
         return self.traced[name]
 
+    def statistics(self, name: str) -> Statistics | None:
+        """What is released before an algorithm trains.
+
+        Raises:
+          ValueError: there is nothing that it could be of, see `experiments.config.statistics.asked_of`.
+        """
+        plan = self.entries[name].statistics
+        return plan(self.trace(name)) if plan else None
+
+    def releases(self, name: str, rounds: int) -> tuple[tuple[UnitKind, tuple[Release, ...]], ...]:
+        """By kind of unit, those of an algorithm's statistics, if any, and of so many rounds."""
+        traced, statistics = self.trace(name), self.statistics(name)
+        before = statistics.traced if statistics else ()
+        runs = [*((each, 1) for each in before), (traced, rounds)]
+        return tuple(
+            (kind, tuple(r for run, length in runs for r in run.releases(length, kind)))
+            for kind in traced.kinds
+        )
+
     def certify(
         self,
         name: str,
@@ -109,18 +135,39 @@ class Ledger:
         view: str = "third_party",
         honest: float = 1.0,
         best_of: float = 1.0,
+        kind: UnitKind | None = None,
     ) -> Certificate:
-        """The certificate of so many rounds, which is computed once."""
-        asked = (name, rounds, view, honest, best_of, self.delta, self.secret_seed)
+        """The certificate of so many rounds, and of statistics before them, if any, which is computed once.
+
+        Args:
+          kind: of the unit; by default the costliest.
+
+        Raises:
+          ValueError: the best of several runs that release statistics is asked for.
+        """
+        asked = (name, rounds, view, honest, best_of, kind, self.delta, self.secret_seed)
         if asked not in self.certified:
-            traced = self.trace(name)
-            options: Any = {"view": view, "honest": honest, "best_of": best_of}
-            certificate = traced.certify(rounds, self.delta, **options)
+            options: Any = {"view": view, "honest": honest, "best_of": best_of, "kind": kind}
+            certificate = self._certified(name, rounds, **options)
             if self.secret_seed:
                 assumed = (_WITH_SECRET_SEED.get(text, text) for text in certificate.assumptions)
                 certificate = replace(certificate, assumptions=tuple(assumed))
             self.certified[asked] = certificate
         return self.certified[asked]
+
+    def _certified(self, name: str, rounds: int, best_of: float, **options: Any) -> Certificate:
+        training, statistics = self.trace(name), self.statistics(name)
+        if statistics is None:
+            return training.certify(rounds, self.delta, best_of=best_of, **options)
+        remedy = "the best of several runs is certified of training alone; leave statistics out"
+        require(best_of == 1, "best_of", best_of, remedy)
+        before = [("statistics", traced, 1) for traced in statistics.traced]
+        return certify_traced([*before, ("training", training, rounds)], self.delta, **options)
+
+    def of_statistics(self, name: str, view: Any, honest: float = 1.0) -> Certificate | None:
+        """Of the statistics that are released before an algorithm trains, alone; None without any."""
+        statistics = self.statistics(name)
+        return statistics and statistics.alone(self.trace(name), self.delta, view, honest)
 
     def client_epsilons(
         self,
@@ -131,18 +178,18 @@ class Ledger:
         honest: float = 1.0,
         best_of: float = 1.0,
     ) -> dict[str, ClientEpsilons]:
-        """By view, where it is public how many records each client holds; nothing elsewhere.
+        """By view, where it is public how many records each client holds; nothing elsewhere, nor with public groups.
 
         The more records a client holds, the smaller is its epsilon.
         """
         traced = self.trace(name)
-        if traced.public_sizes is None:
+        if traced.public_sizes is None or any(kind.group for kind in traced.kinds):
             return {}
         sizes = sorted(traced.public_sizes)
 
-        def epsilon(view: Any, size: int) -> float:
-            options: Any = {"view": view, "honest": honest, "best_of": best_of, "size": size}
-            return traced.certify(rounds, self.delta, **options).epsilon
+        def epsilon(view: str, size: int) -> float:
+            options: Any = {"view": view, "honest": honest, "best_of": best_of}
+            return self.certify(name, rounds, kind=UnitKind(size=size), **options).epsilon
 
         median = (len(sizes) - 1) // 2
         return {
@@ -150,9 +197,35 @@ class Ledger:
             for view in views
         }
 
+    def group_epsilons(
+        self,
+        name: str,
+        rounds: int,
+        views: Sequence[str],
+        *,
+        honest: float = 1.0,
+        best_of: float = 1.0,
+    ) -> dict[str, GroupEpsilons]:
+        """By view, the smallest first, where units have public groups; nothing elsewhere."""
+        groups = {kind.group: kind for kind in self.trace(name).kinds if kind.group}
+        options: Any = {"honest": honest, "best_of": best_of}
+
+        def epsilons(view: str) -> GroupEpsilons:
+            found = {
+                group: self.certify(name, rounds, view=view, kind=kind, **options).epsilon
+                for group, kind in groups.items()
+            }
+            return dict(sorted(found.items(), key=lambda each: each[1]))
+
+        return {view: epsilons(view) for view in views if groups}
+
     def claim(self, name: str, rounds: int) -> Claim | None:
-        """The paper's claim for so many rounds."""
-        return self.entries[name].algorithm.claim(rounds, self.delta)
+        """The paper's claim for so many rounds; not for statistics that are released before these."""
+        claim = self.entries[name].algorithm.claim(rounds, self.delta)
+        if claim is None or self.entries[name].statistics is None:
+            return claim
+        reason = "The formula does not count the statistics that are released before training."
+        return replace(claim, sound=False, reasons=(reason, *claim.reasons))
 
 
 def blank(
@@ -188,6 +261,8 @@ class Experiment:
       own_test: whether the test records are the clients' own. Then no epsilon covers a choice by their scores, and
         `sweep --best-of` is refused.
       secret_seed: whether the launcher has drawn the seed.
+      groups: a public label for each client, by which every evaluation tells who is hurt, see `measures.per_group`.
+      groups_of_test: likewise for each of the test records; a config with `load` and `on` labels those of a fold, too.
     """
 
     model: Model
@@ -198,6 +273,8 @@ class Experiment:
     notes: tuple[str, ...] = ()
     own_test: bool = False
     secret_seed: bool = False
+    groups: Sequence[str] | ArrayLike | None = None
+    groups_of_test: Sequence[str] | ArrayLike | None = None
 
     @property
     def names(self) -> dict[str, str]:
@@ -218,32 +295,25 @@ class Experiment:
     def higher(self) -> tuple[str, ...]:
         """Metrics that are better when higher, beside accuracies."""
         own = Score.of(self.model.score).higher
-        return (*own, *(name for metric in own for name in names_of(metric)))
+        each = [of for of in (self.groups, self.groups_of_test) if of is not None]
+        groups = {name for of in each for name in names_in(labels_of("groups", of))}
+        return (*own, *(name for metric in own for name in names_of(metric, groups)))
 
     def measured(self, settings: Settings, name: str) -> Measure | None:
         """What `simulate` takes for further numbers of every evaluation of one algorithm."""
+        entry, score = self.entries[name], self.model.score
+        federation = entry.federations[0]
+        every = [e.algorithm for e in self.entries.values()]
+        models = further.whose_models(entry.algorithm, every)
         each = [self.measure()] if self.measure else []
         if settings.per_client is not None:
-            each += self._of_clients(settings, settings.per_client, name)
+            bound = further.bound(settings, self.metrics)
+            each += further.of_clients(score, federation, models, settings.per_client, bound)
+        if self.groups is not None:
+            each += further.of_groups(score, federation, models, self.groups)
+        if self.groups_of_test is not None:
+            each.append(measures.per_group(score, self.groups_of_test, on=self.test))
         return measures.together(*each) if each else None
-
-    def _of_clients(self, settings: Settings, clients: int, name: str) -> list[Measure]:
-        """On what clients hold out, where they do; of their own models, too, where any algorithm has such."""
-        entry = self.entries[name]
-        of_clients = parsed(settings.metric or "")
-        metric = of_clients.metric if of_clients else settings.metric
-        bounds = {}
-        if settings.bound is not None:
-            bounds[main_metric(self.metrics, metric if metric in self.metrics else None)] = (
-                settings.bound
-            )
-        on = "train" if entry.federations[0].held_out_rows is None else "held_out"
-        what: dict[str, Any] = {"clients": clients, "bound": bounds, "on": on}
-        each = [measures.per_client(self.model.score, **what)]
-        if any(e.algorithm.personal for e in self.entries.values()):
-            personal = entry.algorithm.personal or (lambda state, client: state.params)
-            each.append(measures.per_client(self.model.score, **what, personal=personal))
-        return each
 
     def selectable(self, settings: Settings) -> list[str]:
         """What the settings' `metric` and `stop_at` may name: metrics of the score, and what is measured beside them.
@@ -252,7 +322,9 @@ class Experiment:
           ValueError: they name another; or what is measured is refused for.
         """
         stop = target(settings.stop_at).metric if settings.stop_at is not None else None
-        if settings.per_client is None and {settings.metric, stop} <= {None, *self.metrics}:
+        measured = settings.per_client is not None or self.groups is not None
+        measured = measured or self.groups_of_test is not None
+        if not measured and {settings.metric, stop} <= {None, *self.metrics}:
             return self.metrics  # measuring may take long to prepare
         name, entry = next(iter(self.entries.items()))
         names = [*self.metrics]
@@ -307,47 +379,3 @@ def federations(
             options: Any = {"held_out": out, "num_classes": data.num_classes}
             each.append(Federation.from_arrays(data.train, rows, **options))
     return each
-
-
-def ledger_of(module: Any, settings: Settings) -> Ledger:
-    """What these settings would cost, from the module's `ledger`, or from the experiment where it has none."""
-    own = getattr(module, "ledger", None)
-    if own is None:
-        return experiment_of(module, settings).ledger
-    return _given_back(own(settings), Ledger, "ledger")
-
-
-def experiment_of(module: Any, settings: Settings) -> Experiment:
-    """What the settings describe, where they say so with a fold of the training records as its test records.
-
-    Raises:
-      ValueError: a fold is to be held out, and the module has a `build` alone.
-    """
-    if hasattr(module, "load") and hasattr(module, "on"):
-        data = without_fold(module.load(settings), settings.fold)
-        made = _given_back(module.on(settings, data), Experiment, "on")
-        return replace(made, own_test=made.own_test or settings.fold is not None)
-    if settings.fold is not None:
-        raise ValueError(
-            "fold: the config has only build, which loads all records; replace build by load and on"
-        )
-    return _given_back(module.build(settings), Experiment, "build")
-
-
-def _given_back(value: Any, kind: type[Given], function: str) -> Given:
-    if not isinstance(value, kind):
-        raise ValueError(
-            f"config: its {function} gives {type(value).__name__}; return experiments.config.{kind.__name__}"
-        )
-    return value
-
-
-def strategy_of(layout: Layout) -> Strategy:
-    """The layout with its defaults filled in; starts the backend."""
-    from fedpriv.devices.layout import default
-
-    standard = default()
-    return Strategy(
-        standard.clients if layout.clients is None else layout.clients,
-        standard.devices if layout.devices is None else layout.devices * jax.process_count(),
-    )

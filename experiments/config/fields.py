@@ -33,10 +33,10 @@ def check_each(kind: Any, **values: Any) -> None:
         checked(name, value, kind | None)
 
 
-def each_once(algorithms: Sequence[str]) -> None:
+def each_once(names: Sequence[str], field: str = "algorithms") -> None:
     """Raises ValueError: of a field's names there are none, or one twice."""
-    if not algorithms or len(set(algorithms)) < len(algorithms):
-        raise ValueError(f"algorithms: {algorithms}; name at least one, and each once")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"{field}: {names}; name at least one, and each once")
 
 
 def mechanism(clip_norm: float | str, noise_multiplier: float) -> None:

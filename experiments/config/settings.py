@@ -14,8 +14,9 @@ import numpy as np
 from experiments.base.json_values import field_kinds, flat, of_kind, plain
 from experiments.config.fields import Number, check_each
 from experiments.config.folds import Fold, held_out
+from experiments.config.groups import NO_GROUPS, Groups
 from experiments.config.stopping import target
-from fedpriv.core.arguments import NonNegative, checked
+from fedpriv.core.arguments import NonNegative, checked, require
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]
 MOST_DEVICES = 1024  # of a process: a CPU makes as many as it is told to
@@ -75,6 +76,12 @@ class Settings:
     """Stop each private algorithm before its certified epsilon (`view`) exceeds this; others train on."""
     target_epsilon: float | None = None
     """Choose each private algorithm's noise so that all its rounds cost this certified epsilon (`view`)."""
+    statistics: float | None = None
+    """Spend this share of target_epsilon on the features' mean and variance, released before training, which then is on
+    features normalised by them. All seeds train on the clients of seed 0, of which these are."""
+    statistics_bounds: tuple[float, float] | None = None
+    """LOW HIGH: with statistics, what the features lie between, known without looking at them; by default 0 255 for
+    images of bytes."""
     view: View = "third_party"
     """View of the epsilon that is shown, solved for and stopped at."""
     views: Literal["one", "all"] = "one"
@@ -130,6 +137,32 @@ class Settings:
                 f"stop_at_epsilon: {self.stop_at_epsilon} ends training early, while target_epsilon chooses the "
                 "noise for all rounds; give one of them"
             )
+        if self.group_epsilons and (self.stop_at_epsilon or self.target_epsilon) is not None:
+            raise ValueError(
+                f"groups.epsilons: {self.group_epsilons} choose the noise for all rounds; leave out target_epsilon and "
+                "stop_at_epsilon"
+            )
+        self._check_statistics()
+
+    @property
+    def group_epsilons(self) -> tuple[float, ...]:
+        """The epsilon of each public group, where a config has a field `groups` and they are wanted."""
+        groups: Groups = getattr(self, "groups", NO_GROUPS)
+        return groups.epsilons
+
+    def _check_statistics(self) -> None:
+        share, bounds = self.statistics, self.statistics_bounds
+        inside = share is None or 0 < share < 1
+        remedy = "give the share of target_epsilon that they may cost, between 0 and 1"
+        require(inside, "statistics", share, remedy)
+        remedy = "it is a share of target_epsilon; give that, too"
+        require(share is None or self.target_epsilon is not None, "statistics", share, remedy)
+        if bounds is not None:
+            remedy = "has no effect without statistics; give --statistics, such as 0.1"
+            require(share is not None, "statistics_bounds", bounds, remedy)
+            low, high = bounds
+            remedy = "give two numbers, the lower one first"
+            require(-math.inf < low < high < math.inf, "statistics_bounds", bounds, remedy)
 
     def records_left(self, total: int) -> int:
         """How many of so many training records are left for training where a fold is held out."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.engine.client_metrics import HELD_OUT, PERSONAL, parsed
+from fedpriv.engine.client_metric_names import HELD_OUT, PERSONAL, parsed
 from fedpriv.engine.history import Evaluation
 from fedpriv.models.score import better_higher, is_fraction, main_metric, meant
 
@@ -52,8 +52,10 @@ def check_metric(field: str, name: str, names: Sequence[str]) -> None:
 def _missing(name: str, names: Sequence[str]) -> str:
     """What a number over clients needs, where others are among `names` or none."""
     wanted = parsed(name)
-    kinds = {of_clients.kind for of_clients in map(parsed, names) if of_clients}
-    if not wanted or wanted.kind in kinds:
+    if wanted and wanted.by_group and not any(of.by_group for of in map(parsed, names) if of):
+        return "; those of groups need an Experiment with groups= or groups_of_test="
+    kinds = {of.kind for of in map(parsed, names) if of and not of.by_group}
+    if not wanted or wanted.by_group or wanted.kind in kinds:
         return ""
     if not kinds:
         return "; per_client=N (--per-client N) adds those of single clients"

@@ -23,6 +23,7 @@ from experiments.config.fields import (
     mechanism,
 )
 from experiments.config.folds import without_fold
+from experiments.config.groups import NO_GROUPS, Groups
 from experiments.config.settings import Settings
 from experiments.papers.baselines import ROWS, DpFedOpt, FedOpt, Server, Weighting
 from fedpriv import datasets
@@ -33,6 +34,7 @@ from fedpriv.engine.simulate import Measure, evaluate
 from fedpriv.models.modules import Weights
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.local_training import Batches
+from fedpriv.rounds.scheduled_samplers import AnySampler
 
 Own = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
 Name = Literal[Own, FedOpt, DpFedOpt]
@@ -109,6 +111,7 @@ class FedSMP(Settings):
     """Passes over the public examples that choose top_k's coordinates; by default as many as the clients make."""
     train_loss_examples: int = 0
     """Evenly spaced training examples on which every evaluation measures `train_loss`, too; 0: it is not measured."""
+    groups: Groups = NO_GROUPS
     local: Local = Local()
     server: Server = field(default_factory=Server)
     weighting: Weighting = field(default_factory=Weighting)
@@ -124,6 +127,14 @@ class FedSMP(Settings):
         check_each(Rate, p=self.p)
         mechanism(self.clip_norm, self.noise_multiplier)
         check_each(Probability, delta=self.delta)
+        if self.groups and self.capacity is not None:
+            raise ValueError(
+                f"capacity: {self.capacity} is of one cohort of all clients; leave it out, as each group has its own"
+            )
+        if self.sampling == "fixed_size" and self.groups.epsilons and self.groups.by == "rates":
+            raise ValueError(
+                "groups.by: rates are solved for where sampling is poisson; choose that, or clip_scales"
+            )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -183,13 +194,15 @@ def _scaled(examples: Example, moments: tuple[float, float]) -> dict[str, np.nda
     return {**examples, "image": (unit - np.float32(mean)) / np.float32(deviation)}
 
 
-def sampler(settings: FedSMP, clients: int) -> fp.Sampler:
+def sampler(settings: FedSMP, clients: int) -> AnySampler:
     """The cohort's sampler in Fed-SMP's experiments, for a federation of `clients`."""
     if settings.cohort > clients:
         raise ValueError(f"cohort: {settings.cohort} exceeds the {clients} clients; choose fewer")
+    rate = settings.cohort / clients
+    if settings.groups:
+        return settings.groups.sampler(clients, rate, settings.sampling)
     if settings.sampling == "fixed_size":
         return fp.fixed_size(clients, settings.cohort)
-    rate = settings.cohort / clients
     return fp.poisson(clients, rate, settings.capacity or fp.capacity_for(settings.cohort, rate))
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.base.formats import ClientEpsilons, name_of, short_name_of
+from experiments.base.formats import ClientEpsilons, GroupEpsilons, name_of, short_name_of
 from experiments.base.spread import Spread
 from experiments.runs.measured import best_note
 from fedpriv.engine.history import SHARES, Evaluation
@@ -27,11 +29,13 @@ class Epsilons:
 
     Attributes:
       mu: as of `OperationalNumbers`, where it is known, as at the end of a run.
+      group_epsilons: certified of each public group, where units have such.
     """
 
     claimed: Claim | None
     certified: Certificate
     mu: float | None = None
+    group_epsilons: GroupEpsilons = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_views(self.claimed, self.certified)
@@ -63,7 +67,12 @@ class Line:
 
     @classmethod
     def of(
-        cls, algorithm: str, e: Evaluation, claimed: Claim | None, certified: Certificate
+        cls,
+        algorithm: str,
+        e: Evaluation,
+        claimed: Claim | None,
+        certified: Certificate,
+        group_epsilons: Mapping[str, float] = MappingProxyType({}),
     ) -> Line:
         traffic = {"uplink": e.uplink_mb, "downlink": e.downlink_mb}
         return cls(
@@ -73,7 +82,7 @@ class Line:
             float(np.mean(e.uplink_mb)),
             float(np.mean(e.downlink_mb)),
             {name: tuple(values.tolist()) for name, values in traffic.items()},
-            Epsilons(claimed, certified),
+            Epsilons(claimed, certified, group_epsilons=dict(group_epsilons)),
             {k: Spread.of(v) for k, v in [*e.diagnostics.items(), *e.measures.items()]},
             e.seconds,
         )
@@ -117,7 +126,10 @@ class Report:
 
     Attributes:
       client_epsilons: by view, where it is public how many records each client holds.
+      group_epsilons: by view, where units have public groups, of each group; the largest is that of `certified`, of
+        which unit, adjacency and basis are the same.
       operational: by view, what a finite epsilon means.
+      statistics: by view, of the statistics that `certified` counts, alone; empty where none were released.
     """
 
     rounds: int
@@ -125,6 +137,8 @@ class Report:
     certified: dict[str, Certificate]
     client_epsilons: dict[str, ClientEpsilons] = field(default_factory=dict)
     operational: dict[str, OperationalNumbers] = field(default_factory=dict)
+    group_epsilons: dict[str, GroupEpsilons] = field(default_factory=dict)
+    statistics: dict[str, Certificate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_views(self.claimed, *self.certified.values())
@@ -181,7 +195,8 @@ class Summary:
       reused_from: where sweeps took an algorithm's training from.
       per_client_not_private: by name, what was last found of single clients, see `fedpriv.measures.per_client`.
       not_finite_not_private: by name, what was NaN or infinite, of algorithms of which anything was.
-      solved: the noise that `target_epsilon` found, in the config's fields.
+      solved: the noise that `target_epsilon` found, in the config's fields; with `groups.epsilons`, also each group's
+        rate or clip scale, by its name.
       prng: JAX's implementation of random numbers; None in a run of an older version, which did not record it.
       streams: version of which random numbers a seed gives; None in a run of an older version, whose seeds give others.
       names: of algorithms, for people, where the config says one.
@@ -277,7 +292,7 @@ class Begun:
       higher: metrics that are better when higher, beside accuracies.
       names: of algorithms, for people, where the config says one.
       secret_seed: whether the random numbers come from the seed in the file `secret_seed`.
-      noise: by algorithm, what `target_epsilon` found.
+      noise: by algorithm, what `target_epsilon` found; with `groups.epsilons`, the noise and each group's number.
       solved: likewise, in the config's fields, as in `Summary`; a run of an older version did not record it.
       algorithm_settings: as in `Summary`, likewise.
       own_test: whether the test records are the clients' own, as in `Experiment`.
@@ -290,7 +305,7 @@ class Begun:
     higher: tuple[str, ...] = ()
     names: dict[str, str] = field(default_factory=dict)
     secret_seed: bool = False
-    noise: dict[str, float] = field(default_factory=dict)
+    noise: dict[str, Any] = field(default_factory=dict)
     solved: dict[str, dict[str, Any]] = field(default_factory=dict)
     algorithm_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     own_test: bool = False

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fedpriv.engine.client_metrics import (
+from fedpriv.engine.client_metric_names import (
     HELD_OUT,
     PER_CLIENT,
     PERSONAL,
     PERSONAL_PER_CLIENT,
+    TEST,
     parsed,
 )
 
@@ -30,21 +31,26 @@ _RECORDS = {
 
 def measured_on(metric: str) -> str:
     """On which records a metric is measured, in words."""
-    of_clients = parsed(metric)
-    return f"{OF_CLIENTS[of_clients.kind]} (not private)" if of_clients else "on the test set"
+    of = parsed(metric)
+    if of is None:
+        return "on the test set"
+    groups = f", group {of.group}" if of.group else ", over groups" * of.by_group
+    where = "on the test set" if of.records == TEST else f"{OF_CLIENTS[of.records]} (not private)"
+    return where + groups
 
 
 def chosen_on(metric: str, own_test: bool = False) -> str:
     """Where this metric chooses, on which records it is measured, in words; see `Summary` for `own_test`."""
-    of_clients = parsed(metric)
-    if of_clients:
-        return _RECORDS[of_clients.kind]
+    of = parsed(metric)
+    if of and of.records != TEST:
+        return _RECORDS[of.records]
     return "clients' own test records" if own_test else "test set"
 
 
 def is_of_clients(metric: str, own_test: bool) -> bool:
     """Whether a metric is measured on records of clients, so that no epsilon covers a choice by them."""
-    return own_test or parsed(metric) is not None
+    of = parsed(metric)
+    return own_test or (of is not None and of.records != TEST)
 
 
 def best_note(metrics: Iterable[str] = (), own_test: bool = False) -> str:

@@ -29,6 +29,7 @@ import jax
 import safetensors  # noqa: F401  if it is missing, say so before training
 
 from experiments.base.files import new_folder_by_time, write_text
+from experiments.base.formats import GroupEpsilons
 from experiments.base.json_values import plain
 from experiments.base.outside_errors import outside
 from experiments.base.provenance import provenance
@@ -85,7 +86,7 @@ def cleared_folder(folder: Path) -> Path:
     return folder
 
 
-def described(experiment: Experiment, noise: Mapping[str, float]) -> dict[str, Any]:
+def described(experiment: Experiment, noise: Mapping[str, Any]) -> dict[str, Any]:
     """What config.json is to say of an experiment, with the noise that was solved for; see `Begun`."""
     entries = experiment.entries
     about: dict[str, Any] = {"noise": dict(noise), "higher": list(experiment.higher)}
@@ -112,18 +113,29 @@ class Privacy:
 
     def line(self, algorithm: str, e: Evaluation) -> Line:
         certified = self.certificate(e.round, "third_party")
-        return Line.of(algorithm, e, self.claim(e.round), certified)
+        groups = self.groups(e.round, "third_party")
+        return Line.of(algorithm, e, self.claim(e.round), certified, groups)
+
+    def groups(self, rounds: int, view: str) -> GroupEpsilons:
+        """Certified of each public group, where there are such."""
+        return self._ledger.group_epsilons(self._algorithm, rounds, [view]).get(view, {})
 
     def report(self, rounds: int) -> Report:
-        """The claim, and for every view a certificate, the clients' epsilons, and what it means."""
+        """The claim, and for every view a certificate, the clients' and groups' epsilons, and what it means."""
         certified = {view: self.certificate(rounds, view) for view in VIEWS}
-        client_epsilons = self._ledger.client_epsilons(self._algorithm, rounds, VIEWS)
+        asked = (self._algorithm, rounds, VIEWS)
+        client_epsilons = self._ledger.client_epsilons(*asked)
+        group_epsilons = self._ledger.group_epsilons(*asked)
         operational = {
             view: certificate.operational_numbers()
             for view, certificate in certified.items()
             if math.isfinite(certificate.epsilon)
         }
-        return Report(rounds, self.claim(rounds), certified, client_epsilons, operational)
+        statistics = {
+            view: c for view in VIEWS if (c := self._ledger.of_statistics(self._algorithm, view))
+        }
+        numbers = (client_epsilons, operational, group_epsilons, statistics)
+        return Report(rounds, self.claim(rounds), certified, *numbers)
 
 
 class Recorder:

@@ -16,10 +16,12 @@ from experiments.base.json_values import typed, without_collections
 from experiments.runs import client_lines, curves
 from experiments.runs.client_lines import ClientLine
 from experiments.runs.contents import Begun, Environment, Line, Summary
+from experiments.runs.statistics import ReleasedStatistics, read_statistics
 from experiments.runs.summary_so_far import so_far
 from fedpriv.core.arguments import check_path
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 from fedpriv.engine.history import History
+from fedpriv.models.score import OVER_GROUPS
 from fedpriv.privacy import Certificate
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class RunFolder:
           ValueError: clients.jsonl is damaged.
         """
         measured = self.results.per_client_not_private.get(algorithm, {})
-        wanted = {of.kind for of in map(parsed, measured) if of}
+        wanted = {of.kind for of in map(parsed, measured) if of and of.statistic not in OVER_GROUPS}
         there = {line.kind for line in self.last_of_clients(algorithm)} if wanted else set()
         if not (missing := sorted(wanted - there)):
             return ""
@@ -139,6 +141,15 @@ class RunFolder:
         """Certificates by algorithm and view, from summary.json."""
         found = self.summary.privacy if self.summary else {}
         return {name: dict(report.certified) for name, report in found.items()}
+
+    @cached_property
+    def statistics(self) -> dict[str, ReleasedStatistics]:
+        """By algorithm, what was released of the clients' features before it trained; empty where nothing was.
+
+        Raises:
+          ValueError: statistics.json is damaged.
+        """
+        return read_statistics(self.path)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from experiments.base.spread import Spread
 from experiments.runs.contents import Begun, Line, NotFinite, Report, Summary
 from experiments.runs.measured import best_note
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 from fedpriv.engine.history import SHARES
 from fedpriv.models.score import best, main_metric
 
@@ -86,5 +87,7 @@ def _best(begun: Begun, lines: Sequence[Line], metric: str) -> Spread:
 
 
 def _report(line: Line) -> Report:
-    certified = line.privacy.certified
-    return Report(line.round, line.privacy.claimed, {certified.view: certified})
+    certified, groups = line.privacy.certified, line.privacy.group_epsilons
+    by_view = {certified.view: groups} if groups else {}
+    report = Report(line.round, line.privacy.claimed, {certified.view: certified})
+    return replace(report, group_epsilons=by_view)

@@ -21,12 +21,12 @@ from experiments.base.files import write_text
 from experiments.base.formats import NAMES, setting
 from experiments.base.json_values import plain
 from experiments.runs.contents import Summary
+from experiments.runs.measured import is_of_clients
 from experiments.runs.run_folder import SWEEP
 from experiments.runs.unfinished import decisive_settings
 from experiments.search.choose import best
 from experiments.search.sweep_grid import Point
 from experiments.search.training_together import Prepared
-from fedpriv.engine.client_metrics import parsed
 from fedpriv.models.kept_model import model_folder
 from fedpriv.privacy import Certificate, certify_choice
 
@@ -68,7 +68,7 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
         ((name, rounds), *others) = planned.items()
         if others:
             raise ValueError(f"best_of: {' '.join(planned)} are several algorithms; name one")
-        if experiment.own_test or parsed(point.settings.metric or ""):
+        if is_of_clients(point.settings.metric or "", experiment.own_test):
             raise ValueError(
                 "best_of: the test records are the clients', and no certificate covers a choice by them"
             )
@@ -80,7 +80,13 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
         if math.isinf(own[-1].epsilon):
             why = own[-1].assumptions[0]
             raise ValueError(f"best_of: {name} has no finite epsilon ({why}); leave it out")
-        releases.append(experiment.ledger.trace(name).releases(rounds))
+        traced = experiment.ledger.trace(name)
+        if any(kind.group for kind in traced.kinds):
+            raise ValueError(
+                f"best_of: certifies a choice for units that are all alike, not in groups (at {point.title}); leave "
+                "groups.names out"
+            )
+        releases.append(traced.releases(rounds))
     return replace(
         certify_choice(releases, first.delta, mean),
         basis=max(c.basis for c in own),  # declared, if one of them is

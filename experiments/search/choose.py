@@ -11,9 +11,9 @@ import numpy as np
 from experiments.base.formats import field_name, in_percent, mean_and_std
 from experiments.base.spread import Spread
 from experiments.runs.contents import Summary
+from experiments.runs.measured import is_of_clients
 from experiments.search.sweep_grid import FOLD, Point
 from experiments.tables.grid import Grid
-from fedpriv.engine.client_metrics import parsed
 from fedpriv.models.score import better_higher
 
 UNCOVERED = (
@@ -94,7 +94,7 @@ def table(found: Sequence[Score], winners: Mapping[str, Score], folds: int) -> G
         cells += [mean_and_std(score.spread, metric) if score.spread else "diverged"]
         rows.append([*cells, "*" * (winners.get(score.algorithm) is score)])
     of_clients = "on records of single clients, which are not of the fold that was held out"
-    where = of_clients if parsed(metric) else "on the fold that was held out"
+    where = of_clients if is_of_clients(metric, False) else "on the fold that was held out"
     said = (
         f"{metric} after the last round, {where}: mean ± standard deviation (n - 1) over {folds} "
         "folds of the training records; *: the best mean of the algorithm"

@@ -15,7 +15,8 @@ from experiments.accounting import budget
 from experiments.base import user_modules
 from experiments.base.command import one_line
 from experiments.base.terminal import say
-from experiments.config.experiment import Experiment, strategy_of
+from experiments.config.experiment import Experiment
+from experiments.config.made import strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from experiments.search import best_of
@@ -145,6 +146,11 @@ def _require_settings(every: Sequence[Point], module: Config) -> None:
         raise ValueError(
             "checkpoint, record: a sweep restarts the point at which it was stopped, and records in its folders; "
             "leave these out"
+        )
+    if any(p.settings.statistics is not None for p in every):
+        raise ValueError(
+            "statistics: a sweep compiles its points before anything is released; leave it out, or run the points one "
+            "by one with experiments.run"
         )
     if len({p.settings.metric for p in every}) > 1:
         raise ValueError("metric: one metric compares all points; leave it out of the grid")

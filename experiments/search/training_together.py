@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 import jax
 
+from experiments.accounting.found import Found
 from experiments.base.terminal import say
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
@@ -34,7 +35,7 @@ class Prepared(NamedTuple):
     strategy: Strategy
     experiment: Experiment
     planned: dict[str, int]
-    noise: dict[str, float]
+    noise: dict[str, Found]
 
 
 class Known(NamedTuple):

@@ -27,8 +27,8 @@ from jax.extend.core import Jaxpr
 from experiments.base.formats import NAMES
 from experiments.base.terminal import say
 from experiments.config import modules
-from experiments.config.experiment import ledger_of
 from experiments.config.fields import Number
+from experiments.config.made import ledger_of
 from experiments.speed.rivals.runner import Rival, Settings
 from experiments.speed.timing import machine, ratios, show, spread
 from experiments.speed.workloads import WORKLOADS, parameters

@@ -17,7 +17,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row, above, rows
 from experiments.tables.grid import Grid, on_clients, on_rivals, over_clients_text
 from experiments.tables.over_clients import ClientScores
-from fedpriv.engine.client_metrics import KINDS, parsed
+from fedpriv.engine.client_metric_names import KINDS, parsed
 from fedpriv.models.score import main_metric
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def rows_with_clients(
     Raises:
       ValueError: nothing was evaluated client by client, or there is no such metric or rival.
     """
-    lines = [x for run in runs for name in run.results.rounds for x in run.last_of_clients(name)]
+    every = [x for run in runs for name in run.results.rounds for x in run.last_of_clients(name)]
+    lines = [line for line in every if line.kind in KINDS]
     if not lines:
         lost = [f"{run.path}: {x}" for run in runs for name in run.lines if (x := run.lost(name))]
         raise ValueError(
@@ -81,8 +82,10 @@ def _means(
         for name in line.metrics:
             kinds.setdefault(name, {})[line.kind] = None
     found: dict[str, None] = {}
-    for name in named(metric) or _own(runs, [*kinds]):
+    for name in named(metric) or shown_by(runs, [*kinds]):
         of = parsed(name)
+        if of and of.by_group and metric is None:  # what the run shows
+            name, of = of.metric, None
         of = of if of and of.kind in kinds.get(of.metric, ()) else None
         check_recorded([of.metric if of else name], [*kinds])
         own = [of.kind] if of else sorted(kinds[name], key=KINDS.index)
@@ -90,12 +93,12 @@ def _means(
     return tuple(found)
 
 
-def _own(runs: Sequence[RunFolder], known: Sequence[str]) -> list[str]:
+def shown_by(runs: Sequence[RunFolder], known: Sequence[str]) -> list[str]:
     """What the runs show, as far as there are values of single clients; else what `main_metric` takes."""
     shown = [name for run in runs for name in (run.shown or [run.results.metric])]
-    of_clients = [of.metric if (of := parsed(name)) else name for name in shown]
-    own = [name for name, metric in zip(shown, of_clients, strict=True) if metric in known]
-    return own or [main_metric(known)]
+    of_clients = {name: of.metric if (of := parsed(name)) else name for name in shown}
+    found = [name for name, metric in of_clients.items() if metric in known]
+    return found or [main_metric(known)]
 
 
 def clients_of(found: Sequence[Row]) -> list[OfClient]:

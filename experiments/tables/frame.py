@@ -15,7 +15,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.runs.run_names import names
 from experiments.tables.leads import Lead, lead
 from experiments.tables.over_clients import ClientScores, OverClients, behind, over_clients
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import parsed
 from fedpriv.privacy import VIEWS
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ def row(run: RunFolder, keys: Mapping[str, Any], algorithm: str) -> Row:
     each = {metric: behind(lines, metric) for metric in made.metrics}
     clients = {metric: of for metric, of in each.items() if of}
     over = {
-        m: over_clients(of.mean) for m, of in clients.items() if _finite(made.score("final", m))
+        m: over_clients(of.mean)
+        for m, of in clients.items()
+        if of.of_clients and _finite(made.score("final", m))
     }
     return made._replace(clients=clients, over_clients=over, lost=run.lost(algorithm))
 
@@ -276,6 +278,8 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
             found[f"{kind}_{part}"] = getattr(number, part, None)
         if kind != "claimed":
             found[f"{kind}_basis"] = getattr(number, "basis", None)
+    for view, groups in (privacy.group_epsilons if privacy else {}).items():
+        found |= {f"certified_{view}_epsilon_of_{name}": x for name, x in groups.items()}
     for part in ("sound", "status", "source"):
         found[f"claimed_{part}"] = getattr(epsilons["claimed"], part, None)
     found["rounds_per_second"] = summary.rounds_per_second.get(name)

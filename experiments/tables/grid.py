@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from experiments.base.formats import (
     ABSENT,
+    epsilons_by_group,
     field_name,
     in_percent,
     markdown_table,
@@ -96,10 +97,10 @@ def grid(
     if any(of and of.claimed for of in privacy):
         columns["ε claimed"] = [_epsilon(of.claimed if of else None, letters) for of in privacy]
     for view in shown:
-        certified = [of.certified.get(view) if of else None for of in privacy]
-        columns[f"ε, {view.replace('_', ' ')}"] = [_epsilon(c, letters) for c in certified]
+        columns[f"ε, {view.replace('_', ' ')}"] = [certified(r, view, letters) for r in found]
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
-    return Grid(list(columns), rows, letters, _notes(found, metrics, best), len(keys))
+    notes = [*_notes(found, metrics, best), *_on_groups(found, shown)]
+    return Grid(list(columns), rows, letters, notes, len(keys))
 
 
 def _of_metric(
@@ -172,6 +173,12 @@ def _lead(row: Row, which: str, metric: str) -> str:
         return ABSENT
     said = of.text(100) if in_percent(metric) else of.text(digits=4)
     return said + f", of {of.seeds} seeds" * (of.low is not None and of.seeds != row.seeds)
+
+
+def certified(row: Row, view: str, letters: dict[str, str]) -> str:
+    """In a grid: what is certified towards a view, with the letter of what it means."""
+    privacy = row.summary.privacy.get(row.algorithm)
+    return _epsilon(privacy.certified.get(view) if privacy else None, letters)
 
 
 def _epsilon(epsilon: Certificate | Claim | None, letters: dict[str, str]) -> str:
@@ -354,3 +361,14 @@ def _on_stopped(stopped: Sequence[Row], records: str, of_clients: bool) -> str:
 
 def _on_privacy(found: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(note for r in found for note in r.summary.privacy_notes))
+
+
+def _on_groups(found: Sequence[Row], views: Sequence[str]) -> list[str]:
+    """A note of a grid: the epsilons of public groups, the largest of which is in its row."""
+    return [
+        f"{r.who}: ε, {view.replace('_', ' ')}, {epsilons_by_group(epsilons)}"
+        for r in found
+        if (report := r.summary.privacy.get(r.algorithm))
+        for view, epsilons in report.group_epsilons.items()
+        if view in views
+    ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.runs.client_lines import ClientLine
 from experiments.tables.leads import FEWEST, LEVEL
-from fedpriv.engine.client_metrics import parsed
+from fedpriv.engine.client_metric_names import TEST, parsed
 
 RESAMPLES = 9_999
 TOO_FEW = "too few clients"
@@ -29,12 +29,14 @@ class ClientScores(NamedTuple):
       records: f64[clients], the weight of the records that each was evaluated on, the mean over the seeds.
       values: f64[seeds, clients]; NaN where the metric is undefined.
       without: how many more clients were to be evaluated, and have no such records.
+      of_clients: whether they are clients, and not a group of public examples, which has no interval over clients.
     """
 
     clients: np.ndarray
     records: np.ndarray
     values: np.ndarray
     without: int = 0
+    of_clients: bool = True
 
     @property
     def mean(self) -> np.ndarray:
@@ -103,7 +105,8 @@ def behind(lines: Sequence[ClientLine], name: str) -> ClientScores | None:
     if of is None or of.statistic != "mean":
         return None
     line = next((line for line in lines if line.kind == of.kind), None)
-    return scores_of(line, of.metric) if line else None
+    scores = scores_of(line, of.metric) if line else None
+    return scores and scores._replace(of_clients=of.records != TEST)
 
 
 def mean_over_seeds(values: np.ndarray) -> np.ndarray:

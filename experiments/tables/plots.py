@@ -55,11 +55,16 @@ STYLE: dict[Any, Any] = {
 
 
 class Curve(NamedTuple):
-    """An algorithm of a run, and how it is drawn."""
+    """An algorithm of a run, and how it is drawn.
+
+    Attributes:
+      names: metric of a row of panels -> what is drawn there in its place, of a group.
+    """
 
     run: RunFolder
     algorithm: str
     look: dict[str, Any]
+    names: Mapping[str, str] = {}
 
     def hours(self, line: Line) -> float:
         """Simulated hours of all rounds so far; NaN where the run has none."""
@@ -204,7 +209,9 @@ def picture(
     tall = max(1.5, min(2.2, 0.72 * of_one)) * len(metrics) + 0.5 + 0.14 * lines
     with sheet(wide, tall) as figure:
         shape = len(metrics), len(columns)
-        panels = figure.subplots(*shape, sharex="col", sharey="row", squeeze=False)
+        # What has no epsilon is level beside the others.
+        shared: Literal["all", "col"] = "all" if x in AT_ENDS else "col"
+        panels = figure.subplots(*shape, sharex=shared, sharey="row", squeeze=False)
         for metric, row in zip(metrics, panels, strict=True):
             for axes, curves in zip(row, columns.values(), strict=True):
                 for one in curves:
@@ -242,7 +249,11 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
         said += f" {less}"
     if x not in ("epsilon", *AT_ENDS):
         return said + (_meaning(curves) if any("ε" in one.look["label"] for one in curves) else "")
-    infinite = [one.look["label"] for one in curves if _is_not_private(one)]
+    infinite = [
+        one.run.name_of(one.algorithm) if one.names else one.look["label"]
+        for one in curves
+        if _is_not_private(one)
+    ]
     left_out = f" Not private: {', '.join(dict.fromkeys(infinite))}" if infinite else ""
     left_out += " (no curve)." if infinite and x == "epsilon" else "." * bool(infinite)
     return f"{said}{_meaning(curves)}{left_out}"
@@ -256,9 +267,10 @@ def _is_not_private(one: Curve) -> bool:
 def _ticks_at_ends(
     panels: Sequence[Any], columns: Mapping[str, Sequence[Curve]], axis: Axis
 ) -> None:
-    for axes, curves in zip(panels, columns.values(), strict=True):
-        ends = [axis.value(c, line) for c in curves for line in c.run.lines[c.algorithm]]
-        finite = [end for end in ends if math.isfinite(end)]
+    every = [one for curves in columns.values() for one in curves]
+    ends = [axis.value(one, line) for one in every for line in one.run.lines[one.algorithm]]
+    finite = [end for end in ends if math.isfinite(end)]
+    for axes in panels:
         scale(axes, "x", log=bool(finite) and far(finite, FAR_ENDS))
 
 
@@ -320,7 +332,7 @@ def curve(axes: Any, x: Iterable[float], values: Sequence[Spread], **look: Any) 
 
 def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
     """Draws a curve, an accuracy in %, everything else as it was recorded."""
-    lines = one.run.lines.get(one.algorithm, ())
+    lines, metric = one.run.lines.get(one.algorithm, ()), one.names.get(metric, metric)
     found = [(AXES[x].value(one, line), line.metric(metric)) for line in lines]
     points = [(at, s) for at, s in found if s and math.isfinite(at)]
     shown = [percent(s) if in_percent(metric) else s for _, s in points]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from experiments.runs.other_metric import with_metric
 from experiments.runs.run_folder import RunFolder, runs_of
 from experiments.runs.run_names import with_names
-from experiments.tables import by_client, compare
+from experiments.tables import by_client, by_group, compare
 from experiments.tables import frame as frames
 from experiments.tables.frame import rows
 from experiments.tables.grid import grid
+from experiments.tables.group_curves import draw_groups
 from experiments.tables.plots import SUFFIXES, By, Width
 from fedpriv.core.arguments import checked, require
 
@@ -31,7 +32,7 @@ def table(
     runs: Any,
     *,
     metric: str | Sequence[str] | None = None,
-    by: Literal["client"] | None = None,
+    by: Literal["client", "group"] | None = None,
     above: str | None = None,
     names: Mapping[str, str] | None = None,
 ) -> pandas.DataFrame:
@@ -49,7 +50,9 @@ def table(
         the score and the run's own.
       by: "client" gives a row for each client after the last round: its number in the federation (`client`), the weight
         of its records (`records`), and the metric, mean and deviation over the seeds. Here `metric` names one of the
-        score (`auc`); by default the run's own.
+        score (`auc`); by default the run's own. "group" likewise gives a row for each group (`group`), with 95 %
+        intervals over the seeds (`auc_low`, `auc_high`) and over its clients (`auc_over_clients_low`, ..), and one for
+        the worst group and one for the gap of each seed (`statistic`: `mean`, `worst_group`, `group_gap`).
       above: an algorithm to compare with: further columns give each score's lead over it
         (`accuracy_lead_final_mean`), a 95 % interval over the seeds from 3 on (`_low`, `_high`), and the method
         (`_how`).
@@ -59,14 +62,17 @@ def table(
       The frame, with fractions in [0, 1]; `attrs["notes"]` has the notes below the table of `compare`.
 
     Raises:
-      ValueError: a folder without a run, or with damaged files; a metric that was not recorded; by client, runs without
-        values of single clients.
+      ValueError: a folder without a run, or with damaged files; a metric that was not recorded; by client or group,
+        runs without values of these.
     """
-    by = checked("by", by, Literal["client"] | None)
+    by = checked("by", by, Literal["client", "group"] | None)
     given = _evaluated(runs, names)
     if by == "client":
         found = by_client.rows_with_clients(given, metric, above)
         made, said = by_client.frame(found), by_client.grid(found)
+    elif by == "group":
+        found = by_group.rows_with_groups(given, metric, above)
+        made, said = by_group.frame(found), by_group.grid(found)
     else:
         found = rows(with_metric(given, metric))
         found = frames.above(found, above) if above else found
@@ -80,7 +86,7 @@ def figure(
     path: str | Path,
     *,
     metric: str | Sequence[str] | None = None,
-    by: By | None = None,
+    by: By | Literal["group"] | None = None,
     together: bool = False,
     width: Width | None = None,
     title: str | None = None,
@@ -93,7 +99,8 @@ def figure(
       metric: metrics to draw, as for `table`, a row of panels each; by default the runs' own.
       by: "round", "uplink", "hours" (simulated ones), "epsilon" or "mu"; by default epsilon if the runs differ only in
         their noise or budget, else round. For such runs the curve by epsilon has one point for each run, its end. So
-        has the curve by mu, which needs such runs.
+        has the curve by mu, which needs such runs. "group" has a panel for each algorithm and a curve for each group,
+        by epsilon or round.
       together: one panel for all runs.
       width: "column" (3.3 inches) or "page" (6.8).
       title: title above the panels; by default none, as papers have captions.
@@ -109,8 +116,15 @@ def figure(
         str(path),
         f"give a file that ends in {', '.join(SUFFIXES)}",
     )
-    by, width = checked("by", by, By | None), checked("width", width, Width | None)
-    given = with_metric(_evaluated(runs, names), metric)
+    by = checked("by", by, By | Literal["group"] | None)
+    width = checked("width", width, Width | None)
+    evaluated = _evaluated(runs, names)
+    if by == "group":
+        require(
+            not together, "together", together, "by group each algorithm has a panel; leave it out"
+        )
+        return Drawn(file, draw_groups(evaluated, metric, [file], width, title))
+    given = with_metric(evaluated, metric)
     drawing: dict[str, Any] = {"by": by, "together": together, "width": width, "title": title}
     return Drawn(file, compare.write(given, rows(given), [file], **drawing))
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from experiments.base.formats import (
     PROSE,
     aligned,
     epsilon,
+    epsilons_by_group,
     hyphenated,
     in_percent,
     mean_and_std,
     meaning_of_epsilon,
     metric_heading,
+    named,
     number,
     wrapped,
 )
@@ -22,13 +24,14 @@ from experiments.runs.contents import Report, Summary
 from experiments.runs.measured import OF_CLIENTS, measured_on
 from experiments.tables.frame import Row
 from experiments.tables.grid import counted, of_planned, on_rounds
-from fedpriv.engine.client_metrics import by_kind, parsed
+from fedpriv.engine.client_metric_names import by_group, by_kind, parsed
 from fedpriv.engine.history import SHARES
 from fedpriv.privacy import SEES, VIEWS, Claim
 
 WEAK = 10.0  # beyond it an epsilon has a word beside it
 DROPPED = ("rounds/s", "MB down", "MB up", "rounds")
 """Columns that a narrow terminal does not get, the first of these first."""
+Key = tuple[str, str]  # a kind, and a metric
 
 
 def table(summary: Summary, most: int = PROSE) -> str:
@@ -45,24 +48,17 @@ def table(summary: Summary, most: int = PROSE) -> str:
             f"not shown, as the terminal is too narrow: {', '.join(left_out)} (summary.json)"
         )
     below = [*(wrapped(line, most) for line in legend)]
-    return "\n".join([*aligned(rows), "", *_per_client(summary, most), *below])
+    further = [*_per_client(summary, most), *_per_group(summary, most)]
+    return "\n".join([*aligned(rows), "", *further, *below])
 
 
 def _per_client(summary: Summary, most: int) -> list[str]:
     """Further tables, of the metric that is shown, where single clients were evaluated by it, else of all."""
     found, lines = summary.per_client_not_private, list[str]()
-    groups = by_kind(dict.fromkeys(name for spreads in found.values() for name in spreads))
-    of_clients = parsed(summary.metric)
-    shown = of_clients.metric if of_clients else summary.metric
-    if any(metric == shown for _, metric in groups):
-        groups = {key: names for key, names in groups.items() if key[1] == shown}
-    for (kind, metric), names in groups.items():
-        rows = [["algorithm", *names]]
-        for algorithm, spreads in found.items():
-            each = (mean_and_std(spreads.get(name), name) for name in names.values())
-            rows.append([summary.short_name_of(algorithm), *each])
+    every = by_kind(dict.fromkeys(name for spreads in found.values() for name in spreads))
+    for (kind, metric), names in _shown(every, summary).items():
         about = f"{metric}{', %,' * in_percent(metric)} {OF_CLIENTS[kind]}, after the last round"
-        lines += [*aligned(rows), "", wrapped(about, most), ""]
+        lines += [*_by_name(summary, names), "", wrapped(about, most), ""]
     if lines:
         about = (
             "mean: over clients; pooled: over their records; worst decile: mean over the worst tenth of clients; not "
@@ -70,6 +66,39 @@ def _per_client(summary: Summary, most: int) -> list[str]:
         )
         lines += [wrapped(about, most), ""]
     return lines
+
+
+def _per_group(summary: Summary, most: int) -> list[str]:
+    """Likewise where groups were evaluated."""
+    found, lines = summary.per_client_not_private, list[str]()
+    every = by_group(dict.fromkeys(name for spreads in found.values() for name in spreads))
+    for (kind, metric), names in _shown(every, summary).items():
+        where = OF_CLIENTS.get(kind, "on the test set")
+        about = f"{metric}{', %,' * in_percent(metric)} {where}, by group, after the last round"
+        lines += [*_by_name(summary, names), "", wrapped(about, most), ""]
+    if lines:
+        about = (
+            "a group's: the mean over its clients; worst group, group gap (best less worst): of each seed; not "
+            "private: no epsilon covers publishing these numbers of clients' records"
+        )
+        lines += [wrapped(about, most), ""]
+    return lines
+
+
+def _shown(every: dict[Key, dict[str, str]], summary: Summary) -> dict[Key, dict[str, str]]:
+    """Of numbers by kind and metric, those of the metric that is shown; all where it is none of them."""
+    of = parsed(summary.metric)
+    shown = of.metric if of else summary.metric
+    return {key: names for key, names in every.items() if key[1] == shown} or every
+
+
+def _by_name(summary: Summary, names: Mapping[str, str]) -> list[str]:
+    """A table of these numbers of single clients or groups, a line for each algorithm."""
+    rows = [["algorithm", *names]]
+    for algorithm, spreads in summary.per_client_not_private.items():
+        each = (mean_and_std(spreads.get(name), name) for name in names.values())
+        rows.append([summary.short_name_of(algorithm), *each])
+    return aligned(rows)
 
 
 def _fitting(rows: list[list[str]], most: int) -> tuple[list[list[str]], list[str]]:
@@ -122,6 +151,8 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
         lines.append("eps: certified, of ONE model (one algorithm, one seed) released alone")
         lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
         lines += [f"  {view} {SEES[view]}" for view in views]
+        lines += _groups(summary, views)
+        lines += _statistics(summary)
         lines += [f"  {names}: {said}" for names, said in _in_words(summary, views[0])]
     shown = [of.certified[view] for of in reports.values() for view in views]
     if weak := max((c.epsilon for c in shown if WEAK < c.epsilon < math.inf), default=None):
@@ -140,6 +171,29 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
             "privacy_notes), python -m experiments.report"
         )
     return lines
+
+
+def _groups(summary: Summary, views: Sequence[str]) -> list[str]:
+    """Epsilons of public groups, the largest of which is in the table."""
+    return [
+        f"  {summary.short_name_of(name)}, {view}, {epsilons_by_group(of.group_epsilons[view])}"
+        for name, of in summary.privacy.items()
+        for view in views
+        if view in of.group_epsilons
+    ]
+
+
+def _statistics(summary: Summary) -> list[str]:
+    """What of the epsilons was spent before training."""
+    view, share = (summary.settings.get(name) for name in ("view", "statistics"))
+    if view is None or share is None:
+        return []
+    alone = {of.statistics[view].epsilon for of in summary.privacy.values() if of.statistics}
+    return [
+        f"  with the statistics released before training, which alone cost {epsilon(number)} ({view}), "
+        f"{100 * share:.3g} % of the target; statistics.json"
+        for number in sorted(alone)
+    ]
 
 
 def _in_words(summary: Summary, view: str) -> list[tuple[str, str]]:
@@ -188,8 +242,18 @@ def _claims(summary: Summary) -> list[str]:
 def _solved(summary: Summary) -> list[str]:
     """What noise was found for a budget."""
     fields = dict.fromkeys(field for of in summary.solved.values() for field in of)
+    if not fields:
+        return []
     target, view = (summary.settings[name] for name in ("target_epsilon", "view"))
-    return [f"noise: {', '.join(fields)}, solved for eps {target:g} ({view})"] if fields else []
+    targets = [target] if target else summary.settings["groups"]["epsilons"]
+    wanted = " and ".join(f"{epsilon:g}" for epsilon in targets)
+    lines = [f"noise: {', '.join(fields)}, solved for eps {wanted} ({view})"]
+    return lines + [
+        f"  {summary.short_name_of(name)}: {field} {named(numbers)}"
+        for name, of in summary.solved.items()
+        for field, numbers in of.items()
+        if isinstance(numbers, dict)
+    ]
 
 
 def _budget(summary: Summary) -> list[str]:

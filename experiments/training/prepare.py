@@ -14,19 +14,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.accounting import budget
+from experiments.accounting.found import Found, read_back
 from experiments.base import user_modules
 from experiments.base.files import held
+from experiments.base.formats import short_epsilon
 from experiments.base.json_values import plain
 from experiments.base.provenance import environment
 from experiments.base.terminal import say
-from experiments.config.experiment import Experiment, experiment_of, strategy_of
+from experiments.config.experiment import Experiment
+from experiments.config.made import experiment_of, strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from experiments.runs import secret_seed, unfinished
 from experiments.runs.recorder import Recorder, described, new_folder
 from experiments.runs.run_folder import CHECKPOINTS
 from experiments.runs.sinks import Sink, check_installed, opened
+from experiments.runs.statistics import STATISTICS, read_statistics, write_statistics
 from experiments.runs.unfinished import Earlier
+from experiments.training import statistics
 from experiments.training.processes import Processes
 from experiments.training.shared_arrays import SharedArrays
 from experiments.training.trained_run import goes_on
@@ -146,6 +151,10 @@ def prepare(
     # A folder that is given may have another path for each process.
     where = recorder.folder if recorder else settings.output or Path(os.fsdecode(made))
     secrets = _of_first(secret.to_bytes(8), joined) if has_secret else None
+    root = None if secrets is None else int.from_bytes(secrets)
+    if settings.statistics is not None:
+        with joined.agreed():
+            experiment = _on_normalised(experiment, settings, earlier, root, recorder, progress)
     return PreparedRun(
         name,
         settings,
@@ -157,8 +166,32 @@ def prepare(
         recorder,
         finished,
         progress,
-        secret_seed=None if secrets is None else int.from_bytes(secrets),
+        secret_seed=root,
     )
+
+
+def _on_normalised(
+    experiment: Experiment,
+    settings: Settings,
+    found: Earlier | None,
+    root: int | None,
+    recorder: Recorder | None,
+    progress: bool,
+) -> Experiment:
+    """On features normalised by statistics, which are released and written before anything trains."""
+    known = read_statistics(found.folder) if found else {}
+    experiment, released = statistics.on_normalised(experiment, settings, known, root)
+    if recorder and released != known:
+        write_statistics(recorder.folder, released)
+        if progress:
+            costs = dict.fromkeys(short_epsilon(of.certified.epsilon) for of in released.values())
+            worst = max(of.relative_error for of in released.values())
+            say(
+                f"released mean and variance of the features: eps {', '.join(costs)} of {settings.target_epsilon:g}, "
+                f"standard errors of means up to {100 * worst:.2g} % of the range; {recorder.folder / STATISTICS}",
+                file=sys.stderr,
+            )
+    return experiment
 
 
 def _of_first(own: bytes, joined: Processes) -> bytes:
@@ -198,31 +231,33 @@ def _recorder(
 
 def _solved(
     module: Config, settings: Settings, joined: Processes, progress: bool
-) -> dict[str, float]:
-    if settings.target_epsilon and joined.first and progress:
-        say(f"solving for the noise of epsilon {settings.target_epsilon:g}", file=sys.stderr)
+) -> dict[str, Found]:
+    targets = settings.group_epsilons or [settings.target_epsilon]
+    if targets != [None] and joined.first and progress:
+        said = " and ".join(f"{target:g}" for target in targets)
+        say(f"solving for the noise of epsilon {said}", file=sys.stderr)
     return budget.solved(module, settings)
 
 
-def _recorded_noise(found: Earlier, settings: Settings) -> dict[str, float]:
+def _recorded_noise(found: Earlier, settings: Settings) -> dict[str, Found]:
     """What was solved when the run was begun.
 
     Raises:
       ValueError: it is not there.
     """
     noise = found.about.get("noise")
-    if settings.target_epsilon is not None and noise is None:
+    target = settings.group_epsilons or settings.target_epsilon
+    if target is not None and noise is None:
         raise ValueError(
-            f"{found.folder}: config.json lacks the noise for target_epsilon {settings.target_epsilon:g}; restore "
-            "it, or begin again"
+            f"{found.folder}: config.json lacks the noise for epsilon {target}; restore it, or begin again"
         )
-    return noise or {}
+    return {name: read_back(recorded) for name, recorded in (noise or {}).items()}
 
 
 def built(
     module: Config,
     settings: Settings,
-    noise: Mapping[str, float],
+    noise: Mapping[str, Found],
     shared: SharedArrays,
     has_secret: bool = False,
 ) -> Experiment:

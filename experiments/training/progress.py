@@ -7,11 +7,13 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from experiments.base.formats import (
     PROSE,
     meaning_of_epsilon,
+    named,
     short_epsilon,
     short_metric,
     short_name_of,
@@ -57,7 +59,7 @@ class Progress:
         self._others, self.done, self._forecast = others, 0, False
         self._private = any(x and not math.isinf(x.epsilon) for x in (certified, claim))
         head = ", ".join(
-            [f"{rounds} rounds", *(f"{field} {value:.4g}" for field, value in solved.items())]
+            [f"{rounds} rounds", *(f"{field} {_said(value)}" for field, value in solved.items())]
         )
         means = f"eps: {meaning_of_epsilon(certified)}" if self._private else "not private"
         _say(f"{self._name}: {head}; {means}")
@@ -75,8 +77,17 @@ class Progress:
 
         return compile
 
-    def update(self, e: Evaluation, so_far: Certificate) -> None:
+    def update(
+        self,
+        e: Evaluation,
+        so_far: Certificate,
+        groups: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Shows an evaluation, with the epsilons so far: the largest, and those of public groups."""
         eps = f"eps {short_epsilon(so_far.epsilon)}" if self._private else "not private"
+        if groups and self._private:
+            said = (f"{name} {short_epsilon(epsilon)}" for name, epsilon in groups.items())
+            eps += f" ({', '.join(said)})"
         each = e.seconds / (e.round - self.done)
         seconds, self.done = each * (self._rounds - e.round), e.round
         whole = seconds + each * self._rounds * self._others
@@ -108,6 +119,10 @@ class Progress:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+def _said(found: Any) -> str:
+    return f"({named(found)})" if isinstance(found, dict) else f"{found:.4g}"
 
 
 def _bar(name: str, rounds: int) -> Any:

@@ -194,7 +194,8 @@ def train_algorithm(
 
     def show(e: Evaluation) -> None:
         if bar:
-            bar.update(e, privacy.certificate(e.round, settings.view))
+            so_far = e.round, settings.view
+            bar.update(e, privacy.certificate(*so_far), privacy.groups(*so_far))
 
     def on_evaluation(e: Evaluation) -> bool:
         history.evaluations.append(e)
@@ -241,7 +242,7 @@ def simulate_algorithm(
         entry.algorithm,
         experiment.model.init,
         entry.federations,
-        experiment.test,
+        experiment.test if entry.test is None else entry.test,
         score=experiment.model.score,
         rounds=settings.rounds,
         every=settings.every,

@@ -241,7 +241,7 @@ class _Seen(NamedTuple):
 
     def ratio(self, release: Release) -> jax.Array:
         """f32[k]: log-likelihood ratio of a canary whose client takes part, against one that contributes nothing."""
-        by_record = release.unit == "record"
+        by_record = release.of_records
         steps, rate = (release.local_steps, release.sampling.rate) if by_record else (1, 1.0)
         return jax.vmap(partial(_ratio, steps=steps, rate=rate))(self.hits, self.precision)
 

@@ -128,7 +128,7 @@ def _part(
     if used is None or used.worst_case is None or not release.multiplier > 0:
         why = release.reason or "the release brings no mechanism"
         raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")
-    hidden = view == "third_party" or release.unit == "record"
+    hidden = view == "third_party" or release.of_records
     # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
     strength = float(used.certified_multiplier) / release.multiplier
     hardest = used.worst_case
@@ -138,9 +138,27 @@ def _part(
         used.perturb, hardest.whiten, jax.tree.map(lambda u: strength * u, bound)
     )
 
+    def several(
+        noise_key: Key, own_key: Key, present: jax.Array, own: jax.Array, far: jax.Array
+    ) -> jax.Array:
+        """Of a person: of each number of units the chance (f32[k]), and how far so many move the sum."""
+        chances = jnp.append(own, jnp.maximum(0.0, 1 - own.sum()))
+        which = jax.random.choice(own_key, len(chances), p=chances)
+        drawn = jnp.append(far, 0.0)[which]
+        sign = jnp.where(present, 1.0, -1.0 if relation == "replace_one" else 0.0)
+        both = jax.vmap(lambda times: ratios(noise_key, drawn * sign, times))
+        if hidden:
+            logs, (ratio, replaced) = jnp.log(chances), both(jnp.append(far, 0.0))
+        else:  # the view knows how many there are
+            logs, (ratio, replaced) = jnp.zeros(1), both(drawn[None])
+        total = jax.nn.logsumexp(logs + ratio)
+        return total - jax.nn.logsumexp(logs + replaced) if relation == "replace_one" else total
+
     def step(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:
         noise_key, own_key, copies_key = jax.random.split(key, 3)
         own, far = release.sampling.one_draw(copies_key)
+        if jnp.ndim(own):
+            return several(noise_key, own_key, present, own, there * far)
         joins, times = jax.random.bernoulli(own_key, own), there * far
         secret = own if hidden else 1.0
         if not hidden:  # the view knows who joins

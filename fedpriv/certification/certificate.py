@@ -32,6 +32,11 @@ from fedpriv.certification.information_flow import NONE, Labels
 from fedpriv.certification.initial_state import trace_init
 from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.marked_cohort import FederationShape
+from fedpriv.certification.person_releases import (
+    of_clients_of_a_person,
+    of_records_of_a_person,
+)
+from fedpriv.certification.persons_held import PersonsHeld, assumed_of_persons, persons_held
 from fedpriv.certification.releases import pieces_of_a_client, stage_releases
 from fedpriv.certification.second_trace import check_same_again
 from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
@@ -45,6 +50,7 @@ from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
+from fedpriv.data.persons import assignment
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.mechanisms.correlated import first_memory
 from fedpriv.mechanisms.noise_matrices import Factorization
@@ -67,6 +73,7 @@ class TracedRound(NamedTuple):
       before: shapes of the state that a round is given.
       after: shapes of (state, metrics) that it gives back.
       init_arrays: that `init` closes over.
+      persons: what each person holds, where the federation says whose each record is; units are then persons.
     """
 
     algorithm: Algorithm
@@ -75,15 +82,29 @@ class TracedRound(NamedTuple):
     before: Any
     after: Any
     init_arrays: tuple[ClosedOver, ...] = ()
+    persons: PersonsHeld | None = None
 
     @property
     def kinds(self) -> tuple[UnitKind, ...]:
-        """The units, of the costliest of which a certificate is: one of each public group."""
+        """The units, of the costliest of which a certificate is: one of each public group, or of what a person holds.
+
+        Raises:
+          ValueError: there are both.
+        """
+        if self.persons is not None:
+            return self._kinds_of_persons(self.persons)
         if self.grouping is None:
             return (ANY,)
         if self.public_sizes is None:
             return tuple(UnitKind(group=name) for name in self.grouping.group_names)
         return costliest_kinds(self.kinds_of_clients)
+
+    def _kinds_of_persons(self, persons: PersonsHeld) -> tuple[UnitKind, ...]:
+        remedy = "groups with budgets of their own are not certified for persons; leave one of the two out"
+        require(self.grouping is None, "sampler", self.algorithm.sampler, remedy)
+        of_records = self.algorithm.unit == "record"
+        held = persons.costliest(of_records, self.public_sizes is not None)
+        return tuple(UnitKind(held=each) for each in held)
 
     @property
     def kinds_of_clients(self) -> tuple[tuple[UnitKind, ...], ...]:
@@ -117,6 +138,19 @@ class TracedRound(NamedTuple):
             kind, *others = self.kinds
             remedy = "units of each group have releases of their own; give one of `kinds`"
             require(not others or self.grouping is None, "kind", None, remedy)
+        if self.persons is None or not kind.held:
+            return self._of_single(rounds, kind)
+        if self.algorithm.unit == "client":
+            of_one, clients = self._of_single(rounds, ANY), len(kind.held)
+            return tuple(of_clients_of_a_person(of_one, clients, self.persons.share_clients))
+
+        def of_size(size: int | None) -> tuple[Release, ...]:
+            return self._of_single(rounds, UnitKind(size=size))
+
+        return tuple(of_records_of_a_person(of_size, kind.held))
+
+    def _of_single(self, rounds: int, kind: UnitKind) -> tuple[Release, ...]:
+        """As `releases`, of a client or a record, where a person holds several."""
         if correlated_sums(self.stages):
             stage, sampler = self.stages[0], self.algorithm.sampler
             return run_releases(stage, sampler, self.algorithm.unit, rounds, kind)
@@ -186,7 +220,10 @@ class TracedRound(NamedTuple):
     def assumed(self) -> tuple[str, ...]:
         """What the traced program does not show."""
         given = self.samplers, self.init_arrays, made_at(self.algorithm)
-        return assumed(self.stages, *given)
+        return (
+            *assumed(self.stages, *given),
+            *assumed_of_persons(self.persons, self.algorithm.unit),
+        )
 
     @property
     def calls(self) -> tuple[Any, ...]:
@@ -216,10 +253,22 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
     proved = all(traced.basis == "constructed" for traced in rounds)
     return replace(
         certificate,
+        relation=_relation(certificate, rounds[0]),
         basis="constructed" if proved else "declared",
         assumptions=tuple(dict.fromkeys((*certificate.assumptions, *texts))),
         of_groups={name: with_basis(own, rounds) for name, own in certificate.of_groups.items()},
     )
+
+
+def _relation(certificate: Certificate, traced: TracedRound) -> str:
+    """How neighbours differ: where a person's clients or records stay, in what these contribute."""
+    persons = traced.persons
+    if persons is None:
+        return certificate.relation
+    if persons.have_several:
+        return "zero_out"
+    stay = persons.share_clients and traced.algorithm.unit == "client"
+    return "replace_one" if stay else certificate.relation
 
 
 @names_user_code
@@ -252,11 +301,17 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
                 f"sampler: made for {population} clients, but the federation has {shape.num_clients}; give both the "
                 "same number"
             )
+        if sampler.accounting.of_whom:
+            whose = assignment(all_records)
+            same = whose is not None and whose.digest == sampler.accounting.of_whom
+            remedy = "it draws persons of another federation; give fp.by_person(sampler, federation) this one"
+            require(same, "sampler", sampler.accounting, remedy)
     model = _model(params)
     state, init_arrays = trace_init(algorithm, model, federation)
     stages, after = _stages(algorithm, shape, state)
     check_correlated(stages)
-    traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays))
+    persons = persons_held(all_records)
+    traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays), persons)
     for sampler in traced.samplers:
         if not constructed(sampler):
             lines_that_print(program_of(sampler), "draw")
@@ -383,6 +438,8 @@ def certify(
     remedy = "one certificate holds for each whole client; leave it out"
     require(differ or not each_client, "each_client", each_client, remedy)
     check_twice(traced)
+    remedy = "with persons, certificates are of what is one person's; leave it out"
+    require(not (each_client and traced.persons), "each_client", each_client, remedy)
     options: Any = {"view": view, "honest": honest, "best_of": best_of}
     certificate = traced.certify(rounds, delta, **options)
     if not each_client:

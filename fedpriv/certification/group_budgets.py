@@ -71,7 +71,15 @@ def calibrate_groups(
     @cache
     def certificates(numbers: tuple[float, ...]) -> Mapping[str, Certificate]:
         given = dict(zip(budgets, numbers, strict=True))
-        algorithm = asked("make", make, "({group: number})", given)
+        try:
+            algorithm = asked("make", make, "({group: number})", given)
+        except KeyError as error:
+            unknown = {str(name) for name in error.args} & set(budgets)
+            if not unknown:
+                raise
+            raise ValueError(
+                f"epsilon: {sorted(unknown)}; `make` knows no such group; give budgets of its groups alone"
+            ) from None
         gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
         traced = trace_round(algorithm, params, federation)
         found = traced.certify(rounds, delta, view=view, honest=honest).of_groups

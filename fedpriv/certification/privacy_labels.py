@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedpriv.certification.information_flow import NONE, Labels
-from fedpriv.privacy.release import Unit
+from fedpriv.privacy.release import ClippedUnit
 
 
 class LeakError(ValueError):
@@ -58,7 +58,7 @@ class Protected(NamedTuple):
       secret: whether the certificate counts on nobody's knowing who takes part.
     """
 
-    unit: Unit
+    unit: ClippedUnit
     secret: bool
 
     def private(self, labels: Labels) -> Labels:

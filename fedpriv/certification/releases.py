@@ -183,6 +183,8 @@ def _of_records(
             and clients.dropout == 0
             and all(mean.step.sampling.public_sizes is None for mean in means)  # equal divisors
             and not by_client
+            and len(kind.held)
+            < 2  # who holds records at several clients moves the same sum by all of them
             and used.noise == "gaussian"
         )
         drawn = Everyone(records.population) if by_client else records

@@ -89,26 +89,12 @@ class Together:
                 or (algorithm, own, self._traced(f"runs[{i}]", algorithm, own))
             )
         self._known = known  # and so keeps them, and their ids, alive
-        traced = [known[id(algorithm), id(own)][2] for algorithm, _, own in several]
-        lengths = [length for _, length, _ in several]
-        kinds = dict.fromkeys(kind for run in traced for kind in run.kinds if kind != ANY)
-        grouping_of(sampler for run in traced for sampler in run.samplers)
-        certificate = by_group({kind: self._of(traced, lengths, kind) for kind in kinds or (ANY,)})
-        if len(several) > 1:
-            certificate = _assuming_several_runs(certificate)
-        return with_basis(certificate, traced)
-
-    def _of(
-        self, traced: Sequence[TracedRound], lengths: Sequence[int], kind: UnitKind
-    ) -> Certificate:
-        """Of a unit of this kind."""
-        each = zip(traced, lengths, strict=True)
-        by_run = [run.releases(length, kind) for run, length in each]
-        if len(by_run) > 1:
-            by_run = [_naming(f"runs[{i}]", releases) for i, releases in enumerate(by_run)]
-        every = [release for releases in by_run for release in releases]
-        releases = [release for release in every if release.rounds] or every
-        return certify_releases(releases, self._delta, self._view, honest=self._honest)
+        each = enumerate(several)
+        traced = [
+            (f"runs[{i}]", known[id(algorithm), id(own)][2], rounds)
+            for i, (algorithm, rounds, own) in each
+        ]
+        return certify_traced(traced, self._delta, view=self._view, honest=self._honest)
 
     def _traced(self, name: str, algorithm: Algorithm, own: Any) -> TracedRound:
         try:
@@ -121,11 +107,46 @@ class Together:
         return traced
 
 
+def certify_traced(
+    runs: Sequence[tuple[str, TracedRound, int]],
+    delta: Probability,
+    *,
+    view: View,
+    honest: Rate = 1.0,
+    kind: UnitKind | None = None,
+) -> Certificate:
+    """As `certify_together`, of rounds as they were traced.
+
+    Args:
+        runs: (name, round, number of rounds) of each; the name says which of several hides nothing.
+        delta, view, honest: as `certify_together`.
+        kind: of the unit; by default the costliest.
+    """
+    traced = [run for _, run, _ in runs]
+    several = len(runs) > 1
+    kinds = dict.fromkeys(kind for run in traced for kind in run.kinds if kind != ANY) or (ANY,)
+
+    def of(kind: UnitKind) -> Certificate:
+        by_run = [
+            _naming(name if several else "", run.releases(rounds, kind))
+            for name, run, rounds in runs
+        ]
+        every = [release for releases in by_run for release in releases]
+        releases = [release for release in every if release.rounds] or every
+        return certify_releases(releases, delta, view, honest=honest)
+
+    grouping_of(sampler for run in traced for sampler in run.samplers)
+    certificate = by_group({one: of(one) for one in kinds}) if kind is None else of(kind)
+    if several:
+        certificate = _assuming_several_runs(certificate)
+    return with_basis(certificate, traced)
+
+
 def _naming(name: str, releases: Sequence[Release]) -> tuple[Release, ...]:
-    """Those of the run with this name, which is said where they hide nothing."""
+    """Those of the run with this name, which is said where they hide nothing; "": they are the only ones."""
     return tuple(
         each
-        if each.multiplier > 0
+        if each.multiplier > 0 or not name
         else replace(each, reason=f"{each.reason or NOTHING_HIDES} ({name})")
         for each in releases
     )

@@ -52,9 +52,9 @@ def rows_of_each(name: str, ids: ArrayLike, rows: np.ndarray) -> list[np.ndarray
     own = array[rows]
     if own.dtype.kind == "T":  # strings of any length, of which some may be missing
         own = own.astype(object)
-    missing = _missing(own)
-    if missing.any():
-        i = int(np.argmax(missing))
+    lacking = are_missing(own)
+    if lacking.any():
+        i = int(np.argmax(lacking))
         what = shown(own[i]) if own.dtype.kind == "O" else str(own[i]) or "an empty string"
         raise ValueError(
             f"{name}: {what} in row {rows[i]}, so nobody holds it; leave such rows out, or give each an id"
@@ -65,8 +65,26 @@ def rows_of_each(name: str, ids: ArrayLike, rows: np.ndarray) -> list[np.ndarray
     return [groups[c] for c in np.argsort(first)]
 
 
-def _missing(ids: np.ndarray) -> np.ndarray:
-    """bool[n]."""
+def numbered(name: str, ids: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(i64[n], the number of each id; the ids by their numbers), in order of first appearance.
+
+    Args:
+      name, rows: as `rows_of_each`.
+      ids: [n], none missing.
+
+    Raises:
+      ValueError: an id of another type than the first.
+    """
+    client, first = _numbered(name, ids, rows) if ids.dtype == object else _sorted(ids)
+    order = np.argsort(first)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    number = place[client]
+    return number, ids[np.unique(number, return_index=True)[1]]
+
+
+def are_missing(ids: np.ndarray) -> np.ndarray:
+    """bool[n], of ids or other labels: whether it is None, NaN, NaT or an empty string."""
     if ids.dtype == object:
         return np.fromiter(map(_is_missing, ids), bool, len(ids))
     if ids.dtype.kind in "US":

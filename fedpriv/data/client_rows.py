@@ -43,6 +43,13 @@ class ClientRows:
         before = np.cumsum(size) - size
         return Rows(size, order[np.repeat(start - before, size) + np.arange(size.sum())])
 
+    def each_on_host(self) -> list[Rows]:
+        """As `on_host`, of each seed; of one, where there is no axis of seeds."""
+        if self.start.ndim == 1:
+            return [self.on_host()]
+        of_seeds = zip(self.order, self.start, self.size, strict=True)
+        return [ClientRows(*arrays, self.capacity).on_host() for arrays in of_seeds]
+
     def of_client(self, client: jax.Array) -> jax.Array:
         """i32[capacity], the rows of one client (i32[]), filled with its first; with any row where it has none."""
         # A slice, as it is read faster than single numbers.

@@ -15,14 +15,16 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, CountOrZero, checked, require
+from fedpriv.core.arguments import Count, CountOrZero, Seed, checked, require
 from fedpriv.core.trees import same_structure, sizes
+from fedpriv.data.bounding import Bounded, kept_rows
 from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.client_rows import ClientRows, stacked
 from fedpriv.data.client_rows import stack as stack_arrays
 from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_column
 from fedpriv.data.labels import stored
-from fedpriv.data.repeated import warn_of_repeats
+from fedpriv.data.person_ids import Person, column_of
+from fedpriv.data.persons import Persons
 from fedpriv.data.validation import check_lengths, held_rows, leaves_of
 
 PyTree = Any
@@ -40,17 +42,20 @@ class Federation:
         public: i32[p], rows that only the server holds, as public examples; may be empty.
         held_out_rows: as `client_rows`, for held-out records, which clients are evaluated on and never train on; None
             if there are none.
+        persons: whose each record is, where that was said: certificates are then of a person. No array of a program.
     """
 
     examples: PyTree
     client_rows: ClientRows
     public: jax.Array
     held_out_rows: ClientRows | None = None
+    persons: Persons | None = flax.struct.field(pytree_node=False, default=None)
 
     def __repr__(self) -> str:
         """Without a record, which a notebook would show."""
         counts = f"{self.num_clients} clients, up to {self.capacity} records each"
-        return f"Federation({counts}, {sizes(self.examples)})"
+        whose = "" if self.persons is None else f", {self.persons}"
+        return f"Federation({counts}{whose}, {sizes(self.examples)})"
 
     @property
     def num_clients(self) -> int:
@@ -84,12 +89,18 @@ class Federation:
         """
         if self.held_out_rows is None:
             raise ValueError(NOTHING_HELD_OUT)
-        return Federation(self.examples, self.held_out_rows, self.public[..., :0])
+        none = self.public[..., :0]
+        return Federation(self.examples, self.held_out_rows, none, persons=self.persons)
 
     @property
     def for_training(self) -> Federation:
         """The same without the held-out records: what a round is given."""
         return replace(self, held_out_rows=None)
+
+    @property
+    def rows_on_host(self) -> list[Rows]:
+        """The rows that clients train on, of each seed."""
+        return self.client_rows.each_on_host()
 
     def records(self, ids: jax.Array, mask: jax.Array) -> Callable[[jax.Array], PyTree]:
         """i -> the examples of client i, one of `ids` (i32[slots]) where `mask`; leaves [capacity, ...]."""
@@ -109,6 +120,9 @@ class Federation:
         public: ArrayLike = (),
         held_out: Sequence[ArrayLike] | str | None = None,
         num_classes: Count | None = None,
+        person: Person | str | None = None,
+        per_person: Count | None = None,
+        seed: Seed = 0,
     ) -> Federation:
         """Checks arrays and partition, and puts them on the device.
 
@@ -124,16 +138,25 @@ class Federation:
                 be empty. Or the name of a leaf [N] of booleans that marks these records, and is not stored.
             num_classes: if given, the leaf `label` must hold integers in [0, num_classes), or equal booleans or floats,
                 which become integers.
+            person: whose each client is, [clients], or each record, [N] or the name of such a leaf, which is not
+                stored; for records of several persons a list of ids each, or i32[N, m] filled with -1. It is public.
+                Certificates are then of all that is one person's.
+            per_person: most clients of a person that are kept, if every client is one person's; else most records to
+                train on. Which are kept is drawn by `seed`, without looking at them. None: all.
+            seed: of that draw; it is public.
 
         Raises:
             ValueError: leaves of different length; NaN or infinity; a label that is not a class; a client without
-                records to train on; a record without a client; a row out of range, or given twice.
+                records to train on; a record without a client; a row out of range, or given twice; a client or record
+                without a person; public records of a person who has others.
 
         Warns:
             UserWarning: once, with their numbers, of records that repeat another one exactly, see
-                `fedpriv.data.repeated`.
+                `fedpriv.data.repeated`; of clients or records that share a person, if a leaf such as `person` or
+                `patient_id` says so and `person` is not given.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
+        examples, whose = column_of(examples, person, clients)
         examples = leaves_of(examples)
         total = check_lengths(examples)
         held: Sequence[ArrayLike] | ArrayLike | None = held_out
@@ -143,7 +166,8 @@ class Federation:
             examples, clients = by_leaf(examples, clients, public, total)
         kept = stored(examples, num_classes)
         on_device = jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jnp.asarray(x), kept)
-        return _assign(on_device, total, clients, public, held, new=kept)
+        bounded = Bounded.of(whose, per_person, seed)
+        return _assign(on_device, total, clients, public, held, bounded, new=kept)
 
     @classmethod
     def blank(
@@ -189,15 +213,20 @@ class Federation:
 
         Raises:
             ValueError: an empty client; a row out of range, or given twice; no `held_out`, although records are held
-                out.
+                out; a federation with persons.
         """
+        if self.persons is not None:
+            raise ValueError(
+                f"repartition: of a federation of {self.persons}, of whom it would keep more; give "
+                "from_arrays(..., person=...) the other partition"
+            )
         if held_out is None and self.held_out_rows is not None:
             raise ValueError(
                 f"held_out: {int(self.held_out_rows.size.sum())} records are held out, but this partition does not say "
                 "by whom; give held_out=[rows of each client], or repartition federation.for_training"
             )
         total = len(jax.tree.leaves(self.examples)[0])
-        return _assign(self.examples, total, clients, public, held_out)
+        return _assign(self.examples, total, clients, public, held_out, None)
 
 
 def stack(federations: Sequence[Federation]) -> Federation:
@@ -225,6 +254,7 @@ def stack(federations: Sequence[Federation]) -> Federation:
         held_out_rows=None
         if first.held_out_rows is None
         else stacked([f.held_out.client_rows for f in federations]),
+        persons=first.persons,
     )
 
 
@@ -238,6 +268,7 @@ def _check_same(first: Federation, other: Federation, i: int) -> None:
         ("num_clients", first.num_clients, other.num_clients),
         ("public rows", first.public.shape[-1], other.public.shape[-1]),
         ("records held out", first.held_out_rows is not None, other.held_out_rows is not None),
+        ("persons", first.persons, other.persons),
     ]:
         if a != b:
             raise ValueError(
@@ -261,16 +292,19 @@ def _assign(
     clients: Sequence[ArrayLike],
     public: ArrayLike,
     held_out: Sequence[ArrayLike] | ArrayLike | None,
+    bounded: Bounded | None,
     new: PyTree = None,
 ) -> Federation:
     """Args: held_out: [rows] for each client, or bool[total]. new: the examples, if they have just come in."""
     size, rows, shared = held_rows(clients, public, total)
     training, out = split_rows(Rows(size, rows), held_out, shared, total)
+    persons = None
     if new is not None:
-        warn_of_repeats(new, training, shared, out)
+        persons, training, out = kept_rows(bounded, new, training, out, shared, total)
     return Federation(
         examples,
         ClientRows.on_device(training),
         jnp.asarray(np.asarray(shared, np.int32)),
         None if out is None else ClientRows.on_device(out),
+        persons,
     )

@@ -18,15 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, check_path, checked, require, shown
+from fedpriv.core.arguments import Count, Seed, check_path, checked, require, shown
 from fedpriv.core.trees import sizes
 from fedpriv.core.types import PyTree
+from fedpriv.data.bounding import Bounded, kept_rows
 from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.cohort_federation import CohortFederation, not_here
 from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_column
 from fedpriv.data.labels import stored
 from fedpriv.data.mapped_files import check_not_cut, loaded, mapped
-from fedpriv.data.repeated import warn_of_repeats
+from fedpriv.data.person_ids import Person, column_of
+from fedpriv.data.persons import Persons
 from fedpriv.data.validation import check_lengths, held_rows, name_of, on_host
 
 
@@ -47,6 +49,7 @@ class StreamedFederation:
       most: i64[clients], how many records 1, 2, ... clients hold at most; None: as many as those here.
       num_classes: if not None, the leaf `label` holds classes, as in `Federation.from_arrays`.
       held_out_rows: rows that clients are evaluated on and never train on, or None.
+      persons: as `Federation`.
     """
 
     examples: PyTree
@@ -57,6 +60,7 @@ class StreamedFederation:
     num_classes: int | None = None
     held_out_rows: Rows | None = None
     most: np.ndarray | None = None
+    persons: Persons | None = None
 
     @classmethod
     def from_arrays(
@@ -68,6 +72,9 @@ class StreamedFederation:
         held_out: Sequence[ArrayLike] | str | None = None,
         num_classes: Count | None = None,
         capacity: Count | None = None,
+        person: Person | str | None = None,
+        per_person: Count | None = None,
+        seed: Seed = 0,
     ) -> StreamedFederation:
         """As `Federation.from_arrays`, but the arrays stay where they are.
 
@@ -75,7 +82,7 @@ class StreamedFederation:
 
         Args:
           examples: pytree of NumPy arrays, memory-mapped or not.
-          clients, public, held_out, num_classes: as `Federation.from_arrays`.
+          clients, public, held_out, num_classes, person, per_person, seed: as `Federation.from_arrays`.
           capacity: by default the number of records of the largest client.
 
         Raises:
@@ -85,6 +92,7 @@ class StreamedFederation:
           UserWarning: as `Federation.from_arrays`.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
+        examples, whose = column_of(examples, person, clients)
         total = _check_arrays(examples)
         held: Sequence[ArrayLike] | ArrayLike | None = held_out
         if isinstance(held_out, str):
@@ -94,10 +102,12 @@ class StreamedFederation:
         _check_types(examples, num_classes)
         sizes, order, shared = held_rows(clients, public, total)
         training, out = split_rows(Rows(sizes, order), held, shared, total)
-        warn_of_repeats(examples, training, shared, out)
+        bounded = Bounded.of(whose, per_person, seed)
+        persons, training, out = kept_rows(bounded, examples, training, out, shared, total)
         offsets = _offsets(training.size)
         room = _room(offsets, capacity)
-        return cls(examples, offsets, training.rows, shared, room, num_classes, out)
+        rows = training.rows
+        return cls(examples, offsets, rows, shared, room, num_classes, out, persons=persons)
 
     @classmethod
     def from_sorted(
@@ -108,11 +118,14 @@ class StreamedFederation:
         held_out: str | None = None,
         num_classes: Count | None = None,
         capacity: Count | None = None,
+        person: Person | str | None = None,
+        per_person: Count | None = None,
+        seed: Seed = 0,
     ) -> StreamedFederation:
         """Examples that are sorted by client, which are read fastest.
 
         Args:
-          examples, num_classes, capacity: as `from_arrays`.
+          examples, num_classes, capacity, person, per_person, seed: as `from_arrays`.
           held_out: the name of a leaf, as `from_arrays`.
           sizes: [clients], number of records of each; any rows after the last client's are the server's public ones.
 
@@ -120,6 +133,7 @@ class StreamedFederation:
           ValueError: as `from_arrays`; sizes that are not positive integers, or add up to more than there are rows.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
+        examples, whose = column_of(examples, person, None)
         total, flags = _check_arrays(examples), None
         if held_out is not None:
             examples, flags = without_column(examples, held_out)
@@ -143,9 +157,12 @@ class StreamedFederation:
         training = Rows(sizes, np.arange(offsets[-1]))
         if flags is not None:
             training, out = split_rows(training, flags, public, total)
+        bounded = Bounded.of(whose, per_person, seed)
+        persons, training, out = kept_rows(bounded, examples, training, out, public, total)
+        if flags is not None or persons is not None:
             order, offsets = training.rows, _offsets(training.size)
-        warn_of_repeats(examples, training, public, out)
-        return cls(examples, offsets, order, public, _room(offsets, capacity), num_classes, out)
+        room = _room(offsets, capacity)
+        return cls(examples, offsets, order, public, room, num_classes, out, persons=persons)
 
     @classmethod
     def from_folder(
@@ -155,8 +172,13 @@ class StreamedFederation:
         held_out: str | None = None,
         num_classes: Count | None = None,
         capacity: Count | None = None,
+        person: Person | str | None = None,
+        per_person: Count | None = None,
+        seed: Seed = 0,
     ) -> StreamedFederation:
         """Memory-maps the files of `write_clients`: NAME.npy for each leaf of a dict, and sizes.npy.
+
+        Arguments are those of `from_sorted`; `person` may name a file of integers.
 
         Raises:
           ValueError: as `from_sorted`; a missing file, or one that is damaged, or of another length than it says.
@@ -168,12 +190,14 @@ class StreamedFederation:
         sizes = loaded(files.pop("sizes"))
         examples = {name: mapped(path) for name, path in files.items()}
         options: dict[str, Any] = {"num_classes": num_classes, "capacity": capacity}
+        options |= {"person": person, "per_person": per_person, "seed": seed}
         return cls.from_sorted(examples, sizes, held_out=held_out, **options)
 
     def __repr__(self) -> str:
         """Without a record, which a notebook would show."""
         counts = f"{self.num_clients} clients, up to {self.capacity} records each"
-        return f"StreamedFederation({counts}, {sizes(self.examples)})"
+        whose = "" if self.persons is None else f", {self.persons}"
+        return f"StreamedFederation({counts}{whose}, {sizes(self.examples)})"
 
     @property
     def held_out(self) -> StreamedFederation:
@@ -186,7 +210,8 @@ class StreamedFederation:
             raise ValueError(NOTHING_HELD_OUT)
         offsets, none = _offsets(self.held_out_rows.size), np.zeros(0, np.int64)
         rows, room = self.held_out_rows.rows, _room(offsets, None)
-        return StreamedFederation(self.examples, offsets, rows, none, room, self.num_classes)
+        options: dict[str, Any] = {"num_classes": self.num_classes, "persons": self.persons}
+        return StreamedFederation(self.examples, offsets, rows, none, room, **options)
 
     @property
     def num_clients(self) -> int:
@@ -197,6 +222,13 @@ class StreamedFederation:
     def size(self) -> np.ndarray:
         """i32[clients], how many records each client holds."""
         return np.diff(self.offsets).astype(np.int32)
+
+    @property
+    def rows_on_host(self) -> list[Rows]:
+        """The rows that clients train on, as `Federation`."""
+        size = np.diff(self.offsets)
+        rows = np.arange(self.offsets[-1]) if self.order is None else self.order
+        return [Rows(size, rows)]
 
     @property
     def rows(self) -> NoReturn:

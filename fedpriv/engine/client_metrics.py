@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,58 +20,23 @@ from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy, current, spmd, sum_over
+from fedpriv.engine.client_metric_names import (
+    HELD_OUT,
+    PER_CLIENT,
+    PERSONAL,
+    PERSONAL_PER_CLIENT,
+    UNDEFINED,
+)
 from fedpriv.engine.compiled_rounds import Measured, ScoreFn
 from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
-from fedpriv.models.score import (
-    OVER_CLIENTS,
-    WEIGHT,
-    Score,
-    better_higher,
-    is_finite,
-    is_fraction,
-    summed,
-)
+from fedpriv.models.score import WEIGHT, Score, better_higher, is_finite, is_fraction, summed
 
 Personal: TypeAlias = Callable[[State, jax.Array], Params]
 """(state, client i: i32[]) -> the model of this client."""
 
 BATCH = 250  # records at a time, if a client has not more
 STREAMED = 1_000  # likewise, of those that are read at once
-
-PER_CLIENT, HELD_OUT, PERSONAL = "per_client", "held_out", "personal"
-PERSONAL_PER_CLIENT = f"{PERSONAL}_{PER_CLIENT}"
-KINDS = (PER_CLIENT, HELD_OUT, PERSONAL_PER_CLIENT, PERSONAL)
-_BOUND = r"(?:below|above)_-?[0-9][0-9.e+-]*"
-UNDEFINED = "undefined"
-"""Ending of the number of clients that are left out."""
-_STATISTICS = "|".join((*OVER_CLIENTS, UNDEFINED, _BOUND))
-_NAME = re.compile(rf"({'|'.join(KINDS)})_(.+?)_({_STATISTICS})")
-
-
-class ClientMetric(NamedTuple):
-    """What the name of a number of `per_client` says.
-
-    Attributes:
-      kind: of records and models, one of KINDS.
-      metric: of the score.
-      statistic: over the clients: one of OVER_CLIENTS, UNDEFINED, or a bound such as "below_0.5".
-    """
-
-    kind: str
-    metric: str
-    statistic: str
-
-
-def names_of(metric: str) -> list[str]:
-    """What its numbers over clients are called, those aside that a bound is in."""
-    return [f"{kind}_{metric}_{statistic}" for kind in KINDS for statistic in OVER_CLIENTS]
-
-
-def parsed(name: str) -> ClientMetric | None:
-    """What the name of a number of `per_client` says; None of others."""
-    match = _NAME.fullmatch(name)
-    return ClientMetric(*match.groups()) if match else None
 
 
 def per_client(
@@ -124,21 +88,46 @@ def per_client(
     }
     fits = isinstance(on, Federation) or (isinstance(on, str) and on in ("train", HELD_OUT))
     require(fits, "on", on, "give 'train', 'held_out', or such as fp.Federation.from_arrays(...)")
+    scored = Score.of(score)
+    kind, sums_of = each_client(scored, on, personal)
+
+    def measure(state: State, federation: Any) -> Measured:
+        ids, sums = sums_of(state, federation, lambda total: _chosen(total, clients))
+        return _summary(kind, scored, jnp.asarray(ids), sums, bound)
+
+    return measure
+
+
+def each_client(
+    score: Score, on: Literal["train", "held_out"] | Federation, personal: Personal | None
+) -> tuple[str, Callable[[State, Any, Callable[[int], np.ndarray]], tuple[np.ndarray, dict]]]:
+    """For measures of clients: the kind of their values, and what the score sums over the records of single ones.
+
+    The latter is a function of state, federation, and total number of clients -> i32[clients], those evaluated; it
+    gives these, and name -> f32[clients, ...].
+
+    Args:
+      on, personal: as `per_client`.
+
+    Raises:
+      ValueError: `personal` is no function; when called, as `per_client`.
+    """
     fits = personal is None or callable(personal)
     require(fits, "personal", personal, "give a function, (state, client) -> its model")
-    scored = Score.of(score)
     kind = HELD_OUT if on == HELD_OUT else PER_CLIENT
     if personal is not None:
         kind = PERSONAL if on == HELD_OUT else PERSONAL_PER_CLIENT
 
     def sums(state: State, evaluated: Federation | CohortFederation, ids: jax.Array) -> dict:
-        return _sums(scored, personal or _everybodys, state, evaluated, ids)
+        return _sums(score, personal or _everybodys, state, evaluated, ids)
 
     @cache
     def compiled(strategy: Strategy) -> Callable[..., dict]:
         return jax.jit(spmd(sums))
 
-    def measure(state: State, federation: Any) -> Measured:
+    def sums_of(
+        state: State, federation: Any, choose: Callable[[int], np.ndarray]
+    ) -> tuple[np.ndarray, dict]:
         evaluated = on if isinstance(on, Federation) else federation
         evaluated = evaluated.held_out if on == HELD_OUT else evaluated
         if personal is not None and evaluated.num_clients != federation.num_clients:
@@ -146,14 +135,12 @@ def per_client(
                 f"on: {evaluated.num_clients} clients, but there are personal models of {federation.num_clients}; give "
                 "records of the same clients, in the same order"
             )
-        ids = _chosen(evaluated.num_clients, clients)
+        ids = choose(evaluated.num_clients)
         if isinstance(evaluated, StreamedFederation):
-            of_clients = _streamed(compiled(current()), state, evaluated, ids)
-        else:
-            of_clients = sums(state, evaluated, jnp.asarray(ids))
-        return _summary(kind, scored, jnp.asarray(ids), of_clients, bound)
+            return ids, _streamed(compiled(current()), state, evaluated, ids)
+        return ids, sums(state, evaluated, jnp.asarray(ids))
 
-    return measure
+    return kind, sums_of
 
 
 def _everybodys(state: State, i: jax.Array) -> Params:
@@ -260,17 +247,6 @@ def _spread(
         worse = jnp.mean(ranked < sign * bound, where=counts)
         statistics[f"{stem}_{'below' if higher else 'above'}_{bound:g}"] = worse
     return statistics
-
-
-def by_kind(names: Collection[str]) -> dict[tuple[str, str], dict[str, str]]:
-    """(kind, metric) -> by statistic, in words, the names of these numbers of `per_client`, the mean first."""
-    groups: dict[tuple[str, str], dict[str, str]] = {}
-    order = {statistic: place for place, statistic in enumerate(OVER_CLIENTS)}
-    parts = {name: of for name in names if (of := parsed(name))}
-    for name in sorted(parts, key=lambda name: order.get(parts[name].statistic, len(order))):
-        kind, metric, statistic = parts[name]
-        groups.setdefault((kind, metric), {})[statistic.replace("_", " ")] = name
-    return groups
 
 
 def together(*measures: Measure) -> Measure:

@@ -18,10 +18,12 @@ from fedpriv.core.types import Example, Params
 WEIGHT = "weight"
 OVER_CLIENTS = ("mean", "pooled", "median", "worst_decile")
 """Endings of the names of what a metric is over clients, see `fedpriv.measures.per_client`."""
+WORST_GROUP, GROUP_GAP = OVER_GROUPS = ("worst_group", "group_gap")
+"""Likewise over groups, see `fedpriv.measures.per_group`; a gap is better when lower, whatever the metric."""
 _FRACTIONS = tuple(
     name + ending
     for name in ("accuracy", "auc", "f1", "precision", "recall")
-    for ending in ("", *(f"_{statistic}" for statistic in OVER_CLIENTS))
+    for ending in ("", *(f"_{statistic}" for statistic in (*OVER_CLIENTS, WORST_GROUP)))
 )
 
 

@@ -56,7 +56,7 @@ def _of_secret(releases: Sequence[Release]) -> list[str]:
     when = "block" if blocks else "round"
     texts = [f"cohorts ({sizes}) and noise are drawn afresh in every {when} and stay secret"]
     drawn = "cohorts"
-    if all(release.unit == "record" for release in releases):
+    if all(release.of_records for release in releases):
         texts = ["the records of every local step, and its noise, are drawn afresh and stay secret"]
         drawn = "the records of a step"
     vanish = any(sampling.dropout > 0 for sampling in samplings)

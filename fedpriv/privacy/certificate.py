@@ -21,7 +21,7 @@ class Certificate:
         epsilon: privacy loss, in nats; infinity if nothing is guaranteed.
         delta: probability, in (0, 1).
         view: against whom the guarantee holds; one of `VIEWS`.
-        unit: "client" or "record".
+        unit: "client", "record" or "person".
         relation: adjacency, how neighbouring data sets differ in one unit: "add_or_remove", "replace_one" or
             "zero_out".
         event: what was composed: rounds, noise, multiplier and sampling of each release.

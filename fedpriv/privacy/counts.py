@@ -34,10 +34,10 @@ class Counts(NamedTuple):
 
 
 def from_values(values: Floats, chances: Floats) -> Counts:
-    """The law of counts that are one of `values`, whole numbers that rise, f64[k]."""
+    """The law of counts that are one of `values`, whole numbers but for rounding, that rise, f64[k]."""
     likely = np.flatnonzero(chances > _TAIL)
     kept = slice(likely[0], likely[-1] + 1)
-    where = values[kept].astype(np.int64)
+    where = np.ceil(values[kept] - 1e-9).astype(np.int64)  # sqrt(3)^2 is less than 3 here
     low, high = int(where[0]), int(where[-1])
     width = max(1, -(-(high - low) // _MOST))
     cells = -((low - where) // width)

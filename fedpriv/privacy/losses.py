@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpriv.privacy import curves
+from fedpriv.privacy import mixture_curves as mixtures
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.discretised import Losses, connect_the_dots
 from fedpriv.privacy.large_losses import Rounds
@@ -200,7 +201,7 @@ def cell_width(releases: Sequence[Release], relation: str) -> float:
 
 def _largest_loss(sampling: Sampling, noise: str, multiplier: float, deviations: float) -> float:
     """Nats; of Gaussian noise so many standard deviations away."""
-    distances = [case.distance for case in sampling.cases() if math.isfinite(case.distance)]
+    distances = [case.farthest for case in sampling.cases() if math.isfinite(case.distance)]
     separation = max(sampling.most_often, *distances) / multiplier
     return separation if noise == "laplace" else separation**2 / 2 + deviations * separation
 
@@ -243,6 +244,11 @@ def _round(
                     epsilon, case.rate, curve is curves.add_delta
                 )
                 continue
+            if case.times:
+                n, chances = np.array(case.times).T
+                far = n * (case.distance / multiplier)
+                total += case.chance * _OF_SEVERAL[curve](epsilon, far, chances, noise)
+                continue
             total += case.chance * curve(epsilon, multiplier / case.distance, case.rate, noise)
         return total
 
@@ -253,6 +259,14 @@ def _round(
         reach = float(losses[np.argmax(rare)]) if rare.any() else reach
     last = math.ceil(reach / interval)
     return connect_the_dots(forward, backward, last, interval)
+
+
+_OF_SEVERAL: dict[Callable[..., Floats], Callable[..., Floats]] = {
+    curves.remove_delta: mixtures.several_delta,
+    curves.add_delta: mixtures.none_delta,
+    curves.replace_delta: mixtures.replaced_delta,
+}
+"""Curve of one unit -> of several, of a person."""
 
 
 def _told_delta(epsilon: Floats, multiplier: float, rate: float, noise: str) -> Floats:

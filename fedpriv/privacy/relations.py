@@ -25,7 +25,7 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
     """
     of_kinds = {type(r.sampling).__name__: r.sampling.adjacency for r in releases}
     adjacencies = sorted({r.sampling.adjacency for r in releases if r.sampling.adjacency})
-    hidden = view == "third_party" or all(release.unit == "record" for release in releases)
+    hidden = view == "third_party" or all(release.of_records for release in releases)
     if not hidden or set(adjacencies) <= {"zero_out"}:
         return "zero_out"
     drawn = sorted(kind for kind, adjacency in of_kinds.items() if adjacency)
@@ -67,21 +67,21 @@ def _takes_noise_along(release: Release) -> bool:
     """Whether noise that each client adds itself is gone with it, and who takes part is taken to be known."""
     known = release.participation
     own = release.goes_with_its_unit or (known is not None and known.loses_noise)
-    counts = release.multiplier > 0 and release.unit == "client"
+    counts = release.multiplier > 0 and not release.of_records
     return own and counts and release.sampling.adjacency is None
 
 
 def _tells_by_its_noise(release: Release) -> bool:
     """Whether noise that each client adds itself tells who takes part, though that is to be secret."""
     drawn = release.sampling
-    counts = release.multiplier > 0 and release.unit == "client" and release.goes_with_its_unit
+    counts = release.multiplier > 0 and not release.of_records and release.goes_with_its_unit
     return counts and drawn.adjacency is not None and drawn.is_known_with_own_noise
 
 
 def _is_shown(release: Release) -> bool:
     """Whether a view is taken to know which clients take part, though not all do."""
     known = release.participation
-    counts = release.multiplier > 0 and release.unit == "client"
+    counts = release.multiplier > 0 and not release.of_records
     return counts and known is not None and not known.takes_all
 
 

@@ -19,7 +19,9 @@ from fedpriv.core.arguments import (
 from fedpriv.privacy.sampling import PROVED, Sampling, check_law
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]
-Unit: TypeAlias = Literal["client", "record"]
+ClippedUnit: TypeAlias = Literal["client", "record"]
+"""What an algorithm clips and perturbs: whole clients, or their records; a person's are several of these."""
+Unit: TypeAlias = Literal["client", "record", "person"]
 NoiseKind: TypeAlias = Literal["gaussian", "laplace"]
 Adder: TypeAlias = Literal["shares", "own", "own_summed", "server", "enclave"]
 """Who adds the noise that a release counts:
@@ -89,7 +91,8 @@ class Release:
 
     Attributes:
         view: who sees it; one of `VIEWS`.
-        unit: the privacy unit, "client" (all data of one client) or "record" (one example).
+        unit: the privacy unit, "client" (all data of one client), "record" (one example) or "person" (all of one
+            person's clients or records, as a public assignment says).
         multiplier: 1 / whitened sensitivity of zeroing out one unit when it takes part, 1 / sup ||Sigma^-1/2 A u|| (see
             `whitened_multiplier`); for Laplace noise its scale b over the l1 sensitivity; 0 if nothing hides the unit,
             infinity if the view does not see it. It is that of a unit drawn once: one drawn n times counts n
@@ -106,6 +109,7 @@ class Release:
         schedule: if the number of a round decides who takes part: which rounds are a client's, in words. Then `rounds`
             counts a client's rounds, or is 1 if noise is correlated over the whole run.
         reason: why `multiplier` is 0, in words.
+        by_record: of a person: whether `sampling` draws its records, and not its clients.
         mechanism: the `fp.Mechanism` that bounds a contribution and perturbs the sum, for audits.
 
     Raises:
@@ -124,6 +128,7 @@ class Release:
     participation: Sampling | None = None
     reason: str = ""
     schedule: str = ""
+    by_record: bool = False
     mechanism: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -179,6 +184,11 @@ class Release:
         if self.participation is not None:
             text = f"{text} of a client in {self.participation}"
         return f"{text} ({self.schedule})" if self.schedule else text
+
+    @property
+    def of_records(self) -> bool:
+        """Whether records are drawn, so that no view knows which, and not clients."""
+        return self.unit == "record" or (self.unit == "person" and self.by_record)
 
     @property
     def counts_others(self) -> bool:

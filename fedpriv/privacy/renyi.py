@@ -98,7 +98,7 @@ def _of_the_best(orders: Floats, once: Floats, mean: float) -> Floats:
 def _has_divergence(release: Release, relation: str) -> bool:
     """dp-accounting has no amplification by sampling of Laplace noise, nor by Poisson for a unit that is replaced.
 
-    Nor has it any by random allocation.
+    Nor has it any by random allocation, or of a person of whom several units may be drawn.
     A unit that is seen, however seldom, has none at all. Where noise is lost with members that vanish, cases of hardly
     any noise would decide at all but the smallest orders: left to the other accountant.
     """
@@ -107,7 +107,7 @@ def _has_divergence(release: Release, relation: str) -> bool:
     if drawn.loses_noise or (known is not None and known.loses_noise):
         return False
     hidden = relation != "zero_out" and not drawn.takes_all
-    if hidden and drawn.block_rounds is not None:
+    if hidden and (drawn.block_rounds is not None or any(case.times for case in drawn.cases())):
         return False
     if hidden and relation == "replace_one" and not drawn.is_without_replacement:
         return False

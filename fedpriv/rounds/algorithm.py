@@ -19,7 +19,7 @@ from fedpriv.core.types import Key, Metrics, Params, State
 from fedpriv.core.user_functions import asked, both, gives
 from fedpriv.data.federation import Federation
 from fedpriv.privacy.certificate import Claim
-from fedpriv.privacy.release import Unit
+from fedpriv.privacy.release import ClippedUnit
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Opening, Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler
@@ -78,7 +78,7 @@ class Algorithm(NamedTuple):
     init: Callable[[Params, Federation], State]
     round: Callable[[Key, State, Cohort], tuple[State, Metrics]]
     sampler: AnySampler | Opening
-    unit: Unit = "client"
+    unit: ClippedUnit = "client"
     claim: Callable[[int, float], Claim | None] = unclaimed
     personal: Callable[[State, jax.Array], Params] | None = None
 

@@ -29,7 +29,7 @@ def grouped(
     """Clients in public groups, each with a sampler, a weight or a clip norm of its own, and so with its own epsilon.
 
     A cohort is drawn from each group, independently of the others, and all are summed together. Or all groups are drawn
-    by one sampler, and differ in how much they count alone. A mean divides by the expected sum of the weights.
+    by one sampler, and differ only in how much they count. A mean divides by the expected sum of the weights.
 
     Formal guarantees: a unit has the certificate of its own group's sampler, with noise that is 1 / (w c) times as
     large for a weight w and a clip scale c; the proof is at `fedpriv.privacy.sampling.grouped.Strata`. Groups, rates

@@ -159,14 +159,10 @@ class PublicGroups:
     _order: jax.Array = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        require(
-            not isinstance(self.groups, str)
-            and isinstance(self.groups, Sequence)
-            and len(self.groups) > 0,
-            "groups",
-            self.groups,
-            "give, for each client, the names of its records' groups, in a list of lists",
-        )
+        several = isinstance(self.groups, Sequence) or getattr(self.groups, "ndim", 0) > 0
+        remedy = "give, for each client, the names of its records' groups, in a list of lists"
+        fits = several and not isinstance(self.groups, str) and len(self.groups) > 0
+        require(fits, "groups", self.groups, remedy)
         labels = [labels_of(f"groups[{i}]", own) for i, own in enumerate(self.groups)]
         one = (self.batch is None) != (self.rate is None)
         require(one, "batch", self.batch, f"give one of the two (rate={self.rate})")

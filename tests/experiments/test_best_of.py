@@ -12,7 +12,7 @@ from scipy import stats
 
 import fedpriv as fp
 from configs import quickstart
-from experiments.config.experiment import experiment_of
+from experiments.config.made import experiment_of
 from experiments.config.options import parse
 from experiments.search import best_of, choose, training_together
 

@@ -12,7 +12,8 @@ from commands import run, sweep
 import fedpriv as fp
 from configs import mspdq_mnist, quickstart
 from experiments.accounting import budget
-from experiments.config.experiment import image, ledger_of
+from experiments.config.experiment import image
+from experiments.config.made import ledger_of
 from experiments.config.settings import Settings, View
 from experiments.runs.contents import Summary
 from experiments.runs.run_folder import read

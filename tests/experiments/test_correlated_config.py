@@ -14,7 +14,7 @@ import experiments
 import fedpriv as fp
 from configs import correlated, correlated_text
 from experiments.accounting.cost import costs
-from experiments.config.experiment import experiment_of
+from experiments.config.made import experiment_of
 from experiments.papers.correlated import FRESH, matrix
 from fedpriv.core.trees import flatten
 

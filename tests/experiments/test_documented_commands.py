@@ -54,6 +54,7 @@ SMALL = {
     "wavelet_mnist": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
     "pfl_cifar10": ["--clients", "100", "--cohort", "2", "--batch-size", "5"],
     "tumours.py": [],
+    "own_budgets": ["--clients", "20", "--cohort", "4", "--images", "100", "--image-steps", "1"],
     "personal": ["--clients", "8", "--cohort", "2", "--per-client", "8"],
     "correlated": ["--clients", "8", "--cohort", "2", "--bands", "2", "--buffers", "1"],
     "correlated_text": ["--cohort", "2", "--bands", "2", "--buffers", "1", "--fold", "1", "2"],

@@ -36,6 +36,7 @@ SMALL = {
     "late": "--clients 10 --at-work 2 --buffer 2",
     "mspdq_cifar10": MSPDQ,
     "mspdq_mnist": MSPDQ,
+    "own_budgets": FED_SMP + " --images 60 --image-steps 1 --groups.rates 0.2 0.4",
     "personal": "--clients 8 --cohort 2 --batch-size 5",
     "pfl_cifar10": "--clients 8 --cohort 2 --batch-size 5 --noise-multiplier 0.1",
     "quickstart": FED_SMP + " --local.epochs 1",
@@ -43,6 +44,7 @@ SMALL = {
     "wavelet_cifar10": WAVELET,
     "wavelet_fashion_mnist": WAVELET,
     "wavelet_mnist": WAVELET,
+    "who_is_hurt": "--clients 9 --cohort 3 --epochs 1",
 }
 
 

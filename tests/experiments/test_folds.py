@@ -10,8 +10,8 @@ import experiments
 import fedpriv as fp
 from configs import dp_scaffold_synthetic, quickstart
 from experiments.base.spread import Spread
-from experiments.config.experiment import experiment_of, ledger_of
 from experiments.config.folds import held_out, without_fold
+from experiments.config.made import experiment_of, ledger_of
 from experiments.config.settings import changed
 from experiments.search import choose
 from experiments.search.choose import Score

@@ -11,7 +11,7 @@ import experiments
 import fedpriv as fp
 from configs import late
 from experiments.accounting.cost import costs
-from experiments.config.experiment import experiment_of
+from experiments.config.made import experiment_of
 from experiments.runs.run_folder import read
 from experiments.tables import plots
 

@@ -9,7 +9,7 @@ from small import refused
 
 import experiments
 from configs import personal
-from experiments.config.experiment import experiment_of
+from experiments.config.made import experiment_of
 from experiments.runs.run_folder import read
 from experiments.tables.terminal import table
 

@@ -13,8 +13,8 @@ from scipy import stats
 import configs.race as entered
 import fedpriv as fp
 from experiments import race as command
-from experiments.accounting import budget
-from experiments.config.experiment import ledger_of
+from experiments.accounting import budget, found
+from experiments.config.made import ledger_of
 from experiments.papers.reproduce.item import Training
 from experiments.runs.run_folder import read, read_all
 from experiments.search import race, race_page
@@ -63,7 +63,7 @@ def test_a_sweep_solves_a_noise_once_where_the_releases_are_equal(monkeypatch):
     config = replace(TINY, algorithms=("dp_fed_avg",))
     known = []
     first = budget.solved(entered, config, known)
-    monkeypatch.setattr(budget, "calibrate_noise", None)
+    monkeypatch.setattr(found, "calibrate_noise", None)
     other = replace(config, clip_norm=0.1, local=replace(config.local, learning_rate=1.0))
     assert budget.solved(entered, other, known) == first
     with pytest.raises(TypeError):

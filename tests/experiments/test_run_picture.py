@@ -66,7 +66,7 @@ def test_an_accuracy_is_in_percent_as_in_the_table(drawn, tmp_path):
         assert ("%" in axes.get_ylabel()) == (metric == "accuracy")
 
 
-@pytest.mark.parametrize("x", plots.AXES.keys() - {"hours"})
+@pytest.mark.parametrize("x", [x for x in plots.AXES if x != "hours"])
 def test_ticks_of_paper_figures_are_plain(x, drawn, tmp_path):
     from experiments.tables import compare
 

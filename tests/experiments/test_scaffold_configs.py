@@ -13,7 +13,7 @@ from commands import privacy, run
 import experiments
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
-from experiments.config.experiment import experiment_of
+from experiments.config.made import experiment_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

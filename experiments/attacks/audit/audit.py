@@ -17,8 +17,8 @@ from experiments.attacks.audit.one_run import audit_one_run
 from experiments.attacks.audit.repeated_training import MOST_RUNS, Asked
 from experiments.attacks.audit.report import Audited
 from experiments.config import modules
-from experiments.config.experiment import ledger_of, strategy_of
 from experiments.config.fields import Number, NumberOrZero
+from experiments.config.made import ledger_of, strategy_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings, changed
 from experiments.training.prepare import built
@@ -116,6 +116,8 @@ def audited(
 ) -> Audited:
     """The parts of an audit that are wanted; data first, so that a missing set is found before minutes are spent."""
     parts: dict[str, Any] = {}
+    remedy = "an audit is of training alone; leave it out"
+    require(settings.statistics is None, "statistics", settings.statistics, remedy)
     training = {"many_runs", "one_run", "membership"} & set(wanted.parts)
     if training:  # of many runs each has a device of its own, whatever a round is divided over
         split_cpu(None if "many_runs" in wanted.parts else settings.layout.devices)
@@ -126,6 +128,12 @@ def audited(
         ledger = experiment.ledger
     else:
         ledger = budget.made(partial(ledger_of, module), settings, noise)
+    for algorithm in ledger.entries:
+        if any(kind.group for kind in ledger.trace(algorithm).kinds):
+            raise ValueError(
+                f"groups.names: {algorithm} has units in groups, and these audits are of units that are all alike; "
+                "leave groups.names out, or audit the releases of one group with fp.attacks"
+            )
     deltas = wanted.deltas or (ledger.delta,)
     if "mechanism" in wanted.parts:
         drawn = (settings.rounds, wanted.draws, wanted.audit_seed)

@@ -12,7 +12,8 @@ from typing import Any
 
 from experiments.base.formats import hyphenated
 from experiments.config import modules
-from experiments.config.experiment import Ledger, ledger_of
+from experiments.config.experiment import Ledger
+from experiments.config.made import ledger_of
 from experiments.config.settings import changed
 from experiments.papers.reproduce.item import (
     Computation,

@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from experiments.base.formats import ABSENT, assumptions, hyphenated, spread_over_clients
+from experiments.base.formats import (
+    ABSENT,
+    assumptions,
+    epsilons_by_group,
+    hyphenated,
+    spread_over_clients,
+)
 from experiments.runs.contents import Report
 from experiments.tables.report.audits import Errors
 from experiments.tables.report.tables import Cell, Result, Table, epsilon
@@ -60,11 +66,12 @@ def _private(report: Report) -> bool:
 def _account(report: Report, found: Sequence[Result], audits: Sequence[Errors]) -> Account:
     views = sorted(report.certified, key=VIEWS.index)
     certificates = [report.certified[view] for view in views]
-    rows = [_certified(c, report) for c in certificates]
-    claim = report.claimed
-    if claim:  # below the certificate of its view
-        at = views.index(claim.view) + 1 if claim.view in views else len(rows)
-        rows.insert(at, _claimed(claim))
+    claim, rows = report.claimed, list[list[str | Cell]]()
+    for c in certificates:
+        rows += _certified(c, report)
+        rows += [_claimed(claim)] if claim and claim.view == c.view else []
+    if claim and claim.view not in views:
+        rows.append(_claimed(claim))
     return Account(
         names=[result.label for result in found],
         table=Table(f"Epsilons of {report.rounds} rounds", HEAD, rows),
@@ -120,11 +127,22 @@ def _row(c: Certificate | Claim, status: str | Cell, number: Cell, by: str) -> l
     return [view, status, number, f"{c.delta:.3g}", c.unit, hyphenated(c.relation), by]
 
 
-def _certified(c: Certificate, report: Report) -> list[str | Cell]:
-    by = ", ".join(f"{name} {epsilon(value)}" for name, value in c.epsilons.items())
+def _certified(c: Certificate, report: Report) -> list[list[str | Cell]]:
+    """Of all, and, where statistics were released before training, of these alone."""
     clients = report.client_epsilons.get(c.view)
-    number = Cell(epsilon(c.epsilon), "strong", [spread_over_clients(clients)] if clients else [])
-    return _row(c, f"certified, {c.basis}", number, by or "nothing is certified")
+    below = [spread_over_clients(clients)] if clients else []
+    below += [epsilons_by_group(groups)] if (groups := report.group_epsilons.get(c.view)) else []
+    number = Cell(epsilon(c.epsilon), "strong", below)
+    rows = [_row(c, f"certified, {c.basis}", number, _by(c))]
+    if alone := report.statistics.get(c.view):
+        said = f"of these the statistics, alone: {alone.basis}"
+        rows.append(_row(alone, said, Cell(epsilon(alone.epsilon)), _by(alone)))
+    return rows
+
+
+def _by(c: Certificate) -> str:
+    by = ", ".join(f"{name} {epsilon(value)}" for name, value in c.epsilons.items())
+    return by or "nothing is certified"
 
 
 def _claimed(c: Claim) -> list[str | Cell]:

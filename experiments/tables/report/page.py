@@ -12,7 +12,7 @@ from experiments.base.files import write_text
 from experiments.runs.other_metric import with_metric
 from experiments.runs.run_folder import RunFolder, runs_of
 from experiments.runs.run_names import names, with_names
-from experiments.tables.report import charts, tables
+from experiments.tables.report import charts, groups, tables
 from experiments.tables.report.audits import Errors, read_audits, undrawn
 from experiments.tables.report.ledger import Account, ledger
 from experiments.tables.swept_privacy import ends_by_epsilon
@@ -113,6 +113,7 @@ def page(
         results=table,
         notes=notes,
         clients=tables.single_clients(results),
+        hurt=groups.by_group(runs),
         evaluations=tables.evaluations(results),
         privacy_notes=list(dict.fromkeys(x for run in runs for x in run.results.privacy_notes)),
         ledger=_with_curves(accounts),

@@ -23,7 +23,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row, row
 from experiments.tables.grid import grid
 from experiments.tables.thinning import MOST, drawn
-from fedpriv.engine.client_metrics import PER_CLIENT, by_kind
+from fedpriv.engine.client_metric_names import PER_CLIENT, by_kind
 from fedpriv.privacy import Certificate
 
 FEWEST = 50  # rows of an algorithm, however many there are
@@ -187,7 +187,7 @@ def epsilon(value: float) -> str:
     return "∞" if value == float("inf") else f"{value:.4g}"
 
 
-def _with_meaning(c: Certificate) -> Cell:
+def with_meaning(c: Certificate) -> Cell:
     """An epsilon with its unit, adjacency and delta; its view is said in the column's head."""
     about = f"{c.unit}, {hyphenated(c.relation)},", f"delta {c.delta:.3g}, {c.basis}"
     return Cell(epsilon(c.epsilon), below=about)
@@ -208,7 +208,7 @@ def evaluations(found: Sequence[Result]) -> Table:
             *(mean_and_std(line.metric(metric), metric) for metric in metrics),
             number(line.uplink_mb_per_client),
             number(line.downlink_mb_per_client),
-            _with_meaning(line.privacy.certified),
+            with_meaning(line.privacy.certified),
             *(mean_and_std(line.metric(name), name) for name in own),
         ]
         for label, line in lines

@@ -20,7 +20,7 @@ from fedpriv.core.arguments import (
 )
 from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
-from fedpriv.privacy.release import Unit
+from fedpriv.privacy.release import ClippedUnit
 from fedpriv.privacy.sampling import Poisson, Sampling
 
 _SOURCE = "DP-SGD-WAV and DP-FedAvg-WAV (Ranaweera et al.), section 5.2: the vanilla accountant"
@@ -40,7 +40,7 @@ def wavelet_claim(
     sampling: Sampling,
     rounds: CountOrZero,
     delta: Probability,
-    unit: Unit,
+    unit: ClippedUnit,
     reach: Norm | None = None,
 ) -> Claim:
     """Epsilon of DP-SGD-WAV or DP-FedAvg-WAV as the paper argues it.
@@ -74,7 +74,7 @@ def wavelet_claim(
     )
     rounds = checked("rounds", rounds, CountOrZero)
     delta = checked("delta", delta, Probability)
-    unit = checked("unit", unit, Unit)
+    unit = checked("unit", unit, ClippedUnit)
     reach = checked("reach", reach, Norm | None)
     epsilon = poisson_rdp_epsilon(noise_multiplier, sampling.rate, rounds, delta)
     trivial = math.isinf(epsilon) or epsilon == 0

@@ -3,6 +3,7 @@
 from fedpriv.privacy.sampling.allocation import Allocation, RandomAllocation
 from fedpriv.privacy.sampling.everyone import Everyone, MinimumSeparation
 from fedpriv.privacy.sampling.fixed_size import Dropping, FixedSize
+from fedpriv.privacy.sampling.of_persons import ByPersons, PersonsDraw
 from fedpriv.privacy.sampling.poisson import CyclicPoisson, Neighbour, Poisson
 from fedpriv.privacy.sampling.protocol import (
     SELDOM,
@@ -21,6 +22,7 @@ __all__ = [
     "Accounting",
     "Adjacency",
     "Allocation",
+    "ByPersons",
     "CyclicPoisson",
     "DrawCase",
     "Dropping",
@@ -29,6 +31,7 @@ __all__ = [
     "MinimumSeparation",
     "Neighbour",
     "ParticipationSchema",
+    "PersonsDraw",
     "Poisson",
     "RandomAllocation",
     "Sampling",
@@ -37,5 +40,14 @@ __all__ = [
     "once",
 ]
 
-PROVED = (Allocation, Dropping, Everyone, FixedSize, Poisson, WithReplacement)
+PROVED = (
+    Allocation,
+    ByPersons,
+    Dropping,
+    Everyone,
+    FixedSize,
+    PersonsDraw,
+    Poisson,
+    WithReplacement,
+)
 """Samplings whose laws need no check, as they are fedpriv's own."""

@@ -42,6 +42,10 @@ class Everyone(Sampling):
         """One: the unit is there."""
         return (DrawCase(1.0, 1.0, 1.0),)
 
+    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+        """All of them are there."""
+        return (DrawCase(1.0, 1.0, 1.0, ((float(units), 1.0),)),)
+
     def times_drawn(self) -> tuple[Floats, Floats]:
         """Once."""
         return once(1.0)

@@ -12,7 +12,7 @@ from fedpriv.core.arguments import Decay, LargeCount, check_fields, require
 from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.sampling.everyone import Everyone
 from fedpriv.privacy.sampling.poisson import Poisson
-from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling, once
+from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling, any_of, once, several
 
 _SELDOM = 1e-30  # so seldom do so few members stay that the unit counts as seen
 _MOST_CASES = 128  # of how many stay
@@ -55,6 +55,18 @@ class FixedSize(Sampling):
         *Proof.* `curves.replace_delta`: given that the unit is drawn, or not, the two sums differ by one member.
         """
         return (DrawCase(1.0, self.rate, 1.0),)
+
+    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+        """One: the number of units that are drawn is hypergeometric.
+
+        *Proof.* `mixture_curves.replaced_delta`: a cohort that holds j of the units is uniform among those that do.
+        So it is one without any of them, uniform too, of which a uniform choice of j members was replaced by one of j
+        of the units: B_j and A differ in j members, as do B_j and B'_j.
+        """
+        from scipy.stats import hypergeom
+
+        times = several(hypergeom(self.population, units, self.size), min(units, self.size))
+        return (DrawCase(1.0, any_of(times), 1.0, times),)
 
     def times_drawn(self) -> tuple[Floats, Floats]:
         """Once, or not at all."""
@@ -143,6 +155,30 @@ class Dropping(FixedSize):
         number of those who stay has to be secret, as the noise does not show it.
         """
         return self._of_stayers() if self.noise_is_lost else super().cases()
+
+    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+        """One, by how many of the units are drawn and stay, where noise is whole.
+
+        *Proof.* As `FixedSize`, if B_j and A have a coupling in which j units are replaced by others or left out. Let H
+        of the units be drawn. Given that j of them stay, the law of L = H - j is proportional to C(m - j, L) C(N - m, s
+        - j - L) p^L, m = `units`; given that none stays, that of H to the same with j = 0. The ratio of the two falls
+        in L, and that of the laws of H itself rises: so in their quantile coupling H' <= H <= H' + j, H' where none
+        stays. So A has 0 to j more other members drawn than B_j, all else of the cohort being the same, and of these as
+        many stay or fewer: the units are replaced by those, and the rest of the j left out.
+
+        Raises:
+            ValueError: noise is lost.
+        """
+        if self.noise_is_lost:
+            return Sampling.cases_of_several(self, units)
+        from scipy.stats import binom
+
+        law = dict.fromkeys(range(units + 1), 0.0)
+        for drawn, p in super().cases_of_several(units)[0].times:
+            for n in range(1, int(drawn) + 1):
+                law[n] += p * float(binom.pmf(n, int(drawn), 1 - self.dropout))
+        times = tuple((float(n), p) for n, p in law.items() if p > 0)
+        return (DrawCase(1.0, any_of(times), 1.0, times),)
 
     def _of_stayers(self) -> tuple[DrawCase, ...]:
         """The cases where noise is lost: by how many stay, which a sum of many coordinates shows.

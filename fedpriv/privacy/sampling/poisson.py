@@ -17,7 +17,9 @@ from fedpriv.privacy.sampling.protocol import (
     DrawCase,
     ParticipationSchema,
     Sampling,
+    any_of,
     once,
+    several,
 )
 
 NEVER = 1e-250
@@ -139,6 +141,11 @@ class Poisson(Cut):
         return self.neighbour == "emptied"
 
     @property
+    def is_independent(self) -> bool:
+        """They join independently."""
+        return True
+
+    @property
     def together(self) -> float:
         """Two join independently."""
         return self.rate**2
@@ -162,6 +169,10 @@ class Poisson(Cut):
     def of_places(self) -> Sampling:
         """A record that is missing leaves its place."""
         return replace(self, neighbour="emptied")
+
+    def of_one_that_stays(self) -> Sampling:
+        """Who is drawn does not depend on it."""
+        return replace(self, neighbour="replaced")
 
     def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
         """Independently."""
@@ -224,6 +235,64 @@ class Poisson(Cut):
         fits = float(binom.cdf(size - 1, n - 1, rate))
         distance = math.inf if self.neighbour == "remembered" else 2.0
         cases = (DrawCase(fits, rate, 1.0), DrawCase(chance, min(displaced, rate), distance))
+        return tuple(case for case in cases if case.chance > 0)
+
+    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+        """By how many of the units join, binomial; where a cut may happen, it counts as if none of them were cut.
+
+        *Proof.* Without a cut the units join independently of all others: `mixture_curves.several_delta`. Else, of the
+        N - m others, m = `units`, K join, with the person and without it. Given K <= B - m there is no cut. Given
+        K > B - m, let J ~ Bin(m, q) of the units join, and M <= J be those in the cohort, a uniform subset of min(B, K
+        + J) of all. Its others are a uniform subset of K, as S is, the cohort without the person: take them from S, of
+        which D = |S| + M - min(B, K + J) then made room. D <= M, as |S| = min(B, K) <= min(B, K + J). Given S and K,
+        the sum moves by those M less those D, by 2 M C at most, and M is stochastically smaller than Bin(m, q). S and K
+        have the same law on both sides. Where units remember who made room, M >= 1 counts as seen.
+
+        For places see `_of_several_places`.
+        """
+        from scipy.stats import binom
+
+        times = several(binom(units, self.rate), units)
+        plain = DrawCase(1.0, any_of(times), 1.0, times)
+        if not self.is_cut:
+            return (plain,)
+        if self.neighbour in ("emptied", "replaced"):
+            return self._of_several_places(units)
+        assert self.capacity is not None
+        fits = float(binom.cdf(self.capacity - units, self.population - units, self.rate))
+        distance = math.inf if self.neighbour == "remembered" else 2.0
+        cut = plain._replace(chance=1 - fits, distance=distance)
+        return tuple(case for case in (plain._replace(chance=fits), cut) if case.chance > 0)
+
+    def _of_several_places(self, units: int) -> tuple[DrawCase, ...]:
+        """The cases where the places of a person's units are drawn whether or not anything stands there.
+
+        *Proof.* As `_of_places`, by the size s of S, the other places in the cohort after the cut, whose law is the
+        same for both neighbours; of the m = `units` places M are in it. Where s < B - m nothing was cut, and M ~ Bin(m,
+        q). Else M = n with s where s of the others join, and n <= B - s of the m; or where more than B of all N join
+        and n = B - s of the m are in the uniform subset of B, of hypergeometric law.
+        """
+        from scipy.stats import binom, hypergeom
+
+        size, total, rate = self.capacity, self.population, self.rate
+        assert size is not None
+        n = np.arange(units + 1)
+        joins = binom.pmf(n, units, rate)
+        cut = binom.sf(size, total, rate) * hypergeom.pmf(n, total, units, size)
+        fits = float(binom.cdf(size - units - 1, total - units, rate))
+        laws = [(fits, joins)]
+        for s in range(max(0, size - units), size + 1):
+            law = np.where(n <= size - s, binom.pmf(s, total - units, rate) * joins, 0.0)
+            law += np.where(n == size - s, cut, 0.0)
+            chance = float(law.sum())
+            if chance > 0:
+                laws.append((chance, law / chance))
+        cases = []
+        for chance, law in laws:
+            times = tuple(
+                (float(k), float(p)) for k, p in zip(n[1:], law[1:], strict=True) if p > 0
+            )
+            cases.append(DrawCase(chance, any_of(times), 1.0, times))
         return tuple(case for case in cases if case.chance > 0)
 
     def _of_places(self) -> tuple[DrawCase, ...]:

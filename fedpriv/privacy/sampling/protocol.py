@@ -41,6 +41,8 @@ class Accounting(ABC):
 
     has_turns: bool = False
     """Whether the number of a round decides who may take part."""
+    of_whom: str = ""
+    """Of which assignment of clients to persons the draws are; "": of any."""
     not_by_hand: str = ""
     """What to use instead, where draws by somebody's own function cannot be measured against this."""
 
@@ -163,11 +165,19 @@ class DrawCase(NamedTuple):
         rate: probability that the unit is in the cohort, given the case.
         distance: how far it then moves the sum, in its clip norms (of a unit that is replaced, in twice those);
             infinity where it is seen.
+        times: of a person with several units, (n, probability that so many are in the cohort) for each n above 0, in
+            rising order; they then move it n times as far. (): of a single unit.
     """
 
     chance: float
     rate: float
     distance: float
+    times: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def farthest(self) -> float:
+        """How far the sum is moved at most."""
+        return self.distance * (self.times[-1][0] if self.times else 1.0)
 
 
 class Sampling(Accounting):
@@ -200,6 +210,30 @@ class Sampling(Accounting):
         shows the case and has noise moved by `distance` at `rate`, or not moved; replaced, by that of
         `curves.replace_delta` of each case. Of a block see `losses`. The proof belongs beside the cases.
         """
+
+    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+        """As `cases`, of so many units that are one person's, with their `times`.
+
+        Formal guarantees: as `mixture_curves.several_delta`, and `replaced_delta` where units are replaced.
+
+        Raises:
+            ValueError: how many of several units one draw holds is not known.
+        """
+        raise ValueError(
+            f"sampling: {self!r}; how many of a person's {units} units it draws at once is not known, so nothing is "
+            "certified; draw by fp.poisson, fp.fixed_size or fp.everyone, or keep one of each person (per_person=1)"
+        )
+
+    def of_one_that_stays(self) -> Sampling:
+        """The same draws, of a unit that is there with either neighbour, and contributes something else.
+
+        Raises:
+            ValueError: nothing is known of it.
+        """
+        known = self.adjacency == "replace_one"
+        remedy = "give one of fp.poisson, fp.fixed_size and fp.everyone"
+        require(known, "sampling", self, f"clients hold records of several persons; {remedy}")
+        return self
 
     @abstractmethod
     def times_drawn(self) -> tuple[Floats, Floats]:
@@ -268,6 +302,11 @@ class Sampling(Accounting):
     def hides_size(self) -> bool:
         """Whether it is secret how many of the places that are drawn are filled."""
         return False
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether units are drawn independently of one another, or all are, before any cut."""
+        return self.takes_all
 
     @property
     def together(self) -> float | None:
@@ -402,6 +441,17 @@ def check_law(sampling: Sampling) -> None:
     check(likely or not sampling.is_without_replacement, "rate", sampling.rate, remedy)
     counted = sampling.block_rounds is None or type(sampling).losses is not Sampling.losses
     check(counted, "block_rounds", sampling.block_rounds, "give `losses` of a block, too")
+
+
+def several(law: Any, most: int) -> tuple[tuple[float, float], ...]:
+    """`DrawCase.times` by a law of scipy's, of 1 to `most` units."""
+    n = np.arange(1, most + 1)
+    return tuple((float(k), float(p)) for k, p in zip(n, law.pmf(n), strict=True) if p > 0)
+
+
+def any_of(times: tuple[tuple[float, float], ...]) -> float:
+    """Probability that any of several units is drawn."""
+    return min(1.0, math.fsum(p for _, p in times))
 
 
 def once(rate: float) -> tuple[Floats, Floats]:

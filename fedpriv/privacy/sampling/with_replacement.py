@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpriv.core.arguments import LargeCount, Rate, check_fields, require
 from fedpriv.privacy.curves import Floats
-from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling
+from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling, any_of, several
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,13 @@ class WithReplacement(Sampling):
     def cases(self) -> tuple[DrawCase, ...]:
         """One, of a view that is not told how often; nothing is certified by it, see `adjacency`."""
         return (DrawCase(1.0, self.rate, 1.0),)
+
+    def cases_of_several(self, units: int) -> tuple[DrawCase, ...]:
+        """One: each draw is one of theirs with the sum of their probabilities, at most `units` times the largest."""
+        from scipy.stats import binom
+
+        times = several(binom(self.size, min(1.0, units * self.largest)), self.size)
+        return (DrawCase(1.0, any_of(times), 1.0, times),)
 
     def times_drawn(self) -> tuple[Floats, Floats]:
         """0 to `size` times: binomial."""

@@ -1,0 +1,85 @@
+"""What a budget finds for an algorithm: a noise, and, where public groups have epsilons of their own, their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
+
+from experiments.base.json_values import flat, plain
+from experiments.config.experiment import Ledger
+from experiments.config.settings import AnySettings, Settings
+from fedpriv.certification.calibration import calibrate_noise, calibrate_together
+from fedpriv.rounds.algorithm import Algorithm
+
+LedgerOf = Callable[[Any], Ledger]  # of the settings' own type
+
+
+class GroupsFound(NamedTuple):
+    """What `groups.epsilons` find for an algorithm.
+
+    Attributes:
+      noise: its noise.
+      numbers: of each group, what `groups.by` names.
+    """
+
+    noise: float
+    numbers: tuple[float, ...]
+
+
+Found: TypeAlias = float | GroupsFound
+
+
+def read_back(recorded: Any) -> Found:
+    """What was found, of what config.json says of it."""
+    if isinstance(recorded, list):
+        noise, numbers = recorded
+        return GroupsFound(noise, tuple(numbers))
+    return float(recorded)
+
+
+def noise_of(found: Found) -> float:
+    """The noise that was found."""
+    return found.noise if isinstance(found, GroupsFound) else found
+
+
+def given(settings: AnySettings, name: str, found: Found) -> AnySettings:
+    """The settings with what was found for an algorithm."""
+    own = settings.with_noise(name, noise_of(found))
+    if not isinstance(found, GroupsFound):
+        return own
+    changes: Any = {"groups": own.groups.found(found.numbers)}  # type: ignore[attr-defined]
+    return replace(own, **changes)
+
+
+def turned(settings: Settings, name: str, found: Found) -> dict[str, Any]:
+    """The fields in which what was found for an algorithm is given, with their values."""
+    noise = noise_of(found)
+    here, there = (flat(plain(settings.with_noise(name, n))) for n in (noise, 2 * noise))
+    fields = {field: value for field, value in here.items() if there[field] != value}
+    if isinstance(found, GroupsFound):
+        groups: Any = settings.groups  # type: ignore[attr-defined]
+        fields[f"groups.{groups.by}"] = groups.of_each(found.numbers)
+    return fields
+
+
+def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any) -> float:
+    """The noise with which all rounds of an algorithm reach a target, see `fp.calibrate_noise`.
+
+    Where statistics are released before, training gets what these leave, see `fp.calibrate_together`.
+    """
+    start = ledger_of(settings.with_noise(name, 1.0))
+    _, *shapes = start.of(name)
+    rounds, statistics = settings.rounds_of(name), start.statistics(name)
+
+    def algorithm(noise: float) -> Algorithm:
+        return ledger_of(settings.with_noise(name, noise)).of(name)[0]
+
+    if statistics is None:
+        return calibrate_noise(algorithm, *shapes, rounds=rounds, delta=start.delta, **target)
+    return calibrate_together(
+        lambda noise: [*statistics.runs, (algorithm(noise), rounds)],
+        *shapes,
+        delta=start.delta,
+        **target,
+    )

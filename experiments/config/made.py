@@ -1,0 +1,79 @@
+"""What a config's functions make of its settings: the experiment, what it would cost, the layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import jax
+
+from experiments.config.experiment import Entry, Experiment, Ledger
+from experiments.config.folds import without_fold
+from experiments.config.settings import Layout, Settings
+from experiments.config.statistics import planned
+from fedpriv.devices.layout import Strategy
+
+Given = TypeVar("Given", Experiment, Ledger)
+
+
+def ledger_of(module: Any, settings: Settings) -> Ledger:
+    """What these settings would cost, from the module's `ledger`, or from the experiment where it has none."""
+    own = getattr(module, "ledger", None)
+    if own is None:
+        return experiment_of(module, settings).ledger
+    found = _given_back(own(settings), Ledger, "ledger")
+    return replace(found, entries=with_statistics(found.entries, settings, found.delta))
+
+
+def experiment_of(module: Any, settings: Settings) -> Experiment:
+    """What the settings describe, where they say so with a fold of the training records as its test records.
+
+    Raises:
+      ValueError: a fold is to be held out, and the module has a `build` alone.
+    """
+    if hasattr(module, "load") and hasattr(module, "on"):
+        data = without_fold(module.load(settings), settings.fold)
+        made = _given_back(module.on(settings, data), Experiment, "on")
+        own_test = made.own_test or settings.fold is not None
+        entries = with_statistics(made.entries, settings, made.delta)
+        return replace(made, own_test=own_test, entries=entries)
+    if settings.fold is not None:
+        raise ValueError(
+            "fold: the config has only build, which loads all records; replace build by load and on"
+        )
+    made = _given_back(module.build(settings), Experiment, "build")
+    return replace(made, entries=with_statistics(made.entries, settings, made.delta))
+
+
+def with_statistics(
+    entries: Mapping[str, Entry], settings: Settings, delta: float
+) -> dict[str, Entry]:
+    """The entries with what is released before each trains, where the settings ask for statistics."""
+    found = dict(entries)
+    if settings.statistics is not None:
+        for name, entry in entries.items():
+            federation = entry.federations[0]
+            plan = partial(planned, federation=federation, settings=settings, delta=delta)
+            found[name] = entry._replace(statistics=plan)
+    return found
+
+
+def _given_back(value: Any, kind: type[Given], function: str) -> Given:
+    if not isinstance(value, kind):
+        raise ValueError(
+            f"config: its {function} gives {type(value).__name__}; return experiments.config.{kind.__name__}"
+        )
+    return value
+
+
+def strategy_of(layout: Layout) -> Strategy:
+    """The layout with its defaults filled in; starts the backend."""
+    from fedpriv.devices.layout import default
+
+    standard = default()
+    return Strategy(
+        standard.clients if layout.clients is None else layout.clients,
+        standard.devices if layout.devices is None else layout.devices * jax.process_count(),
+    )

@@ -1,0 +1,154 @@
+"""What each person holds, where a federation says whose each record is: of whom a certificate is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedpriv.data.held_out import Rows
+
+
+class Held(NamedTuple):
+    """What a client holds of a person.
+
+    Attributes:
+      size: how many records the client holds; None: whatever it is.
+      records: how many of them are the person's.
+    """
+
+    size: int | None
+    records: int
+
+
+_MANY = 200  # patterns of clients with public sizes, of which each is certified
+
+
+class PersonsHeld(NamedTuple):
+    """What the persons of a federation hold: public, as whose each record is.
+
+    Attributes:
+      patterns: the different ones there are, of each client that holds something.
+      share_clients: whether a client holds records of several persons.
+      have_several: whether a record may be several persons'.
+      bounded: whether what is kept of a person was bounded.
+    """
+
+    patterns: tuple[tuple[Held, ...], ...]
+    share_clients: bool
+    have_several: bool
+    bounded: bool
+
+    def costliest(self, of_records: bool, by_size: bool) -> tuple[tuple[Held, ...], ...]:
+        """The patterns that no other one covers: that of most clients alone, where whole clients are protected.
+
+        One covers another that it holds as many records as, or more, of clients of the same sizes: what hides the
+        larger hides every change of fewer of its records. Where there are more than `_MANY`, all clients count as the
+        smallest, whose records are drawn most often: of stochastically fewer records the curves are smaller.
+
+        Args:
+          of_records: whether records are protected.
+          by_size: whether certificates depend on how many records a client holds.
+        """
+        if not of_records:
+            return (max(self.patterns, key=len),)
+        by_size = by_size and len(self.patterns) <= _MANY
+        each = self.patterns
+        if not by_size:
+            each = tuple(tuple(held._replace(size=None) for held in one) for one in each)
+        known = sorted({tuple(sorted(one, key=_order)) for one in each}, key=_total, reverse=True)
+        kept: list[tuple[Held, ...]] = []
+        for one in known:
+            if not any(_covers(other, one) for other in kept):
+                kept.append(one)
+        return tuple(kept)
+
+    @property
+    def most_clients(self) -> int:
+        """That hold something of one person."""
+        return max(map(len, self.patterns))
+
+    @property
+    def most_records(self) -> int:
+        """Of one person."""
+        return max(map(_total, self.patterns))
+
+
+def _order(held: Held) -> tuple[int, int]:
+    return (held.size or 0, -held.records)
+
+
+def _total(held: tuple[Held, ...]) -> int:
+    return sum(each.records for each in held)
+
+
+def _covers(larger: tuple[Held, ...], smaller: tuple[Held, ...]) -> bool:
+    """Whether each client of one is one of the other, with as many records of the person; both in order."""
+    of_size: dict[Any, list[int]] = {}
+    for size, records in larger:
+        of_size.setdefault(size, []).append(records)
+    at: Counter = Counter()
+    for size, records in smaller:
+        i = at[size]
+        at[size] += 1
+        if i >= len(of_size.get(size, ())) or of_size[size][i] < records:
+            return False
+    return True
+
+
+def persons_held(federation: Any) -> PersonsHeld | None:
+    """What the persons of a federation hold; None where it has none."""
+    persons = getattr(federation, "persons", None)
+    if persons is None:
+        return None
+    patterns: set[tuple[Held, ...]] = set()
+    shared = persons.have_several
+    for rows in federation.rows_on_host:
+        holdings = persons.holdings(rows)
+        shared = shared or len(holdings) > len(np.unique(holdings[:, 1]))
+        patterns |= _patterns(holdings, rows)
+    bounded = persons.per_person is not None
+    return PersonsHeld(tuple(sorted(patterns)), shared, persons.have_several, bounded)
+
+
+def _patterns(holdings: np.ndarray, rows: Rows) -> set[tuple[Held, ...]]:
+    """The different ones: of millions of persons a few, as a rule."""
+    person, client, records = holdings.T
+    pairs, code = np.unique(
+        np.stack([rows.size[client], records], axis=1), axis=0, return_inverse=True
+    )
+    order = np.lexsort((code.ravel(), person))
+    _, begin, count = np.unique(person[order], return_index=True, return_counts=True)
+    table = np.full((len(count), int(count.max())), -1)
+    place = np.arange(len(order)) - np.repeat(begin, count)
+    table[np.repeat(np.arange(len(count)), count), place] = code.ravel()[order]
+    held = [Held(*pair) for pair in pairs.tolist()]
+    return {tuple(held[i] for i in one if i >= 0) for one in np.unique(table, axis=0)}
+
+
+def assumed_of_persons(persons: PersonsHeld | None, unit: str) -> tuple[str, ...]:
+    """What has to hold of persons, in words.
+
+    Args:
+      unit: "client" or "record", which the algorithm protects.
+    """
+    if persons is None:
+        return ()
+    kept = (
+        ", and which of them are kept was drawn without looking at them" if persons.bounded else ""
+    )
+    most = f"at most {persons.most_clients} clients"
+    if unit == "record" or persons.share_clients:
+        most = f"at most {persons.most_records} records, at up to {persons.most_clients} clients,"
+    texts = [f"whose each client and record is, is public and right: {most} of a person{kept}"]
+    if persons.have_several:
+        texts.append(
+            "a record may be several persons': neighbours differ in what a person's records contribute, which is zero "
+            "for one; who owns what stays, as to remove a person would change whose records others keep"
+        )
+    elif persons.share_clients and unit == "client":
+        texts.append(
+            "clients hold records of several persons: where a person is replaced they stay, and send something else"
+        )
+    return tuple(texts)

@@ -1,0 +1,228 @@
+"""Statistics: what is asked, the algorithm that asks it, and what is released."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.certification.calibration import calibrate_noise
+from fedpriv.certification.certificate import certify
+from fedpriv.core.arguments import (
+    Budget,
+    Count,
+    NonNegative,
+    Probability,
+    Rate,
+    Seed,
+    checked,
+    require,
+)
+from fedpriv.core.types import Example, PyTree
+from fedpriv.core.user_code import names_user_code
+from fedpriv.data.federation import Federation
+from fedpriv.data.streaming import StreamedFederation
+from fedpriv.engine import secret_seeds
+from fedpriv.engine.simulate import simulate
+from fedpriv.privacy import Certificate
+from fedpriv.privacy.release import ClippedUnit, View
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.statistics.values import Values
+
+FEDERATION = "give one such as fp.Federation.from_arrays(...)"
+
+
+class Crowd(NamedTuple):
+    """Who is asked, and how much noise is added: all that an algorithm is made of, beside the statistic.
+
+    Attributes:
+      clients: how many there are; all take part.
+      per_client: the most records that one holds.
+      record: one record, in shapes.
+      unit: what is protected.
+      noise_multiplier: sigma.
+    """
+
+    clients: int
+    per_client: int
+    record: Example
+    unit: ClippedUnit
+    noise_multiplier: float
+
+
+class Asked(NamedTuple):
+    """An algorithm, and what is read off its last state.
+
+    Attributes:
+      algorithm: of one round, but for the adaptive quantile.
+      read: state -> (value, standard error).
+    """
+
+    algorithm: Algorithm
+    read: Callable[[Any], tuple[PyTree, PyTree]]
+
+
+@dataclass(frozen=True, eq=False)
+class Statistic:
+    """What is asked of everyone: made by the functions of `fp.statistics`, and of no use before it is released.
+
+    All clients take part. Of sampled ones a round would cost less, but needs as much less noise for as exact a number.
+
+    Attributes:
+      name: what made it, with its arguments.
+      values: of which numbers of a record.
+      rounds: of the algorithm.
+      axis: axes of one record's value that are averaged over.
+    """
+
+    name: str
+    values: Values | None
+    _ask: Callable[[Crowd], Asked]
+    rounds: Count = 1
+    axis: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"fp.statistics.{self.name}"
+
+    def algorithm(
+        self,
+        federation: Federation | StreamedFederation,
+        *,
+        noise_multiplier: NonNegative,
+        unit: ClippedUnit = "client",
+    ) -> Algorithm:
+        """The algorithm, for `fp.certify_together` and the like; whatever model these are given, it has its own.
+
+        Args:
+          federation: one of the same shapes is enough (`Federation.blank`).
+          noise_multiplier: sigma of the noise, relative to what a unit adds at most. With the unit "record" it is that
+            of each client's own noise.
+          unit: "client" or "record".
+
+        Raises:
+          ValueError: an argument out of range, or a value of other shapes than the bounds.
+        """
+        return self._asked(federation, noise_multiplier, unit).algorithm
+
+    @names_user_code
+    def release(
+        self,
+        federation: Federation | StreamedFederation,
+        *,
+        delta: Probability,
+        noise_multiplier: NonNegative | None = None,
+        epsilon: Budget | None = None,
+        unit: ClippedUnit = "client",
+        view: View = "third_party",
+        honest: Rate = 1.0,
+        seed: Seed | None = None,
+        secret_seed: Seed | None = None,
+    ) -> Released:
+        """Asks it: the number, its standard error and its certificate.
+
+        Args:
+          federation: whose clients are asked.
+          noise_multiplier, epsilon: one of the two; the noise that an epsilon needs is found by `fp.calibrate_noise`.
+          delta, view, honest: as `fp.certify`.
+          unit: as `algorithm`.
+          seed, secret_seed: as of `fp.simulate`, where no run has the same noise; nor has another statistic, but one of
+            a function of the same name: give it another seed. None: a secret one, drawn anew.
+
+        Raises:
+          ValueError: both or neither of noise and epsilon; as `algorithm`, `fp.certify` and `fp.calibrate_noise`.
+          LeakError: the round releases something private.
+        """
+        noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative | None)
+        epsilon = checked("epsilon", epsilon, Budget | None)
+        seed, secret_seed = (
+            checked("seed", seed, Seed | None),
+            secret_seeds.checked_secret(secret_seed),
+        )
+        unit, priced = checked("unit", unit, ClippedUnit), _price(delta, view, honest)
+        one = (noise_multiplier is None) != (epsilon is None)
+        remedy = f"give one of the two, noise_multiplier= or epsilon= (epsilon={epsilon})"
+        require(one, "noise_multiplier", noise_multiplier, remedy)
+        if noise_multiplier is None:
+
+            def make(noise: float) -> Algorithm:
+                return self.algorithm(federation, noise_multiplier=noise, unit=unit)
+
+            wanted: Any = {"epsilon": epsilon, "rounds": self.rounds, **priced}
+            noise_multiplier = calibrate_noise(make, _NO_MODEL, federation, **wanted)
+        asked = self._asked(federation, noise_multiplier, unit)
+        certificate = certify(asked.algorithm, _NO_MODEL, federation, self.rounds, **priced)
+        if seed is None:
+            seed, secret_seed = (
+                0,
+                secret_seeds.secret_seed() if secret_seed is None else secret_seed,
+            )
+        history = simulate(
+            asked.algorithm,
+            _NO_MODEL,
+            federation,
+            {"none": np.zeros(1, np.float32)},
+            score=lambda params, example: {"none": example["none"]},
+            rounds=self.rounds,
+            every=self.rounds,
+            seeds=(_own_seed(seed, f"{self.name} {unit} {noise_multiplier!r}"),),
+            secret_seed=secret_seed,
+        )
+        read = asked.read(history.state_of())
+        value, error = jax.tree.map(lambda number: np.asarray(number)[()], read)
+        return Released(self, value, error, certificate, asked.algorithm, noise_multiplier)
+
+    def _asked(self, federation: Any, noise_multiplier: float, unit: ClippedUnit) -> Asked:
+        known = isinstance(federation, Federation | StreamedFederation)
+        require(known, "federation", federation, FEDERATION)
+        noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative)
+        unit = checked("unit", unit, ClippedUnit)
+        record = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], jnp.asarray(leaf[:0]).dtype),
+            federation.examples,
+        )
+        counts = federation.num_clients, federation.capacity
+        return self._ask(Crowd(*counts, record, unit, noise_multiplier))
+
+
+_NO_MODEL = np.zeros(1, np.float32)
+"""Where a model is asked for."""
+
+
+def _price(delta: Any, view: Any, honest: Any) -> dict[str, Any]:
+    """Of what a certificate is asked."""
+    return {
+        "delta": checked("delta", delta, Probability),
+        "view": checked("view", view, View),
+        "honest": checked("honest", honest, Rate),
+    }
+
+
+def _own_seed(seed: int, name: str) -> int:
+    """A seed of 63 bits, so that neither training from `seed` nor what has another name has the same noise."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8]) >> 1
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """A statistic that was released.
+
+    Attributes:
+      statistic: what was asked.
+      value: the number, f64[...], or a tuple of several with names.
+      standard_error: of each number, in the same structure; from the noise and released numbers alone.
+      certificate: what it costs; see `fp.certify_together` for what it costs beside other releases.
+      algorithm: what asked it, for `fp.certify_together([(released.algorithm, released.statistic.rounds), ...])`.
+      noise_multiplier: sigma.
+    """
+
+    statistic: Statistic
+    value: Any
+    standard_error: Any
+    certificate: Certificate | None = None
+    algorithm: Algorithm | None = None
+    noise_multiplier: float | None = None

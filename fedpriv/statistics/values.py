@@ -1,0 +1,106 @@
+"""What a statistic is of: a number, or several, of each record, between public bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.core.arguments import require
+from fedpriv.core.types import Example
+from fedpriv.core.user_functions import asked
+
+Values: TypeAlias = str | Callable[[Example], Any]
+"""The name of a leaf, or a function of ONE record."""
+
+
+def check_values(values: Any) -> None:
+    """Raises ValueError: it is neither."""
+    fits = isinstance(values, str) or (callable(values) and not isinstance(values, type))
+    remedy = "give the name of a leaf, or a function of one record, as lambda x: x['age'] / 10"
+    require(fits, "values", values, remedy)
+
+
+def value_of(values: Values, example: Example) -> jax.Array:
+    """Of one record, or of several along leading axes where it is a leaf.
+
+    Raises:
+      ValueError: no leaf has that name, or the function does not give back one array of numbers.
+    """
+    if isinstance(values, str):
+        leaves = list(example) if isinstance(example, Mapping) else []
+        require(values in leaves, "values", values, f"give one of {leaves}, or a function")
+        value = example[values]
+    else:
+        value = asked("values", values, "(record)", example)
+    numbers = hasattr(value, "dtype") and value.dtype.kind in "biuf"
+    require(numbers, "values", value, "let it give one array of numbers")
+    return value
+
+
+def shape_of(values: Values, record: Example) -> tuple[int, ...]:
+    """That of a record's value; `record` is in shapes."""
+    return jax.eval_shape(lambda one: jnp.asarray(value_of(values, one)), record).shape
+
+
+def name_of(values: Values) -> str:
+    """As a statistic shows it."""
+    return repr(values) if isinstance(values, str) else getattr(values, "__name__", "a function")
+
+
+def checked_bounds(bounds: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(low, high), f64[...] each.
+
+    Raises:
+      ValueError: no pair of finite numbers, or of arrays, the first below the second.
+    """
+    remedy = "give (low, high), finite, low below high"
+    pair = isinstance(bounds, Sequence) and not isinstance(bounds, str) and len(bounds) == 2
+    require(pair, "bounds", bounds, remedy)
+    low, high = (_numbers("bounds", each, remedy) for each in bounds)
+    fits = np.isfinite(low).all() and np.isfinite(high).all()
+    try:
+        fits &= bool(np.all(low < high))
+    except ValueError:  # of shapes that do not go together
+        fits = False
+    require(bool(fits), "bounds", bounds, remedy)
+    return low, high
+
+
+def checked_edges(bins: Any) -> np.ndarray:
+    """The edges of bins, f64[bins + 1].
+
+    Raises:
+      ValueError: no edges, such as a number of bins, or edges that do not rise.
+    """
+    remedy = "give the edges of at least one bin, rising, as np.linspace(0, 1, 11)"
+    edges = _numbers("bins", bins, remedy)
+    fits = edges.ndim == 1 and len(edges) > 1 and bool(np.isfinite(edges).all())
+    require(fits and bool(np.all(np.diff(edges) > 0)), "bins", bins, remedy)
+    return edges
+
+
+def _numbers(name: str, value: Any, remedy: str) -> np.ndarray:
+    try:
+        given = np.asarray(value)
+        numbers = given.dtype.kind in "iuf"
+    except ValueError:  # of unequal lengths
+        numbers = False
+    require(numbers, name, value, remedy)
+    return given.astype(np.float64)
+
+
+def checked_candidates(candidates: Any) -> np.ndarray:
+    """A public list of items, i64[k].
+
+    Raises:
+      ValueError: it is empty, holds what is no whole number, or holds an item twice.
+    """
+    items = _numbers("candidates", candidates, "give a list of whole numbers, at least one")
+    whole = items.ndim == 1 and len(items) > 0 and bool(np.all(items == np.round(items)))
+    require(whole, "candidates", candidates, "give a list of whole numbers, at least one")
+    require(len(set(items)) == len(items), "candidates", candidates, "give each item once")
+    return items.astype(np.int64)

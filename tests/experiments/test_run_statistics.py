@@ -1,0 +1,217 @@
+"""--statistics: a share of the target epsilon goes to mean and variance of the features, and training gets the rest."""
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from commands import privacy
+from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch
+
+import experiments
+import fedpriv as fp
+from configs import quickstart
+from experiments.accounting import budget
+from experiments.config.experiment import image, text
+from experiments.config.made import experiment_of, ledger_of
+from experiments.config.settings import changed
+from experiments.config.statistics import asked_of
+from experiments.run import main
+from experiments.runs.run_folder import read
+from experiments.tables.terminal import table
+from experiments.training import statistics as training_statistics
+from experiments.training.shared_arrays import SharedArrays
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+CONFIG = replace(
+    quickstart.settings,
+    clients=30,
+    cohort=6,
+    rounds=4,
+    algorithms=("fed_avg", "dp_fed_avg"),
+    target_epsilon=2.0,
+    statistics=0.25,
+)
+RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "4", "--every", "2"]
+RUN += ["--seeds", "2", "--target-epsilon", "8", "--statistics", "0.25"]
+
+
+def test_statistics_cost_their_share_and_training_what_they_leave():
+    """By dp-accounting, from the multipliers alone."""
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    config = replace(CONFIG, delta=1e-3, capacity=30)  # as many as there are: no cut
+    noise = budget.solved(quickstart, config)
+    ledger = budget.made(partial(ledger_of, quickstart), config, noise)
+    sigma = ledger.statistics("dp_fed_avg").noise_multiplier
+    first, then = GaussianDpEvent(sigma), GaussianDpEvent(noise["dp_fed_avg"])
+    alone = PLDAccountant().compose(first)
+    assert alone.get_epsilon(1e-3) == pytest.approx(0.25 * 2, rel=1e-3)
+    both = alone.compose(PoissonSampledDpEvent(6 / 30, then), 4)
+    assert both.get_epsilon(1e-3) == pytest.approx(2, rel=1e-3)
+    assert ledger.certify("dp_fed_avg", 4).epsilon == pytest.approx(2, rel=1e-3)
+    assert ledger.of_statistics("dp_fed_avg", "third_party").epsilon == pytest.approx(0.5, rel=1e-3)
+    assert list(noise) == ["dp_fed_avg"]
+    assert math.isinf(ledger.certify("fed_avg", 4).epsilon)
+    assert "(training)" in ledger.certify("fed_avg", 4).why_infinite()
+    assert not ledger.claim("dp_fed_avg", 4).sound
+
+
+def test_neighbours_of_the_statistics_are_those_of_the_training():
+    """Of cohorts of one size a client is replaced, which moves a sum twice as far."""
+    for view, relation in (("third_party", "replace_one"), ("server_secagg", "zero_out")):
+        config = replace(CONFIG, sampling="fixed_size", view=view)
+        ledger = ledger_of(quickstart, config)
+        both = (
+            ledger.certify("dp_fed_avg", 4, view=view),
+            ledger.of_statistics("dp_fed_avg", view),
+        )
+        assert {c.relation for c in both} == {relation}
+        assert both[1].epsilon == pytest.approx(0.5, rel=1e-3)
+
+
+def test_privacy_shows_the_statistics_beside_the_whole(capsys):
+    args = ["quickstart", "--algorithms", "dp_fed_avg", "--rounds", "4", "--json"]
+    args += ["--target-epsilon", "2", "--statistics", "0.25"]
+    assert privacy.main(args) == 0
+    found = json.loads(capsys.readouterr().out)
+    (third,) = [c for c in found["certified"] if c["view"] == "third_party"]
+    assert third["epsilon"] == pytest.approx(2, rel=1e-3)
+    assert found["statistics"]["third_party"]["epsilon"] == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"statistics": 1.0}, r"statistics: 1\.0; give the share of target_epsilon"),
+        ({"statistics": 0.0}, r"statistics: 0\.0; give the share"),
+        ({"target_epsilon": None}, r"statistics: 0\.25; it is a share of target_epsilon"),
+        ({"statistics_bounds": (1.0, 0.0)}, r"statistics_bounds: .* the lower one first"),
+        (
+            {"statistics": None, "statistics_bounds": (0.0, 1.0)},
+            r"statistics_bounds: .* has no effect",
+        ),
+    ],
+)
+def test_a_share_or_bounds_that_cannot_be_are_refused(given, said):
+    with pytest.raises(ValueError, match=rf"^{said}[^\n]*$"):
+        changed(CONFIG, given)
+
+
+def test_what_cannot_be_normalised_is_refused_in_one_line():
+    (of_bytes,) = asked_of(image(8, 8, 3), None).values()
+    assert of_bytes.axis == (0, 1)  # by channel
+    columns = {"image": np.zeros((60, 1, 1), np.float32), "age": np.zeros((), np.float32)}
+    assert [of.axis for of in asked_of(columns, (0.0, 1.0)).values()] == [(), ()]
+    scaled = image(8, 8, 1, dtype=np.float32)
+    with pytest.raises(ValueError, match=r"^statistics: .* give --statistics-bounds LOW HIGH"):
+        asked_of(scaled, None)
+    with pytest.raises(ValueError, match=r"^statistics: 'text mask'; no leaf of the examples"):
+        asked_of(text(5), (0.0, 1.0))
+
+
+def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
+    with pytest.raises(ValueError, match=r"^statistics: 0\.25; none of fed_avg has an epsilon"):
+        budget.solved(quickstart, replace(CONFIG, algorithms=("fed_avg",)))
+    for refused in (
+        partial(experiments.privacy, best_of=3),
+        experiments.audit,
+        partial(experiments.sweep, grid={"p": (0.1, 0.2)}),
+    ):
+        with pytest.raises(ValueError, match=r"^(statistics|best_of): [^\n]*$"):
+            refused("quickstart", target_epsilon=2.0, statistics=0.1, rounds=2)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "whole"
+    assert launch(*RUN, "--output", folder) == 0
+    return folder
+
+
+def test_a_run_keeps_what_it_released_and_its_epsilon_counts_it(whole):
+    run = read(whole)
+    first, second = run.statistics.values()
+    assert first == second  # of the same clients
+    certified = run.certificates["rand_k"]["third_party"]
+    assert certified.epsilon == pytest.approx(8, rel=1e-3)
+    assert certified.epsilon <= 8
+    assert first.certified.epsilon == pytest.approx(2, rel=1e-3)
+    report = run.summary.privacy["rand_k"]
+    assert report.statistics["third_party"] == first.certified
+    assert f"multiplier {first.noise_multiplier:.4g}" in certified.event
+    data = fp.datasets.load("digits")
+    of = first.features["image"]
+    assert abs(of.mean[0] - data.train["image"].mean()) < 5 * of.mean_error[0]  # or once in 2e6
+    images = fp.normalised(data.test, by=first.by)["image"]
+    for seed, accuracy in enumerate(run.history["rand_k"].accuracy[-1]):
+        trained = fp.models.load_model(whole, "rand_k", seed)
+        right = trained.predict(images).argmax(-1) == data.test["label"]
+        assert right.mean() == pytest.approx(accuracy)
+
+
+def test_a_run_and_its_report_say_what_was_spent_before_training(whole, tmp_path):
+    said = " ".join(table(read(whole).summary).split())
+    assert "statistics released before training, which alone cost 2 (third_party), 25 %" in said
+    page = experiments.report(whole, tmp_path / "report.html").read_text()
+    assert "of these the statistics, alone" in page
+
+
+def test_damage_is_said_in_one_line(whole, tmp_path):
+    folder = shutil.copytree(whole, tmp_path / "copy")
+    (folder / "statistics.json").write_text('{"rand_k": {"features": 3}}')
+    with pytest.raises(ValueError, match=r"^[^\n]*statistics.json is damaged [^\n]*$"):
+        _ = read(folder).statistics
+
+
+def test_a_run_that_goes_on_releases_nothing_again(whole, tmp_path, monkeypatch):
+    folder = tmp_path / "killed"
+    with pytest.raises(KilledError):
+        main([*RUN, *OFTEN, "--output", str(folder)], sinks=[Stop("rand_k", 2)])
+    released = (folder / "statistics.json").read_bytes()
+    assert released == (whole / "statistics.json").read_bytes()
+    monkeypatch.setattr(training_statistics, "_released", None)
+    assert launch("--resume", folder) == 0
+    assert (folder / "statistics.json").read_bytes() == released
+    assert_same(folder, whole)
+
+
+def test_nothing_trains_on_what_is_not_yet_released(tmp_path, monkeypatch):
+    """A statistic that cannot be kept is not used: training does not begin."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("experiments.runs.statistics.write_text", full)
+    assert launch(*RUN, "--output", tmp_path / "run") != 0
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_all_seeds_train_on_the_clients_that_the_statistics_are_of():
+    """Clients of top_k hold less, as some examples are the server's: statistics of others, with noise of their own."""
+    little = {"target_epsilon": 100.0}  # noise, so that it is far below the variance
+    config = replace(CONFIG, seeds=2, algorithms=("fed_avg", "dp_fed_avg", "top_k"), **little)
+    given = SharedArrays().experiment(experiment_of(quickstart, config))
+    made, found = training_statistics.on_normalised(given, config, {}, None)
+    noise = {}
+    for name, entry in made.entries.items():
+        first, of = given.entries[name].federations[0], found[name].features["image"]
+        assert entry.federations == [entry.federations[0]] * 2
+        np.testing.assert_array_equal(entry.federations[0].rows, first.rows)
+        for raw, normalised in (
+            (first.examples["image"], entry.federations[0].examples["image"]),
+            (given.test["image"], entry.test["image"]),
+        ):
+            wanted = (np.float64(raw) - of.mean[0]) / np.sqrt(of.variance[0])
+            np.testing.assert_allclose(normalised, wanted, atol=1e-4)
+        pixels = np.asarray(first.examples["image"], float).mean((1, 2, 3))
+        held = zip(np.asarray(first.rows), np.asarray(first.size), strict=True)
+        noise[name] = of.mean[0] - np.mean([pixels[rows[:n]].mean() for rows, n in held])
+    assert found["dp_fed_avg"] == found["fed_avg"]
+    assert abs(noise["top_k"] - noise["fed_avg"]) > 1e-3 * of.mean_error[0]

@@ -1,0 +1,310 @@
+"""Certificates of persons: of several clients, of records at several clients, of records with several owners."""
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import optax
+import pytest
+from every_algorithm import ENTRIES, PER_CLIENT, traced
+from scipy import optimize, stats
+from small import FALSE_ALARM, refused, squared, start
+
+import fedpriv as fp
+from fedpriv.attacks.bounds import best_thresholds, lower_bounds
+from fedpriv.attacks.mechanism_audit import draw_scores
+from fedpriv.certification.persons_held import Held, PersonsHeld, persons_held
+from fedpriv.privacy import VIEWS, Poisson, Release
+from fedpriv.privacy.losses import compose
+from fedpriv.privacy.sampling import PersonsDraw
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+N, RECORDS, SIGMA, ROUNDS, DELTA = 12, 6, 2.0, 20, 1e-4
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N * RECORDS, 3)).astype(np.float32)
+TABLE = {"x": X, "y": X.sum(1), "device": np.repeat(np.arange(N), RECORDS)}
+
+
+def federation(person=None, **how):
+    return fp.Federation.from_arrays(TABLE, "device", person=person, **how)
+
+
+def devices(clients):
+    """Of so many clients a person."""
+    return federation(np.arange(N) // clients)
+
+
+def patients(*counts):
+    """One person has so many records at the first clients; all other records are others', one each."""
+    owner = 1 + np.arange(N * RECORDS)
+    for client, count in enumerate(counts):
+        owner[client * RECORDS : client * RECORDS + count] = 0
+    return federation(owner)
+
+
+def by_client(sampler=None, noise=SIGMA, **more):
+    plain = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
+    sampler = sampler or fp.poisson(N, 0.25, N)
+    private = {"clip_norm": 1.0, "noise_multiplier": noise}
+    return fp.dp_fed_avg(squared, sampler=sampler, **private, **plain, **more)
+
+
+def by_record(cohorts=None, records=None, steps=1, **more):
+    local = fp.LocalSteps(
+        fp.per_example(squared),
+        records=records or fp.poisson(RECORDS, 0.5, RECORDS),
+        steps=steps,
+        optimizer=lambda t: optax.sgd(0.1),
+        mechanism=fp.gaussian(clip_norm=1.0, noise_multiplier=SIGMA),
+    )
+    return fp.dp_sgd(local, sampler=cohorts or fp.everyone(N), **more)
+
+
+def certified(algorithm, of, rounds=ROUNDS, delta=DELTA, **how):
+    return fp.certify(algorithm, start(), of, rounds, delta, **how)
+
+
+def with_persons(name, *holdings, share=False):
+    """The traced round of an algorithm, for a federation whose persons hold this."""
+    return traced(name)._replace(persons=PersonsHeld(tuple(holdings), share, False, False))
+
+
+ONE = Held(PER_CLIENT, PER_CLIENT)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_person_with_one_client_or_record_costs_what_that_costs(name):
+    """To the bit: the same releases, of another unit."""
+    unit = traced(name).algorithm.unit
+    held = ONE._replace(records=1) if unit == "record" else ONE
+    sized = PER_CLIENT if traced(name).public_sizes else None
+    of_unit = traced(name).releases(3) if unit == "client" or sized is None else None
+    of_person = with_persons(name, (held,)).releases(3)
+    assert all(r.unit == "person" and r.of_records == (unit == "record") for r in of_person)
+    if of_unit is not None:
+        assert tuple(replace(r, unit=unit, by_record=False) for r in of_person) == of_unit
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_more_of_a_person_never_costs_less(name):
+    """Of every view; or why nothing is certified is said in a line."""
+    unit = traced(name).algorithm.unit
+    for view in VIEWS:
+        least = 0.0
+        for several in (1, 2, 3):
+            held = (ONE,) * several if unit == "client" else (ONE._replace(records=several),)
+            try:
+                found = with_persons(name, held).certify(5, 1e-3, view=view).epsilon
+            except ValueError as error:
+                why = str(error)
+            else:
+                assert found >= least * (1 - 1e-9)
+                least = found
+                continue
+            assert several > 1
+            assert "per_person=1" in why
+            assert "\n" not in why
+            break
+
+
+@pytest.mark.parametrize(("drawn", "people"), [("poisson", 4), ("fixed", 4), ("everyone", 4)])
+def test_all_clients_in_one_cohort_or_none_divide_the_multiplier(drawn, people):
+    of = devices(N // people)
+    sampler = {
+        "poisson": fp.poisson(people, 0.25),
+        "fixed": fp.fixed_size(people, 2),
+        "everyone": fp.everyone(people),
+    }[drawn]
+    both = by_client(fp.by_person(sampler, of), noise=3 * SIGMA)
+    single = fp.Federation.blank({"x": X[0], "y": X[0, 0]}, people, RECORDS)
+    for view in VIEWS[::2]:
+        ours = certified(both, of, view=view)
+        theirs = certified(by_client(sampler), single, view=view)
+        assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-6)
+        assert (ours.unit, ours.relation) == ("person", theirs.relation)
+    fp.check_algorithm(both, start(), of)
+
+
+def test_a_persons_clients_are_drawn_together():
+    of = federation([0, 0, 1, 2, 2, 2, 1, 3, 3, 3, 3, 0])
+    sampler = fp.by_person(fp.fixed_size(4, 2), of)
+    import jax
+
+    for seed in range(20):
+        drawn = sampler.draw(jax.random.key(seed))
+        members = np.asarray(drawn.ids)[np.asarray(drawn.mask)]
+        owners = np.array([0, 0, 1, 2, 2, 2, 1, 3, 3, 3, 3, 0])[members]
+        assert len(set(owners)) == 2
+        assert all((owners == p).sum() == [3, 2, 3, 4][p] for p in set(owners))
+    assert sampler.expected_size == 6
+    assert sampler.accounting.most == 7
+
+
+def test_the_certificate_is_of_the_person_with_the_most():
+    of = federation([0, 0, 0, *range(1, 10)])
+    certificate = certified(by_client(), of)
+    assert certificate.epsilon == certified(by_client(), devices(3)).epsilon
+    assert certificate.unit == "person"
+    assert any("at most 3 clients of a person" in text for text in certificate.assumptions)
+    assert "person" in certificate.in_words()
+    assert "person-level" in str(certificate)
+    bounded = federation([0, 0, 0, *range(1, 10)], per_person=1)
+    sampler = fp.poisson(10, 0.25, 10)
+    assert certified(by_client(sampler), bounded).epsilon < certificate.epsilon
+
+
+def gaussian(eps, apart):
+    upper, lower = stats.norm.cdf(np.array([1, -1]) * apart / 2 - eps / apart)
+    return upper - np.exp(eps) * lower
+
+
+def test_records_at_several_clients_are_composed():
+    """All patterns of two rounds: which of a person's two clients take part; batches are whole."""
+    whole = by_record(fp.poisson(N, 0.3, N), fp.everyone(RECORDS), steps=2)
+    ours = certified(whole, patients(2, 1), rounds=2)
+
+    def delta(eps):
+        total = 0.0
+        for there in product((0, 1), repeat=4):  # client 0 and 1, in round 0 and 1
+            chance = math.prod(0.3 if b else 0.7 for b in there)
+            square = 2 * (2**2 * (there[0] + there[2]) + 1**2 * (there[1] + there[3]))
+            total += chance * gaussian(eps, math.sqrt(square) / SIGMA) if square else 0.0
+        return total - DELTA
+
+    assert ours.epsilon == pytest.approx(optimize.brentq(delta, 0, 50), rel=1e-3)
+    assert (ours.unit, ours.relation) == ("person", "zero_out")
+
+
+def test_secret_batches_of_several_clients_are_composed():
+    """All patterns of a round; of each, losses of the batches' mixtures, which other tests compute on their own."""
+    algorithm = by_record(fp.poisson(N, 0.5, N), steps=2)
+    ours = certified(algorithm, patients(3, 2), rounds=1).epsilon
+
+    def of_batches(records):
+        drawn = PersonsDraw(Poisson(RECORDS, 0.5, RECORDS).of_places(), records)
+        return Release("third_party", "person", SIGMA, drawn, 2, by_record=True)
+
+    patterns = [[of_batches(3)], [of_batches(2)], [of_batches(3), of_batches(2)]]
+    each = [compose(p, "add_or_remove", 1e-3) for p in patterns]
+
+    def delta(eps, way):
+        return sum(0.25 * float(both[way].delta(np.array([eps]))[0]) for both in each) - DELTA
+
+    theirs = max(optimize.brentq(delta, 0, 50, args=(way,)) for way in (0, 1))
+    assert ours == pytest.approx(theirs, rel=1e-3)
+
+
+def test_the_costliest_pattern_is_certified():
+    owner = 100 + np.arange(N * RECORDS)
+    owner[:3], owner[RECORDS : RECORDS + 2], owner[2 * RECORDS : 2 * RECORDS + 2] = 0, 1, 1
+    of = federation(owner)
+    assert persons_held(of).patterns == ((Held(6, 1),), (Held(6, 2), Held(6, 2)), (Held(6, 3),))
+    both = certified(by_record(), of).epsilon
+    assert both == max(certified(by_record(), patients(*c)).epsilon for c in ((3,), (2, 2)))
+
+
+def test_noise_of_others_is_not_counted_twice():
+    """A sum that has the noise of all is moved by a person's records at all clients, so that its own is counted."""
+    together = {"together": True}
+    cohorts = fp.fixed_size(N, N)
+    one = fp.trace_round(by_record(cohorts, **together), start(), patients(2)).releases(1)
+    two = fp.trace_round(by_record(cohorts, **together), start(), patients(1, 1)).releases(1)
+    if one[0].adder == "own_summed":
+        assert all(r.adder == "own" for r in two)
+
+
+def test_clients_of_several_persons_stay_when_one_is_replaced():
+    """A client-level algorithm: its message becomes another, twice as far."""
+    shared, whole = patients(1, 1), devices(2)
+    everyone = fp.everyone(N)
+    ours = certified(by_client(everyone), shared)
+    theirs = certified(by_client(everyone, noise=SIGMA / 2), whole)
+    assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-9)
+    assert ours.relation == "replace_one"
+    secret = certified(by_client(), shared)
+    assert secret.relation == "replace_one"
+    assert certified(by_client(), whole).epsilon < secret.epsilon < ours.epsilon
+    assert any("they stay, and send something else" in text for text in secret.assumptions)
+
+
+def test_records_of_several_persons_are_zeroed_out():
+    owners = np.stack([np.arange(72) % 40, 40 + np.arange(72) % 30], axis=1)
+    of = federation(owners, per_person=1)
+    certificate = certified(by_record(fp.everyone(of.num_clients)), of)
+    assert (certificate.unit, certificate.relation) == ("person", "zero_out")
+    assert any("a record may be several persons'" in text for text in certificate.assumptions)
+    single = fp.Federation.blank({"x": X[0], "y": X[0, 0]}, of.num_clients, RECORDS)
+    theirs = certified(by_record(fp.everyone(of.num_clients)), single)
+    assert certificate.epsilon == theirs.epsilon
+    assert "set to zero" in certificate.in_words()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "of", "view"),
+    [
+        (by_client(), devices(3), "third_party"),
+        (by_client(), devices(3), "server_secagg"),
+        (by_client(fp.fixed_size(N, 11)), devices(2), "third_party"),
+        (by_client(fp.everyone(N)), devices(2), "server"),
+        (by_record(fp.poisson(N, 0.5, N)), patients(3, 2), "third_party"),
+    ],
+)
+def test_an_audit_of_the_worst_person_is_below_its_certificate_and_near_it(algorithm, of, view):
+    rounds, delta = 2, 0.01
+    found = fp.trace_round(algorithm, start(), of)
+    certified = found.certify(rounds, delta, view=view).epsilon
+    scores = draw_scores(found.releases(rounds), view, draws=40_000)
+    halves = [
+        scores._replace(present=scores.present[half], absent=scores.absent[half])
+        for half in (slice(20_000), slice(20_000, None))
+    ]
+    threshold = best_thresholds(halves[0], delta, runs=20_000)
+    surely = lower_bounds(halves[1], delta, significance=FALSE_ALARM, threshold=threshold).least
+    assert surely <= certified
+    likely = lower_bounds(halves[1], delta, threshold=threshold).least
+    assert likely > 0.6 * certified
+
+
+def test_runs_and_calibration_are_of_persons_too():
+    of = devices(2)
+    together = fp.certify_together([(by_client(), 5), (by_client(), 15)], start(), of, DELTA)
+    assert together.unit == "person"
+    assert together.epsilon == pytest.approx(certified(by_client(), of).epsilon, rel=1e-6)
+    budget = {"epsilon": 3.0, "rounds": ROUNDS, "delta": DELTA}
+    found = fp.calibrate_noise(lambda noise: by_client(noise=noise), start(), of, **budget)
+    assert certified(by_client(noise=found), of).epsilon == pytest.approx(3.0, rel=1e-2)
+
+
+def test_streamed_persons_are_certified_alike():
+    streamed = fp.StreamedFederation.from_arrays(TABLE, "device", person=np.arange(N) // 2)
+    assert certified(by_client(), streamed) == certified(by_client(), devices(2))
+    sampler = fp.by_person(fp.poisson(6, 0.25), streamed)
+    assert certified(by_client(sampler), devices(2)).unit == "person"
+
+
+def test_what_is_not_proved_is_refused():
+    def refuses(said, algorithm, of, **how):
+        with refused(said):
+            certified(algorithm, of, **how)
+
+    turns = "secret draws by turns are not certified for a person with 2 clients"
+    refuses(turns, by_client(fp.cyclic_poisson(N, 3, 0.5)), devices(2))
+    refuses(turns, by_client(fp.random_allocation(N, 3)), devices(2), view="server")
+    lost = fp.dropping(fp.fixed_size(N, 3), 0.25, "lost")
+    refuses("how many of a person's 2 units", by_client(lost), devices(2))
+    depend = "draws the 2 clients with a person's records depending on one another"
+    refuses(depend, by_record(fp.fixed_size(N, 3)), patients(1, 1))
+    refuses("each_client: True; with persons", by_record(), patients(1), each_client=True)
+    of_persons = by_client(fp.by_person(fp.poisson(6, 0.25), devices(2)))
+    refuses("it draws persons of another federation", of_persons, devices(3))
+    refuses("it draws persons of another federation", of_persons, federation())
+    with refused("federation: .* give one made by from_arrays"):
+        fp.by_person(fp.poisson(N, 0.25), federation())
+    with refused("federation: client 0 holds records of 6 persons; give one whose clients"):
+        fp.by_person(fp.poisson(N, 0.25), patients(1))
+    with refused("sampler: .* give a sampler of the 6 persons"):
+        fp.by_person(fp.poisson(N, 0.25), devices(2))
+    with refused("sampler: .* give one of fp.everyone, fp.fixed_size and fp.poisson"):
+        fp.by_person(fp.fixed_order(6, 2), devices(2))

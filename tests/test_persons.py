@@ -1,0 +1,244 @@
+"""Whose each client or record is, as `from_arrays` is told, and what it keeps of a person."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from small import refused
+
+import fedpriv as fp
+from fedpriv.data.federation import stack
+
+N, DEVICES, PEOPLE = 48, 12, 4
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 2)).astype(np.float32)
+DEVICE = np.repeat(np.arange(DEVICES), N // DEVICES)
+OWNER = np.array([0, 0, 1, 1, 1, 2, 0, 3, 1, 0, 0, 0])  # of a device
+TABLE = {"x": X, "device": DEVICE, "person": OWNER[DEVICE]}
+
+
+def of(table=TABLE, clients="device", person="person", make=fp.Federation, **how):
+    return make.from_arrays(table, clients, person=person, **how)
+
+
+def kept(federation):
+    """The rows that are trained on."""
+    (rows,) = federation.rows_on_host
+    return set(rows.rows.tolist())
+
+
+def holdings(federation):
+    (rows,) = federation.rows_on_host
+    return federation.persons.holdings(rows).tolist()
+
+
+def test_a_persons_clients_are_bounded():
+    federation = of(per_person=2)
+    assert set(federation.examples) == {"x"}
+    counts = np.bincount([person for person, _, _ in holdings(federation)])
+    np.testing.assert_array_equal(counts, [2, 2, 1, 1])
+    of_kept = OWNER[federation.persons.kept]
+    np.testing.assert_array_equal(np.bincount(of_kept), [2, 2, 1, 1])
+    assert kept(federation) == set(np.flatnonzero(np.isin(DEVICE, federation.persons.kept)))
+    assert "4 persons, at most 2 clients each" in repr(federation)
+
+
+@pytest.mark.parametrize("make", [fp.Federation, fp.StreamedFederation])
+def test_it_is_said_in_several_ways(make):
+    """By a column of any kind, an array by client, one by record, or ids in a list each."""
+    plain = {"x": X, "device": DEVICE}
+    names = np.array(["ann", "bob", "cem", "dua"])[OWNER]
+    by_client = make.from_arrays(plain, "device", person=OWNER, per_person=2)
+    by_record = make.from_arrays(plain, "device", person=OWNER[DEVICE], per_person=2)
+    lists = [[int(owner)] for owner in OWNER[DEVICE]]
+    by_list = make.from_arrays(plain, "device", person=lists, per_person=2)
+    by_names = make.from_arrays(plain, "device", person=names, per_person=2)
+    assert by_client.persons == by_record.persons == by_list.persons
+    assert make.from_arrays(plain, "device", person=names).persons.number == PEOPLE
+    assert len(holdings(by_names)) == len(holdings(by_client)) == 6
+    assert by_client.persons != make.from_arrays(plain, "device", person=OWNER).persons
+    assert "4 persons" in repr(by_client)
+
+
+def test_tables_and_files_say_it_too(tmp_path):
+    frame = pd.DataFrame({"x": X[:, 0], "device": DEVICE, "person": OWNER[DEVICE]})
+    assert of(frame, per_person=2).persons == of(per_person=2).persons
+    own = ({"x": X[d == DEVICE], "person": OWNER[DEVICE][d == DEVICE]} for d in range(DEVICES))
+    fp.write_clients(tmp_path, own)
+    streamed = fp.StreamedFederation.from_folder(tmp_path, person="person", per_person=2)
+    assert streamed.persons == of(per_person=2).persons
+    assert streamed.num_clients == 6
+    assert set(streamed.examples) == {"x"}
+
+
+def test_records_are_bounded_where_clients_are_several_persons():
+    """And clients that are left without records are left out."""
+    hospital = np.arange(N) % 5
+    patient = np.where(np.arange(N) < 20, 0, np.arange(N))
+    federation = of({"x": X, "h": hospital, "p": patient}, "h", "p", per_person=3)
+    records = np.zeros(federation.persons.number, int)
+    for person, _, count in holdings(federation):
+        records[person] += count
+    assert records.max() == 3
+    assert len(kept(federation)) == N - 17
+    assert federation.num_clients == 5
+    alone = of({"x": X, "h": hospital, "p": np.zeros(N, int)}, "h", "p", per_person=3)
+    assert alone.num_clients <= 3  # where all clients are one person's, clients are counted
+    assert alone.persons.of_clients
+
+
+def check_that_it_is_blind(make):
+    """`make` (examples, seed -> federation) keeps the same rows, whatever the records are, and others by another seed.
+
+    Raises AssertionError where it looks at them.
+    """
+    table = TABLE | {"person": np.where(np.arange(N) % 3, 7, np.arange(N) % 9)}
+    one = make(table, 0)
+    for other in (-X, X[::-1].copy(), np.zeros_like(X)):
+        assert kept(make(table | {"x": other}, 0)) == kept(one)
+    assert kept(make(table, 1)) != kept(one)
+
+
+def test_bounding_looks_at_no_content():
+    check_that_it_is_blind(lambda table, seed: of(table, per_person=3, seed=seed))
+    lists = [[i % 4, 4 + i % 3] for i in range(N)]
+    check_that_it_is_blind(lambda table, seed: of(table, person=lists, per_person=5, seed=seed))
+
+
+def test_a_bounding_that_looks_at_content_is_found():
+    """A planted fault: the records of the largest norm of each person are kept."""
+
+    def largest(table, seed):
+        loud = np.argsort(-np.linalg.norm(table["x"], axis=1), kind="stable")
+        first = pd.Series(table["person"][loud]).groupby(table["person"][loud]).cumcount() < 3
+        chosen = {name: leaf[np.sort(loud[first])] for name, leaf in table.items()}
+        federation = of(chosen, seed=seed)
+        (rows,) = federation.rows_on_host
+        return type(
+            "Kept", (), {"rows_on_host": [rows._replace(rows=np.sort(loud[first])[rows.rows])]}
+        )
+
+    with pytest.raises(AssertionError):
+        check_that_it_is_blind(largest)
+
+
+def test_a_persons_choice_does_not_depend_on_others():
+    """So that without one of them all others keep what they had."""
+    everyone = of(per_person=1)
+    for gone in range(PEOPLE):
+        there = OWNER[DEVICE] != gone
+        without = of({name: leaf[there] for name, leaf in TABLE.items()}, per_person=1)
+        own = np.flatnonzero(there)[sorted(kept(without))]
+        assert set(own) == {row for row in kept(everyone) if there[row]}
+
+
+def test_each_choice_is_as_likely():
+    """Chi-squared over 1,000 seeds, false-alarm rate 1e-6."""
+    from scipy import stats
+
+    chosen = np.zeros(DEVICES)
+    for seed in range(1000):
+        chosen[of(per_person=2, seed=seed).persons.kept] += 1
+    for person, clients in ((0, 6), (1, 4)):
+        counts = chosen[person == OWNER]
+        assert counts.sum() == 2000
+        # Without replacement: the counts vary less, by (m - 2) / (m - 1).
+        spread = ((counts - 2000 / clients) ** 2).sum() / (2000 / clients)
+        assert stats.chi2(clients - 1).sf(spread * (clients - 1) / (clients - 2)) > 1e-6
+
+
+def test_several_owners_are_bounded_greedily():
+    """By hand, in the order that the seed gives."""
+    owners = RNG.integers(0, 6, (N, 2))
+    owners[::7, 1] = -1
+    federation = of(TABLE, person=owners, per_person=4, seed=3)
+    count, expected = np.zeros(6, int), set()
+    for row in np.random.default_rng(3).permutation(N):
+        own = np.unique(owners[row][owners[row] >= 0])
+        if (count[own] < 4).all():
+            expected.add(row)
+            count[own] += 1
+    assert kept(federation) == expected
+    assert federation.persons.have_several
+
+
+def test_held_out_records_stay_with_their_clients():
+    flags = np.arange(N) % 4 == 0
+    federation = of(TABLE | {"out": flags}, per_person=2, held_out="out")
+    (rows,) = federation.held_out.rows_on_host
+    np.testing.assert_array_equal(rows.size, np.ones(6))
+    np.testing.assert_array_equal(DEVICE[rows.rows], federation.persons.kept)
+    assert federation.held_out.persons == federation.for_training.persons == federation.persons
+
+
+def test_federations_of_equal_persons_share_compiled_programs():
+    traces = []
+
+    @jax.jit
+    def size(federation):
+        traces.append(1)
+        return federation.size.sum()
+
+    one, same = of(per_person=2), of(per_person=2)
+    size(one), size(same)
+    assert len(traces) == 1
+    assert len(jax.tree.leaves(one)) == len(jax.tree.leaves(of(person=None, table=WITHOUT)))
+    assert hash(one.persons) == hash(same.persons)
+
+
+WITHOUT = {"x": X, "device": DEVICE}
+
+
+def test_another_partition_is_refused_and_equal_persons_are_stacked():
+    federation = of()
+    with refused("repartition: of a federation of 4 persons"):
+        federation.repartition([[0], [1]])
+    assert stack([federation, of()]).persons == federation.persons
+    with refused(r"federations\[1\] has persons=4 persons, federations\[0\] has 3 persons"):
+        stack([of(WITHOUT, person=OWNER % 3), of(WITHOUT, person=OWNER)])
+
+
+@pytest.mark.parametrize(
+    ("person", "said"),
+    [
+        ("patient", "person: there is no leaf 'patient' in examples, only x, device; give one of"),
+        (np.arange(5), "person: 5 ids for 12 clients and 48 records; give the name of a leaf"),
+        ([None, *"abcdefghijk"], "person: client 0 is nobody's; give each client a person, or"),
+        (np.r_[0, -1, np.arange(10)], "person: client 1 is nobody's; give each client a person"),
+        (np.r_[np.nan, np.arange(47)], "person: record 0 is nobody's; give each record a person"),
+        ([[0, 1]] + [[1]] * 11, "person: several ids of one client; give an id for each record"),
+        ([[0], []] * 24, "person: record 1 is nobody's"),
+        ([[0], 1] * 24, "person: .*give a list of ids for every record"),
+        (np.zeros((2, 2, 2)), "person: float64"),
+        ([1, *"abcdefghijk"], "person: 'a' in row 4 is of another type than earlier ids"),
+    ],
+)
+def test_what_is_not_known_of_some_is_refused(person, said):
+    with refused(said):
+        of(WITHOUT, person=person)
+
+
+def test_numbers_without_persons_and_public_records_are_refused():
+    with refused("per_person: 2; say who, by person="):
+        of(WITHOUT, person=None, per_person=2)
+    with refused("per_person: 0; give a whole number"):
+        of(per_person=0)
+    with refused("seed: 0.5; give a whole number"):
+        of(seed=0.5)
+    with refused("person: row 47 is public, and of a person with other records"):
+        of(public=[47])
+    assert of(public=np.flatnonzero(OWNER[DEVICE] == 3)).persons.number == 3
+
+
+def test_a_column_that_says_who_shares_a_person_is_warned_of():
+    with pytest.warns(UserWarning, match="10 of 12 clients share a person .* 2 of 4 persons"):
+        fp.Federation.from_arrays(TABLE, "device")
+    ids = {"x": X, "device": DEVICE, "PatientID": np.arange(N) // 2}
+    with pytest.warns(UserWarning, match="48 of 48 records share a person"):
+        fp.StreamedFederation.from_arrays(ids, "device")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_column_that_says_nothing_of_it_is_not_warned_of():
+    for name, ids in (("user", DEVICE), ("person", np.arange(N)), ("age", OWNER[DEVICE])):
+        fp.Federation.from_arrays(WITHOUT | {name: ids}, "device")
