@@ -3,6 +3,7 @@
 import contextlib
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,7 @@ SMALL = {
     "mspdq_mnist": ["--clients", "8", "--cohort", "3", "--local-epochs", "1", "--exchanges", "2"],
     "wavelet_cifar10": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
 }
+LATE = ("secret_8", "known_8", "known_2")  # runs that are drawn in one figure
 # What a test of this size sets itself, or what other tests have.
 SCALES = (
     "--rounds",
@@ -195,6 +197,8 @@ def trained(tmp_path_factory, data_dir):
         small = ["--algorithms", *algorithms, *SHORT, *SMALL[config], "--data-dir", data_dir]
         with contextlib.chdir(folder):
             assert launch("run", config, *small, "--output", folder / name) == 0
+    for name in LATE:
+        shutil.copytree(folder / "late", folder / name)
     return folder
 
 
@@ -243,6 +247,8 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         "runs/personal": trained / "clients" / "personal",
         "runs/at_2": trained / "clients" / "tumours",
         "runs/late": trained / "late",
+        "runs/late_plain": trained / "late",
+        **{f"runs/late/{name}": trained / name for name in LATE},
     }
     there |= dict.fromkeys(["runs/A", "syn_0", "mnist_0", "femnist_0"], trained / "A")
     there |= dict.fromkeys(["runs/B", "syn_1", "syn_5", "mnist_10", "mnist_100"], trained / "B")
