@@ -124,6 +124,9 @@ FUNCTIONS = {
         "examples": EXAMPLES | {"label": LABELS},
         "clients": OWNERS,
         "num_classes": 2,
+        "person": PERSONS,
+        "per_person": 2,
+        "seed": 1,
     },
     "LocalSteps": {
         "gradients": GRADIENTS,
@@ -171,6 +174,9 @@ FUNCTIONS = {
         "clients": OWNERS,
         "num_classes": 2,
         "capacity": 5,
+        "person": PERSONS,
+        "per_person": 2,
+        "seed": 1,
     },
     "StreamedFederation.from_folder": {"folder": CLIENTS, "num_classes": 2, "capacity": 5},
     "StreamedFederation.from_sorted": {
@@ -417,6 +423,7 @@ FUNCTIONS = {
     },
     "correlated": {"mechanism": GAUSSIAN, "factorization": TREE, "adder": "enclave"},
     "cyclic_poisson": {"population": 4, "groups": 2, "rate": 0.5, "capacity": 2},
+    "by_person": {"sampler": fp.poisson(2, 0.5), "federation": OF_PERSONS},
     "dropping": {"sampler": SAMPLER, "rate": 0.5, "noise": "lost"},
     "fixed_order": {"population": 4, "size": 2, "participations": 2},
     "random_allocation": {"population": 4, "block": 2, "capacity": 3},
