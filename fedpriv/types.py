@@ -5,6 +5,7 @@ from fedpriv.core.random_losses import Keyed
 from fedpriv.data.client_rows import ClientRows
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.held_out import Rows
+from fedpriv.data.persons import Persons
 from fedpriv.engine.history import ClientValues, Evaluation
 from fedpriv.mechanisms.per_example import PerExample
 from fedpriv.mechanisms.schedules import Dynamic
@@ -31,6 +32,7 @@ __all__ = [
     "Keyed",
     "PerExample",
     "Plan",
+    "Persons",
     "Rows",
     "ScheduledSampler",
     "Summed",

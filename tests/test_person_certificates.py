@@ -297,6 +297,7 @@ def test_what_is_not_proved_is_refused():
     depend = "draws the 2 clients with a person's records depending on one another"
     refuses(depend, by_record(fp.fixed_size(N, 3)), patients(1, 1))
     refuses("each_client: True; with persons", by_record(), patients(1), each_client=True)
+    refuses("each_client: True; with persons", by_client(), devices(2), each_client=True)
     of_persons = by_client(fp.by_person(fp.poisson(6, 0.25), devices(2)))
     refuses("it draws persons of another federation", of_persons, devices(3))
     refuses("it draws persons of another federation", of_persons, federation())

@@ -32,6 +32,8 @@ EXAMPLES = {"x": np.ones((12, 3), np.float32), "y": np.zeros(12, np.float32)}
 EXAMPLE = {"x": np.ones(3, np.float32), "y": np.float32(0)}
 PARAMS, KEY, ROWS = start(), jax.random.key(0), np.arange(12)
 LABELS, OWNERS = ROWS % 2, [ROWS[:4], ROWS[4:8], ROWS[8:]]
+PERSONS = np.array([0, 1, 1])
+OF_PERSONS = fp.Federation.from_arrays(EXAMPLES, OWNERS, person=PERSONS)
 DENSE = fp.models.classifier(fp.models.LogisticRegression(2), (3,))
 SAMPLER, BATCHES, GAUSSIAN = fp.everyone(3), fp.full_batch(), fp.gaussian(0.5, 2.0)
 GRADIENTS, SCORES = fp.per_example(squared), np.linspace(0, 1, 8).astype(np.float32)
@@ -154,6 +156,7 @@ FUNCTIONS = {
         "noise": "gaussian",
         "adder": "own",
         "local_steps": 1,
+        "by_record": False,
     },
     "types.ScheduledSampler": {
         "draw": fp.fixed_order(4, 2).draw,
@@ -178,12 +181,22 @@ FUNCTIONS = {
         "per_person": 2,
         "seed": 1,
     },
-    "StreamedFederation.from_folder": {"folder": CLIENTS, "num_classes": 2, "capacity": 5},
+    "StreamedFederation.from_folder": {
+        "folder": CLIENTS,
+        "num_classes": 2,
+        "capacity": 5,
+        "person": np.array([0, 0]),
+        "per_person": 1,
+        "seed": 1,
+    },
     "StreamedFederation.from_sorted": {
         "examples": EXAMPLES | {"label": LABELS},
         "sizes": [4, 4, 4],
         "num_classes": 2,
         "capacity": 5,
+        "person": PERSONS,
+        "per_person": 2,
+        "seed": 1,
     },
     "types.Wire": {"values": 5, "bits_per_value": 8, "overhead": 32},
     "adaptive_fed_avg": {
@@ -729,6 +742,7 @@ LEFT_OUT = {
     "types.ClientRows": "made by federations",
     "types.CohortFederation": "made by the engine",
     "types.Composition": "made by `certify_releases`",
+    "types.Persons": "made by `Federation.from_arrays`",
     "types.Plan": "what batches give back",
     "privacy.DrawCase": "given back by samplings",
     "privacy.Losses": "given back by samplings",
@@ -746,6 +760,7 @@ LEFT_OUT |= {
         "losses",
         "how_drawn",
         "limits",
+        "cases_of_several",
         "one_draw",
         "turn",
     )

@@ -387,7 +387,8 @@ def certify(
 
     Raises:
         ValueError: rounds, delta, view or honest out of range; as `trace_round`; a round that counts or draws on the
-            host; `each_client` of an algorithm of whole clients, for all of which one certificate holds.
+            host; `each_client` of an algorithm of whole clients, for all of which one certificate holds, or with
+            persons.
         LeakError: something private gets past the releases of a round; says what, and in which line.
     """
     rounds = checked("rounds", rounds, CountOrZero)
@@ -397,13 +398,14 @@ def certify(
     best_of = checked("best_of", best_of, MeanRuns)
     each_client = checked("each_client", each_client, bool)
     require_algorithm(algorithm)
+    of_persons = getattr(federation, "persons", None) is not None
+    remedy = "with persons, a certificate is of the person who holds most; leave it out"
+    require(not (each_client and of_persons), "each_client", each_client, remedy)
     of_records = algorithm.unit == "record"
     remedy = "one certificate holds for each whole client; leave it out"
     require(of_records or not each_client, "each_client", each_client, remedy)
     traced = trace_round(algorithm, params, federation)
     check_twice(traced)
-    remedy = "with persons, certificates are of what is one person's; leave it out"
-    require(not (each_client and traced.persons), "each_client", each_client, remedy)
 
     def of_size(size: int | None) -> Certificate:
         kind = None if size is None else UnitKind(size=size)
