@@ -63,7 +63,7 @@ def test_it_is_said_in_several_ways(make):
 def test_tables_and_files_say_it_too(tmp_path):
     frame = pd.DataFrame({"x": X[:, 0], "device": DEVICE, "person": OWNER[DEVICE]})
     assert of(frame, per_person=2).persons == of(per_person=2).persons
-    own = ({"x": X[DEVICE == d], "person": OWNER[DEVICE][DEVICE == d]} for d in range(DEVICES))
+    own = ({"x": X[d == DEVICE], "person": OWNER[DEVICE][d == DEVICE]} for d in range(DEVICES))
     fp.write_clients(tmp_path, own)
     streamed = fp.StreamedFederation.from_folder(tmp_path, person="person", per_person=2)
     assert streamed.persons == of(per_person=2).persons
