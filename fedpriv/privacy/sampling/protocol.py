@@ -372,7 +372,7 @@ class Sampling(Accounting):
         import jax
         import jax.numpy as jnp
 
-        chances, rates, distances = map(np.array, zip(*cases, strict=True))
+        chances, rates, distances = np.array([case[:3] for case in cases]).T
         which = jax.random.choice(key, len(cases), p=jnp.asarray(chances, jnp.float32))
         return jnp.asarray(rates, jnp.float32)[which], jnp.asarray(distances, jnp.float32)[which]
 
@@ -409,7 +409,7 @@ def check_law(sampling: Sampling) -> None:
     known = (None, *get_args(Adjacency))
     check(sampling.adjacency in known, "adjacency", sampling.adjacency, f"give one of {known}")
     cases = sampling.cases()
-    chances, rates, far = (list(column) for column in zip(*cases, strict=True))
+    chances, rates, far, _ = (list(column) for column in zip(*cases, strict=True))
     likely = min(chances) >= 0 and abs(math.fsum(chances) - 1) < _ROUNDING
     check(likely, "cases", chances, "give chances that add up to 1")
     check(all(0 <= rate <= 1 for rate in rates), "cases", rates, "give rates in [0, 1]")
