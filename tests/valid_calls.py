@@ -32,6 +32,8 @@ EXAMPLES = {"x": np.ones((12, 3), np.float32), "y": np.zeros(12, np.float32)}
 EXAMPLE = {"x": np.ones(3, np.float32), "y": np.float32(0)}
 PARAMS, KEY, ROWS = start(), jax.random.key(0), np.arange(12)
 LABELS, OWNERS = ROWS % 2, [ROWS[:4], ROWS[4:8], ROWS[8:]]
+PERSONS = np.array([0, 1, 1])
+OF_PERSONS = fp.Federation.from_arrays(EXAMPLES, OWNERS, person=PERSONS)
 DENSE = fp.models.classifier(fp.models.LogisticRegression(2), (3,))
 SAMPLER, BATCHES, GAUSSIAN = fp.everyone(3), fp.full_batch(), fp.gaussian(0.5, 2.0)
 GRADIENTS, SCORES = fp.per_example(squared), np.linspace(0, 1, 8).astype(np.float32)
@@ -462,6 +464,7 @@ FUNCTIONS = {
     },
     "correlated": {"mechanism": GAUSSIAN, "factorization": TREE, "adder": "enclave"},
     "cyclic_poisson": {"population": 4, "groups": 2, "rate": 0.5, "capacity": 2},
+    "by_person": {"sampler": fp.poisson(2, 0.5), "federation": OF_PERSONS},
     "dropping": {"sampler": SAMPLER, "rate": 0.5, "noise": "lost"},
     "fixed_order": {"population": 4, "size": 2, "participations": 2},
     "random_allocation": {"population": 4, "block": 2, "capacity": 3},
@@ -825,6 +828,7 @@ LEFT_OUT |= {
         "losses",
         "how_drawn",
         "limits",
+        "cases_of_several",
         "one_draw",
         "turn",
     )

@@ -145,7 +145,7 @@ class TracedRound(NamedTuple):
             return tuple(of_clients_of_a_person(of_one, clients, self.persons.share_clients))
 
         def of_size(size: int | None) -> tuple[Release, ...]:
-            return self._of_single(rounds, UnitKind(size=size))
+            return self._of_single(rounds, kind._replace(size=size))
 
         return tuple(of_records_of_a_person(of_size, kind.held))
 
@@ -423,7 +423,8 @@ def certify(
 
     Raises:
         ValueError: rounds, delta, view or honest out of range; as `trace_round`; a round that counts or draws on the
-            host; `each_client` of an algorithm of whole clients, for all of which one certificate holds.
+            host; `each_client` of an algorithm of whole clients, for all of which one certificate holds, or with
+            persons.
         LeakError: something private gets past the releases of a round; says what, and in which line.
     """
     rounds = checked("rounds", rounds, CountOrZero)

@@ -105,21 +105,9 @@ def of_records_of_a_person(
             hides = 0 < release.multiplier < math.inf
             if hides and len(held) > 1:
                 _check_independent(release.participation, len(held))
-                release = _apart(release, len(held))
             one = _of_records(release, records) if hides else release
             releases += [replace(one, unit="person", by_record=True)] * clients
     return releases
-
-
-def _apart(release: Release, clients: int) -> Release:
-    """As releases of each of so many clients, where one sum of them all is seen, with the noise of all.
-
-    *Proof.* Let c clients move the sum by v_1, .., v_c, each on its own, and let its noise have deviation s. Of c
-    releases v_i sqrt(c) + z_i with noise of deviation s each, the sum over sqrt(c) is that sum: post-processing.
-    """
-    if release.adder != "own_summed":
-        return release
-    return replace(release, multiplier=release.multiplier / math.sqrt(clients))
 
 
 def _of_records(release: Release, records: int) -> Release:

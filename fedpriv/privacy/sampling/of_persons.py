@@ -153,7 +153,7 @@ class PersonsDraw(Sampling):
         return jnp.asarray(chances, jnp.float32), jnp.asarray(n, jnp.float32)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ByPersons(Sampling):
     """Draws persons, and takes all clients of each: they are in one cohort, or none is.
 
@@ -176,6 +176,9 @@ class ByPersons(Sampling):
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    def __repr__(self) -> str:
+        return f"ByPersons({self.drawn!r})"
 
     @property
     def rate(self) -> float:
