@@ -47,7 +47,9 @@ def losses(
       ValueError: a batch size below 1, or a loss or parameters that `fedpriv.mean_grad` refuses.
     """
     jax.tree.map(lambda leaf: check_numbers("examples", leaf), examples)
-    require(bool(jax.tree.leaves(examples)), "examples", examples, "give leaves [n, ...]")
+    leaves = jax.tree.leaves(examples)
+    rows = bool(leaves) and all(np.ndim(leaf) for leaf in leaves)
+    require(rows, "examples", examples, "give leaves [n, ...]")
     batch_size = checked("batch_size", batch_size, Count)
     check_params(params)
     of_one = without_key(loss)

@@ -435,12 +435,12 @@ def certify(
     each_client = checked("each_client", each_client, bool)
     require_algorithm(algorithm)
     traced = trace_round(algorithm, params, federation)
+    remedy = "with persons, a certificate is of the person who holds most; leave it out"
+    require(not (each_client and traced.persons), "each_client", each_client, remedy)
     differ = algorithm.unit == "record" or traced.grouping is not None
     remedy = "one certificate holds for each whole client; leave it out"
     require(differ or not each_client, "each_client", each_client, remedy)
     check_twice(traced)
-    remedy = "with persons, certificates are of what is one person's; leave it out"
-    require(not (each_client and traced.persons), "each_client", each_client, remedy)
     options: Any = {"view": view, "honest": honest, "best_of": best_of}
     certificate = traced.certify(rounds, delta, **options)
     if not each_client:

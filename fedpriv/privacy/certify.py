@@ -114,7 +114,12 @@ def certify_choice(
     """
     best_of = checked("best_of", best_of, MeanRuns)
     require(best_of > 1, "best_of", best_of, "give a mean number of runs above 1")
-    require(len(settings) > 0, "settings", settings, "give what a run of each releases")
+    given = type(settings) in (list, tuple) and len(settings) > 0
+    given = given and all(
+        type(each) in (list, tuple) and all(isinstance(one, Release) for one in each)
+        for each in settings
+    )
+    require(given, "settings", settings, "give a list of what a run of each releases, a list each")
     certificates = [
         certify_releases(each, delta, "third_party", best_of=best_of) for each in settings
     ]
