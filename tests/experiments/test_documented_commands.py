@@ -55,6 +55,7 @@ SMALL = {
     "wavelet_mnist": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
     "pfl_cifar10": ["--clients", "100", "--cohort", "2", "--batch-size", "5"],
     "tumours.py": [],
+    "who_is_hurt": ["--clients", "9", "--cohort", "4", "--epochs", "1", "--hidden", "2"],
     "own_budgets": [
         *FED_SMP,
         "--clients",
@@ -191,6 +192,7 @@ def trained(tmp_path_factory, data_dir):
         ("B", "dp_scaffold_synthetic", "dp_scaffold"),
         ("MSP", "mspdq_mnist", "mspdq_fl"),
         ("late", "late", "dp_fed_avg", "dp_fed_avg_quick"),
+        ("hurt", "who_is_hurt", "fed_avg", "no_noise"),
         ("clients/personal", "personal", "dp_fed_avg", "fed_per"),
         ("clients/tumours", "tumours.py", "dp_sgd", "dp_scaffold"),
     ):
@@ -246,6 +248,7 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
         "runs/budgets": trained,
         "runs/personal": trained / "clients" / "personal",
         "runs/at_2": trained / "clients" / "tumours",
+        "runs/fashion": trained / "hurt",
         "runs/late": trained / "late",
         "runs/late_plain": trained / "late",
         **{f"runs/late/{name}": trained / name for name in LATE},
@@ -284,9 +287,9 @@ def fewer(word: str) -> str:
 
 def fewest(module: str, config: str) -> list[str]:
     """Two of a config's algorithms, of a sweep's or an audit's one; other tests train them all."""
-    if module == "sweep":
-        return ["--algorithms", "rand_k"]
     own = getattr(modules.load(config).settings, "algorithms", ())
+    if module == "sweep":
+        return ["--algorithms", "rand_k" if "rand_k" in own else own[-1]]
     chosen = own[1:2] if module == "audit" else own[:2]
     return ["--algorithms", *chosen] if own else []
 
