@@ -34,6 +34,9 @@ WEIGHTS, SCALES = {"a": 0.5, "b": 1.0}, {"a": 1.0, "b": 0.25}
 STRATA = {"a": fp.poisson(2, 0.75), "b": fp.fixed_size(4, 2)}
 BY_RATE = {"a": fp.poisson(2, 0.75), "b": fp.poisson(4, 0.25)}
 RATE = 0.1
+OF_PERSONS = fp.Federation.from_arrays(
+    {"x": np.zeros(6)}, fp.partition.natural(np.arange(6)), person=np.arange(6) // 2
+)
 
 
 def averaging(sampler, noise=0.0, clip=0.08, **how):
@@ -249,7 +252,12 @@ REFUSED = {
     "groups of groups": (
         (LABELS, fp.grouped(LABELS, BY_RATE)),
         {},
-        "samplers: .*made by hand, or grouped itself",
+        "samplers: .*made by hand, of persons, or grouped itself",
+    ),
+    "persons": (
+        (LABELS, fp.by_person(fp.poisson(3, 0.5), OF_PERSONS)),
+        {},
+        "samplers: .*made by hand, of persons, or grouped itself",
     ),
     "two adjacencies": ((LABELS, STRATA), {}, "groups need one adjacency; draw all the same way"),
     "everyone beside others": (
@@ -265,12 +273,12 @@ REFUSED = {
     "weights of one draw": (
         (LABELS, fp.fixed_size(6, 2)),
         {"weights": WEIGHTS},
-        "a client may stand in the place of one that counts more; give a sampler for each group",
+        "a client may stand in the place of one that counts otherwise",
     ),
     "weights of a draw that is cut": (
         (LABELS, fp.cyclic_poisson(6, 2, 0.5, 1)),
         {"clip_scales": SCALES},
-        "a client may stand in the place of one that counts more; give a sampler for each group",
+        "a client may stand in the place of one that counts otherwise",
     ),
     "weight 0": (
         (LABELS, BY_RATE),
@@ -312,6 +320,18 @@ def test_weights_of_groups_do_not_go_with_a_mean_over_weights():
         fp.certify(algorithm, start(), FEDERATION, 3, 1e-3)
     rates = averaging(TRAINED["rates"], 1.0, weighting=clipped)
     assert fp.certify(rates, start(), FEDERATION, 3, 1e-3).of_groups
+
+
+def test_names_do_not_run_into_one_another():
+    """One assignment is told from another, whatever the names are."""
+    names = ["a", "a\0a", "a\na", 'a", "a']
+    found = {
+        fp.grouped([one, other], dict.fromkeys({one, other}, fp.everyone(1))).accounting.members
+        for one in names
+        for other in names
+        if one != other
+    }
+    assert len(found) == len(names) * (len(names) - 1)
 
 
 def test_a_grouped_draw_has_no_law_of_its_own():

@@ -268,6 +268,37 @@ def test_noise_of_ones_own_is_weighted_along():
             assert releases["third_party"] == pytest.approx(2.0 * factor)
 
 
+ONE_DRAW = {
+    "everyone": fp.everyone(30),
+    "fixed": fp.fixed_size(30, 1),
+    "dropping": fp.dropping(fp.fixed_size(30, 4), 0.2),
+    "poisson": fp.poisson(30, 0.1, 30),
+    "cut": fp.poisson(30, 0.1, 4),
+    "with replacement": fp.with_replacement([1] * 30, 2),
+    "allocation": fp.random_allocation(30, 5),
+}
+
+
+@pytest.mark.parametrize("name", ONE_DRAW)
+def test_noises_of_different_loudness_hide_nobody_who_may_stand_for_another(name):
+    """A weight makes a member's own noise quieter, a clip scale does not: so one draw of both is known, or refused."""
+    numbers = {"weights": {"a": 0.5, "b": 1.0}, "clip_scales": {"a": 1.0, "b": 0.5}}
+    drawn = ONE_DRAW[name]
+    if not drawn.accounting.of_a_round.stands_alone:
+        with refused("a client may stand in the place of one that counts otherwise"):
+            fp.grouped(LABELS, drawn, **numbers)
+        return
+    algorithm = fp.papers.ldp_fed_avg(
+        squared,
+        **TRAINING,
+        mechanism=fp.gaussian(0.5, 2.0),
+        sampler=fp.grouped(LABELS, drawn, **numbers),
+    )
+    traced = fp.trace_round(algorithm, start(), THIRTY)
+    for kind in traced.kinds:
+        assert all(release.sampling.takes_all for release in traced.releases(2, kind))
+
+
 def test_the_audit_of_the_worst_group_is_below_its_certificate_and_near_it():
     """A bound above a true epsilon has probability 1e-6; 60 % of the certificate are found at 95 % confidence."""
     sampler = fp.grouped(LABELS, POISSON, **COUNTS)

@@ -215,6 +215,15 @@ def test_groups_of_a_leaf_are_those_of_each_clients_rows():
             fp.PublicGroups.of_leaf(wards, leaf, rate={3: 0.1, 7: 0.2})
 
 
+def test_lists_that_change_later_change_no_groups():
+    """What is drawn among, what is certified, and what a federation has to hold stay the same."""
+    given = [[*own] for own in GROUPS]
+    records = fp.PublicGroups(given, rate=RATES)
+    del given[0][5:]
+    assert records.public_sizes == SIZES
+    assert tuple(sum(own.values()) for own in records.held) == SIZES
+
+
 def test_groups_of_clients_are_not_of_records():
     places = fp.grouped(["x", "y", "y"], {"x": fp.poisson(1, 0.5), "y": fp.poisson(2, 0.2)})
     with refused("records: .*of groups fp.PublicGroups"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -53,8 +54,8 @@ def named(what: str, given: Any, members: Mapping[str, Any], wanted: str) -> dic
 
 def digest_of(labels: Sequence[np.ndarray]) -> str:
     """By which one assignment to groups is told from another."""
-    texts = ("\0".join(own) for own in labels)
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+    texts = json.dumps([own.tolist() for own in labels])  # quoted: no names run into one another
+    return hashlib.sha256(texts.encode()).hexdigest()[:16]
 
 
 def table(numbers: np.ndarray) -> jax.Array:

@@ -46,7 +46,8 @@ def grouped(
     Raises:
       ValueError: a client without a group; a group without a sampler or number, or one without members; a sampler for
         another number of clients, of your own, or whose vanishing members take noise along; groups that are certified
-        under different adjacencies; weights where one draw of all groups may put a client in another's place.
+        under different adjacencies; persons' draws; weights or clip scales that differ where one draw of all groups may
+        put a client in another's place.
     """
     labels = labels_of("groups", groups)
     members = {name: np.flatnonzero(labels == name) for name in dict.fromkeys(labels.tolist())}
@@ -59,10 +60,9 @@ def grouped(
         expected = sum(weight[name] * one.expected_size for name, (one, _) in strata.items())
     else:
         _check_sampler("samplers", samplers, len(labels))
-        alone = samplers.accounting.of_a_round.stands_alone or len(set(counts)) == 1
-        remedy = (
-            "a client may stand in the place of one that counts more; give a sampler for each group"
-        )
+        alike = len({(weight[name], scale[name]) for name in members}) == 1
+        alone = samplers.accounting.of_a_round.stands_alone or alike
+        remedy = "a client may stand in the place of one that counts otherwise; give a sampler for each group"
         require(alone, "samplers", samplers.accounting, remedy)
         strata = {"": (samplers, np.arange(len(labels)))}
         drawn = dict.fromkeys(members, samplers.accounting)
@@ -153,10 +153,11 @@ def _check_sampler(what: str, sampler: Any, clients: int) -> None:
     require(isinstance(sampler, AnySampler), what, sampler, remedy)
     drawn = sampler.accounting
     require(
-        constructed(sampler) and not drawn.group_names,
+        constructed(sampler) and not drawn.group_names and not drawn.of_whom,
         what,
         drawn,
-        "made by hand, or grouped itself; give one of fedpriv's own, whose draws are proved to be independent",
+        "made by hand, of persons, or grouped itself; give one of fedpriv's own, whose draws are proved to be "
+        "independent",
     )
     remedy = (
         f"made for {drawn.population} clients, but `groups` has {clients}; give it one name for each client, and both "

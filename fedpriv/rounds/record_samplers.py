@@ -223,7 +223,7 @@ class PublicGroups:
     @property
     def public_sizes(self) -> tuple[int, ...]:
         """Number of records of each client, which is public."""
-        return tuple(map(len, self.groups))
+        return tuple(np.asarray(self._held).sum(1).tolist())
 
     @property
     def held(self) -> tuple[dict[str, int], ...]:

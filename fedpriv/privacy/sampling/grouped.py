@@ -33,7 +33,9 @@ class Strata(Accounting):
     multiplied by w_g, so that a unit moves the sum by w_g c_g times as far as `of_group(g)` supposes.
 
     Each group is cut to a capacity of its own: nobody makes room for a member of another group, whose weight may be
-    another. One draw of all clients is that of each group, too, where nobody stands in for another (`stands_alone`).
+    another. One draw of all clients is that of each group, too, where nobody stands in for another (`stands_alone`), or
+    all have one weight and one clip scale: with equal products alone, noise that each adds itself, which is weighted
+    but not clipped, would tell of whose place it is.
 
     Attributes:
         most: most units that one draw can hold.
