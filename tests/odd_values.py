@@ -71,6 +71,8 @@ def _of(kind: typing.Any) -> st.SearchStrategy[list[str]]:
     if kind is float:
         number = st.one_of(st.sampled_from(FLOATS), st.floats().map(repr))
         return number.map(lambda x: [x])
+    if kind is str:
+        return st.sampled_from(WORDS).map(lambda word: [word])
     if kind is NoneType:
         return st.just(["None"])
     if kind is bool:
