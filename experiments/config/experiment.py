@@ -178,12 +178,12 @@ class Ledger:
         honest: float = 1.0,
         best_of: float = 1.0,
     ) -> dict[str, ClientEpsilons]:
-        """By view, where it is public how many records each client holds; nothing elsewhere, nor with public groups.
+        """By view, where it is public how many records each client holds; nothing elsewhere, nor with public groups or persons.
 
         The more records a client holds, the smaller is its epsilon.
         """
         traced = self.trace(name)
-        if traced.public_sizes is None or any(kind.group for kind in traced.kinds):
+        if traced.public_sizes is None or any(kind.group or kind.held for kind in traced.kinds):
             return {}
         sizes = sorted(traced.public_sizes)
 

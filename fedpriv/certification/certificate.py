@@ -128,18 +128,21 @@ class TracedRound(NamedTuple):
         """What each view sees of a unit in so many rounds.
 
         Args:
-          kind: of the unit; by default the first of `kinds`. Where units are in groups it has to be given.
+          kind: of the unit, one of `kinds`; it has to be given where there are several.
 
         Raises:
-          ValueError: no kind, where there are several groups; no certificate: a multiplier that is computed in the
-            round, or units, samplings or kinds of noise that do not go together.
+          ValueError: no kind, where there are several; one that is no person's, where units are persons; no
+            certificate: a multiplier that is computed in the round, or units, samplings or kinds of noise that do not
+            go together.
         """
         if kind is None:
             kind, *others = self.kinds
-            remedy = "units of each group have releases of their own; give one of `kinds`"
-            require(not others or self.grouping is None, "kind", None, remedy)
-        if self.persons is None or not kind.held:
+            remedy = "units of each kind have releases of their own; give one of `kinds`"
+            require(not others, "kind", None, remedy)
+        if self.persons is None:
             return self._of_single(rounds, kind)
+        remedy = "units are persons, who may hold more than one of these; give one of `kinds`"
+        require(len(kind.held) > 0, "kind", kind, remedy)
         if self.algorithm.unit == "client":
             of_one, clients = self._of_single(rounds, ANY), len(kind.held)
             return tuple(of_clients_of_a_person(of_one, clients, self.persons.share_clients))
@@ -253,22 +256,25 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
     proved = all(traced.basis == "constructed" for traced in rounds)
     return replace(
         certificate,
-        relation=_relation(certificate, rounds[0]),
+        relation=_relation(certificate, rounds),
         basis="constructed" if proved else "declared",
         assumptions=tuple(dict.fromkeys((*certificate.assumptions, *texts))),
         of_groups={name: with_basis(own, rounds) for name, own in certificate.of_groups.items()},
     )
 
 
-def _relation(certificate: Certificate, traced: TracedRound) -> str:
+def _relation(certificate: Certificate, rounds: Sequence[TracedRound]) -> str:
     """How neighbours differ: where a person's clients or records stay, in what these contribute."""
-    persons = traced.persons
+    persons = rounds[0].persons
     if persons is None:
         return certificate.relation
     if persons.have_several:
         return "zero_out"
-    stay = persons.share_clients and traced.algorithm.unit == "client"
-    return "replace_one" if stay else certificate.relation
+    units = {traced.algorithm.unit for traced in rounds}
+    if persons.share_clients and units == {"client"}:
+        return "replace_one"
+    empty = persons.fill_clients and "record" in units and certificate.relation == "add_or_remove"
+    return "zero_out" if empty else certificate.relation
 
 
 @names_user_code
@@ -285,7 +291,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
       LeakError: something private gets past the releases of a round, or into the initial state.
     """
     require_algorithm(algorithm)
-    known = isinstance(federation, Federation | StreamedFederation | CohortFederation)
+    known = isinstance(federation, Federation | StreamedFederation)
     require(known, "federation", federation, "give one such as fp.Federation.from_arrays(...)")
     all_records = federation
     if isinstance(federation, StreamedFederation):
