@@ -311,7 +311,7 @@ def test_the_audit_of_the_worst_group_is_below_its_certificate_and_near_it():
         assert lower_bounds(scores, 1e-2, FALSE_ALARM).least <= certificate.epsilon
         if kind.group == "b":
             assert lower_bounds(scores, 1e-2).least > 0.6 * certificate.epsilon
-    with refused("kind: None; units of each group have releases of their own; give one of `kinds`"):
+    with refused("kind: None; units of each kind have releases of their own; give one of `kinds`"):
         traced.releases(30)
 
 

@@ -281,7 +281,7 @@ def test_no_kind_of_person_stands_for_others():
 
 
 def test_a_persons_clients_and_records_are_together_only_under_one_adjacency():
-    """Without its clients a person's records are no longer at clients that add their noise, and are seen to be there."""
+    """Without its clients a person's records are not at clients that add their noise."""
     everyone, of = by_client(fp.everyone(N)), devices(2)
     for runs in ([(by_client(), 5), (by_record(), 5)], [(by_record(), 5), (everyone, 5)]):
         with refused("some hide a person's clients, .* and others its records"):

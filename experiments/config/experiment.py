@@ -178,7 +178,7 @@ class Ledger:
         honest: float = 1.0,
         best_of: float = 1.0,
     ) -> dict[str, ClientEpsilons]:
-        """By view, where it is public how many records each client holds; nothing elsewhere, nor with public groups or persons.
+        """By view, where it is public how many records each client holds; not with groups or persons.
 
         The more records a client holds, the smaller is its epsilon.
         """
