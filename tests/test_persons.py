@@ -222,6 +222,25 @@ def test_a_run_does_not_go_on_with_other_persons(tmp_path):
         run(1, OWNER[::-1])
 
 
+def test_each_seed_has_the_persons_that_are_drawn():
+    """Equal records are equal persons', and clients of another partition may be others'."""
+    fours = np.arange(N).reshape(DEVICES, 4)
+    one, other = (
+        of({"x": X}, list(rows), person=np.arange(N) // 8)
+        for rows in (fours, np.r_[fours[::2], fours[1::2]])
+    )
+    assert other.persons == one.persons
+    algorithm = fp.fed_avg(
+        lambda w, example: example["x"] @ w,
+        sampler=fp.by_person(fp.fixed_size(6, 2), one),
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+    )
+    given = {"score": lambda w, example: {"loss": example["x"] @ w}, "rounds": 1, "seeds": (0, 1)}
+    with refused("it draws persons of another federation"):
+        fp.simulate(algorithm, X[0], [one, other], {"x": X[:4]}, **given)
+
+
 @pytest.mark.parametrize(
     ("person", "said"),
     [

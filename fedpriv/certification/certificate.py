@@ -50,7 +50,6 @@ from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
-from fedpriv.data.persons import assignment
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.mechanisms.correlated import first_memory
 from fedpriv.mechanisms.noise_matrices import Factorization
@@ -307,11 +306,6 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
                 f"sampler: made for {population} clients, but the federation has {shape.num_clients}; give both the "
                 "same number"
             )
-        if sampler.accounting.of_whom:
-            whose = assignment(all_records)
-            same = whose is not None and whose.digest == sampler.accounting.of_whom
-            remedy = "it draws persons of another federation; give fp.by_person(sampler, federation) this one"
-            require(same, "sampler", sampler.accounting, remedy)
     model = _model(params)
     state, init_arrays = trace_init(algorithm, model, federation)
     stages, after = _stages(algorithm, shape, state)
@@ -321,7 +315,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     for sampler in traced.samplers:
         if not constructed(sampler):
             lines_that_print(program_of(sampler), "draw")
-    check_data(stages, traced.init_arrays, algorithm.unit, all_records)
+    check_data(stages, traced.init_arrays, algorithm, all_records)
     grouping_of(traced.samplers)
     return traced
 

@@ -11,7 +11,10 @@ from fedpriv.certification.closed_over import ClosedOver, check_closed_over, clo
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER
 from fedpriv.certification.trace import Stage
 from fedpriv.core.arguments import require
+from fedpriv.data.persons import assignment
+from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.record_samplers import may_hold_fewer
+from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.weighting import ByPublicSizes
 
 _CLOSED_OVER = (
@@ -21,22 +24,35 @@ _CLOSED_OVER = (
 
 
 def check_data(
-    stages: Sequence[Stage], init_arrays: Sequence[ClosedOver], unit: str, federation: Any
+    stages: Sequence[Stage],
+    init_arrays: Sequence[ClosedOver],
+    algorithm: Algorithm,
+    federation: Any,
 ) -> None:
     """The checks of a round that look at a federation's own arrays.
 
     Args:
       stages, init_arrays: as in `TracedRound`.
-      unit: the algorithm's privacy unit.
+      algorithm: whose round it is.
 
     Raises:
-      ValueError: clients hold another number of records than is drawn among.
+      ValueError: clients hold another number of records than is drawn among; persons of another federation are drawn.
       LeakError: the round closes over the federation's arrays.
     """
+    _check_persons(algorithm, federation)
     check_closed_over(init_arrays, federation, INIT_CLOSED_OVER)
     for stage in stages:
-        _check_sizes(stage, np.asarray(federation.size), unit)
+        _check_sizes(stage, np.asarray(federation.size), algorithm.unit)
         check_closed_over(closed_over(stage.program), federation, _CLOSED_OVER)
+
+
+def _check_persons(algorithm: Algorithm, federation: Any) -> None:
+    for _, sampler in parts_of(algorithm.sampler, 2):
+        if sampler.accounting.of_whom:
+            whose = assignment(federation)
+            same = whose is not None and whose.digest == sampler.accounting.of_whom
+            remedy = "it draws persons of another federation; give fp.by_person(sampler, federation) this one"
+            require(same, "sampler", sampler.accounting, remedy)
 
 
 def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
