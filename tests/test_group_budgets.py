@@ -127,6 +127,21 @@ REFUSED = {
         BUDGETS | {"other": 1.0},
         r"epsilon: \['other'\]; `make` knows no such group",
     ),
+    "handed on to fp.grouped": (
+        by_rate,
+        BUDGETS | {"other": 1.0},
+        "epsilon: 'other'; nobody is in this group",
+    ),
+    "handed on to fp.PublicGroups": (
+        by_record,
+        {"strict": 0.5},
+        r"epsilon: \['strict'\]; group 'lax' has none; give an epsilon",
+    ),
+    "names that make wrote itself": (
+        lambda q: by_rate({"strict": q["strict"]}),
+        BUDGETS,
+        r"samplers: \['strict'\]; group 'lax' has none",
+    ),
     "no noise": (
         lambda q: averaging(
             fp.grouped(LABELS, {g: fp.poisson(MEMBERS, x) for g, x in q.items()}), 0.0

@@ -290,7 +290,7 @@ def test_wrong_groups_are_refused(name):
 @pytest.mark.parametrize("groups", [GROUPS[:-1], (*GROUPS[:-1], ["y"] * 5)], ids=["few", "fewer"])
 def test_groups_of_other_records_are_refused(groups):
     records = fp.PublicGroups(groups, rate=RATES)
-    with refused("sizes: 7; give 8" if len(groups) == 7 else r"sizes\[7\]: 5, .*holds 6"):
+    with refused("groups: 7; give 8" if len(groups) == 7 else r"groups\[7\]: 5, .*holds 6"):
         fp.certify(descent(records), start(), HOSPITALS, 3, 1e-3)
 
 

@@ -15,7 +15,7 @@ from fedpriv.core.user_functions import asked, gives
 from fedpriv.privacy import Certificate
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.group_names import named
+from fedpriv.rounds.group_names import OtherGroupsError, named
 
 _LEAST = 1e-9  # of the numbers that are tried
 _FINEST = 1e-6
@@ -80,6 +80,10 @@ def calibrate_groups(
             raise ValueError(
                 f"epsilon: {sorted(unknown)}; `make` knows no such group; give budgets of its groups alone"
             ) from None
+        except OtherGroupsError as error:  # of the names in `epsilon`, where `make` hands them on
+            if set(error.given) == set(budgets):
+                named("epsilon", budgets, error.members, "an epsilon")
+            raise
         gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
         traced = trace_round(algorithm, params, federation)
         found = traced.certify(rounds, delta, view=view, honest=honest).of_groups
