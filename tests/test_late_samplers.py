@@ -231,7 +231,7 @@ class TestStaleness:
             (lambda d: 0.0, "give some delay a weight above 0"),
             (lambda d: jnp.ones(2), r"staleness\[0\]: float32\[2\]"),
             (lambda: 1.0, r"staleness: it takes \(\).*; give a function of \(delay\)"),
-            (0.5, "staleness: 0.5; give one after the other, in a list"),
+            (0.5, "staleness: 0.5; give a function or a list, each a finite number"),
         ],
     )
     def test_what_is_no_weight(self, staleness, said):

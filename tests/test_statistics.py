@@ -226,7 +226,9 @@ BAD = {
     r"most: 3; give at most the number of candidates, 2": lambda: S.heavy_hitters(
         "label", candidates=[0, 1], most=3
     ),
-    r"q: 1.5; give": lambda: S.quantile("age", 1.5, bins=EDGES),
+    r"q: 1.5; give a probability strictly between 0 and 1 or several": lambda: S.quantile(
+        "age", 1.5, bins=EDGES
+    ),
     r"values: 5; give the name of a leaf": lambda: S.mean(5, bounds=(0, 1)),
     r"values: 'height'; give one of": lambda: S.mean("height", bounds=(0, 1)).algorithm(
         FEDERATION, noise_multiplier=1.0

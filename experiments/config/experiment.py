@@ -295,8 +295,9 @@ class Experiment:
     def higher(self) -> tuple[str, ...]:
         """Metrics that are better when higher, beside accuracies."""
         own = Score.of(self.model.score).higher
-        each = [of for of in (self.groups, self.groups_of_test) if of is not None]
-        groups = {name for of in each for name in names_in(labels_of("groups", of))}
+        each = {"groups": self.groups, "groups_of_test": self.groups_of_test}
+        given = [labels_of(field, of) for field, of in each.items() if of is not None]
+        groups = {name for labels in given for name in names_in(labels)}
         return (*own, *(name for metric in own for name in names_of(metric, groups)))
 
     def test_of(self, name: str) -> Example:

@@ -46,10 +46,10 @@ def count(where: Callable[[Example], Any] | None = None, *, most: Count = 1) -> 
     By default it is the number of units that have such a record: of clients, or of records.
 
     Args:
-      where: ONE record -> bool; None: all records.
+      where: ONE record -> bool, or several, each of which is counted; None: all records.
 
     Raises:
-      ValueError: `where` is no function, or `most` is below 1; when asked, a value that is no single number.
+      ValueError: `where` is no function, or `most` is below 1.
     """
     fits = where is None or callable(where)
     require(fits, "where", where, "give a function of one record, as lambda x: x['age'] > 64")
