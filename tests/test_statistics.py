@@ -244,9 +244,7 @@ BAD = {
     ),
     r"bounds: .*; float32 cannot tell values": lambda: S.mean("age", bounds=(1.7e9, 1.7e9 + 60)),
     r"bounds: .*; float32 cannot tell values between": lambda: S.mean("age", bounds=(0, 1e39)),
-    r"bins: .*; float32 cannot tell all edges": lambda: S.histogram(
-        "age", bins=[1.7e9, 1.7e9 + 1]
-    ),
+    r"bins: .*; float32 cannot tell all edges": lambda: S.histogram("age", bins=[1.7e9, 1.7e9 + 1]),
     r"bins: \[\]; give the edges of at least one bin": lambda: S.histogram("age", bins=[]),
     r"bins: 10; give the edges": lambda: S.histogram("age", bins=10),
     r"bins: .*; give the edges": lambda: S.quantile("age", 0.5, bins=[0, 2, 1]),

@@ -315,7 +315,9 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     check_correlated(stages)
     persons = persons_held(all_records)
     leaves = getattr(all_records, "normalised", ())
-    traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays), persons, leaves)
+    traced = TracedRound(
+        algorithm, shape, stages, state, after, tuple(init_arrays), persons, leaves
+    )
     for sampler in traced.samplers:
         if not constructed(sampler):
             lines_that_print(program_of(sampler), "draw")

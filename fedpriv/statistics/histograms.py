@@ -47,7 +47,8 @@ def quantile(values: Values, q: Probability | Sequence[Probability], *, bins: An
 
     The standard error is half the width of R. S. Woodruff's interval ("Confidence Intervals for Medians and Other
     Position Measures", JASA 1952): from the quantiles a standard error of the share below each further down and up.
-    What the bins' width hides is not in it.
+    What the bins' width hides is not in it. Where noise is as large as the count beyond a quantile, two of them cover
+    it less often than 95 times in 100: 80 to 90 times in the outermost twentieth of a few hundred units.
 
     Args:
       q: such as 0.5, or several, which cost no more.

@@ -2,6 +2,9 @@
 
 Means are over units: every client counts equally, with the mean over its own records, or every record does. How many
 clients there are is public; how many records is not, so that means over records divide by a noisy count.
+
+A unit that is zeroed out adds nothing to counts, sums, and means over records. To means over clients, whose number
+stays, it adds the middle of the bounds, from which no value is further than half of their width.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Exam
     A variance below its own standard error is taken for that, as noise would make it too small, or negative, and what
     is divided by it too large.
 
-    Formal guarantees: post-processing costs nothing more than the statistics. What is trained on such a federation costs
-    that beside its own epsilon: `fp.certify_together` counts both, and `fp.certify` says that it does not.
+    Formal guarantees: post-processing costs nothing more than the statistics. What is trained on such a federation
+    costs that beside its own epsilon: `fp.certify_together` counts both, and `fp.certify` says that it does not.
 
     Args:
       examples: a federation, with its held-out and public records, or a dict of arrays, such as the test examples. A

@@ -70,7 +70,9 @@ def checked_bounds(bounds: Any) -> tuple[np.ndarray, np.ndarray]:
     require(bool(fits), "bounds", bounds, remedy)
     most = np.maximum(np.abs(low), np.abs(high))
     fits = np.all((most < 1e37) & (high - low > np.maximum(1e-5 * most, 1e-30)))
-    remedy = "float32 cannot tell values between them apart; take a constant off values, or scale them"
+    remedy = (
+        "float32 cannot tell values between them apart; take a constant off values, or scale them"
+    )
     require(bool(fits), "bounds", bounds, remedy)
     return low, high
 
