@@ -3,6 +3,7 @@
 import json
 
 import dp_accounting as dp
+import jax
 import numpy as np
 import optax
 import pytest
@@ -158,6 +159,9 @@ class TestReleases:
         def scaled(by):
             return lambda e: (e["x"] * by)[0]
 
+        def projected(key):
+            return lambda e: e["x"] @ jax.random.normal(key, (3,))
+
         def each():
             yield S.histogram("label", bins=[0, 1, 3])
             yield S.histogram("label", bins=[0, 2, 3])
@@ -165,6 +169,7 @@ class TestReleases:
             yield S.heavy_hitters("label", candidates=[0, 2], most=1)
             yield from (S.mean(scaled(np.eye(3)[i]), bounds=(0, 1)) for i in range(2))
             yield from (S.mean(lambda e, i=i: e["x"][i], bounds=(0, 1)) for i in range(2))
+            yield from (S.mean(projected(jax.random.key(i)), bounds=(0, 1)) for i in range(2))
 
         def seed(statistic, sigma=SIGMA, unit="client"):
             algorithm = statistic.algorithm(FEDERATION, noise_multiplier=sigma, unit=unit)

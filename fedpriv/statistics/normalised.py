@@ -55,7 +55,7 @@ def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Exam
 def _by_one(examples: Any, released: Released) -> Any:
     if isinstance(examples, Federation | StreamedFederation):
         scaled = _of_leaf(examples.examples, released)
-        leaves = dict.fromkeys((*examples.normalised, released.statistic.values))
+        leaves = dict.fromkeys((*examples.normalised, str(released.statistic.values)))
         return replace(examples, examples=scaled, normalised=tuple(leaves))
     return _of_leaf(leaves_of(examples), released)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 
 from fedpriv.certification.calibration import calibrate_noise
 from fedpriv.certification.certificate import TracedRound, check_twice, trace_round
-from fedpriv.certification.closed_over import closed_over
+from fedpriv.certification.second_trace import digest
 from fedpriv.core.arguments import (
     Budget,
     Count,
@@ -212,12 +211,9 @@ def _own_seed(seed: int, traced: TracedRound, noise_multiplier: float) -> int:
 
     Rounds are the same where their programs are, with the arrays that these close over: then they give the same totals.
     """
-    told = hashlib.sha256(f"{seed} {noise_multiplier!r} {traced.calls}".encode())
-    for stage in traced.stages:
-        told.update(re.sub("0x[0-9a-f]+", "", str(stage.program)).encode())  # without addresses
-        for each in closed_over(stage.program):
-            told.update(np.asarray(each.array).tobytes())
-    return int.from_bytes(told.digest()[:8]) >> 1
+    programs = [digest(stage.program) for stage in traced.stages]
+    told = f"{seed} {noise_multiplier!r} {traced.calls} {programs}"
+    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8]) >> 1
 
 
 @dataclass(frozen=True, eq=False)
