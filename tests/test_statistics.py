@@ -207,7 +207,44 @@ def test_a_clients_share_is_bounded_by_its_bounds():
         assert value <= 4 * most
 
 
+MOST = {
+    "count": (S.count(), 1),
+    "count, 3 each": (S.count(most=3), 3),
+    "sum": (S.sum("age", bounds=(10, 100)), 100),
+    "sum, from below 0": (S.sum("age", bounds=(-4, 1)), 4),
+    "histogram": (S.histogram("age", bins=[0, 50, 90]), 1),
+    "heavy hitters": (S.heavy_hitters("label", candidates=[0], most=1), 1),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("name", MOST)
+def test_noise_hides_all_that_a_unit_adds_to_a_number(name, unit):
+    """A unit that is zeroed out adds nothing, not half of it: what is certified is the whole distance."""
+    statistic, most = MOST[name]
+    sigma = 2.0
+    asked = statistic._asked(FEDERATION, sigma, unit)
+    _, error = asked.read(asked.algorithm.init(np.zeros(1, np.float32), FEDERATION))
+    drawn_by = 4 if unit == "record" else 1  # clients, each its own
+    error = getattr(error, "counts", error)
+    np.testing.assert_allclose(error, sigma * most * np.sqrt(drawn_by), rtol=1e-6)
+
+
+def test_items_that_a_type_cannot_hold_are_not_counted():
+    """As 257 of bytes, which is 1 where it is cast."""
+    labels = S.heavy_hitters(lambda e: e["label"].astype("uint8"), candidates=[257, 1], most=2)
+    value, _ = drawn(labels, "record", 0.0, 1)
+    np.testing.assert_array_equal(value.items[0], [1, 257])
+    np.testing.assert_allclose(value.counts[0], [np.sum(LABEL == 1), 0], atol=1e-5)
+
+
 BAD = {
+    r"where: .*; let it give one value, not \[2\]": lambda: S.count(lambda e: e["x"] > 0).algorithm(
+        FEDERATION, noise_multiplier=1.0
+    ),
+    r"bounds: .*; float32 cannot tell values": lambda: S.mean("age", bounds=(1.7e9, 1.7e9 + 60)),
+    r"bounds: .*; float32 cannot tell values between": lambda: S.mean("age", bounds=(0, 1e39)),
+    r"bins: .*; float32 cannot tell all edges": lambda: S.histogram("age", bins=[1.7e9, 1.7e9 + 1]),
     r"bins: \[\]; give the edges of at least one bin": lambda: S.histogram("age", bins=[]),
     r"bins: 10; give the edges": lambda: S.histogram("age", bins=10),
     r"bins: .*; give the edges": lambda: S.quantile("age", 0.5, bins=[0, 2, 1]),

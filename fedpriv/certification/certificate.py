@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from fedpriv.certification.assumed import assumed, program_of
+from fedpriv.certification.assumed import assumed, assumed_of_normalised, program_of
 from fedpriv.certification.closed_over import ClosedOver
 from fedpriv.certification.correlated_releases import (
     check_correlated,
@@ -73,6 +73,7 @@ class TracedRound(NamedTuple):
       after: shapes of (state, metrics) that it gives back.
       init_arrays: that `init` closes over.
       persons: what each person holds, where the federation says whose each record is; units are then persons.
+      normalised: the federation's leaves that are on the scale of released statistics.
     """
 
     algorithm: Algorithm
@@ -82,6 +83,7 @@ class TracedRound(NamedTuple):
     after: Any
     init_arrays: tuple[ClosedOver, ...] = ()
     persons: PersonsHeld | None = None
+    normalised: tuple[str, ...] = ()
 
     @property
     def kinds(self) -> tuple[UnitKind, ...]:
@@ -225,6 +227,7 @@ class TracedRound(NamedTuple):
         return (
             *assumed(self.stages, *given),
             *assumed_of_persons(self.persons, self.algorithm.unit),
+            *assumed_of_normalised(self.normalised),
         )
 
     @property
@@ -311,7 +314,10 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     stages, after = _stages(algorithm, shape, state)
     check_correlated(stages)
     persons = persons_held(all_records)
-    traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays), persons)
+    leaves = getattr(all_records, "normalised", ())
+    traced = TracedRound(
+        algorithm, shape, stages, state, after, tuple(init_arrays), persons, leaves
+    )
     for sampler in traced.samplers:
         if not constructed(sampler):
             lines_that_print(program_of(sampler), "draw")
