@@ -13,6 +13,8 @@ from small import refused
 import fedpriv as fp
 from fedpriv.privacy import VIEWS
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 CLIENTS, PER_CLIENT, SIGMA, DELTA = 9, 4, 2.0, 1e-4
 RNG = np.random.default_rng(0)
 EXAMPLES = {
