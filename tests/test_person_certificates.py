@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from itertools import product
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -131,10 +132,9 @@ def test_all_clients_in_one_cohort_or_none_divide_the_multiplier(drawn, people):
 def test_a_persons_clients_are_drawn_together():
     of = federation([0, 0, 1, 2, 2, 2, 1, 3, 3, 3, 3, 0])
     sampler = fp.by_person(fp.fixed_size(4, 2), of)
-    import jax
-
+    draw = jax.jit(sampler.draw)
     for seed in range(20):
-        drawn = sampler.draw(jax.random.key(seed))
+        drawn = draw(jax.random.key(seed))
         members = np.asarray(drawn.ids)[np.asarray(drawn.mask)]
         owners = np.array([0, 0, 1, 2, 2, 2, 1, 3, 3, 3, 3, 0])[members]
         assert len(set(owners)) == 2

@@ -158,12 +158,12 @@ def test_groups_that_are_alike_cost_what_public_sizes_cost(name):
 
 def test_the_audit_of_the_worst_group_is_below_its_certificate_and_near_it():
     """A bound above a true epsilon has probability 1e-6; 60 % of the certificate are found at 95 % confidence."""
-    traced = fp.trace_round(descent(BY_RATE, 4.0, fp.everyone(8), 1), start(), HOSPITALS)
-    whole = traced.certify(30, 1e-2, view="server")
+    traced = fp.trace_round(descent(BY_RATE, 2.0, fp.everyone(8), 1), start(), HOSPITALS)
+    whole = traced.certify(8, 1e-2, view="server")
     (worst,) = (
         kind for kind in traced.kinds if whole.of_groups[kind.group].epsilon == whole.epsilon
     )
-    scores = draw_scores(traced.releases(30, worst), "server", draws=20_000)
+    scores = draw_scores(traced.releases(8, worst), "server", draws=20_000)
     assert worst.group == "y"
     assert lower_bounds(scores, 1e-2, FALSE_ALARM).least <= whole.epsilon
     assert lower_bounds(scores, 1e-2).least > 0.6 * whole.epsilon

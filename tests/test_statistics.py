@@ -9,6 +9,8 @@ from small import FALSE_ALARM, refused
 import fedpriv as fp
 from fedpriv.rounds.noise_stream import root_of
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SIZES = [5, 2, 4, 3]
 OWNER = np.repeat(np.arange(4), SIZES)
 RNG = np.random.default_rng(0)

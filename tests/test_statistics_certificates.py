@@ -15,6 +15,8 @@ import fedpriv as fp
 from fedpriv.privacy import VIEWS
 from fedpriv.statistics.statistic import _own_seed
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 CLIENTS, PER_CLIENT, SIGMA, DELTA = 9, 4, 2.0, 1e-4
 RNG = np.random.default_rng(0)
 EXAMPLES = {

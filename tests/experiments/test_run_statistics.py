@@ -161,7 +161,7 @@ def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
     with pytest.raises(ValueError, match=r"^statistics: 0\.25; none of fed_avg has an epsilon"):
         budget.solved(quickstart, replace(CONFIG, algorithms=("fed_avg",)))
     for refused in (
-        partial(experiments.privacy, best_of=3),
+        partial(experiments.privacy, best_of=3, algorithms=("dp_fed_avg",)),
         experiments.audit,
         partial(experiments.sweep, grid={"p": (0.1, 0.2)}),
     ):
