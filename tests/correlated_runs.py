@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from drawn_rounds import draws_of
 from scipy import optimize, stats
 from small import (
     regression,
@@ -122,14 +122,7 @@ def certificate(algorithm, rounds=ROUNDS, **options):
 
 def drawing(sampler, rounds):
     """key -> who takes part in each round, by the draws alone; compiled once for all keys."""
-
-    @jax.jit
-    def draws(key):
-        def one(memory, t):
-            drawn, memory = sampler.draw(key, t, memory)
-            return memory, drawn
-
-        return lax.scan(one, sampler.init(), jnp.arange(rounds))[1]
+    draws = draws_of(sampler, rounds)
 
     def taking_part(key):
         drawn = draws(key)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
+from drawn_rounds import draws_of
 from scipy import stats
 from small import FALSE_ALARM, refused
 
@@ -34,14 +34,7 @@ law_of = fp.delays.constant
 
 def answering(sampler, rounds):
     """seed -> (ids, delays, weights or None) of each buffer, by the draws alone; compiled once for all seeds."""
-
-    @jax.jit
-    def draws(key):
-        def one(memory, t):
-            drawn, memory = sampler.draw(key, t, memory)
-            return memory, drawn
-
-        return lax.scan(one, sampler.init(), jnp.arange(rounds))[1]
+    draws = draws_of(sampler, rounds)
 
     def of_seed(seed):
         drawn = draws(jax.random.key(seed))

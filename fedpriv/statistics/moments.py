@@ -49,10 +49,10 @@ def count(where: Callable[[Example], Any] | None = None, *, most: Count = 1) -> 
     By default it is the number of units that have such a record: of clients, or of records.
 
     Args:
-      where: ONE record -> bool, or several, each of which is counted; None: all records.
+      where: ONE record -> bool; None: all records.
 
     Raises:
-      ValueError: `where` is no function, or `most` is below 1.
+      ValueError: `where` is no function, or `most` is below 1; when asked, `where` that gives several values.
     """
     fits = where is None or callable(where)
     require(fits, "where", where, "give a function of one record, as lambda x: x['age'] > 64")
