@@ -70,6 +70,11 @@ class DiscreteGaussians:
         return self.shares * self.share_variance
 
     @property
+    def is_nearly_one(self) -> bool:
+        """Whether the sum is one discrete Gaussian but for 1e-37 of its mass."""
+        return self.shares == 1 or self.share_variance >= 9
+
+    @property
     def exact_shifts(self) -> int:
         spread = _spread(self.shares, self.share_variance)
         return min(_MOST_EXACT, 1 + math.ceil(math.sqrt(1e3 * spread * self.variance)))
@@ -121,7 +126,7 @@ class Skellam:
 
     @property
     def exact_shifts(self) -> int:
-        return 8
+        return 8 if self.variance < 1e4 else 0
 
     def steepest(self, order: float, shift: int) -> float:
         low = math.floor(order)
@@ -141,7 +146,7 @@ class Skellam:
         log_p = _log_bessel(v, 2 ** math.ceil(math.log2(farthest)))
         x = np.arange(-len(log_p) + 1 + shift, len(log_p))
         terms = order * log_p[abs(x - shift)] - (order - 1) * log_p[abs(x)]
-        return float(np.logaddexp.reduce(terms) + _ROUNDING) / (order - 1)
+        return float(np.logaddexp.reduce(terms) + (2 * order - 1) * 1e-11) / (order - 1)
 
     def log_mass(self, x: NDArray[np.int64]) -> Floats:
         """f64[...], of integers x."""
