@@ -16,10 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, NonNegative, Range, checked, require
-from fedpriv.core.trees import dimension, flatten, unflatten
+from fedpriv.core.arguments import NonNegative, Positive, Range, checked
+from fedpriv.core.provenance import sealed
+from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.integer_samplers import draw
+from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
 from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
 from fedpriv.mechanisms.rounding import round_within, rounded_bound
 from fedpriv.privacy.integer_noise import DiscreteGaussians, IntegerLaw, Skellam
@@ -168,7 +170,9 @@ class IntegerSum:
         norms = scales * self.clip_norm
         squared = np.array([rounded_bound(norm, self.length) for norm in norms], dtype=float)
         signal = (self.shares * norms) ** 2 / block_of(self.dimension)
-        return _Spread(signal, np.full_like(norms, self.shares / 4), self.noise_multiplier**2 * squared)
+        return _Spread(
+            signal, np.full_like(norms, self.shares / 4), self.noise_multiplier**2 * squared
+        )
 
     def _wrapped(self, scales: np.ndarray, bits: int) -> np.ndarray:
         """By scale a bound of the probability that a coordinate wraps.
@@ -178,9 +182,17 @@ class IntegerSum:
         moment-generating function e^(V (cosh t - 1)), or a smaller one.
         """
         spread, most = self._spread(scales), 2.0 ** (bits - 1) - 1
-        t = np.geomspace(1e-2, 1.0, 64)[:, None] * most / (spread.signal + spread.rounding + spread.noise)
+        t = (
+            np.geomspace(1e-2, 1.0, 64)[:, None]
+            * most
+            / (spread.signal + spread.rounding + spread.noise)
+        )
         t = np.minimum(t, 50.0)
-        logs = (spread.signal + spread.rounding) * t**2 / 2 + spread.noise * (np.cosh(t) - 1) - t * most
+        logs = (
+            (spread.signal + spread.rounding) * t**2 / 2
+            + spread.noise * (np.cosh(t) - 1)
+            - t * most
+        )
         return np.minimum(1.0, 2 * np.exp(logs.min(axis=0)))
 
 
@@ -190,6 +202,48 @@ class _Spread(NamedTuple):
     signal: np.ndarray
     rounding: np.ndarray
     noise: np.ndarray
+
+
+def discrete_gaussian(
+    clip_norm: Positive, noise_multiplier: NonNegative, *, bits: SumBits
+) -> Mechanism:
+    """Clips to l2 norm `clip_norm` (C); messages travel as integers, and each member adds discrete Gaussian noise.
+
+    Formal guarantees: those of `IntegerSum`.
+
+    Args:
+      clip_norm: C.
+      noise_multiplier: deviation of the noise of the whole sum over the norm of a message as integers, which is rounded
+        up; so it is what is certified, and the noise is a little more than C times as large.
+      bits: of a coordinate that travels, and of the sum.
+
+    Raises:
+      ValueError: C <= 0, infinite or beyond `LEAST_CLIP`, sigma < 0, or bits outside 2..30; in a round, too few bits.
+    """
+    return _integer_mechanism("discrete_gaussian", clip_norm, noise_multiplier, bits)
+
+
+def skellam(clip_norm: Positive, noise_multiplier: NonNegative, *, bits: SumBits) -> Mechanism:
+    """As `discrete_gaussian`, with Skellam noise: sums of shares have the same law, however many there are."""
+    return _integer_mechanism("skellam", clip_norm, noise_multiplier, bits)
+
+
+def _integer_mechanism(
+    noise: IntegerNoise, clip_norm: float, noise_multiplier: float, bits: int
+) -> Mechanism:
+    clip_norm = checked("clip_norm", clip_norm, Positive)
+    bits = checked("bits", bits, SumBits)
+    real = gaussian(clip_norm, noise_multiplier)
+
+    def perturb(key: Key, total: PyTree) -> PyTree:
+        raise ValueError(
+            "mechanism: integer noise is added to the sum of a cohort alone; give it to cohort.sum"
+        )
+
+    integers = Integers(noise, bits)
+    return sealed(
+        real._replace(noise=noise, perturb=perturb, integers=integers, worst_case=None, at=None)
+    )
 
 
 @lru_cache(maxsize=64)

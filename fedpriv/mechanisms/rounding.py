@@ -51,7 +51,9 @@ def round_within(key: Key, vector: jax.Array, squared_norm: int) -> jax.Array:
         i, integers = state
         return (i < _TRIES) & ~is_within(integers, squared_norm)
 
-    _, integers = lax.while_loop(fails, again, again((jnp.int32(0), jnp.zeros_like(vector, jnp.int32))))
+    _, integers = lax.while_loop(
+        fails, again, again((jnp.int32(0), jnp.zeros_like(vector, jnp.int32)))
+    )
     shorter = jnp.trunc(vector).astype(jnp.int32)
     integers = jnp.where(is_within(integers, squared_norm), integers, shorter)
     return jnp.where(is_within(integers, squared_norm), integers, 0)

@@ -22,7 +22,7 @@ View: TypeAlias = Literal["third_party", "server", "server_secagg"]
 ClippedUnit: TypeAlias = Literal["client", "record"]
 """What an algorithm clips and perturbs: whole clients, or their records; a person's are several of these."""
 Unit: TypeAlias = Literal["client", "record", "person"]
-NoiseKind: TypeAlias = Literal["gaussian", "laplace"]
+NoiseKind: TypeAlias = Literal["gaussian", "laplace", "discrete_gaussian", "skellam"]
 Adder: TypeAlias = Literal["shares", "own", "own_summed", "server", "enclave"]
 """Who adds the noise that a release counts:
 
