@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 from fedpriv.core.types import Key
 from fedpriv.privacy.integer_noise import DiscreteGaussians, IntegerLaw, Skellam
 
-DISTANCE = 2.0**-58
-"""At most this far, in total variation, a number that is drawn is from its law; certificates count it in delta."""
-
-_BITS = 64  # of a threshold
+_BITS = 96  # of a threshold
 _DIGITS = 40  # of the numbers that tables are made of
-_LEFT_OUT = 2.0**-61  # of the mass, in both tails
+_LEFT_OUT = 2.0**-90  # of the mass, in both tails
+_REACH = 64  # nats below the largest mass, which is less than that
 
 
 class AliasTable(NamedTuple):
@@ -31,31 +29,31 @@ class AliasTable(NamedTuple):
 
     Attributes:
       first: the number of column 0; column i has first + i.
-      high, low: u32[columns], the chance of the own number, in 64 bits.
+      chance: u32[3, columns], the chance of the own number in 96 bits, the highest first.
       other: i32[columns], the other number, less `first`.
     """
 
     first: int
-    high: NDArray[np.uint32]
-    low: NDArray[np.uint32]
+    chance: NDArray[np.uint32]
     other: NDArray[np.int32]
 
 
 def draw(key: Key, law: IntegerLaw, shape: tuple[int, ...]) -> jax.Array:
-    """i32[shape], independent numbers of that law, see `DISTANCE`."""
+    """i32[shape], independent numbers of that law, within `DRAWN_APART`, which certificates count in delta."""
     table = alias_table(law)
     columns = len(table.other)
-    keys = jax.random.split(key, 3)
-    column, chance = (jax.random.bits(k, shape, jnp.uint32) for k in keys[:2])
+    keys = jax.random.split(key, 4)
+    column, drawn = (jax.random.bits(k, shape, jnp.uint32) for k in keys[:2])
     column = column >> (32 - columns.bit_length() + 1) if columns > 1 else jnp.zeros_like(column)
-    high = jnp.asarray(table.high)[column]
-    tied = chance == high
+    high, middle, low = (jnp.asarray(words) for words in table.chance)
+    tied = drawn == high[column]
 
     def by_all_bits() -> jax.Array:
-        rest = jax.random.bits(keys[2], shape, jnp.uint32)
-        return (chance < high) | (tied & (rest < jnp.asarray(table.low)[column]))
+        second, third = (jax.random.bits(k, shape, jnp.uint32) for k in keys[2:])
+        last = (second == middle[column]) & (third < low[column])
+        return (drawn < high[column]) | (tied & ((second < middle[column]) | last))
 
-    own = jax.lax.cond(jnp.any(tied), by_all_bits, lambda: chance < high)
+    own = jax.lax.cond(jnp.any(tied), by_all_bits, lambda: drawn < high[column])
     number = jnp.where(own, column.astype(jnp.int32), jnp.asarray(table.other)[column])
     return table.first + number
 
@@ -80,9 +78,9 @@ def alias_table(law: IntegerLaw) -> AliasTable:
         each[more] -= whole - each[less]
         if each[more] < whole:
             small.append(large.pop())
-    words = np.array([min(c, whole - 1) for c in chance], dtype=np.uint64)
-    high, low = (words >> np.uint64(32)).astype(np.uint32), words.astype(np.uint32)
-    return AliasTable(-reach, high, low, np.array(other, np.int32))
+    each = [min(c, whole - 1) for c in chance]
+    words = [[c >> shift & 0xFFFFFFFF for c in each] for shift in (64, 32, 0)]
+    return AliasTable(-reach, np.array(words, np.uint32), np.array(other, np.int32))
 
 
 def _half_of_masses(law: IntegerLaw) -> list[int]:
@@ -100,7 +98,7 @@ def _discrete_gaussian(variance: float) -> list[int]:
     import mpmath
 
     with mpmath.workdps(_DIGITS):
-        reach = math.ceil(math.sqrt(2 * variance * 45)) + 2
+        reach = math.ceil(math.sqrt(2 * variance * _REACH)) + 2
         scale = mpmath.mpf(10) ** _DIGITS
         spread = 2 * mpmath.mpf(variance)
         return [int(scale * mpmath.exp(-mpmath.mpf(x * x) / spread)) for x in range(reach + 1)]
@@ -111,7 +109,7 @@ def _skellam(variance: float) -> list[int]:
 
     with mpmath.workdps(_DIGITS):
         v, scale = mpmath.mpf(variance), mpmath.mpf(10) ** _DIGITS
-        reach = math.ceil(math.sqrt(2 * variance * 45) + 45)
+        reach = math.ceil(math.sqrt(2 * variance * _REACH) + _REACH)
         ratio, ratios = mpmath.mpf(0), []
         for x in range(2 * reach + 60, 0, -1):
             ratio = 1 / (2 * x / v + ratio)

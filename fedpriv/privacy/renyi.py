@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,11 @@ from typing import Any
 import numpy as np
 
 from fedpriv.privacy.curves import Floats
+from fedpriv.privacy.integer_sums import (
+    IntegerNoise,
+    drawn_without_replacement,
+    poisson_sampled,
+)
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import DrawCase, Sampling
@@ -113,12 +118,15 @@ def _has_divergence(release: Release, relation: str) -> bool:
         return False
     if relation == "add_or_remove" and any(math.isinf(case.distance) for case in drawn.cases()):
         return False
-    return release.noise == "gaussian" or not hidden
+    return release.noise != "laplace" or not hidden
 
 
 def _of_a_round(release: Release, relation: str) -> Floats:
-    multiplier = min(multiplier_for(release, relation), _LOUDEST)  # less noise is sound
-    once = _round(release.sampling, release.noise, multiplier, relation)
+    if release.integers is not None:
+        once = _of_integers(release.sampling, release.integers, relation)
+    else:
+        multiplier = min(multiplier_for(release, relation), _LOUDEST)  # less noise is sound
+        once = _round(release.sampling, release.noise, multiplier, relation)
     if release.participation is None:
         return release.local_steps * once
     rate = release.participation.rate
@@ -152,6 +160,39 @@ def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> 
     return _shown([(case.chance, of_case(case)) for case in sampling.cases()])
 
 
+@lru_cache(maxsize=64)
+def _of_integers(sampling: Sampling, noise: IntegerNoise, relation: str) -> Floats:
+    """Rényi divergences of one round of integer noise, in the cases of `_round`."""
+
+    def at_orders(of_order: Callable[[float], float]) -> Floats:
+        return np.array([of_order(float(order)) for order in _orders()])
+
+    def sampled(
+        amplified: Callable[[float, float, Sequence[float]], float], rate: float, distance: float
+    ) -> Floats:
+        most = math.ceil(_orders().max())
+        of_one = [noise.divergence(max(j, 2), distance) for j in range(most + 1)]
+        return at_orders(lambda order: amplified(order, rate, of_one))
+
+    def certain(distance: float) -> Floats:
+        return at_orders(lambda order: noise.divergence(order, distance) if distance else 0.0)
+
+    if relation == "zero_out":
+        n, chances = sampling.times_drawn()
+        return _shown([(c, certain(float(times))) for times, c in zip(n, chances, strict=True)])
+    if relation == "replace_one":
+        if sampling.rate == 1 or not sampling.is_without_replacement:
+            return certain(2.0)
+        return sampled(drawn_without_replacement, sampling.rate, 2.0)
+
+    def of_case(case: DrawCase) -> Floats:
+        if case.rate in (0, 1):
+            return certain(case.rate * case.distance)
+        return sampled(poisson_sampled, case.rate, case.distance)
+
+    return _shown([(case.chance, of_case(case)) for case in sampling.cases()])
+
+
 def _divergences(event: Any, relation: str = "ADD_OR_REMOVE_ONE") -> Floats:
     """None: nothing happens."""
     import dp_accounting as dp
@@ -175,6 +216,13 @@ def _shown(cases: Sequence[tuple[float, Floats]]) -> Floats:
     less_one = np.asarray(DEFAULT_RDP_ORDERS) - 1
     terms = [math.log(c) + less_one * divergences for c, divergences in cases if c > 0]
     return np.asarray(np.logaddexp.reduce(terms)) / less_one
+
+
+@lru_cache(maxsize=1)
+def _orders() -> Floats:
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+    return np.asarray(DEFAULT_RDP_ORDERS, float)
 
 
 @contextmanager
