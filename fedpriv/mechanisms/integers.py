@@ -8,9 +8,9 @@ for Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +24,9 @@ from fedpriv.mechanisms.integer_samplers import draw
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
 from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
 from fedpriv.mechanisms.rounding import round_within, rounded_bound
-from fedpriv.privacy.integer_noise import DiscreteGaussians, IntegerLaw, Skellam
+from fedpriv.privacy.integer_noise import IntegerLaw
+from fedpriv.privacy.integer_sums import IntegerKind, IntegerNoise
 
-IntegerNoise: TypeAlias = Literal["discrete_gaussian", "skellam"]
 SumBits: TypeAlias = Annotated[
     int, Range("a whole number of bits from 2 to 30", 2, 30, integer=True)
 ]
@@ -44,7 +44,7 @@ class Integers(NamedTuple):
       bits: of a coordinate; sums are taken modulo 2^bits.
     """
 
-    noise: IntegerNoise
+    noise: IntegerKind
     bits: int
 
 
@@ -64,7 +64,7 @@ class IntegerSum:
       dimension: d, of a message.
     """
 
-    noise: IntegerNoise
+    noise: IntegerKind
     bits: int
     clip_norm: float
     noise_multiplier: float
@@ -107,14 +107,15 @@ class IntegerSum:
         """An upper bound of the probability that a coordinate of the sum wraps, for any messages."""
         return float(self._wrapped(np.array([self.scale]), self.bits)[0])
 
-    def law(self, shares: int) -> IntegerLaw | None:
-        """Of the noise of a coordinate, of so many shares; None: there is no noise."""
+    @cached_property
+    def noise_of_all(self) -> IntegerNoise:
+        """The noise of the whole sum, if there is any."""
         variance = self.noise_multiplier**2 * self.squared_norm / self.shares
-        if variance == 0:
-            return None
-        if self.noise == "skellam":
-            return Skellam(shares * variance)
-        return DiscreteGaussians(shares, variance)
+        return IntegerNoise(self.noise, self.shares, variance, self.squared_norm, self.length)
+
+    def _law(self, shares: int) -> IntegerLaw:
+        """Of the noise of a coordinate, of so many shares."""
+        return replace(self.noise_of_all, shares=shares).law
 
     def encode(self, public: Key, key: Key, message: PyTree) -> jax.Array:
         """i32[length], of a message that is clipped already.
@@ -137,16 +138,13 @@ class IntegerSum:
 
     def _drawn(self, key: Key, shape: tuple[int, ...], staying: jax.Array | None) -> jax.Array:
         """The noise of k shares: for each binary digit of k, that of so many shares at once."""
-        law = self.law(self.shares)
-        if law is None:
+        if self.noise_multiplier == 0:
             return jnp.zeros(shape, jnp.int32)
         if staying is None:
-            return draw(key, law, shape)
+            return draw(key, self._law(self.shares), shape)
         total = jnp.zeros(shape, jnp.int32)
         for digit in range(self.shares.bit_length()):
-            of_digit = self.law(2**digit)
-            assert of_digit is not None
-            drawn = draw(jax.random.fold_in(key, digit), of_digit, shape)
+            drawn = draw(jax.random.fold_in(key, digit), self._law(2**digit), shape)
             total += jnp.where((staying >> digit) & 1, drawn, 0)
         return total
 
@@ -229,7 +227,7 @@ def skellam(clip_norm: Positive, noise_multiplier: NonNegative, *, bits: SumBits
 
 
 def _integer_mechanism(
-    noise: IntegerNoise, clip_norm: float, noise_multiplier: float, bits: int
+    noise: IntegerKind, clip_norm: float, noise_multiplier: float, bits: int
 ) -> Mechanism:
     clip_norm = checked("clip_norm", clip_norm, Positive)
     bits = checked("bits", bits, SumBits)

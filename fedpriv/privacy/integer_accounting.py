@@ -62,8 +62,14 @@ def with_fewest_shares(releases: Sequence[Release], chance: float) -> tuple[Rele
 def _with_fewest(release: Release, chance: float) -> Release:
     if release.integers is None or not _loses_noise(release):
         return release
-    drawn = release.participation if release.sampling.takes_all and release.participation else release.sampling
-    cases = sorted((case for case in drawn.cases() if case.rate > 0), key=lambda case: -case.distance)
+    drawn = (
+        release.participation
+        if release.sampling.takes_all and release.participation
+        else release.sampling
+    )
+    cases = sorted(
+        (case for case in drawn.cases() if case.rate > 0), key=lambda case: -case.distance
+    )
     left = math.inf
     for case in cases:
         left = case.distance
@@ -87,7 +93,11 @@ def _loses_noise(release: Release) -> bool:
 def drawn_apart(releases: Sequence[Release]) -> float:
     """In total variation, how far all that is drawn is from its law, at most."""
     return sum(
-        DRAWN_APART * r.rounds * r.local_steps * r.integers.dimension * r.integers.shares.bit_length()
+        DRAWN_APART
+        * r.rounds
+        * r.local_steps
+        * r.integers.dimension
+        * r.integers.shares.bit_length()
         for r in releases
         if r.integers is not None
     )

@@ -148,7 +148,9 @@ def _fixed(order: int, rate: float, of_one: Sequence[float]) -> float:
     j = np.arange(2, order + 1)
     d = np.asarray(of_one[2 : order + 1])
     logs = _log_binomials(order)[2:] + j * math.log(rate) + (j - 1) * d + math.log(2)
-    first = np.log(np.minimum(4 * np.expm1(np.minimum(d[0], 700)), 2 * np.exp(np.minimum(d[0], 700))))
+    first = np.log(
+        np.minimum(4 * np.expm1(np.minimum(d[0], 700)), 2 * np.exp(np.minimum(d[0], 700)))
+    )
     logs[0] = _log_binomials(order)[2] + 2 * math.log(rate) + first
     return float(np.logaddexp.reduce(np.append(logs, 0.0))) / (order - 1)
 
