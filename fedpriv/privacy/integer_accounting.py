@@ -40,7 +40,7 @@ def as_real(releases: Sequence[Release]) -> AsReal | None:
             found.append(release)
             continue
         times = release.rounds * release.local_steps
-        real = release.integers.gaussian(times, _loses_noise(release))
+        real = release.integers.gaussian(times, loses_noise(release))
         if real is None:
             return None
         multiplier, apart = real
@@ -49,43 +49,8 @@ def as_real(releases: Sequence[Release]) -> AsReal | None:
     return AsReal(tuple(found), total)
 
 
-def with_fewest_shares(releases: Sequence[Release], chance: float) -> tuple[Release, ...]:
-    """The same with as many shares as are left in all rounds, but for such a chance, wherever shares are lost.
-
-    Formal guarantees: what they hide, with delta less the chance, is hidden, as who stays does not depend on data, and
-    more noise hides no less.
-    """
-    lossy = sum(release.rounds for release in releases if _loses_noise(release))
-    return tuple(_with_fewest(release, chance / max(lossy, 1)) for release in releases)
-
-
-def _with_fewest(release: Release, chance: float) -> Release:
-    if release.integers is None or not _loses_noise(release):
-        return release
-    drawn = (
-        release.participation
-        if release.sampling.takes_all and release.participation
-        else release.sampling
-    )
-    cases = sorted(
-        (case for case in drawn.cases() if case.rate > 0), key=lambda case: -case.distance
-    )
-    left = math.inf
-    for case in cases:
-        left = case.distance
-        chance -= case.chance
-        if chance < 0:
-            break
-    noise = None if math.isinf(left) else release.integers.with_part(left**-2)
-    whole = {"sampling": release.sampling.with_whole_noise()}
-    if release.participation is not None:
-        whole["participation"] = release.participation.with_whole_noise()
-    if noise is None:
-        return replace(release, multiplier=0.0, integers=None, **whole)
-    return replace(release, multiplier=noise.multiplier, integers=noise, **whole)
-
-
-def _loses_noise(release: Release) -> bool:
+def loses_noise(release: Release) -> bool:
+    """Whether members that vanish take shares along."""
     known = release.participation
     return release.sampling.loses_noise or (known is not None and known.loses_noise)
 
