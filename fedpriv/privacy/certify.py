@@ -15,8 +15,8 @@ from fedpriv.privacy.integer_accounting import (
     SET_ASIDE,
     as_real,
     drawn_apart,
-    loses_noise,
     of_integers,
+    seldom_lost,
 )
 from fedpriv.privacy.known_participation import participations
 from fedpriv.privacy.losses import pld_epsilon
@@ -252,8 +252,7 @@ def _of_integers(
     if real is not None:
         by_losses = epsilons_of(normal_form(real.releases), relation, kept * math.exp(-real.apart))
         found["PLD"] = by_losses["PLD"] + 2 * real.apart
-    lossy = sum(release.rounds for release in releases if loses_noise(release))
-    by_rdp = rdp_epsilon(releases, relation, kept, best_of, seldom=half / max(lossy, 1))
+    by_rdp = rdp_epsilon(releases, relation, kept, best_of, seldom=seldom_lost(releases, delta)[0])
     if by_rdp is not None:
         found["RDP"] = by_rdp
     apart = drawn_apart(releases)

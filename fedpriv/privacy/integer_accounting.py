@@ -49,6 +49,13 @@ def as_real(releases: Sequence[Release]) -> AsReal | None:
     return AsReal(tuple(found), total)
 
 
+def seldom_lost(releases: Sequence[Release], delta: float) -> tuple[float, float]:
+    """(chance in each round, chance in all rounds) of so few shares that they are not counted; 0 where none is lost."""
+    lossy = sum(r.rounds for r in releases if r.integers is not None and loses_noise(r))
+    aside = SET_ASIDE / 2 * delta
+    return (aside / lossy, aside) if lossy else (0.0, 0.0)
+
+
 def loses_noise(release: Release) -> bool:
     """Whether members that vanish take shares along."""
     known = release.participation
