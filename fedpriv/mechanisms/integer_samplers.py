@@ -86,16 +86,15 @@ def alias_table(law: IntegerLaw) -> AliasTable:
 def _half_of_masses(law: IntegerLaw) -> list[int]:
     """Proportional to the masses of 0, 1, 2 ..., up to where `_LEFT_OUT` remains."""
     if isinstance(law, Skellam):
-        half = _skellam(law.variance)
-    elif law.is_nearly_one:
-        half = _discrete_gaussian(law.variance)
-    else:
-        half = _convolved(_discrete_gaussian(law.share_variance), law.shares)
-    return half
+        return _skellam(law.variance)
+    assert isinstance(law, DiscreteGaussians)
+    if law.is_nearly_one:
+        return _discrete_gaussian(law.variance)
+    return _convolved(_discrete_gaussian(law.share_variance), law.shares)
 
 
 def _discrete_gaussian(variance: float) -> list[int]:
-    import mpmath
+    import mpmath  # type: ignore[import-untyped]
 
     with mpmath.workdps(_DIGITS):
         reach = math.ceil(math.sqrt(2 * variance * _REACH)) + 2

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from fedpriv.core.arguments import Count, Positive, check_fields
@@ -25,7 +24,9 @@ _ROUNDING = 1e-9  # of logarithms of masses
 
 
 class IntegerLaw(Protocol):
-    """A symmetric law on the integers, of the noise of one coordinate of a sum."""
+    """A symmetric law on the integers, of the noise of one coordinate of a sum; it is hashable."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def variance(self) -> float:
@@ -76,14 +77,17 @@ class DiscreteGaussians:
 
     @property
     def exact_shifts(self) -> int:
+        """As `IntegerLaw`."""
         spread = _spread(self.shares, self.share_variance)
         return min(_MOST_EXACT, 1 + math.ceil(math.sqrt(1e3 * spread * self.variance)))
 
     def steepest(self, order: float, shift: int) -> float:
+        """As `IntegerLaw`."""
         spread = _spread(self.shares, self.share_variance)
         return order / (2 * self.variance) + order / (order - 1) * spread / shift**2
 
     def divergence(self, order: float, shift: int) -> float:
+        """As `IntegerLaw`."""
         n, v = self.shares, self.variance
         spread = _spread(n, self.share_variance)
         gaussian = order * shift**2 / (2 * v)
@@ -126,9 +130,11 @@ class Skellam:
 
     @property
     def exact_shifts(self) -> int:
+        """As `IntegerLaw`."""
         return 8 if self.variance < 1e4 else 0
 
     def steepest(self, order: float, shift: int) -> float:
+        """As `IntegerLaw`."""
         low = math.floor(order)
         ends = [(a - 1) * self._bound(a, shift) for a in (low, low + 1)]
         return (ends[0] + (order - low) * (ends[1] - ends[0])) / (order - 1)
@@ -140,6 +146,7 @@ class Skellam:
         return order / (2 * v) + beyond
 
     def divergence(self, order: float, shift: int) -> float:
+        """As `IntegerLaw`."""
         v = self.variance
         farthest = order * shift + math.sqrt(2 * v * _NEGLIGIBLE)
         farthest += _NEGLIGIBLE + shift

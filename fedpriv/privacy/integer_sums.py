@@ -1,9 +1,9 @@
-"""What integer noise hides of a unit: by Rényi divergences of its exact law, or as real Gaussian noise that is rounded."""
+"""What integer noise hides of a unit: by divergences of its exact law, or as real Gaussian noise that is rounded."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
@@ -155,7 +155,7 @@ def _fixed(order: int, rate: float, of_one: Sequence[float]) -> float:
     return float(np.logaddexp.reduce(np.append(logs, 0.0))) / (order - 1)
 
 
-def _between(order, of_integer) -> float:
+def _between(order: float, of_integer: Callable[[int], float]) -> float:
     low = math.floor(order)
     below = (low - 1) * of_integer(low) if low > 1 else 0.0
     if low == order:

@@ -115,7 +115,6 @@ def _has_divergence(release: Release, relation: str) -> bool:
     any noise would decide at all but the smallest orders: left to the other accountant.
     """
     drawn = release.sampling
-    known = release.participation
     if release.integers is None and _lossy(release) is not None:
         return False
     hidden = relation != "zero_out" and not drawn.takes_all
@@ -231,7 +230,6 @@ def _sampled(
 @lru_cache(maxsize=64)
 def _of_integers(sampling: Sampling, noise: IntegerNoise, relation: str) -> Floats:
     """Rényi divergences of one round of integer noise, in the cases of `_round`."""
-
     if relation == "zero_out":
         n, chances = sampling.times_drawn()
         return _shown(
