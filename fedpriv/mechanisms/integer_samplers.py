@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from fedpriv.core.types import Key
 from fedpriv.privacy.integer_noise import DiscreteGaussians, IntegerLaw, Skellam
 
-_BITS = 96  # of a threshold
-_DIGITS = 40  # of the numbers that tables are made of
-_LEFT_OUT = 2.0**-90  # of the mass, in both tails
-_REACH = 64  # nats below the largest mass, which is less than that
+_WORDS = 5  # of 32 bits, of a threshold
+_DIGITS = 60  # of the numbers that tables are made of
+_LEFT_OUT = 2.0**-150  # of the mass, in both tails
+_REACH = 108  # nats below the largest mass, which is less than that
 
 
 class AliasTable(NamedTuple):
@@ -29,7 +29,7 @@ class AliasTable(NamedTuple):
 
     Attributes:
       first: the number of column 0; column i has first + i.
-      chance: u32[3, columns], the chance of the own number in 96 bits, the highest first.
+      chance: u32[5, columns], the chance of the own number in 160 bits, the highest first.
       other: i32[columns], the other number, less `first`.
     """
 
@@ -42,18 +42,20 @@ def draw(key: Key, law: IntegerLaw, shape: tuple[int, ...]) -> jax.Array:
     """i32[shape], independent numbers of that law, within `DRAWN_APART`, which certificates count in delta."""
     table = alias_table(law)
     columns = len(table.other)
-    keys = jax.random.split(key, 4)
+    keys = jax.random.split(key, 1 + _WORDS)
     column, drawn = (jax.random.bits(k, shape, jnp.uint32) for k in keys[:2])
     column = column >> (32 - columns.bit_length() + 1) if columns > 1 else jnp.zeros_like(column)
-    high, middle, low = (jnp.asarray(words) for words in table.chance)
-    tied = drawn == high[column]
+    chance = jnp.asarray(table.chance)
+    high = chance[0][column]
 
     def by_all_bits() -> jax.Array:
-        second, third = (jax.random.bits(k, shape, jnp.uint32) for k in keys[2:])
-        last = (second == middle[column]) & (third < low[column])
-        return (drawn < high[column]) | (tied & ((second < middle[column]) | last))
+        less, tied = drawn < high, drawn == high
+        for words, k in zip(chance[1:], keys[2:], strict=True):
+            further, limit = jax.random.bits(k, shape, jnp.uint32), words[column]
+            less, tied = less | (tied & (further < limit)), tied & (further == limit)
+        return less
 
-    own = jax.lax.cond(jnp.any(tied), by_all_bits, lambda: drawn < high[column])
+    own = jax.lax.cond(jnp.any(drawn == high), by_all_bits, lambda: drawn < high)
     number = jnp.where(own, column.astype(jnp.int32), jnp.asarray(table.other)[column])
     return table.first + number
 
@@ -64,7 +66,7 @@ def alias_table(law: IntegerLaw) -> AliasTable:
     masses = _half_of_masses(law)
     reach = len(masses) - 1
     columns = 2 ** math.ceil(math.log2(2 * reach + 1))
-    whole = 2**_BITS
+    whole = 2 ** (32 * _WORDS)
     each = [*masses[:0:-1], *masses, *[0] * (columns - 2 * reach - 1)]
     total = sum(each)
     each = [mass * columns * whole // total for mass in each]
@@ -79,7 +81,7 @@ def alias_table(law: IntegerLaw) -> AliasTable:
         if each[more] < whole:
             small.append(large.pop())
     each = [min(c, whole - 1) for c in chance]
-    words = [[c >> shift & 0xFFFFFFFF for c in each] for shift in (64, 32, 0)]
+    words = [[c >> shift & 0xFFFFFFFF for c in each] for shift in range(32 * _WORDS - 32, -1, -32)]
     return AliasTable(-reach, np.array(words, np.uint32), np.array(other, np.int32))
 
 

@@ -21,7 +21,7 @@ from fedpriv.privacy.integer_noise import (
 
 IntegerKind: TypeAlias = Literal["discrete_gaussian", "skellam"]
 
-DRAWN_APART = 2.0**-86
+DRAWN_APART = 2.0**-145
 """In total variation, at most so far is a number that the engine draws from its law."""
 
 
