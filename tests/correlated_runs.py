@@ -120,14 +120,25 @@ def certificate(algorithm, rounds=ROUNDS, **options):
     return fp.certify(algorithm, start(), FEDERATION, rounds, 1e-5, **options)
 
 
+def drawing(sampler, rounds):
+    """key -> who takes part in each round, by the draws alone; compiled once for all keys."""
+
+    @jax.jit
+    def draws(key):
+        def one(memory, t):
+            drawn, memory = sampler.draw(key, t, memory)
+            return memory, drawn
+
+        return lax.scan(one, sampler.init(), jnp.arange(rounds))[1]
+
+    def taking_part(key):
+        drawn = draws(key)
+        each = zip(np.asarray(drawn.ids), np.asarray(drawn.mask), strict=True)
+        return [ids[mask].tolist() for ids, mask in each]
+
+    return taking_part
+
+
 def cohorts(sampler, rounds, seed=0, key=None):
-    """Who takes part in each round, by the draws alone."""
-    key = jax.random.key(seed) if key is None else key
-
-    def one(memory, t):
-        drawn, memory = sampler.draw(key, t, memory)
-        return memory, drawn
-
-    draws = jax.jit(lambda: lax.scan(one, sampler.init(), jnp.arange(rounds))[1])()
-    each = zip(np.asarray(draws.ids), np.asarray(draws.mask), strict=True)
-    return [ids[mask].tolist() for ids, mask in each]
+    """Who takes part in each round of one run."""
+    return drawing(sampler, rounds)(jax.random.key(seed) if key is None else key)

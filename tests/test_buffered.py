@@ -55,8 +55,10 @@ def by_numpy(algorithm, staleness, rounds=ROUNDS, seed=0, server=0.7, clip=CLIP)
 
 @pytest.mark.usefixtures("quick_to_compile")
 class TestTraining:
-    @pytest.mark.parametrize("sampler", [FREE, fp.poisson(N, 0.3), fp.shuffled_blocks(N, 4)])
-    @pytest.mark.parametrize("most_late", [None, 5])
+    @pytest.mark.parametrize(
+        ("sampler", "most_late"),
+        [(FREE, None), (FREE, 5), (fp.poisson(N, 0.3), None), (fp.shuffled_blocks(N, 4), 5)],
+    )
     def test_as_numpy_computes_it(self, sampler, most_late):
         """Weights that go above 1, a clip that some answers meet."""
         algorithm = fed_buff(
@@ -74,15 +76,21 @@ class TestTraining:
             kept = jax.tree.map(lambda leaf: leaf[(ROUNDS - back) % rows], ended.models)  # noqa: B023
             assert_close(vector(kept), told[ROUNDS - back], 1e-4)
 
-    @pytest.mark.parametrize("who", [fp.fixed_size(N, K), fp.poisson(N, 0.3)])
-    def test_without_delays_it_is_fed_avg(self, who):
+    @pytest.mark.parametrize(
+        ("who", "server"),
+        [
+            (fp.fixed_size(N, K), {}),
+            (fp.poisson(N, 0.3), {}),
+            (fp.poisson(N, 0.3), {"server": fp.fed_opt.adam(0.1)}),
+        ],
+    )
+    def test_without_delays_it_is_fed_avg(self, who, server):
         """To the bit; optimisers at the server are compiled with another order of signs."""
-        for server in ({}, {"server": fp.fed_opt.adam(0.1)}):
-            late = fed_buff(who, fp.delays.constant(0), staleness=[1.0], **server)
-            at_once = fp.fed_avg(squared, sampler=who, mechanism=GAUSSIAN, **server, **TRAINING)
-            one, other = run(late).state, run(at_once).state
-            assert one.models == ()
-            (assert_close if server else assert_identical)(one.inner, other)
+        late = fed_buff(who, fp.delays.constant(0), staleness=[1.0], **server)
+        at_once = fp.fed_avg(squared, sampler=who, mechanism=GAUSSIAN, **server, **TRAINING)
+        one, other = run(late).state, run(at_once).state
+        assert one.models == ()
+        (assert_close if server else assert_identical)(one.inner, other)
 
     def test_parts_of_ones_own(self):
         """Whatever the client does with the model, and the server with the mean."""

@@ -11,6 +11,8 @@ import fedpriv as fp
 from fedpriv.engine.compiled_rounds import evaluate
 from fedpriv.models.classification import BINS, bin_of
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 
 def apply(params, x):
     return params["scale"] * x

@@ -1,6 +1,7 @@
 """Noise that is correlated over rounds: what a run adds, and how the engine remembers it."""
 
 from dataclasses import replace
+from functools import cache
 from inspect import signature
 from itertools import combinations
 from typing import ClassVar, NamedTuple
@@ -44,15 +45,20 @@ import fedpriv as fp
 from fedpriv.rounds.one_round import Carried, round_in_run
 
 
+@cache
+def with_fresh_noise():
+    """The models of a run in which nobody says anything."""
+    return models(descent(fp.gaussian(CLIP, SIGMA), fp.fixed_order(N, SIZE), silent))
+
+
 @pytest.mark.usefixtures("quick_to_compile")
 class TestNoise:
     @pytest.mark.parametrize("name", MATRICES)
     def test_a_run_adds_the_matrix_times_fresh_noise(self, name):
         """Against the run whose noise is fresh: the same keys, so the same z."""
         sampler = fp.fixed_order(N, SIZE)
-        plain = models(descent(fp.gaussian(CLIP, SIGMA), sampler, silent))
         with_memory = models(descent(correlated(matrix_of(name)), sampler, silent))
-        z, noise = np.diff(plain, axis=0), np.diff(with_memory, axis=0)
+        z, noise = np.diff(with_fresh_noise(), axis=0), np.diff(with_memory, axis=0)
         np.testing.assert_allclose(noise, matrix_of(name).noising(ROUNDS) @ z, atol=2e-6)
 
     def test_messages_are_as_without(self):

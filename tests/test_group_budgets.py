@@ -99,6 +99,21 @@ def test_numbers_that_depend_on_one_another_settle_within_the_budgets():
         assert 0.9 * budgets[name] <= certificate.epsilon <= budgets[name]
 
 
+def test_groups_are_named_as_the_budgets_name_them():
+    """Labels that are numbers are looked up as numbers in what is the user's own."""
+    labels, members = [1, 8] * 50, {1: 50, 8: 50}
+
+    def make(rates):
+        return averaging(
+            fp.grouped(labels, {g: fp.poisson(members[g], q) for g, q in rates.items()})
+        )
+
+    given = {"rounds": 20, "delta": 1e-3}
+    found = fp.calibrate_groups(make, start(), HUNDRED, epsilon={1: 0.5, 8: 3.0}, **given)
+    as_text = fp.calibrate_groups(by_rate, start(), HUNDRED, epsilon=BUDGETS, **given)
+    assert found == {1: as_text["strict"], 8: as_text["lax"]}
+
+
 REFUSED = {
     "too much": (
         by_rate,
@@ -113,6 +128,7 @@ REFUSED = {
         r"epsilon\['strict'\]: 0.001; even the number 9.31e-10 costs 0.\d+; raise it, or the noise",
     ),
     "nothing": (by_rate, {}, "epsilon: {}; give group -> its epsilon"),
+    "twice": (by_rate, {1: 0.5, "1": 3.0}, "epsilon: .*; give group -> its epsilon, each once"),
     "no mapping": (by_rate, 1.0, "epsilon: 1.0; give group -> its epsilon"),
     "infinite": (by_rate, BUDGETS | {"lax": math.inf}, r"epsilon\['lax'\]: inf; give an epsilon"),
     "a group lacks": (
@@ -126,6 +142,21 @@ REFUSED = {
         ),
         BUDGETS | {"other": 1.0},
         r"epsilon: \['other'\]; `make` knows no such group",
+    ),
+    "handed on to fp.grouped": (
+        by_rate,
+        BUDGETS | {"other": 1.0},
+        "epsilon: 'other'; nobody is in this group",
+    ),
+    "handed on to fp.PublicGroups": (
+        by_record,
+        {"strict": 0.5},
+        r"epsilon: \['strict'\]; group 'lax' has none; give an epsilon",
+    ),
+    "names that make wrote itself": (
+        lambda q: by_rate({"strict": q["strict"]}),
+        BUDGETS,
+        r"samplers: \['strict'\]; group 'lax' has none",
     ),
     "no noise": (
         lambda q: averaging(

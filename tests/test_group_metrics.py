@@ -113,6 +113,18 @@ def test_groups_of_public_examples_are_those_of_numpy(named):
     assert measured["test[en]"].records.tolist() == [599]
 
 
+def test_a_column_of_whole_numbers_may_be_the_scores_own():
+    """As of accuracy by class."""
+    rng = np.random.default_rng(0)
+    test = {"x": rng.normal(size=(60, 3)).astype(np.float32), "y": np.arange(60) % 3}
+    by_name, by_array = (
+        fp.measures.per_group(score, groups, on=test)(STATE, FEDERATION)
+        for groups in ("y", test["y"])
+    )
+    assert numbers(by_name) == numbers(by_array)
+    assert "test[2]_accuracy_mean" in by_name
+
+
 def test_in_a_run_of_several_seeds_they_are_each_seeds_own_and_streaming_gives_the_same():
     """Held-out records of other clients of each seed, and beside other measures."""
     rows = np.array_split(np.arange(len(FEDERATION.examples["y"])), 6)

@@ -93,9 +93,9 @@ def test_turns_keep_to_each_groups_own_schedule():
     labels = [*"abc"] * 4
     turns = fp.random_availability(4, 1, 3, 0.9), fp.fixed_order(4, 2), fp.everyone(4)
     sampler = fp.grouped(labels, dict(zip("abc", turns, strict=True)))
-    memory, seen = sampler.first_memory(), []
+    memory, draw, seen = sampler.first_memory(), jax.jit(sampler.draw), []
     for t in range(12):
-        drawn, memory = sampler.draw(jax.random.key(5), jnp.int32(t), memory)
+        drawn, memory = draw(jax.random.key(5), jnp.int32(t), memory)
         seen.append(set(np.asarray(drawn.ids)[np.asarray(drawn.mask)].tolist()))
     for t, now in enumerate(seen):
         assert {i for i in now if i % 3 == 2} == {2, 5, 8, 11}

@@ -302,16 +302,16 @@ def test_noises_of_different_loudness_hide_nobody_who_may_stand_for_another(name
 def test_the_audit_of_the_worst_group_is_below_its_certificate_and_near_it():
     """A bound above a true epsilon has probability 1e-6; 60 % of the certificate are found at 95 % confidence."""
     sampler = fp.grouped(LABELS, POISSON, **COUNTS)
-    traced = fp.trace_round(averaging(sampler, 4.0), start(), THIRTY)
-    certificates = traced.certify(30, 1e-2).of_groups
+    traced = fp.trace_round(averaging(sampler, 2.0), start(), THIRTY)
+    certificates = traced.certify(8, 1e-2).of_groups
     assert certificates["b"].epsilon > 3 * certificates["a"].epsilon
     for kind in traced.kinds:
-        scores = draw_scores(traced.releases(30, kind), "third_party", draws=20_000)
+        scores = draw_scores(traced.releases(8, kind), "third_party", draws=20_000)
         certificate = certificates[kind.group]
         assert lower_bounds(scores, 1e-2, FALSE_ALARM).least <= certificate.epsilon
         if kind.group == "b":
             assert lower_bounds(scores, 1e-2).least > 0.6 * certificate.epsilon
-    with refused("kind: None; units of each group have releases of their own; give one of `kinds`"):
+    with refused("kind: None; units of each kind have releases of their own; give one of `kinds`"):
         traced.releases(30)
 
 

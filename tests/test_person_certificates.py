@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from itertools import product
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -15,9 +16,10 @@ import fedpriv as fp
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.certification.persons_held import Held, PersonsHeld, persons_held
+from fedpriv.certification.unit_kinds import ANY
 from fedpriv.privacy import VIEWS, Poisson, Release
 from fedpriv.privacy.losses import compose
-from fedpriv.privacy.sampling import PersonsDraw
+from fedpriv.privacy.sampling import DrawCase, PersonsDraw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -130,10 +132,9 @@ def test_all_clients_in_one_cohort_or_none_divide_the_multiplier(drawn, people):
 def test_a_persons_clients_are_drawn_together():
     of = federation([0, 0, 1, 2, 2, 2, 1, 3, 3, 3, 3, 0])
     sampler = fp.by_person(fp.fixed_size(4, 2), of)
-    import jax
-
+    draw = jax.jit(sampler.draw)
     for seed in range(20):
-        drawn = sampler.draw(jax.random.key(seed))
+        drawn = draw(jax.random.key(seed))
         members = np.asarray(drawn.ids)[np.asarray(drawn.mask)]
         owners = np.array([0, 0, 1, 2, 2, 2, 1, 3, 3, 3, 3, 0])[members]
         assert len(set(owners)) == 2
@@ -267,6 +268,39 @@ def test_an_audit_of_the_worst_person_is_below_its_certificate_and_near_it(algor
     assert likely > 0.6 * certified
 
 
+def test_no_kind_of_person_stands_for_others():
+    """One with three records at a client, one with a record at each of two: either may be the costlier."""
+    owner = 100 + np.arange(N * RECORDS)
+    owner[:3], owner[RECORDS], owner[2 * RECORDS] = 0, 1, 1
+    found = fp.trace_round(by_record(), start(), federation(owner))
+    assert len(found.kinds) == 2
+    with refused("kind: None; units of each kind have releases of their own"):
+        found.releases(ROUNDS)
+    with refused("kind: .*units are persons, who may hold more than one"):
+        found.certify(ROUNDS, DELTA, kind=ANY)
+
+
+def test_a_persons_clients_and_records_are_together_only_under_one_adjacency():
+    """Without its clients a person's records are not at clients that add their noise."""
+    everyone, of = by_client(fp.everyone(N)), devices(2)
+    for runs in ([(by_client(), 5), (by_record(), 5)], [(by_record(), 5), (everyone, 5)]):
+        with refused("some hide a person's clients, .* and others its records"):
+            fp.certify_together(runs, start(), of, DELTA)
+    whole = by_record(records=fp.everyone(RECORDS))
+    for own in (of, patients(1, 1)):
+        runs = [(everyone, 5), (whole, 5)]
+        both = fp.certify_together(runs, start(), own, DELTA)
+        assert both.relation == fp.certify_together(runs[::-1], start(), own, DELTA).relation
+        assert both.relation == "zero_out"
+
+
+def test_clients_that_are_all_one_persons_stay_without_its_records():
+    shared = certified(by_record(), patients(RECORDS - 1))
+    alone = certified(by_record(), patients(RECORDS))
+    assert (shared.relation, alone.relation) == ("add_or_remove", "zero_out")
+    assert any("that they are there is not hidden" in text for text in alone.assumptions)
+
+
 def test_runs_and_calibration_are_of_persons_too():
     of = devices(2)
     together = fp.certify_together([(by_client(), 5), (by_client(), 15)], start(), of, DELTA)
@@ -282,6 +316,15 @@ def test_streamed_persons_are_certified_alike():
     assert certified(by_client(), streamed) == certified(by_client(), devices(2))
     sampler = fp.by_person(fp.poisson(6, 0.25), streamed)
     assert certified(by_client(sampler), devices(2)).unit == "person"
+    with refused("federation: .*CohortFederation"):  # which does not know of them
+        certified(by_client(), streamed.empty())
+
+
+class OftenerThanItSays(Poisson):
+    """Somebody's own, whose cases are not those that it inherits for several."""
+
+    def cases(self):
+        return (DrawCase(1.0, 1.0, 1.0),)
 
 
 def test_what_is_not_proved_is_refused():
@@ -305,6 +348,16 @@ def test_what_is_not_proved_is_refused():
         fp.by_person(fp.poisson(N, 0.25), federation())
     with refused("federation: client 0 holds records of 6 persons; give one whose clients"):
         fp.by_person(fp.poisson(N, 0.25), patients(1))
+    some = fp.Federation.from_arrays(
+        {"x": X, "y": X.sum(1)},
+        [range(5 * i, 5 * i + 3) for i in range(N)],
+        held_out=[range(5 * i + 3, 5 * i + 4) if i else () for i in range(N)],
+        person=np.arange(N) // 2,
+    )
+    with refused("federation: client 0 holds no records"):
+        fp.by_person(fp.poisson(6, 0.25), some.held_out)
+    with refused("drawn: .* give `cases_of_several`, too"):
+        PersonsDraw(OftenerThanItSays(12, 0.25), 2)
     with refused("sampler: .* give a sampler of the 6 persons"):
         fp.by_person(fp.poisson(N, 0.25), devices(2))
     with refused("sampler: .* give one of fp.everyone, fp.fixed_size and fp.poisson"):

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import optax
 import pandas as pd
 import pytest
 from small import refused
@@ -196,6 +197,48 @@ def test_another_partition_is_refused_and_equal_persons_are_stacked():
     assert stack([federation, of()]).persons == federation.persons
     with refused(r"federations\[1\] has persons=4 persons, federations\[0\] has 3 persons"):
         stack([of(WITHOUT, person=OWNER % 3), of(WITHOUT, person=OWNER)])
+
+
+def test_a_run_does_not_go_on_with_other_persons(tmp_path):
+    """Whose clients were not drawn together in the rounds before."""
+
+    def score(w, example):
+        return {"loss": jax.numpy.sum(example["x"] @ w)}
+
+    def run(rounds, owner):
+        federation = of(WITHOUT, person=owner)
+        algorithm = fp.fed_avg(
+            lambda w, example: score(w, example)["loss"],
+            sampler=fp.by_person(fp.fixed_size(PEOPLE, 2), federation),
+            optimizer=lambda t: optax.sgd(0.1),
+            batches=fp.full_batch(),
+        )
+        given = {"rounds": rounds, "every": 1, "checkpoints": fp.Checkpoints(tmp_path, rounds=1)}
+        test = {"x": X[:4]}
+        return fp.simulate(algorithm, X[0], federation, test, score=score, seeds=(0,), **given)
+
+    run(1, OWNER)
+    with refused("is of another run: persons"):
+        run(1, OWNER[::-1])
+
+
+def test_each_seed_has_the_persons_that_are_drawn():
+    """Equal records are equal persons', and clients of another partition may be others'."""
+    fours = np.arange(N).reshape(DEVICES, 4)
+    one, other = (
+        of({"x": X}, list(rows), person=np.arange(N) // 8)
+        for rows in (fours, np.r_[fours[::2], fours[1::2]])
+    )
+    assert other.persons == one.persons
+    algorithm = fp.fed_avg(
+        lambda w, example: example["x"] @ w,
+        sampler=fp.by_person(fp.fixed_size(6, 2), one),
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+    )
+    given = {"score": lambda w, example: {"loss": example["x"] @ w}, "rounds": 1, "seeds": (0, 1)}
+    with refused("it draws persons of another federation"):
+        fp.simulate(algorithm, X[0], [one, other], {"x": X[:4]}, **given)
 
 
 @pytest.mark.parametrize(

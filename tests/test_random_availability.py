@@ -17,6 +17,7 @@ from correlated_runs import (
     cohorts,
     correlated,
     descent,
+    drawing,
     gradient_of,
     matrix_of,
     run,
@@ -30,6 +31,8 @@ from fedpriv.privacy import MinimumSeparation
 from fedpriv.rounds.noise_stream import schedule_key
 from fedpriv.rounds.scheduled_samplers import has_full_cohorts
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 OFTEN = fp.random_availability(N, SIZE, 3, 0.7)
 SELDOM = fp.random_availability(N, 3, 2, 0.6, participations=2)
 ROUNDS = 9
@@ -38,21 +41,23 @@ ROUNDS = 9
 class TestBounds:
     """They hold in every run, whoever is available."""
 
-    @pytest.mark.parametrize("seed", range(5))
     @pytest.mark.parametrize(
         ("n", "size", "b", "p", "k"),
         [(20, 4, 3, 0.5, None), (20, 4, 5, 1.0, 7), (20, 1, 20, 0.1, 2), (50, 10, 1, 0.3, 40)],
     )
-    def test_rests_and_participations(self, n, size, b, p, k, seed):
+    def test_rests_and_participations(self, n, size, b, p, k):
+        """In each of five runs."""
         rounds = 400
         sampler = fp.random_availability(n, size, b, p, k)
-        drawn = cohorts(sampler, rounds, seed)
         assert sampler.accounting == MinimumSeparation(n, size, b, k)
-        assert max(map(len, drawn)) <= size
-        for client in range(n):
-            turns = [t for t, cohort in enumerate(drawn) if client in cohort]
-            assert all(later - earlier >= b for earlier, later in pairwise(turns))
-            assert len(turns) <= sampler.accounting.rounds_of_a_unit(rounds)
+        taking_part = drawing(sampler, rounds)
+        for seed in range(5):
+            drawn = taking_part(jax.random.key(seed))
+            assert max(map(len, drawn)) <= size
+            for client in range(n):
+                turns = [t for t, cohort in enumerate(drawn) if client in cohort]
+                assert all(later - earlier >= b for earlier, later in pairwise(turns))
+                assert len(turns) <= sampler.accounting.rounds_of_a_unit(rounds)
 
     def test_are_reached(self):
         """So that a bound one lower would fail."""
@@ -87,7 +92,7 @@ class TestDraws:
         memory = sampler.init()
         memory = memory._replace(last=memory.last.at[jnp.array([1, 4])].set(9))
         keys = jax.random.split(jax.random.key(0), draws)
-        drawn = jax.vmap(lambda key: sampler.draw(key, jnp.int32(10), memory)[0])(keys)
+        drawn = jax.jit(jax.vmap(lambda key: sampler.draw(key, jnp.int32(10), memory)[0]))(keys)
         assert np.asarray(drawn.mask).all()
         found = [tuple(sorted(ids)) for ids in np.asarray(drawn.ids).tolist()]
         subsets = [*combinations([0, 2, 3, 5, 6], 3)]
@@ -199,7 +204,6 @@ STREAMED = fp.StreamedFederation.from_arrays(
 SEEDS = (3, 8)
 
 
-@pytest.mark.usefixtures("quick_to_compile")
 class TestMemory:
     """Cohorts of every run are those of the draws alone, to the bit."""
 
@@ -253,9 +257,9 @@ class TestMemory:
         assert np.asarray(tables[0])[:, :, :2].all()
         for seed, table in zip(SEEDS, np.asarray(tables[0]), strict=True):
             key = schedule_key(jax.random.key(seed), 1)
-            memory = SELDOM.init()
+            memory, draw = SELDOM.init(), jax.jit(SELDOM.draw)
             for t in range(2, ROUNDS):
-                drawn, memory = SELDOM.draw(key, jnp.int32(t), memory)
+                drawn, memory = draw(key, jnp.int32(t), memory)
                 ids = np.asarray(drawn.ids)[np.asarray(drawn.mask)]
                 assert sorted(ids) == np.flatnonzero(table[:, t]).tolist()
 
@@ -281,13 +285,12 @@ class TestMemory:
         algorithm, key = recording(SELDOM, fp.gaussian(CLIP, SIGMA)), jax.random.key(0)
         state = algorithm.init(start(), FEDERATION)
         _, metrics = one_round(algorithm)(key, state._replace(round=jnp.int32(5)), FEDERATION)
-        drawn, _ = SELDOM.draw(schedule_key(key, 0), jnp.int32(5), SELDOM.init())
+        drawn, _ = jax.jit(SELDOM.draw)(schedule_key(key, 0), jnp.int32(5), SELDOM.init())
         assert metrics["cohort_size"] == drawn.mask.sum()
         view = jax.jit(lambda: server_view(algorithm, key, state, FEDERATION))()
         assert view.update.shape == (SELDOM.slots, 4)
 
 
-@pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize(
     "goes_on",
     [
@@ -315,7 +318,6 @@ BY_HAND = fp.types.ScheduledSampler(
 )
 
 
-@pytest.mark.usefixtures("quick_to_compile")
 class TestByHand:
     def test_with_a_memory_of_its_own(self):
         algorithm = recording(BY_HAND)

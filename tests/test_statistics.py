@@ -9,6 +9,8 @@ from small import FALSE_ALARM, refused
 import fedpriv as fp
 from fedpriv.rounds.noise_stream import root_of
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 SIZES = [5, 2, 4, 3]
 OWNER = np.repeat(np.arange(4), SIZES)
 RNG = np.random.default_rng(0)
@@ -207,7 +209,44 @@ def test_a_clients_share_is_bounded_by_its_bounds():
         assert value <= 4 * most
 
 
+MOST = {
+    "count": (S.count(), 1),
+    "count, 3 each": (S.count(most=3), 3),
+    "sum": (S.sum("age", bounds=(10, 100)), 100),
+    "sum, from below 0": (S.sum("age", bounds=(-4, 1)), 4),
+    "histogram": (S.histogram("age", bins=[0, 50, 90]), 1),
+    "heavy hitters": (S.heavy_hitters("label", candidates=[0], most=1), 1),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("name", MOST)
+def test_noise_hides_all_that_a_unit_adds_to_a_number(name, unit):
+    """A unit that is zeroed out adds nothing, not half of it: what is certified is the whole distance."""
+    statistic, most = MOST[name]
+    sigma = 2.0
+    asked = statistic._asked(FEDERATION, sigma, unit)
+    _, error = asked.read(asked.algorithm.init(np.zeros(1, np.float32), FEDERATION))
+    drawn_by = 4 if unit == "record" else 1  # clients, each its own
+    error = getattr(error, "counts", error)
+    np.testing.assert_allclose(error, sigma * most * np.sqrt(drawn_by), rtol=1e-6)
+
+
+def test_items_that_a_type_cannot_hold_are_not_counted():
+    """As 257 of bytes, which is 1 where it is cast."""
+    labels = S.heavy_hitters(lambda e: e["label"].astype("uint8"), candidates=[257, 1], most=2)
+    value, _ = drawn(labels, "record", 0.0, 1)
+    np.testing.assert_array_equal(value.items[0], [1, 257])
+    np.testing.assert_allclose(value.counts[0], [np.sum(LABEL == 1), 0], atol=1e-5)
+
+
 BAD = {
+    r"where: .*; let it give one value, not \[2\]": lambda: S.count(lambda e: e["x"] > 0).algorithm(
+        FEDERATION, noise_multiplier=1.0
+    ),
+    r"bounds: .*; float32 cannot tell values": lambda: S.mean("age", bounds=(1.7e9, 1.7e9 + 60)),
+    r"bounds: .*; float32 cannot tell values between": lambda: S.mean("age", bounds=(0, 1e39)),
+    r"bins: .*; float32 cannot tell all edges": lambda: S.histogram("age", bins=[1.7e9, 1.7e9 + 1]),
     r"bins: \[\]; give the edges of at least one bin": lambda: S.histogram("age", bins=[]),
     r"bins: 10; give the edges": lambda: S.histogram("age", bins=10),
     r"bins: .*; give the edges": lambda: S.quantile("age", 0.5, bins=[0, 2, 1]),
@@ -226,7 +265,9 @@ BAD = {
     r"most: 3; give at most the number of candidates, 2": lambda: S.heavy_hitters(
         "label", candidates=[0, 1], most=3
     ),
-    r"q: 1.5; give": lambda: S.quantile("age", 1.5, bins=EDGES),
+    r"q: 1.5; give a probability strictly between 0 and 1 or several": lambda: S.quantile(
+        "age", 1.5, bins=EDGES
+    ),
     r"values: 5; give the name of a leaf": lambda: S.mean(5, bounds=(0, 1)),
     r"values: 'height'; give one of": lambda: S.mean("height", bounds=(0, 1)).algorithm(
         FEDERATION, noise_multiplier=1.0

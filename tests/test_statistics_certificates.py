@@ -3,6 +3,7 @@
 import json
 
 import dp_accounting as dp
+import jax
 import numpy as np
 import optax
 import pytest
@@ -12,6 +13,9 @@ from small import refused
 
 import fedpriv as fp
 from fedpriv.privacy import VIEWS
+from fedpriv.statistics.statistic import _own_seed
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 CLIENTS, PER_CLIENT, SIGMA, DELTA = 9, 4, 2.0, 1e-4
 RNG = np.random.default_rng(0)
@@ -150,6 +154,46 @@ class TestReleases:
         assert np.abs(wider.value.mean - released.value.mean).max() > 0.1
         secret = MOMENTS.release(FEDERATION, **how)
         assert np.abs(secret.value.mean - released.value.mean).max() > 0.1
+
+    def test_no_two_programs_share_noise(self):
+        """Whatever they are called: bins between the same ends, lists of one length, functions without a name."""
+
+        def scaled(by):
+            return lambda e: (e["x"] * by)[0]
+
+        def projected(key):
+            return lambda e: e["x"] @ jax.random.normal(key, (3,))
+
+        def each():
+            yield S.histogram("label", bins=[0, 1, 3])
+            yield S.histogram("label", bins=[0, 2, 3])
+            yield S.heavy_hitters("label", candidates=[0, 1], most=1)
+            yield S.heavy_hitters("label", candidates=[0, 2], most=1)
+            yield from (S.mean(scaled(np.eye(3)[i]), bounds=(0, 1)) for i in range(2))
+            yield from (S.mean(lambda e, i=i: e["x"][i], bounds=(0, 1)) for i in range(2))
+            yield from (S.mean(projected(jax.random.key(i)), bounds=(0, 1)) for i in range(2))
+
+        def seed(statistic, sigma=SIGMA, unit="client"):
+            algorithm = statistic.algorithm(FEDERATION, noise_multiplier=sigma, unit=unit)
+            return _own_seed(3, fp.trace_round(algorithm, np.zeros(1), FEDERATION), sigma)
+
+        seeds = [seed(statistic) for statistic in each()]
+        assert len(set(seeds)) == len(seeds)
+        assert seeds == [seed(statistic) for statistic in each()]
+        others = {seed(MOMENTS), seed(MOMENTS, SIGMA + 1e-9), seed(MOMENTS, unit="record")}
+        assert len(others) == 3
+
+    def test_who_certifies_training_alone_is_told_what_is_not_counted(self, released):
+        normal = fp.normalised(FEDERATION, by=released)
+        assert normal.repartition(OWNERS).normalised == ("x",)
+        streamed = fp.StreamedFederation.from_arrays(EXAMPLES, OWNERS)
+        assert fp.normalised(streamed, by=released).normalised == ("x",)
+        plain, scaled = (
+            set(fp.certify(TRAINING, MODEL.init, f, 2, DELTA).assumptions)
+            for f in (FEDERATION, normal)
+        )
+        (said,) = scaled - plain
+        assert said.startswith("x of the records is on the scale of released statistics")
 
     def test_a_streamed_federation_gives_the_same(self, released):
         streamed = fp.StreamedFederation.from_arrays(EXAMPLES, OWNERS)

@@ -175,7 +175,7 @@ def test_the_audit_of_the_worst_client_is_below_its_certificate_and_near_it(way,
     A client of LEAF is smaller than a batch. Poisson draws of one rate depend on no sizes.
     """
     delta = 1e-2
-    sigma, rounds = {"secret": (1.0, 5), "public, Poisson": (6.0, 100)}.get(way, (8.0, 30))
+    sigma, rounds = {"secret": (1.0, 5), "public, Poisson": (3.0, 25)}.get(way, (4.0, 8))
     local = steps(three_ways(sizes)[way], fp.gaussian(CLIP, sigma), 2)
     traced = fp.trace_round(fp.dp_sgd(local, sampler=fp.everyone(8)), start(), regression(sizes))
     certificate = traced.certify(rounds, delta, view="server")

@@ -178,12 +178,12 @@ class Ledger:
         honest: float = 1.0,
         best_of: float = 1.0,
     ) -> dict[str, ClientEpsilons]:
-        """By view, where it is public how many records each client holds; nothing elsewhere, nor with public groups.
+        """By view, where it is public how many records each client holds; not with groups or persons.
 
         The more records a client holds, the smaller is its epsilon.
         """
         traced = self.trace(name)
-        if traced.public_sizes is None or any(kind.group for kind in traced.kinds):
+        if traced.public_sizes is None or any(kind.group or kind.held for kind in traced.kinds):
             return {}
         sizes = sorted(traced.public_sizes)
 
@@ -295,8 +295,9 @@ class Experiment:
     def higher(self) -> tuple[str, ...]:
         """Metrics that are better when higher, beside accuracies."""
         own = Score.of(self.model.score).higher
-        each = [of for of in (self.groups, self.groups_of_test) if of is not None]
-        groups = {name for of in each for name in names_in(labels_of("groups", of))}
+        each = {"groups": self.groups, "groups_of_test": self.groups_of_test}
+        given = [labels_of(field, of) for field, of in each.items() if of is not None]
+        groups = {name for labels in given for name in names_in(labels)}
         return (*own, *(name for metric in own for name in names_of(metric, groups)))
 
     def test_of(self, name: str) -> Example:

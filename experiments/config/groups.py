@@ -48,7 +48,8 @@ class Groups:
             each_once(self.names, "groups.names")
         for name in ("shares", "epsilons", "rates", "clip_scales"):
             given = getattr(self, name)
-            remedy = f"give a number for each of groups.names ({', '.join(self.names) or 'none'})"
+            remedy = f"give a number for each of groups.names ({', '.join(self.names)})"
+            remedy = remedy if self.names else "name the groups, too (groups.names)"
             require(len(given) in (0, len(self.names)), f"groups.{name}", given, remedy)
             kind = Budget if name == "epsilons" else Rate
             for one in given:

@@ -155,6 +155,8 @@ class Settings:
         inside = share is None or 0 < share < 1
         remedy = "give the share of target_epsilon that they may cost, between 0 and 1"
         require(inside, "statistics", share, remedy)
+        remedy = "it is a share of target_epsilon, for which groups.epsilons leave no place; leave one of them out"
+        require(share is None or not self.group_epsilons, "statistics", share, remedy)
         remedy = "it is a share of target_epsilon; give that, too"
         require(share is None or self.target_epsilon is not None, "statistics", share, remedy)
         if bounds is not None:

@@ -137,8 +137,10 @@ def planned(
       federation: its shapes count.
 
     Raises:
-      ValueError: as `asked_of`.
+      ValueError: as `asked_of`; units that are persons, whose share of the target is not what a client's is.
     """
+    remedy = "units are persons; leave it out, and release them by fp.statistics"
+    require(training.persons is None, "statistics", settings.statistics, remedy)
     share = (settings.statistics or 0.0) * (settings.target_epsilon or 0.0)
     examples = federation.examples
     remedy = "the examples are no dict of arrays; leave it out"
@@ -170,8 +172,9 @@ def at_noise(features: Features, noise: float) -> Statistics:
 
 
 def _relation(training: TracedRound, view: Any) -> str:
-    """The neighbours for which a training is certified."""
-    return relation_of([release for release in training.releases(1) if release.view == view], view)
+    """The neighbours for which a training is certified; those of all its groups are alike."""
+    releases = training.releases(1, training.kinds[0])
+    return relation_of([release for release in releases if release.view == view], view)
 
 
 def _moved(relation: str) -> float:

@@ -58,13 +58,14 @@ class Curve(NamedTuple):
     """An algorithm of a run, and how it is drawn.
 
     Attributes:
-      names: metric of a row of panels -> what is drawn there in its place, of a group.
+      names: of a group, metric of a row of panels -> what is drawn there in its place, and nothing in other rows; None:
+        the metrics themselves.
     """
 
     run: RunFolder
     algorithm: str
     look: dict[str, Any]
-    names: Mapping[str, str] = {}
+    names: Mapping[str, str] | None = None
 
     def hours(self, line: Line) -> float:
         """Simulated hours of all rounds so far; NaN where the run has none."""
@@ -332,7 +333,10 @@ def curve(axes: Any, x: Iterable[float], values: Sequence[Spread], **look: Any) 
 
 def draw(axes: Any, one: Curve, metric: str, x: str = "round") -> None:
     """Draws a curve, an accuracy in %, everything else as it was recorded."""
-    lines, metric = one.run.lines.get(one.algorithm, ()), one.names.get(metric, metric)
+    metric = metric if one.names is None else one.names.get(metric, "")
+    if not metric:
+        return
+    lines = one.run.lines.get(one.algorithm, ())
     found = [(AXES[x].value(one, line), line.metric(metric)) for line in lines]
     points = [(at, s) for at, s in found if s and math.isfinite(at)]
     shown = [percent(s) if in_percent(metric) else s for _, s in points]

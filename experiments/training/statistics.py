@@ -16,6 +16,9 @@ from experiments.config.statistics import Statistics, at_noise
 from experiments.runs.statistics import ReleasedStatistics, released_of
 from fedpriv.certification.certificate import TracedRound
 
+MOST_LEAVES = 2**16
+"""Of one algorithm's examples: each has a seed of its own."""
+
 
 def on_normalised(
     experiment: Experiment,
@@ -48,8 +51,8 @@ def on_normalised(
             )
             continue
         if name not in known:
-            numbers = len(first) * len(statistics.features.asked)
-            found[name] = _released(experiment, settings, name, numbers, secret_seed)
+            number = len(first) * MOST_LEAVES
+            found[name] = _released(experiment, settings, name, number, secret_seed)
         by = found[name].by
         entries[name] = entry._replace(
             federations=[fp.normalised(federation, by=by)] * settings.seeds,

@@ -84,6 +84,16 @@ def assumed(
     return tuple(texts)
 
 
+def assumed_of_normalised(leaves: Sequence[str]) -> tuple[str, ...]:
+    """What has to hold where leaves of the records are on the scale of released statistics."""
+    if not leaves:
+        return ()
+    return (
+        f"{', '.join(leaves)} of the records is on the scale of released statistics, whose cost is counted only where "
+        "they are among the runs that are certified together",
+    )
+
+
 def _adds_its_own(release: Sum | Mean) -> bool:
     """Whether each client hides its own unit, and others only add to it."""
     return release.step.is_noisy and release.step.adder in ("own", "own_summed")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from fedpriv.certification.assumed import assumed, program_of
+from fedpriv.certification.assumed import assumed, assumed_of_normalised, program_of
 from fedpriv.certification.closed_over import ClosedOver
 from fedpriv.certification.correlated_releases import (
     check_correlated,
@@ -50,7 +50,6 @@ from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
-from fedpriv.data.persons import assignment
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.mechanisms.correlated import first_memory
 from fedpriv.mechanisms.noise_matrices import Factorization
@@ -74,6 +73,7 @@ class TracedRound(NamedTuple):
       after: shapes of (state, metrics) that it gives back.
       init_arrays: that `init` closes over.
       persons: what each person holds, where the federation says whose each record is; units are then persons.
+      normalised: the federation's leaves that are on the scale of released statistics.
     """
 
     algorithm: Algorithm
@@ -83,6 +83,7 @@ class TracedRound(NamedTuple):
     after: Any
     init_arrays: tuple[ClosedOver, ...] = ()
     persons: PersonsHeld | None = None
+    normalised: tuple[str, ...] = ()
 
     @property
     def kinds(self) -> tuple[UnitKind, ...]:
@@ -128,18 +129,21 @@ class TracedRound(NamedTuple):
         """What each view sees of a unit in so many rounds.
 
         Args:
-          kind: of the unit; by default the first of `kinds`. Where units are in groups it has to be given.
+          kind: of the unit, one of `kinds`; it has to be given where there are several.
 
         Raises:
-          ValueError: no kind, where there are several groups; no certificate: a multiplier that is computed in the
-            round, or units, samplings or kinds of noise that do not go together.
+          ValueError: no kind, where there are several; one that is no person's, where units are persons; no
+            certificate: a multiplier that is computed in the round, or units, samplings or kinds of noise that do not
+            go together.
         """
         if kind is None:
             kind, *others = self.kinds
-            remedy = "units of each group have releases of their own; give one of `kinds`"
-            require(not others or self.grouping is None, "kind", None, remedy)
-        if self.persons is None or not kind.held:
+            remedy = "units of each kind have releases of their own; give one of `kinds`"
+            require(not others, "kind", None, remedy)
+        if self.persons is None:
             return self._of_single(rounds, kind)
+        remedy = "units are persons, who may hold more than one of these; give one of `kinds`"
+        require(len(kind.held) > 0, "kind", kind, remedy)
         if self.algorithm.unit == "client":
             of_one, clients = self._of_single(rounds, ANY), len(kind.held)
             return tuple(of_clients_of_a_person(of_one, clients, self.persons.share_clients))
@@ -223,6 +227,7 @@ class TracedRound(NamedTuple):
         return (
             *assumed(self.stages, *given),
             *assumed_of_persons(self.persons, self.algorithm.unit),
+            *assumed_of_normalised(self.normalised),
         )
 
     @property
@@ -253,22 +258,25 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
     proved = all(traced.basis == "constructed" for traced in rounds)
     return replace(
         certificate,
-        relation=_relation(certificate, rounds[0]),
+        relation=_relation(certificate, rounds),
         basis="constructed" if proved else "declared",
         assumptions=tuple(dict.fromkeys((*certificate.assumptions, *texts))),
         of_groups={name: with_basis(own, rounds) for name, own in certificate.of_groups.items()},
     )
 
 
-def _relation(certificate: Certificate, traced: TracedRound) -> str:
+def _relation(certificate: Certificate, rounds: Sequence[TracedRound]) -> str:
     """How neighbours differ: where a person's clients or records stay, in what these contribute."""
-    persons = traced.persons
+    persons = rounds[0].persons
     if persons is None:
         return certificate.relation
     if persons.have_several:
         return "zero_out"
-    stay = persons.share_clients and traced.algorithm.unit == "client"
-    return "replace_one" if stay else certificate.relation
+    units = {traced.algorithm.unit for traced in rounds}
+    if persons.share_clients and units == {"client"}:
+        return "replace_one"
+    empty = persons.fill_clients and "record" in units and certificate.relation == "add_or_remove"
+    return "zero_out" if empty else certificate.relation
 
 
 @names_user_code
@@ -285,7 +293,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
       LeakError: something private gets past the releases of a round, or into the initial state.
     """
     require_algorithm(algorithm)
-    known = isinstance(federation, Federation | StreamedFederation | CohortFederation)
+    known = isinstance(federation, Federation | StreamedFederation)
     require(known, "federation", federation, "give one such as fp.Federation.from_arrays(...)")
     all_records = federation
     if isinstance(federation, StreamedFederation):
@@ -301,21 +309,19 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
                 f"sampler: made for {population} clients, but the federation has {shape.num_clients}; give both the "
                 "same number"
             )
-        if sampler.accounting.of_whom:
-            whose = assignment(all_records)
-            same = whose is not None and whose.digest == sampler.accounting.of_whom
-            remedy = "it draws persons of another federation; give fp.by_person(sampler, federation) this one"
-            require(same, "sampler", sampler.accounting, remedy)
     model = _model(params)
     state, init_arrays = trace_init(algorithm, model, federation)
     stages, after = _stages(algorithm, shape, state)
     check_correlated(stages)
     persons = persons_held(all_records)
-    traced = TracedRound(algorithm, shape, stages, state, after, tuple(init_arrays), persons)
+    leaves = getattr(all_records, "normalised", ())
+    traced = TracedRound(
+        algorithm, shape, stages, state, after, tuple(init_arrays), persons, leaves
+    )
     for sampler in traced.samplers:
         if not constructed(sampler):
             lines_that_print(program_of(sampler), "draw")
-    check_data(stages, traced.init_arrays, algorithm.unit, all_records)
+    check_data(stages, traced.init_arrays, algorithm, all_records)
     grouping_of(traced.samplers)
     return traced
 

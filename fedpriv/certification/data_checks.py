@@ -11,7 +11,10 @@ from fedpriv.certification.closed_over import ClosedOver, check_closed_over, clo
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER
 from fedpriv.certification.trace import Stage
 from fedpriv.core.arguments import require
-from fedpriv.rounds.record_samplers import may_hold_fewer
+from fedpriv.data.persons import assignment
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.record_samplers import PublicGroups, may_hold_fewer
+from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.weighting import ByPublicSizes
 
 _CLOSED_OVER = (
@@ -21,22 +24,35 @@ _CLOSED_OVER = (
 
 
 def check_data(
-    stages: Sequence[Stage], init_arrays: Sequence[ClosedOver], unit: str, federation: Any
+    stages: Sequence[Stage],
+    init_arrays: Sequence[ClosedOver],
+    algorithm: Algorithm,
+    federation: Any,
 ) -> None:
     """The checks of a round that look at a federation's own arrays.
 
     Args:
       stages, init_arrays: as in `TracedRound`.
-      unit: the algorithm's privacy unit.
+      algorithm: whose round it is.
 
     Raises:
-      ValueError: clients hold another number of records than is drawn among.
+      ValueError: clients hold another number of records than is drawn among; persons of another federation are drawn.
       LeakError: the round closes over the federation's arrays.
     """
+    _check_persons(algorithm, federation)
     check_closed_over(init_arrays, federation, INIT_CLOSED_OVER)
     for stage in stages:
-        _check_sizes(stage, np.asarray(federation.size), unit)
+        _check_sizes(stage, np.asarray(federation.size), algorithm.unit)
         check_closed_over(closed_over(stage.program), federation, _CLOSED_OVER)
+
+
+def _check_persons(algorithm: Algorithm, federation: Any) -> None:
+    for _, sampler in parts_of(algorithm.sampler, 2):
+        if sampler.accounting.of_whom:
+            whose = assignment(federation)
+            same = whose is not None and whose.digest == sampler.accounting.of_whom
+            remedy = "it draws persons of another federation; give fp.by_person(sampler, federation) this one"
+            require(same, "sampler", sampler.accounting, remedy)
 
 
 def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
@@ -48,9 +64,12 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
     drawn, weights = ([each.step for each in of] for of in (stage.means, stage.sums))
     asked = [step.sampling.public_sizes for step in drawn]
     public = [said for said in asked if said is not None]
+    in_groups = any(isinstance(step.sampling, PublicGroups) for step in drawn)
     weightings = [step.weighting for step in weights if isinstance(step.weighting, ByPublicSizes)]
-    for said in (*public, *(each.sizes for each in weightings)):
-        _check_public(said, sizes)
+    for said in public:
+        _check_public(said, sizes, in_groups)
+    for each in weightings:
+        _check_public(each.sizes, sizes)
     if weightings and unit != "record":
         raise ValueError(
             f"weighting: public sizes weight messages that protect records, but the unit is {unit!r}; protect "
@@ -75,15 +94,19 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
             )
 
 
-def _check_public(said: Sequence[int], sizes: np.ndarray) -> None:
-    clients = sizes.shape[-1]
-    require(len(said) == clients, "sizes", len(said), f"give {clients}, one a client")
+def _check_public(said: Sequence[int], sizes: np.ndarray, in_groups: bool = False) -> None:
+    """Raises ValueError: the clients, or records, are others than were said.
+
+    Args:
+      in_groups: they were said by the groups of each client's records.
+    """
+    clients, what = sizes.shape[-1], "groups" if in_groups else "sizes"
+    require(len(said) == clients, what, len(said), f"give {clients}, one a client")
     wrong = sizes != np.asarray(said)
     if wrong.any():
         client, held = _first(wrong, sizes)
-        raise ValueError(
-            f"sizes[{client}]: {said[client]}, but the client holds {held}; give federation.size"
-        )
+        remedy = "give the group of each of its records" if in_groups else "give federation.size"
+        raise ValueError(f"{what}[{client}]: {said[client]}, but the client holds {held}; {remedy}")
 
 
 def _first(wrong: np.ndarray, sizes: np.ndarray) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from fedpriv.core.user_functions import asked, gives
 from fedpriv.privacy import Certificate
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.group_names import named
+from fedpriv.rounds.group_names import OtherGroupsError, named
 
 _LEAST = 1e-9  # of the numbers that are tried
 _FINEST = 1e-6
@@ -24,17 +24,17 @@ _MOST_SWEEPS = 20
 
 @names_user_code
 def calibrate_groups(
-    make: Callable[[dict[str, float]], Algorithm],
+    make: Callable[[dict[Any, float]], Algorithm],
     params: Any,
     federation: Any,
     *,
-    epsilon: Mapping[str, Budget],
+    epsilon: Mapping[Any, Budget],
     rounds: Count,
     delta: Probability,
     view: View = "third_party",
     honest: Rate = 1.0,
     tolerance: Probability = 1e-3,
-) -> dict[str, float]:
+) -> dict[Any, float]:
     """Largest number in (0, 1] for each group with which `rounds` rounds cost it at most its own epsilon.
 
     `make` says what the numbers are: rates, `lambda q: ...fp.grouped(groups, {g: fp.poisson(members[g], q[g]) for g in
@@ -47,7 +47,8 @@ def calibrate_groups(
     Args:
         make: {group: number} -> algorithm; epsilons rise with the numbers.
         params, federation, view, honest: as in `certify`.
-        epsilon: group -> its budget, above 0, in nats. Who is allowed how much is public, and not hidden.
+        epsilon: group -> its budget, above 0, in nats. Who is allowed how much is public, and not hidden. `make` is
+            given the groups as they are named here, and so are the numbers that come back.
         rounds: number of rounds T.
         delta: probability, in (0, 1), of all groups.
         tolerance: relative, of epsilons.
@@ -60,7 +61,8 @@ def calibrate_groups(
     require(callable(make), "make", make, "give a function, {group: number} -> algorithm")
     require(isinstance(epsilon, Mapping), "epsilon", epsilon, "give group -> its epsilon")
     budgets = {str(g): checked(f"epsilon[{g!r}]", e, Budget) for g, e in epsilon.items()}
-    require(len(budgets) > 0, "epsilon", epsilon, "give group -> its epsilon")
+    once = len(budgets) == len(epsilon) > 0
+    require(once, "epsilon", epsilon, "give group -> its epsilon, each once")
     rounds = checked("rounds", rounds, Count)
     delta = checked("delta", delta, Probability)
     view = checked("view", view, View)
@@ -70,7 +72,7 @@ def calibrate_groups(
 
     @cache
     def certificates(numbers: tuple[float, ...]) -> Mapping[str, Certificate]:
-        given = dict(zip(budgets, numbers, strict=True))
+        given = dict(zip(epsilon, numbers, strict=True))
         try:
             algorithm = asked("make", make, "({group: number})", given)
         except KeyError as error:
@@ -80,6 +82,10 @@ def calibrate_groups(
             raise ValueError(
                 f"epsilon: {sorted(unknown)}; `make` knows no such group; give budgets of its groups alone"
             ) from None
+        except OtherGroupsError as error:  # of the names in `epsilon`, where `make` hands them on
+            if set(error.given) == set(budgets):
+                named("epsilon", budgets, error.members, "an epsilon")
+            raise
         gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
         traced = trace_round(algorithm, params, federation)
         found = traced.certify(rounds, delta, view=view, honest=honest).of_groups
@@ -102,7 +108,7 @@ def calibrate_groups(
             if not (1 - tolerance) * budget <= spent <= budget:
                 numbers[group] = _largest(group, budget, cost, tolerance)
         if numbers == before:
-            return numbers
+            return dict(zip(epsilon, numbers.values(), strict=True))
     raise ValueError(
         f"make: the numbers of groups depend on one another, and {_MOST_SWEEPS} sweeps over them do not settle; raise "
         "`tolerance`"

@@ -30,9 +30,7 @@ def grouping_of(samplers: Iterable[AnySampler]) -> Strata | None:
         require(constructed(sampler), "groups", drawn.group_names, remedy)
         same = found is None or found.members == drawn.members
         other = found.group_names if found else ()
-        remedy = (
-            f"others are drawn by other groups, {other}; give the same clients, or records, to both"
-        )
+        remedy = f"others are drawn by other groups, {other}; group clients or records, and alike everywhere"
         require(same, "groups", drawn.group_names, remedy)
         found = found or drawn
     return found

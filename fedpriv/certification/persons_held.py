@@ -65,6 +65,11 @@ class PersonsHeld(NamedTuple):
         return tuple(kept)
 
     @property
+    def fill_clients(self) -> bool:
+        """Whether all records of some client are one person's: without them it would be there, and empty."""
+        return any(held.size == held.records for one in self.patterns for held in one)
+
+    @property
     def most_clients(self) -> int:
         """That hold something of one person."""
         return max(map(len, self.patterns))
@@ -136,12 +141,19 @@ def assumed_of_persons(persons: PersonsHeld | None, unit: str) -> tuple[str, ...
     if persons is None:
         return ()
     kept = (
-        ", and which of them are kept was drawn without looking at them" if persons.bounded else ""
+        ", and which of them are kept, and whether clients or records are counted, is public, drawn without looking "
+        "at them, and for all others the same without the person"
+        if persons.bounded
+        else ""
     )
     most = f"at most {persons.most_clients} clients"
     if unit == "record" or persons.share_clients:
         most = f"at most {persons.most_records} records, at up to {persons.most_clients} clients,"
     texts = [f"whose each client and record is, is public and right: {most} of a person{kept}"]
+    if unit == "record" and persons.fill_clients:
+        texts.append(
+            "clients all of whose records are one person's stay without them: that they are there is not hidden"
+        )
     if persons.have_several:
         texts.append(
             "a record may be several persons': neighbours differ in what a person's records contribute, which is zero "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -89,6 +90,30 @@ def _same_equation(a: JaxprEqn, b: JaxprEqn) -> bool:
     if a.primitive.name != "check":  # checkify's
         pairs += [(_rest(x), _rest(b.params[name])) for name, x in a.params.items()]
     return all(x is y or _text(x) == _text(y) for x, y in pairs)
+
+
+def digest(program: ClosedJaxpr) -> str:
+    """What tells a program, and the arrays that it closes over, from others; the same whatever was traced before."""
+    found = hashlib.sha256("\n".join(_told(program.jaxpr)).encode())
+    for each in closed_over(program):
+        is_key = jnp.issubdtype(each.array.dtype, jax.dtypes.prng_key)
+        found.update(
+            np.asarray(jax.random.key_data(each.array) if is_key else each.array).tobytes()
+        )
+    return found.hexdigest()
+
+
+def _told(jaxpr: Jaxpr) -> Iterator[str]:
+    numbers = _numbered(jaxpr)
+    for eqn in jaxpr.eqns:
+        rest = [name + _text(_rest(value)) for name, value in sorted(eqn.params.items())]
+        kinds = [v.aval for v in eqn.outvars]
+        line = f"{eqn.primitive.name} {_atoms(eqn, numbers)} {kinds} {rest}"
+        # JAX remembers what it traced for 1 and gives it for np.int64(1), or the other way round.
+        yield re.sub(r"np\.\w+\(([^()]*)\)", r"\1", line)
+        for inner in programs(eqn):
+            yield from _told(inner.jaxpr)
+    yield str(_numbers(jaxpr.outvars, numbers))
 
 
 def _rest(value: Any) -> Any:

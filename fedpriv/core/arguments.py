@@ -108,7 +108,7 @@ def checked(name: str, value: Any, kind: Any) -> Any:
         taken = _taken(name, value, one)
         if taken is not _NEITHER:
             return taken
-    wanted = " or ".join(filter(None, map(_wanted, kinds)))
+    wanted = " or ".join(filter(None, (_wanted(kind, kinds) for kind in kinds)))
     raise ValueError(f"{name}: {shown(value)}; give {wanted}")
 
 
@@ -132,13 +132,17 @@ def _taken(name: str, value: Any, kind: Any) -> Any:
     return _NEITHER if number is None or number not in allowed else number
 
 
-def _wanted(kind: Any) -> str:
+def _wanted(kind: Any, beside: Sequence[Any] = ()) -> str:
+    """A kind in words, and after such as stand `beside` it."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, get_args(kind)))}"
     if get_origin(kind) is Annotated:
         return str(kind.__metadata__[0].wanted)
     if get_origin(kind) is Callable:
         return "a function"
+    if get_origin(kind) in (Sequence, tuple):
+        inner = get_args(kind)[0]
+        return "several, in a list" if inner in beside else f"a list, each {_wanted(inner)}"
     return "True or False" if kind is bool else ""
 
 
@@ -221,11 +225,11 @@ def kinds_of_fields(cls: Any) -> dict[str, Any]:
     return {name: hints[name] for name in names if kind_of(hints[name])}
 
 
-def _each(name: str, value: Any, kinds: tuple) -> tuple:
+def _each(name: str, value: Any, kinds: tuple) -> Any:
     row = getattr(value, "ndim", 0) == 1
     several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    traced = isinstance(value, jax.core.Tracer)
-    require((row or several) and not traced, name, value, "give one after the other, in a list")
+    if not (row or several) or isinstance(value, jax.core.Tracer):
+        return _NEITHER
     any_number = len(kinds) == 1 or kinds[1] is Ellipsis
     fits = any_number or len(value) == len(kinds)
     require(fits, name, value, f"give {len(kinds)} of them")

@@ -43,6 +43,7 @@ class Federation:
         held_out_rows: as `client_rows`, for held-out records, which clients are evaluated on and never train on; None
             if there are none.
         persons: whose each record is, where that was said: certificates are then of a person. No array of a program.
+        normalised: leaves that are on the scale of released statistics (`fp.normalised`), whose cost comes on top.
     """
 
     examples: PyTree
@@ -50,6 +51,7 @@ class Federation:
     public: jax.Array
     held_out_rows: ClientRows | None = None
     persons: Persons | None = flax.struct.field(pytree_node=False, default=None)
+    normalised: tuple[str, ...] = flax.struct.field(pytree_node=False, default=())
 
     def __repr__(self) -> str:
         """Without a record, which a notebook would show."""
@@ -226,7 +228,8 @@ class Federation:
                 "by whom; give held_out=[rows of each client], or repartition federation.for_training"
             )
         total = len(jax.tree.leaves(self.examples)[0])
-        return _assign(self.examples, total, clients, public, held_out, None)
+        other = _assign(self.examples, total, clients, public, held_out, None)
+        return replace(other, normalised=self.normalised)
 
 
 def stack(federations: Sequence[Federation]) -> Federation:
@@ -255,6 +258,7 @@ def stack(federations: Sequence[Federation]) -> Federation:
         if first.held_out_rows is None
         else stacked([f.held_out.client_rows for f in federations]),
         persons=first.persons,
+        normalised=first.normalised,
     )
 
 
@@ -269,6 +273,7 @@ def _check_same(first: Federation, other: Federation, i: int) -> None:
         ("public rows", first.public.shape[-1], other.public.shape[-1]),
         ("records held out", first.held_out_rows is not None, other.held_out_rows is not None),
         ("persons", first.persons, other.persons),
+        ("normalised leaves", first.normalised, other.normalised),
     ]:
         if a != b:
             raise ValueError(

@@ -66,8 +66,13 @@ class Persons:
         """i64[clients], whose each client is.
 
         Raises:
-          ValueError: a client holds records of several persons.
+          ValueError: a client holds records of several persons, or none, as where few are held out.
         """
+        if (rows.size == 0).any():
+            i = int(np.argmin(rows.size))
+            raise ValueError(
+                f"federation: client {i} holds no records; give the one that is trained on"
+            )
         held = self.holdings(rows)
         clients, first, number = np.unique(held[:, 1], return_index=True, return_counts=True)
         shared = number > 1

@@ -49,7 +49,7 @@ class StreamedFederation:
       most: i64[clients], how many records 1, 2, ... clients hold at most; None: as many as those here.
       num_classes: if not None, the leaf `label` holds classes, as in `Federation.from_arrays`.
       held_out_rows: rows that clients are evaluated on and never train on, or None.
-      persons: as `Federation`.
+      persons, normalised: as `Federation`.
     """
 
     examples: PyTree
@@ -61,6 +61,7 @@ class StreamedFederation:
     held_out_rows: Rows | None = None
     most: np.ndarray | None = None
     persons: Persons | None = None
+    normalised: tuple[str, ...] = ()
 
     @classmethod
     def from_arrays(

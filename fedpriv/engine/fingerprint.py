@@ -62,6 +62,7 @@ def identity(
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
         "releases": _told([r for k in traced.kinds for r in traced.releases(training.rounds, k)]),
         **({"groups": repr(traced.grouping)} if traced.grouping else {}),
+        **_persons(training),
         **_schedules(training),
         **_answers(training),
         **_noise(traced, training.rounds),
@@ -73,6 +74,13 @@ def _noise(traced: TracedRound, rounds: int) -> dict[str, str]:
     matrices = [f.noising(min(rounds, _COMPARED)) for f in traced.factorizations]
     digits = [np.round(matrix, 5).astype(np.float32) + 0.0 for matrix in matrices]
     return {"noise": bytes(distributed.digest(digits)).hex()[:16]} if digits else {}
+
+
+def _persons(training: Training) -> dict[str, list[str]]:
+    """Whose clients are drawn together, where persons are drawn."""
+    drawn = (sampler.accounting for _, sampler in parts_of(training.algorithm.sampler, 2))
+    whose = [each.of_whom for each in drawn if each.of_whom]
+    return {"persons": whose} if whose else {}
 
 
 def _schedules(training: Training) -> dict[str, str]:

@@ -48,7 +48,8 @@ def per_group(
     Args:
       score: as `simulate`'s.
       groups: a public label, text or whole number, for each client; None, NaN or "": in no group. Where `on` is
-        examples, one for each of them, or the name of the column that has them, which the score then does not see.
+        examples, one for each of them, or the name of the column that has them, such as the score's own label; it
+        sees none that has texts or gaps.
       clients: at most so many of each group, always the same ones, drawn once without replacement; None: all.
       on: as for `per_client`; or examples, leaves [n, ...], such as the test set.
       personal: as for `per_client`, for clients.
@@ -156,7 +157,8 @@ def _of_examples(groups: Any, examples: Any) -> tuple[np.ndarray, Federation]:
         there = ", ".join(map(str, examples)) if isinstance(examples, Mapping) else "no names"
         require(known, "groups", groups, f"give a column of the examples, which has {there}")
         labels = labels_of(f"examples[{groups!r}]", examples[groups])
-        examples = {name: leaf for name, leaf in examples.items() if name != groups}
+        if np.asarray(examples[groups]).dtype.kind not in "iu":
+            examples = {name: leaf for name, leaf in examples.items() if name != groups}
     else:
         labels = labels_of("groups", groups)
     total = check_lengths(examples)

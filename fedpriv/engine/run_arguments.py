@@ -56,4 +56,7 @@ def check_options(
     functions = {"measure": measure, "on_evaluation": on_evaluation, "compiler": compiler}
     for name, value in functions.items():
         fits = callable(value) or (value is None and name != "compiler")
-        require(fits, name, value, "give a function, or leave it out")
+        remedy = "give one function (of several measures fp.measures.together), or leave it out"
+        require(
+            fits, name, value, remedy if name == "measure" else "give a function, or leave it out"
+        )

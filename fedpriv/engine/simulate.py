@@ -147,7 +147,7 @@ def simulate(
         if not isinstance(federation, Federation | StreamedFederation):
             for s in range(1, len(seeds)):
                 held = _held(federations, s)
-                check_data(traced.stages, traced.init_arrays, algorithm.unit, held)
+                check_data(traced.stages, traced.init_arrays, algorithm, held)
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, traced.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)

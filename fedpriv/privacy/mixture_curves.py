@@ -19,6 +19,7 @@ from fedpriv.privacy.curves import CURVES, Floats
 _AT_ONCE = 2**22  # numbers side by side
 _STEPS = 60  # of Newton, who needs a few, or halvings
 _LOG_MOST = 700.0  # where e^x is finite
+_ROUNDING = 1e-13  # relative, of a sum of chances
 _OnTheLine: TypeAlias = Callable[[Floats, Floats, Floats, str], Floats]
 
 
@@ -114,8 +115,11 @@ def _with_it(eps: Floats, distances: Floats, chances: Floats, noise: str) -> Flo
 
 
 def _without_it(eps: Floats, distances: Floats, chances: Floats, noise: str) -> Floats:
-    """P(z < t) - a Q(z < t), t where Q / P = 1 / a; 0 where there is none."""
-    drawn, logs = math.fsum(chances), np.log(chances)
+    """P(z < t) - a Q(z < t), t where Q / P = 1 / a; 0 where there is none.
+
+    What rounding may have left of p_0 bounds no loss: it is taken off Q, which is sound.
+    """
+    drawn, logs = min(1.0, math.fsum(chances) * (1 + _ROUNDING)), np.log(chances)
     left = drawn - (1 - drawn) * np.expm1(np.minimum(eps, _LOG_MOST))
     kept = np.log(np.maximum(left, 1e-300))
     t = _THRESHOLDS[noise](kept - eps, distances, logs)

@@ -18,10 +18,11 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
     often each unit is drawn.
 
     Raises:
-        ValueError: Poisson, fixed-size and with-replacement draws together; Poisson cohorts together with clients who
-            add all of their noise themselves, or a share that may be lost: it is gone when one of them is removed; or
-            together with cohorts of which the view is taken to know who takes part, where a removed one is missing;
-            cohorts of varying sizes, all of whose noise clients add themselves, as if they were secret.
+        ValueError: Poisson, fixed-size and with-replacement draws together; clients of a person that may be missing
+            together with its records; Poisson cohorts together with clients who add all of their noise themselves, or a
+            share that may be lost: it is gone when one of them is removed; or together with cohorts of which the view
+            is taken to know who takes part, where a removed one is missing; cohorts of varying sizes, all of whose
+            noise clients add themselves, as if they were secret.
     """
     of_kinds = {type(r.sampling).__name__: r.sampling.adjacency for r in releases}
     adjacencies = sorted({r.sampling.adjacency for r in releases if r.sampling.adjacency})
@@ -45,6 +46,14 @@ def relation_of(releases: Sequence[Release], view: str) -> str:
     )
     if adjacencies == ["replace_one"]:
         return "replace_one"
+    of_what = {release.of_records for release in releases if release.multiplier > 0}
+    require(
+        len(of_what) < 2,
+        "releases",
+        drawn,
+        "some hide a person's clients, certified for add-or-remove adjacency, and others its records, at clients that "
+        "stay, which does not compose; protect one of the two, or draw cohorts of fixed size",
+    )
     require(
         not any(map(_takes_noise_along, releases)),
         "sampling",

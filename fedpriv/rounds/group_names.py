@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import require
+from fedpriv.core.arguments import require, shown
 
 
 def labels_of(what: str, groups: Any) -> np.ndarray:
@@ -31,24 +31,37 @@ def labels_of(what: str, groups: Any) -> np.ndarray:
     return np.array([str(name) for name in given])
 
 
+class OtherGroupsError(ValueError):
+    """Something is given for other groups than there are.
+
+    Attributes:
+      given: the names that it is given for.
+      members: the groups that there are, by name.
+    """
+
+    def __init__(self, text: str, given: Sequence[str], members: Mapping[str, Any]):
+        super().__init__(text)
+        self.given, self.members = given, members
+
+
 def named(what: str, given: Any, members: Mapping[str, Any], wanted: str) -> dict[str, Any]:
     """What is given for each group.
 
     Raises:
-      ValueError: there is a group without it, or none of that name.
+      OtherGroupsError: there is a group without it, or none of that name.
+      ValueError: it is no mapping.
     """
     require(isinstance(given, Mapping), what, given, f"give name of a group -> {wanted}")
     named = {str(name): value for name, value in given.items()}
     names = ", ".join(map(repr, members))
     for name in members:
-        require(
-            name in named,
-            what,
-            [*named],
-            f"group {name!r} has none; give {wanted} for each of {names}",
-        )
+        if name not in named:
+            remedy = f"group {name!r} has none; give {wanted} for each of {names}"
+            raise OtherGroupsError(f"{what}: {shown([*named])}; {remedy}", [*named], members)
     for name in named:
-        require(name in members, what, name, f"nobody is in this group; there are {names}")
+        if name not in members:
+            remedy = f"nobody is in this group; there are {names}"
+            raise OtherGroupsError(f"{what}: {shown(name)}; {remedy}", [*named], members)
     return named
 
 

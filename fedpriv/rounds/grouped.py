@@ -59,6 +59,8 @@ def grouped(
         drawn = {name: one.accounting for name, (one, _) in strata.items()}
         expected = sum(weight[name] * one.expected_size for name, (one, _) in strata.items())
     else:
+        remedy = "give name of a group -> sampler of its members, or one sampler of all clients"
+        require(isinstance(samplers, AnySampler), "samplers", samplers, remedy)
         _check_sampler("samplers", samplers, len(labels))
         alike = len({(weight[name], scale[name]) for name in members}) == 1
         alone = samplers.accounting.of_a_round.stands_alone or alike

@@ -117,7 +117,7 @@ def _weights(staleness: Staleness, delay: DelayLaw) -> tuple[np.ndarray | None, 
     given: Any = staleness
     if callable(staleness):
         given = [_number(asked("staleness", staleness, "(delay)", d)) for d in every]
-    weights = checked("staleness", given, Sequence[NonNegative])
+    weights = checked("staleness", given, Callable[..., Any] | Sequence[NonNegative])
     remedy = f"give a weight for each delay from 0 to {delay.most_late}"
     require(len(weights) == len(every), "staleness", weights, remedy)
     possible = [weights[d] for delays in delay.possible.values() for d in delays]

@@ -201,7 +201,7 @@ class PublicGroups:
           numbers: `rate` or `batch`, as of the class.
 
         Raises:
-          ValueError: a federation that is not in memory, or has no such leaf; as the class.
+          ValueError: a federation that is not in memory, or has no such leaf of whole numbers; as the class.
         """
         remedy = "give one in memory, fp.Federation.from_arrays(...), or the names themselves"
         require(isinstance(federation, Federation), "federation", federation, remedy)
@@ -209,6 +209,8 @@ class PublicGroups:
         remedy = f"there is no such leaf; give one of {', '.join(map(repr, leaves)) or 'those with names'}"
         require(leaf in leaves, "leaf", leaf, remedy)
         values = np.asarray(leaves[leaf])[np.asarray(federation.rows)]
+        whole = values.ndim == 2 and values.dtype.kind in "iu"
+        require(whole, "leaf", leaf, "a record has no whole number there; give a leaf of one each")
         sizes = np.asarray(federation.size)
         return cls([own[:n].tolist() for own, n in zip(values, sizes, strict=True)], **numbers)
 

@@ -46,8 +46,9 @@ def adaptive_quantile(
 ) -> Statistic:
     """A quantile of positive numbers in several rounds, without bins: C <- C exp(-rate (b - q)).
 
-    b is the noisy share of values up to C. From k times too high or low it takes about log(k) / (rate min(q, 1 - q))
-    rounds; at record level longer, by how many of the places for records are empty.
+    b is the noisy share of values up to C; a client that is zeroed out counts as half below, half above. From k times
+    too high or low it takes about log(k) / (rate min(q, 1 - q)) rounds; at record level longer, by how many of the
+    places for records are empty.
 
     The standard error bounds what the noise of all rounds does: C rate sqrt(rounds) times the deviation of b's noise,
     as the rule itself only brings estimates together (rate times the density of log values at most 2). How far it has

@@ -5,7 +5,6 @@ A unit adds at most 1 in all: a record 1 to its bin, a client the shares of its 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -48,7 +47,8 @@ def quantile(values: Values, q: Probability | Sequence[Probability], *, bins: An
 
     The standard error is half the width of R. S. Woodruff's interval ("Confidence Intervals for Medians and Other
     Position Measures", JASA 1952): from the quantiles a standard error of the share below each further down and up.
-    What the bins' width hides is not in it.
+    What the bins' width hides is not in it. Where noise is as large as the count beyond a quantile, two of them cover
+    it less often than 95 times in 100: 80 to 90 times in the outermost twentieth of a few hundred units.
 
     Args:
       q: such as 0.5, or several, which cost no more.
@@ -107,7 +107,10 @@ def heavy_hitters(values: Values, *, candidates: Sequence[Any], most: Count) -> 
         )
 
     def where(value: jax.Array) -> jax.Array:
-        return value[:, None] == jnp.asarray(items, value.dtype)
+        with np.errstate(all="ignore"):
+            there = items.astype(value.dtype)
+            is_same = there.astype(np.int64) == items  # 256 is no number of bytes
+        return (value[:, None] == jnp.asarray(there)) & is_same
 
     shown = f"heavy_hitters({name_of(values)}, {len(items)} candidates, most={most})"
     return _shared(shown, values, len(items), where, read)
@@ -143,19 +146,15 @@ def _shared(
     """Of shares of k things. `where`: numbers [n] -> bool[n, k], which of the things each is."""
 
     def ask(crowd: Crowd) -> Asked:
-        # The smallest ball around all shares, whose centre can be taken off where it is known how many there are.
-        middle = 1 / max(k, 2) if crowd.unit == "client" else 0.0
-        radius = math.sqrt(1 - 2 * middle + k * middle**2)
-
         def shares(record: Example) -> jax.Array:
             numbers = jnp.asarray(value_of(values, record)).reshape(-1)
-            return jnp.mean(where(numbers).astype(jnp.float32), 0) - middle
+            return jnp.mean(where(numbers).astype(jnp.float32), 0)
 
         def of_totals(totals: list[Total]) -> tuple[Any, Any]:
             ((total, error),) = totals
-            return read(total + crowd.clients * middle, error)
+            return read(total, error)
 
-        return tallied(crowd, [Part(shares, radius)], of_totals)
+        return tallied(crowd, [Part(shares, 1.0)], of_totals)
 
     return Statistic(name, values, ask)
 

@@ -2,6 +2,9 @@
 
 Means are over units: every client counts equally, with the mean over its own records, or every record does. How many
 clients there are is public; how many records is not, so that means over records divide by a noisy count.
+
+A unit that is zeroed out adds nothing to counts, sums, and means over records. To means over clients, whose number
+stays, it adds the middle of the bounds, from which no value is further than half of their width.
 """
 
 from __future__ import annotations
@@ -46,18 +49,22 @@ def count(where: Callable[[Example], Any] | None = None, *, most: Count = 1) -> 
     By default it is the number of units that have such a record: of clients, or of records.
 
     Args:
-      where: ONE record -> bool; None: all records.
+      where: ONE record -> bool, or several, each of which is counted; None: all records.
 
     Raises:
-      ValueError: `where` is no function, or `most` is below 1; when asked, a value that is no single number.
+      ValueError: `where` is no function, or `most` is below 1.
     """
     fits = where is None or callable(where)
     require(fits, "where", where, "give a function of one record, as lambda x: x['age'] > 64")
     most = checked("most", most, Count)
 
     def one(record: Example) -> jax.Array:
-        is_there = True if where is None else asked("where", where, "(record)", record)
-        return jnp.asarray(is_there, bool).astype(jnp.float32)
+        is_there = jnp.asarray(
+            True if where is None else asked("where", where, "(record)", record), bool
+        )
+        remedy = f"let it give one value, not {list(is_there.shape)}"
+        require(is_there.shape == (), "where", where, remedy)
+        return is_there.astype(jnp.float32)
 
     of = "" if where is None else f"{name_of(where)}, "
     return _summed(f"count({of}most={most})", one, (np.zeros(()), np.full((), float(most))))
@@ -82,17 +89,14 @@ def _summed(name: str, values: Values, bounds: tuple[np.ndarray, np.ndarray]) ->
 
     def ask(crowd: Crowd) -> Asked:
         shape = _shape(values, crowd, bounds)
-        # Of clients, all of whom are there, a fixed number can be taken off what each adds; of records it cannot.
-        middle = (low + high) / 2 if crowd.unit == "client" else np.zeros(())
-        reach = np.maximum(high - middle, middle - low)
+        reach = np.maximum(high, -low)
 
         def bounded(total: jax.Array) -> jax.Array:
-            return _scaled(jnp.clip(total, low, high), middle, reach)
+            return jnp.clip(total, low, high) / jnp.float32(reach)
 
         def read(totals: list[Total]) -> tuple[np.ndarray, np.ndarray]:
             ((total, error),) = totals
-            fixed = crowd.clients * middle
-            return fixed + reach * total, np.broadcast_to(reach * error, shape).copy()
+            return reach * total, np.broadcast_to(reach * error, shape).copy()
 
         def each(record: Example) -> jax.Array:
             return jnp.asarray(value_of(values, record), jnp.float32)

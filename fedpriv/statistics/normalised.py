@@ -25,7 +25,10 @@ def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Exam
     """Examples whose leaf that was asked for is (x - mean) / deviation, in float32; all others are as they are.
 
     A variance below its own standard error is taken for that, as noise would make it too small, or negative, and what
-    is divided by it too large. Formal guarantees: post-processing costs nothing more.
+    is divided by it too large.
+
+    Formal guarantees: post-processing costs nothing more than the statistics. What is trained on such a federation
+    costs that beside its own epsilon: `fp.certify_together` counts both, and `fp.certify` says that it does not.
 
     Args:
       examples: a federation, with its held-out and public records, or a dict of arrays, such as the test examples. A
@@ -51,7 +54,9 @@ def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Exam
 
 def _by_one(examples: Any, released: Released) -> Any:
     if isinstance(examples, Federation | StreamedFederation):
-        return replace(examples, examples=_of_leaf(examples.examples, released))
+        scaled = _of_leaf(examples.examples, released)
+        leaves = dict.fromkeys((*examples.normalised, str(released.statistic.values)))
+        return replace(examples, examples=scaled, normalised=tuple(leaves))
     return _of_leaf(leaves_of(examples), released)
 
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.certification.calibration import calibrate_noise
-from fedpriv.certification.certificate import certify
+from fedpriv.certification.certificate import TracedRound, check_twice, trace_round
+from fedpriv.certification.second_trace import digest
 from fedpriv.core.arguments import (
     Budget,
     Count,
@@ -130,8 +131,9 @@ class Statistic:
           noise_multiplier, epsilon: one of the two; the noise that an epsilon needs is found by `fp.calibrate_noise`.
           delta, view, honest: as `fp.certify`.
           unit: as `algorithm`.
-          seed, secret_seed: as of `fp.simulate`, where no run has the same noise; nor has another statistic, but one of
-            a function of the same name: give it another seed. None: a secret one, drawn anew.
+          seed, secret_seed: as of `fp.simulate`, where no run has the same noise; nor has another statistic, or noise
+            multiplier, or a federation of other shapes. Of records that have changed, give another seed. None: a secret
+            one, drawn anew.
 
         Raises:
           ValueError: both or neither of noise and epsilon; as `algorithm`, `fp.certify` and `fp.calibrate_noise`.
@@ -155,7 +157,9 @@ class Statistic:
             wanted: Any = {"epsilon": epsilon, "rounds": self.rounds, **priced}
             noise_multiplier = calibrate_noise(make, _NO_MODEL, federation, **wanted)
         asked = self._asked(federation, noise_multiplier, unit)
-        certificate = certify(asked.algorithm, _NO_MODEL, federation, self.rounds, **priced)
+        traced = trace_round(asked.algorithm, _NO_MODEL, federation)
+        check_twice(traced)
+        certificate = traced.certify(self.rounds, **priced)
         if seed is None:
             seed, secret_seed = (
                 0,
@@ -169,7 +173,7 @@ class Statistic:
             score=lambda params, example: {"none": example["none"]},
             rounds=self.rounds,
             every=self.rounds,
-            seeds=(_own_seed(seed, f"{self.name} {unit} {noise_multiplier!r}"),),
+            seeds=(_own_seed(seed, traced, noise_multiplier),),
             secret_seed=secret_seed,
         )
         read = asked.read(history.state_of())
@@ -202,9 +206,14 @@ def _price(delta: Any, view: Any, honest: Any) -> dict[str, Any]:
     }
 
 
-def _own_seed(seed: int, name: str) -> int:
-    """A seed of 63 bits, so that neither training from `seed` nor what has another name has the same noise."""
-    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8]) >> 1
+def _own_seed(seed: int, traced: TracedRound, noise_multiplier: float) -> int:
+    """A seed of 63 bits, so that neither training from `seed` nor another round has the same noise.
+
+    Rounds are the same where their programs are, with the arrays that these close over: then they give the same totals.
+    """
+    programs = [digest(stage.program) for stage in traced.stages]
+    told = f"{seed} {noise_multiplier!r} {traced.calls} {programs}"
+    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8]) >> 1
 
 
 @dataclass(frozen=True, eq=False)

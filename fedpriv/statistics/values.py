@@ -55,7 +55,8 @@ def checked_bounds(bounds: Any) -> tuple[np.ndarray, np.ndarray]:
     """(low, high), f64[...] each.
 
     Raises:
-      ValueError: no pair of finite numbers, or of arrays, the first below the second.
+      ValueError: no pair of finite numbers, or of arrays, the first below the second; or so far from 0, for their
+        width, that float32 would round values to less than a hundredth of it.
     """
     remedy = "give (low, high), finite, low below high"
     pair = isinstance(bounds, Sequence) and not isinstance(bounds, str) and len(bounds) == 2
@@ -66,6 +67,12 @@ def checked_bounds(bounds: Any) -> tuple[np.ndarray, np.ndarray]:
         fits &= bool(np.all(low < high))
     except ValueError:  # of shapes that do not go together
         fits = False
+    require(bool(fits), "bounds", bounds, remedy)
+    most = np.maximum(np.abs(low), np.abs(high))
+    fits = np.all((most < 1e37) & (high - low > np.maximum(1e-5 * most, 1e-30)))
+    remedy = (
+        "float32 cannot tell values between them apart; take a constant off values, or scale them"
+    )
     require(bool(fits), "bounds", bounds, remedy)
     return low, high
 
@@ -80,6 +87,9 @@ def checked_edges(bins: Any) -> np.ndarray:
     edges = _numbers("bins", bins, remedy)
     fits = edges.ndim == 1 and len(edges) > 1 and bool(np.isfinite(edges).all())
     require(fits and bool(np.all(np.diff(edges) > 0)), "bins", bins, remedy)
+    fits = bool(np.all(np.abs(edges) < 1e37)) and bool(np.all(np.diff(np.float32(edges)) > 0))
+    remedy = "float32 cannot tell all edges apart; take a constant off values, or scale them"
+    require(fits, "bins", bins, remedy)
     return edges
 
 

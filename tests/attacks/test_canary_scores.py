@@ -98,18 +98,18 @@ def test_whose_turn_it_is_may_be_known_but_not_who_joins(noise):
 
 
 def test_a_right_certificate_is_kept_by_a_secret_draw():
-    """One round of 20, drawn at random. Who knows it refutes what holds for others; wrong with probability 1e-6."""
+    """One round of 10, drawn at random. Who knows it refutes what holds for others; wrong with probability 1e-6."""
     used, delta = fp.gaussian(CLIP, 0.55), 0.1
-    sampler = fp.random_allocation(CLIENTS, 20, CLIENTS)
+    sampler = fp.random_allocation(CLIENTS, 10, CLIENTS)
     algorithm = fp.fed_avg(squared, sampler=sampler, mechanism=used, **COMMON)
-    present, scores = runs(algorithm, 3_000, 20)
+    present, scores = runs(algorithm, 2_000, 10)
     third, known = (
         lower_bounds(
             Scores(mine[present], mine[~present], frozenset(), False), delta, 1e-6
         ).clopper_pearson
         for mine in scores.T[:2]
     )
-    certified = fp.certify(algorithm, start(), FEDERATION, 20, delta, view="third_party").epsilon
+    certified = fp.certify(algorithm, start(), FEDERATION, 10, delta, view="third_party").epsilon
     assert third <= certified < known
 
 

@@ -63,13 +63,17 @@ def linear(params, example):
     return params["b"] * example["y"] + example["x"] @ params["w"]
 
 
-def history(algorithm, seed, *, federation=FEDERATION, data=natural, per_client=0):
-    """(root, states before and after each round) of an audited run."""
+def histories(algorithm, *, federation=FEDERATION, data=natural, per_client=0):
+    """seed -> (root, states before and after each round) of an audited run; compiled once for all seeds."""
     audited = with_canaries(algorithm, 1, federation, per_client=per_client, data=data)
-    root, states = jax.random.key(seed), [audited.init(start(), federation)]
-    for _ in range(ROUNDS):
-        states.append(one_round(audited)(root, states[-1], federation)[0])
-    return root, states
+
+    def of_seed(seed):
+        root, states = jax.random.key(seed), [audited.init(start(), federation)]
+        for _ in range(ROUNDS):
+            states.append(one_round(audited)(root, states[-1], federation)[0])
+        return root, states
+
+    return of_seed
 
 
 def both_kinds(run):
@@ -108,7 +112,7 @@ def test_scores_of_clients_are_log_likelihood_ratios(make, data):
         of_client = RATE * gradient(theta, x, y)[kept(after)]
         return clipped(of_client[None] * 4 / len(kept(after)))[0]
 
-    for there, (root, states) in both_kinds(lambda seed: history(algorithm, seed, data=data)):
+    for there, (root, states) in both_kinds(histories(algorithm, data=data)):
         known_cohort = third_party = 0.0
         for t, (before, after) in enumerate(itertools.pairwise(states)):
             theta, moved = vector(before.params), vector(before.params) - vector(after.params)
@@ -149,9 +153,7 @@ def test_scores_of_records_are_log_likelihood_ratios(data):
         batch = batches.draw(key)
         return np.asarray(batch.ids)[np.asarray(batch.mask)]
 
-    def run(seed):
-        return history(algorithm, seed, federation=WHOLE, data=data, per_client=1)
-
+    run = histories(algorithm, federation=WHOLE, data=data, per_client=1)
     for _, (root, states) in both_kinds(run):
         expected = 0.0
         for t, (before, after) in enumerate(itertools.pairwise(states)):
@@ -169,7 +171,7 @@ def test_records_of_clients_who_may_be_away():
     """The record's direction is known in rounds, too, in which its client is not drawn."""
     rate, sampler = 0.3, fp.poisson(CLIENTS, 0.3, CLIENTS)
     algorithm = record_steps(NOISE, 1, sampler)
-    for _, (root, states) in both_kinds(lambda seed: history(algorithm, seed, per_client=1)):
+    for _, (root, states) in both_kinds(histories(algorithm, per_client=1)):
         known_cohort = third_party = 0.0
         for t, (before, after) in enumerate(itertools.pairwise(states)):
             theta, ids = vector(before.params), members(sampler, root, t)
@@ -226,7 +228,7 @@ def test_equal_labels_are_no_other_data(per_client):
     same = FEDERATION.replace(examples=of_ones(FEDERATION.examples))
     algorithm = record_steps(NOISE, 1) if per_client else clients(NOISE)
     expected, other = (
-        history(algorithm, 1, federation=same, data=data, per_client=per_client)[1][-1]
+        histories(algorithm, federation=same, data=data, per_client=per_client)(1)[1][-1]
         for data in (natural, mislabelled)
     )
     jax.tree.map(np.testing.assert_array_equal, other, expected)
@@ -272,7 +274,7 @@ def test_who_is_away_has_no_weight(data):
 
 def test_the_last_model_is_scored_along_the_first_message():
     """Whoever sees no other model does not know the later messages."""
-    _, states = history(clients(NOISE), 1)
+    _, states = histories(clients(NOISE))(1)
     theta = vector(start())
     message = clipped(RATE * gradient(theta, *records(FEDERATION, 0))[None])[0]
     moved = theta - vector(states[-1].params)

@@ -4,12 +4,14 @@ import csv
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from reported import record, tables, tree
 from scipy import stats
 from small import refused
 
 import experiments
 from experiments import compare
+from experiments.tables import plots
 
 GROUPS = ["urban"] * 5 + ["rural"] * 4 + ["far off"] * 3
 NAMES = ("top_k", "dp_fed_avg")
@@ -166,6 +168,21 @@ def test_a_figure_has_a_curve_for_each_group_by_round_and_by_epsilon(recorded, t
     assert "at the end of runs, by certified ε" in both.caption
     with refused("^together: True; by group each algorithm has a panel"):
         experiments.figure(recorded[0], tmp_path / "x.png", by="group", together=True)
+
+
+def test_a_group_has_no_curve_where_it_was_not_evaluated(recorded):
+    """As a group of clients beside groups of test examples with other names: not the whole test set's."""
+    own = {"held_out_accuracy_mean": "held_out[rural]_accuracy_mean"}
+    rural = plots.Curve(experiments.runs.read(recorded[0]), "dp_fed_avg", plots.look(0, 0, 2), own)
+    axes, drawn = Figure().subplots(), []
+    for one, metric in (
+        (rural, "accuracy"),
+        (rural, "held_out_accuracy_mean"),
+        (rural._replace(names=None), "accuracy"),
+    ):
+        plots.draw(axes, one, metric)
+        drawn.append(len(axes.lines))
+    assert drawn == [0, 1, 2]
 
 
 def test_the_report_says_who_is_hurt_with_the_epsilon_beside(recorded, tmp_path):

@@ -1,4 +1,8 @@
-"""Every command of the guides and of the results pages runs, at a tiny scale and on made-up data."""
+"""Every command of the guides and of the results pages runs, at a tiny scale and on made-up data.
+
+Of those that train one config, as many train as have every option of them all, and the first and the last algorithm
+that each names; of the others the settings are made, which says what is wrong with what they give.
+"""
 
 import contextlib
 import re
@@ -18,6 +22,8 @@ from experiments.speed import growth, haar_speed, round_speed, rounds
 from experiments.speed.growth_point import here
 from experiments.speed.haar_speed import Transform
 from experiments.speed.workloads import Images, Records
+from experiments.training import train
+from experiments.training.trained_run import TrainedRun
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -153,6 +159,41 @@ def commands() -> list[tuple[str, tuple[str, ...]]]:
 COMMANDS = commands()
 
 
+def two_algorithms(args: tuple[str, ...]) -> tuple[str, ...]:
+    """With the first and the last of those that are named; the configs' own tests train the others."""
+    if "--algorithms" not in args:
+        return args
+    first = args.index("--algorithms") + 1
+    end = next((i for i in range(first, len(args)) if args[i].startswith("--")), len(args))
+    return (*args[: first + 1], *args[max(first + 1, end - 1) : end], *args[end:])
+
+
+def words_of(args: tuple[str, ...]) -> set[str]:
+    """The options of a run, and the algorithms that are trained of those that it names."""
+    named, words = False, set()
+    for word in two_algorithms(args):
+        named = word == "--algorithms" or (named and not word.startswith("--"))
+        words |= {word} if named or word.startswith("--") else set()
+    return words - {*SCALES}
+
+
+def trained_ones() -> set[tuple[str, ...]]:
+    """The arguments of runs that have every word of all runs of their config, those of most words first."""
+    runs = [args for module, args in COMMANDS if module == "run"]
+    seen: dict[str, set[str]] = {}
+    chosen = set()
+    for args in sorted(runs, key=lambda args: -len(words_of(args))):
+        config = args[0] if args and not args[0].startswith("--") else "quickstart"
+        known = seen.setdefault(config, set())
+        if {"--resume", "--help", "--list"} & set(args) or not words_of(args) <= known:
+            chosen.add(args)
+        known |= words_of(args)
+    return chosen
+
+
+TRAINED = trained_ones()
+
+
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory):
     """Prepared data sets of random images, and two plays."""
@@ -286,12 +327,11 @@ def fewer(word: str) -> str:
 
 
 def fewest(module: str, config: str) -> list[str]:
-    """Two of a config's algorithms, of a sweep's or an audit's one; other tests train them all."""
+    """One of a config's algorithms; other tests train them all."""
     own = getattr(modules.load(config).settings, "algorithms", ())
     if module == "sweep":
         return ["--algorithms", "rand_k" if "rand_k" in own else own[-1]]
-    chosen = own[1:2] if module == "audit" else own[:2]
-    return ["--algorithms", *chosen] if own else []
+    return ["--algorithms", *(own[1:2] or own)] if own else []
 
 
 # Two rounds of two clients, mostly noise, may end in models whose gradients are not finite.
@@ -301,5 +341,9 @@ def test_it_runs(module, args, data_dir, trained, tmp_path, monkeypatch, capsys,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
     write_configs(tmp_path)
-    small = shrunk(module, list(args), data_dir, trained)
+    small = shrunk(module, list(two_algorithms(args)), data_dir, trained)
+    if module == "run" and args not in TRAINED:
+        monkeypatch.setattr(train, "prepare", lambda *_: None)
+        ended = TrainedRun(tmp_path / "run", "complete", {})
+        monkeypatch.setattr(train, "train_algorithms", lambda _: ended)
     assert launch(module, *small) == 0, capsys.readouterr().err

@@ -151,7 +151,7 @@ def test_who_is_in_which_group_is_the_same_for_every_seed_and_fits_the_shares():
 
 
 WRONG = {
-    "--groups.epsilons 1 8": r"groups.epsilons: .*give a number for each of groups.names \(none\)",
+    "--groups.epsilons 1 8": r"groups.epsilons: .*name the groups, too",
     "--groups.names a b --groups.epsilons 1": "groups.epsilons: .*for each of groups.names",
     "--groups.names a a": "groups.names: .*each once",
     "--groups.names a b --groups.shares 0.5 0.6": "groups.shares: .*sum to 1",
@@ -162,6 +162,7 @@ WRONG = {
     "--groups.names a b --groups.shares 0.999 0.001": "groups.shares: .*nobody among 120",
     "--groups.names a b --groups.rates 0.1 0.2 --groups.epsilons 1 8": "groups.rates: .*leave one of",
     "--groups.names a b --groups.epsilons 1 8 --target-epsilon 1": "groups.epsilons: .*leave out target",
+    "--groups.names a b --groups.epsilons 1 8 --statistics 0.1": "statistics: 0.1; .*leave one of them",
     "--groups.names a b --groups.epsilons 1 8 --sampling fixed_size": "groups.by: .*poisson",
     "--groups.names a b --capacity 40": "capacity: 40 .*each group has its own",
 }

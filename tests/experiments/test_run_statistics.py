@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import optax
 import pytest
 from commands import privacy
 from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch
@@ -15,10 +16,10 @@ import experiments
 import fedpriv as fp
 from configs import quickstart
 from experiments.accounting import budget
-from experiments.config.experiment import image, text
+from experiments.config.experiment import Entry, Ledger, image, text
 from experiments.config.made import experiment_of, ledger_of
 from experiments.config.settings import changed
-from experiments.config.statistics import asked_of
+from experiments.config.statistics import asked_of, planned
 from experiments.run import main
 from experiments.runs.run_folder import read
 from experiments.tables.terminal import table
@@ -75,6 +76,47 @@ def test_neighbours_of_the_statistics_are_those_of_the_training():
         assert both[1].epsilon == pytest.approx(0.5, rel=1e-3)
 
 
+def ledger_of_few(sampler, **whose):
+    """Of ten clients with four pictures each, of which statistics cost a quarter."""
+    rng = np.random.default_rng(0)
+    pictures = {
+        "image": rng.integers(0, 256, (40, 4, 4, 1)).astype(np.uint8),
+        "label": rng.integers(0, 3, 40).astype(np.int32),
+    }
+    model = fp.models.classifier(fp.models.LogisticRegression(3), (4, 4, 1))
+    training = fp.dp_fed_avg(
+        model.loss,
+        sampler=sampler,
+        batches=fp.full_batch(),
+        optimizer=lambda t: optax.sgd(0.1),
+        clip_norm=1.0,
+        noise_multiplier=3.0,
+    )
+    clients = np.split(np.arange(40), 10)
+    federation = fp.Federation.from_arrays(
+        {**pictures, **whose}, clients, person=next(iter(whose), None)
+    )
+    plan = partial(planned, federation=federation, settings=CONFIG, delta=1e-3)
+    return Ledger({"it": Entry(training, [federation], statistics=plan)}, 1e-3, model.init)
+
+
+def test_public_groups_pay_for_the_same_statistics():
+    """Beside what each group's own rate costs."""
+    own = {name: fp.poisson(5, rate, 5) for name, rate in (("a", 0.3), ("b", 0.6))}
+    ledger = ledger_of_few(fp.grouped(["a"] * 5 + ["b"] * 5, own))
+    of = ledger.certify("it", 3).of_groups
+    for name, rate in (("a", 0.3), ("b", 0.6)):
+        alike = ledger_of_few(fp.poisson(10, rate, 10)).certify("it", 3)
+        assert of[name].epsilon == pytest.approx(alike.epsilon, rel=1e-3)
+    assert ledger.of_statistics("it", "third_party").epsilon == pytest.approx(0.5, rel=1e-3)
+
+
+def test_statistics_of_persons_are_not_taken_for_those_of_clients():
+    ledger = ledger_of_few(fp.poisson(10, 0.3, 10), person=np.repeat(np.arange(5), 8))
+    with pytest.raises(ValueError, match=r"^statistics: 0\.25; units are persons; [^\n]*$"):
+        ledger.certify("it", 3)
+
+
 def test_privacy_shows_the_statistics_beside_the_whole(capsys):
     args = ["quickstart", "--algorithms", "dp_fed_avg", "--rounds", "4", "--json"]
     args += ["--target-epsilon", "2", "--statistics", "0.25"]
@@ -119,7 +161,7 @@ def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
     with pytest.raises(ValueError, match=r"^statistics: 0\.25; none of fed_avg has an epsilon"):
         budget.solved(quickstart, replace(CONFIG, algorithms=("fed_avg",)))
     for refused in (
-        partial(experiments.privacy, best_of=3),
+        partial(experiments.privacy, best_of=3, algorithms=("dp_fed_avg",)),
         experiments.audit,
         partial(experiments.sweep, grid={"p": (0.1, 0.2)}),
     ):

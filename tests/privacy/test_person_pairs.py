@@ -16,8 +16,8 @@ SIGMA, DELTA = 2.0, 1e-4
 
 
 def epsilon(sampling, rounds=1, view="third_party", delta=DELTA, **more):
-    more = {"unit": "person", "by_record": False} | more
-    release = Release(view, multiplier=SIGMA, sampling=sampling, rounds=rounds, **more)
+    more = {"unit": "person", "by_record": False, "multiplier": SIGMA} | more
+    release = Release(view, sampling=sampling, rounds=rounds, **more)
     return certify_releases([release], delta, view).epsilon
 
 
@@ -249,6 +249,18 @@ def test_no_directions_exceed_the_line(noise):
         ):
             (most,) = curve([eps], lengths, chances, noise)
             assert sample.mean() - 5 * sample.std() / len(sample) ** 0.5 <= most
+
+
+@pytest.mark.parametrize("rate", [0.9, 0.98, 1 - 1e-9])
+def test_draws_that_miss_nobody_cost_no_more_than_all(rate):
+    """Also where the chances of all numbers above 0 add up to 1, but for rounding."""
+    some = epsilon(PersonsDraw(Poisson(60, rate), 50))
+    assert 0.8 * rate**2 < some / epsilon(Everyone(60), multiplier=SIGMA / 50) < 1 + 1e-3
+    times, chances = np.array(PersonsDraw(Poisson(60, rate), 50).cases()[0].times).T
+    eps = np.linspace(0.0, 60.0, 61)
+    back = none_delta(eps, times / 4, chances)
+    assert (np.diff(back) <= 0).all()
+    assert (back <= curves.gaussian_delta(eps, 50 / 4) * (1 + 1e-9)).all()
 
 
 def test_a_single_unit_is_as_ever():

@@ -25,7 +25,7 @@ class PersonsDraw(Sampling):
         known: whether the view is taken to know how many of them are drawn.
 
     Raises:
-        ValueError: units below 1, or more than there are.
+        ValueError: units below 1, or more than there are; draws whose cases of several units are inherited from others.
     """
 
     drawn: Sampling
@@ -37,6 +37,10 @@ class PersonsDraw(Sampling):
         check_fields(self)
         remedy = f"give at most the population, {self.population}"
         require(self.units <= self.population, "units", self.units, remedy)
+        said = ("cases", "cases_of_several")
+        one, several = (next(c for c in type(self.drawn).__mro__ if n in vars(c)) for n in said)
+        remedy = "its cases are its own; give `cases_of_several`, too"
+        require(several in (one, Sampling), "drawn", self.drawn, remedy)
 
     def __repr__(self) -> str:
         return f"{self.units} units of a person by {self.drawn!r}"
