@@ -14,6 +14,7 @@ from fedpriv.privacy.curves import epsilon_of_mixture
 from fedpriv.privacy.integer_accounting import (
     SET_ASIDE,
     as_real,
+    counted,
     drawn_apart,
     of_integers,
     seldom_lost,
@@ -252,8 +253,12 @@ def _of_integers(
     if real is not None:
         by_losses = epsilons_of(normal_form(real.releases), relation, kept * math.exp(-real.apart))
         found["PLD"] = by_losses["PLD"] + 2 * real.apart
-    by_rdp = rdp_epsilon(releases, relation, kept, best_of, seldom=seldom_lost(releases, delta)[0])
-    if by_rdp is not None:
+    by_count = counted(releases, relation) if best_of == 1 else None
+    seldom, _ = seldom_lost(releases, delta)
+    by_rdp = rdp_epsilon(releases, relation, kept, best_of, seldom=seldom)
+    if by_count is not None:
+        found["RDP"] = min(by_count.epsilon(kept), by_rdp or math.inf)
+    elif by_rdp is not None:
         found["RDP"] = by_rdp
     apart = drawn_apart(releases)
     bounded = {

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
+from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.integer_sums import DRAWN_APART
+from fedpriv.privacy.known_participation import count
 from fedpriv.privacy.release import Release
+from fedpriv.privacy.renyi import certain, rdp_delta, rdp_to_epsilon
 
 SET_ASIDE = 1e-3
 """Of delta, for what numbers that are drawn differ from their law by, and for rounds in which hardly any share is left."""
@@ -46,6 +52,58 @@ def as_real(releases: Sequence[Release]) -> AsReal | None:
         found.append(replace(release, noise="gaussian", multiplier=multiplier, integers=None))
         total += apart
     return AsReal(tuple(found), total)
+
+
+class Counted(NamedTuple):
+    """Rounds of which a view knows in how many a unit takes part, by divergences: delta averages over that number.
+
+    Formal guarantees: as `certify.epsilons_of`, with the bound of `renyi.rdp_delta` in place of each Gaussian's curve.
+
+    Attributes:
+        rounds: f64[n], in how many it may take part.
+        chances: f64[n].
+        missing: probability of numbers that are left out.
+        once: f64[orders], Rényi divergences of one of them.
+    """
+
+    rounds: Floats
+    chances: Floats
+    missing: float
+    once: Floats
+
+    def delta(self, epsilon: Floats) -> Floats:
+        """f64[n]."""
+        total = np.full(len(epsilon), self.missing)
+        for rounds, chance in zip(self.rounds, self.chances, strict=True):
+            if rounds:
+                total += chance * rdp_delta(rounds * self.once, epsilon)
+        return total
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest, nats, whose delta is so small, rounded up; infinity where there is none."""
+        from scipy.optimize import brentq
+
+        def excess(epsilon: float) -> float:
+            return float(self.delta(np.array([epsilon]))[0]) - delta
+
+        if self.missing >= delta:
+            return math.inf
+        if excess(0.0) <= 0:
+            return 0.0
+        top = rdp_to_epsilon(self.rounds.max() * self.once, delta - self.missing)
+        if not math.isfinite(top) or excess(top) > 0:
+            return math.inf
+        return float(brentq(excess, 0.0, top, xtol=1e-10)) + 1e-9
+
+
+def counted(releases: Sequence[Release], relation: str) -> Counted | None:
+    """None where there are other releases beside one of integer noise, or shares of it are lost."""
+    if len(releases) > 1 or relation != "zero_out":
+        return None
+    (release,) = releases
+    if release.integers is None or loses_noise(release) or release.sampling.most_often > 1:
+        return None
+    return Counted(*count(release), certain(release.integers, 1.0))
 
 
 def seldom_lost(releases: Sequence[Release], delta: float) -> tuple[float, float]:

@@ -200,17 +200,17 @@ def _of_lost_shares(
         if relation == "zero_out":
             shown += [
                 (chance * (1 - rate), np.zeros(len(_orders()))),
-                (chance * rate, _certain(left, 1.0)),
+                (chance * rate, certain(left, 1.0)),
             ]
         elif rate == 1:
-            shown.append((chance, _certain(left, 2.0)))
+            shown.append((chance, certain(left, 2.0)))
         else:
             shown.append((chance, _sampled(left, drawn_without_replacement, rate, 2.0)))
     total = sum(chance for chance, _ in shown)
     return _shown([(chance / total, divergences) for chance, divergences in shown])
 
 
-def _certain(noise: IntegerNoise, distance: float) -> Floats:
+def certain(noise: IntegerNoise, distance: float) -> Floats:
     """At dp-accounting's default orders, of a unit that takes part."""
     return np.array([noise.divergence(float(order), distance) for order in _orders()])
 
@@ -233,16 +233,16 @@ def _of_integers(sampling: Sampling, noise: IntegerNoise, relation: str) -> Floa
     if relation == "zero_out":
         n, chances = sampling.times_drawn()
         return _shown(
-            [(c, _certain(noise, float(times))) for times, c in zip(n, chances, strict=True)]
+            [(c, certain(noise, float(times))) for times, c in zip(n, chances, strict=True)]
         )
     if relation == "replace_one":
         if sampling.rate == 1 or not sampling.is_without_replacement:
-            return _certain(noise, 2.0)
+            return certain(noise, 2.0)
         return _sampled(noise, drawn_without_replacement, sampling.rate, 2.0)
 
     def of_case(case: DrawCase) -> Floats:
         if case.rate in (0, 1):
-            return case.rate * _certain(noise, case.distance)
+            return case.rate * certain(noise, case.distance)
         return _sampled(noise, poisson_sampled, case.rate, case.distance)
 
     return _shown([(case.chance, of_case(case)) for case in sampling.cases()])
