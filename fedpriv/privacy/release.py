@@ -60,8 +60,8 @@ RANDOM_SEED = (
     "the seed is random and secret; from a seed that can be guessed, such as 0 or 1, the noise can "
     "be computed"
 )
+REAL_NOISE = "the noise is real-valued; a simulator's seeded float32 noise is not"
 ALWAYS_ASSUMED = (
-    "the noise is real-valued; a simulator's seeded float32 noise is not",
     RANDOM_SEED,
     "numbers drawn by threefry2x32 cannot be told from truly random ones",
     ONE_RUN,
