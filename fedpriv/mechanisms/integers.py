@@ -191,7 +191,7 @@ class IntegerSum:
             + spread.noise * (np.cosh(t) - 1)
             - t * most
         )
-        return np.minimum(1.0, 2 * np.exp(logs.min(axis=0)))
+        return np.minimum(1.0, 2 * np.exp(np.minimum(logs.min(axis=0), 0.0)))
 
 
 class _Spread(NamedTuple):

@@ -16,7 +16,7 @@ from fedpriv.privacy.release import Release
 from fedpriv.privacy.renyi import certain, rdp_delta, rdp_to_epsilon
 
 SET_ASIDE = 1e-3
-"""Of delta, for what numbers that are drawn differ from their law by, and for rounds in which hardly any share is left."""
+"""Of delta, for what drawn numbers differ from their law by, and for rounds in which hardly any share is left."""
 
 
 class AsReal(NamedTuple):

@@ -176,7 +176,7 @@ def _log_bessel(variance: float, size: int) -> Floats:
 
 
 def shift_divergence(law: IntegerLaw, order: float, squared_norm: int, dimension: int) -> float:
-    """The largest D_order(noise + v || noise) over integer vectors v of so many coordinates and squared l2 norm at most.
+    """The largest D_order(noise + v || noise) over integer vectors v of so many coordinates, and squared norm at most.
 
     Formal guarantees: an upper bound. Noise of different coordinates is independent, so divergences add up: D(v) =
     sum_i g(|v_i|), g being that of one coordinate. With m_k coordinates of |v_i| = k, this is the sum of m_k g(k) under
@@ -219,8 +219,8 @@ def _spread(shares: int, variance: float) -> float:
 def _log_periodic(shares: int, variance: float) -> Floats:
     """log h(x), f64[shares], for x = 0 ... shares - 1, less a constant; see `DiscreteGaussians`.
 
-    h follows from the masses P(x) of the sum for x up to half of the shares. To keep their relative error small, each is
-    computed with the summands tilted by e^(c x / s^2), so that the sum is likely to be near x: then the summands are
+    h follows from the masses P(x) of the sum for x up to half of the shares. To keep their relative error small, each
+    is computed with the summands tilted by e^(c x / s^2), so that the sum is likely to be near x: then the summands are
     discrete Gaussians about c, and their n-th power is taken of the discrete Fourier transform.
     """
     half = shares // 2

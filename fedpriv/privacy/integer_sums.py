@@ -70,7 +70,7 @@ class IntegerNoise:
     def gaussian(self, releases: int, shares_are_lost: bool) -> tuple[float, float] | None:
         """(multiplier of real Gaussian noise that hides no more, how far apart all releases are from it, in nats).
 
-        Formal guarantees: so many releases, adaptively chosen, are within e^-a and e^a, a being the second number, times
+        Formal guarantees: so many releases, adaptively chosen, are within e^-a and e^a, a the second number, times
         the probabilities of a randomised function of as many real Gaussian releases of that multiplier; None where no
         such a below 1e-6 is known. With lost shares the multiplier is that of all shares, and sqrt(k / n) times it
         serves for k of n.
