@@ -34,6 +34,7 @@ from fedpriv.engine.secret_seeds import secret_seed
 from fedpriv.engine.simulate import simulate
 from fedpriv.mechanisms import clipping, noise, noise_matrices
 from fedpriv.mechanisms.correlated import correlated
+from fedpriv.mechanisms.integers import discrete_gaussian, skellam
 from fedpriv.mechanisms.mechanisms import (
     ALREADY_PRIVATE,
     Mechanism,
@@ -133,6 +134,7 @@ __all__ = [
     "datasets",
     "delays",
     "dimension",
+    "discrete_gaussian",
     "distributed",
     "ditto",
     "dp_fed_avg",
@@ -176,6 +178,7 @@ __all__ = [
     "secret_seed",
     "shuffled_blocks",
     "simulate",
+    "skellam",
     "start",
     "statistics",
     "straggling",

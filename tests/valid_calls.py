@@ -479,6 +479,8 @@ FUNCTIONS = {
     "papers.fixed_interval": {"bits": 8, "bound": 0.5},
     "fixed_size": {"population": 5, "size": 2},
     "gaussian": {"clip_norm": 0.5, "noise_multiplier": 2.0},
+    "discrete_gaussian": {"clip_norm": 0.5, "noise_multiplier": 2.0, "bits": 16},
+    "skellam": {"clip_norm": 0.5, "noise_multiplier": 2.0, "bits": 16},
     "papers.jopeq": {
         "loss": squared,
         **TRAINED,

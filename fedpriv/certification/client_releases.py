@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 
 from fedpriv.certification.marks import Released, Sum
 from fedpriv.core.arguments import require
+from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.mechanisms import Mechanism, joint
 from fedpriv.privacy import Everyone, Release, Sampling
+from fedpriv.privacy.integer_sums import IntegerNoise
 from fedpriv.privacy.release import Adder, NoiseKind, Unit, View
 from fedpriv.privacy.sampling import Accounting
 
@@ -78,6 +81,7 @@ class Seen(NamedTuple):
     adder: Adder
     draws: Draws
     reason: str = ""
+    integers: IntegerNoise | None = None
 
 
 class Contributions(NamedTuple):
@@ -90,6 +94,7 @@ class Contributions(NamedTuple):
       most: clients of the largest cohort.
       are_summed: whether all cohorts are of that size, and the noises of all members add up in the sum.
       reason: why nothing is hidden, where nothing is.
+      integers: of integer noise, its law.
     """
 
     multiplier: float
@@ -98,6 +103,7 @@ class Contributions(NamedTuple):
     most: int
     are_summed: bool
     reason: str
+    integers: IntegerNoise | None = None
 
 
 def _by_shares(sent: Contributions) -> dict[View, Seen]:
@@ -110,14 +116,16 @@ def _by_shares(sent: Contributions) -> dict[View, Seen]:
     messages, each with a share of its own: as many releases as the round has draws, each of which may hold the client.
     """
     m, share, why = sent.multiplier, sent.multiplier / math.sqrt(sent.most), sent.reason
+    whole = sent.integers
+    of_one = whole and replace(whole, shares=1)
     if sent.noise == "laplace" and m > 0:
         share, why = 0.0, "a client's share of Laplace noise is not Laplace"
     one, times = sent.draws.sampling.one_message()
     one_by_one = sent.draws._replace(sampling=one, local_steps=times)
     return {
-        "third_party": Seen(m, "shares", sent.draws, sent.reason),
-        "server": Seen(share, "own", one_by_one.with_whole_noise, why),
-        "server_secagg": Seen(m, "shares", sent.draws, sent.reason),
+        "third_party": Seen(m, "shares", sent.draws, sent.reason, whole),
+        "server": Seen(share, "own", one_by_one.with_whole_noise, why, of_one),
+        "server_secagg": Seen(m, "shares", sent.draws, sent.reason, whole),
     }
 
 
@@ -168,9 +176,9 @@ def of_clients(
     lossy = any(each.step.codec.lossy for each in sums)
     all_there = cohorts.are_of_one_size and (stays.dropout == 0 or stays.loses_noise)
     add_up = noise == "gaussian" and all_there and not (lossy or narrow)
-    sent = Contributions(
-        multiplier, noise, _draws(stays, remembers), cohorts.most, add_up, _reason(sums, first)
-    )
+    why, integers = _reason(sums, first), _integers(sums)
+    draws = _draws(stays, remembers)
+    sent = Contributions(multiplier, noise, draws, cohorts.most, add_up, why, integers)
     if narrow and multiplier > 0 and stays.loses_noise and not own:
         raise ValueError(
             f"uplink: the server adds the noise, as {narrow}; but members who vanish take theirs along "
@@ -202,6 +210,7 @@ def as_releases(
             row.multiplier,
             adder=row.adder,
             reason=row.reason,
+            integers=row.integers,
             **row.draws._asdict(),
             **common,
         )
@@ -293,6 +302,25 @@ def together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
     if len(each) == 1 and each[0][1] == 1:
         return each[0][0]
     return float(sum(times * m**-power for m, times in each) ** (-1 / power))
+
+
+def _integers(sums: Sequence[Sum]) -> IntegerNoise | None:
+    """The law of the noise of a sum of integers; None: it is real, or there is none.
+
+    Raises:
+      ValueError: several such sums of one cohort.
+    """
+    each = [s.step.integer_sum(dimension(s.like)) for s in sums]
+    if all(one is None for one in each):
+        return None
+    if len(sums) > 1 or sums[0].times > 1:
+        raise ValueError(
+            f"round: several sums of integers of one cohort ({sums[0].line}) are not certified together; send all in "
+            "one message"
+        )
+    (of_cohort,) = each
+    assert of_cohort is not None
+    return of_cohort.noise_of_all if of_cohort.noise_multiplier > 0 else None
 
 
 def _reason(sums: Sequence[Sum], first: int) -> str:

@@ -99,6 +99,9 @@ class MarkedCohort(Cohort):
         """Not marked: the release's sampling says it."""
         return jnp.float32(1)
 
+    def _staying(self) -> jax.Array:
+        return jnp.int32(self._sampler.slots)
+
     @property
     def public(self) -> Shard:
         """Stand-ins for the public examples."""

@@ -34,6 +34,7 @@ from fedpriv.privacy import (
 )
 from fedpriv.privacy.release import Unit
 from fedpriv.privacy.sampling import Accounting
+from fedpriv.rounds.private_step import PrivateStep
 from fedpriv.rounds.record_samplers import accounting_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
@@ -85,13 +86,17 @@ def _of_messages(stage: Stage) -> list[Sum]:
 
 
 def bits_of_shares(stage: Stage) -> int:
-    """What a client sends in a round, if the noise travels in shares: 32 bits for each value that is perturbed."""
+    """What a client sends in a round, if the noise travels in shares: 32 bits for each real value that is perturbed."""
     sums = [
         each for each in _of_messages(stage) if each.step.fits_noise or each.step.adder == "own"
     ]
     means = (each for each in stage.means if each.step.adder == "own_summed")
     shared: list[Released] = [each for each in (*sums, *means) if each.step.is_noisy]
-    return 32 * sum(each.times * dimension(each.like) for each in shared)
+    return sum(each.times * _bits_of(each.step, dimension(each.like)) for each in shared)
+
+
+def _bits_of(step: PrivateStep, d: int) -> int:
+    return 32 * d if step.integer_sum(d) is None else step.wire(d).bits()
 
 
 def too_narrow(stage: Stage) -> str:

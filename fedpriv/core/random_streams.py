@@ -5,6 +5,10 @@ default, `fold_in(key, i)` is `split(key, n)[i]`.
 """
 
 QUANTIZER = 0xB5E70071
+ROUNDING = 0x91C6E3A5
+"""Of the rounding of a message to integers."""
+ROTATION = 0xDA73B60F
+"""Of the rotation that all messages of a sum have in common."""
 DITHER = 0xC1D7109E
 CONTROL_VARIATE = 0xD2C0A7E1
 SUBMODELS = 0xE1F05EC2

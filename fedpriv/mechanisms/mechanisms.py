@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ from fedpriv.core.trees import dimension, flatten, real, unflatten, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
 from fedpriv.mechanisms.noise import Noise, isotropic
-from fedpriv.privacy.release import NO_NOISE
+from fedpriv.privacy.release import NO_NOISE, NoiseKind
 from fedpriv.privacy.whitening import joint_multiplier
 
 LEAST = 1e-36
@@ -83,7 +83,7 @@ class Mechanism(NamedTuple):
       certified_multiplier: standard deviation of the noise on the sum, divided by the most that one contribution can
         move it (1 / whitened sensitivity where the noise differs by direction); 0 if nothing is hidden.
       reason: why nothing is hidden, if `certified_multiplier` is 0.
-      noise: "gaussian" (sensitivity in the l2 norm) or "laplace" (l1).
+      noise: "gaussian", "discrete_gaussian" or "skellam" (sensitivity in the l2 norm), or "laplace" (l1).
       clip_norm: C.
       noise_multiplier: sigma as the paper states it; `certified_multiplier` is what is proved.
       scaling: `clip` by the norms of a contribution's tensors alone; None if it does more than scale.
@@ -92,6 +92,7 @@ class Mechanism(NamedTuple):
         is checked. None if it has neither.
       parts: the mechanisms of a `joint` one.
       correlation: the `Correlation` of a `correlated` mechanism.
+      integers: how messages travel as integers, `fedpriv.mechanisms.integers.Integers`; None: as floats.
       seal: see `fedpriv.core.provenance`; leave it out of a mechanism of your own.
     """
 
@@ -99,7 +100,7 @@ class Mechanism(NamedTuple):
     perturb: Callable[[Key, PyTree], PyTree]
     certified_multiplier: Any
     reason: str = ""
-    noise: Literal["gaussian", "laplace"] = "gaussian"
+    noise: NoiseKind = "gaussian"
     clip_norm: Any = math.inf
     noise_multiplier: Any = 0.0
     scaling: Scaling | None = None
@@ -107,6 +108,7 @@ class Mechanism(NamedTuple):
     at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
     parts: tuple[Mechanism, ...] = ()
     correlation: Any = None
+    integers: Any = None
     seal: tuple = ()
 
     def in_round(self, t: jax.Array | CountOrZero) -> Mechanism:

@@ -59,7 +59,8 @@ def plain(used: Any) -> tuple[Any, ...]:
     joint = getattr(used, "parts", ())
     parts = tuple(map(plain, joint)) if isinstance(joint, tuple) else ()
     proved = constructed(used) if hasattr(used, "seal") else type(used).__name__
-    return used.noise, used.reason, multipliers, proved, matrix, parts
+    integers = getattr(used, "integers", None)
+    return used.noise, used.reason, multipliers, proved, matrix, parts, integers
 
 
 @checking_fields

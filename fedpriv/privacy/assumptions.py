@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedpriv.privacy.release import ALWAYS_ASSUMED, Release
+from fedpriv.privacy.release import ALWAYS_ASSUMED, REAL_NOISE, Release
 
 
 def assumptions(
@@ -21,7 +21,13 @@ def assumptions(
     texts += _of_vanishing(active, view)
     if view == "server_secagg" and any(r.counts_others for r in active):
         texts.append("secure aggregation shows nothing but the sum")
-    return (*texts, *_shares(active, relation, honest), *ALWAYS_ASSUMED)
+    exact = all(release.integers is not None for release in active)
+    return (
+        *texts,
+        *_shares(active, relation, honest),
+        *([] if exact else [REAL_NOISE]),
+        *ALWAYS_ASSUMED,
+    )
 
 
 def _of_vanishing(active: Sequence[Release], view: str) -> list[str]:

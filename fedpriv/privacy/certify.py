@@ -11,6 +11,14 @@ from fedpriv.core.arguments import MeanRuns, Probability, Rate, checked, require
 from fedpriv.privacy.assumptions import assumptions
 from fedpriv.privacy.certificate import Certificate
 from fedpriv.privacy.curves import epsilon_of_mixture
+from fedpriv.privacy.integer_accounting import (
+    SET_ASIDE,
+    as_real,
+    counted,
+    drawn_apart,
+    of_integers,
+    seldom_lost,
+)
 from fedpriv.privacy.known_participation import participations
 from fedpriv.privacy.losses import pld_epsilon
 from fedpriv.privacy.profile import Composition
@@ -21,7 +29,7 @@ from fedpriv.privacy.renyi import rdp_epsilon
 
 # Beyond, rounding counts; and dp-accounting fails where e^(1 / b) overflows.
 _LOUDEST = 1e9
-_LEAST = {"gaussian": 1e-4, "laplace": 5e-3}
+_LEAST = {"gaussian": 1e-4, "laplace": 5e-3, "discrete_gaussian": 1e-4, "skellam": 1e-4}
 
 _ANALYTIC = "analytic Gaussian curve, root rounded up"
 _BOUNDS = {
@@ -223,6 +231,8 @@ def epsilons_of(
         delta: probability, in (0, 1); an average over the draw of the cohorts, where the view knows them.
         best_of: as `certify_releases`.
     """
+    if of_integers(releases):
+        return _of_integers(releases, relation, delta, best_of)
     if best_of > 1:
         return {"RDP": _of_the_best(releases, relation, delta, best_of)}
     if is_exact(releases, relation):
@@ -231,6 +241,31 @@ def epsilons_of(
         by_losses = {"PLD": pld_epsilon(releases, relation, delta)}
     by_rdp = rdp_epsilon(releases, relation, delta)
     return by_losses if by_rdp is None else by_losses | {"RDP": by_rdp}
+
+
+def _of_integers(
+    releases: tuple[Release, ...], relation: str, delta: float, best_of: float
+) -> dict[str, float]:
+    """As `epsilons_of`, of which some are of integer noise: a part of delta is set aside, see `SET_ASIDE`."""
+    kept, half = (1 - SET_ASIDE) * delta, SET_ASIDE / 2 * delta
+    found: dict[str, float] = {}
+    real = as_real(releases) if best_of == 1 else None
+    if real is not None:
+        by_losses = epsilons_of(normal_form(real.releases), relation, kept * math.exp(-real.apart))
+        found["PLD"] = by_losses["PLD"] + 2 * real.apart
+    by_count = counted(releases, relation) if best_of == 1 else None
+    seldom, _ = seldom_lost(releases, delta)
+    by_rdp = rdp_epsilon(releases, relation, kept, best_of, seldom=seldom)
+    if by_count is not None:
+        found["RDP"] = min(by_count.epsilon(kept), by_rdp or math.inf)
+    elif by_rdp is not None:
+        found["RDP"] = by_rdp
+    apart = drawn_apart(releases)
+    bounded = {
+        name: epsilon if apart * (1 + math.exp(min(epsilon, 700))) <= half else math.inf
+        for name, epsilon in found.items()
+    }
+    return bounded or {"RDP": math.inf}
 
 
 def _of_the_best(
@@ -257,10 +292,10 @@ def _within_range(release: Release) -> Release:
     """Multipliers that floats can work with; counting less noise than there is stays sound."""
     if release.multiplier >= _LEAST[release.noise] * release.sampling.most_often:
         loud = math.isfinite(release.multiplier) and release.multiplier > _LOUDEST
-        return replace(release, multiplier=_LOUDEST) if loud else release
+        return replace(release, multiplier=_LOUDEST) if loud and not release.integers else release
     if release.multiplier == 0:
         return release
     reason = (
         f"the noise is {release.multiplier:.3g} of what it hides, too little for a finite number"
     )
-    return replace(release, multiplier=0.0, reason=reason)
+    return replace(release, multiplier=0.0, reason=reason, integers=None)

@@ -31,7 +31,7 @@ def participations(
     """
     values, weights, missing = np.zeros(1), np.ones(1), 0.0
     for release in releases:
-        n, chances, left_out = _count(release)
+        n, chances, left_out = count(release)
         missing += left_out
         if len(values) * len(n) > _MOST_PAIRS:
             values, weights = _merged(values, weights, _MOST_PAIRS // 4000)
@@ -42,8 +42,8 @@ def participations(
     return values, weights, missing
 
 
-def _count(release: Release) -> tuple[Floats, Floats, float]:
-    """(n, their probabilities, that of those left out)."""
+def count(release: Release) -> tuple[Floats, Floats, float]:
+    """(n, the sum of squares of how often a unit is drawn; their probabilities; that of those left out)."""
     drawn, known = release.sampling, release.participation
     once = drawn.most_often == 1
     if known is None and once:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike
 from fedpriv.core.arguments import Probability, checked, require
 from fedpriv.privacy.curves import Floats, epsilon_of_mixture, gaussian_delta
 from fedpriv.privacy.gaussian_bound import GaussianBound, gaussian_bound
+from fedpriv.privacy.integer_accounting import as_real, drawn_apart, of_integers, seldom_lost
 from fedpriv.privacy.known_participation import participations
 from fedpriv.privacy.losses import on_grids
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.release_normal_form import is_exact
+from fedpriv.privacy.release_normal_form import is_exact, normal_form
 from fedpriv.privacy.renyi import rdp_delta, rdp_to_epsilon, rdp_total
 
 _LEAST_DELTA = 1e-14  # above what is never hidden: there the profile ends
@@ -130,7 +131,7 @@ def profile_of(composition: Composition, epsilon: float, delta: float) -> Privac
         return PrivacyProfile(np.array([0.0, 1.0]), np.ones(2))
     if not composition.releases:
         return PrivacyProfile(np.array([0.0, 1.0]), np.zeros(2))
-    both = _by_losses(composition, delta), _by_divergences(composition)
+    both = _by_losses(composition, delta), _by_divergences(composition, delta)
     bounds = [bound for bound in both if bound]
     if not bounds:  # too little noise for any accountant
         return PrivacyProfile(np.array([0.0, 1.0]), np.ones(2))
@@ -154,6 +155,8 @@ def _by_losses(composition: Composition, delta: float) -> _Bound | None:
     releases, relation = composition.releases, composition.relation
     if composition.best_of > 1:
         return None
+    if of_integers(releases):
+        return _by_real_losses(composition, delta)
     if is_exact(releases, relation):
         values, weights, missing = participations(releases, relation)
         there = values > 0
@@ -175,10 +178,35 @@ def _by_losses(composition: Composition, delta: float) -> _Bound | None:
     return _Bound(worse, max(d.epsilon(d.infinity + _LEAST_DELTA) for d in directions))
 
 
-def _by_divergences(composition: Composition) -> _Bound | None:
+def _by_real_losses(composition: Composition, delta: float) -> _Bound | None:
+    """Of integer noise, by that of real noise, see `AsReal`."""
+    real = as_real(composition.releases)
+    if real is None:
+        return None
+    of_real = _by_losses(replace(composition, releases=normal_form(real.releases)), delta)
+    if of_real is None:
+        return None
+    factor, further = math.exp(real.apart), drawn_apart(composition.releases)
+
+    def bound(epsilon: Floats) -> Floats:
+        inside = np.maximum(epsilon - 2 * real.apart, 0.0)
+        return factor * of_real.delta(inside) + further * (1 + np.exp(np.minimum(epsilon, _MOST)))
+
+    return _Bound(bound, of_real.end + 2 * real.apart)
+
+
+def _by_divergences(composition: Composition, delta: float) -> _Bound | None:
+    releases = composition.releases
+    seldom, aside = seldom_lost(releases, delta)
     total = rdp_total(
-        composition.releases, composition.relation, composition.best_of, composition.others
+        releases, composition.relation, composition.best_of, composition.others, seldom
     )
     if total is None:
         return None
-    return _Bound(partial(rdp_delta, total), rdp_to_epsilon(total, _LEAST_DELTA))
+    further = drawn_apart(releases)
+
+    def bound(epsilon: Floats) -> Floats:
+        apart = further * (1 + np.exp(np.minimum(epsilon, _MOST)))
+        return rdp_delta(total, epsilon) + aside + apart
+
+    return _Bound(bound, rdp_to_epsilon(total, _LEAST_DELTA))

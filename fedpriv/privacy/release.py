@@ -16,13 +16,14 @@ from fedpriv.core.arguments import (
     checked,
     require,
 )
+from fedpriv.privacy.integer_sums import IntegerNoise
 from fedpriv.privacy.sampling import PROVED, Sampling, check_law
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]
 ClippedUnit: TypeAlias = Literal["client", "record"]
 """What an algorithm clips and perturbs: whole clients, or their records; a person's are several of these."""
 Unit: TypeAlias = Literal["client", "record", "person"]
-NoiseKind: TypeAlias = Literal["gaussian", "laplace"]
+NoiseKind: TypeAlias = Literal["gaussian", "laplace", "discrete_gaussian", "skellam"]
 Adder: TypeAlias = Literal["shares", "own", "own_summed", "server", "enclave"]
 """Who adds the noise that a release counts:
 
@@ -59,8 +60,8 @@ RANDOM_SEED = (
     "the seed is random and secret; from a seed that can be guessed, such as 0 or 1, the noise can "
     "be computed"
 )
+REAL_NOISE = "the noise is real-valued; a simulator's seeded float32 noise is not"
 ALWAYS_ASSUMED = (
-    "the noise is real-valued; a simulator's seeded float32 noise is not",
     RANDOM_SEED,
     "numbers drawn by threefry2x32 cannot be told from truly random ones",
     ONE_RUN,
@@ -109,6 +110,7 @@ class Release:
         schedule: if the number of a round decides who takes part: which rounds are a client's, in words. Then `rounds`
             counts a client's rounds, or is 1 if noise is correlated over the whole run.
         reason: why `multiplier` is 0, in words.
+        integers: of integer noise, what its law is and how far a unit moves the sum; None of real noise.
         by_record: of a person: whether `sampling` draws its records, and not its clients.
         mechanism: the `fp.Mechanism` that bounds a contribution and perturbs the sum, for audits.
 
@@ -128,6 +130,7 @@ class Release:
     participation: Sampling | None = None
     reason: str = ""
     schedule: str = ""
+    integers: IntegerNoise | None = None
     by_record: bool = False
     mechanism: Any = field(default=None, compare=False, repr=False)
 
@@ -152,7 +155,7 @@ class Release:
         )
         all_shares = not (self.sampling.loses_noise or lost)
         remedy = "Laplace noise that has lost shares is no longer Laplace; give Gaussian noise"
-        require(self.noise == "gaussian" or all_shares, "noise", self.noise, remedy)
+        require(self.noise != "laplace" or all_shares, "noise", self.noise, remedy)
         seen = self.adder == "server" and self.view != "third_party" and self.multiplier > 0
         remedy = (
             'a server sees the sum before it adds the noise; give "enclave", or a multiplier of 0'
@@ -163,6 +166,10 @@ class Release:
         remedy = "it sees every message, not only the sum with this noise; "
         remedy += 'give "server_secagg", or noise of a message'
         require(not seen, "view", self.view, remedy)
+        of_integers = self.noise in ("discrete_gaussian", "skellam")
+        remedy = "give it for a discrete Gaussian or Skellam noise, and for no other"
+        told = (self.integers is not None) == (of_integers and 0 < self.multiplier < math.inf)
+        require(told, "integers", self.integers, remedy)
         few = self.rounds * self.local_steps <= 2**53
         require(few, "local_steps", self.local_steps, "give at most 2^53 steps in all rounds")
 
@@ -213,4 +220,10 @@ class Release:
         if self.noise == "laplace":
             reason = "Laplace noise with missing shares is no longer Laplace"
             return replace(self, multiplier=0.0, reason=reason)
+        if self.integers is not None:
+            left = self.integers.with_part(fraction)
+            reason = "no member's whole share of the noise is left"
+            if left is None:
+                return replace(self, multiplier=0.0, integers=None, reason=reason)
+            return replace(self, multiplier=left.multiplier, integers=left)
         return replace(self, multiplier=self.multiplier * math.sqrt(fraction))

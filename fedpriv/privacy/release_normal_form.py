@@ -64,6 +64,7 @@ def _plain(release: Release) -> Release:
         noise=release.noise,
         local_steps=local_steps,
         participation=known,
+        integers=release.integers,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 
 from fedpriv.privacy.curves import Floats
+from fedpriv.privacy.integer_sums import (
+    IntegerNoise,
+    drawn_without_replacement,
+    poisson_sampled,
+)
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release
 from fedpriv.privacy.sampling import DrawCase, Sampling
 
+_GROUPS = 16  # of numbers of shares that are left
 _LOUDEST = 1e6  # beyond, divergences are lost in rounding
 _HARMLESS = ("failed to converge after", "Optimal order is the")
 
@@ -26,6 +32,7 @@ def rdp_epsilon(
     delta: float,
     best_of: float = 1.0,
     others: Sequence[Sequence[Release]] = (),
+    seldom: float = 0.0,
 ) -> float | None:
     """Epsilon by Rényi divergences; None where dp-accounting has none for this noise and sampling.
 
@@ -44,8 +51,10 @@ def rdp_epsilon(
         best_of: mean number of such runs of which the best is released, see `_of_the_best`.
         others: what runs of other settings release. Each run has settings drawn without looking at the data, so that
             at every order its divergence is at most the largest of theirs.
+        seldom: the chance, in a round, of the fewest shares of integer noise, which are left out of the divergences and
+            have to be taken from delta.
     """
-    total = rdp_total(releases, relation, best_of, others)
+    total = rdp_total(releases, relation, best_of, others, seldom)
     return None if total is None else rdp_to_epsilon(total, delta)
 
 
@@ -54,6 +63,7 @@ def rdp_total(
     relation: str,
     best_of: float = 1.0,
     others: Sequence[Sequence[Release]] = (),
+    seldom: float = 0.0,
 ) -> Floats | None:
     """Rényi divergences at dp-accounting's default orders, for `rdp_epsilon`."""
     from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
@@ -61,7 +71,9 @@ def rdp_total(
     each = [releases, *others]
     if not all(_has_divergence(release, relation) for one in each for release in one):
         return None
-    sums = [np.asarray(sum(r.rounds * _of_a_round(r, relation) for r in one)) for one in each]
+    sums = [
+        np.asarray(sum(r.rounds * _of_a_round(r, relation, seldom) for r in one)) for one in each
+    ]
     total: Floats = np.max(sums, axis=0)
     if best_of > 1:
         total = _of_the_best(np.asarray(DEFAULT_RDP_ORDERS), total, best_of)
@@ -103,8 +115,7 @@ def _has_divergence(release: Release, relation: str) -> bool:
     any noise would decide at all but the smallest orders: left to the other accountant.
     """
     drawn = release.sampling
-    known = release.participation
-    if drawn.loses_noise or (known is not None and known.loses_noise):
+    if release.integers is None and _lossy(release) is not None:
         return False
     hidden = relation != "zero_out" and not drawn.takes_all
     if hidden and (drawn.block_rounds is not None or any(case.times for case in drawn.cases())):
@@ -113,12 +124,19 @@ def _has_divergence(release: Release, relation: str) -> bool:
         return False
     if relation == "add_or_remove" and any(math.isinf(case.distance) for case in drawn.cases()):
         return False
-    return release.noise == "gaussian" or not hidden
+    return release.noise != "laplace" or not hidden
 
 
-def _of_a_round(release: Release, relation: str) -> Floats:
-    multiplier = min(multiplier_for(release, relation), _LOUDEST)  # less noise is sound
-    once = _round(release.sampling, release.noise, multiplier, relation)
+def _of_a_round(release: Release, relation: str, seldom: float) -> Floats:
+    lossy = _lossy(release)
+    if release.integers is not None and lossy is not None:
+        told = "zero_out" if lossy is release.participation else relation
+        return _of_lost_shares(lossy, release.integers, told, seldom)
+    if release.integers is not None:
+        once = _of_integers(release.sampling, release.integers, relation)
+    else:
+        multiplier = min(multiplier_for(release, relation), _LOUDEST)  # less noise is sound
+        once = _round(release.sampling, release.noise, multiplier, relation)
     if release.participation is None:
         return release.local_steps * once
     rate = release.participation.rate
@@ -152,6 +170,84 @@ def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> 
     return _shown([(case.chance, of_case(case)) for case in sampling.cases()])
 
 
+def _lossy(release: Release) -> Sampling | None:
+    """The draw whose members take shares of the noise along."""
+    both = release.sampling, release.participation
+    return next((drawn for drawn in both if drawn is not None and drawn.loses_noise), None)
+
+
+@lru_cache(maxsize=64)
+def _of_lost_shares(
+    sampling: Sampling, noise: IntegerNoise, relation: str, seldom: float
+) -> Floats:
+    """Rényi divergences of one round of integer noise, given that not so few shares are left as seldom are.
+
+    The view is told how many are left. Neighbouring numbers are taken together, at the fewest of them.
+    """
+    cases = sorted((c for c in sampling.cases() if c.rate > 0), key=lambda c: -c.distance)
+    while cases and cases[0].chance <= seldom:
+        seldom -= cases.pop(0).chance
+    groups = [
+        list(group) for group in np.array_split(np.arange(len(cases)), min(len(cases), _GROUPS))
+    ]
+    shown = [(case.chance, np.zeros(len(_orders()))) for case in sampling.cases() if case.rate == 0]
+    for group in groups:
+        chance = sum(cases[i].chance for i in group)
+        rate = max(cases[i].rate for i in group)
+        left = noise.with_part(cases[group[0]].distance ** -2)
+        if left is None:
+            return np.full(len(_orders()), math.inf)
+        if relation == "zero_out":
+            shown += [
+                (chance * (1 - rate), np.zeros(len(_orders()))),
+                (chance * rate, certain(left, 1.0)),
+            ]
+        elif rate == 1:
+            shown.append((chance, certain(left, 2.0)))
+        else:
+            shown.append((chance, _sampled(left, drawn_without_replacement, rate, 2.0)))
+    total = sum(chance for chance, _ in shown)
+    return _shown([(chance / total, divergences) for chance, divergences in shown])
+
+
+def certain(noise: IntegerNoise, distance: float) -> Floats:
+    """At dp-accounting's default orders, of a unit that takes part."""
+    return np.array([noise.divergence(float(order), distance) for order in _orders()])
+
+
+def _sampled(
+    noise: IntegerNoise,
+    amplified: Callable[[float, float, Sequence[float]], float],
+    rate: float,
+    distance: float,
+) -> Floats:
+    """At dp-accounting's default orders, of a unit that is drawn at that rate."""
+    most = math.ceil(_orders().max())
+    of_one = [noise.divergence(float(max(j, 2)), distance) for j in range(most + 1)]
+    return np.array([amplified(float(order), rate, of_one) for order in _orders()])
+
+
+@lru_cache(maxsize=64)
+def _of_integers(sampling: Sampling, noise: IntegerNoise, relation: str) -> Floats:
+    """Rényi divergences of one round of integer noise, in the cases of `_round`."""
+    if relation == "zero_out":
+        n, chances = sampling.times_drawn()
+        return _shown(
+            [(c, certain(noise, float(times))) for times, c in zip(n, chances, strict=True)]
+        )
+    if relation == "replace_one":
+        if sampling.rate == 1 or not sampling.is_without_replacement:
+            return certain(noise, 2.0)
+        return _sampled(noise, drawn_without_replacement, sampling.rate, 2.0)
+
+    def of_case(case: DrawCase) -> Floats:
+        if case.rate in (0, 1):
+            return case.rate * certain(noise, case.distance)
+        return _sampled(noise, poisson_sampled, case.rate, case.distance)
+
+    return _shown([(case.chance, of_case(case)) for case in sampling.cases()])
+
+
 def _divergences(event: Any, relation: str = "ADD_OR_REMOVE_ONE") -> Floats:
     """None: nothing happens."""
     import dp_accounting as dp
@@ -175,6 +271,13 @@ def _shown(cases: Sequence[tuple[float, Floats]]) -> Floats:
     less_one = np.asarray(DEFAULT_RDP_ORDERS) - 1
     terms = [math.log(c) + less_one * divergences for c, divergences in cases if c > 0]
     return np.asarray(np.logaddexp.reduce(terms)) / less_one
+
+
+@lru_cache(maxsize=1)
+def _orders() -> Floats:
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+    return np.asarray(DEFAULT_RDP_ORDERS, float)
 
 
 @contextmanager

@@ -151,7 +151,9 @@ class Cohort:
         used = mechanism.in_round(self.round)
         who = adder_of_sum(used, codec, weighting, adder)
         step = PrivateStep(mechanism, self._sampler, who, codec, weighting)
-        hidden, clients_key, _ = self._keys("cohort.sum", key, own)
+        hidden, clients_key, shared_key = self._keys("cohort.sum", key, own)
+        rotation_key = jax.random.fold_in(shared_key, random_streams.ROTATION)
+        like: list[PyTree] = []  # a message that travels as integers, in shapes
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
             size, answer = self._size_for(weighting, shard), shard._answer
@@ -167,6 +169,10 @@ class Cohort:
                 message, norm = _clipped(used, coded, answer.clip_scale)
             message, weight = weighting.weigh(message, size)
             message = _times(answer.weight, message)
+            if (integers := step.integer_sum(dimension(message))) is not None:
+                like[:] = [jax.eval_shape(lambda: message)]
+                rounding_key = jax.random.fold_in(key, random_streams.ROUNDING)
+                message = integers.encode(rotation_key, rounding_key, message)
             norms = {} if used is ALREADY_PRIVATE else {NORM: norm}
             lost = ~jnp.isfinite(norm) if norms else jnp.bool_(False)
             if codec.lossy:  # what is decoded may be finite all the same
@@ -179,7 +185,10 @@ class Cohort:
         total = weighting.bounded(total, weights, self.expected_size)
         if step.adder != "own":
             noise_key = jax.random.fold_in(hidden, random_streams.NOISE)
-            total = self._noisy(used, noise_key, total, step)
+            if like:
+                total = self._noisy_integers(noise_key, rotation_key, total, step, *like)
+            else:
+                total = self._noisy(used, noise_key, total, step)
         metrics = self._metrics(step.wire(dimension(total)), seen)
         total = self._observe(total, hidden, step)
         told = shapes(total), shapes(own), step.told(dimension(total)), means
@@ -308,6 +317,20 @@ class Cohort:
     def _noise_left(self) -> jax.Array:
         """f32[], deviation of the noise that is left over that of all of it; counted by the release."""
         return jnp.sqrt(self.size / self._shares).astype(jnp.float32)
+
+    def _staying(self) -> jax.Array:
+        """i32[], whose shares of integer noise are not lost; counted by the release."""
+        return self.size
+
+    def _noisy_integers(
+        self, key: Key, rotation_key: Key, total: jax.Array, step: PrivateStep, like: PyTree
+    ) -> PyTree:
+        """The sum of messages like this one, of the sum of what they are as integers."""
+        integers = step.integer_sum(dimension(like))
+        assert integers is not None
+        lost = step.sampling.accounting.of_a_round.loses_noise
+        noisy = integers.perturb(key, total, self._staying() if lost else None)
+        return integers.decode(rotation_key, noisy, like)
 
     def _noisy(self, used: Mechanism, key: Key, total: PyTree, step: PrivateStep) -> PyTree:
         """The sum with the noise that is there: of the shares of those who stay, if others are lost."""

@@ -11,6 +11,7 @@ from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core.arguments import require
 from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.correlated import adder_of, is_correlated
+from fedpriv.mechanisms.integers import IntegerSum, integer_sum
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic, plain
@@ -53,10 +54,44 @@ class PrivateStep:
                 "weighting: messages already carry their noise, and a weight would show through it; leave it out, or "
                 "give fp.ByPublicSizes where clients' sizes are public"
             )
+        if self._integers is not None:
+            self._check_integers()
         if public and self.mechanism is not ALREADY_PRIVATE:
             raise ValueError(
                 "weighting: public sizes cannot weight messages that are not yet private; give fp.ByExamples(cap)"
             )
+
+    @property
+    def _integers(self) -> Any:
+        return getattr(self.mechanism, "integers", None)
+
+    def _check_integers(self) -> None:
+        """Raises ValueError: messages, or draws, that do not go with sums of integers."""
+        used: Any = self.mechanism
+        remedy = "an integer mechanism has members add shares; leave it out, or give fp.gaussian"
+        require(self.adder == "shares", "adder", self.adder, remedy)
+        remedy = "integers are coded already; leave it out"
+        require(self.codec is UNCODED, "codec", self.codec, remedy)
+        drawn = self.sampling.accounting
+        alike = drawn.counts_equally and drawn.of_a_round.most_often == 1
+        remedy = (
+            "sums of integers count members equally, and once; give fp.fixed_size or fp.poisson"
+        )
+        require(alike, "sampler", self.sampling, remedy)
+        summed = used.noise == "skellam" or drawn.of_a_round.has_one_size
+        remedy = (
+            "how many discrete Gaussians are summed varies, and with it their law; give fp.skellam, or cohorts of one "
+            "size"
+        )
+        require(summed, "mechanism", used.noise, remedy)
+
+    def integer_sum(self, d: int) -> IntegerSum | None:
+        """How messages of d values travel as integers; None: they are floats."""
+        used: Any = self.mechanism
+        if self._integers is None:
+            return None
+        most = self.sampling.accounting.most
+        return integer_sum(used.integers, used.clip_norm, used.noise_multiplier, most, d)
 
     @property
     def fits_noise(self) -> bool:
@@ -95,6 +130,9 @@ class PrivateStep:
         Raises:
           ValueError: the codec computes it from something of the round.
         """
+        integers = self.integer_sum(d)
+        if integers is not None:
+            return Wire(integers.length, integers.bits)
         size = _size(self.codec, d)
         weight = 0 if self.fits_noise else self.weighting.bits
         return size._replace(overhead=size.overhead + weight)

@@ -1,0 +1,252 @@
+"""Sums of integers modulo 2^bits, as secure aggregation adds them up, with integer noise of each member.
+
+P. Kairouz, Z. Liu, T. Steinke, "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure
+Aggregation", ICML 2021, arXiv:2102.06387, Algorithms 1 and 2. N. Agarwal, P. Kairouz, Z. Liu, "The Skellam Mechanism
+for Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995, Algorithms 1 and 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Annotated, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedpriv.core.arguments import NonNegative, Positive, Range, checked
+from fedpriv.core.provenance import sealed
+from fedpriv.core.trees import flatten, unflatten
+from fedpriv.core.types import Key, PyTree
+from fedpriv.mechanisms.integer_samplers import draw
+from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
+from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
+from fedpriv.mechanisms.rounding import round_within, rounded_bound
+from fedpriv.privacy.integer_noise import IntegerLaw
+from fedpriv.privacy.integer_sums import IntegerKind, IntegerNoise
+
+SumBits: TypeAlias = Annotated[
+    int, Range("a whole number of bits from 2 to 30", 2, 30, integer=True)
+]
+
+_LONGEST = 2.0**15  # of a scaled message, whose squared norm is then counted in 62 bits
+_MOST_WRAPPED = 1e-3  # of the coordinates of a sum
+_SCALES = 1024  # that are tried
+
+
+class Integers(NamedTuple):
+    """How messages travel as integers: all but what a cohort and a message decide, see `IntegerSum`.
+
+    Attributes:
+      noise: the law of a member's share.
+      bits: of a coordinate; sums are taken modulo 2^bits.
+    """
+
+    noise: IntegerKind
+    bits: int
+
+
+@dataclass(frozen=True)
+class IntegerSum:
+    """The sum of a cohort's messages as integers: rotated, scaled, rounded, added up with noise modulo 2^bits.
+
+    Formal guarantees: a member moves the sum, before it is taken modulo 2^bits, by integers of squared l2 norm at most
+    `squared_norm`, whatever its message is and however it is rounded. What comes after the noise, taking it modulo
+    2^bits too, costs no privacy.
+
+    Attributes:
+      noise, bits: as `Integers`.
+      clip_norm: C, of a message before it is scaled.
+      noise_multiplier: deviation of the noise of the sum over the root of `squared_norm`.
+      shares: n, members of the cohort, each with a share of the noise.
+      dimension: d, of a message.
+    """
+
+    noise: IntegerKind
+    bits: int
+    clip_norm: float
+    noise_multiplier: float
+    shares: int
+    dimension: int
+
+    @cached_property
+    def scale(self) -> float:
+        """What messages are multiplied with: at which the error of the sum, as it is bounded, is least.
+
+        Raises:
+          ValueError: sums need more bits.
+        """
+        scale = self._best_scale(self.bits)
+        if scale is None:
+            enough = next((b for b in range(self.bits, 31) if self._best_scale(b)), None)
+            remedy = f"give {enough}" if enough else "more than 30 are needed; lower the noise"
+            raise ValueError(
+                f"bits: {self.bits}, but sums of {self.shares} messages of {self.dimension} values wrap; {remedy}"
+            )
+        return scale
+
+    @cached_property
+    def squared_norm(self) -> int:
+        """The largest squared l2 norm of a member's integers."""
+        return rounded_bound(self.scale * self.clip_norm, self.length)
+
+    @property
+    def length(self) -> int:
+        """How many integers a member sends: d, and what fills the last block of the rotation."""
+        return padded(self.dimension)
+
+    @property
+    def noise_deviation(self) -> float:
+        """Of a coordinate of the decoded sum, in units of the messages."""
+        return self.noise_multiplier * math.sqrt(self.squared_norm) / self.scale
+
+    @property
+    def wrap_probability(self) -> float:
+        """An upper bound of the probability that a coordinate of the sum wraps, for any messages."""
+        return float(self._wrapped(np.array([self.scale]), self.bits)[0])
+
+    @cached_property
+    def noise_of_all(self) -> IntegerNoise:
+        """The noise of the whole sum, if there is any."""
+        variance = self.noise_multiplier**2 * self.squared_norm / self.shares
+        return IntegerNoise(self.noise, self.shares, variance, self.squared_norm, self.length)
+
+    def _law(self, shares: int) -> IntegerLaw:
+        """Of the noise of a coordinate, of so many shares."""
+        return replace(self.noise_of_all, shares=shares).law
+
+    def encode(self, public: Key, key: Key, message: PyTree) -> jax.Array:
+        """i32[length], of a message that is clipped already.
+
+        Args:
+          public: seeds the rotation, which is the same for all members.
+          key: seeds the rounding.
+        """
+        rotated = rotate(public, flatten(message).astype(jnp.float32) * jnp.float32(self.scale))
+        return round_within(key, rotated, self.squared_norm)
+
+    def perturb(self, key: Key, total: jax.Array, staying: jax.Array | None) -> jax.Array:
+        """i32[length], with the noise of all shares, or of those of the members that stay (i32[]), modulo 2^bits."""
+        return self._modulo(total + self._drawn(key, total.shape, staying))
+
+    def decode(self, public: Key, total: jax.Array, like: PyTree) -> PyTree:
+        """The sum of the messages, a tree like one of them."""
+        rotated = total.astype(jnp.float32) / jnp.float32(self.scale)
+        return unflatten(unrotate(public, rotated, self.dimension), like)
+
+    def _drawn(self, key: Key, shape: tuple[int, ...], staying: jax.Array | None) -> jax.Array:
+        """The noise of k shares: for each binary digit of k, that of so many shares at once."""
+        if self.noise_multiplier == 0:
+            return jnp.zeros(shape, jnp.int32)
+        if staying is None:
+            return draw(key, self._law(self.shares), shape)
+        total = jnp.zeros(shape, jnp.int32)
+        for digit in range(self.shares.bit_length()):
+            drawn = draw(jax.random.fold_in(key, digit), self._law(2**digit), shape)
+            total += jnp.where((staying >> digit) & 1, drawn, 0)
+        return total
+
+    def _modulo(self, integers: jax.Array) -> jax.Array:
+        """From -2^(bits - 1) to 2^(bits - 1) - 1."""
+        beyond = 32 - self.bits
+        return (integers << beyond) >> beyond
+
+    def _best_scale(self, bits: int) -> float | None:
+        """Of those at which few coordinates wrap the one of least squared error of a coordinate; None: all wrap."""
+        longest = np.geomspace(2.0**-10, _LONGEST, _SCALES)
+        scales = longest / self.clip_norm
+        wrapped = self._wrapped(scales, bits)
+        spread = self._spread(scales)
+        error = (spread.noise + spread.rounding + 4.0**bits * wrapped) / scales**2
+        error[wrapped > _MOST_WRAPPED] = np.inf
+        best = int(np.argmin(error))
+        return float(scales[best]) if np.isfinite(error[best]) else None
+
+    def _spread(self, scales: np.ndarray) -> _Spread:
+        norms = scales * self.clip_norm
+        squared = np.array([rounded_bound(norm, self.length) for norm in norms], dtype=float)
+        signal = (self.shares * norms) ** 2 / block_of(self.dimension)
+        return _Spread(
+            signal, np.full_like(norms, self.shares / 4), self.noise_multiplier**2 * squared
+        )
+
+    def _wrapped(self, scales: np.ndarray, bits: int) -> np.ndarray:
+        """By scale a bound of the probability that a coordinate wraps.
+
+        By Chernoff's bound, at the best of some exponents t. The rotation's signs make a coordinate of all messages
+        together sub-Gaussian; what rounding adds to a coordinate lies in an interval of length 1; the noise has the
+        moment-generating function e^(V (cosh t - 1)), or a smaller one.
+        """
+        spread, most = self._spread(scales), 2.0 ** (bits - 1) - 1
+        t = (
+            np.geomspace(1e-2, 1.0, 64)[:, None]
+            * most
+            / (spread.signal + spread.rounding + spread.noise)
+        )
+        t = np.minimum(t, 50.0)
+        logs = (
+            (spread.signal + spread.rounding) * t**2 / 2
+            + spread.noise * (np.cosh(t) - 1)
+            - t * most
+        )
+        return np.minimum(1.0, 2 * np.exp(np.minimum(logs.min(axis=0), 0.0)))
+
+
+class _Spread(NamedTuple):
+    """Variance, or its proxy, of a coordinate of the sum, in squared integers, by scale."""
+
+    signal: np.ndarray
+    rounding: np.ndarray
+    noise: np.ndarray
+
+
+def discrete_gaussian(
+    clip_norm: Positive, noise_multiplier: NonNegative, *, bits: SumBits
+) -> Mechanism:
+    """Clips to l2 norm `clip_norm` (C); messages travel as integers, and each member adds discrete Gaussian noise.
+
+    Formal guarantees: those of `IntegerSum`.
+
+    Args:
+      clip_norm: C.
+      noise_multiplier: deviation of the noise of the whole sum over the norm of a message as integers, which is rounded
+        up; so it is what is certified, and the noise is a little more than C times as large.
+      bits: of a coordinate that travels, and of the sum.
+
+    Raises:
+      ValueError: C <= 0, infinite or beyond `LEAST_CLIP`, sigma < 0, or bits outside 2..30; in a round, too few bits.
+    """
+    return _integer_mechanism("discrete_gaussian", clip_norm, noise_multiplier, bits)
+
+
+def skellam(clip_norm: Positive, noise_multiplier: NonNegative, *, bits: SumBits) -> Mechanism:
+    """As `discrete_gaussian`, with Skellam noise: sums of shares have the same law, however many there are."""
+    return _integer_mechanism("skellam", clip_norm, noise_multiplier, bits)
+
+
+def _integer_mechanism(
+    noise: IntegerKind, clip_norm: float, noise_multiplier: float, bits: int
+) -> Mechanism:
+    clip_norm = checked("clip_norm", clip_norm, Positive)
+    bits = checked("bits", bits, SumBits)
+    real = gaussian(clip_norm, noise_multiplier)
+
+    def perturb(key: Key, total: PyTree) -> PyTree:
+        raise ValueError(
+            "mechanism: integer noise is added to the sum of a cohort alone; give it to cohort.sum"
+        )
+
+    integers = Integers(noise, bits)
+    return sealed(
+        real._replace(noise=noise, perturb=perturb, integers=integers, worst_case=None, at=None)
+    )
+
+
+@lru_cache(maxsize=64)
+def integer_sum(
+    integers: Integers, clip_norm: float, noise_multiplier: float, shares: int, dimension: int
+) -> IntegerSum:
+    """Of messages of so many values, of a cohort of at most so many members."""
+    return IntegerSum(*integers, clip_norm, noise_multiplier, shares, dimension)

@@ -1,0 +1,132 @@
+"""Certificates of integer noise: as real noise where that is proved, and by the divergences of its law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fedpriv.privacy.curves import Floats
+from fedpriv.privacy.integer_sums import DRAWN_APART
+from fedpriv.privacy.known_participation import count
+from fedpriv.privacy.release import Release
+from fedpriv.privacy.renyi import certain, rdp_delta, rdp_to_epsilon
+
+SET_ASIDE = 1e-3
+"""Of delta, for what drawn numbers differ from their law by, and for rounds in which hardly any share is left."""
+
+
+class AsReal(NamedTuple):
+    """Real Gaussian releases that hide no more than integer ones.
+
+    Attributes:
+        releases: as many.
+        apart: in nats, how far the integer ones are from a function of these: they are (epsilon + 2 apart, e^apart
+            delta)-private where these are (epsilon, delta)-private.
+    """
+
+    releases: tuple[Release, ...]
+    apart: float
+
+
+def of_integers(releases: Sequence[Release]) -> bool:
+    """Whether any noise is of integers."""
+    return any(release.integers is not None for release in releases)
+
+
+def as_real(releases: Sequence[Release]) -> AsReal | None:
+    """See `IntegerNoise.gaussian`; None where nothing is proved of one of them."""
+    found, total = [], 0.0
+    for release in releases:
+        if release.integers is None:
+            found.append(release)
+            continue
+        times = release.rounds * release.local_steps
+        real = release.integers.gaussian(times, loses_noise(release))
+        if real is None:
+            return None
+        multiplier, apart = real
+        found.append(replace(release, noise="gaussian", multiplier=multiplier, integers=None))
+        total += apart
+    return AsReal(tuple(found), total)
+
+
+class Counted(NamedTuple):
+    """Rounds of which a view knows in how many a unit takes part, by divergences: delta averages over that number.
+
+    Formal guarantees: as `certify.epsilons_of`, with the bound of `renyi.rdp_delta` in place of each Gaussian's curve.
+
+    Attributes:
+        rounds: f64[n], in how many it may take part.
+        chances: f64[n].
+        missing: probability of numbers that are left out.
+        once: f64[orders], Rényi divergences of one of them.
+    """
+
+    rounds: Floats
+    chances: Floats
+    missing: float
+    once: Floats
+
+    def delta(self, epsilon: Floats) -> Floats:
+        """f64[n]."""
+        total = np.full(len(epsilon), self.missing)
+        for rounds, chance in zip(self.rounds, self.chances, strict=True):
+            if rounds:
+                total += chance * rdp_delta(rounds * self.once, epsilon)
+        return total
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest, nats, whose delta is so small, rounded up; infinity where there is none."""
+        from scipy.optimize import brentq
+
+        def excess(epsilon: float) -> float:
+            return float(self.delta(np.array([epsilon]))[0]) - delta
+
+        if self.missing >= delta:
+            return math.inf
+        if excess(0.0) <= 0:
+            return 0.0
+        top = rdp_to_epsilon(self.rounds.max() * self.once, delta - self.missing)
+        if not math.isfinite(top) or excess(top) > 0:
+            return math.inf
+        return float(brentq(excess, 0.0, top, xtol=1e-10)) + 1e-9
+
+
+def counted(releases: Sequence[Release], relation: str) -> Counted | None:
+    """None where there are other releases beside one of integer noise, or shares of it are lost."""
+    if len(releases) > 1 or relation != "zero_out":
+        return None
+    (release,) = releases
+    if release.integers is None or loses_noise(release) or release.sampling.most_often > 1:
+        return None
+    return Counted(*count(release), certain(release.integers, 1.0))
+
+
+def seldom_lost(releases: Sequence[Release], delta: float) -> tuple[float, float]:
+    """(chance in each round, chance in all rounds) of so few shares that they are not counted; 0 where none is lost."""
+    lossy = sum(r.rounds for r in releases if r.integers is not None and loses_noise(r))
+    aside = SET_ASIDE / 2 * delta
+    return (aside / lossy, aside) if lossy else (0.0, 0.0)
+
+
+def loses_noise(release: Release) -> bool:
+    """Whether members that vanish take shares along."""
+    known = release.participation
+    return release.sampling.loses_noise or (known is not None and known.loses_noise)
+
+
+def drawn_apart(releases: Sequence[Release]) -> float:
+    """In total variation, how far all that is drawn is from its law, at most."""
+    return sum(
+        DRAWN_APART
+        * r.rounds
+        * r.local_steps
+        * r.integers.dimension
+        * r.integers.shares.bit_length()
+        for r in releases
+        if r.integers is not None
+    )

@@ -1,0 +1,172 @@
+"""What integer noise hides of a unit: by divergences of its exact law, or as real Gaussian noise that is rounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from fedpriv.core.arguments import Count, LargeCount, Positive, Rate, check_fields
+from fedpriv.privacy.curves import Floats
+from fedpriv.privacy.integer_noise import (
+    DiscreteGaussians,
+    IntegerLaw,
+    Skellam,
+    shift_divergence,
+)
+
+IntegerKind: TypeAlias = Literal["discrete_gaussian", "skellam"]
+
+DRAWN_APART = 2.0**-145
+"""In total variation, at most so far is a number that the engine draws from its law."""
+
+
+@dataclass(frozen=True)
+class IntegerNoise:
+    """Noise of a sum of integers, of so many independent shares, and how far a unit moves the sum.
+
+    Attributes:
+        kind: the law of a share.
+        shares: how many there are.
+        share_variance: of a share; the parameter of a discrete Gaussian.
+        squared_norm: of the integers by which one unit moves the sum, at most, in l2.
+        dimension: how many integers the sum has.
+    """
+
+    kind: IntegerKind
+    shares: Count
+    share_variance: Positive
+    squared_norm: LargeCount
+    dimension: Count
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def law(self) -> IntegerLaw:
+        """Of a coordinate."""
+        if self.kind == "skellam":
+            return Skellam(self.shares * self.share_variance)
+        return DiscreteGaussians(self.shares, self.share_variance)
+
+    @property
+    def multiplier(self) -> float:
+        """Deviation of the noise over the norm of what a unit moves."""
+        return math.sqrt(self.shares * self.share_variance / self.squared_norm)
+
+    def with_part(self, fraction: Rate) -> IntegerNoise | None:
+        """Of that fraction of the shares, rounded down; None: of none."""
+        left = math.floor(self.shares * fraction * (1 + 1e-12))
+        return replace(self, shares=left) if left else None
+
+    def divergence(self, order: float, distance: float = 1.0) -> float:
+        """Of the sum with a unit that moves it so many times as far, against the sum without; nats."""
+        return _divergence(self, order, math.floor(self.squared_norm * distance**2 * (1 + 1e-12)))
+
+    def gaussian(self, releases: int, shares_are_lost: bool) -> tuple[float, float] | None:
+        """(multiplier of real Gaussian noise that hides no more, how far apart all releases are from it, in nats).
+
+        Formal guarantees: so many releases, adaptively chosen, are within e^-a and e^a, a the second number, times
+        the probabilities of a randomised function of as many real Gaussian releases of that multiplier; None where no
+        such a below 1e-6 is known. With lost shares the multiplier is that of all shares, and sqrt(k / n) times it
+        serves for k of n.
+
+        *Proof.* Given y ~ N(0, s^2), let x be an integer of probability proportional to e^(-(x - y)^2 / (2 r^2)). The
+        sum of these weights over the integers, by Poisson's summation, is r sqrt(2 pi) (1 + 2 e^(-2 pi^2 r^2) ...): for
+        all y within 1 -+ 2.0001 e^(-2 pi^2 r^2) of it, if r >= 1. So, but for a factor within twice that of 1, x has
+        probability proportional to e^(-x^2 / (2 (s^2 + r^2))), a discrete Gaussian's. The kernel commutes with adding
+        integers to y and x, which hence may be those of the data. And k discrete Gaussians of variance v add up to one
+        of variance k v within e^-t and e^t, t = 10 sum_j e^(-2 pi^2 v j / (j + 1)), j from 1 to k - 1 (Kairouz, Liu and
+        Steinke 2021, Theorem 12), which rises with k. Coordinates are independent: their logarithms add up, and so do
+        those of the releases. For v >= r^2, k v - r^2 >= k (v - r^2).
+        """
+        if self.kind != "discrete_gaussian":
+            return None
+        coordinates = float(releases) * self.dimension
+        r2 = max(1.0, math.log(1e9 * 4.001 * coordinates) / (2 * math.pi**2))
+        v = self.share_variance
+        apart = coordinates * (2 * _apart(self.shares, v) + 4.001 * math.exp(-2 * math.pi**2 * r2))
+        left = self.shares * (v - r2) if shares_are_lost else self.shares * v - r2
+        if apart > 1e-6 or left <= 0:
+            return None
+        return math.sqrt(left / self.squared_norm), apart
+
+
+@lru_cache(maxsize=256)
+def _apart(shares: int, variance: float) -> float:
+    """Of a sum of discrete Gaussians from one, see `IntegerNoise.gaussian`."""
+    near = np.arange(1, min(shares, 1000))
+    first = float(np.sum(np.exp(-2 * math.pi**2 * variance * near / (near + 1))))
+    beyond = max(shares - 1000, 0) * math.exp(-2 * math.pi**2 * variance * 1000 / 1001)
+    return 10 * (first + max(beyond, 0.0)) if shares > 1 else 0.0
+
+
+@lru_cache(maxsize=2**14)
+def _divergence(noise: IntegerNoise, order: float, squared_norm: int) -> float:
+    return shift_divergence(noise.law, order, squared_norm, noise.dimension)
+
+
+def poisson_sampled(order: float, rate: float, of_one: Sequence[float]) -> float:
+    """The divergence, nats, of a Poisson sample of that rate, under add-or-remove.
+
+    Formal guarantees: for integer orders a and noise that is symmetric about 0. Without the unit the output is P, with
+    it (1 - q) P + q Q, Q = P + v: the a-th moment of their ratio is expanded, and its terms E_P[(Q / P)^j] are e^((j -
+    1) D_j(Q || P)). In the other direction the divergence is no larger: x -> v - x swaps P and Q and keeps the counting
+    measure (Mironov, Talwar and Zhang 2019, Theorem 5). All v at once: each D_j is at most its largest. Orders between
+    integers: (a - 1) D_a is convex in a.
+
+    Args:
+        of_one: D_j of the whole, for j = 0, 1, ..., at least up to the order; the first two do not count.
+    """
+    return _between(order, lambda a: _poisson(a, rate, of_one))
+
+
+def _poisson(order: int, rate: float, of_one: Sequence[float]) -> float:
+    j = np.arange(order + 1)
+    logs = _log_binomials(order) + (order - j) * math.log1p(-rate) + j * math.log(rate)
+    logs[2:] += (j[2:] - 1) * np.asarray(of_one[2 : order + 1])
+    return float(np.logaddexp.reduce(logs)) / (order - 1)
+
+
+def drawn_without_replacement(order: float, rate: float, of_one: Sequence[float]) -> float:
+    """The divergence, nats, of a cohort of fixed size at that rate, under replace-one, and never more than undrawn.
+
+    Formal guarantees: Wang, Balle and Kasiviswanathan 2019, Theorem 27, for integer orders; others as
+    `poisson_sampled`.
+
+    Args:
+        of_one: D_j of a replaced unit of the cohort, as of `poisson_sampled`.
+    """
+    return _between(order, lambda a: min(_fixed(a, rate, of_one), of_one[a]))
+
+
+def _fixed(order: int, rate: float, of_one: Sequence[float]) -> float:
+    j = np.arange(2, order + 1)
+    d = np.asarray(of_one[2 : order + 1])
+    logs = _log_binomials(order)[2:] + j * math.log(rate) + (j - 1) * d + math.log(2)
+    first = np.log(
+        np.minimum(4 * np.expm1(np.minimum(d[0], 700)), 2 * np.exp(np.minimum(d[0], 700)))
+    )
+    logs[0] = _log_binomials(order)[2] + 2 * math.log(rate) + first
+    return float(np.logaddexp.reduce(np.append(logs, 0.0))) / (order - 1)
+
+
+def _between(order: float, of_integer: Callable[[int], float]) -> float:
+    low = math.floor(order)
+    below = (low - 1) * of_integer(low) if low > 1 else 0.0
+    if low == order:
+        return below / (order - 1)
+    above = low * of_integer(low + 1)
+    return (below + (order - low) * (above - below)) / (order - 1)
+
+
+@lru_cache(maxsize=2048)
+def _log_binomials(n: int) -> Floats:
+    from scipy.special import gammaln
+
+    k = np.arange(n + 1)
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
