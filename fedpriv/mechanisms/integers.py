@@ -34,6 +34,7 @@ SumBits: TypeAlias = Annotated[
 _LONGEST = 2.0**15  # of a scaled message, whose squared norm is then counted in 62 bits
 _MOST_WRAPPED = 1e-3  # of the coordinates of a sum
 _SCALES = 1024  # that are tried
+_LOUDEST = 2.0**16  # deviation of the noise of a sum, whose table then has two million columns
 
 
 class Integers(NamedTuple):
@@ -176,6 +177,7 @@ class IntegerSum:
         spread = self._spread(scales)
         error = (spread.noise + spread.rounding + 4.0**bits * wrapped) / scales**2
         error[wrapped > _MOST_WRAPPED] = np.inf
+        error[spread.noise > _LOUDEST**2] = np.inf
         best = int(np.argmin(error))
         return float(scales[best]) if np.isfinite(error[best]) else None
 

@@ -222,7 +222,8 @@ class Cohort:
           (the mean, in the types of `params`; the metrics of the call).
 
         Raises:
-          ValueError: as `Shard.private_mean` and `sum`; integer noise where the noises of members do not count together.
+          ValueError: as `Shard.private_mean` and `sum`; integer noise where the noises of members do not count
+            together.
         """
         step = PrivateStep(
             mechanism, records, "own_summed", gradients=gradients, cohort=self._sampler
