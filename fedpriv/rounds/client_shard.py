@@ -150,8 +150,9 @@ class Shard:
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         if needs_keys(step.gradients):
             batch = with_keys(loss_key, batch)
-        used, integers = mechanism.in_round(self.round), step.integer_sum(dimension(params))
-        if integers is None:
+        used: Any = mechanism.in_round(self.round)
+        integers = step.integer_sum(dimension(params))
+        if integers is None or rotation is None:
             noisy_mean = private_mean(step.gradients, used, divisor)
             mean = noisy_mean(noise_key, params, batch, drawn.mask)
         else:
