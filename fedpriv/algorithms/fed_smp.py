@@ -163,8 +163,8 @@ def fed_avg_sparse(
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
       codec: codes the kept coordinates, see `fed_avg`.
       server: as `fed_avg`; momentum also moves coordinates that a round did not keep.
-      mechanism: as `fed_avg`; integers are the k kept values, rotated and padded. Noise of `correlated` goes by the place
-        among the k kept values. Its certificate bounds these values, so it holds for any mask. But when the mask
+      mechanism: as `fed_avg`; integers are the k kept values, rotated and padded. Noise of `correlated` goes by the
+        place among the k kept values. Its certificate bounds these values, so it holds for any mask. But when the mask
         changes, earlier noise is taken back on the wrong coordinates, and noise of different periods adds up. Use the
         period None, or many times the bands; with a new mask in every round independent noise is smaller.
       loss, sampler, optimizer, batches, weighting: as `fed_avg`.
