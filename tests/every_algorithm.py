@@ -37,6 +37,8 @@ HAAR = fp.mechanism(flat(), haar_noise(D), **PRIVATE)
 LEVELS = fp.mechanism(per_level(D), haar_noise(D), **PRIVATE)
 COEFFICIENTS = fp.mechanism(coefficients(2), haar_noise(2), calibrated=True, **PRIVATE)
 NOISY = fp.gaussian(**PRIVATE)
+SKELLAM = fp.skellam(bits=16, **PRIVATE)
+DISCRETE = fp.discrete_gaussian(bits=16, **PRIVATE)
 CHANGING = fp.dynamic(NOISY, rounds=9, clip_decay=2.0)
 GRADIENTS = fp.per_example(squared, 1e-2)
 TWO = fp.fixed_size(PER_CLIENT, 2)
@@ -155,6 +157,15 @@ ENTRIES = {
         **POISSON_COHORTS,
     ),
     "fed_avg changing": entry(fp.fed_avg, "shares", mechanism=CHANGING, **FIXED_COHORTS),
+    "fed_avg integers": entry(
+        fp.fed_avg,
+        "shares",
+        rounds=True,
+        mechanism=SKELLAM,
+        server=fp.fed_opt.adam(0.1),
+        weighting=fp.ByExamples(cap=4),
+        **POISSON_COHORTS,
+    ),
     "fed_avg levels": entry(fp.fed_avg, "shares", mechanism=LEVELS, **FIXED_COHORTS),
     "fed_smp rand_k": entry(
         fp.fed_smp, "shares", "epsilon", sends=2, sparsifier=RAND_K, **FIXED_COHORTS, **PRIVATE
@@ -167,6 +178,15 @@ ENTRIES = {
         sparsifier=TOP_K,
         **FIXED_COHORTS | {"sampler": fp.everyone(CLIENTS)},
         **PRIVATE,
+    ),
+    "fed_avg_sparse integers": entry(
+        fp.papers.fed_avg_sparse,
+        "shares",
+        rounds=True,
+        sends=2,
+        sparsifier=TOP_K,
+        mechanism=DISCRETE,
+        **FIXED_COHORTS,
     ),
     "fed_avg_sparse haar": entry(
         fp.papers.fed_avg_sparse,
@@ -214,6 +234,14 @@ ENTRIES = {
         fp.dp_sgd,
         "shares",
         local=ADAM._replace(steps=1, records=TWO),
+        sampler=FIXED,
+        together=True,
+    ),
+    "dp_sgd, together, integers": entry(
+        fp.dp_sgd,
+        "shares",
+        rounds=True,
+        local=ADAM._replace(steps=1, records=TWO, mechanism=DISCRETE),
         sampler=FIXED,
         together=True,
     ),

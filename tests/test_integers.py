@@ -77,7 +77,7 @@ def test_a_sum_has_its_noise_and_that_of_those_who_stay(noise):
     def decoded(key, staying):
         keys = jax.random.split(KEY, 50)
         total = jax.vmap(lambda k, m: used.encode(KEY, k, m))(keys, messages).sum(0)
-        return used.decode(KEY, used.perturb(key, total, staying), messages[0])
+        return used.decode(KEY, used.perturb(key, total, staying)[0], messages[0])
 
     for k in (50, 37, 1):
         noisy = decoded(jax.random.key(k), jnp.int32(k)) - messages.sum(0)

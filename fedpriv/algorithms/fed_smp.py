@@ -163,10 +163,10 @@ def fed_avg_sparse(
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.
       codec: codes the kept coordinates, see `fed_avg`.
       server: as `fed_avg`; momentum also moves coordinates that a round did not keep.
-      mechanism: as `fed_avg`. Noise of `correlated` goes by the place among the k kept values. Its certificate bounds
-        these values, so it holds for any mask. But when the mask changes, earlier noise is taken back on the wrong
-        coordinates, and noise of different periods adds up. Use the period None, or many times the bands; with a new
-        mask in every round independent noise is smaller.
+      mechanism: as `fed_avg`; integers are the k kept values, rotated and padded. Noise of `correlated` goes by the
+        place among the k kept values. Its certificate bounds these values, so it holds for any mask. But when the mask
+        changes, earlier noise is taken back on the wrong coordinates, and noise of different periods adds up. Use the
+        period None, or many times the bands; with a new mask in every round independent noise is smaller.
       loss, sampler, optimizer, batches, weighting: as `fed_avg`.
 
     Raises:
@@ -243,6 +243,8 @@ def fed_smp(
     weighting: Weighting = EQUALLY,
 ) -> Algorithm:
     """Fed-SMP with rand_k or top_k (Algorithm 2): sparsify, then clip, then perturb the kept coordinates.
+
+    With integers, of which the paper claims nothing, it is `fed_avg_sparse(mechanism=fp.skellam(...))`.
 
     Args:
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.

@@ -221,8 +221,14 @@ def _with_canaries(
         injected = injected.for_one_client
 
     class CanaryShard(Shard):
-        def _noisy_mean(self, step: PrivateStep, params: Params) -> Params:
+        def _noisy_mean(
+            self, step: PrivateStep, params: Params, rotation: Key | None = None
+        ) -> Params:
             gradients, mechanism = step.gradients, step.mechanism
+            if rotation is not None:
+                raise NoPlaceError(
+                    "mechanism: records travel as integers; audit the mechanism, with draw_scores"
+                )
             if names := step.sampling.accounting.group_names:
                 raise NoPlaceError(
                     f"records: in groups {names}, each with a rate of its own; audit the mechanism, with draw_scores"

@@ -132,15 +132,17 @@ def _by_shares(sent: Contributions) -> dict[View, Seen]:
 def by_each(sent: Contributions) -> dict[View, Seen]:
     """What views see where each member adds all of the noise to its own message, or to each of its means.
 
-    Where they are summed, the noises of all count together in the sum; else one's own alone.
+    Where they are summed, as those of integers always are, the noises of all count together in the sum; else one's own
+    alone.
     """
-    m, draws, why = sent.multiplier, sent.draws, sent.reason
+    m, draws, why, whole = sent.multiplier, sent.draws, sent.reason, sent.integers
+    of_one = whole and replace(whole, shares=1)
     in_sum = Seen(m, "own", draws, why)
     if sent.are_summed:
-        in_sum = Seen(m * math.sqrt(sent.most), "own_summed", draws, why)
+        in_sum = Seen(m * math.sqrt(sent.most), "own_summed", draws, why, whole)
     return {
         "third_party": in_sum,
-        "server": Seen(m, "own", draws.with_whole_noise, why),
+        "server": Seen(m, "own", draws.with_whole_noise, why, of_one),
         "server_secagg": in_sum,
     }
 

@@ -72,6 +72,7 @@ class MarkedCohort(Cohort):
         super().__init__(round, shape, _of_one(), sampler, stream)
         self._marks = marks
         self._call = -1
+        self._unperturbed: list[tuple[Mean, jax.Array]] = []
 
     @property
     def _drawn(self) -> Draw:
@@ -124,7 +125,7 @@ class MarkedCohort(Cohort):
         branch = jax.random.fold_in(hidden, 0)
         answer = Answer(delay=delay)
         shard = shard_of(branch, examples, size, self.round, number, answer)
-        shard = marked_shard(marks, call, shard)
+        shard = marked_shard(marks, call, shard, self._unperturbed)
         given = (rows,) if jax.tree.leaves(own) else ()
         total, kept = fn(jax.random.fold_in(key, 0), shard, *given)
         return total, jax.tree.map(lambda leaf: leaf[None], kept)
@@ -138,6 +139,15 @@ class MarkedCohort(Cohort):
         if is_correlated(used):
             return asked("perturb", used.perturb, "(key, total)", key, total)
         return super()._noisy(used, key, total, step)
+
+    def _noisy_integers(
+        self, keys: tuple[Key, Key], total: jax.Array, step: PrivateStep, like: PyTree
+    ) -> tuple[PyTree, Metrics]:
+        noisy, wrapped = super()._noisy_integers(keys, total, step, like)
+        if step.gradients is not None:
+            release, bound = self._unperturbed.pop()
+            noisy = mark_tree(self._marks, release, (noisy, bound))[0]
+        return noisy, wrapped
 
     def _perturbed_by_client(
         self, used: Mechanism, shard: Shard, message: PyTree, step: PrivateStep
@@ -155,9 +165,10 @@ class MarkedCohort(Cohort):
         happens = jnp.bool_(True)  # also where nothing comes of it that the round gets
         return mark_tree(self._marks, release, (noisy, happens))[0]
 
-    def _metrics(self, wire: Any, diagnostics: Any) -> Metrics:
+    def _metrics(self, wire: Any, seen: Any, of_sum: Any = None) -> Metrics:
         of_all = Diagnostics(Private(TAKING_PART, -1, user_line()))
-        return super()._metrics(wire, mark_tree(self._marks, of_all, dict(diagnostics)))
+        marked = mark_tree(self._marks, of_all, (dict(seen), dict(of_sum or {})))
+        return super()._metrics(wire, *marked)
 
     def _count(self, lost: jax.Array, records: jax.Array) -> None:
         """Nothing: what is counted never leaves the engine."""
@@ -189,12 +200,20 @@ def _shapes(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
-def marked_shard(marks: Marks, call: int, given: Shard) -> Shard:
-    """The shard that the cohort gave to the client of its call, whose private means are marked."""
+def marked_shard(
+    marks: Marks, call: int, given: Shard, unperturbed: list[tuple[Mean, jax.Array]]
+) -> Shard:
+    """The shard that the cohort gave to the client of its call, whose private means are marked.
+
+    Args:
+      unperturbed: gets the mark of a sum of integers, and its clip norm, for after the cohort has added the noise.
+    """
     own_records = {id(leaf) for leaf in jax.tree.leaves(given.examples)}
 
     class MarkedShard(Shard):
-        def _noisy_mean(self, step: PrivateStep, params: Params) -> Params:
+        def _noisy_mean(
+            self, step: PrivateStep, params: Params, rotation: Key | None = None
+        ) -> Params:
             line = user_line()
             for name in ("size", "round", "client_id", "_stream"):
                 if getattr(self, name) is not getattr(given, name):
@@ -207,12 +226,15 @@ def marked_shard(marks: Marks, call: int, given: Shard) -> Shard:
             batch = Private("records of a batch", len(marks), line)
             own = mark_tree(marks, Source(batch), jax.tree.map(jnp.zeros_like, self.examples))
             drawn_among = Shard(own, jnp.int32(0), self.round, _stream=self._stream)
-            mean = drawn_among._noisy_mean(step, params)
+            mean = drawn_among._noisy_mean(step, params, rotation)
             assert self._stream is not None
             used = step.mechanism.in_round(self.round)
             bounds = jax.tree.leaves(getattr(used, "clip_norm", ()))
             bound = jnp.stack([jnp.float32(c) for c in bounds] or [jnp.float32(0)])
             release = Mean(line, call, step, _shapes(params), batch, times=self._stream.times)
+            if rotation is not None:
+                unperturbed.append((release, bound))
+                return mean
             return mark_tree(marks, release, (mean, bound))[0]
 
     return MarkedShard(**vars(given))

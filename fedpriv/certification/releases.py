@@ -32,6 +32,7 @@ from fedpriv.privacy import (
     Everyone,
     Release,
 )
+from fedpriv.privacy.integer_sums import IntegerNoise
 from fedpriv.privacy.release import Unit
 from fedpriv.privacy.sampling import Accounting
 from fedpriv.rounds.private_step import PrivateStep
@@ -192,11 +193,39 @@ def _of_records(
             and not by_client
             and len(kind.held)
             < 2  # who holds records at several clients moves the same sum by all of them
-            and used.noise == "gaussian"
+            and used.noise != "laplace"
         )
+        integers = _integers_of(means, shared, narrow)
         drawn = Everyone(records.population) if by_client else records
         draws = Draws(drawn, clients, sum(mean.times for mean in means))
         reason, noise = "" if own > 0 else used.reason, used.noise
-        sent = Contributions(own, noise, draws, cohorts.most, shared, reason)
+        sent = Contributions(own, noise, draws, cohorts.most, shared, reason, integers)
         releases += as_releases(by_each(sent), unit, cohorts, noise, drawable(means[:1], first))
     return releases
+
+
+def _integers_of(means: Sequence[Mean], are_summed: bool, narrow: str) -> IntegerNoise | None:
+    """The law of the noise of a sum of integers over all records of a cohort; None: it is real, or there is none.
+
+    Raises:
+      ValueError: the noises of members do not count together, or such sums have several laws.
+    """
+    sums = {mean.step.integer_sum(dimension(mean.like)) for mean in means}
+    if sums == {None}:
+        return None
+    line = means[0].line
+    if narrow:
+        raise ValueError(f"uplink: {narrow}; leave it as cohort.private_mean gives it")
+    if not are_summed:
+        raise ValueError(
+            f"mechanism: integer shares of records' noise ({line}) count together in cohorts of one size alone, for a "
+            "record that one client holds; give fp.gaussian"
+        )
+    if len(sums) > 1:
+        raise ValueError(
+            f"round: private means of several sizes as integers ({line}, {means[-1].line}) are not certified "
+            "together; take one of all parameters"
+        )
+    (of_cohort,) = sums
+    assert of_cohort is not None
+    return of_cohort.noise_of_all if of_cohort.noise_multiplier > 0 else None

@@ -34,6 +34,7 @@ SumBits: TypeAlias = Annotated[
 _LONGEST = 2.0**15  # of a scaled message, whose squared norm is then counted in 62 bits
 _MOST_WRAPPED = 1e-3  # of the coordinates of a sum
 _SCALES = 1024  # that are tried
+_LOUDEST = 2.0**16  # deviation of the noise of a sum, whose table then has two million columns
 
 
 class Integers(NamedTuple):
@@ -62,6 +63,7 @@ class IntegerSum:
       noise_multiplier: deviation of the noise of the sum over the root of `squared_norm`.
       shares: n, members of the cohort, each with a share of the noise.
       dimension: d, of a message.
+      per_member: messages that a member adds up, at most, each clipped and rounded by itself.
     """
 
     noise: IntegerKind
@@ -70,6 +72,12 @@ class IntegerSum:
     noise_multiplier: float
     shares: int
     dimension: int
+    per_member: int = 1
+
+    @property
+    def summed(self) -> int:
+        """Messages in the sum, at most."""
+        return self.shares * self.per_member
 
     @cached_property
     def scale(self) -> float:
@@ -83,7 +91,7 @@ class IntegerSum:
             enough = next((b for b in range(self.bits, 31) if self._best_scale(b)), None)
             remedy = f"give {enough}" if enough else "more than 30 are needed; lower the noise"
             raise ValueError(
-                f"bits: {self.bits}, but sums of {self.shares} messages of {self.dimension} values wrap; {remedy}"
+                f"bits: {self.bits}, but sums of {self.summed} messages of {self.dimension} values wrap; {remedy}"
             )
         return scale
 
@@ -127,9 +135,17 @@ class IntegerSum:
         rotated = rotate(public, flatten(message).astype(jnp.float32) * jnp.float32(self.scale))
         return round_within(key, rotated, self.squared_norm)
 
-    def perturb(self, key: Key, total: jax.Array, staying: jax.Array | None) -> jax.Array:
-        """i32[length], with the noise of all shares, or of those of the members that stay (i32[]), modulo 2^bits."""
-        return self._modulo(total + self._drawn(key, total.shape, staying))
+    def perturb(
+        self, key: Key, total: jax.Array, staying: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
+        """i32[length], with the noise of all shares, or of those of the members that stay (i32[]), modulo 2^bits.
+
+        Returns:
+          (the noisy sum, f32[], the fraction of its coordinates that wrapped).
+        """
+        noisy = total + self._drawn(key, total.shape, staying)
+        taken = self._modulo(noisy)
+        return taken, jnp.mean((taken != noisy).astype(jnp.float32))
 
     def decode(self, public: Key, total: jax.Array, like: PyTree) -> PyTree:
         """The sum of the messages, a tree like one of them."""
@@ -161,15 +177,16 @@ class IntegerSum:
         spread = self._spread(scales)
         error = (spread.noise + spread.rounding + 4.0**bits * wrapped) / scales**2
         error[wrapped > _MOST_WRAPPED] = np.inf
+        error[spread.noise > _LOUDEST**2] = np.inf
         best = int(np.argmin(error))
         return float(scales[best]) if np.isfinite(error[best]) else None
 
     def _spread(self, scales: np.ndarray) -> _Spread:
         norms = scales * self.clip_norm
         squared = np.array([rounded_bound(norm, self.length) for norm in norms], dtype=float)
-        signal = (self.shares * norms) ** 2 / block_of(self.dimension)
+        signal = (self.summed * norms) ** 2 / block_of(self.dimension)
         return _Spread(
-            signal, np.full_like(norms, self.shares / 4), self.noise_multiplier**2 * squared
+            signal, np.full_like(norms, self.summed / 4), self.noise_multiplier**2 * squared
         )
 
     def _wrapped(self, scales: np.ndarray, bits: int) -> np.ndarray:
@@ -235,7 +252,8 @@ def _integer_mechanism(
 
     def perturb(key: Key, total: PyTree) -> PyTree:
         raise ValueError(
-            "mechanism: integer noise is added to the sum of a cohort alone; give it to cohort.sum"
+            "mechanism: integer noise is added to the sum of a cohort alone; give it to cohort.sum, or to "
+            "cohort.private_mean"
         )
 
     integers = Integers(noise, bits)
@@ -246,7 +264,12 @@ def _integer_mechanism(
 
 @lru_cache(maxsize=64)
 def integer_sum(
-    integers: Integers, clip_norm: float, noise_multiplier: float, shares: int, dimension: int
+    integers: Integers,
+    clip_norm: float,
+    noise_multiplier: float,
+    shares: int,
+    dimension: int,
+    per_member: int = 1,
 ) -> IntegerSum:
     """Of messages of so many values, of a cohort of at most so many members."""
-    return IntegerSum(*integers, clip_norm, noise_multiplier, shares, dimension)
+    return IntegerSum(*integers, clip_norm, noise_multiplier, shares, dimension, per_member)

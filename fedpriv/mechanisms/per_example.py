@@ -23,6 +23,7 @@ from fedpriv.core.random_losses import GradientFunction, of_one, takes_key
 from fedpriv.core.trees import check_params, real
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.mechanisms.clipping import over_tensors, separately
+from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.not_finite_counts import count_records
@@ -219,6 +220,28 @@ def private_mean(
         return jax.tree.map(lambda s: s / expected_size, noisy)
 
     return mean
+
+
+def integer_total(
+    gradients: Gradients, mechanism: Mechanism, integers: IntegerSum
+) -> Callable[[Key, Key, Params, Example, jax.Array], jax.Array]:
+    """(rotation's key, key, params, batch, mask) -> i32[length], the sum of the batch's gradients as integers.
+
+    Each is clipped, rotated and rounded by itself, so that a record moves the sum by no more than a member of
+    `IntegerSum`; nothing is perturbed yet.
+    """
+
+    def total(
+        rotation: Key, key: Key, params: Params, batch: Example, mask: jax.Array
+    ) -> jax.Array:
+        each = gradients(params, batch).each()
+        bounded, norms = jax.vmap(mechanism.clip)(each)
+        count_records(norms, mask)
+        keys = jax.random.split(key, mask.shape[0])
+        whole = jax.vmap(integers.encode, (None, 0, 0))(rotation, keys, bounded)
+        return jnp.sum(jnp.where(mask[:, None], whole, 0), axis=0, dtype=jnp.int32)
+
+    return total
 
 
 def rounded(mean: jax.Array, like: jax.Array) -> jax.Array:

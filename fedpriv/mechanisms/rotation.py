@@ -47,8 +47,9 @@ def unrotate(key: Key, rotated: jax.Array, dimension: int) -> jax.Array:
 
 
 def _signs(key: Key, size: int) -> jax.Array:
-    words = jax.random.bits(key, (-(-size // 32),), jnp.uint32)
-    each = (words[:, None] >> jnp.arange(32, dtype=jnp.uint32)) & 1
+    again = jax.random.clone(key)  # all draw the same signs, which is no mistake
+    words = jax.random.bits(again, (-(-size // 32),), jnp.uint32)
+    each = (words[:, None] >> jnp.arange(32, dtype=jnp.uint32)[None]) & 1
     return 1.0 - 2.0 * each.reshape(-1)[:size].astype(jnp.float32)
 
 

@@ -83,8 +83,8 @@ def _sum(numbers: jax.Array) -> list[jax.Array]:
     columns = [jnp.uint32(0)] * 4
     for place, part in ((0, low), (1, high)):
         sums = _chunks(part)
-        columns[place] += jnp.sum(sums & 0xFFFF)
-        columns[place + 1] += jnp.sum(sums >> 16)
+        columns[place] += jnp.sum(sums & 0xFFFF, dtype=jnp.uint32)
+        columns[place + 1] += jnp.sum(sums >> 16, dtype=jnp.uint32)
     for place in range(3):
         columns[place + 1] += columns[place] >> 16
         columns[place] &= 0xFFFF

@@ -21,6 +21,7 @@ from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
 from fedpriv.mechanisms.per_example import (
     Gradients,
     RecordMechanism,
+    integer_total,
     private_mean,
     rounded,
 )
@@ -126,8 +127,11 @@ class Shard:
         stream.tell(("steps", steps, tuple(told)))
         return carry
 
-    def _noisy_mean(self, step: PrivateStep, params: Params) -> Params:
-        """As `private_mean`. A part of the mean over the whole cohort alone is rounded afterwards."""
+    def _noisy_mean(self, step: PrivateStep, params: Params, rotation: Key | None = None) -> Params:
+        """As `private_mean`. A part of the mean over the whole cohort alone is rounded afterwards.
+
+        With an integer mechanism: i32[length], its records' sum, which the cohort perturbs, rotated by this key.
+        """
         mechanism = step.mechanism
         require(is_mechanism(mechanism), "mechanism", mechanism, f"give {MECHANISM}")
         fresh = not (isinstance(mechanism, Mechanism) and is_correlated(mechanism))
@@ -146,8 +150,15 @@ class Shard:
         batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
         if needs_keys(step.gradients):
             batch = with_keys(loss_key, batch)
-        noisy_mean = private_mean(step.gradients, mechanism.in_round(self.round), divisor)
-        mean = noisy_mean(noise_key, params, batch, drawn.mask)
+        used: Any = mechanism.in_round(self.round)
+        integers = step.integer_sum(dimension(params))
+        if integers is None or rotation is None:
+            noisy_mean = private_mean(step.gradients, used, divisor)
+            mean = noisy_mean(noise_key, params, batch, drawn.mask)
+        else:
+            rounding_key = jax.random.fold_in(key, random_streams.ROUNDING)
+            total = integer_total(step.gradients, used, integers)
+            mean = total(rotation, rounding_key, params, batch, drawn.mask)
         stream.tell(("mean", shapes(params), step.told(dimension(params))))
         return mean if step.adder == "own_summed" else jax.tree.map(rounded, mean, params)
 

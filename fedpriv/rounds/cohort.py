@@ -44,7 +44,8 @@ class Summed(NamedTuple):
     Attributes:
       total: the noisy sum of the clients' messages, a tree like one of them, or the result of a protocol.
       metrics: `uplink` (`Wire` of all that one client has sent so far in the round) and `diagnostics` (means over the
-        cohort), as a round returns them: those of its last call.
+        cohort; of a sum of integers also `wrapped`, the fraction of its coordinates beyond its bits), as a round
+        returns them: those of its last call.
       own: what all clients keep, leaves [clients, ...], with the cohort's rows replaced.
     """
 
@@ -54,6 +55,8 @@ class Summed(NamedTuple):
 
 
 NORM = "mean_update_norm"
+WRAPPED = "wrapped"
+"""The fraction of the coordinates of a sum of integers that wrapped."""
 
 
 @dataclass(match_args=False)
@@ -154,6 +157,7 @@ class Cohort:
         hidden, clients_key, shared_key = self._keys("cohort.sum", key, own)
         rotation_key = jax.random.fold_in(shared_key, random_streams.ROTATION)
         like: list[PyTree] = []  # a message that travels as integers, in shapes
+        wrapped: Metrics = {}
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
             size, answer = self._size_for(weighting, shard), shard._answer
@@ -186,10 +190,11 @@ class Cohort:
         if step.adder != "own":
             noise_key = jax.random.fold_in(hidden, random_streams.NOISE)
             if like:
-                total = self._noisy_integers(noise_key, rotation_key, total, step, *like)
+                keys = noise_key, rotation_key
+                total, wrapped = self._noisy_integers(keys, total, step, *like)
             else:
                 total = self._noisy(used, noise_key, total, step)
-        metrics = self._metrics(step.wire(dimension(total)), seen)
+        metrics = self._metrics(step.wire(dimension(total)), seen, wrapped)
         total = self._observe(total, hidden, step)
         told = shapes(total), shapes(own), step.told(dimension(total)), means
         self._stream.tell(("sum", *told))
@@ -217,9 +222,17 @@ class Cohort:
           (the mean, in the types of `params`; the metrics of the call).
 
         Raises:
-          ValueError: as `Shard.private_mean` and `sum`.
+          ValueError: as `Shard.private_mean` and `sum`; integer noise where the noises of members do not count
+            together.
         """
-        step = PrivateStep(mechanism, records, "own_summed", gradients=gradients)
+        step = PrivateStep(
+            mechanism, records, "own_summed", gradients=gradients, cohort=self._sampler
+        )
+        if step.integer_sum(dimension(params)) is not None:
+            total, metrics = self._sum_of_records(step, params)
+            divisor = self.expected_size * records.expected_size
+            mean = jax.tree.map(lambda s: s / divisor, total)
+            return jax.tree.map(rounded, mean, params), metrics
 
         def client(key: Key, shard: Shard) -> Params:
             return shard._noisy_mean(step, params)
@@ -228,6 +241,33 @@ class Cohort:
         total, metrics, _ = self.sum(client, unused, mechanism=ALREADY_PRIVATE)
         mean = jax.tree.map(lambda s: s / self.expected_size, total)
         return jax.tree.map(rounded, mean, params), metrics
+
+    def _sum_of_records(self, step: PrivateStep, params: Params) -> tuple[PyTree, Metrics]:
+        """(The noisy sum of the gradients of all records that members draw, which add up as integers, metrics).
+
+        All keys are hidden ones, though the rotation's and the rounding's hide nothing.
+        """
+        hidden, key, _ = self._keys("cohort.private_mean", jax.random.key(0), ())
+        rotation_key, noise_key = (
+            jax.random.fold_in(hidden, number)
+            for number in (random_streams.ROTATION, random_streams.NOISE)
+        )
+
+        def one(key: Key, shard: Shard) -> tuple[jax.Array, jax.Array]:
+            remedy = "integers of records cannot be weighed; leave weights of answers out"
+            require(shard._answer.weight is None, "sampler", self._sampler, remedy)
+            with counted_records() as records:
+                integers = shard._noisy_mean(step, params, rotation_key)
+            return integers, records.total()
+
+        (total, records), means = self._over(one, hidden, key, ())
+        self._count(jnp.zeros(records.shape[:1], bool), records)
+        total, wrapped = self._noisy_integers((noise_key, rotation_key), total, step, params)
+        metrics = self._metrics(step.wire(dimension(params)), {}, wrapped)
+        summed = PrivateStep(ALREADY_PRIVATE, self._sampler, "shares")
+        total = self._observe(total, hidden, summed)
+        self._stream.tell(("sum of integers", shapes(total), step.told(dimension(params)), means))
+        return total, metrics
 
     def unprotected(
         self,
@@ -323,14 +363,19 @@ class Cohort:
         return self.size
 
     def _noisy_integers(
-        self, key: Key, rotation_key: Key, total: jax.Array, step: PrivateStep, like: PyTree
-    ) -> PyTree:
-        """The sum of messages like this one, of the sum of what they are as integers."""
+        self, keys: tuple[Key, Key], total: jax.Array, step: PrivateStep, like: PyTree
+    ) -> tuple[PyTree, Metrics]:
+        """The sum of messages like this one, of the sum of what they are as integers, and how much of it wrapped.
+
+        Args:
+          keys: of the noise and of the rotation.
+        """
         integers = step.integer_sum(dimension(like))
         assert integers is not None
-        lost = step.sampling.accounting.of_a_round.loses_noise
-        noisy = integers.perturb(key, total, self._staying() if lost else None)
-        return integers.decode(rotation_key, noisy, like)
+        noise_key, rotation_key = keys
+        lost = self._sampler.accounting.of_a_round.loses_noise
+        noisy, wrapped = integers.perturb(noise_key, total, self._staying() if lost else None)
+        return integers.decode(rotation_key, noisy, like), {WRAPPED: wrapped}
 
     def _noisy(self, used: Mechanism, key: Key, total: PyTree, step: PrivateStep) -> PyTree:
         """The sum with the noise that is there: of the shares of those who stay, if others are lost."""
@@ -369,8 +414,13 @@ class Cohort:
         ids = self._drawn.ids
         return jax.tree.map(lambda leaf, row: leaf.at[ids].set(row, mode="drop"), own, new)
 
-    def _metrics(self, wire: Wire, seen: Mapping[str, jax.Array]) -> Metrics:
-        """Those of a call whose messages are of this size."""
+    def _metrics(
+        self,
+        wire: Wire,
+        seen: Mapping[str, jax.Array],
+        of_sum: Mapping[str, jax.Array] | None = None,
+    ) -> Metrics:
+        """Those of a call whose messages are of this size: means of what was seen of members, and of the sum."""
         self._sent[:] = [wire if not self._sent else self._sent[0].beside(wire)]
         most = jnp.maximum(self.size, 1)
         means = {
@@ -381,6 +431,7 @@ class Cohort:
             some = (self.size - jnp.sum(lost)).astype(means[NORM].dtype)
             of_finite = jnp.sum(jnp.where(lost, 0.0, seen[NORM])) / some
             means[NORM] = jnp.where(jnp.any(lost), of_finite, means[NORM])
+        means |= of_sum or {}
         return {"uplink": jax.tree.map(jnp.int32, self._sent[0]), "diagnostics": means}
 
     def _count(self, lost: jax.Array, records: jax.Array) -> None:

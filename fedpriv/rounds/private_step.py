@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -37,6 +38,7 @@ class PrivateStep:
       codec: codes the messages; they are clipped after decoding.
       weighting: how much each clipped message counts.
       gradients: of single records, a `Gradients`; None: messages of clients are summed.
+      cohort: draws the clients whose records' means are summed, an `AnySampler`; None: no cohort sums them.
     """
 
     mechanism: RecordMechanism
@@ -45,6 +47,7 @@ class PrivateStep:
     codec: Codec = UNCODED
     weighting: Weighting = EQUALLY
     gradients: Any = None
+    cohort: Any = None
 
     def __post_init__(self) -> None:
         public = isinstance(self.weighting, ByPublicSizes)
@@ -68,6 +71,8 @@ class PrivateStep:
     def _check_integers(self) -> None:
         """Raises ValueError: messages, or draws, that do not go with sums of integers."""
         used: Any = self.mechanism
+        if self.gradients is not None:
+            return self._check_integers_of_records()
         remedy = "an integer mechanism has members add shares; leave it out, or give fp.gaussian"
         require(self.adder == "shares", "adder", self.adder, remedy)
         remedy = "integers are coded already; leave it out"
@@ -85,13 +90,40 @@ class PrivateStep:
         )
         require(summed, "mechanism", used.noise, remedy)
 
+    def _check_integers_of_records(self) -> None:
+        """Raises ValueError: shares of members that do not add up in one sum, which alone they hide."""
+        used: Any = self.mechanism
+        remedy = (
+            "integer noise hides records in the sum of a cohort alone; take cohort.private_mean (in fp.dp_sgd "
+            "together=True), or give fp.gaussian"
+        )
+        require(self.cohort is not None, "mechanism", used.noise, remedy)
+        remedy = "sums of integers are divided by one number; give fp.fixed_size or fp.poisson"
+        require(self.sampling.public_sizes is None, "records", self.sampling, remedy)
+        drawn = self.cohort.accounting
+        alike = drawn.has_one_size and drawn.counts_equally and not drawn.has_turns
+        alike = alike and drawn.of_a_round.most_often == 1 and drawn.of_a_round.dropout == 0
+        remedy = (
+            "integer shares of records' noise add up only in cohorts of one size of which nobody vanishes; give "
+            "fp.fixed_size or fp.everyone"
+        )
+        require(alike, "sampler", self.cohort, remedy)
+
     def integer_sum(self, d: int) -> IntegerSum | None:
-        """How messages of d values travel as integers; None: they are floats."""
+        """How messages of d values, or gradients of records, travel as integers; None: they are floats.
+
+        Of records, each member adds noise of the mechanism's multiplier, as with real noise.
+        """
         used: Any = self.mechanism
         if self._integers is None:
             return None
-        most = self.sampling.accounting.most
-        return integer_sum(used.integers, used.clip_norm, used.noise_multiplier, most, d)
+        sigma = used.noise_multiplier
+        if self.gradients is None:
+            most = self.sampling.accounting.most
+            return integer_sum(used.integers, used.clip_norm, sigma, most, d)
+        members, records = self.cohort.accounting.most, self.sampling.most
+        sigma *= math.sqrt(members)
+        return integer_sum(used.integers, used.clip_norm, sigma, members, d, records)
 
     @property
     def fits_noise(self) -> bool:
