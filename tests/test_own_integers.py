@@ -40,7 +40,7 @@ def test_integer_messages_of_a_round_of_ones_own(make):
     expected = np.bincount(np.digitize(first, [-1.0, 0.0, 1.0]), minlength=4)
     np.testing.assert_allclose(after.params["of"], expected, atol=0.02)
     assert metrics["uplink"].bits() == 4 * 24
-    noisy = counting(make(10.0, SIGMA, bits=24))
+    noisy = counting(make(10.0, SIGMA, bits=12))
     fp.check_algorithm(noisy, begin, FEDERATION)
     certificate = fp.certify(noisy, begin, FEDERATION, 2, 1e-5, view="server_secagg")
     assert 0 < certificate.epsilon < np.inf
@@ -62,7 +62,9 @@ def test_whatever_a_mechanism_clips_its_integers_are_bounded(clip):
     algorithm = fed_avg(by_hand, EVERYONE)
     far = jax.tree.map(lambda leaf: 1e3 * leaf, FEDERATION.examples)
     federation = fp.Federation.from_arrays(far, fp.partition.natural(np.repeat(range(CLIENTS), 3)))
-    after, _ = one_round(algorithm)(jax.random.key(0), algorithm.init(PARAMS, federation), federation)
+    after, _ = one_round(algorithm)(
+        jax.random.key(0), algorithm.init(PARAMS, federation), federation
+    )
     moved = jax.tree.map(jnp.subtract, after.params, PARAMS)
     assert float(jnp.linalg.norm(flatten(moved))) < 1.2 * CLIP
 

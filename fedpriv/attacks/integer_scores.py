@@ -16,7 +16,9 @@ from fedpriv.core.types import Key
 from fedpriv.mechanisms.integer_samplers import draw_shares, reach_of_shares
 from fedpriv.privacy.integer_sums import IntegerNoise
 
-_NEARLY = 1 - 1e-3  # of the largest divergence: among directions that reach it the one of fewest coordinates is played
+_NEARLY = (
+    1 - 1e-3
+)  # of the largest divergence: among directions that reach it the one of fewest coordinates is played
 _MOST_MASSES = 2**27  # in tables
 
 Ratios: TypeAlias = Callable[[Key, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]

@@ -33,8 +33,10 @@ def release(noise, sampling=None, rounds=1, view="server_secagg", **options):
     return Release(view, "client", noise.multiplier, drawn, rounds, **options)
 
 
-def bound(releases, draws=20_000, significance=1e-6):
-    return lower_bounds(draw_scores(releases, releases[0].view, draws=draws), DELTA, significance).least
+def bound(releases, draws=10_000, significance=1e-6):
+    return lower_bounds(
+        draw_scores(releases, releases[0].view, draws=draws), DELTA, significance
+    ).least
 
 
 def certified(made):
@@ -48,7 +50,8 @@ def test_no_other_direction_shows_more(kind, deviation):
     noise = noise_of(kind, 6, deviation, 17, 3)
     x = np.arange(-400, 401)
     of_one = [
-        scipy.special.logsumexp(2 * noise.law.log_mass(x - k) - noise.law.log_mass(x)) for k in range(5)
+        scipy.special.logsumexp(2 * noise.law.log_mass(x - k) - noise.law.log_mass(x))
+        for k in range(5)
     ]
     all_vectors = itertools.combinations_with_replacement(range(5), 3)
     most = max(sum(of_one[k] for k in v) for v in all_vectors if sum(k * k for k in v) <= 17)
@@ -58,19 +61,15 @@ def test_no_other_direction_shows_more(kind, deviation):
     assert sum(times * of_one[k] for k, times in shifts.items()) >= 0.998 * most
 
 
-GAUSSIANS, SKELLAM = (noise_of(kind, 20, 2.0, 60) for kind in KINDS)
-LOST, NEARLY_ALL = (Dropping(20, 20, share, True) for share in (0.5, 0.99))
+GAUSSIANS, SKELLAM = (noise_of(kind, 10, 2.0, 30) for kind in KINDS)
+LOST, NEARLY_ALL = (Dropping(10, 10, share, True) for share in (0.5, 0.99))
 RELEASES = {
     "a poisson cohort": release(SKELLAM, Poisson(50, 0.2), 5, "third_party"),
-    "a cohort of one size": release(GAUSSIANS, FixedSize(50, 20), 5, "third_party"),
-    "a known cohort": release(SKELLAM, rounds=3, participation=FixedSize(50, 20)),
-    "a share": release(
-        noise_of(KINDS[0], 1, 3.0), Everyone(20), view="server", adder="own"
-    ),
+    "a cohort of one size": release(GAUSSIANS, FixedSize(50, 10), 5, "third_party"),
+    "a known cohort": release(SKELLAM, rounds=3, participation=FixedSize(50, 10)),
+    "a share": release(noise_of(KINDS[0], 1, 3.0), Everyone(10), view="server", adder="own"),
     "shares vanish": release(GAUSSIANS, participation=LOST),
-    "shares vanish, skellam": release(SKELLAM, participation=LOST),
     "nearly all shares vanish": release(GAUSSIANS, participation=NEARLY_ALL),
-    "of a cohort shares vanish": release(SKELLAM, Dropping(40, 20, 0.5, True), view="third_party"),
 }
 
 
@@ -79,13 +78,14 @@ def test_lower_bounds_keep_below_the_certificate(name):
     """Each of them is wrong with probability 1e-6 at most, where the certificate is right."""
     made = RELEASES[name]
     found, most = bound([made]), certified(made)
-    print(name, found, most, flush=True)
     assert found <= most
     assert found > 0 or name == "nearly all shares vanish"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("shares", "deviation", "squared_norm"), [(1, 1.0, 1), (10, 1.0, 10), (100, 3.0, 2000)])
+@pytest.mark.parametrize(
+    ("shares", "deviation", "squared_norm"), [(1, 1.0, 1), (10, 1.0, 10), (100, 3.0, 2000)]
+)
 def test_more_than_sixty_percent_is_found(kind, shares, deviation, squared_norm):
     """Where the noise of a member is 1 or more; a bound at 1 - 1e-6 keeps below the certificate."""
     made = release(noise_of(kind, shares, deviation, squared_norm, 16))
@@ -99,11 +99,15 @@ def test_too_little_noise_and_too_long_messages_are_refuted(kind, monkeypatch):
     """Of what certifies a third of the norm, or draws half of the shares: a false alarm has probability 1e-6."""
     noise = noise_of(kind, 10, 2.0, 90)
     told = certified(release(replace(noise, squared_norm=30)))
-    assert bound([release(noise)], 50_000) > told
+    assert bound([release(noise)], 20_000) > told
     draw = integer_scores.draw_shares
-    monkeypatch.setattr(integer_scores, "draw_shares", lambda key, noise, *given: draw(key, replace(noise, shares=3), *given))
+    monkeypatch.setattr(
+        integer_scores,
+        "draw_shares",
+        lambda key, noise, *given: draw(key, replace(noise, shares=3), *given),
+    )
     made = release(replace(noise, squared_norm=36))
-    assert bound([made], 50_000) > certified(made)
+    assert bound([made], 20_000) > certified(made)
 
 
 @pytest.mark.parametrize(

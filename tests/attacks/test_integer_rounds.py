@@ -32,7 +32,9 @@ def message(kind, noise, clients):
         row += CLIP / np.sqrt(D)
     if kind == "one coordinate":
         row[3] = 100 * CLIP
-    if kind == "half-way":  # which a rotation turns into +-1/2 everywhere, and rounding into 0 and +-1
+    if (
+        kind == "half-way"
+    ):  # which a rotation turns into +-1/2 everywhere, and rounding into 0 and +-1
         row[3] = np.sqrt(D) / 2 / plan(noise, clients).scale
     return row
 
@@ -69,7 +71,9 @@ CASES = {
 def test_odd_updates_show_less_than_is_certified(case):
     """Each bound is wrong with probability 1e-6. The adversary knows all but whether client 0 sends its update."""
     noise, clients, sampler = CASES[case]
-    delta = 1e-3 if "out" in case else 1e-2  # where hardly anybody is left, fewer rounds tell anything
+    delta = (
+        1e-3 if "out" in case else 1e-2
+    )  # where hardly anybody is left, fewer rounds tell anything
     algorithm = summing(MECHANISMS[noise](CLIP, NOISE, bits=BITS), sampler)
     deviation = plan(noise, clients).noise_deviation
     begin, data = jnp.zeros(D), federation(np.zeros((clients, D), np.float32))
@@ -107,7 +111,9 @@ def test_who_knows_rotation_and_rounding_learns_no_more(noise):
     """Of an update that rounding makes as long as it may: as above, with the integers that are added up."""
     used = plan(noise, 10)
     row = message("half-way", noise, 10)
-    sent = jax.jit(jax.vmap(lambda k: used.encode(k, k, row)))(jax.random.split(jax.random.key(0), 200))
+    sent = jax.jit(jax.vmap(lambda k: used.encode(k, k, row)))(
+        jax.random.split(jax.random.key(0), 200)
+    )
     squares = np.sum(np.square(sent), axis=1)
     assert squares.max() == used.squared_norm > 1.2 * (CLIP * used.scale) ** 2
     longest = jnp.asarray(sent[np.argmax(squares)])
