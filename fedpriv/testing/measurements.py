@@ -175,7 +175,9 @@ def _check_integers(release: Sum | Mean, rounds: int) -> None:
     Nothing else of it can be wrong: whatever it clips, the library rounds it within a bound, and draws the noise.
     """
     used: Any = release.step.mechanism
-    there = release.step.integer_sum(dimension(release.like)).noise_multiplier
+    integers = release.step.integer_sum(dimension(release.like))
+    assert integers is not None
+    there = integers.noise_multiplier
     for t in _rounds(used, rounds):
         told = float(used.multipliers(t + 1)[-1][1])
         if told > 0:

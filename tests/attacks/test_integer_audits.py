@@ -3,12 +3,11 @@
 import itertools
 from dataclasses import replace
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from canary_runs import CLIENTS, CLIP, COMMON, FEDERATION, runs
-from small import squared, start
+from canary_runs import CLIENTS, CLIP, COMMON, runs
+from small import squared
 
 import fedpriv as fp
 from fedpriv.attacks import integer_scores
