@@ -82,7 +82,8 @@ def with_canaries(
 
     Scores are log-likelihood ratios, summed over the rounds, of how far noise and canaries moved the model along a
     canary's direction: an adversary is taken to know the data and cohorts of all others, but not the canaries'. They
-    are exact where the model follows a round's sum linearly; elsewhere they tell less than could be told. The last
+    are exact where the model follows a round's sum linearly; elsewhere they tell less than could be told, also of sums
+    of integers, whose noise is taken for real noise of its deviation. The last
     view's is the move of the last model along the canary's path, no likelihood ratio.
 
     With `data` a single canary is weaker: it sends (has for a gradient) what honest training on data of the adversary's

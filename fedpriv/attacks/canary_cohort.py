@@ -20,6 +20,7 @@ from jax import lax
 from fedpriv.attacks.canary_messages import Canaries
 from fedpriv.attacks.injected import Injected, Place
 from fedpriv.compression.codecs import UNCODED, Codec, Coded
+from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, Params, PyTree
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
@@ -76,18 +77,22 @@ class AmongClients(_Played):
         def played(key: Key, shard: Shard, *mine: PyTree) -> Sent:
             sent = canaries.sent(client, key, shard, *mine)
             there = ~canaries.away(shard.client_id)
-            return sent if own else sent._replace(message=(there, sent.message))
+            return sent if plain else sent._replace(message=(there, sent.message))
 
         # Where clients add the noise themselves, who is away sends that; else nothing at all.
+        as_integers = getattr(mechanism, "integers", None) is not None
+        plain = own or as_integers  # zeros are sent as such
         options: dict[str, Any] = {
-            "codec": codec if own else _of_those_there(codec),
+            "codec": codec if plain else _of_those_there(codec),
             "adder": adder,
         }
         place, number = len(self._places), len(self._cohort._stream.told)
-        cohort = _listening(self._cohort, canaries, self._injected, own, place)
+        cohort = _listening(self._cohort, canaries, self._injected, own, as_integers, place)
         summed = cohort.sum(played, key, mechanism=mechanism, **options, **how)
         like = jax.eval_shape(lambda: summed.total)
-        self._places.append(Place(like, mechanism))
+        step = PrivateStep(mechanism, self._cohort._sampler, adder) if as_integers else None
+        integers = step.integer_sum(dimension(like)) if step else None
+        self._places.append(Place(like, mechanism, integers))
         if self._injected and canaries.data is not None:
             single = _alone(self._cohort, number, self._injected.of_canary)
             all_present = canaries._replace(present=jnp.ones_like(canaries.present))
@@ -103,7 +108,12 @@ class AmongClients(_Played):
 
 
 def _listening(
-    cohort: Cohort, canaries: Canaries, injected: Injected | None, own_noise: bool, place: int
+    cohort: Cohort,
+    canaries: Canaries,
+    injected: Injected | None,
+    own_noise: bool,
+    as_integers: bool,
+    place: int,
 ) -> Cohort:
     """The cohort, in which who is away has no weight.
 
@@ -119,6 +129,8 @@ def _listening(
     if injected is None:
         return heard
 
+    of_canaries: list[PyTree] = []  # sums of what is unknown of messages that are integers
+
     def of_all(
         fn: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
     ) -> tuple[PyTree, PyTree]:
@@ -127,9 +139,21 @@ def _listening(
             is_canary = jnp.asarray(shard.client_id) < len(canaries.present)
             unknown = jnp.asarray(own_noise) | is_canary
             parts = jax.tree.map(lambda u: jnp.where(unknown, u, jnp.zeros_like(u)), message)
+            if as_integers:
+                return (message, parts), kept
             return jax.tree.map(injected.part, message, parts), kept
 
-        return cohort._of_all(one, hidden, key, own)
+        total, kept = cohort._of_all(one, hidden, key, own)
+        if as_integers:
+            total, of_canaries[:] = total[0], total[1:]
+        return total, kept
+
+    def noisy_integers(
+        key: Key, rotation_key: Key, total: jax.Array, step: PrivateStep, like: PyTree
+    ) -> PyTree:
+        noisy = cohort._noisy_integers(key, rotation_key, total, step, like)
+        known = _decoded(rotation_key, total - of_canaries[0], step, like)
+        return injected.noise(noisy, known)
 
     def noisy(used: Mechanism, key: Key, total: PyTree, step: PrivateStep) -> PyTree:
         return injected.noise(cohort._noisy(used, key, total, step), total)
@@ -138,7 +162,15 @@ def _listening(
         return injected.at(place, cohort._observe(total, hidden, step))
 
     heard._of_all, heard._noisy, heard._observe = of_all, noisy, observe
+    heard._noisy_integers = noisy_integers
     return heard
+
+
+def _decoded(rotation_key: Key, total: jax.Array, step: PrivateStep, like: PyTree) -> PyTree:
+    """A sum of messages like this one that are integers, without noise."""
+    integers = step.integer_sum(dimension(like))
+    assert integers is not None
+    return integers.decode(rotation_key, total, like)
 
 
 def _check_known(cohort: Cohort) -> None:
@@ -176,7 +208,8 @@ def _alone(cohort: Cohort, number: int, shown: Callable[[PyTree], PyTree]) -> Co
     single._drawn = Draw(jnp.zeros(1, jnp.int32), jnp.ones(1, bool))
     single._messages, single._records = Tally(), Tally()
     single._stream = cohort._stream.again(number)
-    single._noisy = lambda used, key, total, options: shown(total)
+    single._noisy = lambda used, key, total, step: shown(total)
+    single._noisy_integers = lambda key, *given: shown(_decoded(*given))
     return single
 
 

@@ -10,6 +10,7 @@ from jax import lax
 
 from fedpriv.core.trees import flatten
 from fedpriv.core.types import PyTree
+from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.mechanisms import Mechanism
 
 
@@ -19,10 +20,12 @@ class Place(NamedTuple):
     Attributes:
       like: the shapes of what is summed.
       mechanism: as it was given; in a round that of the round, or None of a heuristic of which nothing is certified.
+      integers: how messages are summed as integers; None: they are floats.
     """
 
     like: PyTree
     mechanism: Any
+    integers: IntegerSum | None = None
 
     def in_round(self, t: jax.Array) -> Place:
         """With the mechanism of round t, if it is one."""
@@ -32,6 +35,9 @@ class Place(NamedTuple):
     def reach(self, contribution: PyTree) -> jax.Array:
         """f32[]: its length in units of the noise, of the z_t of correlated noise; without noise 1."""
         used = self.mechanism
+        if self.integers is not None:
+            deviation = self.integers.noise_deviation
+            return jnp.linalg.norm(flatten(contribution)) / (deviation or 1.0)
         if used is not None and used.correlation is not None:
             used = used.correlation.mechanism
         if used is None or used.worst_case is None:

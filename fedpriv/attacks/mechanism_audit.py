@@ -15,11 +15,13 @@ import numpy as np
 import optax
 from jax import lax
 
+from fedpriv.attacks.integer_scores import Ratios, integer_ratios, worst_shifts
 from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
+from fedpriv.privacy.integer_accounting import loses_noise
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import View
 from fedpriv.privacy.sampling import Sampling
@@ -56,7 +58,8 @@ def draw_scores(
 
     What is drawn is the mechanism's own code, clipping included, once per step of every draw; the rest of the cohort
     cancels. Scores are log-likelihood ratios of what the certificate takes the view to see. So the mechanism and its
-    accounting are audited, not how an algorithm uses it, which `with_canaries` looks at.
+    accounting are audited, not how an algorithm uses it, which `with_canaries` looks at. Of integer noise, the integers
+    are drawn, and the direction is the worst of those that messages may have as integers.
 
     Args:
       view: one of `fedpriv.privacy.VIEWS`.
@@ -80,7 +83,7 @@ def draw_scores(
         keys = jax.random.split(key, len(parts))
         return sum((part(k, present) for part, k in zip(parts, keys, strict=True)), jnp.zeros(()))
 
-    widest = max((r.mechanism.worst_case.dimension or dimension for r in seen), default=1)
+    widest = max((_width(r, dimension) for r in seen), default=1)
     side_by_side = max(1, _CHUNK // widest)
 
     @jax.jit
@@ -96,6 +99,13 @@ def draw_scores(
     noise = frozenset(release.noise for release in seen)
     certain = all(_certain(release) for release in seen)
     return Scores(drawn(with_key, True), drawn(without_key, False), noise, certain)
+
+
+def _width(release: Release, dimension: int) -> int:
+    """Of how many coordinates a draw consists."""
+    if release.integers is not None:
+        return sum(worst_shifts(release.integers).values())
+    return release.mechanism.worst_case.dimension or dimension
 
 
 def _certain(release: Release) -> bool:
@@ -124,19 +134,8 @@ def _part(
     release: Release, view: str, relation: str, dimension: int
 ) -> Callable[[Key, jax.Array], jax.Array]:
     """(key, present) -> log-likelihood ratio of all steps of one release."""
-    used: Mechanism | None = release.mechanism
-    if used is None or used.worst_case is None or not release.multiplier > 0:
-        why = release.reason or "the release brings no mechanism"
-        raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")
     hidden = view == "third_party" or release.of_records
-    # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
-    strength = float(used.certified_multiplier) / release.multiplier
-    hardest = used.worst_case
-    d = hardest.dimension or max(dimension, hardest.tensors)
-    bound = used.clip(jax.tree.map(lambda u: 10 * u, hardest.worst(d)))[0]
-    ratios = (_gaussian_ratios if release.noise == "gaussian" else _laplace_ratios)(
-        used.perturb, hardest.whiten, jax.tree.map(lambda u: strength * u, bound)
-    )
+    ratios = _ratios_of(release, dimension)
 
     def several(
         noise_key: Key, own_key: Key, present: jax.Array, own: jax.Array, far: jax.Array
@@ -197,13 +196,35 @@ def _part(
     return all_rounds
 
 
+def _ratios_of(release: Release, dimension: int) -> Ratios:
+    """Of the release's mechanism, in its worst direction."""
+    used: Mechanism | None = release.mechanism
+    if release.integers is not None:
+        return integer_ratios(release.integers, loses_noise(release), _most_often(release))
+    if used is None or used.worst_case is None or not release.multiplier > 0:
+        why = release.reason or "the release brings no mechanism"
+        raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")
+    # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
+    strength = float(used.certified_multiplier) / release.multiplier
+    hardest = used.worst_case
+    d = hardest.dimension or max(dimension, hardest.tensors)
+    bound = used.clip(jax.tree.map(lambda u: 10 * u, hardest.worst(d)))[0]
+    return (_gaussian_ratios if release.noise == "gaussian" else _laplace_ratios)(
+        used.perturb, hardest.whiten, jax.tree.map(lambda u: strength * u, bound)
+    )
+
+
+def _most_often(release: Release) -> int:
+    """How many times a round's draws may hold the unit."""
+    known = release.participation
+    return release.sampling.most_often * (1 if known is None else known.most_often)
+
+
 _Perturb: TypeAlias = Callable[[Key, PyTree], PyTree]
 _Whiten: TypeAlias = Callable[[PyTree], jax.Array]
-_Ratios: TypeAlias = Callable[[Key, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
-"""(key, c, times) -> log-likelihood ratios of contributions `times` u and -`times` u against none, of noise + c u."""
 
 
-def _gaussian_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> _Ratios:
+def _gaussian_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> Ratios:
     """Of all that is seen they need the projection on u alone, in units of the noise."""
     nothing = jax.tree.map(jnp.zeros_like, u)
     v, back = jax.vjp(whiten, u)
@@ -217,7 +238,7 @@ def _gaussian_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> _Ratios:
     return ratios
 
 
-def _laplace_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> _Ratios:
+def _laplace_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> Ratios:
     nothing = jax.tree.map(jnp.zeros_like, u)
     v = whiten(u)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedpriv.core.types import Key
 from fedpriv.privacy.integer_noise import DiscreteGaussians, IntegerLaw, Skellam
+from fedpriv.privacy.integer_sums import IntegerNoise
 
 _WORDS = 5  # of 32 bits, of a threshold
 _DIGITS = 60  # of the numbers that tables are made of
@@ -58,6 +59,30 @@ def draw(key: Key, law: IntegerLaw, shape: tuple[int, ...]) -> jax.Array:
     own = jax.lax.cond(jnp.any(drawn == high), by_all_bits, lambda: drawn < high)
     number = jnp.where(own, column.astype(jnp.int32), jnp.asarray(table.other)[column])
     return table.first + number
+
+
+def draw_shares(
+    key: Key, noise: IntegerNoise, shape: tuple[int, ...], staying: jax.Array | None = None
+) -> jax.Array:
+    """i32[shape], the noise of all shares, or of k = `staying` of them (i32[]).
+
+    These come as sums: for each binary digit of k, of so many shares at once.
+    """
+    if staying is None:
+        return draw(key, noise.law, shape)
+    total = jnp.zeros(shape, jnp.int32)
+    for digit in range(noise.shares.bit_length()):
+        drawn = draw(jax.random.fold_in(key, digit), noise.law_of(2**digit), shape)
+        total += jnp.where((staying >> digit) & 1, drawn, 0)
+    return total
+
+
+def reach_of_shares(noise: IntegerNoise, some_are_lost: bool) -> int:
+    """The largest size of a number that `draw_shares` gives; with a number that stays, if some are lost."""
+    if not some_are_lost:
+        return -alias_table(noise.law).first
+    laws = [noise.law_of(2**digit) for digit in range(noise.shares.bit_length())]
+    return -sum(alias_table(law).first for law in laws)
 
 
 @lru_cache(maxsize=64)

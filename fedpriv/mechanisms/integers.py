@@ -8,7 +8,7 @@ for Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -20,11 +20,10 @@ from fedpriv.core.arguments import NonNegative, Positive, Range, checked
 from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, PyTree
-from fedpriv.mechanisms.integer_samplers import draw
+from fedpriv.mechanisms.integer_samplers import draw_shares
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
 from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
 from fedpriv.mechanisms.rounding import round_within, rounded_bound
-from fedpriv.privacy.integer_noise import IntegerLaw
 from fedpriv.privacy.integer_sums import IntegerKind, IntegerNoise
 
 SumBits: TypeAlias = Annotated[
@@ -121,10 +120,6 @@ class IntegerSum:
         variance = self.noise_multiplier**2 * self.squared_norm / self.shares
         return IntegerNoise(self.noise, self.shares, variance, self.squared_norm, self.length)
 
-    def _law(self, shares: int) -> IntegerLaw:
-        """Of the noise of a coordinate, of so many shares."""
-        return replace(self.noise_of_all, shares=shares).law
-
     def encode(self, public: Key, key: Key, message: PyTree) -> jax.Array:
         """i32[length], of a message that is clipped already.
 
@@ -143,26 +138,15 @@ class IntegerSum:
         Returns:
           (the noisy sum, f32[], the fraction of its coordinates that wrapped).
         """
-        noisy = total + self._drawn(key, total.shape, staying)
-        taken = self._modulo(noisy)
-        return taken, jnp.mean((taken != noisy).astype(jnp.float32))
+        if self.noise_multiplier > 0:
+            total += draw_shares(key, self.noise_of_all, total.shape, staying)
+        taken = self._modulo(total)
+        return taken, jnp.mean((taken != total).astype(jnp.float32))
 
     def decode(self, public: Key, total: jax.Array, like: PyTree) -> PyTree:
         """The sum of the messages, a tree like one of them."""
         rotated = total.astype(jnp.float32) / jnp.float32(self.scale)
         return unflatten(unrotate(public, rotated, self.dimension), like)
-
-    def _drawn(self, key: Key, shape: tuple[int, ...], staying: jax.Array | None) -> jax.Array:
-        """The noise of k shares: for each binary digit of k, that of so many shares at once."""
-        if self.noise_multiplier == 0:
-            return jnp.zeros(shape, jnp.int32)
-        if staying is None:
-            return draw(key, self._law(self.shares), shape)
-        total = jnp.zeros(shape, jnp.int32)
-        for digit in range(self.shares.bit_length()):
-            drawn = draw(jax.random.fold_in(key, digit), self._law(2**digit), shape)
-            total += jnp.where((staying >> digit) & 1, drawn, 0)
-        return total
 
     def _modulo(self, integers: jax.Array) -> jax.Array:
         """From -2^(bits - 1) to 2^(bits - 1) - 1."""

@@ -42,6 +42,9 @@ class IntegerLaw(Protocol):
     def steepest(self, order: float, shift: int) -> float:
         """A bound of D_order(noise + k || noise) / k^2 for all k >= shift."""
 
+    def log_mass(self, x: NDArray[np.int64]) -> Floats:
+        """f64[...], of integers x."""
+
 
 @dataclass(frozen=True)
 class DiscreteGaussians:

@@ -49,9 +49,13 @@ class IntegerNoise:
     @property
     def law(self) -> IntegerLaw:
         """Of a coordinate."""
+        return self.law_of(self.shares)
+
+    def law_of(self, shares: Count) -> IntegerLaw:
+        """Of a coordinate, of so many of the shares."""
         if self.kind == "skellam":
-            return Skellam(self.shares * self.share_variance)
-        return DiscreteGaussians(self.shares, self.share_variance)
+            return Skellam(shares * self.share_variance)
+        return DiscreteGaussians(shares, self.share_variance)
 
     @property
     def multiplier(self) -> float:

@@ -151,6 +151,9 @@ def check_mechanism(release: Sum | Mean, rounds: int, seed: int) -> None:
     known = type(used) in (Mechanism, Dynamic) and constructed(used)
     if known and (type(used) is Mechanism or constructed(used.start)):
         return
+    if getattr(used, "integers", None) is not None:
+        _check_integers(release, rounds)
+        return
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), release.like)
     measured = jax.jit(lambda t: _measured(used.in_round(t), zeros, seed))
     for t in _rounds(used, rounds):
@@ -164,6 +167,21 @@ def check_mechanism(release: Sum | Mean, rounds: int, seed: int) -> None:
                 "beforehand"
             )
         _check_noise(what, told, used.noise, *measured(t))
+
+
+def _check_integers(release: Sum | Mean, rounds: int) -> None:
+    """Raises ValueError: a mechanism made by hand declares more, or less, than the noise that its integers get.
+
+    Nothing else of it can be wrong: whatever it clips, the library rounds it within a bound, and draws the noise.
+    """
+    used: Any = release.step.mechanism
+    integers = release.step.integer_sum(dimension(release.like))
+    assert integers is not None
+    there = integers.noise_multiplier
+    for t in _rounds(used, rounds):
+        told = float(used.multipliers(t + 1)[-1][1])
+        if told > 0:
+            _compare(f"mechanism ({release.line}), round {t}", there, there, told, 1.0, 1.0)
 
 
 def _rounds(used: Any, rounds: int) -> list[int]:
