@@ -198,7 +198,11 @@ class _Search:
         def certificate_at(multiplier: float) -> Certificate:
             """Where sums wrap the search ends, as if there were enough."""
             fits = self._sum(bits, multiplier).fits
-            return self._certificate(self._mechanism(bits, multiplier), self.rounds) if fits else nothing
+            return (
+                self._certificate(self._mechanism(bits, multiplier), self.rounds)
+                if fits
+                else nothing
+            )
 
         found = self._sum(bits, smallest(certificate_at, self.epsilon, _TOLERANCE))
         return found if found.fits else None

@@ -175,7 +175,7 @@ class IntegerSum:
         return float(scales[best]) if np.isfinite(error[best]) else None
 
     def _squared_error(self, scales: np.ndarray, bits: int) -> np.ndarray:
-        """Of a coordinate of the decoded sum, by scale; infinite where many coordinates wrap, or all are rounded to 0."""
+        """Of a coordinate of the decoded sum, by scale; infinite where many wrap, or all are rounded to 0."""
         wrapped = self._wrapped(scales, bits)
         spread = self._spread(scales)
         error: np.ndarray = (spread.noise + spread.rounding + 4.0**bits * wrapped) / scales**2
