@@ -1,7 +1,7 @@
 """What protocols of secure aggregation add to a client's messages, by formula; nothing of them runs here.
 
-SecAgg: K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, Figure 4 and the
-communication costs of Section 7. SecAgg+: J. H. Bell et al., "Secure Single-Server Aggregation with
+SecAgg: K. Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017, Figure 4
+and the communication costs of Section 7. SecAgg+: J. H. Bell et al., "Secure Single-Server Aggregation with
 (Poly)Logarithmic Overhead", CCS 2020, Algorithm 2 (semi-honest), which has the same messages with k neighbours in place
 of all n - 1 other clients.
 """
