@@ -15,6 +15,7 @@ from fedpriv.algorithms.personal import ditto, fed_per, fed_rep
 from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds, calibrate_together
 from fedpriv.certification.certificate import certify, trace_round
 from fedpriv.certification.group_budgets import calibrate_groups
+from fedpriv.certification.integer_budgets import calibrate_integers
 from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
 from fedpriv.compression.codecs import qsgd, top_k
@@ -121,6 +122,7 @@ __all__ = [
     "by_person",
     "cache_programs",
     "calibrate_groups",
+    "calibrate_integers",
     "calibrate_noise",
     "calibrate_rounds",
     "calibrate_together",

@@ -62,7 +62,7 @@ def calibrate_noise(
         gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
         return price(algorithm, rounds)
 
-    return _smallest(certificate_at, epsilon, tolerance)
+    return smallest(certificate_at, epsilon, tolerance)
 
 
 @names_user_code
@@ -98,10 +98,10 @@ def calibrate_together(
     def certificate_at(noise: float) -> Certificate:
         return together.certify(asked("make", make, "(noise_multiplier)", noise))
 
-    return _smallest(certificate_at, epsilon, tolerance)
+    return smallest(certificate_at, epsilon, tolerance)
 
 
-def _smallest(
+def smallest(
     certificate_at: Callable[[float], Certificate | Claim], epsilon: Budget, tolerance: Probability
 ) -> float:
     """The smallest noise multiplier with which what it is of costs at most `epsilon`."""

@@ -94,6 +94,11 @@ class IntegerSum:
             )
         return scale
 
+    @property
+    def fits(self) -> bool:
+        """Whether the bits are enough for the sum."""
+        return self._best_scale(self.bits) is not None
+
     @cached_property
     def squared_norm(self) -> int:
         """The largest squared l2 norm of a member's integers."""
@@ -108,6 +113,14 @@ class IntegerSum:
     def noise_deviation(self) -> float:
         """Of a coordinate of the decoded sum, in units of the messages."""
         return self.noise_multiplier * math.sqrt(self.squared_norm) / self.scale
+
+    @property
+    def error(self) -> float:
+        """Root mean square of the error of a coordinate of the decoded sum, in units of the messages, at most.
+
+        Of noise, rounding and wrapping; rounding is counted as if norms had never to be rounded again.
+        """
+        return float(np.sqrt(self._squared_error(np.array([self.scale]), self.bits)[0]))
 
     @property
     def wrap_probability(self) -> float:
@@ -157,21 +170,28 @@ class IntegerSum:
         """Of those at which few coordinates wrap the one of least squared error of a coordinate; None: all wrap."""
         longest = np.geomspace(2.0**-10, _LONGEST, _SCALES)
         scales = longest / self.clip_norm
-        wrapped = self._wrapped(scales, bits)
-        spread = self._spread(scales)
-        error = (spread.noise + spread.rounding + 4.0**bits * wrapped) / scales**2
-        error[wrapped > _MOST_WRAPPED] = np.inf
-        error[spread.noise > _LOUDEST**2] = np.inf
+        error = self._squared_error(scales, bits)
         best = int(np.argmin(error))
         return float(scales[best]) if np.isfinite(error[best]) else None
 
+    def _squared_error(self, scales: np.ndarray, bits: int) -> np.ndarray:
+        """Of a coordinate of the decoded sum, by scale; infinite where many wrap, or all are rounded to 0."""
+        wrapped = self._wrapped(scales, bits)
+        spread = self._spread(scales)
+        error: np.ndarray = (spread.noise + spread.rounding + 4.0**bits * wrapped) / scales**2
+        error[(wrapped > _MOST_WRAPPED) | (self._squared_norms(scales) == 0)] = np.inf
+        error[spread.noise > _LOUDEST**2] = np.inf
+        return error
+
     def _spread(self, scales: np.ndarray) -> _Spread:
         norms = scales * self.clip_norm
-        squared = np.array([rounded_bound(norm, self.length) for norm in norms], dtype=float)
         signal = (self.summed * norms) ** 2 / block_of(self.dimension)
-        return _Spread(
-            signal, np.full_like(norms, self.summed / 4), self.noise_multiplier**2 * squared
-        )
+        noise = self.noise_multiplier**2 * self._squared_norms(scales)
+        return _Spread(signal, np.full_like(norms, self.summed / 4), noise)
+
+    def _squared_norms(self, scales: np.ndarray) -> np.ndarray:
+        norms = scales * self.clip_norm
+        return np.array([rounded_bound(norm, self.length) for norm in norms], dtype=float)
 
     def _wrapped(self, scales: np.ndarray, bits: int) -> np.ndarray:
         """By scale a bound of the probability that a coordinate wraps.

@@ -1,0 +1,99 @@
+"""Integers at a target epsilon: their bits, scale and noise, against a round that travels so."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import fedpriv as fp
+from fedpriv.mechanisms.integers import IntegerSum
+
+ASKED = {"clients": 40, "dimension": 60, "clip_norm": 0.5, "delta": 1e-5, "rounds": 3}
+
+
+def distance(w, example):
+    return jnp.sum((w - example) ** 2)
+
+
+def certified(found, sampler, view):
+    examples = np.zeros((sampler.accounting.population, ASKED["dimension"]), np.float32)
+    owners = fp.partition.natural(np.arange(len(examples)))
+    federation = fp.Federation.from_arrays(examples, owners)
+    algorithm = fp.fed_avg(
+        distance,
+        sampler=sampler,
+        optimizer=lambda t: optax.sgd(0.1),
+        batches=fp.full_batch(),
+        mechanism=found.mechanism(),
+    )
+    w = jnp.zeros(ASKED["dimension"])
+    return fp.certify(algorithm, w, federation, rounds=ASKED["rounds"], delta=1e-5, view=view)
+
+
+@pytest.mark.parametrize(
+    ("noise", "sampler", "view"),
+    [
+        ("discrete_gaussian", fp.everyone(40), "server"),
+        ("skellam", fp.poisson(200, 0.1, capacity=40), "server_secagg"),
+        ("discrete_gaussian", fp.dropping(fp.fixed_size(50, 40), 0.2), "server_secagg"),
+    ],
+)
+def test_a_round_that_travels_so_costs_what_was_asked(noise, sampler, view):
+    found = fp.calibrate_integers(
+        1.5, **ASKED, sampling=sampler.accounting, view=view, bits=13, noise=noise
+    )
+    certificate = certified(found, sampler, view)
+    assert certificate.epsilon == found.certificate.epsilon
+    assert 1.499 <= certificate.epsilon <= 1.5
+    assert certificate.basis == "constructed"
+
+
+@pytest.mark.parametrize("within", [1.1, 1.01])
+def test_fewer_bits_miss_the_error(within):
+    found = fp.calibrate_integers(2.0, **ASKED, within=within)
+    assert 1 < found.error_ratio <= within
+    fewer = fp.calibrate_integers(2.0, **ASKED, bits=found.bits - 1)
+    assert fewer.error_ratio > within
+
+
+def test_its_numbers_are_those_of_the_sum():
+    found = fp.calibrate_integers(2.0, **ASKED, bits=14)
+    n, d = ASKED["clients"], ASKED["dimension"]
+    used = IntegerSum("discrete_gaussian", 14, 0.5, found.noise_multiplier, n, d)
+    assert (found.scale, found.squared_norm) == (used.scale, used.squared_norm)
+    deviation = found.share_deviation * math.sqrt(n)
+    assert deviation == pytest.approx(found.noise_multiplier * math.sqrt(found.squared_norm))
+    assert found.noise_deviation == pytest.approx(deviation / found.scale)
+    squared = found.noise_deviation**2 + n / 4 / found.scale**2
+    squared += 4.0**14 * found.wrap_probability / found.scale**2
+    real = found.noise_deviation / found.error_ratio
+    assert found.error_ratio * real <= math.sqrt(squared)
+    assert found.uplink.bits() == 14 * 64
+    assert (found.mechanism().integers.bits, found.mechanism().clip_norm) == (14, 0.5)
+
+
+def test_a_message_of_one_value_is_not_rounded_away():
+    found = fp.calibrate_integers(2.0, clients=1, dimension=1, clip_norm=1.0, delta=1e-5)
+    assert found.squared_norm > 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"bits": 5}, "bits: 5, but at epsilon 2.0 sums of 40 messages of 60 values wrap; give 7"),
+        ({"noise": "gaussian"}, "noise: 'gaussian'; give one of 'discrete_gaussian', 'skellam'"),
+        ({"clip_norm": math.inf}, "clip_norm: inf; give a finite number above 0"),
+        ({"honest": 0.02}, "honest: 0.02; no share is left of 40; give 0.025 or more"),
+        ({"within": 1.0}, "within: 1.0; give a finite number above 1"),
+        ({"within": 1.0000001}, "within: 1.0000001, but sums of 30 bits reach 1"),
+        ({"clients": 39, "sampling": fp.everyone(40).accounting}, "clients: 39; .* give that"),
+        ({"sampling": fp.everyone(40)}, "sampling: .* give what a sampler says"),
+        ({"sampling": fp.poisson(400, 0.1, capacity=40).accounting}, "give fp.skellam"),
+    ],
+)
+def test_bad_input_gets_one_line(changed, words):
+    with pytest.raises(ValueError, match=words) as raised:
+        fp.calibrate_integers(2.0, **ASKED | changed)
+    assert "\n" not in str(raised.value)
