@@ -27,13 +27,18 @@ from fedpriv.mechanisms.rounding import round_within, rounded_bound
 from fedpriv.privacy.integer_noise import IntegerLaw
 from fedpriv.privacy.integer_sums import IntegerKind, IntegerNoise
 
+MOST_BITS = 30  # of a sum
 SumBits: TypeAlias = Annotated[
-    int, Range("a whole number of bits from 2 to 30", 2, 30, integer=True)
+    int, Range(f"a whole number of bits from 2 to {MOST_BITS}", 2, MOST_BITS, integer=True)
 ]
 
 _LONGEST = 2.0**15  # of a scaled message, whose squared norm is then counted in 62 bits
 _MOST_WRAPPED = 1e-3  # of the coordinates of a sum
 _SCALES = 1024  # that are tried
+
+
+class WrapsError(ValueError):
+    """The sum of a cohort's integers, with its noise, takes more bits than it has."""
 
 
 class Integers(NamedTuple):
@@ -76,13 +81,13 @@ class IntegerSum:
         """What messages are multiplied with: at which the error of the sum, as it is bounded, is least.
 
         Raises:
-          ValueError: sums need more bits.
+          WrapsError: sums need more bits.
         """
         scale = self._best_scale(self.bits)
         if scale is None:
             enough = next((b for b in range(self.bits, 31) if self._best_scale(b)), None)
             remedy = f"give {enough}" if enough else "more than 30 are needed; lower the noise"
-            raise ValueError(
+            raise WrapsError(
                 f"bits: {self.bits}, but sums of {self.shares} messages of {self.dimension} values wrap; {remedy}"
             )
         return scale
