@@ -10,7 +10,7 @@ from experiments.base.json_values import flat, plain
 from experiments.config.experiment import Ledger
 from experiments.config.settings import AnySettings, Settings
 from fedpriv.certification.calibration import calibrate_noise, calibrate_together
-from fedpriv.mechanisms.integers import MOST_BITS, WrapsError
+from fedpriv.mechanisms.integers import WrapsError
 from fedpriv.rounds.algorithm import Algorithm
 
 LedgerOf = Callable[[Any], Ledger]  # of the settings' own type
@@ -89,8 +89,7 @@ def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any)
             **target,
         )
     except WrapsError:
-        most: Any = {"bits": MOST_BITS}
-        if settings.bits < MOST_BITS:  # type: ignore[attr-defined]
-            noise = noise_for(ledger_of, replace(settings, **most), name, **target)
-            ledger_of(settings.with_noise(name, noise)).trace(name)  # raises, says how many bits
+        real: Any = {"bits": None, "integer_noise": None}
+        noise = noise_for(ledger_of, replace(settings, **real), name, **target)
+        ledger_of(settings.with_noise(name, noise)).trace(name)  # raises, says how many bits
         raise

@@ -27,9 +27,8 @@ from fedpriv.mechanisms.rounding import round_within, rounded_bound
 from fedpriv.privacy.integer_noise import IntegerLaw
 from fedpriv.privacy.integer_sums import IntegerKind, IntegerNoise
 
-MOST_BITS = 30  # of a sum
 SumBits: TypeAlias = Annotated[
-    int, Range(f"a whole number of bits from 2 to {MOST_BITS}", 2, MOST_BITS, integer=True)
+    int, Range("a whole number of bits from 2 to 30", 2, 30, integer=True)
 ]
 
 _LONGEST = 2.0**15  # of a scaled message, whose squared norm is then counted in 62 bits
