@@ -1,4 +1,4 @@
-"""Messages as integers, as secure aggregation adds them up: the options of configs whose sums can have integer noise."""
+"""Messages as integers, as secure aggregation adds them up: options of configs whose sums can have integer noise."""
 
 from __future__ import annotations
 
