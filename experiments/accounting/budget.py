@@ -16,6 +16,7 @@ from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from fedpriv.certification.calibration import UnreachableError, calibrate_rounds
 from fedpriv.core.arguments import require
+from fedpriv.mechanisms.integers import WrapsError
 
 Made = TypeVar("Made", Experiment, Ledger)
 
@@ -51,11 +52,11 @@ def solved(
     for name in _algorithms(module, settings):
         own = only(settings, [name])
         ledger_at = cache(partial(_ledger_at, module, own, name))  # each traces a round, once
-        same = (s.found for s in known if _seen(ledger_at, own, name, s.found) == s)
+        same = (s.found for s in known if _is(ledger_at, own, name, s))
         if (it := next(same, None)) is None:
             alike = (f for f in dict.fromkeys(found.values()) if _reached(ledger_at(f), own, name))
             if (it := next(alike, None)) is None:
-                if not any(math.isfinite(_epsilon(ledger_at(much), own, name)) for much in MUCH):
+                if not any(_has_epsilon(ledger_at(much), own, name) for much in MUCH):
                     continue
                 it = _solve(partial(ledger_of, module), own, name)
             known.append(_seen(ledger_at, own, name, it))
@@ -73,9 +74,20 @@ def _seen(
     ledger_at: Callable[[Found], Ledger], settings: Settings, name: str, found: Found
 ) -> Solved:
     ledger = ledger_at(found)
+    releases = ledger.releases(name, settings.rounds_of(name))
+    return Solved(found, _target(ledger, settings), releases)
+
+
+def _is(ledger_at: Callable[[Found], Ledger], settings: Settings, name: str, known: Solved) -> bool:
+    """Whether it is what is sought; a round with the noise of another target, which could wrap, is not traced."""
+    if _target(ledger_at(known.found), settings) != known.target:
+        return False
+    return _seen(ledger_at, settings, name, known.found) == known
+
+
+def _target(ledger: Ledger, settings: Settings) -> tuple[Any, ...]:
     groups = getattr(settings, "groups", None) if settings.group_epsilons else None
-    target = (settings.target_epsilon, groups, settings.view, ledger.delta)
-    return Solved(found, target, ledger.releases(name, settings.rounds_of(name)))
+    return settings.target_epsilon, groups, settings.view, ledger.delta
 
 
 def _algorithms(module: Config, settings: Settings) -> Iterable[str]:
@@ -90,6 +102,13 @@ def only(settings: Settings, names: Iterable[str]) -> Settings:
 
 def _epsilon(ledger: Ledger, settings: Settings, name: str) -> float:
     return ledger.certify(name, settings.rounds_of(name), view=settings.view).epsilon
+
+
+def _has_epsilon(ledger: Ledger, settings: Settings, name: str) -> bool:
+    try:
+        return math.isfinite(_epsilon(ledger, settings, name))
+    except WrapsError:  # as sums of integers do that hide their members
+        return True
 
 
 def _reached(ledger: Ledger, settings: Settings, name: str) -> bool:

@@ -10,6 +10,7 @@ from experiments.base.json_values import flat, plain
 from experiments.config.experiment import Ledger
 from experiments.config.settings import AnySettings, Settings
 from fedpriv.certification.calibration import calibrate_noise, calibrate_together
+from fedpriv.mechanisms.integers import WrapsError
 from fedpriv.rounds.algorithm import Algorithm
 
 LedgerOf = Callable[[Any], Ledger]  # of the settings' own type
@@ -67,6 +68,9 @@ def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any)
     """The noise with which all rounds of an algorithm reach a target, see `fp.calibrate_noise`.
 
     Where statistics are released before, training gets what these leave, see `fp.calibrate_together`.
+
+    Raises:
+      WrapsError: sums of integers of so few bits have no room for it.
     """
     start = ledger_of(settings.with_noise(name, 1.0))
     _, *shapes = start.of(name)
@@ -75,11 +79,17 @@ def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any)
     def algorithm(noise: float) -> Algorithm:
         return ledger_of(settings.with_noise(name, noise)).of(name)[0]
 
-    if statistics is None:
-        return calibrate_noise(algorithm, *shapes, rounds=rounds, delta=start.delta, **target)
-    return calibrate_together(
-        lambda noise: [*statistics.runs, (algorithm(noise), rounds)],
-        *shapes,
-        delta=start.delta,
-        **target,
-    )
+    try:
+        if statistics is None:
+            return calibrate_noise(algorithm, *shapes, rounds=rounds, delta=start.delta, **target)
+        return calibrate_together(
+            lambda noise: [*statistics.runs, (algorithm(noise), rounds)],
+            *shapes,
+            delta=start.delta,
+            **target,
+        )
+    except WrapsError:
+        real: Any = {"bits": None, "integer_noise": None}
+        noise = noise_for(ledger_of, replace(settings, **real), name, **target)
+        ledger_of(settings.with_noise(name, noise)).trace(name)  # raises, says how many bits
+        raise

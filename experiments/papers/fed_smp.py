@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import numpy as np
@@ -24,10 +24,10 @@ from experiments.config.fields import (
 )
 from experiments.config.folds import without_fold
 from experiments.config.groups import NO_GROUPS, Groups
-from experiments.config.settings import Settings
+from experiments.config.integers import InIntegers
 from experiments.papers.baselines import ROWS, DpFedOpt, FedOpt, Server, Weighting
 from fedpriv import datasets
-from fedpriv.core.arguments import Decay, Probability, Rate
+from fedpriv.core.arguments import Decay, Probability, Rate, require
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset, MissingDataError
 from fedpriv.engine.simulate import Measure, evaluate
@@ -38,6 +38,7 @@ from fedpriv.rounds.scheduled_samplers import AnySampler
 
 Own = Literal["fed_avg", "fed_avg_rand_k", "fed_avg_top_k", "dp_fed_avg", "rand_k", "top_k"]
 Name = Literal[Own, FedOpt, DpFedOpt]
+_NAMES: tuple[str, ...] = get_args(Name)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Local:
 
 
 @dataclass(frozen=True)
-class FedSMP(Settings):
+class FedSMP(InIntegers):
     """Fed-SMP and its baselines."""
 
     algorithms: tuple[Name, ...] = ("fed_avg", "dp_fed_avg", "rand_k", "top_k")
@@ -99,6 +100,8 @@ class FedSMP(Settings):
     """How the cohort is drawn: r clients without replacement, or each client on its own with probability r / n."""
     capacity: int | None = None
     """Largest Poisson cohort; larger ones are cut down. By default r plus six standard deviations."""
+    dropout: float = 0.0
+    """Probability with which a client that is drawn vanishes, and its share of the noise with it."""
     clip_norm: float = 1.0
     """C, bound on the l2 norm of a client's (sparsified) update."""
     noise_multiplier: float = 1.4
@@ -127,6 +130,8 @@ class FedSMP(Settings):
         check_each(Rate, p=self.p)
         mechanism(self.clip_norm, self.noise_multiplier)
         check_each(Probability, delta=self.delta)
+        check_each(Decay, dropout=self.dropout)
+        self._check_integers()
         if self.groups and self.capacity is not None:
             raise ValueError(
                 f"capacity: {self.capacity} is of one cohort of all clients; leave it out, as each group has its own"
@@ -135,6 +140,14 @@ class FedSMP(Settings):
             raise ValueError(
                 "groups.by: rates are solved for where sampling is poisson; choose that, or clip_scales"
             )
+
+    def _check_integers(self) -> None:
+        others = [name for name in self.algorithms if name not in _NAMES]
+        remedy = f"{', '.join(others)} adds noise otherwise; leave it out of algorithms"
+        require(self.bits is None or not others, "bits", self.bits, remedy)
+        size = "the size of a Poisson cohort is secret, so nobody knows its share; choose sampling fixed_size"
+        known = self.sampling == "fixed_size" or self.dropout == 0
+        require(known, "dropout", self.dropout, size)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -202,7 +215,7 @@ def sampler(settings: FedSMP, clients: int) -> AnySampler:
     if settings.groups:
         return settings.groups.sampler(clients, rate, settings.sampling)
     if settings.sampling == "fixed_size":
-        return fp.fixed_size(clients, settings.cohort)
+        return fp.dropping(fp.fixed_size(clients, settings.cohort), settings.dropout, "lost")
     return fp.poisson(clients, rate, settings.capacity or fp.capacity_for(settings.cohort, rate))
 
 
@@ -236,6 +249,14 @@ def algorithm(name: Name, settings: FedSMP, loss: LossFn, clients: int) -> Algor
         "rand_k": lambda: fp.fed_smp(loss, **common, **private, sparsifier=rand_k),
         "top_k": lambda: fp.fed_smp(loss, **common, **private, sparsifier=top_k),
     }
+    if settings.bits is not None:
+        mechanism = settings.mechanism(common["sampler"], **private)
+        of_sum = {**common, "mechanism": mechanism}
+        make |= {
+            "dp_fed_avg": lambda: fp.fed_avg(loss, **of_sum),
+            "rand_k": lambda: fp.papers.fed_avg_sparse(loss, **of_sum, sparsifier=rand_k),
+            "top_k": lambda: fp.papers.fed_avg_sparse(loss, **of_sum, sparsifier=top_k),
+        }
     plain = "dp_fed_avg" if name.startswith("dp_") else "fed_avg"
     return make[plain if optimizer else name]()
 

@@ -12,6 +12,7 @@ from fedpriv.certification.together import Run, Together
 from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, require, shown
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
+from fedpriv.mechanisms.integers import WrapsError
 from fedpriv.privacy import Certificate
 from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.release import View
@@ -116,14 +117,18 @@ def smallest(
         return certificate_at(math.exp(log_noise))
 
     def excess(log_noise: float) -> float:
-        """Above 0 where the noise is too little."""
-        cost = priced(log_noise).epsilon
+        """Above 0 where the noise is too little; so much that sums of integers wrap is more than enough."""
+        try:
+            cost = priced(log_noise).epsilon
+        except WrapsError:
+            return -99.0
         return min(max(math.log(max(cost, 1e-300) / epsilon), -99.0), 99.0)
 
     low, high = _bracket(excess, priced, epsilon)
     root = float(brentq(excess, low, high, xtol=tolerance / 4))
     while excess(root) > 0:
         root += tolerance / 4
+    priced(root)  # raises WrapsError where less noise does not do
     return math.exp(root)
 
 

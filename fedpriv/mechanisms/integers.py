@@ -36,6 +36,10 @@ _SCALES = 1024  # that are tried
 _LOUDEST = 2.0**16  # deviation of the noise of a sum, whose table then has two million columns
 
 
+class WrapsError(ValueError):
+    """The sum of a cohort's integers, with its noise, takes more bits than it has."""
+
+
 class Integers(NamedTuple):
     """How messages travel as integers: all but what a cohort and a message decide, see `IntegerSum`.
 
@@ -83,13 +87,13 @@ class IntegerSum:
         """What messages are multiplied with: at which the error of the sum, as it is bounded, is least.
 
         Raises:
-          ValueError: sums need more bits.
+          WrapsError: sums need more bits.
         """
         scale = self._best_scale(self.bits)
         if scale is None:
             enough = next((b for b in range(self.bits, 31) if self._best_scale(b)), None)
             remedy = f"give {enough}" if enough else "more than 30 are needed; lower the noise"
-            raise ValueError(
+            raise WrapsError(
                 f"bits: {self.bits}, but sums of {self.summed} messages of {self.dimension} values wrap; {remedy}"
             )
         return scale
