@@ -92,7 +92,7 @@ class DiscreteGaussians:
         spread = _spread(n, self.share_variance)
         gaussian = order * shift**2 / (2 * v)
         if spread < 1e-14:  # h is constant
-            return gaussian + 2 * spread
+            return gaussian + order / (order - 1) * spread
         log_h = _log_periodic(n, self.share_variance)
         reach = math.ceil(math.sqrt(2 * v * (2 * order * spread + _NEGLIGIBLE)))
         middle = round(order * shift)
