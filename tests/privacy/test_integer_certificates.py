@@ -194,16 +194,14 @@ def solved(delta_of):
 def test_known_participation_is_the_mixture_over_how_often(kind):
     """Of T rounds in which a unit takes part n ~ Bin(T, q) times, each in one direction: one sum of n pairs."""
     shares, deviation, rounds, rate = 10, 1.5, 6, 0.2
-    p = masses(kind, shares, deviation)
-    middle = len(p) // 2
-    p = p[middle - 90 : middle + 91]
+    p = np.exp(law_of(kind, shares, deviation).log_mass(np.arange(-45, 46)))
     losses = np.log(p[:-3]) - np.log(p[3:])  # of x + 3 against x
     once = p[:-3]
 
     def delta(n, eps):
         atoms, chances = np.zeros(1), np.ones(1)
-        for _ in range(n):  # on a grid of 1e-4 nats, to the nearest
-            atoms = np.round(np.add.outer(atoms, losses), 4).ravel()
+        for _ in range(n):  # on a grid of 1e-3 nats, to the nearest
+            atoms = np.round(np.add.outer(atoms, losses), 3).ravel()
             atoms, where = np.unique(atoms, return_inverse=True)
             chances = np.bincount(where, np.multiply.outer(chances, once).ravel())
         return np.sum(chances * np.maximum(1 - np.exp(eps - atoms), 0))
