@@ -206,9 +206,7 @@ def test_known_participation_is_the_mixture_over_how_often(kind):
             chances = np.bincount(where, np.multiply.outer(chances, once).ravel())
         return np.sum(chances * np.maximum(1 - np.exp(eps - atoms), 0))
 
-    eps = epsilon(
-        IntegerNoise(kind, shares, deviation**2, 9, 1), FixedSize(50, 10), rounds=rounds
-    )
+    eps = epsilon(IntegerNoise(kind, shares, deviation**2, 9, 1), FixedSize(50, 10), rounds=rounds)
     exact = solved(
         lambda e: sum(stats.binom.pmf(n, rounds, rate) * delta(n, e) for n in range(rounds + 1))
     )
@@ -279,6 +277,4 @@ def test_a_unit_that_moves_farther_needs_that_much_more_noise():
     noise = IntegerNoise("skellam", 10, 9.0, 4, 3)
     assert release(noise).moved(3).integers.squared_norm == 36
     with pytest.raises(ValueError, match="^multiplier: .*integers"):
-        Release(
-            "third_party", "client", 99.0, Everyone(10), 1, noise="skellam", integers=noise
-        )
+        Release("third_party", "client", 99.0, Everyone(10), 1, noise="skellam", integers=noise)
