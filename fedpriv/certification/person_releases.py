@@ -38,9 +38,9 @@ def _of_clients(release: Release, clients: int, share: bool) -> Release:
     apart = release.adder == "own" and release.noise == "gaussian"
     drawn, known = release.sampling, release.participation
     in_turns = bool(release.schedule)
-    if drawn.takes_all and (known is None or known.takes_all):
-        if not (in_turns and release.integers):  # whose divergences need not rise as squares do
-            return _together(release, clients, apart)
+    squares = not (in_turns and release.integers)  # of which it is not proved that costs rise as they do
+    if squares and drawn.takes_all and (known is None or known.takes_all):
+        return _together(release, clients, apart)
     if in_turns:
         what = "sums of integers" if release.integers else "secret draws"
         raise ValueError(

@@ -8,7 +8,7 @@ from fedpriv.privacy.integer_accounting import of_integers
 from fedpriv.privacy.release import ALWAYS_ASSUMED, REAL_NOISE, Release
 
 DRAWN = (
-    "every member rotates, rounds and adds its share of the noise as the plan of the sum says; numbers of the noise are "
+    "members rotate, round and add their shares of the noise as the plan of the sum says; numbers of the noise are "
     "within 2^-145 of their law in total variation, which delta counts"
 )
 

@@ -135,7 +135,7 @@ def test_sampled_divergences_are_those_of_the_pair(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_replaced_member_of_a_cohort_is_no_farther_than_its_divergence(kind):
-    """Of one coordinate, in which all others send 0, and the unit +-1: the worst that it can, in mixtures like these."""
+    """Of one coordinate, in which all others send 0, and the unit 1 or -1."""
     law = law_of(kind, 4, 1.1)
     p = np.exp(law.log_mass(np.arange(-36, 37)))
     of_one = [law.divergence(max(j, 2.0), 2) for j in range(7)]
@@ -276,5 +276,5 @@ def test_real_noise_that_is_rounded_is_as_near_as_is_said(shares, variance):
 def test_a_unit_that_moves_farther_needs_that_much_more_noise():
     noise = IntegerNoise("skellam", 10, 9.0, 4, 3)
     assert release(noise).moved(3).integers.squared_norm == 36
-    with pytest.raises(ValueError, match="^multiplier: .*integers"):
+    with pytest.raises(ValueError, match=r"^multiplier: .*integers"):
         Release("third_party", "client", 99.0, Everyone(10), 1, noise="skellam", integers=noise)
