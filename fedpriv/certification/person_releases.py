@@ -38,7 +38,9 @@ def _of_clients(release: Release, clients: int, share: bool) -> Release:
     apart = release.adder == "own" and release.noise == "gaussian"
     drawn, known = release.sampling, release.participation
     in_turns = bool(release.schedule)
-    squares = not (in_turns and release.integers)  # of which it is not proved that costs rise as they do
+    squares = not (
+        in_turns and release.integers
+    )  # of which it is not proved that costs rise as they do
     if squares and drawn.takes_all and (known is None or known.takes_all):
         return _together(release, clients, apart)
     if in_turns:
