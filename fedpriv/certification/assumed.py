@@ -19,6 +19,8 @@ from fedpriv.certification.trace import Stage
 from fedpriv.core.arguments import require
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension
+from fedpriv.core.types import Key, PyTree
+from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.noise_stream import THREEFRY
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
@@ -136,7 +138,7 @@ def program_of(sampler: AnySampler) -> ClosedJaxpr:
 
 
 def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
-    """The arrays that sealed samplers of records and schedules close over by themselves."""
+    """The arrays that sealed samplers of records, schedules and sums of integers close over by themselves."""
     for release in releases:
         places = release.step.sampling.places if isinstance(release, Mean) else None
         if places is not None and constructed(places):
@@ -144,3 +146,20 @@ def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
         used = release.step.mechanism
         if type(used) is Dynamic and constructed(used):
             yield used.ends
+        integers = release.step.integer_sum(dimension(release.like))
+        if integers is not None and constructed(used):
+            lost = release.step.sampling.accounting.of_a_round.loses_noise
+            yield from (each.array for each in closed_over(_program_of_sum(integers, lost)))
+
+
+def _program_of_sum(integers: IntegerSum, shares_are_lost: bool) -> ClosedJaxpr:
+    """What is done with the messages of a cohort that travel as integers, traced."""
+    key = jax.eval_shape(lambda: jax.random.key(0, impl=THREEFRY))
+
+    def of_one(key: Key, message: jax.Array, staying: jax.Array) -> PyTree:
+        total = integers.encode(key, key, message)
+        noisy = integers.perturb(key, total, staying if shares_are_lost else None)
+        return integers.decode(key, noisy, message)
+
+    message = jax.ShapeDtypeStruct((integers.dimension,), jnp.float32)
+    return jax.make_jaxpr(of_one)(key, message, jnp.int32(0))

@@ -37,11 +37,16 @@ def _of_clients(release: Release, clients: int, share: bool) -> Release:
         return release
     apart = release.adder == "own" and release.noise == "gaussian"
     drawn, known = release.sampling, release.participation
-    if drawn.takes_all and (known is None or known.takes_all):
+    in_turns = bool(release.schedule)
+    squares = not (
+        in_turns and release.integers
+    )  # of which it is not proved that costs rise as they do
+    if squares and drawn.takes_all and (known is None or known.takes_all):
         return _together(release, clients, apart)
-    if release.schedule:
+    if in_turns:
+        what = "sums of integers" if release.integers else "secret draws"
         raise ValueError(
-            f"sampler: {release.schedule}; secret draws by turns are not certified for a person with {clients} "
+            f"sampler: {release.schedule}; {what} by turns are not certified for a person with {clients} "
             "clients; draw by fp.poisson, fp.fixed_size or fp.everyone, or keep one client of each (per_person=1)"
         )
     if known is None:
@@ -55,8 +60,7 @@ def _of_clients(release: Release, clients: int, share: bool) -> Release:
             "one client of each person (per_person=1)"
         )
     return replace(
-        release,
-        multiplier=release.multiplier / math.sqrt(steps),  # of all steps of one draw together
+        release.moved(math.sqrt(steps)),  # of all steps of one draw together
         sampling=PersonsDraw(known, clients, apart, known=True),
         participation=None,
         local_steps=1,
@@ -70,9 +74,7 @@ def _together(release: Release, clients: int, apart: bool) -> Release:
     of a person's together change `clients` times that at most, whenever they take part. Where each message has Gaussian
     noise of its own, and that alone is counted, what they change is orthogonal.
     """
-    return replace(
-        release, multiplier=release.multiplier / (math.sqrt(clients) if apart else clients)
-    )
+    return release.moved(math.sqrt(clients) if apart else clients)
 
 
 def _of_clients_that_stay(release: Release) -> Release:
@@ -81,7 +83,7 @@ def _of_clients_that_stay(release: Release) -> Release:
     secret = release.view == "third_party" and drawn.adjacency in ("add_or_remove", "replace_one")
     if secret:
         return replace(release, sampling=drawn.of_one_that_stays())
-    return replace(release, multiplier=release.multiplier / 2)
+    return release.moved(2)
 
 
 def of_records_of_a_person(
@@ -114,7 +116,7 @@ def _of_records(release: Release, records: int) -> Release:
     if records == 1:
         return release
     if release.sampling.takes_all:
-        return replace(release, multiplier=release.multiplier / records)
+        return release.moved(records)
     return replace(release, sampling=PersonsDraw(release.sampling, records))
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedpriv.privacy.integer_accounting import of_integers
 from fedpriv.privacy.release import ALWAYS_ASSUMED, REAL_NOISE, Release
+
+DRAWN = (
+    "members rotate, round and add their shares of the noise as the plan of the sum says; numbers of the noise are "
+    "within 2^-145 of their law in total variation, which delta counts"
+)
 
 
 def assumptions(
@@ -26,6 +32,7 @@ def assumptions(
         *texts,
         *_shares(active, relation, honest),
         *([] if exact else [REAL_NOISE]),
+        *([DRAWN] if of_integers(active) else []),
         *ALWAYS_ASSUMED,
     )
 

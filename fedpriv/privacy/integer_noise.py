@@ -75,8 +75,8 @@ class DiscreteGaussians:
 
     @property
     def is_nearly_one(self) -> bool:
-        """Whether the sum is one discrete Gaussian but for 1e-37 of its mass."""
-        return self.shares == 1 or self.share_variance >= 9
+        """Whether the sum is one discrete Gaussian but for 2^-150 of its mass, see `_spread`."""
+        return _far_apart(self.shares, self.share_variance) <= 2.0**-150
 
     @property
     def exact_shifts(self) -> int:
@@ -95,7 +95,7 @@ class DiscreteGaussians:
         spread = _spread(n, self.share_variance)
         gaussian = order * shift**2 / (2 * v)
         if spread < 1e-14:  # h is constant
-            return gaussian + 2 * spread
+            return gaussian + order / (order - 1) * spread
         log_h = _log_periodic(n, self.share_variance)
         reach = math.ceil(math.sqrt(2 * v * (2 * order * spread + _NEGLIGIBLE)))
         middle = round(order * shift)
@@ -213,9 +213,14 @@ def _spread(shares: int, variance: float) -> float:
     if shares == 1:
         return 0.0
     if variance >= 9:
-        return 20 * (shares - 1) * math.exp(-(math.pi**2) * variance)
+        return _far_apart(shares, variance)
     log_h = _log_periodic(shares, variance)
     return float(log_h.max() - log_h.min()) + 2 * _ROUNDING
+
+
+def _far_apart(shares: int, variance: float) -> float:
+    """At least 2 tau, see `_spread`."""
+    return 20 * (shares - 1) * math.exp(-(math.pi**2) * variance)
 
 
 @lru_cache(maxsize=16)

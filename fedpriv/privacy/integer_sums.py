@@ -67,6 +67,10 @@ class IntegerNoise:
         left = math.floor(self.shares * fraction * (1 + 1e-12))
         return replace(self, shares=left) if left else None
 
+    def moved(self, times: float) -> IntegerNoise:
+        """Of a unit that moves the sum so many times as far."""
+        return replace(self, squared_norm=math.ceil(self.squared_norm * times**2))
+
     def divergence(self, order: float, distance: float = 1.0) -> float:
         """Of the sum with a unit that moves it so many times as far, against the sum without; nats."""
         return _divergence(self, order, math.floor(self.squared_norm * distance**2 * (1 + 1e-12)))
@@ -139,7 +143,7 @@ def _poisson(order: int, rate: float, of_one: Sequence[float]) -> float:
 def drawn_without_replacement(order: float, rate: float, of_one: Sequence[float]) -> float:
     """The divergence, nats, of a cohort of fixed size at that rate, under replace-one, and never more than undrawn.
 
-    Formal guarantees: Wang, Balle and Kasiviswanathan 2019, Theorem 27, for integer orders; others as
+    Formal guarantees: Wang, Balle and Kasiviswanathan 2019, Theorem 9, for integer orders; others as
     `poisson_sampled`.
 
     Args:
@@ -152,10 +156,7 @@ def _fixed(order: int, rate: float, of_one: Sequence[float]) -> float:
     j = np.arange(2, order + 1)
     d = np.asarray(of_one[2 : order + 1])
     logs = _log_binomials(order)[2:] + j * math.log(rate) + (j - 1) * d + math.log(2)
-    first = np.log(
-        np.minimum(4 * np.expm1(np.minimum(d[0], 700)), 2 * np.exp(np.minimum(d[0], 700)))
-    )
-    logs[0] = _log_binomials(order)[2] + 2 * math.log(rate) + first
+    logs[0] += math.log(min(1.0, -2 * math.expm1(-d[0])))
     return float(np.logaddexp.reduce(np.append(logs, 0.0))) / (order - 1)
 
 

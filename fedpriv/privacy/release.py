@@ -170,6 +170,10 @@ class Release:
         remedy = "give it for a discrete Gaussian or Skellam noise, and for no other"
         told = (self.integers is not None) == (of_integers and 0 < self.multiplier < math.inf)
         require(told, "integers", self.integers, remedy)
+        if self.integers is not None:
+            said = self.integers.multiplier
+            alike = math.isclose(self.multiplier, said, rel_tol=1e-6)
+            require(alike, "multiplier", self.multiplier, f"give that of `integers`, {said:.7g}")
         few = self.rounds * self.local_steps <= 2**53
         require(few, "local_steps", self.local_steps, "give at most 2^53 steps in all rounds")
 
@@ -206,6 +210,11 @@ class Release:
     def goes_with_its_unit(self) -> bool:
         """Whether noise is gone with a unit that is removed: that which its holder adds."""
         return self.adder in ("own", "own_summed")
+
+    def moved(self, times: float) -> Release:
+        """The release of a unit that moves the sum so many times as far, its noise being positive and finite."""
+        integers = self.integers and self.integers.moved(times)
+        return replace(self, multiplier=self.multiplier / times, integers=integers)
 
     def with_honest(self, fraction: Rate) -> Release:
         """The release when only `fraction` of the noise's shares are added and stay unknown to the view.

@@ -52,13 +52,13 @@ def _plain(release: Release) -> Release:
     rounds, local_steps, known = release.rounds, release.local_steps, release.participation
     if known is None or known.takes_all:
         rounds, local_steps, known = rounds * local_steps, 1, None
-    drawn, multiplier = release.sampling, release.multiplier
+    drawn = release.sampling
     if drawn.takes_all:
-        drawn, multiplier = Everyone(drawn.population), multiplier / drawn.most_often
+        drawn, release = Everyone(drawn.population), release.moved(drawn.most_often)
     return Release(
         VIEWS[0],
         UNITS[0],
-        multiplier,
+        release.multiplier,
         drawn,
         rounds,
         noise=release.noise,

@@ -1,0 +1,280 @@
+"""Certificates of integer noise against exact laws: pairs in one dimension, small laws by enumeration, real noise."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy.integer_noise import DiscreteGaussians, Skellam, shift_divergence
+from fedpriv.privacy.integer_sums import IntegerNoise, drawn_without_replacement, poisson_sampled
+from fedpriv.privacy.sampling import Dropping
+
+DELTA = 1e-5
+KINDS = ("discrete_gaussian", "skellam")
+
+
+def release(noise, sampling=None, rounds=1, view="server_secagg", **more):
+    drawn = sampling or Everyone(noise.shares)
+    more = {"noise": noise.kind, "integers": noise} | more
+    return Release(view, "client", noise.multiplier, drawn, rounds, **more)
+
+
+def epsilon(noise, sampling=None, rounds=1, view="server_secagg", delta=DELTA, **more):
+    one = release(noise, sampling, rounds, view, **more)
+    return certify_releases([one], delta, view).epsilon
+
+
+def masses(kind, shares, deviation):
+    """Of the sum of so many shares at -r ... r, by convolution of a share's masses."""
+    reach = math.ceil(12 * deviation + 12)
+    if kind == "skellam":
+        once = stats.skellam.pmf(np.arange(-reach, reach + 1), *[deviation**2 / 2] * 2)
+    else:
+        once = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * deviation**2))
+    size = 2 ** math.ceil(math.log2(max(30 * math.sqrt(shares) * deviation + 60, 2 * reach)))
+    circle = np.zeros(size)
+    np.add.at(circle, np.arange(-reach, reach + 1) % size, once / once.sum())
+    total = np.fft.irfft(np.fft.rfft(circle) ** shares, size)
+    return np.maximum(np.roll(total, size // 2), 0)
+
+
+def exact_delta(p, shift, eps):
+    """Of masses that are moved against those that are not; rounding of 1e-13 a mass is no loss."""
+    moved, still = np.append(np.zeros(shift), p), np.append(p, np.zeros(shift))
+    return np.maximum(moved - np.exp(eps) * still, 0)[moved > 1e-13].sum()
+
+
+def exact_epsilon(p, shift):
+    if exact_delta(p, shift, 0.0) <= DELTA:
+        return 0.0
+    return optimize.brentq(lambda eps: exact_delta(p, shift, eps) - DELTA, 0, 60)
+
+
+@pytest.mark.parametrize("deviation", [0.3, 0.6, 1.0, 4.0, 30.0])
+@pytest.mark.parametrize("shares", [2, 10, 1000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_one_dimension_a_certificate_is_close_above_the_exact_pair(kind, shares, deviation):
+    p, compared = masses(kind, shares, deviation), 0
+    for shift in (1, 3, 12, 50):
+        found = epsilon(IntegerNoise(kind, shares, deviation**2, shift**2, 1))
+        if not 0.02 < found < 20:
+            continue
+        exact, compared = exact_epsilon(p, shift), compared + 1
+        assert exact <= found * (1 + 1e-6)
+        if deviation >= 1 and 0.1 <= exact <= 10:
+            assert found <= 1.25 * exact
+    assert compared > 0 or (shares, deviation) in {(2, 0.3), (2, 0.6), (1000, 30.0)}
+
+
+def law_of(kind, shares, deviation):
+    if kind == "skellam":
+        return Skellam(shares * deviation**2)
+    return DiscreteGaussians(shares, deviation**2)
+
+
+def by_masses(p, order, shift):
+    """D_order(moved || not), of masses that are exact to the last digits, so only where they matter."""
+    moved, still = p[: len(p) - shift], p[shift:]
+    return np.log(np.sum(moved**order * still ** (1 - order))) / (order - 1)
+
+
+@pytest.mark.parametrize("order", [1.5, 2.0, 4.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_divergence_of_several_coordinates_is_above_every_vector_of_that_norm(kind, order):
+    shares, deviation, dimension = 3, 0.9, 3
+    law = law_of(kind, shares, deviation)
+    reach = 24
+    p = np.exp(law.log_mass(np.arange(-reach, reach + 1)))
+    direct = stats.skellam.pmf(np.arange(-reach, reach + 1), *[shares * deviation**2 / 2] * 2)
+    if kind == "discrete_gaussian":
+        once = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * deviation**2))
+        thrice = np.convolve(np.convolve(once, once), once) / once.sum() ** 3
+        direct = thrice[2 * reach : -2 * reach]
+    np.testing.assert_allclose(p, direct, rtol=1e-8)
+    of_one = [0.0, *(by_masses(p, order, k) for k in range(1, 5))]
+    for squared in range(1, 12):
+        vectors = itertools.product(range(4), repeat=dimension)
+        most = max(sum(of_one[k] for k in v) for v in vectors if sum(k * k for k in v) <= squared)
+        bound = shift_divergence(law, order, squared, dimension)
+        assert most * (1 - 1e-6) <= bound <= 1.5 * most
+
+
+@pytest.mark.parametrize("order", [2, 3, 16, 128, 1024])
+def test_agarwals_bound_is_above_the_exact_divergence(order):
+    for variance in (0.2, 3.0, 50.0, 5e3):
+        law = Skellam(variance)
+        for shift in (1, 2, 7, 40):
+            assert law.divergence(order, shift) <= law.steepest(order, shift) * shift**2
+
+
+def sampled(p, shift, rate, order):
+    """D_order both ways of a Poisson sample: the masses, with some moved, and the masses."""
+    moved, still = np.append(np.zeros(shift), p), np.append(p, np.zeros(shift))
+    drawn, kept = (1 - rate) * still + rate * moved, (moved > 0) & (still > 0)
+    drawn, still = drawn[kept], still[kept]
+    both = ((drawn, still), (still, drawn))
+    return [np.log(np.sum(a**order * b ** (1 - order))) / (order - 1) for a, b in both]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sampled_divergences_are_those_of_the_pair(kind):
+    law = law_of(kind, 4, 1.1)
+    p = np.exp(law.log_mass(np.arange(-36, 37)))
+    for rate, shift in ((0.02, 2), (0.5, 1)):
+        of_one = [law.divergence(max(j, 2.0), shift) for j in range(7)]
+        for order in (2.0, 3.5, 6.0):
+            there, back = sampled(p, shift, rate, order)
+            bound = poisson_sampled(order, rate, of_one)
+            assert max(there, back) <= bound * (1 + 1e-6)
+            if order.is_integer():
+                assert bound == pytest.approx(there, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replaced_member_of_a_cohort_is_no_farther_than_its_divergence(kind):
+    """Of one coordinate, in which all others send 0, and the unit 1 or -1."""
+    law = law_of(kind, 4, 1.1)
+    p = np.exp(law.log_mass(np.arange(-36, 37)))
+    of_one = [law.divergence(max(j, 2.0), 2) for j in range(7)]
+    for rate in (0.02, 0.5):
+        up, down = ((1 - rate) * p[1:-1] + rate * moved for moved in (p[2:], p[:-2]))
+        for order in (2.0, 3.5, 6.0):
+            exact = np.log(np.sum(up**order * down ** (1 - order))) / (order - 1)
+            bound = drawn_without_replacement(order, rate, of_one)
+            assert exact <= bound * (1 + 1e-6)
+            assert bound <= of_one[math.ceil(order)]
+
+
+def test_rare_replaced_members_of_little_noise_are_infinite_rather_than_wrong():
+    """Where e^D overflows, the bound still rises with D."""
+    bounds = [drawn_without_replacement(2.0, 0.1, [d] * 3) for d in (600.0, 1e3, 1e5)]
+    assert np.diff(bounds) == pytest.approx([400.0, 99_000.0])
+
+
+@pytest.mark.parametrize(
+    ("sampling", "view"),
+    [
+        (Everyone(100), "server_secagg"),
+        (Poisson(1000, 0.1), "third_party"),
+        (FixedSize(1000, 100), "third_party"),
+        (FixedSize(1000, 100), "server_secagg"),
+        (Dropping(1000, 100, 0.3, noise_is_lost=True), "third_party"),
+        (Dropping(1000, 100, 0.3, noise_is_lost=True), "server_secagg"),
+    ],
+    ids=str,
+)
+def test_much_noise_is_as_real_noise(sampling, view):
+    """By both accountants: of discrete Gaussians as a function of real noise; Skellam by divergences alone."""
+    rounds, dimension, squared = 20, 50, 10_000
+    plain = certify_releases([Release(view, "client", 2.0, sampling, rounds)], DELTA, view)
+    for kind in KINDS:
+        noise = IntegerNoise(kind, 100, 2.0**2 * squared / 100, squared, dimension)
+        found = certify_releases([release(noise, sampling, rounds, view)], DELTA, view)
+        by_losses, by_rdp = (plain.epsilons.get(name) for name in ("PLD", "RDP"))
+        if kind == "discrete_gaussian":
+            assert by_losses <= found.epsilons["PLD"] <= 1.005 * by_losses
+        if by_rdp:
+            assert 0.95 * by_rdp <= found.epsilons["RDP"] <= 1.001 * by_rdp
+        assert plain.epsilon <= found.epsilon <= 1.7 * plain.epsilon
+
+
+def mixed(chances, eps):
+    """delta of cases that are shown: [(chance, masses or None where nothing moves)], of a shift of 3."""
+    return sum(chance * exact_delta(p, 3, eps) for chance, p in chances if p is not None)
+
+
+def solved(delta_of):
+    return optimize.brentq(lambda eps: delta_of(eps) - DELTA, 0, 60)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_known_participation_is_the_mixture_over_how_often(kind):
+    """Of T rounds in which a unit takes part n ~ Bin(T, q) times, each in one direction: one sum of n pairs."""
+    shares, deviation, rounds, rate = 10, 1.5, 6, 0.2
+    p = np.exp(law_of(kind, shares, deviation).log_mass(np.arange(-45, 46)))
+    losses = np.log(p[:-3]) - np.log(p[3:])  # of x + 3 against x
+    once = p[:-3]
+
+    def delta(n, eps):
+        atoms, chances = np.zeros(1), np.ones(1)
+        for _ in range(n):  # on a grid of 1e-3 nats, to the nearest
+            atoms = np.round(np.add.outer(atoms, losses), 3).ravel()
+            atoms, where = np.unique(atoms, return_inverse=True)
+            chances = np.bincount(where, np.multiply.outer(chances, once).ravel())
+        return np.sum(chances * np.maximum(1 - np.exp(eps - atoms), 0))
+
+    eps = epsilon(IntegerNoise(kind, shares, deviation**2, 9, 1), FixedSize(50, 10), rounds=rounds)
+    exact = solved(
+        lambda e: sum(stats.binom.pmf(n, rounds, rate) * delta(n, e) for n in range(rounds + 1))
+    )
+    assert exact * (1 - 1e-3) <= eps <= 1.25 * exact
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dropout", [0.1, 0.5])
+def test_lost_shares_are_the_mixture_over_how_many_stay(kind, dropout):
+    """k ~ Bin(n, 1 - p) stay, and everyone sees it; the unit does with probability k / n, and moves the sum by 3."""
+    shares, deviation = 12, 2.0
+    cases = [
+        (stats.binom.pmf(k, shares, 1 - dropout) * k / shares, masses(kind, k, deviation))
+        for k in range(1, shares + 1)
+    ]
+    exact = solved(lambda eps: mixed(cases, eps))
+    found = epsilon(
+        IntegerNoise(kind, shares, deviation**2, 9, 1),
+        Dropping(shares, shares, dropout, noise_is_lost=True),
+    )
+    assert exact <= found <= 1.35 * exact
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("honest", [0.5, 0.34])
+def test_a_part_of_the_shares_is_that_many_shares(kind, honest):
+    shares, deviation = 12, 1.5
+    noise = IntegerNoise(kind, shares, deviation**2, 4, 1)
+    one = release(noise)
+    found = certify_releases([one], DELTA, "server_secagg", honest=honest).epsilon
+    exact = exact_epsilon(masses(kind, math.floor(honest * shares), deviation), 2)
+    assert exact <= found <= 1.25 * exact
+
+
+def test_no_whole_share_hides_nothing():
+    noise = IntegerNoise("skellam", 12, 4.0, 4, 1)
+    certificate = certify_releases([release(noise)], DELTA, "server_secagg", honest=0.05)
+    assert math.isinf(certificate.epsilon)
+
+
+def test_one_share_by_itself_is_a_servers_view():
+    deviation = 4.0
+    for kind in KINDS:
+        found = epsilon(IntegerNoise(kind, 1, deviation**2, 4, 1), Everyone(12), view="server")
+        exact = exact_epsilon(masses(kind, 1, deviation), 2)
+        assert exact <= found <= 1.25 * exact
+
+
+@pytest.mark.parametrize(("shares", "variance"), [(2, 2.5), (7, 2.0), (50, 2.2)])
+def test_real_noise_that_is_rounded_is_as_near_as_is_said(shares, variance):
+    """Theorem A in one dimension: rounding N(0, V - r^2) with a kernel of r has the law of the sum but for e^(+-a)."""
+    noise = IntegerNoise("discrete_gaussian", shares, variance, 4, 1)
+    multiplier, apart = noise.gaussian(1, False) or pytest.fail("nothing is proved")
+    real_variance = multiplier**2 * noise.squared_norm
+    r2 = noise.shares * variance - real_variance
+    y, h = np.linspace(-60, 60, 24_001, retstep=True)
+    near = np.arange(-90, 91)
+    kernel = np.exp(-((near[:, None] - y) ** 2) / (2 * r2))
+    kernel /= kernel.sum(axis=0)
+    rounded = kernel @ stats.norm.pdf(y, 0, math.sqrt(real_variance)) * h
+    p = masses("discrete_gaussian", shares, math.sqrt(variance))
+    there = p[len(p) // 2 - 8 : len(p) // 2 + 9]
+    assert 1e-14 < apart < 1e-6
+    assert abs(np.log(rounded[82:99] / there)).max() <= apart + 1e-9
+
+
+def test_a_unit_that_moves_farther_needs_that_much_more_noise():
+    noise = IntegerNoise("skellam", 10, 9.0, 4, 3)
+    assert release(noise).moved(3).integers.squared_norm == 36
+    with pytest.raises(ValueError, match=r"^multiplier: .*integers"):
+        Release("third_party", "client", 99.0, Everyone(10), 1, noise="skellam", integers=noise)
