@@ -21,7 +21,7 @@ from fedpriv.attacks.canary_messages import Canaries
 from fedpriv.attacks.injected import Injected, Place
 from fedpriv.compression.codecs import UNCODED, Codec, Coded
 from fedpriv.core.trees import dimension
-from fedpriv.core.types import Key, Params, PyTree
+from fedpriv.core.types import Key, Metrics, Params, PyTree
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.not_finite_counts import Tally
@@ -149,11 +149,11 @@ def _listening(
         return total, kept
 
     def noisy_integers(
-        key: Key, rotation_key: Key, total: jax.Array, step: PrivateStep, like: PyTree
-    ) -> PyTree:
-        noisy = cohort._noisy_integers(key, rotation_key, total, step, like)
-        known = _decoded(rotation_key, total - of_canaries[0], step, like)
-        return injected.noise(noisy, known)
+        keys: tuple[Key, Key], total: jax.Array, step: PrivateStep, like: PyTree
+    ) -> tuple[PyTree, Metrics]:
+        noisy, wrapped = cohort._noisy_integers(keys, total, step, like)
+        known = _decoded(keys[1], total - of_canaries[0], step, like)
+        return injected.noise(noisy, known), wrapped
 
     def noisy(used: Mechanism, key: Key, total: PyTree, step: PrivateStep) -> PyTree:
         return injected.noise(cohort._noisy(used, key, total, step), total)

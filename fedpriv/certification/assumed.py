@@ -158,7 +158,7 @@ def _program_of_sum(integers: IntegerSum, shares_are_lost: bool) -> ClosedJaxpr:
 
     def of_one(key: Key, message: jax.Array, staying: jax.Array) -> PyTree:
         total = integers.encode(key, key, message)
-        noisy = integers.perturb(key, total, staying if shares_are_lost else None)
+        noisy, _ = integers.perturb(key, total, staying if shares_are_lost else None)
         return integers.decode(key, noisy, message)
 
     message = jax.ShapeDtypeStruct((integers.dimension,), jnp.float32)
