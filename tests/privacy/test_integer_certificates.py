@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import optimize, signal, stats
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
 from fedpriv.privacy.integer_noise import DiscreteGaussians, Skellam, shift_divergence
@@ -14,6 +14,7 @@ from fedpriv.privacy.sampling import Dropping
 
 DELTA = 1e-5
 KINDS = ("discrete_gaussian", "skellam")
+STEP = 1e-3  # of losses, nats
 
 
 def release(noise, sampling=None, rounds=1, view="server_secagg", **more):
@@ -196,15 +197,15 @@ def test_known_participation_is_the_mixture_over_how_often(kind):
     shares, deviation, rounds, rate = 10, 1.5, 6, 0.2
     p = np.exp(law_of(kind, shares, deviation).log_mass(np.arange(-45, 46)))
     losses = np.log(p[:-3]) - np.log(p[3:])  # of x + 3 against x
-    once = p[:-3]
+    steps = np.round(losses / STEP).astype(int)  # on a grid, to the nearest
+    once = np.bincount(steps - steps.min(), p[:-3])
 
     def delta(n, eps):
-        atoms, chances = np.zeros(1), np.ones(1)
-        for _ in range(n):  # on a grid of 1e-3 nats, to the nearest
-            atoms = np.round(np.add.outer(atoms, losses), 3).ravel()
-            atoms, where = np.unique(atoms, return_inverse=True)
-            chances = np.bincount(where, np.multiply.outer(chances, once).ravel())
-        return np.sum(chances * np.maximum(1 - np.exp(eps - atoms), 0))
+        chances = np.ones(1)
+        for _ in range(n):
+            chances = signal.fftconvolve(chances, once)
+        loss = STEP * (np.arange(len(chances)) + n * steps.min())
+        return np.sum(chances * np.maximum(1 - np.exp(np.minimum(eps - loss, 0)), 0))
 
     eps = epsilon(IntegerNoise(kind, shares, deviation**2, 9, 1), FixedSize(50, 10), rounds=rounds)
     exact = solved(
