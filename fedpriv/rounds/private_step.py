@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import jax
 
 from fedpriv.compression.codecs import UNCODED, Codec, Wire
-from fedpriv.core.arguments import require
+from fedpriv.core.arguments import NonNegative, Positive, checked, require
 from fedpriv.core.provenance import constructed
 from fedpriv.mechanisms.correlated import adder_of, is_correlated
 from fedpriv.mechanisms.integers import IntegerSum, integer_sum
@@ -71,6 +71,8 @@ class PrivateStep:
     def _check_integers(self) -> None:
         """Raises ValueError: messages, or draws, that do not go with sums of integers."""
         used: Any = self.mechanism
+        checked("clip_norm", used.clip_norm, Positive)  # the scale is found before compilation
+        checked("noise_multiplier", used.noise_multiplier, NonNegative)
         if self.gradients is not None:
             return self._check_integers_of_records()
         remedy = "an integer mechanism has members add shares; leave it out, or give fp.gaussian"

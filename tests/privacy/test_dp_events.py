@@ -4,7 +4,6 @@ import dp_accounting as dp
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-
 from small import refused
 
 from fedpriv.privacy import (
