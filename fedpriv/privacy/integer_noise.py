@@ -212,7 +212,7 @@ def shift_divergence(law: IntegerLaw, order: float, squared_norm: int, dimension
 def apart_from_one(shares: int, variance: float) -> float:
     """At least |log(P / P')|, P being the law of so many discrete Gaussians, and P' that of one of all their variance.
 
-    Kairouz, Liu and Steinke 2021, Theorem 12: tau = 10 sum_k e^(-2 pi^2 v k / (k + 1)), k from 1 to shares - 1.
+    The tau of Kairouz, Liu and Steinke 2021, Theorem 1: 10 sum_k e^(-2 pi^2 v k / (k + 1)), k from 1 to shares - 1.
     """
     k = np.arange(1, min(shares, 1000))
     first = float(np.sum(np.exp(-2 * math.pi**2 * variance * k / (k + 1))))

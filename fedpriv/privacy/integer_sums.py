@@ -96,9 +96,9 @@ class IntegerNoise:
         all y within 1 -+ 2.0001 e^(-2 pi^2 r^2) of it, if r >= 1. So, but for a factor within twice that of 1, x has
         probability proportional to e^(-x^2 / (2 (s^2 + r^2))), a discrete Gaussian's. The kernel commutes with adding
         integers to y and x, which hence may be those of the data. And k discrete Gaussians of variance v add up to one
-        of variance k v within e^-t and e^t, t = 10 sum_j e^(-2 pi^2 v j / (j + 1)), j from 1 to k - 1 (Kairouz, Liu and
-        Steinke 2021, Theorem 12), which rises with k. Coordinates are independent: their logarithms add up, and so do
-        those of the releases. For v >= r^2, k v - r^2 >= k (v - r^2).
+        of variance k v within e^-t and e^t, t = 10 sum_j e^(-2 pi^2 v j / (j + 1)), j from 1 to k - 1 (tau of Kairouz,
+        Liu and Steinke 2021, Theorem 1), which rises with k. Coordinates are independent: their logarithms add up, and
+        so do those of the releases. For v >= r^2, k v - r^2 >= k (v - r^2).
         """
         if self.kind != "discrete_gaussian":
             return None
