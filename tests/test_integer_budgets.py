@@ -89,6 +89,15 @@ def test_a_message_of_one_value_is_not_rounded_away():
             {"within": 1.0000001},
             "within: 1.0000001, but at .* reach 1.0001 with 30 bits; give more",
         ),
+        (
+            {"clients": 5, "sampler": fp.fixed_size(50, 10)},
+            "clients: 5; a round draws up to 10, .* give 10",
+        ),
+        ({"bits": True}, "bits: True; give a whole number of bits from 2 to 30"),
+        (
+            {"clients": 1000, "dimension": 10**6, "view": "server"},
+            "epsilon: 2.0; its noise is too much .* raise it",
+        ),
         ({"clients": 39, "sampler": fp.everyone(40)}, "clients: 39; .* give 40"),
         ({"sampler": fp.everyone(40).accounting}, "sampler: .* give one such as"),
         ({"sampler": fp.poisson(400, 0.1, capacity=40)}, "give fp.skellam"),

@@ -29,6 +29,8 @@ from fedpriv.core.arguments import (
 )
 from fedpriv.core.user_code import names_user_code
 from fedpriv.mechanisms.integers import (
+    MOST_BITS,
+    MOST_SAID,
     IntegerSum,
     SumBits,
     WrapsError,
@@ -50,7 +52,6 @@ ErrorRatio: TypeAlias = Annotated[
 ]
 
 _MADE = {"discrete_gaussian": discrete_gaussian, "skellam": skellam}
-_MOST_BITS = 30
 _TOLERANCE = 1e-4  # of noise multipliers
 
 
@@ -169,7 +170,7 @@ class _Search:
 
     def fewest_bits(self, within: float) -> int | None:
         """At which the ratio of errors is so small, if any."""
-        for bits in range(2, _MOST_BITS + 1):
+        for bits in range(2, MOST_BITS + 1):
             least = self._sum(bits, self.real)  # integers need this noise, or more
             if least.fits and self._ratio(least) <= within and self.error_ratio(bits) <= within:
                 return bits
@@ -188,11 +189,11 @@ class _Search:
         fewest, epsilon = self.fewest_bits(sys.float_info.max), shown(self.epsilon)
         if fewest is None:
             return (
-                f"epsilon: {epsilon}; with so much noise {sums} wrap at {_MOST_BITS} bits; raise it"
+                f"epsilon: {epsilon}; its noise is too much for {sums} with {MOST_SAID}; raise it"
             )
         if bits is not None:
             return f"bits: {bits}, but at epsilon {epsilon} {sums} wrap; give {fewest}"
-        best = f"{self.error_ratio(_MOST_BITS):.5g} with {_MOST_BITS} bits"
+        best = f"{self.error_ratio(MOST_BITS):.5g} with {MOST_BITS} bits"
         return f"within: {shown(within)}, but at epsilon {epsilon} {sums} reach {best}; give more"
 
     @cache  # noqa: B019 - for as long as the search
