@@ -1,4 +1,4 @@
-"""The command `uplink`: its cells are what rounds that run report, and what the papers of codecs and protocols count."""
+"""The command `uplink`: its cells are what rounds that run report, and what codecs and protocols of the papers send."""
 
 import jax
 import numpy as np
