@@ -6,6 +6,7 @@ import numpy as np
 from jax import lax
 from own_algorithms import (
     CLIENTS,
+    CLIP,
     FEDERATION,
     GAUSSIAN,
     GRAD,
@@ -26,6 +27,7 @@ from own_algorithms import (
 import fedpriv as fp
 from fedpriv.compression.sparsification import top_k
 from fedpriv.core.trees import flatten
+from fedpriv.mechanisms.integers import integer_sum
 
 HOST = {"calls": 0}
 BUFFER = np.zeros(D, np.float32)
@@ -249,3 +251,36 @@ def scanned():
         return lax.scan(turn, params, jax.random.split(key, 2))[0]
 
     return twice(loop)
+
+
+SKELLAM = fp.skellam(CLIP, SIGMA, bits=8)
+
+
+def summed_again(first, second=lambda norm: SKELLAM, folded=lambda norm: 1):
+    """Two sums; the mechanism of the second, and what is folded into its key, by what clients report of the first."""
+
+    def change(key, state, cohort, summed, metrics):
+        norm = summed.metrics["diagnostics"]["mean_update_norm"]
+        client = lambda key, shard: update(state, key, shard)  # noqa: E731
+        again = jax.random.fold_in(key, folded(norm))
+        total, _, _ = cohort.sum(client, again, mechanism=second(norm))
+        return moved(state, flatten(total)), metrics
+
+    return after_sum(change, mechanism=first)
+
+
+def encoding_by_hand():
+    """Clients send the integers of a sum as messages of their own; the round decodes what they add up to."""
+    used = integer_sum(SKELLAM.integers, CLIP, SIGMA, CLIENTS, D)
+
+    def round(key, state, cohort):
+        def client(own, shard):
+            return used.encode(key, own, update(state, own, shard))
+
+        total, metrics, _ = cohort.sum(client, key, mechanism=fp.ALREADY_PRIVATE)
+        noisy, _ = used.perturb(key, total.astype(jnp.int32), None)
+        step = used.decode(key, noisy, state.params)
+        params = stepped(state, step, cohort.expected_size)
+        return state._replace(params=params, round=state.round + 1), metrics
+
+    return of_clients(round)

@@ -68,12 +68,12 @@ def fed_avg(mechanism=GAUSSIAN, sampler=POISSON, sum_key=lambda key, state: key,
     return of_clients(round, sampler=sampler, **more)
 
 
-def after_sum(change, extra=(), sampler=POISSON, **more):
+def after_sum(change, extra=(), sampler=POISSON, mechanism=GAUSSIAN, **more):
     """DP-FedAvg whose new state and metrics are `change(key, state, cohort, summed)` of the sum and its metrics."""
 
     def round(key, state, cohort):
         summed = cohort.sum(
-            lambda key, shard: with_update(key, shard, state), key, mechanism=GAUSSIAN
+            lambda key, shard: with_update(key, shard, state), key, mechanism=mechanism
         )
         diagnostics = {k: v for k, v in summed.metrics["diagnostics"].items() if k != "raw"}
         metrics = summed.metrics | {"diagnostics": diagnostics}

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from faulty_rounds import (
+    SKELLAM,
     added,
     branching_on_the_host,
     by_records,
@@ -15,6 +16,7 @@ from faulty_rounds import (
     counting_on_the_host,
     derivative,
     drawing_on_the_host,
+    encoding_by_hand,
     filling_a_buffer_of_the_host,
     holding_the_data,
     in_two_loops,
@@ -28,6 +30,7 @@ from faulty_rounds import (
     scan_leak,
     scanned,
     starting_from_the_data,
+    summed_again,
     under_vmap,
     while_leak,
     while_loop,
@@ -36,6 +39,7 @@ from faulty_rounds import (
 from own_algorithms import (
     CLIENTS,
     FEDERATION,
+    GAUSSIAN,
     PARAMS,
     RECORDS,
     D,
@@ -188,6 +192,45 @@ FAULTS = {
     "an initial model of the records": (
         starting_from_the_data(),
         "init: state.params.* depends on",
+    ),
+    # sums of integers
+    "integers rotated by clients' data": (
+        summed_again(GAUSSIAN, folded=lambda norm: norm.astype(jnp.int32)),
+        r"the release in faulty_rounds.py:\d+ depends on a client's data .* does not bound",
+    ),
+    "integers scaled by clients' data": (
+        summed_again(GAUSSIAN, lambda norm: SKELLAM._replace(clip_norm=norm)),
+        "^clip_norm: a traced value.* give a finite number",
+    ),
+    "noise of integers by clients' data": (
+        summed_again(GAUSSIAN, lambda norm: SKELLAM._replace(noise_multiplier=norm)),
+        "^noise_multiplier: a traced value.* give a finite number",
+    ),
+    "a sum of integers beside one of floats": (
+        summed_again(GAUSSIAN),
+        "sums of one cohort differ in their kind of noise",
+    ),
+    "two sums of integers": (
+        summed_again(SKELLAM),
+        r"several sums of integers of one cohort \(.*\) are not certified together; send all in one",
+    ),
+    "a sum of integers before the noise": (
+        after_sum(lambda k, s, c, summed, m: (moved(s, raw(summed)), m), mechanism=SKELLAM),
+        r"state\.params.* depends on a client's data",
+    ),
+    "how much of a sum wrapped": (
+        after_sum(
+            lambda k, s, c, summed, m: (
+                moved(s, jnp.ones(D) * summed.metrics["diagnostics"]["wrapped"]),
+                m,
+            ),
+            mechanism=SKELLAM,
+        ),
+        r"state\.params.* depends on the hidden random numbers",
+    ),
+    "integers that are encoded by hand": (
+        encoding_by_hand(),
+        "a client's message .* depends on a client's data",
     ),
     "another population": (
         fed_avg(sampler=fp.poisson(9, 0.4, 5)),

@@ -12,6 +12,8 @@ from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
 from fedpriv.mechanisms.rounding import is_within, round_within, rounded_bound
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 KEY = jax.random.key(0)
 
 
@@ -69,19 +71,20 @@ def test_what_is_longer_than_promised_is_shortened():
 
 @pytest.mark.parametrize("noise", ["discrete_gaussian", "skellam"])
 def test_a_sum_has_its_noise_and_that_of_those_who_stay(noise):
-    used = IntegerSum(noise, 16, 1.0, 0.7, 50, 3000)
-    messages = jax.random.normal(KEY, (50, 3000))
+    used = IntegerSum(noise, 10, 1.0, 0.7, 20, 3000)
+    messages = jax.random.normal(KEY, (20, 3000))
     messages /= jnp.linalg.norm(messages, axis=1, keepdims=True)
 
+    keys = jax.random.split(KEY, 20)
+
     @jax.jit
-    def decoded(key, staying):
-        keys = jax.random.split(KEY, 50)
+    def decoded(key, staying, keys, messages):
         total = jax.vmap(lambda k, m: used.encode(KEY, k, m))(keys, messages).sum(0)
         return used.decode(KEY, used.perturb(key, total, staying)[0], messages[0])
 
-    for k in (50, 37, 1):
-        noisy = decoded(jax.random.key(k), jnp.int32(k)) - messages.sum(0)
-        expected = used.noise_deviation * np.sqrt(k / 50)
+    for k in (20, 13, 1):
+        noisy = decoded(jax.random.key(k), jnp.int32(k), keys, messages) - messages.sum(0)
+        expected = used.noise_deviation * np.sqrt(k / 20)
         # of 3,000 numbers: false alarm below 1e-4
         assert abs(float(noisy.std()) / expected - 1) < 4 / np.sqrt(2 * 3000)
 

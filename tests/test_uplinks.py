@@ -110,6 +110,20 @@ def test_without_room_for_shares_the_server_adds_the_noise(name):
         assert found["third_party"].epsilon == lossy["third_party"].epsilon
 
 
+@pytest.mark.parametrize("make", [fp.discrete_gaussian, fp.skellam])
+def test_integers_too_have_to_have_room(make):
+    """The server then adds the noise of all shares to the sum, as a third party sees it."""
+    mechanism = make(1.0, 2.0, bits=12)
+    narrow = certificates(
+        sending(lambda t, wire: wire._replace(bits_per_value=11), mechanism=mechanism)
+    )
+    wide = certificates(sending(mechanism=mechanism))
+    assert narrow["third_party"].epsilon == wide["third_party"].epsilon
+    for view in ("server", "server_secagg"):
+        assert math.isinf(narrow[view].epsilon)
+        assert math.isfinite(wide[view].epsilon)
+
+
 def test_metrics_of_a_call_before_the_last_are_named():
     assert math.isfinite(certificates(of_the_first(True))["server_secagg"].epsilon)
     said = str(certificates(of_the_first(False))["server_secagg"])

@@ -151,7 +151,7 @@ def _by_server(sent: Contributions, when: str) -> dict[View, Seen]:
     """Messages carry no noise, which the server adds: nothing hides them from it."""
     why = f"the server adds the noise, {when}"
     return {
-        "third_party": Seen(sent.multiplier, "server", sent.draws, sent.reason),
+        "third_party": Seen(sent.multiplier, "server", sent.draws, sent.reason, sent.integers),
         "server": Seen(0.0, "server", sent.draws.with_whole_noise, why),
         "server_secagg": Seen(0.0, "server", sent.draws, why),
     }

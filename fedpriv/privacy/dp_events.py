@@ -54,6 +54,11 @@ def _of_a_round(release: Release, relation: str) -> Any:
     """
     import dp_accounting as dp
 
+    if release.integers is not None:
+        raise ValueError(
+            f"certificate: dp-accounting has no event for {release.event}, whose noise is of integers; compare a run "
+            f"with fp.gaussian of noise_multiplier={release.multiplier:.4g}"
+        )
     make = dp.GaussianDpEvent if release.noise == "gaussian" else dp.LaplaceDpEvent
     noisy, drawn = make(multiplier_for(release, relation)), release.sampling
     event = None

@@ -103,8 +103,8 @@ class DiscreteGaussians:
         terms = -((x - order * shift) ** 2) / (2 * v)
         terms = terms + order * log_h[(x - shift) % n] - (order - 1) * log_h[x % n]
         x = np.arange(-reach, reach + 1)
-        whole = np.logaddexp.reduce(-(x**2) / (2 * v) + log_h[x % n])
-        rest = float(np.logaddexp.reduce(terms) - whole) + (2 * order - 1) * _ROUNDING
+        whole = _log_sum(-(x**2) / (2 * v) + log_h[x % n])
+        rest = _log_sum(terms) - whole + (2 * order - 1) * _ROUNDING
         return gaussian + min(rest, order * spread) / (order - 1)
 
     def log_mass(self, x: NDArray[np.int64]) -> Floats:
@@ -113,7 +113,7 @@ class DiscreteGaussians:
         log_h = _log_periodic(n, self.share_variance)
         reach = math.ceil(math.sqrt(2 * v * (_spread(n, self.share_variance) + _NEGLIGIBLE)))
         around = np.arange(-reach, reach + 1)
-        whole = np.logaddexp.reduce(-(around**2) / (2 * v) + log_h[around % n])
+        whole = _log_sum(-(around**2) / (2 * v) + log_h[around % n])
         return -(np.square(x) / (2 * v)) + log_h[x % n] - whole
 
 
@@ -150,17 +150,22 @@ class Skellam:
 
     def divergence(self, order: float, shift: int) -> float:
         """As `IntegerLaw`."""
-        v = self.variance
-        farthest = order * shift + math.sqrt(2 * v * _NEGLIGIBLE)
-        farthest += _NEGLIGIBLE + shift
-        log_p = _log_bessel(v, 2 ** math.ceil(math.log2(farthest)))
-        x = np.arange(-len(log_p) + 1 + shift, len(log_p))
+        reach = math.ceil(math.sqrt(2 * self.variance * _NEGLIGIBLE) + _NEGLIGIBLE)
+        end = math.ceil(order * shift) + shift + reach
+        log_p = _log_bessel(self.variance, 2 ** math.ceil(math.log2(end)))
+        x = np.arange(-reach, end)
         terms = order * log_p[abs(x - shift)] - (order - 1) * log_p[abs(x)]
-        return float(np.logaddexp.reduce(terms) + (2 * order - 1) * 1e-11) / (order - 1)
+        return (_log_sum(terms) + (2 * order - 1) * 1e-11) / (order - 1)
 
     def log_mass(self, x: NDArray[np.int64]) -> Floats:
         """f64[...], of integers x."""
         return _log_bessel(self.variance, int(abs(x).max()) + 1)[abs(x)]
+
+
+def _log_sum(logs: Floats) -> float:
+    """log of the sum of e^logs."""
+    top = logs.max()
+    return float(top + np.log(np.exp(logs - top).sum()))
 
 
 @lru_cache(maxsize=8)

@@ -39,8 +39,8 @@ def rdp_epsilon(
     Formal guarantees: an upper bound, by the conversion of Canonne, Kamath and Steinke 2020 over
     dp-accounting's default orders. Add-or-remove: Mironov, Talwar and Zhang 2019; by the
     sampling's cases, see `Sampling.cases`. Replace-one: Wang, Balle and
-    Kasiviswanathan 2019, Theorem 27, and no more than without sampling, as divergences are jointly
-    quasi-convex; members that vanish are counted as if they stayed: given who is drawn, the sum is
+    Kasiviswanathan 2019, Theorem 27 (of integer noise Theorem 9), and no more than without sampling, as divergences are
+    jointly quasi-convex; members that vanish are counted as if they stayed: given who is drawn, the sum is
     a mixture, over who else stays, of Gaussians that one member replaced, or left out, moves by
     2 C at most. Zero-out: exact, see `_shown`.
 

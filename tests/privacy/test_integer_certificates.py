@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import optimize, signal, stats
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
 from fedpriv.privacy.integer_noise import DiscreteGaussians, Skellam, shift_divergence
@@ -14,6 +14,7 @@ from fedpriv.privacy.sampling import Dropping
 
 DELTA = 1e-5
 KINDS = ("discrete_gaussian", "skellam")
+STEP = 1e-3  # of losses, nats
 
 
 def release(noise, sampling=None, rounds=1, view="server_secagg", **more):
@@ -50,23 +51,29 @@ def exact_delta(p, shift, eps):
 def exact_epsilon(p, shift):
     if exact_delta(p, shift, 0.0) <= DELTA:
         return 0.0
-    return optimize.brentq(lambda eps: exact_delta(p, shift, eps) - DELTA, 0, 60)
+    return optimize.brentq(lambda eps: exact_delta(p, shift, eps) - DELTA, 0, 20)
 
 
-@pytest.mark.parametrize("deviation", [0.3, 0.6, 1.0, 4.0, 30.0])
-@pytest.mark.parametrize("shares", [2, 10, 1000])
+OFTEN = {(2, 0.6), (10, 1.0), (10, 4.0), (1000, 0.3), (1000, 30.0)}
+GRID = [
+    pytest.param(n, deviation, marks=() if (n, deviation) in OFTEN else pytest.mark.slow)
+    for n in (2, 3, 10, 32, 100, 316, 1000)
+    for deviation in (0.3, 0.4, 0.6, 0.8, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0, 30.0)
+]
+
+
+@pytest.mark.parametrize(("shares", "deviation"), GRID)
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_one_dimension_a_certificate_is_close_above_the_exact_pair(kind, shares, deviation):
-    p, compared = masses(kind, shares, deviation), 0
-    for shift in (1, 3, 12, 50):
+    p = masses(kind, shares, deviation)
+    for shift in (1, 2, 3, 5, 8, 12, 20, 32, 50):
+        if exact_delta(p, shift, 20.0) > DELTA:
+            break  # beyond, masses that are lost in rounding decide
         found = epsilon(IntegerNoise(kind, shares, deviation**2, shift**2, 1))
-        if not 0.02 < found < 20:
-            continue
-        exact, compared = exact_epsilon(p, shift), compared + 1
+        exact = exact_epsilon(p, shift)
         assert exact <= found * (1 + 1e-6)
         if deviation >= 1 and 0.1 <= exact <= 10:
             assert found <= 1.25 * exact
-    assert compared > 0 or (shares, deviation) in {(2, 0.3), (2, 0.6), (1000, 30.0)}
 
 
 def law_of(kind, shares, deviation):
@@ -196,15 +203,15 @@ def test_known_participation_is_the_mixture_over_how_often(kind):
     shares, deviation, rounds, rate = 10, 1.5, 6, 0.2
     p = np.exp(law_of(kind, shares, deviation).log_mass(np.arange(-45, 46)))
     losses = np.log(p[:-3]) - np.log(p[3:])  # of x + 3 against x
-    once = p[:-3]
+    steps = np.round(losses / STEP).astype(int)  # on a grid, to the nearest
+    once = np.bincount(steps - steps.min(), p[:-3])
 
     def delta(n, eps):
-        atoms, chances = np.zeros(1), np.ones(1)
-        for _ in range(n):  # on a grid of 1e-3 nats, to the nearest
-            atoms = np.round(np.add.outer(atoms, losses), 3).ravel()
-            atoms, where = np.unique(atoms, return_inverse=True)
-            chances = np.bincount(where, np.multiply.outer(chances, once).ravel())
-        return np.sum(chances * np.maximum(1 - np.exp(eps - atoms), 0))
+        chances = np.ones(1)
+        for _ in range(n):
+            chances = signal.fftconvolve(chances, once)
+        loss = STEP * (np.arange(len(chances)) + n * steps.min())
+        return np.sum(chances * np.maximum(1 - np.exp(np.minimum(eps - loss, 0)), 0))
 
     eps = epsilon(IntegerNoise(kind, shares, deviation**2, 9, 1), FixedSize(50, 10), rounds=rounds)
     exact = solved(
