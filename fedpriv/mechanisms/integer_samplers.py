@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -164,24 +164,33 @@ def _skellam(variance: float) -> list[int]:
 
 def _convolved(half: list[int], shares: int) -> list[int]:
     """Of the sum of so many."""
-    one = np.array([*half[:0:-1], *half], dtype=object)
-    total: Any = None
-    power = one
-    while shares:
-        if shares & 1:
-            total = power if total is None else _trimmed(np.convolve(total, power))
-        shares >>= 1
-        if shares:
-            power = _trimmed(np.convolve(power, power))
-    return list(total[len(total) // 2 :])
+    total = power = [*half[:0:-1], *half]
+    for digit in bin(shares)[3:]:
+        total = _trimmed(_product(total, total))
+        if digit == "1":
+            total = _trimmed(_product(total, power))
+    return total[len(total) // 2 :]
 
 
-def _trimmed(masses: Any) -> Any:
+def _product(one: list[int], other: list[int]) -> list[int]:
+    """The convolution of two lists, as the product of two numbers of which they are the digits (L. Kronecker)."""
+    largest = max(one) * max(other) * min(len(one), len(other))
+    size = largest.bit_length() // 8 + 1
+    a, b = (
+        int.from_bytes(b"".join(digit.to_bytes(size, "little") for digit in each), "little")
+        for each in (one, other)
+    )
+    count = len(one) + len(other) - 1
+    written = (a * b).to_bytes(count * size, "little")
+    return [int.from_bytes(written[i : i + size], "little") for i in range(0, count * size, size)]
+
+
+def _trimmed(masses: list[int]) -> list[int]:
     """Without tails that do not count, in `_BITS` bits."""
-    scale = (masses.max() >> _BITS) + 1
-    masses = masses // scale
+    beyond = max(0, max(masses).bit_length() - _BITS)
+    masses = [mass >> beyond for mass in masses]
     tail, cut = 0, 0
-    allowed = int(masses.sum() * _LEFT_OUT) // 256
+    allowed = int(sum(masses) * _LEFT_OUT) // 256
     while tail + masses[cut] <= allowed:
         tail += masses[cut]
         cut += 1
