@@ -71,7 +71,7 @@ class PrivateStep:
     def _check_integers(self) -> None:
         """Raises ValueError: messages, or draws, that do not go with sums of integers."""
         used: Any = self.mechanism
-        remedy = "its integers come with another noise; give fp.discrete_gaussian or fp.skellam"
+        remedy = "its integers come with another noise; give fp.skellam or fp.discrete_gaussian"
         require(used.noise == self._integers.noise, "mechanism: noise", used.noise, remedy)
         if self.gradients is not None:
             return self._check_integers_of_records()
