@@ -73,7 +73,7 @@ class PrivateStep:
         used: Any = self.mechanism
         checked("clip_norm", used.clip_norm, Positive)  # the scale is found before compilation
         checked("noise_multiplier", used.noise_multiplier, NonNegative)
-        remedy = "its integers come with another noise; give fp.discrete_gaussian or fp.skellam"
+        remedy = "its integers come with another noise; give fp.skellam or fp.discrete_gaussian"
         require(used.noise == self._integers.noise, "mechanism: noise", used.noise, remedy)
         if self.gradients is not None:
             return self._check_integers_of_records()
