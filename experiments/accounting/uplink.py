@@ -137,7 +137,8 @@ def table(messages: Messages, bits: Sequence[int]) -> str:
         f"{messages.exchanges} exchanges.",
         f"Sums of integers fill blocks of a rotation: {padded(d):,} integers for d values, {padded(k):,} for k. Their "
         f"noise is {messages.noise_multiplier:g} times a member's norm; where their bits are too few for it, it says "
-        "so. Masks of secure aggregation are as long as what they hide.",
+        "so. Masks of secure aggregation are as long as what they hide, and only integers can be masked: a server "
+        "decodes all other messages one by one.",
         "Which coordinates Fed-SMP keeps, and the signs of the rotation, come from the server, in a public seed or "
         "with the model: nothing travels up for them.",
     ]

@@ -209,7 +209,7 @@ def _alone(cohort: Cohort, number: int, shown: Callable[[PyTree], PyTree]) -> Co
     single._messages, single._records = Tally(), Tally()
     single._stream = cohort._stream.again(number)
     single._noisy = lambda used, key, total, step: shown(total)
-    single._noisy_integers = lambda key, *given: shown(_decoded(*given))
+    single._noisy_integers = lambda keys, *given: (shown(_decoded(keys[1], *given)), {})
     return single
 
 

@@ -21,7 +21,6 @@ from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
-from fedpriv.privacy.integer_accounting import loses_noise
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import View
 from fedpriv.privacy.sampling import Sampling
@@ -200,7 +199,7 @@ def _ratios_of(release: Release, dimension: int) -> Ratios:
     """Of the release's mechanism, in its worst direction."""
     used: Mechanism | None = release.mechanism
     if release.integers is not None:
-        return integer_ratios(release.integers, loses_noise(release), _most_often(release))
+        return integer_ratios(release.integers, release.lossy is not None, _most_often(release))
     if used is None or used.worst_case is None or not release.multiplier > 0:
         why = release.reason or "the release brings no mechanism"
         raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -117,7 +116,7 @@ def _by_shares(sent: Contributions) -> dict[View, Seen]:
     """
     m, share, why = sent.multiplier, sent.multiplier / math.sqrt(sent.most), sent.reason
     whole = sent.integers
-    of_one = whole and replace(whole, shares=1)
+    of_one = whole and whole.share
     if sent.noise == "laplace" and m > 0:
         share, why = 0.0, "a client's share of Laplace noise is not Laplace"
     one, times = sent.draws.sampling.one_message()
@@ -136,7 +135,7 @@ def by_each(sent: Contributions) -> dict[View, Seen]:
     alone.
     """
     m, draws, why, whole = sent.multiplier, sent.draws, sent.reason, sent.integers
-    of_one = whole and replace(whole, shares=1)
+    of_one = whole and whole.share
     in_sum = Seen(m, "own", draws, why)
     if sent.are_summed:
         in_sum = Seen(m * math.sqrt(sent.most), "own_summed", draws, why, whole)

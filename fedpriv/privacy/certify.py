@@ -253,13 +253,13 @@ def _of_integers(
     if real is not None:
         by_losses = epsilons_of(normal_form(real.releases), relation, kept * math.exp(-real.apart))
         found["PLD"] = by_losses["PLD"] + 2 * real.apart
-    by_count = counted(releases, relation) if best_of == 1 else None
     seldom, _ = seldom_lost(releases, delta)
     by_rdp = rdp_epsilon(releases, relation, kept, best_of, seldom=seldom)
-    if by_count is not None:
-        found["RDP"] = min(by_count.epsilon(kept), by_rdp or math.inf)
-    elif by_rdp is not None:
+    if by_rdp is not None:
         found["RDP"] = by_rdp
+    by_count = counted(releases, relation) if best_of == 1 else None
+    if by_count is not None:
+        found["RDP"] = min(by_count.epsilon(kept), found.get("RDP", math.inf))
     apart = drawn_apart(releases)
     bounded = {
         name: epsilon if apart * (1 + math.exp(min(epsilon, 700))) <= half else math.inf

@@ -13,7 +13,7 @@ from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.integer_sums import DRAWN_APART
 from fedpriv.privacy.known_participation import count
 from fedpriv.privacy.release import Release
-from fedpriv.privacy.renyi import certain, rdp_delta, rdp_to_epsilon
+from fedpriv.privacy.renyi import OfIntegers, rdp_delta, rdp_to_epsilon
 
 SET_ASIDE = 1e-3
 """Of delta, for what drawn numbers differ from their law by, and for rounds in which hardly any share is left."""
@@ -45,7 +45,7 @@ def as_real(releases: Sequence[Release]) -> AsReal | None:
             found.append(release)
             continue
         times = release.rounds * release.local_steps
-        real = release.integers.gaussian(times, loses_noise(release))
+        real = release.integers.gaussian(times, release.lossy is not None)
         if real is None:
             return None
         multiplier, apart = real
@@ -101,22 +101,16 @@ def counted(releases: Sequence[Release], relation: str) -> Counted | None:
     if len(releases) > 1 or relation != "zero_out":
         return None
     (release,) = releases
-    if release.integers is None or loses_noise(release) or release.sampling.most_often > 1:
+    if release.integers is None or release.lossy or release.sampling.most_often > 1:
         return None
-    return Counted(*count(release), certain(release.integers, 1.0))
+    return Counted(*count(release), OfIntegers(release.integers).certain())
 
 
 def seldom_lost(releases: Sequence[Release], delta: float) -> tuple[float, float]:
     """(chance in each round, chance in all rounds) of so few shares that they are not counted; 0 where none is lost."""
-    lossy = sum(r.rounds for r in releases if r.integers is not None and loses_noise(r))
+    lossy = sum(r.rounds for r in releases if r.integers is not None and r.lossy)
     aside = SET_ASIDE / 2 * delta
     return (aside / lossy, aside) if lossy else (0.0, 0.0)
-
-
-def loses_noise(release: Release) -> bool:
-    """Whether members that vanish take shares along."""
-    known = release.participation
-    return release.sampling.loses_noise or (known is not None and known.loses_noise)
 
 
 def drawn_apart(releases: Sequence[Release]) -> float:

@@ -75,8 +75,8 @@ class DiscreteGaussians:
 
     @property
     def is_nearly_one(self) -> bool:
-        """Whether the sum is one discrete Gaussian but for 2^-150 of its mass, see `_spread`."""
-        return _far_apart(self.shares, self.share_variance) <= 2.0**-150
+        """Whether the sum is one discrete Gaussian but for 2^-150 of its mass."""
+        return 2 * apart_from_one(self.shares, self.share_variance) <= 2.0**-150
 
     @property
     def exact_shifts(self) -> int:
@@ -208,24 +208,27 @@ def shift_divergence(law: IntegerLaw, order: float, squared_norm: int, dimension
     return float(np.min(prices * squared_norm + dimension * over))
 
 
+@lru_cache(maxsize=256)
+def apart_from_one(shares: int, variance: float) -> float:
+    """At least |log(P / P')|, P being the law of so many discrete Gaussians, and P' that of one of all their variance.
+
+    The tau of Kairouz, Liu and Steinke 2021, Theorem 1: 10 sum_k e^(-2 pi^2 v k / (k + 1)), k from 1 to shares - 1.
+    """
+    k = np.arange(1, min(shares, 1000))
+    first = float(np.sum(np.exp(-2 * math.pi**2 * variance * k / (k + 1))))
+    beyond = max(shares - 1000, 0) * math.exp(-2 * math.pi**2 * variance * 1000 / 1001)
+    return 10 * (first + beyond)
+
+
 @lru_cache(maxsize=64)
 def _spread(shares: int, variance: float) -> float:
-    """log of the largest h over the smallest, at most, see `DiscreteGaussians`.
-
-    From a share's variance of 9 on it is taken from the paper's Theorem 12: tau = 10 sum_k e^(-2 pi^2 s^2 k / (k + 1))
-    bounds |log(P / P')|, P' being the discrete Gaussian of variance V, of which h is constant.
-    """
+    """log of the largest h over the smallest, at most, see `DiscreteGaussians`; that of a single one is constant."""
     if shares == 1:
         return 0.0
     if variance >= 9:
-        return _far_apart(shares, variance)
+        return 2 * apart_from_one(shares, variance)
     log_h = _log_periodic(shares, variance)
     return float(log_h.max() - log_h.min()) + 2 * _ROUNDING
-
-
-def _far_apart(shares: int, variance: float) -> float:
-    """At least 2 tau, see `_spread`."""
-    return 20 * (shares - 1) * math.exp(-(math.pi**2) * variance)
 
 
 @lru_cache(maxsize=16)

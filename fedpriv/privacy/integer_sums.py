@@ -16,6 +16,7 @@ from fedpriv.privacy.integer_noise import (
     DiscreteGaussians,
     IntegerLaw,
     Skellam,
+    apart_from_one,
     shift_divergence,
 )
 
@@ -23,6 +24,8 @@ IntegerKind: TypeAlias = Literal["discrete_gaussian", "skellam"]
 
 DRAWN_APART = 2.0**-145
 """In total variation, at most so far is a number that the engine draws from its law."""
+
+_UP = 1 + 1e-12  # more than what products of floats may be too small by
 
 
 @dataclass(frozen=True)
@@ -64,16 +67,21 @@ class IntegerNoise:
 
     def with_part(self, fraction: Rate) -> IntegerNoise | None:
         """Of that fraction of the shares, rounded down; None: of none."""
-        left = math.floor(self.shares * fraction * (1 + 1e-12))
+        left = math.floor(self.shares * fraction * _UP)
         return replace(self, shares=left) if left else None
 
-    def moved(self, times: float) -> IntegerNoise:
-        """Of a unit that moves the sum so many times as far."""
-        return replace(self, squared_norm=math.ceil(self.squared_norm * times**2))
+    @property
+    def share(self) -> IntegerNoise:
+        """One of them by itself."""
+        return replace(self, shares=1)
 
-    def divergence(self, order: float, distance: float = 1.0) -> float:
-        """Of the sum with a unit that moves it so many times as far, against the sum without; nats."""
-        return _divergence(self, order, math.floor(self.squared_norm * distance**2 * (1 + 1e-12)))
+    def moved(self, times: float) -> IntegerNoise:
+        """Of a unit that moves the sum so many times as far: squared norms of integers are whole numbers."""
+        return replace(self, squared_norm=max(1, math.floor(self.squared_norm * times**2 * _UP)))
+
+    def divergence(self, order: float) -> float:
+        """Of the sum with the unit against the sum without; nats."""
+        return _divergence(self, order)
 
     def gaussian(self, releases: int, shares_are_lost: bool) -> tuple[float, float] | None:
         """(multiplier of real Gaussian noise that hides no more, how far apart all releases are from it, in nats).
@@ -88,34 +96,27 @@ class IntegerNoise:
         all y within 1 -+ 2.0001 e^(-2 pi^2 r^2) of it, if r >= 1. So, but for a factor within twice that of 1, x has
         probability proportional to e^(-x^2 / (2 (s^2 + r^2))), a discrete Gaussian's. The kernel commutes with adding
         integers to y and x, which hence may be those of the data. And k discrete Gaussians of variance v add up to one
-        of variance k v within e^-t and e^t, t = 10 sum_j e^(-2 pi^2 v j / (j + 1)), j from 1 to k - 1 (Kairouz, Liu and
-        Steinke 2021, Theorem 12), which rises with k. Coordinates are independent: their logarithms add up, and so do
-        those of the releases. For v >= r^2, k v - r^2 >= k (v - r^2).
+        of variance k v within e^-t and e^t, t = 10 sum_j e^(-2 pi^2 v j / (j + 1)), j from 1 to k - 1 (tau of Kairouz,
+        Liu and Steinke 2021, Theorem 1), which rises with k. Coordinates are independent: their logarithms add up, and
+        so do those of the releases. For v >= r^2, k v - r^2 >= k (v - r^2).
         """
         if self.kind != "discrete_gaussian":
             return None
         coordinates = float(releases) * self.dimension
         r2 = max(1.0, math.log(1e9 * 4.001 * coordinates) / (2 * math.pi**2))
         v = self.share_variance
-        apart = coordinates * (2 * _apart(self.shares, v) + 4.001 * math.exp(-2 * math.pi**2 * r2))
+        apart = coordinates * (
+            2 * apart_from_one(self.shares, v) + 4.001 * math.exp(-2 * math.pi**2 * r2)
+        )
         left = self.shares * (v - r2) if shares_are_lost else self.shares * v - r2
         if apart > 1e-6 or left <= 0:
             return None
         return math.sqrt(left / self.squared_norm), apart
 
 
-@lru_cache(maxsize=256)
-def _apart(shares: int, variance: float) -> float:
-    """Of a sum of discrete Gaussians from one, see `IntegerNoise.gaussian`."""
-    near = np.arange(1, min(shares, 1000))
-    first = float(np.sum(np.exp(-2 * math.pi**2 * variance * near / (near + 1))))
-    beyond = max(shares - 1000, 0) * math.exp(-2 * math.pi**2 * variance * 1000 / 1001)
-    return 10 * (first + max(beyond, 0.0)) if shares > 1 else 0.0
-
-
 @lru_cache(maxsize=2**14)
-def _divergence(noise: IntegerNoise, order: float, squared_norm: int) -> float:
-    return shift_divergence(noise.law, order, squared_norm, noise.dimension)
+def _divergence(noise: IntegerNoise, order: float) -> float:
+    return shift_divergence(noise.law, order, noise.squared_norm, noise.dimension)
 
 
 def poisson_sampled(order: float, rate: float, of_one: Sequence[float]) -> float:

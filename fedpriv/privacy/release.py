@@ -16,7 +16,7 @@ from fedpriv.core.arguments import (
     checked,
     require,
 )
-from fedpriv.privacy.integer_sums import IntegerNoise
+from fedpriv.privacy.integer_sums import IntegerKind, IntegerNoise
 from fedpriv.privacy.sampling import PROVED, Sampling, check_law
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]
@@ -153,7 +153,7 @@ class Release:
             "members that vanish set the noise of a single release; give it as `sampling`, or with Everyone and one "
             "local step",
         )
-        all_shares = not (self.sampling.loses_noise or lost)
+        all_shares = self.lossy is None
         remedy = "Laplace noise that has lost shares is no longer Laplace; give Gaussian noise"
         require(self.noise != "laplace" or all_shares, "noise", self.noise, remedy)
         seen = self.adder == "server" and self.view != "third_party" and self.multiplier > 0
@@ -166,10 +166,10 @@ class Release:
         remedy = "it sees every message, not only the sum with this noise; "
         remedy += 'give "server_secagg", or noise of a message'
         require(not seen, "view", self.view, remedy)
-        of_integers = self.noise in ("discrete_gaussian", "skellam")
-        remedy = "give it for a discrete Gaussian or Skellam noise, and for no other"
-        told = (self.integers is not None) == (of_integers and 0 < self.multiplier < math.inf)
-        require(told, "integers", self.integers, remedy)
+        of_integers = self.noise in get_args(IntegerKind) and 0 < self.multiplier < math.inf
+        kind = self.integers and self.integers.kind
+        remedy = "give it for a discrete Gaussian or Skellam noise, of that kind, and for no other"
+        require(kind == (self.noise if of_integers else None), "integers", self.integers, remedy)
         if self.integers is not None:
             said = self.integers.multiplier
             alike = math.isclose(self.multiplier, said, rel_tol=1e-6)
@@ -202,6 +202,12 @@ class Release:
         return self.unit == "record" or (self.unit == "person" and self.by_record)
 
     @property
+    def lossy(self) -> Sampling | None:
+        """The draw whose members that vanish take shares of the noise along, if there is one."""
+        both = self.sampling, self.participation
+        return next((drawn for drawn in both if drawn is not None and drawn.loses_noise), None)
+
+    @property
     def counts_others(self) -> bool:
         """Whether noise of others than the unit's holder is counted, which they may leave out or tell."""
         return self.adder in ("shares", "own_summed")
@@ -214,7 +220,8 @@ class Release:
     def moved(self, times: float) -> Release:
         """The release of a unit that moves the sum so many times as far, its noise being positive and finite."""
         integers = self.integers and self.integers.moved(times)
-        return replace(self, multiplier=self.multiplier / times, integers=integers)
+        multiplier = integers.multiplier if integers else self.multiplier / times
+        return replace(self, multiplier=multiplier, integers=integers)
 
     def with_honest(self, fraction: Rate) -> Release:
         """The release when only `fraction` of the noise's shares are added and stay unknown to the view.

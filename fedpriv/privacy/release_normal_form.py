@@ -41,9 +41,7 @@ def is_exact(releases: Sequence[Release], relation: str) -> bool:
     """
     known = relation == "zero_out"
     return all(
-        r.noise == "gaussian"
-        and (known or r.sampling.takes_all)
-        and not any(drawn.loses_noise for drawn in (r.sampling, r.participation) if drawn)
+        r.noise == "gaussian" and (known or r.sampling.takes_all) and r.lossy is None
         for r in releases
     )
 

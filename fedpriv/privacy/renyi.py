@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def _has_divergence(release: Release, relation: str) -> bool:
     any noise would decide at all but the smallest orders: left to the other accountant.
     """
     drawn = release.sampling
-    if release.integers is None and _lossy(release) is not None:
+    if release.integers is None and release.lossy is not None:
         return False
     hidden = relation != "zero_out" and not drawn.takes_all
     if hidden and (drawn.block_rounds is not None or any(case.times for case in drawn.cases())):
@@ -128,52 +128,99 @@ def _has_divergence(release: Release, relation: str) -> bool:
 
 
 def _of_a_round(release: Release, relation: str, seldom: float) -> Floats:
-    lossy = _lossy(release)
-    if release.integers is not None and lossy is not None:
-        told = "zero_out" if lossy is release.participation else relation
-        return _of_lost_shares(lossy, release.integers, told, seldom)
-    if release.integers is not None:
-        once = _of_integers(release.sampling, release.integers, relation)
-    else:
+    farther, lossy = release.multiplier / multiplier_for(release, relation), release.lossy
+    if release.integers is None:
         multiplier = min(multiplier_for(release, relation), _LOUDEST)  # less noise is sound
-        once = _round(release.sampling, release.noise, multiplier, relation)
+        once = _round(release.sampling, OfReal(release.noise, multiplier), relation)
+    elif lossy is None:
+        noise = OfIntegers(release.integers.moved(farther))
+        once = _round(release.sampling, noise, relation)
+    else:  # a participation is known
+        told = "zero_out" if lossy is release.participation else relation
+        return _of_lost_shares(lossy, release.integers.moved(farther), told, seldom)
     if release.participation is None:
         return release.local_steps * once
     rate = release.participation.rate
     return _shown([(1 - rate, np.zeros_like(once)), (rate, release.local_steps * once)])
 
 
-@lru_cache(maxsize=256)
-def _round(sampling: Sampling, noise: str, multiplier: float, relation: str) -> Floats:
-    """Rényi divergences of one round at dp-accounting's default orders."""
-    import dp_accounting as dp
+class OfReal(NamedTuple):
+    """Rényi divergences of a release of real noise, at dp-accounting's default orders, by dp-accounting."""
 
-    make: Any = {"gaussian": dp.GaussianDpEvent, "laplace": dp.LaplaceDpEvent}[noise]
+    noise: str
+    multiplier: float
+
+    def certain(self, times: float = 1.0) -> Floats:
+        """Of a unit that takes part, and moves the sum so many times as far."""
+        return _divergences(self._event(times) if times else None)
+
+    def poisson(self, rate: float, times: float) -> Floats:
+        """Of one that is drawn at that rate."""
+        import dp_accounting as dp
+
+        return _divergences(dp.PoissonSampledDpEvent(rate, self._event(times)))
+
+    def without_replacement(self, drawn: Sampling) -> Floats:
+        """Of one that is replaced, in a cohort of one size."""
+        import dp_accounting as dp
+
+        sampled = dp.SampledWithoutReplacementDpEvent(
+            drawn.population, drawn.most, self._event(1.0)
+        )
+        return _divergences(sampled, "REPLACE_ONE")
+
+    def _event(self, times: float) -> Any:
+        import dp_accounting as dp
+
+        make: Any = {"gaussian": dp.GaussianDpEvent, "laplace": dp.LaplaceDpEvent}[self.noise]
+        return make(self.multiplier / times)
+
+
+class OfIntegers(NamedTuple):
+    """As `OfReal`, of integer noise, by its exact law."""
+
+    noise: IntegerNoise
+
+    def certain(self, times: float = 1.0) -> Floats:
+        """As `OfReal`."""
+        moved = self.noise.moved(times)
+        return np.array([moved.divergence(order) if times else 0.0 for order in _orders()])
+
+    def poisson(self, rate: float, times: float) -> Floats:
+        """As `OfReal`."""
+        return OfIntegers(self.noise.moved(times)).sampled(poisson_sampled, rate)
+
+    def without_replacement(self, drawn: Sampling) -> Floats:
+        """As `OfReal`."""
+        return self.sampled(drawn_without_replacement, drawn.most / drawn.population)
+
+    def sampled(
+        self, amplified: Callable[[float, float, Sequence[float]], float], rate: float
+    ) -> Floats:
+        """Of a unit that is drawn at that rate, by one of the two bounds of `integer_sums`."""
+        orders = range(math.ceil(_orders()[-1]) + 1)
+        of_one = [self.noise.divergence(max(order, 2)) for order in orders]
+        return np.array([amplified(order, rate, of_one) for order in _orders()])
+
+
+@lru_cache(maxsize=256)
+def _round(sampling: Sampling, noise: OfReal | OfIntegers, relation: str) -> Floats:
+    """Rényi divergences of one round at dp-accounting's default orders, by noise as the relation moves a unit."""
     if relation == "zero_out":
         cases = zip(*sampling.times_drawn(), strict=True)
-        return _shown([(c, _divergences(make(multiplier / n) if n else None)) for n, c in cases])
+        return _shown([(chance, noise.certain(float(n))) for n, chance in cases])
     if relation == "replace_one":
-        event = make(multiplier)
-        undivided = _divergences(event, "REPLACE_ONE")
+        undivided = noise.certain()
         if not sampling.is_without_replacement:
             return undivided
-        drawn = dp.SampledWithoutReplacementDpEvent(sampling.population, sampling.most, event)
-        return np.minimum(undivided, _divergences(drawn, "REPLACE_ONE"))
+        return np.minimum(undivided, noise.without_replacement(sampling))
 
     def of_case(case: DrawCase) -> Floats:
-        if case.rate == 0:
-            return _divergences(None)
-        event = make(multiplier / case.distance)
-        drawn = event if case.rate == 1 else dp.PoissonSampledDpEvent(case.rate, event)
-        return _divergences(drawn)
+        if case.rate in (0, 1):
+            return noise.certain(case.distance if case.rate else 0.0)
+        return noise.poisson(case.rate, case.distance)
 
     return _shown([(case.chance, of_case(case)) for case in sampling.cases()])
-
-
-def _lossy(release: Release) -> Sampling | None:
-    """The draw whose members take shares of the noise along."""
-    both = release.sampling, release.participation
-    return next((drawn for drawn in both if drawn is not None and drawn.loses_noise), None)
 
 
 @lru_cache(maxsize=64)
@@ -187,65 +234,23 @@ def _of_lost_shares(
     cases = sorted((c for c in sampling.cases() if c.rate > 0), key=lambda c: -c.distance)
     while cases and cases[0].chance <= seldom:
         seldom -= cases.pop(0).chance
-    groups = [
-        list(group) for group in np.array_split(np.arange(len(cases)), min(len(cases), _GROUPS))
-    ]
     shown = [(case.chance, np.zeros(len(_orders()))) for case in sampling.cases() if case.rate == 0]
-    for group in groups:
-        chance = sum(cases[i].chance for i in group)
-        rate = max(cases[i].rate for i in group)
-        left = noise.with_part(cases[group[0]].distance ** -2)
+    for numbers in np.array_split(np.arange(len(cases)), min(len(cases), _GROUPS)):
+        group = [cases[i] for i in numbers]
+        chance, rate = sum(case.chance for case in group), max(case.rate for case in group)
+        left = noise.with_part(group[0].distance ** -2)
         if left is None:
             return np.full(len(_orders()), math.inf)
+        certain = OfIntegers(left).certain()
         if relation == "zero_out":
-            shown += [
-                (chance * (1 - rate), np.zeros(len(_orders()))),
-                (chance * rate, certain(left, 1.0)),
-            ]
+            shown += [(chance * (1 - rate), np.zeros_like(certain)), (chance * rate, certain)]
         elif rate == 1:
-            shown.append((chance, certain(left, 2.0)))
+            shown.append((chance, certain))
         else:
-            shown.append((chance, _sampled(left, drawn_without_replacement, rate, 2.0)))
+            sampled = OfIntegers(left).sampled(drawn_without_replacement, rate)
+            shown.append((chance, sampled))
     total = sum(chance for chance, _ in shown)
     return _shown([(chance / total, divergences) for chance, divergences in shown])
-
-
-def certain(noise: IntegerNoise, distance: float) -> Floats:
-    """At dp-accounting's default orders, of a unit that takes part."""
-    return np.array([noise.divergence(float(order), distance) for order in _orders()])
-
-
-def _sampled(
-    noise: IntegerNoise,
-    amplified: Callable[[float, float, Sequence[float]], float],
-    rate: float,
-    distance: float,
-) -> Floats:
-    """At dp-accounting's default orders, of a unit that is drawn at that rate."""
-    most = math.ceil(_orders().max())
-    of_one = [noise.divergence(float(max(j, 2)), distance) for j in range(most + 1)]
-    return np.array([amplified(float(order), rate, of_one) for order in _orders()])
-
-
-@lru_cache(maxsize=64)
-def _of_integers(sampling: Sampling, noise: IntegerNoise, relation: str) -> Floats:
-    """Rényi divergences of one round of integer noise, in the cases of `_round`."""
-    if relation == "zero_out":
-        n, chances = sampling.times_drawn()
-        return _shown(
-            [(c, certain(noise, float(times))) for times, c in zip(n, chances, strict=True)]
-        )
-    if relation == "replace_one":
-        if sampling.rate == 1 or not sampling.is_without_replacement:
-            return certain(noise, 2.0)
-        return _sampled(noise, drawn_without_replacement, sampling.rate, 2.0)
-
-    def of_case(case: DrawCase) -> Floats:
-        if case.rate in (0, 1):
-            return case.rate * certain(noise, case.distance)
-        return _sampled(noise, poisson_sampled, case.rate, case.distance)
-
-    return _shown([(case.chance, of_case(case)) for case in sampling.cases()])
 
 
 def _divergences(event: Any, relation: str = "ADD_OR_REMOVE_ONE") -> Floats:

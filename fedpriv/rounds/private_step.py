@@ -90,12 +90,12 @@ class PrivateStep:
         )
         require(alike, "sampler", drawn, remedy)
         full = drawn.has_one_size and not self.sampling.has_memory
-        summed = used.noise == "skellam" or full
+        summed = used.integers.noise == "skellam" or full
         remedy = (
             "how many discrete Gaussians are summed varies, and with it their law; give fp.skellam, or cohorts of one "
             "size"
         )
-        require(summed, "mechanism", used.noise, remedy)
+        require(summed, "mechanism", used.integers.noise, remedy)
 
     def _check_integers_of_records(self) -> None:
         """Raises ValueError: shares of members that do not add up in one sum, which alone they hide."""

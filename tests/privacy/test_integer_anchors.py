@@ -2,10 +2,10 @@
 
 P. Kairouz, Z. Liu, T. Steinke, ICML 2021 (arXiv:2102.06387) and N. Agarwal, P. Kairouz, Z. Liu, NeurIPS 2021
 (arXiv:2110.04995) publish it in google-research/federated, folder `distributed_dp`, whose `accounting_utils.py` is
-written again here: rounding (Theorem 1), sums of discrete Gaussians (Proposition 14), Skellam (Theorem 3.5 at scale s),
+written again here: rounding (Theorem 1), sums of discrete Gaussians (Proposition 14), Skellam (Corollary 4.1),
 Poisson samples (Zhu and Wang 2019, Theorem 5), over the orders 2 to 128 and 256. Settings are those of `dme_run.py`
 (mean estimation), `plot_client_dropout.py` and `fl_run_emnist.py`: given epsilon and bits, noise and scale are solved
-for, so that the papers' number is that epsilon. No table of either prints the noise; figures show errors.
+for, so that the papers' number is that epsilon. These tests rest on that code, not on numbers in the papers' text.
 """
 
 import math
