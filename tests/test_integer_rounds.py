@@ -180,3 +180,31 @@ def test_shares_that_do_not_add_up_are_refused(given, said):
     algorithm = of_records(fp.skellam(bits=16, **NOISY), **given)
     with pytest.raises(ValueError, match=said):
         fp.trace_round(algorithm, start(), FEDERATION).releases(1)
+
+
+def taken_twice(mechanism, second):
+    """Two noisy means of each round, the other at `second(params)`."""
+
+    def loss(params, example):
+        return example["y"] * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(params))
+
+    def round(key, state, cohort):
+        for params in (state.params, second(state.params)):
+            _, metrics = cohort.private_mean(
+                fp.per_example(loss), params, records=TWO, mechanism=mechanism
+            )
+        return state._replace(round=state.round + 1), metrics
+
+    return fp.Algorithm(fp.start, round, FIXED, unit="record")
+
+
+def test_several_means_of_records_are_counted_together_or_refused():
+    found, real = (
+        fp.certify(taken_twice(used, lambda p: p), start(), FEDERATION, 3, 1e-5)
+        for used in (fp.discrete_gaussian(0.5, 3.0, bits=16), fp.gaussian(0.5, 3.0))
+    )
+    assert real.epsilon < found.epsilon < 1.001 * real.epsilon
+    with pytest.raises(ValueError, match=r"private means of several sizes as integers .* together"):
+        fp.trace_round(
+            taken_twice(fp.skellam(0.5, 3.0, bits=16), lambda p: p["w"]), start(), FEDERATION
+        ).releases(3)
