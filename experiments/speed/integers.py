@@ -70,7 +70,7 @@ class Noisy(Images):
         }
         if self.kept < 1:
             given["sparsifier"] = fedpriv.papers.select_rand_k(self.kept)
-            return fedpriv.fed_avg_sparse(self.model().loss, **given)
+            return fedpriv.papers.fed_avg_sparse(self.model().loss, **given)
         return fedpriv.fed_avg(self.model().loss, **given)
 
     def noise(self) -> Mechanism:
