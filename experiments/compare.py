@@ -67,7 +67,8 @@ class Options:
     best: bool = False
     """Also show the best of each metric over the evaluations, which is chosen on the test set."""
     above: str | None = None
-    """Also show each score's lead over this algorithm, with a 95 % interval."""
+    """Also show each score's lead over this algorithm, or over the same one in the run of this title, as in "bits = none",
+    with a 95 % interval."""
 
 
 @command
