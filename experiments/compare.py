@@ -67,8 +67,8 @@ class Options:
     best: bool = False
     """Also show the best of each metric over the evaluations, which is chosen on the test set."""
     above: str | None = None
-    """Also show each score's lead over this algorithm, or over its own in the run of this title (bits = none), with a 95 %
-    interval."""
+    """Also show each score's lead over this algorithm, or over its own in the run of this title (bits = none), with a
+    95 % interval."""
 
 
 @command
