@@ -18,6 +18,7 @@ from fedpriv.privacy.curves import (
     shown_delta,
 )
 from fedpriv.privacy.relations import relation_of
+from fedpriv.privacy.renyi import OfReal
 from fedpriv.privacy.renyi import _round as round_divergences
 
 LAWS = {"gaussian": norm, "laplace": laplace}
@@ -183,7 +184,7 @@ def test_renyi_of_poisson(order, slack):
     """Exact at integer orders; at others dp-accounting adds up the absolute values of a series."""
     from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-    once = round_divergences(Poisson(60, 1 / 60, None), "gaussian", 1.4, "add_or_remove")
+    once = round_divergences(Poisson(60, 1 / 60, None), OfReal("gaussian", 1.4), "add_or_remove")
     found = once[DEFAULT_RDP_ORDERS.index(order)]
     exact = renyi([(59 / 60, 0.0), (1 / 60, 1.0)], [(1.0, 0.0)], order, 1.4)
     assert exact * (1 - 1e-6) <= found <= exact * (1 + slack)
@@ -193,7 +194,7 @@ def test_renyi_of_poisson(order, slack):
 def test_renyi_of_fixed_size_is_a_bound(order):
     from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-    once = round_divergences(FixedSize(60, 1), "gaussian", 1.5, "replace_one")
+    once = round_divergences(FixedSize(60, 1), OfReal("gaussian", 1.5), "replace_one")
     found = once[DEFAULT_RDP_ORDERS.index(order)]
     exact = renyi([(59 / 60, 0.0), (1 / 60, 1.0)], [(1.0, 0.0)], order, 1.5)
     assert exact <= found <= 20 * exact
