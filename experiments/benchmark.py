@@ -17,6 +17,7 @@ PARTS = {
     "rounds": "a round, or a step, beside what limits it, PyTorch and other simulators",
     "cifar10": "pfl_cifar10's rounds beside pfl's, on CPU",
     "gpu": "what a GPU is to tell, in one call",
+    "integers": "rounds whose messages travel as integers, beside floats",
     "page": "a table and two pictures of what rounds has printed",
     "growth": "how a round's time and memory grow",
     "scale_out": "rounds over several hosts",

@@ -8,8 +8,8 @@ are many.
 
 --output writes by suffix: the table as .tex (for booktabs), .csv or .md, the curves as .pdf, .png (300 dpi) or .svg; a
 folder gets all of them. The picture has a row of panels per metric and a column per run, or one for all with
---together; where the runs differ in their noise or budget alone, their ends against epsilon in one panel. Exit code 2:
-something given was wrong.
+--together; where the runs differ in their noise or budget alone, their ends against epsilon in one panel. With
+--by bits, where they differ in their bits alone, their ends against the uplink. Exit code 2: something given was wrong.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Options:
     best: bool = False
     """Also show the best of each metric over the evaluations, which is chosen on the test set."""
     above: str | None = None
-    """Also show each score's lead over this algorithm, with a 95 % interval."""
+    """Also show each score's lead over this algorithm, or over its own in the run of this title (bits = none), with a
+    95 % interval."""
 
 
 @command

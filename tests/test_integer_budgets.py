@@ -41,9 +41,7 @@ def certified(found, sampler, view):
     ],
 )
 def test_a_round_that_travels_so_costs_what_was_asked(noise, sampler, view):
-    found = fp.calibrate_integers(
-        1.5, **ASKED, sampling=sampler.accounting, view=view, bits=13, noise=noise
-    )
+    found = fp.calibrate_integers(1.5, **ASKED, sampler=sampler, view=view, bits=13, noise=noise)
     certificate = certified(found, sampler, view)
     assert certificate.epsilon == found.certificate.epsilon
     assert 1.499 <= certificate.epsilon <= 1.5
@@ -87,13 +85,22 @@ def test_a_message_of_one_value_is_not_rounded_away():
         ({"clip_norm": math.inf}, "clip_norm: inf; give a finite number above 0"),
         ({"honest": 0.02}, "honest: 0.02; no share is left of 40; give 0.025 or more"),
         ({"within": 1.0}, "within: 1.0; give a finite number above 1"),
-        ({"within": 1.0000001}, "within: 1.0000001, but sums of 30 bits reach 1"),
-        ({"clients": 39, "sampling": fp.everyone(40).accounting}, "clients: 39; .* give that"),
-        ({"sampling": fp.everyone(40)}, "sampling: .* give what a sampler says"),
-        ({"sampling": fp.poisson(400, 0.1, capacity=40).accounting}, "give fp.skellam"),
+        (
+            {"within": 1.0000001},
+            "within: 1.0000001, but at .* reach 1.0001 with 30 bits; give more",
+        ),
+        (
+            {"clients": 5, "sampler": fp.fixed_size(50, 10)},
+            "clients: 5; a round draws up to 10, .* give 10",
+        ),
+        ({"bits": True}, "bits: True; give a whole number of bits from 2 to 30"),
+        ({"epsilon": 1e-9}, "epsilon: 1e-09; its noise is too much .* raise it"),
+        ({"clients": 39, "sampler": fp.everyone(40)}, "clients: 39; .* give 40"),
+        ({"sampler": fp.everyone(40).accounting}, "sampler: .* give one such as"),
+        ({"sampler": fp.poisson(400, 0.1, capacity=40)}, "give fp.skellam"),
     ],
 )
 def test_bad_input_gets_one_line(changed, words):
     with pytest.raises(ValueError, match=words) as raised:
-        fp.calibrate_integers(2.0, **ASKED | changed)
+        fp.calibrate_integers(**{"epsilon": 2.0} | ASKED | changed)
     assert "\n" not in str(raised.value)

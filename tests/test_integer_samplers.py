@@ -50,15 +50,16 @@ def exact(law):
 
 
 def of_table(law):
-    """x -> mass, by the table's whole numbers."""
+    """x -> mass, by the table's whole numbers, half of a size's on either sign."""
     table = alias_table(law)
     columns = len(table.other)
     found = {}
     for i in range(columns):
         chance = sum(int(word[i]) << 32 * (4 - k) for k, word in enumerate(table.chance))
-        for x, p in ((i, chance), (int(table.other[i]), 2**160 - chance)):
-            found[table.first + x] = found.get(table.first + x, 0) + p
-    return {x: mpmath.mpf(p) / (columns * 2**160) for x, p in found.items()}
+        for size, p in ((i, chance), (int(table.other[i]), 2**160 - chance)):
+            for x in (size, -size):
+                found[x] = found.get(x, 0) + p
+    return {x: mpmath.mpf(p) / (2 * columns * 2**160) for x, p in found.items()}
 
 
 def test_a_sum_is_drawn_as_one_where_that_is_counted():

@@ -312,7 +312,7 @@ FUNCTIONS = {
         "dimension": 3,
         "clip_norm": 0.5,
         "rounds": 2,
-        "sampling": fp.privacy.FixedSize(8, 4),
+        "sampler": fp.fixed_size(8, 4),
         **PRIVACY,
         "view": "server_secagg",
         "bits": 12,

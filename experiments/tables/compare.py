@@ -13,7 +13,7 @@ from experiments.tables.frame import Row, as_csv, frame, rows
 from experiments.tables.grid import Grid, as_markdown, grid
 from experiments.tables.latex import latex
 from experiments.tables.plots import SUFFIXES, Width, columns, picture
-from experiments.tables.swept_privacy import ends_by_epsilon
+from experiments.tables.swept_privacy import ends_by_bits, ends_by_epsilon
 
 if TYPE_CHECKING:
     import pandas
@@ -71,6 +71,8 @@ def write(
             raise ValueError(
                 "by: mu is known at the end of runs; give several that differ in their noise or budget alone"
             )
+        if by == "bits" and not ends_by_bits(runs):
+            raise ValueError("by: bits is for several runs that differ in their bits alone")
         if by == "hours" and not any(r.summary.hours_per_round(r.algorithm) for r in found):
             raise ValueError(
                 "by: none of these runs has simulated hours, which configs of late clients record; draw by round or "
@@ -101,7 +103,7 @@ def draw(
     width: Width | None = None,
     title: str | None = None,
 ) -> str:
-    """Curves of compared runs; by epsilon or mu, of runs that differ in noise or budget alone, through their ends.
+    """Curves of compared runs; by epsilon, mu or bits, of runs that differ in these alone, through their ends.
 
     Returns:
       The caption.
@@ -109,6 +111,8 @@ def draw(
     merged = ends_by_epsilon(runs) if by in ("epsilon", "mu") else []
     if merged:
         runs, by, together = merged, "mu" if by == "mu" else "ends", True
+    if by == "bits":
+        runs, together = ends_by_bits(runs), True
     return picture(columns(runs, together), metrics, paths, width, by, title)
 
 

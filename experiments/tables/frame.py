@@ -127,12 +127,21 @@ def _finite(of: Spread | None) -> bool:
 def above(found: Sequence[Row], rival: str, best: bool = False) -> list[Row]:
     """With what each row's last scores are above a rival's, and the best, too, where asked.
 
-    The rival is the one of the row's own run, else the only one of its config, else the only one there is.
+    The rival is the one of the row's own run, else the only one of its config, else the only one there is. Where the
+    rival is the title of a run, as "bits = none", it is the row's own algorithm there.
 
     Raises:
       ValueError: there is none, or there are several, or it did another number of rounds.
     """
     scores = ("final", *["best"][:best])
+    if run := [r for r in found if r.title == rival]:
+        same = {r.algorithm: r for r in run}
+        return [
+            r
+            if r in run or r.seeds is None or r.algorithm not in same
+            else _above(r, _comparable(r, same[r.algorithm]), scores)
+            for r in found
+        ]
     return [
         r if r.algorithm == rival or r.seeds is None else _above(r, _rival(r, found, rival), scores)
         for r in found
@@ -154,20 +163,26 @@ def _rival(row: Row, found: Sequence[Row], name: str) -> Row:
         raise ValueError(
             f"above: {name} is in {where}, {who} in neither; give one of them, or one in each"
         )
-    if own[0].seeds is None:
-        raise ValueError(f"above: {name} of {own[0].title} diverged before its first evaluation")
-    if own[0].metrics != row.metrics:
-        mine, other = (" and ".join(r.metrics) for r in (row, own[0]))
+    return _comparable(row, own[0])
+
+
+def _comparable(row: Row, rival: Row) -> Row:
+    """The rival; raises ValueError where it has no score to compare with the row's."""
+    who, name = f"{row.algorithm} of {row.title}", rival.algorithm
+    if rival.seeds is None:
+        raise ValueError(f"above: {name} of {rival.title} diverged before its first evaluation")
+    if rival.metrics != row.metrics:
+        mine, other = (" and ".join(r.metrics) for r in (row, rival))
         raise ValueError(
-            f"above: {who} has {mine}, {name} of {own[0].title} {other}; give runs of one metric, or choose it with "
+            f"above: {who} has {mine}, {name} of {rival.title} {other}; give runs of one metric, or choose it with "
             "metric"
         )
-    if not _equally_long(row, own[0]):
-        done, its = (r.summary.rounds.get(r.algorithm) for r in (row, own[0]))
+    if not _equally_long(row, rival):
+        done, its = (r.summary.rounds.get(r.algorithm) for r in (row, rival))
         raise ValueError(
-            f"above: {who} has {done} rounds, {name} of {own[0].title} {its}; train both equally long"
+            f"above: {who} has {done} rounds, {name} of {rival.title} {its}; train both equally long"
         )
-    return own[0]
+    return rival
 
 
 def _equally_long(row: Row, rival: Row) -> bool:

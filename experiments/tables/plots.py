@@ -26,7 +26,7 @@ from fedpriv.core.files import save_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-By: TypeAlias = Literal["round", "uplink", "hours", "epsilon", "mu"]
+By: TypeAlias = Literal["round", "uplink", "hours", "epsilon", "mu", "bits"]
 Width: TypeAlias = Literal["column", "page"]
 WIDTHS: dict[Width, float] = {"column": 3.3, "page": 6.8}  # inches
 SUFFIXES = (".pdf", ".png", ".svg")
@@ -99,8 +99,12 @@ AXES = {
     "mu": Axis(
         lambda _, line: math.inf if line.privacy.mu is None else line.privacy.mu, "Gaussian μ"
     ),
+    "bits": Axis(
+        lambda _, line: 8e6 * line.uplink_mb_per_client / line.round,
+        "uplink per client of the population and round (bits)",
+    ),
 }
-AT_ENDS = ("ends", "mu")
+AT_ENDS = ("ends", "mu", "bits")
 
 
 @contextmanager
@@ -244,6 +248,7 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
     named = " and ".join(f"{with_unit(metric)} {measured_on(metric)}" for metric in metrics)
     by = {"ends": "at the end of runs, by certified ε"}
     by["mu"] = "at the end of runs, by μ of the tightest Gaussian bound"
+    by["bits"] = f"at the end of runs, by {AXES['bits'].label}"
     said = f"{configs}: {named} {by.get(x, f'by {AXES[x].label}')}; "
     said += "one seed." if seeds == [1] else f"mean over {over}, band: one standard deviation."
     if less := thinning.said(len(one.run.lines.get(one.algorithm, ())) for one in curves):

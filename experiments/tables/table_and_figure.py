@@ -100,7 +100,8 @@ def figure(
       by: "round", "uplink", "hours" (simulated ones), "epsilon" or "mu"; by default epsilon if the runs differ only in
         their noise or budget, else round. For such runs the curve by epsilon has one point for each run, its end. So
         has the curve by mu, which needs such runs. "group" has a panel for each algorithm and a curve for each group,
-        by epsilon or round.
+        by epsilon or round. "bits" is for runs that differ in their bits alone: a point for each run, its end, by
+        uplink.
       together: one panel for all runs.
       width: "column" (3.3 inches) or "page" (6.8).
       title: title above the panels; by default none, as papers have captions.

@@ -244,7 +244,8 @@ def fed_smp(
 ) -> Algorithm:
     """Fed-SMP with rand_k or top_k (Algorithm 2): sparsify, then clip, then perturb the kept coordinates.
 
-    With integers, of which the paper claims nothing, it is `fed_avg_sparse(mechanism=fp.skellam(...))`.
+    As integers it is `fp.papers.fed_avg_sparse(..., mechanism=fp.skellam(C, sigma, bits=16))`; of that the paper claims
+    nothing.
 
     Args:
       sparsifier: `select_rand_k(p)` or `select_top_k(p, public_batches)`.

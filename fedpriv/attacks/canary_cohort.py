@@ -209,7 +209,7 @@ def _alone(cohort: Cohort, number: int, shown: Callable[[PyTree], PyTree]) -> Co
     single._messages, single._records = Tally(), Tally()
     single._stream = cohort._stream.again(number)
     single._noisy = lambda used, key, total, step: shown(total)
-    single._noisy_integers = lambda key, *given: shown(_decoded(*given))
+    single._noisy_integers = lambda keys, *given: (shown(_decoded(keys[1], *given)), {})
     return single
 
 
@@ -229,6 +229,12 @@ class AmongRecords(_Played):
         )
         theirs = single.sum(self._played(client, [], single=True), key, **how)
         return summed._replace(total=jax.tree.map(jnp.add, summed.total, theirs.total))
+
+    def _sum_of_records(self, step: PrivateStep, params: Params) -> tuple[PyTree, Metrics]:
+        """Raises NoPlaceError: only the integers of all records of a cohort together have noise."""
+        raise NoPlaceError(
+            "mechanism: records travel as integers; audit the mechanism, with draw_scores"
+        )
 
     def unprotected(self, client: Client, *given: Any, **how: Any) -> Summed:
         """As `Cohort.unprotected`, where an honest canary finds no place."""
@@ -258,10 +264,7 @@ def _with_canaries(
             self, step: PrivateStep, params: Params, rotation: Key | None = None
         ) -> Params:
             gradients, mechanism = step.gradients, step.mechanism
-            if rotation is not None:
-                raise NoPlaceError(
-                    "mechanism: records travel as integers; audit the mechanism, with draw_scores"
-                )
+            assert rotation is None  # see `_sum_of_records`
             if names := step.sampling.accounting.group_names:
                 raise NoPlaceError(
                     f"records: in groups {names}, each with a rate of its own; audit the mechanism, with draw_scores"

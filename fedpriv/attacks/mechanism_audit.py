@@ -82,7 +82,7 @@ def draw_scores(
         keys = jax.random.split(key, len(parts))
         return sum((part(k, present) for part, k in zip(parts, keys, strict=True)), jnp.zeros(()))
 
-    widest = max((_width(r, dimension) for r in seen), default=1)
+    widest = max((coordinates(r, dimension) for r in seen), default=1)
     side_by_side = max(1, _CHUNK // widest)
 
     @jax.jit
@@ -100,8 +100,8 @@ def draw_scores(
     return Scores(drawn(with_key, True), drawn(without_key, False), noise, certain)
 
 
-def _width(release: Release, dimension: int) -> int:
-    """Of how many coordinates a draw consists."""
+def coordinates(release: Release, dimension: int = 4) -> int:
+    """Of how many a draw of one step consists, see `draw_scores`."""
     if release.integers is not None:
         return sum(worst_shifts(release.integers).values())
     return release.mechanism.worst_case.dimension or dimension

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Annotated, NamedTuple, TypeAlias
@@ -27,20 +28,30 @@ from fedpriv.core.arguments import (
     shown,
 )
 from fedpriv.core.user_code import names_user_code
-from fedpriv.mechanisms.integers import IntegerSum, SumBits, discrete_gaussian, integer_sum, skellam
+from fedpriv.mechanisms.integers import (
+    MOST_BITS,
+    MOST_SAID,
+    IntegerSum,
+    SumBits,
+    WrapsError,
+    discrete_gaussian,
+    integer_sum,
+    skellam,
+)
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
-from fedpriv.privacy import Certificate, Everyone, certify_releases
+from fedpriv.privacy import Certificate, certify_releases
 from fedpriv.privacy.integer_sums import IntegerKind
 from fedpriv.privacy.release import View
-from fedpriv.privacy.sampling import Accounting
+from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.private_step import PrivateStep
+from fedpriv.rounds.samplers import everyone
+from fedpriv.rounds.scheduled_samplers import AnySampler
 
 ErrorRatio: TypeAlias = Annotated[
     float, Range("a finite number above 1", 1, math.inf, (1, math.inf))
 ]
 
 _MADE = {"discrete_gaussian": discrete_gaussian, "skellam": skellam}
-_MOST_BITS = 30
 _TOLERANCE = 1e-4  # of noise multipliers
 
 
@@ -90,7 +101,7 @@ def calibrate_integers(
     clip_norm: Positive,
     delta: Probability,
     rounds: Count = 1,
-    sampling: Accounting | None = None,
+    sampler: AnySampler | None = None,
     view: View = "server_secagg",
     honest: Rate = 1.0,
     bits: SumBits | None = None,
@@ -108,7 +119,7 @@ def calibrate_integers(
       clip_norm: C, in l2.
       delta: probability, in (0, 1).
       rounds: number of rounds T.
-      sampling: how cohorts are drawn, such as `fp.fixed_size(1000, 100).accounting`; None: all n clients every round.
+      sampler: draws the cohorts, such as `fp.fixed_size(1000, 100)`; None: all n clients take part in every round.
       view, honest: as in `certify`.
       bits: of a coordinate that travels, and of the sum.
       within: largest ratio of the errors, above 1; with `bits` it does not count.
@@ -118,30 +129,24 @@ def calibrate_integers(
       ValueError: so few bits that sums wrap; no bits reach `within`; no noise reaches the target; draws of another size
         than `clients`, or of which sums of integers are not certified.
     """
-    epsilon = checked("epsilon", epsilon, Budget)
+    epsilon, delta = checked("epsilon", epsilon, Budget), checked("delta", delta, Probability)
     n, d = checked("clients", clients, Count), checked("dimension", dimension, Count)
-    clip_norm = checked("clip_norm", clip_norm, Positive)
-    bits = checked("bits", bits, SumBits | None)
-    within = checked("within", within, ErrorRatio)
-    noise = checked("noise", noise, IntegerKind)
-    rounds, delta = checked("rounds", rounds, Count), checked("delta", delta, Probability)
+    clip_norm, rounds = checked("clip_norm", clip_norm, Positive), checked("rounds", rounds, Count)
     view, honest = checked("view", view, View), checked("honest", honest, Rate)
-    drawn = Everyone(n) if sampling is None else sampling
-    remedy = "give what a sampler says of its draws, such as fp.fixed_size(1000, 100).accounting"
-    require(isinstance(drawn, Accounting), "sampling", sampling, remedy)
-    require(drawn.most == n, "clients", n, f"a round draws up to {drawn.most}; give that number")
+    bits, within = checked("bits", bits, SumBits | None), checked("within", within, ErrorRatio)
+    noise = checked("noise", noise, IntegerKind)
+    sampler = everyone(n) if sampler is None else sampler
+    check_parts(sampler=sampler)
+    most = sampler.accounting.most
+    remedy = f"a round draws up to {most}, each with a share of the noise; give {most}"
+    require(most == n, "clients", n, remedy)
     require(honest * n >= 1, "honest", honest, f"no share is left of {n}; give {1 / n:.3g} or more")
 
-    search = _Search(epsilon, drawn, d, clip_norm, noise, rounds, delta, view, honest)
-    if bits is None:
-        bits = search.fewest_bits(within)
-    elif search.at(bits) is None:
-        enough = next((b for b in range(bits + 1, _MOST_BITS + 1) if search.at(b)), None)
-        remedy = f"give {enough}" if enough else f"more than {_MOST_BITS} are needed"
-        raise ValueError(
-            f"bits: {bits}, but at epsilon {shown(epsilon)} sums of {n} messages of {d} values wrap; {remedy}"
-        )
-    return search.described(bits)
+    search = _Search(epsilon, sampler, d, clip_norm, noise, rounds, delta, view, honest)
+    found = search.fewest_bits(within) if bits is None else bits
+    if found is None or math.isinf(search.error_ratio(found)):
+        raise ValueError(search.why_not(bits, within))
+    return search.described(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +154,7 @@ class _Search:
     """For sums that cost at most `epsilon`, by their bits; its fields are arguments of `calibrate_integers`."""
 
     epsilon: float
-    sampling: Accounting
+    sampler: AnySampler
     dimension: int
     clip_norm: float
     noise: IntegerKind
@@ -161,56 +166,48 @@ class _Search:
     @cached_property
     def real(self) -> float:
         """The noise multiplier of the real-valued mechanism."""
-        at = lambda m: self._certificate(gaussian(self.clip_norm, m), self.rounds)  # noqa: E731
-        return smallest(at, self.epsilon, _TOLERANCE)
+        return self._least_noise(lambda m: gaussian(self.clip_norm, m))
 
-    def fewest_bits(self, within: float) -> int:
-        """At which the ratio of errors is so small, which falls with the bits."""
+    def fewest_bits(self, within: float) -> int | None:
+        """At which the ratio of errors is so small, if any."""
+        for bits in range(2, MOST_BITS + 1):
+            least = self._sum(bits, self.real)  # integers need this noise, or more
+            if least.fits and self._ratio(least) <= within and self.error_ratio(bits) <= within:
+                return bits
+        return None
 
-        def could(bits: int) -> bool:
-            """With the noise of the real mechanism, which integers need at least."""
-            least = self._sum(bits, self.real)
-            return least.fits and self._ratio(least) <= within
+    def error_ratio(self, bits: int) -> float:
+        """Infinite where sums wrap."""
+        try:
+            return self._ratio(self.at(bits))
+        except WrapsError:
+            return math.inf
 
-        def do(bits: int) -> bool:
-            found = self.at(bits)
-            return found is not None and self._ratio(found) <= within
-
-        low = next((bits for bits in range(2, _MOST_BITS + 1) if could(bits)), _MOST_BITS)
-        if do(low):
-            return low
-        if not do(_MOST_BITS):
-            found = self.at(_MOST_BITS)
-            best = "wrap" if found is None else f"reach {self._ratio(found):.5g}"
-            raise ValueError(
-                f"within: {shown(within)}, but sums of {_MOST_BITS} bits {best} at epsilon {shown(self.epsilon)}; "
-                "raise it"
+    def why_not(self, bits: int | None, within: float) -> str:
+        """So many bits, or any that have the ratio of errors `within`, do not do; and what would."""
+        sums = f"sums of {self.sampler.accounting.most} messages of {self.dimension} values"
+        fewest, epsilon = self.fewest_bits(sys.float_info.max), shown(self.epsilon)
+        if fewest is None:
+            return (
+                f"epsilon: {epsilon}; its noise is too much for {sums} with {MOST_SAID}; raise it"
             )
-        return bisect_left(range(_MOST_BITS), True, low + 1, key=do)
+        if bits is not None:
+            return f"bits: {bits}, but at epsilon {epsilon} {sums} wrap; give {fewest}"
+        best = f"{self.error_ratio(MOST_BITS):.5g} with {MOST_BITS} bits"
+        return f"within: {shown(within)}, but at epsilon {epsilon} {sums} reach {best}; give more"
 
     @cache  # noqa: B019 - for as long as the search
-    def at(self, bits: int) -> IntegerSum | None:
-        """With enough noise; None: it makes sums wrap."""
-        if not self._sum(bits, self.real).fits:
-            return None
-        nothing = self._certificate(gaussian(self.clip_norm, self.real), 0)
+    def at(self, bits: int) -> IntegerSum:
+        """Of so many bits, with as little noise as does.
 
-        def certificate_at(multiplier: float) -> Certificate:
-            """Where sums wrap the search ends, as if there were enough."""
-            fits = self._sum(bits, multiplier).fits
-            return (
-                self._certificate(self._mechanism(bits, multiplier), self.rounds)
-                if fits
-                else nothing
-            )
-
-        found = self._sum(bits, smallest(certificate_at, self.epsilon, _TOLERANCE))
-        return found if found.fits else None
+        Raises:
+          WrapsError: sums need more bits.
+        """
+        return self._sum(bits, self._least_noise(lambda m: self._mechanism(bits, m)))
 
     def described(self, bits: int) -> CalibratedIntegers:
-        """What was found for so many bits, which do."""
+        """What was found for so many bits."""
         found = self.at(bits)
-        assert found is not None
         noise, multiplier = found.noise_of_all, found.noise_multiplier
         return CalibratedIntegers(
             noise=self.noise,
@@ -224,7 +221,7 @@ class _Search:
             error_ratio=self._ratio(found),
             wrap_probability=found.wrap_probability,
             uplink=Wire(found.length, bits),
-            certificate=self._certificate(self._mechanism(bits, multiplier), self.rounds),
+            certificate=self._certificate(self._mechanism(bits, multiplier)),
         )
 
     def _ratio(self, found: IntegerSum) -> float:
@@ -232,21 +229,19 @@ class _Search:
 
     def _sum(self, bits: int, multiplier: float) -> IntegerSum:
         integers = self._mechanism(bits, multiplier).integers
-        return integer_sum(integers, self.clip_norm, multiplier, self.sampling.most, self.dimension)
+        most = self.sampler.accounting.most
+        return integer_sum(integers, self.clip_norm, multiplier, most, self.dimension)
 
     def _mechanism(self, bits: int, multiplier: float) -> Mechanism:
         return _MADE[self.noise](self.clip_norm, multiplier, bits=bits)
 
-    def _certificate(self, used: Mechanism, rounds: int) -> Certificate:
+    def _least_noise(self, make: Callable[[float], Mechanism]) -> float:
+        return smallest(lambda m: self._certificate(make(m)), self.epsilon, _TOLERANCE)
+
+    def _certificate(self, used: Mechanism) -> Certificate:
         """Of rounds whose only call is a sum of all members' messages."""
-        step = PrivateStep(used, _Drawn(self.sampling), "shares")
+        step = PrivateStep(used, self.sampler, "shares")
         message = jax.ShapeDtypeStruct((self.dimension,), jnp.float32)
-        cohorts = Cohorts.of(self.sampling, rounds)
+        cohorts = Cohorts.of(self.sampler.accounting, self.rounds)
         releases = of_clients([Sum("", 0, step, message)], cohorts, "client", 0, False, "")
         return certify_releases(releases, self.delta, self.view, honest=self.honest)
-
-
-class _Drawn(NamedTuple):
-    """As much of a sampler as accounting needs."""
-
-    accounting: Accounting

@@ -8,7 +8,7 @@ for Differentially Private Federated Learning", NeurIPS 2021, arXiv:2110.04995, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Annotated, NamedTuple, TypeAlias
 
@@ -26,14 +26,16 @@ from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
 from fedpriv.mechanisms.rounding import round_within, rounded_bound
 from fedpriv.privacy.integer_sums import IntegerKind, IntegerNoise
 
+MOST_BITS = 30
 SumBits: TypeAlias = Annotated[
-    int, Range("a whole number of bits from 2 to 30", 2, 30, integer=True)
+    int, Range(f"a whole number of bits from 2 to {MOST_BITS}", 2, MOST_BITS, integer=True)
 ]
 
 _LONGEST = 2.0**15  # of a scaled message, whose squared norm is then counted in 62 bits
 _MOST_WRAPPED = 1e-3  # of the coordinates of a sum
 _SCALES = 1024  # that are tried
 _LOUDEST = 2.0**16  # deviation of the noise of a sum, whose table then has two million columns
+MOST_SAID = f"{MOST_BITS} bits and noise of deviation {_LOUDEST:.0f}"
 
 
 class WrapsError(ValueError):
@@ -91,11 +93,7 @@ class IntegerSum:
         """
         scale = self._best_scale(self.bits)
         if scale is None:
-            enough = next((b for b in range(self.bits, 31) if self._best_scale(b)), None)
-            remedy = f"give {enough}" if enough else "more than 30 are needed; lower the noise"
-            raise WrapsError(
-                f"bits: {self.bits}, but sums of {self.summed} messages of {self.dimension} values wrap; {remedy}"
-            )
+            raise WrapsError(self._why_it_wraps())
         return scale
 
     @property
@@ -177,6 +175,20 @@ class IntegerSum:
         error = self._squared_error(scales, bits)
         best = int(np.argmin(error))
         return float(scales[best]) if np.isfinite(error[best]) else None
+
+    def _why_it_wraps(self) -> str:
+        """And how many bits, or how much noise, would do."""
+        sums = f"sums of {self.summed} messages of {self.dimension} values"
+        bits = range(self.bits, MOST_BITS + 1)
+        if enough := next((b for b in bits if self._best_scale(b)), None):
+            return f"bits: {self.bits}, but {sums} wrap; give {enough}"
+        noise = (
+            (2**k, replace(self, noise_multiplier=self.noise_multiplier / 2**k))
+            for k in range(1, 65)
+        )
+        less = next((by for by, quieter in noise if quieter._best_scale(MOST_BITS)), None)
+        remedy = f"divide it by {less}" if less else "give fewer clients to a cohort"
+        return f"noise_multiplier: too much for {sums} with {MOST_SAID}; {remedy}"
 
     def _squared_error(self, scales: np.ndarray, bits: int) -> np.ndarray:
         """Of a coordinate of the decoded sum, by scale; infinite where many wrap, or all are rounded to 0."""

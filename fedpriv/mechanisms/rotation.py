@@ -6,6 +6,8 @@ N. Ailon, B. Chazelle, "The Fast Johnson-Lindenstrauss Transform and Approximate
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,9 @@ import numpy as np
 from fedpriv.core.types import Key
 
 _MOST_PADDING = 1 / 8  # of d
-_LARGEST_FACTOR = 64  # of the matrices whose Kronecker product a block's rotation is
+_PRODUCT = (
+    64  # rows of the largest matrix that is multiplied with; above, sums and differences take over
+)
 
 
 def block_of(dimension: int) -> int:
@@ -54,20 +58,27 @@ def _signs(key: Key, size: int) -> jax.Array:
 
 
 def _hadamard(vector: jax.Array, block: int) -> jax.Array:
-    """Each block times the symmetric Hadamard matrix over the root of its length, as a product of small ones."""
-    factors = []
-    while block > 1:
-        factors.append(min(block, _LARGEST_FACTOR))
-        block //= factors[-1]
-    tensor = vector.reshape(-1, *factors)
-    for axis, factor in enumerate(factors, start=1):
-        matrix = jnp.asarray(_matrix(factor), vector.dtype)
-        product = jnp.tensordot(tensor, matrix, (axis, 0), precision=jax.lax.Precision.HIGHEST)
-        tensor = jnp.moveaxis(product, -1, axis)
-    return tensor.reshape(-1)
+    """Each block times the symmetric Hadamard matrix over the root of its length.
+
+    That is a Kronecker product: of a matrix, by which stretches of neighbours are multiplied, and as many of order 4 as
+    it takes, each by sums and differences in one pass.
+    """
+    stretch = block
+    while stretch > _PRODUCT:
+        stretch //= 4
+    matrix = jnp.asarray(_matrix(stretch) / math.sqrt(block), vector.dtype)
+    rows = vector.reshape(-1, stretch)
+    vector = jnp.matmul(rows, matrix, precision=jax.lax.Precision.HIGHEST).reshape(-1)
+    while stretch < block:
+        fours = vector.reshape(-1, 4, stretch)
+        a, b, c, d = (fours[:, i] for i in range(4))
+        p, q, r, s = a + b, a - b, c + d, c - d
+        vector = jnp.stack([p + r, q + s, p - r, q - s], axis=1).reshape(-1)
+        stretch *= 4
+    return vector
 
 
 def _matrix(order: int) -> np.ndarray:
     from scipy.linalg import hadamard
 
-    return hadamard(order) / np.sqrt(order)
+    return hadamard(order)

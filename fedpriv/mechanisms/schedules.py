@@ -93,6 +93,8 @@ class Dynamic(NamedTuple):
         t = checked("t", t, jax.Array | CountOrZero)
         if self.clip_decay == self.noise_decay == 1:
             return self.start  # to the bit: traced, C sigma would round otherwise
+        remedy = "it has no Gaussian noise to change; give a mechanism that has"
+        require(self.start.at is not None, "start", self.start.noise, remedy)
         done = jnp.searchsorted(jnp.asarray(self.ends), t, side="right") / self.parts
         return self.start.at(  # type: ignore[misc]
             self.start.clip_norm * self.clip_decay**-done,

@@ -73,18 +73,22 @@ class PrivateStep:
         used: Any = self.mechanism
         checked("clip_norm", used.clip_norm, Positive)  # the scale is found before compilation
         checked("noise_multiplier", used.noise_multiplier, NonNegative)
+        remedy = "its integers come with another noise; give fp.skellam or fp.discrete_gaussian"
+        require(used.noise == self._integers.noise, "mechanism: noise", used.noise, remedy)
         if self.gradients is not None:
             return self._check_integers_of_records()
-        remedy = "an integer mechanism has members add shares; leave it out, or give fp.gaussian"
-        require(self.adder == "shares", "adder", self.adder, remedy)
         remedy = "integers are coded already; leave it out"
         require(self.codec is UNCODED, "codec", self.codec, remedy)
+        remedy = "it divides by what clients weigh, and integers by one number; give 'fixed'"
+        require(self.weighting.adder != "server", "weighting: estimator", "clipped", remedy)
+        remedy = "an integer mechanism has members add shares; leave it out, or give fp.gaussian"
+        require(self.adder == "shares", "adder", self.adder, remedy)
         drawn = self.sampling.accounting
         alike = drawn.counts_equally and drawn.of_a_round.most_often == 1
         remedy = (
             "sums of integers count members equally, and once; give fp.fixed_size or fp.poisson"
         )
-        require(alike, "sampler", self.sampling, remedy)
+        require(alike, "sampler", drawn, remedy)
         full = drawn.has_one_size and not self.sampling.has_memory
         summed = used.integers.noise == "skellam" or full
         remedy = (
@@ -110,7 +114,7 @@ class PrivateStep:
             "integer shares of records' noise add up only in cohorts of one size of which nobody vanishes; give "
             "fp.fixed_size or fp.everyone"
         )
-        require(alike, "sampler", self.cohort, remedy)
+        require(alike, "sampler", drawn, remedy)
 
     def integer_sum(self, d: int) -> IntegerSum | None:
         """How messages of d values, or gradients of records, travel as integers; None: they are floats.

@@ -3,15 +3,17 @@
 import itertools
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 import scipy.stats
-from canary_runs import CLIENTS, CLIP, COMMON, runs
-from small import squared
+from canary_runs import CLIENTS, CLIP, COMMON, FEDERATION, RECORDS, attacked, runs
+from small import one_round, refused, squared, start
 
 import fedpriv as fp
 from fedpriv.attacks import integer_scores
 from fedpriv.attacks.bounds import lower_bounds
+from fedpriv.attacks.canaries import NoPlaceError
 from fedpriv.attacks.integer_scores import worst_shifts
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.privacy import Dropping, Everyone, FixedSize, Poisson, Release, certify_releases
@@ -19,6 +21,7 @@ from fedpriv.privacy.integer_sums import IntegerNoise
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
+KEY = jax.random.key(0)
 DELTA, KINDS = 1e-3, ("discrete_gaussian", "skellam")
 
 
@@ -91,6 +94,30 @@ def test_more_than_sixty_percent_is_found(kind, shares, deviation, squared_norm)
     scores = draw_scores([made], made.view, draws=100_000)
     assert lower_bounds(scores, DELTA, 1e-6).least <= certified(made)
     assert lower_bounds(scores, DELTA).least > 0.6 * certified(made)
+
+
+@pytest.mark.parametrize(("kind", "honest"), [(KINDS[0], 1.0), (KINDS[1], 0.5)])
+def test_records_and_what_honest_members_leave(kind, honest):
+    """As above, of single records of all clients, and of the shares of half of the clients."""
+    used = getattr(fp, kind)(CLIP, 0.8 / np.sqrt(CLIENTS), bits=16)
+    local = fp.LocalSteps(
+        fp.per_example(squared), fp.everyone(RECORDS), 1, COMMON["optimizer"], used
+    )
+    algorithm = fp.dp_sgd(local, sampler=fp.everyone(CLIENTS), together=True)
+    (made,) = (
+        r
+        for r in fp.trace_round(algorithm, start(3), FEDERATION).releases(1)
+        if r.view == "server_secagg"
+    )
+    assert made.unit == "record"
+    assert made.integers.share_variance >= 1
+    told = certify_releases([made], DELTA, made.view, honest=honest).epsilon
+    scores = draw_scores([made.with_honest(honest)], made.view, draws=100_000)
+    assert lower_bounds(scores, DELTA, 1e-6).least <= told
+    assert lower_bounds(scores, DELTA).least > 0.6 * told
+    among_records = attacked(algorithm, 1, made, per_client=1)
+    with refused("records travel as integers; audit the mechanism", NoPlaceError):
+        one_round(among_records)(KEY, among_records.init(start(3), FEDERATION), FEDERATION)
 
 
 @pytest.mark.parametrize("kind", KINDS)

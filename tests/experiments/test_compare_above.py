@@ -92,6 +92,19 @@ def test_a_rival_is_of_the_same_run_or_the_only_one(recorded):
     assert not any("not at the same ε" in x for x in said)
 
 
+def test_a_rival_is_of_the_run_of_a_title_too(recorded):
+    found = kept(*recorded[0])
+    first = found[0].title
+    there = {r.algorithm: r for r in found if r.title == first}
+    for own, made in zip(found, frame.above(found, first), strict=True):
+        if own.title == first:
+            assert not made.leads
+            continue
+        mine, other = (of.score("final", "accuracy").mean for of in (own, there[own.algorithm]))
+        lead = made.leads["accuracy"]["final"]
+        assert (lead.mean, lead.how) == (pytest.approx(mine - other), "paired")
+
+
 def test_what_is_not_at_one_epsilon_is_named(recorded, tmp_path):
     record(tmp_path / "loud", name="dp_scaffold_synthetic", rounds=(20, 40), noise_multiplier=20.0)
     loud, rival = kept(tmp_path / "loud")[0], kept(recorded[0][0])[1]

@@ -113,6 +113,7 @@ COMMANDS = {
 WITHOUT = {
     "compare",
     "privacy",
+    "uplink",
     "uploads",
     "report",
     "odd_calls",

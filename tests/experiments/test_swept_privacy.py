@@ -90,6 +90,25 @@ def test_the_same_by_mu(tmp_path, monkeypatch):
         experiments.figure(folders[:1], tmp_path / "accuracy.pdf", by="mu")
 
 
+def test_a_sweep_of_bits_is_one_curve_by_uplink(tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
+    folders = [tmp_path / f"{bits}" for bits in (16, None, 12)]
+    for folder, bits in zip(folders, (16, None, 12), strict=True):
+        given = {"bits": bits, "algorithms": ("top_k",), "sampling": "fixed_size"}
+        record(folder, rounds=(5, 10), seeds=2, seed=bits or 0, **given)
+    made = experiments.figure(folders, tmp_path / "accuracy.pdf", by="bits")
+    (curve,) = drawn["figure"].axes[0].lines
+    ends = [read(folder).lines["top_k"][-1] for folder in folders]
+    points = [
+        (8e6 * end.uplink_mb_per_client / 10, 100 * end.metrics["accuracy"].mean) for end in ends
+    ]
+    np.testing.assert_allclose(sorted(map(tuple, curve.get_xydata())), sorted(points))
+    assert "at the end of runs, by uplink per client of the population and round" in made.caption
+    with pytest.raises(ValueError, match="by: bits is for several runs"):
+        experiments.figure(folders[:1], tmp_path / "accuracy.pdf", by="bits")
+
+
 def test_where_more_differs_there_is_nothing_to_merge(swept, tmp_path):
     record(tmp_path / "other", rounds=(5,), seeds=1, p=0.3)
     runs = [read(path) for path in (*swept, tmp_path / "other")]

@@ -14,13 +14,13 @@ from experiments.attacks.audit.row import LIKELY, SURE, Row, Unaudited
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Ledger
 from fedpriv.attacks.bounds import lower_bounds
-from fedpriv.attacks.mechanism_audit import Scores, draw_scores
+from fedpriv.attacks.mechanism_audit import Scores, coordinates, draw_scores
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
 
 AFFORDABLE = 8e8
-"""Normal numbers per row: 10 to 20 s."""
+"""Numbers of noise per row: 10 to 20 s."""
 FEWEST = 2000
 """Draws: where a whole run allows only fewer, they are of fewer rounds, which bound the whole from below too."""
 LIMITS = 20
@@ -52,22 +52,21 @@ def _by_mechanism(ledger: Ledger, found: Sequence[Account]) -> list[Account]:
     for account in found:
         groups: dict[object, list[str]] = {}
         for name in account.names:
-            used = [r.mechanism for r in ledger.trace(name).releases(1) if r.mechanism]
+            used = [r for r in ledger.trace(name).releases(1) if r.mechanism]
             same = tuple(map(_alike_mechanisms, used))
             groups.setdefault(same, []).append(name)
         parts += [account._replace(names=tuple(names)) for names in groups.values()]
     return parts
 
 
-def _alike_mechanisms(used: Mechanism) -> tuple[object, ...]:
+def _alike_mechanisms(release: Release) -> tuple[object, ...]:
     """What mechanisms of one multiplier may differ in."""
+    used: Mechanism = release.mechanism
     levels = map(float, jax.tree.leaves((used.clip_norm, used.noise_multiplier)))
     scaling = used.scaling
-    return *levels, _dimension(used), scaling is None, scaling is None or scaling.norms is None
-
-
-def _dimension(used: Mechanism) -> int | None:
-    return used.worst_case.dimension if used.worst_case else None
+    norms = scaling is None or scaling.norms is None
+    dimension = used.worst_case and used.worst_case.dimension
+    return *levels, dimension, scaling is None, norms, release.integers
 
 
 def drawable(releases: Sequence[Release]) -> list[Release]:
@@ -122,11 +121,9 @@ def affordable(traced: TracedRound, view: str, rounds: int, draws: int) -> tuple
 
 
 def _cost(traced: TracedRound, view: str, rounds: int) -> float:
-    """Normal numbers per draw of both neighbours."""
+    """Numbers of noise per draw of both neighbours."""
     seen = drawable([r for r in traced.releases(rounds) if r.view == view])
-    return 2.0 * sum(
-        r.rounds * r.local_steps * (_dimension(r.mechanism) or 4) for r in seen if r.mechanism
-    )
+    return 2.0 * sum(r.rounds * r.local_steps * coordinates(r) for r in seen)
 
 
 def parts_of(exact: Scores | None) -> list[Scores]:
