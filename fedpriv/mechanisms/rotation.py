@@ -15,7 +15,9 @@ import numpy as np
 from fedpriv.core.types import Key
 
 _MOST_PADDING = 1 / 8  # of d
-_PRODUCT = 64  # rows of the largest matrix that is multiplied with; sums and differences do the rest
+_PRODUCT = (
+    64  # rows of the largest matrix that is multiplied with; sums and differences do the rest
+)
 
 
 def block_of(dimension: int) -> int:
