@@ -50,8 +50,8 @@ def test_a_budget_is_reached_where_larger_noise_would_wrap():
 
 
 def test_a_budget_for_which_bits_are_too_few_says_how_many_do():
-    config = replace(SMALL, bits=7, view=VIEW, target_epsilon=0.1)
-    with pytest.raises(ValueError, match=r"bits: 7, but sums .* give \d+") as refused:
+    config = replace(SMALL, bits=6, view=VIEW, target_epsilon=2)
+    with pytest.raises(ValueError, match=r"bits: 6, but sums .* give \d+") as refused:
         budget.solved(quickstart, config)
     enough = int(str(refused.value).rpartition(" ")[2])
     assert budget.solved(quickstart, replace(config, bits=enough))["rand_k"] > 0
