@@ -49,6 +49,7 @@ def test_a_budget_is_reached_where_larger_noise_would_wrap():
         ledger_of(quickstart, config.with_noise("rand_k", 1000.0)).trace("rand_k")
 
 
+@pytest.mark.slow
 def test_a_budget_for_which_bits_are_too_few_says_how_many_do():
     config = replace(SMALL, bits=6, view=VIEW, target_epsilon=2)
     with pytest.raises(ValueError, match=r"bits: 6, but sums .* give \d+") as refused:
