@@ -166,9 +166,9 @@ def _convolved(half: list[int], shares: int) -> list[int]:
     """Of the sum of so many."""
     total = power = [*half[:0:-1], *half]
     for digit in bin(shares)[3:]:
-        total = _trimmed(_product(total, total))
+        total = _trimmed(_product(total, total), shares)
         if digit == "1":
-            total = _trimmed(_product(total, power))
+            total = _trimmed(_product(total, power), shares)
     return total[len(total) // 2 :]
 
 
@@ -185,12 +185,12 @@ def _product(one: list[int], other: list[int]) -> list[int]:
     return [int.from_bytes(written[i : i + size], "little") for i in range(0, count * size, size)]
 
 
-def _trimmed(masses: list[int]) -> list[int]:
-    """Without tails that do not count, in `_BITS` bits."""
+def _trimmed(masses: list[int], times: int) -> list[int]:
+    """Without tails, in `_BITS` bits: a sum of so many in which each was cut lacks `_LEFT_OUT` / 64 at most."""
     beyond = max(0, max(masses).bit_length() - _BITS)
     masses = [mass >> beyond for mass in masses]
     tail, cut = 0, 0
-    allowed = int(sum(masses) * _LEFT_OUT) // 256
+    allowed = int(sum(masses) * _LEFT_OUT) // (256 * times)
     while tail + masses[cut] <= allowed:
         tail += masses[cut]
         cut += 1

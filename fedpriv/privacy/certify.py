@@ -142,7 +142,7 @@ def certify_choice(
         return worst
     first, *others = active  # also where epsilon is 0, as delta is not
     composition = Composition(first, worst.relation, best_of, tuple(others))
-    epsilon = rdp_epsilon(first, worst.relation, delta, best_of, others)
+    epsilon = _by_divergences(first, worst.relation, delta, best_of, others)
     assert epsilon is not None  # each has a certificate of its own
     event = f"{worst.event}, the costliest of {len(certificates)} settings"
     bound = f"{worst.bound}, of the settings that cost most at each order"
@@ -247,25 +247,45 @@ def _of_integers(
     releases: tuple[Release, ...], relation: str, delta: float, best_of: float
 ) -> dict[str, float]:
     """As `epsilons_of`, of which some are of integer noise: a part of delta is set aside, see `SET_ASIDE`."""
-    kept, half = (1 - SET_ASIDE) * delta, SET_ASIDE / 2 * delta
+    kept = (1 - SET_ASIDE) * delta
     found: dict[str, float] = {}
     real = as_real(releases) if best_of == 1 else None
     if real is not None:
         by_losses = epsilons_of(normal_form(real.releases), relation, kept * math.exp(-real.apart))
-        found["PLD"] = by_losses["PLD"] + 2 * real.apart
-    seldom, _ = seldom_lost(releases, delta)
-    by_rdp = rdp_epsilon(releases, relation, kept, best_of, seldom=seldom)
+        found["PLD"] = _as_drawn(by_losses["PLD"] + 2 * real.apart, [releases], delta, best_of)
+    by_rdp = _by_divergences(releases, relation, delta, best_of)
     if by_rdp is not None:
         found["RDP"] = by_rdp
     by_count = counted(releases, relation) if best_of == 1 else None
     if by_count is not None:
-        found["RDP"] = min(by_count.epsilon(kept), found.get("RDP", math.inf))
-    apart = drawn_apart(releases)
-    bounded = {
-        name: epsilon if apart * (1 + math.exp(min(epsilon, 700))) <= half else math.inf
-        for name, epsilon in found.items()
-    }
-    return bounded or {"RDP": math.inf}
+        of_mixture = _as_drawn(by_count.epsilon(kept), [releases], delta, best_of)
+        found["RDP"] = min(of_mixture, found.get("RDP", math.inf))
+    return found or {"RDP": math.inf}
+
+
+def _by_divergences(
+    releases: Sequence[Release],
+    relation: str,
+    delta: float,
+    best_of: float,
+    others: Sequence[Sequence[Release]] = (),
+) -> float | None:
+    """As `rdp_epsilon`, which knows nothing of what is set aside of delta for integer noise."""
+    each = [releases, *others]
+    if not any(map(of_integers, each)):
+        return rdp_epsilon(releases, relation, delta, best_of, others)
+    kept, (seldom, _) = (1 - SET_ASIDE) * delta, seldom_lost(each, best_of, delta)
+    epsilon = rdp_epsilon(releases, relation, kept, best_of, others, seldom)
+    return None if epsilon is None else _as_drawn(epsilon, each, delta, best_of)
+
+
+def _as_drawn(
+    epsilon: float, settings: Sequence[Sequence[Release]], delta: float, best_of: float
+) -> float:
+    """Epsilon, where half of what is set aside of delta pays for numbers off their law; else infinity."""
+    apart = drawn_apart(settings, best_of)
+    pays = apart * (1 + math.exp(min(epsilon, 700))) <= SET_ASIDE / 2 * delta
+    return epsilon if pays else math.inf
 
 
 def _of_the_best(

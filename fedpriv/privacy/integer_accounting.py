@@ -106,21 +106,31 @@ def counted(releases: Sequence[Release], relation: str) -> Counted | None:
     return Counted(*count(release), OfIntegers(release.integers).certain())
 
 
-def seldom_lost(releases: Sequence[Release], delta: float) -> tuple[float, float]:
-    """(chance in each round, chance in all rounds) of so few shares that they are not counted; 0 where none is lost."""
-    lossy = sum(r.rounds for r in releases if r.integers is not None and r.lossy)
-    aside = SET_ASIDE / 2 * delta
-    return (aside / lossy, aside) if lossy else (0.0, 0.0)
+def seldom_lost(
+    settings: Sequence[Sequence[Release]], best_of: float, delta: float
+) -> tuple[float, float]:
+    """(chance in each round, chance in all rounds) of so few shares that they are not counted; 0 where none is lost.
 
-
-def drawn_apart(releases: Sequence[Release]) -> float:
-    """In total variation, how far all that is drawn is from its law, at most."""
-    return sum(
-        DRAWN_APART
-        * r.rounds
-        * r.local_steps
-        * r.integers.dimension
-        * r.integers.shares.bit_length()
-        for r in releases
-        if r.integers is not None
+    Formal guarantees: of `best_of` runs on average, each of one of the settings. That some run of a geometric number K
+    of them has such a round has at most E[K] times the chance of one; given that none has, K is geometric, too, and
+    smaller.
+    """
+    lossy = max(
+        sum(r.rounds for r in run if r.integers is not None and r.lossy) for run in settings
     )
+    aside = SET_ASIDE / 2 * delta
+    return (aside / lossy / best_of, aside) if lossy else (0.0, 0.0)
+
+
+def drawn_apart(settings: Sequence[Sequence[Release]], best_of: float) -> float:
+    """In total variation, how far all that is drawn is from its law, at most, in `best_of` runs on average."""
+    numbers = max(sum(map(_numbers_drawn, run)) for run in settings)
+    return DRAWN_APART * numbers * best_of
+
+
+def _numbers_drawn(release: Release) -> int:
+    """Of a sum some of whose shares are lost, one for each binary digit of how many there are."""
+    if release.integers is None:
+        return 0
+    sums = release.rounds * release.local_steps
+    return sums * release.integers.dimension * release.integers.shares.bit_length()

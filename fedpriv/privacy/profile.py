@@ -186,24 +186,28 @@ def _by_real_losses(composition: Composition, delta: float) -> _Bound | None:
     of_real = _by_losses(replace(composition, releases=normal_form(real.releases)), delta)
     if of_real is None:
         return None
-    factor, further = math.exp(real.apart), drawn_apart(composition.releases)
+    factor, twice = math.exp(real.apart), 2 * real.apart
+    further = drawn_apart([composition.releases], composition.best_of)
 
     def bound(epsilon: Floats) -> Floats:
-        inside = np.maximum(epsilon - 2 * real.apart, 0.0)
-        return factor * of_real.delta(inside) + further * (1 + np.exp(np.minimum(epsilon, _MOST)))
+        inside = np.maximum(epsilon - twice, 0.0)
+        below = np.exp(twice) - np.exp(np.minimum(epsilon, twice))  # an epsilon of 2 a is proved
+        apart = further * (1 + np.exp(np.minimum(epsilon, _MOST)))
+        return factor * of_real.delta(inside) + below + apart
 
-    return _Bound(bound, of_real.end + 2 * real.apart)
+    return _Bound(bound, of_real.end + twice)
 
 
 def _by_divergences(composition: Composition, delta: float) -> _Bound | None:
     releases = composition.releases
-    seldom, aside = seldom_lost(releases, delta)
+    settings = [releases, *composition.others]
+    seldom, aside = seldom_lost(settings, composition.best_of, delta)
     total = rdp_total(
         releases, composition.relation, composition.best_of, composition.others, seldom
     )
     if total is None:
         return None
-    further = drawn_apart(releases)
+    further = drawn_apart(settings, composition.best_of)
 
     def bound(epsilon: Floats) -> Floats:
         apart = further * (1 + np.exp(np.minimum(epsilon, _MOST)))

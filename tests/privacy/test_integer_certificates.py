@@ -8,8 +8,13 @@ import pytest
 from scipy import optimize, signal, stats
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy.certify import certify_choice
+from fedpriv.privacy.curves import gaussian_delta
+from fedpriv.privacy.integer_accounting import as_real, drawn_apart, seldom_lost
 from fedpriv.privacy.integer_noise import DiscreteGaussians, Skellam, shift_divergence
 from fedpriv.privacy.integer_sums import IntegerNoise, drawn_without_replacement, poisson_sampled
+from fedpriv.privacy.profile import Composition, profile_of
+from fedpriv.privacy.release_normal_form import normal_form
 from fedpriv.privacy.sampling import Dropping
 
 DELTA = 1e-5
@@ -285,3 +290,37 @@ def test_a_unit_that_moves_farther_needs_that_much_more_noise():
     assert release(noise).moved(3).integers.squared_norm == 36
     with pytest.raises(ValueError, match=r"^multiplier: .*integers"):
         Release("third_party", "client", 99.0, Everyone(10), 1, noise="skellam", integers=noise)
+
+
+NOISE_OF_RUNS = IntegerNoise("skellam", 20, 8.0, 100, 10)
+LOSSY, WHOLE = (
+    release(NOISE_OF_RUNS, drawn, rounds=3, view="third_party")
+    for drawn in (Dropping(100, 20, 0.5, noise_is_lost=True), FixedSize(100, 20))
+)
+
+
+@pytest.mark.parametrize("settings", [[[LOSSY]], [[WHOLE], [LOSSY]]], ids=["one", "two"])
+@pytest.mark.parametrize("best_of", [1.0, 50.0, 1e4])
+def test_of_the_best_of_many_runs_what_is_set_aside_is_for_all(settings, best_of):
+    """Any of them may have a round in which hardly any share is left, and draws numbers that are off their law."""
+    chance, all_runs = seldom_lost(settings, best_of, DELTA)
+    assert 3 * chance * best_of == pytest.approx(all_runs)
+    assert 0 < all_runs < 1e-3 * DELTA
+    assert drawn_apart(settings, best_of) == pytest.approx(best_of * drawn_apart(settings, 1.0))
+
+
+@pytest.mark.slow
+def test_the_best_of_two_settings_costs_as_much_as_that_of_the_costlier():
+    both = certify_choice([[WHOLE], [LOSSY]], DELTA, 50.0).epsilon
+    alone = certify_releases([LOSSY], DELTA, "third_party", best_of=50.0).epsilon
+    assert both == pytest.approx(alone)
+
+
+def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
+    """Within e^-a and e^a of a (0, delta)-private one: M <= e^2a N + e^a delta <= N + e^2a - 1 + e^a delta."""
+    noise = IntegerNoise("discrete_gaussian", 10, 40.0, 100, 1000)
+    releases = normal_form([release(noise, rounds=10)])
+    (real,), apart = as_real(releases)
+    found = profile_of(Composition(releases, "zero_out"), 20.0, DELTA).delta(0.0)
+    least = math.exp(apart) * gaussian_delta(0.0, math.sqrt(10) / real.multiplier)
+    assert found >= (least + math.expm1(2 * apart)) * (1 - 1e-12)
