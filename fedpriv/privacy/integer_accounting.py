@@ -38,12 +38,18 @@ def of_integers(releases: Sequence[Release]) -> bool:
 
 
 def as_real(releases: Sequence[Release]) -> AsReal | None:
-    """See `IntegerNoise.gaussian`; None where nothing is proved of one of them."""
+    """See `IntegerNoise.gaussian`; None where nothing is proved of one of them.
+
+    Nor where a part of the shares is honest and others are lost: what is left of both is a whole number of shares,
+    rounded down, and real noise would count the fraction.
+    """
     found, total = [], 0.0
     for release in releases:
         if release.integers is None:
             found.append(release)
             continue
+        if release.lossy is not None and release.integers.shares < release.lossy.most:
+            return None
         times = release.rounds * release.local_steps
         real = release.integers.gaussian(times, release.lossy is not None)
         if real is None:

@@ -243,6 +243,20 @@ def test_lost_shares_are_the_mixture_over_how_many_stay(kind, dropout):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_of_half_of_the_shares_that_are_not_lost_whole_ones_count(kind):
+    """With 10 or fewer of 10 that stay, 5 or fewer: half a share is none."""
+    shares, deviation = 10, 5.4
+    cases = [
+        (stats.binom.pmf(k, shares, 0.9) * k / (3 * shares), masses(kind, k // 2, deviation))
+        for k in range(2, shares + 1)
+    ]
+    lossy = Dropping(3 * shares, shares, 0.1, noise_is_lost=True)
+    one = release(IntegerNoise(kind, shares, deviation**2, 9, 1), lossy)
+    found = certify_releases([one], 1e-4, "server_secagg", honest=0.5).epsilon
+    assert mixed(cases, found) <= 1e-4
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("honest", [0.5, 0.34])
 def test_a_part_of_the_shares_is_that_many_shares(kind, honest):
     shares, deviation = 12, 1.5
