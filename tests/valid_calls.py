@@ -765,6 +765,7 @@ METHODS = {
     "papers.MedianClipping.in_round": (fp.papers.MedianClipping(1.0), {"t": 1}),
     "papers.MedianClipping.multipliers": (fp.papers.MedianClipping(1.0), {"rounds": 2}),
     "privacy.Release.with_honest": (RELEASE, {"fraction": 0.5}),
+    "privacy.Release.moved": (RELEASE, {"times": 2.0}),
     "types.Weighting.bounded": (
         fp.types.Weighting(),
         {"total": jnp.ones(3), "weights": (), "expected_size": 2.0},

@@ -35,7 +35,10 @@ def _of_clients(release: Release, clients: int, share: bool) -> Release:
         release = _of_clients_that_stay(release)
     if clients == 1:
         return release
-    apart = release.adder == "own" and release.noise == "gaussian"
+    apart = release.adder == "own" and (release.noise == "gaussian" or bool(release.integers))
+    if apart and release.integers:
+        of_all = replace(release.integers, dimension=clients * release.integers.dimension)
+        release = replace(release, integers=of_all)
     drawn, known = release.sampling, release.participation
     in_turns = bool(release.schedule)
     squares = not (
@@ -72,7 +75,7 @@ def _together(release: Release, clients: int, apart: bool) -> Release:
 
     *Proof.* What a client changes in the whole run has a norm of at most 1 / multiplier, in units of the noise; so all
     of a person's together change `clients` times that at most, whenever they take part. Where each message has Gaussian
-    noise of its own, and that alone is counted, what they change is orthogonal.
+    or integer noise of its own, and that alone is counted, what they change is orthogonal: one longer message.
     """
     return release.moved(math.sqrt(clients) if apart else clients)
 

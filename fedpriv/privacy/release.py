@@ -11,6 +11,7 @@ from fedpriv.core.arguments import (
     Count,
     CountOrZero,
     Multiplier,
+    Positive,
     Rate,
     check_fields,
     checked,
@@ -217,8 +218,9 @@ class Release:
         """Whether noise is gone with a unit that is removed: that which its holder adds."""
         return self.adder in ("own", "own_summed")
 
-    def moved(self, times: float) -> Release:
+    def moved(self, times: Positive) -> Release:
         """The release of a unit that moves the sum so many times as far, its noise being positive and finite."""
+        times = checked("times", times, Positive)
         integers = self.integers and self.integers.moved(times)
         multiplier = integers.multiplier if integers else self.multiplier / times
         return replace(self, multiplier=multiplier, integers=integers)
