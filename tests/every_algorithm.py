@@ -83,6 +83,13 @@ class Entry(NamedTuple):
         """Whether it is the library's, and not one of a user's own."""
         return self.make.func.__module__.startswith("fedpriv.")
 
+    @property
+    def of_integers(self) -> bool:
+        """Whether its noisy sums are of integers, which count everybody equally."""
+        given = self.make.keywords
+        used = given.get("mechanism", getattr(given.get("local"), "mechanism", None))
+        return getattr(used, "integers", None) is not None
+
     def takes(self, option: str) -> bool:
         """Whether it has an argument of that name, if only to refuse some values of it."""
         try:
@@ -179,6 +186,14 @@ ENTRIES = {
         **FIXED_COHORTS | {"sampler": fp.everyone(CLIENTS)},
         **PRIVATE,
     ),
+    "fed_avg_sparse haar": entry(
+        fp.papers.fed_avg_sparse,
+        "shares",
+        sends=2,
+        sparsifier=RAND_K,
+        mechanism=COEFFICIENTS,
+        **FIXED_COHORTS,
+    ),
     "fed_avg_sparse integers": entry(
         fp.papers.fed_avg_sparse,
         "shares",
@@ -186,14 +201,6 @@ ENTRIES = {
         sends=2,
         sparsifier=TOP_K,
         mechanism=DISCRETE,
-        **FIXED_COHORTS,
-    ),
-    "fed_avg_sparse haar": entry(
-        fp.papers.fed_avg_sparse,
-        "shares",
-        sends=2,
-        sparsifier=RAND_K,
-        mechanism=COEFFICIENTS,
         **FIXED_COHORTS,
     ),
     "adaptive_fed_avg": entry(
