@@ -154,8 +154,9 @@ class Cohort:
         used = mechanism.in_round(self.round)
         who = adder_of_sum(used, codec, weighting, adder)
         step = PrivateStep(mechanism, self._sampler, who, codec, weighting)
-        hidden, clients_key, shared_key = self._keys("cohort.sum", key, own)
-        rotation_key = jax.random.fold_in(shared_key, random_streams.ROTATION)
+        hidden, clients_key, rotation_key = self._keys("cohort.sum", key, own)
+        if getattr(used, "integers", None) is not None:  # else a program stays what it was
+            rotation_key = jax.random.fold_in(rotation_key, random_streams.ROTATION)
         like: list[PyTree] = []  # a message that travels as integers, in shapes
         wrapped: Metrics = {}
 
