@@ -100,7 +100,8 @@ class ByExamples(Weighting):
 
     def weigh(self, message: PyTree, size: jax.Array) -> tuple[PyTree, PyTree]:
         """As `Weighting`."""
-        weight = jnp.minimum(jnp.asarray(size, jnp.float32) / self.cap, 1.0)
+        cap = min(self.cap, float(jnp.finfo(jnp.float32).max))
+        weight = jnp.minimum(jnp.asarray(size, jnp.float32) / cap, 1.0)
         return jax.tree.map(lambda u: weight * u, message), weight
 
     def bounded(self, total: PyTree, weights: PyTree, expected_size: Positive) -> PyTree:
