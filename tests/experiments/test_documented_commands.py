@@ -125,8 +125,9 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
         shell = "\n".join(block for kind, block in blocks if kind in ("", "bash", "sh"))
         inline = re.findall(r"`((?:taskset -c 1 )?python -m experiments\.[^`]+)`", text)
         lines = shell.replace("\\\n", " ").splitlines() + [x.replace("\n", " ") for x in inline]
+        named = dict(re.findall(r'^(\w+)="(.*)"$', "\n".join(lines), re.MULTILINE))
         for line in lines:
-            values = dict(re.findall(r"for (\w+) in (\S+)", line))
+            values = named | dict(re.findall(r"for (\w+) in (\S+)", line))
             for command in re.findall(r"python -m experiments\.([^;&#|>]*)", line):
                 for name, value in values.items():
                     command = command.replace(f"${name}", value)
@@ -225,7 +226,7 @@ def launch(module: str, *args: object) -> int:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory, data_dir):
-    """Runs to compare and to report, two of them client by client, and one whose messages are counted."""
+    """Runs to compare and to report, two of them client by client, one whose messages are counted, one by bits."""
     folder = tmp_path_factory.mktemp("trained")
     write_configs(folder)
     for name, config, *algorithms in (
@@ -242,6 +243,9 @@ def trained(tmp_path_factory, data_dir):
             assert launch("run", config, *small, "--output", folder / name) == 0
     for name in LATE:
         shutil.copytree(folder / "late", folder / name)
+    small = [*SHORT, *SMALL["own_budgets"], "--groups.names", "--data-dir", data_dir]
+    bits = ["--algorithms", "rand_k", "--grid", "bits=None,16", "--output", folder / "bits"]
+    assert launch("sweep", "own_budgets", *small, *bits) == 0
     return folder
 
 
@@ -297,6 +301,7 @@ def shrunk(module: str, args: list[str], data_dir: Path, trained: Path) -> list[
     there |= dict.fromkeys(["runs/A", "syn_0", "mnist_0", "femnist_0"], trained / "A")
     there |= dict.fromkeys(["runs/B", "syn_1", "syn_5", "mnist_10", "mnist_100"], trained / "B")
     there |= dict.fromkeys(["femnist_10", "femnist_100"], trained / "B")
+    there |= dict.fromkeys(["sweeps/fashion-8-dense", "sweeps/fashion-8-sparse"], trained / "bits")
     exchanges = module == "uploads"
     there |= {"FOLDER": trained / ("MSP" if exchanges else "A"), "runs/long": trained / "A"}
     there |= {"...": trained / ("MSP" if exchanges else "B")}
