@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +11,7 @@ from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from fedpriv.certification.information_flow import NOWHERE, users_line, where
 from fedpriv.certification.privacy_labels import LeakError
-from fedpriv.core.jaxprs import equations, programs
+from fedpriv.core.jaxprs import programs
 from fedpriv.data.client_rows import ClientRows
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.models.fine_tuning import PUBLIC_BASE
@@ -40,23 +40,60 @@ def closed_over(program: Any, made: str | None = None) -> list[ClosedOver]:
     Args:
       made: the line to name where the user's code uses an array nowhere itself, having handed it over.
     """
-    called = [inner for eqn, _ in equations(program.jaxpr) for inner in programs(eqn)]
-    found = [
-        _used(value, list(_uses(each.jaxpr, var)), made)
-        for each in (program, *called)
-        for var, value in zip(each.jaxpr.constvars, each.consts, strict=True)
-    ]
+    walk = _Walk([], [], {})
+    walk.through(program.jaxpr, *walk.enter(program))
     # Where JAX writes them into the program itself.
-    inside: dict[int, tuple[Any, list[JaxprEqn]]] = {}
-    for jaxpr in (program.jaxpr, *(each.jaxpr for each in called)):
+    inside = {id(each): each for of_program in walk.inside for each in of_program}
+    return [_used(each, made) for each in (*walk.constants, *inside.values())]
+
+
+class _Held(NamedTuple):
+    """An array that a program holds, and the equations that use it, those of a program before the one that calls it."""
+
+    array: Any
+    uses: list[JaxprEqn]
+
+
+class _Walk(NamedTuple):
+    """One walk through a program and all that it calls, in which the uses of every array are found.
+
+    Attributes:
+      constants: of the programs, in the order in which they are called.
+      inside: of each program, the arrays that are written into it.
+      written: these, by the identity of the array.
+    """
+
+    constants: list[_Held]
+    inside: list[list[_Held]]
+    written: dict[int, _Held]
+
+    def enter(self, program: Any) -> tuple[dict[Any, _Held], list[_Held]]:
+        """(What the constants of a program hold, a list for what is written into it)."""
+        held = [_Held(value, []) for value in program.consts]
+        self.constants.extend(held)
+        self.inside.append([])
+        return dict(zip(program.jaxpr.constvars, held, strict=True)), self.inside[-1]
+
+    def through(self, jaxpr: Jaxpr, known: dict[Any, _Held], inside: list[_Held]) -> None:
+        """Through a program, of whose variables some are `known` to hold an array."""
+
+        def held(atom: Any) -> _Held | None:
+            if not isinstance(atom, Literal):
+                return known.get(atom)
+            if not is_array(atom):
+                return None
+            inside.append(self.written.setdefault(id(atom.val), _Held(atom.val, [])))
+            return inside[-1]
+
         for eqn in jaxpr.eqns:
-            for place, atom in enumerate(eqn.invars):
-                if is_array(atom):
-                    _, uses = inside.setdefault(id(atom.val), (atom.val, []))
-                    uses.extend(_uses_in(eqn, place))
-        for atom in filter(is_array, jaxpr.outvars):
-            inside.setdefault(id(atom.val), (atom.val, []))
-    return found + [_used(value, uses, made) for value, uses in inside.values()]
+            given = [held(atom) for atom in eqn.invars]
+            called = [(each.jaxpr, *self.enter(each)) for each in programs(eqn)]
+            for inner, constants, written in called:
+                self.through(inner, constants | _passed(eqn, inner, given), written)
+            for each in {id(each): each for each in given if each}.values():
+                each.uses.append(eqn)
+        for atom in jaxpr.outvars:
+            held(atom)
 
 
 def is_array(atom: Any) -> bool:
@@ -64,28 +101,17 @@ def is_array(atom: Any) -> bool:
     return isinstance(atom, Literal) and (isinstance(atom.val, jax.Array) or np.ndim(atom.val) > 0)
 
 
-def _used(array: Any, uses: Sequence[JaxprEqn], made: str | None) -> ClosedOver:
+def _used(held: _Held, made: str | None) -> ClosedOver:
+    array, uses = held
     line = next(filter(None, map(users_line, uses)), made)
     is_base = any(eqn.params.get("name") == PUBLIC_BASE for eqn in uses)
     return ClosedOver(array, line or (where(uses[0]) if uses else NOWHERE), is_base)
 
 
-def _uses(jaxpr: Jaxpr, var: Any) -> Iterator[JaxprEqn]:
-    """The equations that use a variable: those of a program that an equation calls, then the equation itself."""
-    for eqn in (eqn for eqn in jaxpr.eqns if _stands_in(eqn, var)):
-        yield from _uses_in(eqn, [atom is var for atom in eqn.invars].index(True))
-
-
-def _stands_in(eqn: JaxprEqn, var: Any) -> bool:
-    return any(atom is var for atom in eqn.invars)
-
-
-def _uses_in(eqn: JaxprEqn, number: int) -> Iterator[JaxprEqn]:
-    for inner in (program.jaxpr for program in programs(eqn)):
-        place = _place(eqn, inner, number)
-        if place is not None:
-            yield from _uses(inner, inner.invars[place])
-    yield eqn
+def _passed(eqn: JaxprEqn, inner: Jaxpr, given: Sequence[_Held | None]) -> dict[Any, _Held]:
+    """By the inputs of a program that an equation calls, the arrays that it hands on to it."""
+    places = ((_place(eqn, inner, number), each) for number, each in enumerate(given) if each)
+    return {inner.invars[place]: each for place, each in places if place is not None}
 
 
 def _place(eqn: JaxprEqn, inner: Jaxpr, place: int) -> int | None:
