@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import math
 import sys
 import time
@@ -24,6 +25,7 @@ from experiments.base.terminal import say
 from experiments.base.time_left import OFTEN, SHORT, span
 from fedpriv.engine.compiled_rounds import Compiler
 from fedpriv.engine.history import Evaluation
+from fedpriv.engine.waiting import LOG
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, Claim
 
@@ -64,6 +66,10 @@ class Progress:
         means = f"eps: {meaning_of_epsilon(certified)}" if self._private else "not private"
         _say(f"{self._name}: {head}; {means}")
         self._bar = _bar(self._name, rounds)
+        self._waits = _Waits(self._show)
+        if self._bar is not None:
+            LOG.addHandler(self._waits)
+            LOG.setLevel(logging.INFO)
         self._began = time.perf_counter()
         self._show("compiling", 0)
 
@@ -118,7 +124,20 @@ class Progress:
 
     def close(self) -> None:
         if self._bar is not None:
+            LOG.removeHandler(self._waits)
+            LOG.setLevel(logging.NOTSET)
             self._bar.close()
+
+
+class _Waits(logging.Handler):
+    """Shows, in the place of the bar's metric, what the engine says that it waits for."""
+
+    def __init__(self, show: Callable[[str, int], None]):
+        super().__init__(logging.INFO)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._show(record.getMessage(), 0)
 
 
 def _said(found: Any) -> str:

@@ -213,10 +213,15 @@ def _pad(tree: PyTree, length: int) -> PyTree:
 def _stream(
     fn: Callable[..., Any], width: int, valid: jax.Array, xs: tuple
 ) -> tuple[PyTree, PyTree]:
-    """Scans over chunks of `width` elements with a running total."""
+    """Scans over chunks of `width` elements with a running total.
+
+    `fn` is traced once: JAX keeps the program of what it has jitted, for its shapes here and in the loop.
+    """
+    fn = jax.jit(fn)
+    shapes = jax.eval_shape(fn, *jax.tree.map(lambda leaf: leaf[0], xs))
 
     def one(valid: jax.Array, *x: PyTree) -> tuple[PyTree, PyTree]:
-        zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(fn, *x))
+        zeros = jax.tree.map(jnp.zeros_like, shapes)
         return lax.cond(valid, lambda: fn(*x), lambda: zeros)
 
     def chunk(total: PyTree, element: tuple) -> tuple[PyTree, PyTree]:
@@ -229,7 +234,6 @@ def _stream(
         return jax.tree.map(jnp.add, total, add), kept
 
     chunks = jax.tree.map(lambda x: x.reshape(-1, width, *x.shape[1:]), (valid, *xs))
-    shapes = jax.eval_shape(fn, *jax.tree.map(lambda leaf: leaf[0], xs))
     zeros = widened(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[0]))
     total, kept = lax.scan(chunk, zeros, chunks)
     return total, jax.tree.map(lambda x: x.reshape(math.prod(x.shape[:2]), *x.shape[2:]), kept)

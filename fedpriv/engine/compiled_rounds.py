@@ -13,6 +13,7 @@ from jax import lax
 
 from fedpriv.core.arguments import require
 from fedpriv.core.array_arguments import check_leaves
+from fedpriv.core.jaxprs import equations
 from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
@@ -20,6 +21,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import Strategy, spmd, sum_over, use
 from fedpriv.devices.memory import fitted
 from fedpriv.engine.history import ClientValues
+from fedpriv.engine.waiting import waiting_for
 from fedpriv.models.score import Score, diverged, is_finite, summed
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import Carried, round_in_run
@@ -64,7 +66,11 @@ def compiled(
     """`fn` by `jax.jit`, ahead of the first call; `fn` itself where JAX_DISABLE_JIT asks to see every step."""
     if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         return fn
-    return jax.jit(fn, donate_argnums=donate_argnums).lower(*args).compile()
+    with waiting_for("tracing the rounds"):
+        traced = jax.jit(fn, donate_argnums=donate_argnums).trace(*args)
+    count = sum(1 for _ in equations(traced.jaxpr.jaxpr))
+    with waiting_for(f"compiling {count:,} equations"):
+        return traced.lower().compile()
 
 
 def compiled_chunk(
@@ -115,6 +121,7 @@ def rounds_of_seeds(
         federation = replace(tables, examples=examples)
 
         def step(carried: Carried, t: jax.Array) -> tuple:
+            @jax.jit  # so that it is traced once
             def run(carried: Carried) -> tuple:
                 return numbered_round(algorithm, calls, root, t, carried, federation.for_training)
 

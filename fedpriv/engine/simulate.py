@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,6 +49,7 @@ from fedpriv.engine.run_arguments import check_options, check_run
 from fedpriv.engine.run_state import RunState, Snapshot
 from fedpriv.engine.secret_seeds import check_value, checked_secret, roots_of
 from fedpriv.engine.serialization import to_device, to_host
+from fedpriv.engine.waiting import waiting_for
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.noise_stream import THREEFRY, public_key
 from fedpriv.rounds.one_round import Carried
@@ -93,7 +94,7 @@ def simulate(
     a name alone: its root is the secret's key, folded by the low and then by the high 32 bits of s. What parts of a
     run draw from keys of their own, and what its certificate rests on, are two streams of the root, see
     `fedpriv.rounds.noise_stream`. With several processes (`fedpriv.distributed`) all call it with the same arguments,
-    and all get the results.
+    and all get the results. Python's logger `fedpriv.engine` says at level INFO what is being waited for.
 
     Args:
       algorithm: what to train.
@@ -143,7 +144,8 @@ def simulate(
         roots = _roots(seeds, secret_seed)
         secret_check = None if secret_seed is None else check_value(roots)
         first = _held(federations, 0)
-        traced = check_launch(algorithm, params, first)
+        with waiting_for("tracing and checking the round"):
+            traced = check_launch(algorithm, params, first)
         if not isinstance(federation, Federation | StreamedFederation):
             for s in range(1, len(seeds)):
                 held = _held(federations, s)
@@ -151,7 +153,8 @@ def simulate(
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, traced.before.params, test, in_memory)
         state = _initial(algorithm, params, federations, roots)
-        check_twice(traced)
+        with waiting_for("tracing the round again"):
+            check_twice(traced)
         calls = traced.calls
         training = Training(
             algorithm, calls, federations, roots, test, score, measure, rounds, every
@@ -201,6 +204,7 @@ def _train(
 ) -> None:
     """The rounds that are left, from evaluation to evaluation."""
     carried, rounds, every = chunks.carried, training.rounds, training.every
+    begun = run.round
 
     def snapshot() -> Snapshot:
         return run.snapshot(to_host(_whole(carried)), chunks.layout(), stopped)
@@ -208,8 +212,9 @@ def _train(
     stopped = False
     while run.round < rounds and not stopped:
         began, start = time.perf_counter(), run.round
-        carried, seen = chunks.run(carried, start)
-        seen = jax.device_get(seen)
+        with waiting_for("first rounds") if run.round == begun else nullcontext():
+            carried, seen = chunks.run(carried, start)
+            seen = jax.device_get(seen)
         end = min(start + every, rounds)
         evaluation = run.add(seen, end, time.perf_counter() - began)
         if run.news:
