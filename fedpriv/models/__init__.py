@@ -25,6 +25,8 @@ from fedpriv.models.networks import (
     small_mnist_cnn,
     svhn_cnn,
 )
+from fedpriv.models.prompts import Prompted
+from fedpriv.models.refactoring import refactored
 from fedpriv.models.score import Score
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "DropoutCNN",
     "LogisticRegression",
     "Model",
+    "Prompted",
     "Score",
     "SigmoidLeNet",
     "adapters",
@@ -47,6 +50,7 @@ __all__ = [
     "initializers",
     "load_model",
     "next_character",
+    "refactored",
     "save_model",
     "shakespeare_lstm",
     "small_cifar10_cnn",
