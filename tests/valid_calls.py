@@ -454,6 +454,14 @@ FUNCTIONS = {
     },
     "epochs": {"count": 2, "batch_size": 2},
     "everyone": {"population": 3},
+    "fed_avg_alternating": {
+        "loss": squared,
+        **TRAINED,
+        "turns": ("w", "b"),
+        "by": "steps",
+        "after": None,
+        "mechanism": GAUSSIAN,
+    },
     "fed_opt.adagrad": {"learning_rate": 0.5, "momentum": 0.5, "adaptivity": 0.25},
     "fed_opt.adam": {
         "learning_rate": 0.5,

@@ -19,8 +19,8 @@ from fedpriv.core.arguments import Count, check_fields
 class Prompted(nn.Module):
     """A network of texts with a prompt before each; its parameters are {"prompt": ..., "module": the network's}.
 
-    `fp.models.frozen(model, base, trainable="prompt$")` trains the prompt alone. A network with one vector for each
-    position needs as many as text and prompt together have.
+    `fp.models.frozen(model, base, trainable="prompt$")` trains the prompt alone, which begins as it is in `base`, such
+    as embeddings of some tokens. A network with one vector for each position needs one for each of the prompt, too.
 
     Attributes:
       module: of flax.linen; maps ONE text of any length, ids [length], to outputs [length, ...].
@@ -45,8 +45,8 @@ class Prompted(nn.Module):
         Raises:
           ValueError: no layer of that name embeds the text, or its vectors have another width.
         """
-        unit = nn.initializers.normal(1.0)
-        prompt = self.param("prompt", unit, (self.vectors, self.width))
+        like_embed = nn.initializers.normal(self.width**-0.5)  # as nn.Embed draws
+        prompt = self.param("prompt", like_embed, (self.vectors, self.width))
         embedded: list[str] = []
 
         def with_prompt(

@@ -1,5 +1,7 @@
 """FedAvg of a part at a time: FFA-LoRA, RoLoRA, LA-LoRA and FedSVD against loops in NumPy and optax."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,7 +40,7 @@ def after(algorithm, rounds, params=START):
 def moved(states):
     """For each round, the names of the factors that it changed."""
     found = []
-    for before, now in zip(states, states[1:], strict=False):
+    for before, now in pairwise(states):
         pairs = [(name, before.params[KERNEL][name], now.params[KERNEL][name]) for name in "AB"]
         found.append("".join(name for name, old, new in pairs if not np.array_equal(old, new)))
     return found
