@@ -19,8 +19,6 @@ from fedpriv.models.networks import (
     classifier,
     fashion_mnist_cnn,
     from_apply,
-    next_character,
-    shakespeare_lstm,
     small_cifar10_cnn,
     small_mnist_cnn,
     svhn_cnn,
@@ -28,6 +26,8 @@ from fedpriv.models.networks import (
 from fedpriv.models.prompts import Prompted
 from fedpriv.models.refactoring import refactored
 from fedpriv.models.score import Score
+from fedpriv.models.sequences import next_character, next_token, shakespeare_lstm
+from fedpriv.models.transformer import Transformer
 
 __all__ = [
     "CNN",
@@ -40,6 +40,7 @@ __all__ = [
     "Prompted",
     "Score",
     "SigmoidLeNet",
+    "Transformer",
     "adapters",
     "classification_score",
     "classifier",
@@ -50,6 +51,7 @@ __all__ = [
     "initializers",
     "load_model",
     "next_character",
+    "next_token",
     "refactored",
     "save_model",
     "shakespeare_lstm",
