@@ -19,13 +19,15 @@ from fedpriv.models.networks import (
     classifier,
     fashion_mnist_cnn,
     from_apply,
-    next_character,
-    shakespeare_lstm,
     small_cifar10_cnn,
     small_mnist_cnn,
     svhn_cnn,
 )
+from fedpriv.models.prompts import Prompted
+from fedpriv.models.refactoring import refactored
 from fedpriv.models.score import Score
+from fedpriv.models.sequences import next_character, next_token, shakespeare_lstm
+from fedpriv.models.transformer import Transformer
 
 __all__ = [
     "CNN",
@@ -35,8 +37,10 @@ __all__ = [
     "DropoutCNN",
     "LogisticRegression",
     "Model",
+    "Prompted",
     "Score",
     "SigmoidLeNet",
+    "Transformer",
     "adapters",
     "classification_score",
     "classifier",
@@ -47,6 +51,8 @@ __all__ = [
     "initializers",
     "load_model",
     "next_character",
+    "next_token",
+    "refactored",
     "save_model",
     "shakespeare_lstm",
     "small_cifar10_cnn",

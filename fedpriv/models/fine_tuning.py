@@ -7,21 +7,20 @@ Language Models", ICLR 2022, arXiv:2106.09685.
 from __future__ import annotations
 
 import dataclasses
-import math
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from fedpriv.core.arguments import Count, Positive, checked, require, shown
+from fedpriv.core.arguments import Count, CountOrZero, Positive, checked, require, shown
 from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.core.user_code import names_user_code
-from fedpriv.models.named_leaves import check_shapes, named_leaves
+from fedpriv.models.adapter_shapes import adapters_of
+from fedpriv.models.named_leaves import check_shapes, matching, named_leaves
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score
 
@@ -53,10 +52,11 @@ class _Base(NamedTuple):
 def adapters(
     model: Model,
     base: Params,
-    rank: Count = 4,
+    rank: Count | Mapping[str, CountOrZero] = 4,
     where: str = "",
     *,
     alpha: Positive | None = None,
+    stacked: str | None = None,
 ) -> Model:
     """`model` at `base` with low-rank adapters (LoRA); only the adapters are trained, sent and made private.
 
@@ -75,9 +75,12 @@ def adapters(
     Args:
       base: parameters of `model`, such as those of a kept model. They must be public, that is, independent of what the
         clients hold. Nothing can check that here; certificates list it as an assumption.
-      rank: rank of A B, at most min(n, m).
+      rank: rank of A B, at most min(n, m). Or {regular expression: rank}, such as {"head": 8, "query|value": 2}: the
+        first that is found in a leaf's path decides; leaves with rank 0 or none stay as they are.
       where: regular expression, searched for in each leaf's path, such as params.Dense_0.kernel; by default all match.
-      alpha: by default `rank`.
+      alpha: by default the rank of each leaf.
+      stacked: regular expression for leaves [layers, ...] of layers that are scanned (`nn.scan`). Each layer has an
+        adapter of its own: A is [layers, n, rank] and B [layers, rank, m].
 
     Returns:
       A model whose `merged` gives the whole network's parameters. It can itself be fine-tuned: `frozen` with
@@ -85,39 +88,25 @@ def adapters(
 
     Raises:
       ValueError: not a model; a base with other shapes; a pattern that matches no such leaf; a rank
-        below 1, or above the smaller side of a leaf.
+        below 1, or above the smaller side of a leaf; no leaf with a rank above 0.
     """
     its = _base(model, base)
-    rank = checked("rank", rank, Count)
     alpha = checked("alpha", alpha, Positive | None)
-    factor = 1.0 if alpha is None else alpha / rank
-    kernels = [path for path, leaf in its.leaves.items() if _is_kernel(path, leaf)]
-    sides = {path: _sides(its.leaves[path].shape) for path in _matching("where", where, kernels)}
-    for path, (rows, columns) in sides.items():
-        if rank > min(rows, columns):
-            large = [other for other, its_sides in sides.items() if min(its_sides) >= rank]
-            without = f", or leave it out, as where={large[0]!r} does" if large else ""
-            raise ValueError(
-                f"rank: {rank} exceeds the smaller side of {path or 'it'}, a matrix of {rows} x {columns}; give at "
-                f"most {min(rows, columns)}{without}"
-            )
+    added = adapters_of(its.leaves, rank, where, stacked)
 
     def init(key: Key) -> Params:
-        keys = jax.random.split(key, len(sides))
-        return {path: drawn(key, path) for key, path in zip(keys, sides, strict=True)}
-
-    def drawn(key: Key, path: str) -> dict[str, jax.Array]:
-        (rows, columns), dtype = sides[path], its.leaves[path].dtype
-        random = jax.random.normal(key, (rows, rank), dtype) * rows**-0.5
-        return {"A": random, "B": jnp.zeros((rank, columns), dtype)}
+        keys = jax.random.split(key, len(added))
+        drawn = zip(keys, added.items(), strict=True)
+        return {path: its_own.drawn(key, its.leaves[path].dtype) for key, (path, its_own) in drawn}
 
     def adapted(path: str, adapter: Params) -> jax.Array:
         leaf = its.leaf(path)
+        factor = 1.0 if alpha is None else alpha / added[path].rank
         change = factor * (adapter["A"] @ adapter["B"])
         return leaf + change.reshape(leaf.shape).astype(leaf.dtype)
 
     def full_params(params: Params) -> Params:
-        return its.with_leaves({path: adapted(path, params[path]) for path in sides})
+        return its.with_leaves({path: adapted(path, params[path]) for path in added})
 
     return _fine_tuned(model, init, full_params)
 
@@ -139,7 +128,7 @@ def frozen(model: Model, base: Params, trainable: str) -> Model:
       ValueError: not a model; a base with other shapes; a pattern that matches no leaf, or all.
     """
     its = _base(model, base)
-    chosen = _matching("trainable", trainable, its.leaves)
+    chosen = matching("trainable", trainable, its.leaves)
     if len(chosen) == len(its.leaves):
         raise ValueError(
             f"trainable: {shown(trainable)} matches every leaf; leave some out, or train the model itself from its base"
@@ -161,34 +150,6 @@ def _base(model: Model, base: Params) -> _Base:
     given = named_leaves(base)  # perhaps in dicts, where the model has lists or objects
     leaves = {path: jnp.asarray(given[path]) for path in named_leaves(wanted)}
     return _Base(leaves, jax.tree.structure(wanted))
-
-
-def _is_kernel(path: str, leaf: jax.Array) -> bool:
-    """Attention has biases of two axes, [heads, size]."""
-    real = bool(jnp.issubdtype(leaf.dtype, jnp.floating))
-    return real and leaf.ndim >= 2 and not path.endswith("bias")
-
-
-def _sides(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of the matrix that an array is taken for: as few as possible; if in doubt, many rows."""
-    splits = [(math.prod(shape[:i]), math.prod(shape[i:])) for i in range(1, len(shape))]
-    return min(reversed(splits), key=sum)
-
-
-def _matching(name: str, pattern: str, paths: Collection[str]) -> list[str]:
-    """Raises ValueError: there are none, or it is no regular expression."""
-    remedy = "give a regular expression, such as 'Dense_0' or 'kernel$'"
-    require(isinstance(pattern, str), name, pattern, remedy)
-    try:
-        found = [path for path in paths if re.search(pattern, path)]
-    except re.error as error:
-        raise ValueError(f"{name}: {shown(pattern)} ({error}); {remedy}") from None
-    if not found:
-        some = ", ".join([*paths][:9]) + ", ..." * (len(paths) > 9)
-        raise ValueError(
-            f"{name}: {shown(pattern)} matches none of the possible leaves ({some or 'there are none'}); {remedy}"
-        )
-    return found
 
 
 def _fine_tuned(
