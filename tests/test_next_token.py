@@ -13,6 +13,8 @@ import fedpriv as fp
 from fedpriv.data.datasets import from_tokens
 from fedpriv.models import Transformer, next_token
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 RNG = np.random.default_rng(0)
 V, LENGTH = 11, 8
 TEXTS = [RNG.integers(0, V, n).tolist() for n in (4, 9, 20, 3, 2, 6, 7, 5, 12)]
@@ -57,9 +59,9 @@ def test_losses_and_sums_are_numpys(data):
 
 def test_a_row_of_padding_counts_nothing():
     example = row(PACKED, 0) | {"mask": np.zeros(LENGTH, bool), "segment": np.zeros(LENGTH, int)}
-    assert MODEL.loss(PARAMS, example) == 0
-    assert set(map(float, MODEL.score(PARAMS, example).values())) == {0.0}
-    gradient = jax.grad(MODEL.loss)(PARAMS, example)
+    loss, gradient = jax.jit(jax.value_and_grad(MODEL.loss))(PARAMS, example)
+    sums = jax.jit(MODEL.score)(PARAMS, example)
+    assert {float(loss), *map(float, sums.values())} == {0.0}
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient))
 
 
@@ -175,8 +177,8 @@ def test_scanned_layers_and_those_computed_again_are_the_same(scan, remat):
         del own["layers"]
         own |= {f"layer_{i}": jax.tree.map(lambda leaf, i=i: leaf[i], stacked) for i in range(2)}
     other = next_token(Transformer(V, 8, 2, 2, scan_layers=scan, remat=remat), LENGTH)
-    loss, gradient = jax.value_and_grad(other.loss)({"params": own}, row(PACKED, 1))
-    expected, theirs = jax.value_and_grad(MODEL.loss)(PARAMS, row(PACKED, 1))
+    loss, gradient = jax.jit(jax.value_and_grad(other.loss))({"params": own}, row(PACKED, 1))
+    expected, theirs = jax.jit(jax.value_and_grad(MODEL.loss))(PARAMS, row(PACKED, 1))
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
     found = gradient["params"]
     if not scan:
@@ -202,11 +204,12 @@ def test_short_parameters_lose_no_more_than_their_precision():
 
 def test_ids_above_16_bits_are_tokens_of_their_own():
     vocabulary = 2**17 + 2
-    model = next_token(Transformer(vocabulary, 2, 1, 1), 2)
+    model = next_token(Transformer(vocabulary, 4, 1, 1), 2)
     data = from_tokens([[2**17 + 1, 2**16 + 1, 1]], length=2, vocabulary=vocabulary)
-    params = model.init(jax.random.key(0))
-    rows = jax.grad(model.loss)(params, row(data, 0))["params"]["Embed_0"]["embedding"]
-    norms = np.abs(rows).max(1)  # that of a label is nearly 1 / 2, of all others nearly 0
+    params = jax.jit(model.init)(jax.random.key(0))
+    gradient = jax.jit(jax.grad(model.loss))(params, row(data, 0))
+    rows = np.asarray(gradient["params"]["Embed_0"]["embedding"])
+    norms = np.abs(rows).max(1)  # of all others next to nothing, a softmax's share
     assert set(np.argsort(norms)[-3:]) == {1, 2**16 + 1, 2**17 + 1}
     assert norms[[1, 2**16 + 1, 2**17 + 1]].min() > 1e3 * np.median(norms)
 
