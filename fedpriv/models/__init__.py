@@ -25,6 +25,7 @@ from fedpriv.models.networks import (
     small_mnist_cnn,
     svhn_cnn,
 )
+from fedpriv.models.precision import in_bfloat16
 from fedpriv.models.score import Score
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "from_apply",
     "from_nnx",
     "frozen",
+    "in_bfloat16",
     "initializers",
     "load_model",
     "next_character",

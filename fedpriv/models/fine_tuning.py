@@ -19,6 +19,7 @@ from jax.ad_checkpoint import checkpoint_name
 from fedpriv.core.arguments import Count, Positive, checked, require, shown
 from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.random_losses import takes_key
+from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.models.named_leaves import check_shapes, named_leaves
@@ -39,6 +40,16 @@ class _Base(NamedTuple):
 
     leaves: dict[str, jax.Array]
     tree: Any
+
+    def held_for(self, model: Model, trained: Collection[str] = ()) -> _Base:
+        """In bfloat16 where a network computes in it, for half the memory, but for what is `trained`, in float32."""
+        if model.precision == "float32" or model.merged is not None:
+            return self  # of adapters, which are small
+        held = {
+            path: _cast(leaf, jnp.float32 if path in trained else jnp.bfloat16)
+            for path, leaf in self.leaves.items()
+        }
+        return self._replace(leaves=held)
 
     def leaf(self, path: str) -> jax.Array:
         return checkpoint_name(self.leaves[path], PUBLIC_BASE)
@@ -87,7 +98,7 @@ def adapters(
       ValueError: not a model; a base with other shapes; a pattern that matches no such leaf; a rank
         below 1, or above the smaller side of a leaf.
     """
-    its = _base(model, base)
+    its = _base(model, base).held_for(model)
     rank = checked("rank", rank, Count)
     alpha = checked("alpha", alpha, Positive | None)
     factor = 1.0 if alpha is None else alpha / rank
@@ -107,14 +118,16 @@ def adapters(
         return {path: drawn(key, path) for key, path in zip(keys, sides, strict=True)}
 
     def drawn(key: Key, path: str) -> dict[str, jax.Array]:
-        (rows, columns), dtype = sides[path], its.leaves[path].dtype
+        rows, columns = sides[path]
+        dtype = its.leaves[path].dtype if model.precision == "float32" else jnp.float32
         random = jax.random.normal(key, (rows, rank), dtype) * rows**-0.5
         return {"A": random, "B": jnp.zeros((rank, columns), dtype)}
 
     def adapted(path: str, adapter: Params) -> jax.Array:
         leaf = its.leaf(path)
         change = factor * (adapter["A"] @ adapter["B"])
-        return leaf + change.reshape(leaf.shape).astype(leaf.dtype)
+        kind = jnp.promote_types(leaf.dtype, change.dtype)
+        return leaf.astype(kind) + change.reshape(leaf.shape).astype(kind)
 
     def full_params(params: Params) -> Params:
         return its.with_leaves({path: adapted(path, params[path]) for path in sides})
@@ -144,6 +157,7 @@ def frozen(model: Model, base: Params, trainable: str) -> Model:
         raise ValueError(
             f"trainable: {shown(trainable)} matches every leaf; leave some out, or train the model itself from its base"
         )
+    its = its.held_for(model, chosen)
     return _fine_tuned(
         model, lambda key: {path: its.leaves[path] for path in chosen}, its.with_leaves
     )
@@ -161,6 +175,10 @@ def _base(model: Model, base: Params) -> _Base:
     given = named_leaves(base)  # perhaps in dicts, where the model has lists or objects
     leaves = {path: jnp.asarray(given[path]) for path in named_leaves(wanted)}
     return _Base(leaves, jax.tree.structure(wanted))
+
+
+def _cast(leaf: jax.Array, dtype: Any) -> jax.Array:
+    return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
 def _is_kernel(path: str, leaf: jax.Array) -> bool:
@@ -211,7 +229,9 @@ def _fine_tuned(
         return used(full_params(params), x)
 
     def merged(params: Params) -> Params:
-        return model.merged(full_params(params)) if model.merged else full_params(params)
+        whole = full_params(params)
+        whole = whole if model.precision == "float32" else widened(whole)
+        return model.merged(whole) if model.merged else whole
 
     return model._replace(
         init=init,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -20,6 +20,7 @@ from jax import lax
 
 from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.random_losses import takes_key
+from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.mechanisms.dense_gradients import dense_gradients
@@ -63,6 +64,7 @@ class Model(NamedTuple):
       built: the flax.linen module that it is made of; None for other models.
       merged: in a fine-tuned model (`adapters`, `frozen`): params -> parameters with which the original model scores
         the same. None for other models.
+      precision: type of the floats in which loss, score and apply compute, see `in_bfloat16`.
     """
 
     init: Callable[[Key], Params]
@@ -71,6 +73,7 @@ class Model(NamedTuple):
     apply: Apply | None = None
     built: Built | None = None
     merged: Callable[[Params], Params] | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     @names_user_code
     def predict(self, params: Params, inputs: PyTree) -> PyTree:
@@ -104,6 +107,11 @@ _MISFITS = (ScopeParamShapeError, ScopeParamNotFoundError, ScopeCollectionNotFou
 _OF_IMAGES = (LogisticRegression, MLP, CNN, DropoutCNN, SigmoidLeNet)  # these scale bytes
 
 
+def scales_bytes(module: nn.Module) -> bool:
+    """Whether it is a network of this package that divides bytes by 255."""
+    return isinstance(module, _OF_IMAGES)
+
+
 def classifier(
     module: nn.Module, input: Sequence[Count] | jax.typing.ArrayLike, inputs: str = "image"
 ) -> Model:
@@ -131,7 +139,7 @@ def classifier(
     shape, dtype = (given.shape, given.dtype) if hasattr(given, "dtype") else (given, jnp.uint8)
     like = jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
     image = inputs == "image" or len(like.shape) == 3
-    of_images = image and isinstance(module, _OF_IMAGES)
+    of_images = image and scales_bytes(module)
     random = "train" in inspect.signature(type(module).__call__).parameters
     evaluating: dict[str, Any] = {"train": False} if random else {}
 
@@ -297,7 +305,7 @@ def next_character(module: nn.Module) -> Model:
     def per_character(params: Params, example: Example) -> tuple[jax.Array, ...]:
         """The logits, the characters that are right, the losses, and which of them count."""
         check_leaves(example, "text", "label", "mask")
-        z: Any = apply(params, example["text"])
+        z: Any = widened(apply(params, example["text"]))
         label = class_of(example["label"], z)
         return z, label, cross_entropy(z, label), example["mask"].astype(jnp.float32)
 
