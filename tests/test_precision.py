@@ -78,6 +78,18 @@ def test_gradients_are_those_of_casts_by_hand_in_float32():
     assert 1e-5 < gap[0] / optax.tree.norm(exact) < 0.02
 
 
+def test_logits_are_rounded_but_cross_entropy_is_not():
+    transformer = fp.models.next_character(fp.models.CharacterTransformer(9, 4, 2, 1))
+    half = fp.models.in_bfloat16(transformer)
+    params = filled(half.init)
+    text = RNG.integers(0, 9, 81, np.int32)
+    example = {"text": text[:-1], "label": text[1:], "mask": np.ones(80, bool)}
+    logits = np.asarray(half.apply(params, example["text"]), np.float64)
+    losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(80), example["label"]]
+    np.testing.assert_allclose(half.loss(params, example), losses.mean(), rtol=1e-5)
+    np.testing.assert_allclose(half.score(params, example)["loss"], losses.sum(), rtol=1e-5)
+
+
 def test_every_product_is_of_bfloat16():
     assert products(jax.grad(HALF.loss), PARAMS, EXAMPLE) == SHORT
     assert products(jax.grad(NETWORK.loss), PARAMS, EXAMPLE) == FLOAT

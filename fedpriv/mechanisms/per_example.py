@@ -277,7 +277,7 @@ def _micro_of(gradients: Gradients, mask: jax.Array) -> int | None:
     return micro if micro is not None and micro < mask.shape[0] else None
 
 
-def _whatever_the_batch(mechanism: RecordMechanism, micro: int) -> Mechanism:
+def _whatever_the_batch(mechanism: Mechanism | MedianClipping, micro: int) -> Mechanism:
     """Raises ValueError: the mechanism looks at the whole batch before it clips a record."""
     fixed = isinstance(mechanism, Mechanism)
     remedy = "the mechanism looks at a whole batch's norms, as a median does; leave it out"

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedpriv.core.arguments import require
 from fedpriv.core.jaxprs import equations
@@ -54,7 +55,7 @@ def in_bfloat16(model: Model) -> Model:
     def random_loss(params: Params, example: Example, *key: Key | None) -> Any:
         rounded = _rounded(params), given(example)
         compared(model.loss, *rounded, *key)
-        return _lengthened(model.loss(*rounded, *key))  # type: ignore[call-arg]
+        return _lengthened(model.loss(*rounded, *key))
 
     def loss(params: Params, example: Example) -> Any:
         return random_loss(params, example)
@@ -120,11 +121,11 @@ def _once(check: Callable[..., None]) -> Callable[..., None]:
 def _check_products(loss: Callable[..., Any], params: Params, example: Example, *key: Any) -> None:
     """Raises ValueError: most products of a loss of bfloat16 are in float32, to which one number of 32 bits leads."""
     program = jax.make_jaxpr(loss)(params, example, *key).jaxpr
-    of = Counter(
-        str(eqn.invars[0].aval.dtype)
-        for eqn, _ in equations(program)
-        if eqn.primitive.name in ("dot_general", "conv_general_dilated")
-    )
+    products = (lax.dot_general_p, lax.conv_general_dilated_p)
+    factors: list[Any] = [
+        e.invars[0].aval for e, _ in equations(program) if e.primitive in products
+    ]
+    of = Counter(str(factor.dtype) for factor in factors)
     if of["float32"] > of["bfloat16"]:
         raise ValueError(
             f"model: {of['float32']} of its {of.total()} products are in float32, as something in it, such as bytes / "
