@@ -149,7 +149,7 @@ class Race(FedSMP):
     def _scaffold(self, model: models.Model, sampler: fp.Sampler) -> Algorithm:
         step, sigma = self.local.learning_rate, 2 * self.noise_multiplier * self.records
         steps = fp.LocalSteps(
-            fp.per_example(model.loss),
+            fp.per_example(model.loss, micro=self.local.micro),
             fp.everyone(self.records),
             self.scaffold_steps,
             lambda t: optax.sgd(step),

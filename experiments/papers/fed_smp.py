@@ -51,6 +51,8 @@ class Local:
     """Steps per round, in place of passes."""
     batch_size: int = 10
     """Examples per step, B."""
+    micro: int | None = None
+    """Take a step's gradient in parts of so many examples, with the memory of one part; by default all at once."""
     learning_rate: float = 0.125
     """Learning rate of the first round."""
     momentum: float = 0.5
@@ -66,7 +68,11 @@ class Local:
         check_each(
             Number, epochs=self.epochs, batch_size=self.batch_size, decay_every=self.decay_every
         )
-        check_each(Number, steps=self.steps)
+        check_each(Number, steps=self.steps, micro=self.micro)
+        if self.micro is not None and self.micro > self.batch_size:
+            raise ValueError(
+                f"local.micro: {self.micro} exceeds local.batch_size, {self.batch_size}; give fewer, or leave it out"
+            )
         check_each(Single, learning_rate=self.learning_rate)
         check_each(Decay, momentum=self.momentum)
         check_each(Rate, decay=self.decay)
@@ -74,8 +80,8 @@ class Local:
 
     def batches(self) -> Batches:
         if self.steps is not None:
-            return fp.random_batches(self.steps, self.batch_size)
-        return fp.epochs(self.epochs, self.batch_size)
+            return fp.random_batches(self.steps, self.batch_size, self.micro)
+        return fp.epochs(self.epochs, self.batch_size, self.micro)
 
     def optimizer(self, t: jax.Array) -> optax.GradientTransformation:
         rate = self.learning_rate * self.decay ** (t // self.decay_every)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
@@ -20,11 +21,12 @@ from fedpriv.core.arguments import (
 )
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.random_losses import GradientFunction, of_one, takes_key
-from fedpriv.core.trees import check_params, real
+from fedpriv.core.trees import check_params, real, widened
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.mechanisms.clipping import over_tensors, separately
 from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
+from fedpriv.mechanisms.micro_batches import checked_micro, sum_of_parts
 from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.not_finite_counts import count_records
 from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
@@ -56,16 +58,37 @@ class RecordGradients(GradientFunction):
     """Gradients that are proved to be of one record each, with their true norms: a certificate need not measure them.
 
     A wrapper, or a subclass, is none.
+
+    Args:
+      fn, needs_keys: as for any gradients.
+      micro: records whose gradients private sums take together, one such part after another; None: the whole batch.
     """
 
-    __slots__ = ()
+    __slots__ = ("_micro",)
+
+    def __init__(
+        self, fn: Callable[..., PerExample], needs_keys: bool = False, micro: int | None = None
+    ):
+        super().__init__(fn, needs_keys)
+        self._micro = micro
+
+    @property
+    def micro(self) -> int | None:
+        """Records whose gradients are taken together."""
+        return self._micro
 
 
 CLOSED_FORMS: WeakKeyDictionary[LossFn, Callable[[float], Gradients]] = WeakKeyDictionary()
 """Losses whose gradients have a closed form, which is made for an l2."""
 
 
-def per_example(loss: LossFn, l2: NonNegative = 0.0, *, closed_form: bool = False) -> Gradients:
+def per_example(
+    loss: LossFn,
+    l2: NonNegative = 0.0,
+    *,
+    closed_form: bool = False,
+    micro: Count | None = None,
+) -> Gradients:
     """Gradients of single records: of `loss + l2 / 2 ||params||^2` of any model.
 
     Gradients of a dense layer stay factored, which saves memory: batch times layer is never stored. Those of other
@@ -76,17 +99,20 @@ def per_example(loss: LossFn, l2: NonNegative = 0.0, *, closed_form: bool = Fals
       l2: weight of the regulariser, which belongs to each record's loss and is clipped with it.
       closed_form: for the loss of `models.classifier` with `LogisticRegression` or `MLP`. The same gradients up to
         rounding, none of which is formed: five times as fast with a regulariser, 1.3 to 2 times without.
+      micro: records that are clipped together: a private sum takes a batch in parts of so many, one after another, with
+        the memory of one part, and gets one noise. The same sum up to rounding.
 
     Raises:
-      ValueError: `loss` is no function of these parameters, or has no closed form that is asked for, or l2 below 0;
-        when called, as the gradients of `fedpriv.mean_grad`, or a loss with a `custom_vmap`.
+      ValueError: `loss` is no function of these parameters, or has no closed form that is asked for, l2 below 0, or
+        micro below 1; when called, as the gradients of `fedpriv.mean_grad`, or a loss with a `custom_vmap`.
     """
     l2 = checked("l2", l2, NonNegative)
+    micro = checked_micro(micro)
     one = of_one(loss, apart=True)
     if checked("closed_form", closed_form, bool):
         remedy = "only losses of fp.models.classifier with LogisticRegression or MLP have one; leave it out"
         require(loss in CLOSED_FORMS, "closed_form", closed_form, remedy)
-        return CLOSED_FORMS[loss](l2)
+        return RecordGradients(CLOSED_FORMS[loss](l2), micro=micro)
 
     def regularised(params: Params, example: Example) -> jax.Array:
         penalty = l2 / 2 * optax.tree.norm(params, squared=True) if l2 else 0.0
@@ -109,7 +135,7 @@ def per_example(loss: LossFn, l2: NonNegative = 0.0, *, closed_form: bool = Fals
             ),
         )
 
-    return RecordGradients(gradients, takes_key(loss))
+    return RecordGradients(gradients, takes_key(loss), micro)
 
 
 def _norms(g: jax.Array | Stacked) -> jax.Array:
@@ -204,22 +230,59 @@ def private_mean(
     )
     expected_size = checked("expected_size", expected_size, Positive | jax.Array)
 
+    def clipped(params: Params, batch: Example, mask: jax.Array) -> tuple[Params, jax.Array]:
+        total, lengths, _ = _clipped_sum(gradients, mechanism, params, batch, mask)
+        return total, lengths
+
     def mean(key: Key, params: Params, batch: Example, mask: jax.Array) -> Params:
         real(params, "params")
-        of_batch = gradients(params, batch)
-        now = mechanism.for_batch(of_batch.norms, mask)
-        if now.scaling is None:
-            total, lengths = _sum_of_bounded(now, of_batch.each(), mask)
+        micro = _micro_of(gradients, mask)
+        if micro is None:
+            total, lengths, now = _clipped_sum(gradients, mechanism, params, batch, mask)
         else:
-            norms_of = now.scaling.norms
-            norms = jax.vmap(norms_of)(of_batch.each()) if norms_of else of_batch.norms
-            scales, lengths = now.scaling.scales(norms), over_tensors(norms)
-            total = of_batch.weighted(jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales))
+            now = _whatever_the_batch(mechanism, micro)
+            start = jax.tree.map(jnp.zeros_like, widened(params))
+            of_part = functools.partial(clipped, params)
+            total, lengths = sum_of_parts(of_part, start, batch, mask, micro)
+            lengths = lengths.reshape(-1)[: mask.shape[0]]
         count_records(lengths, mask)
         noisy = now.perturb(key, total)
         return jax.tree.map(lambda s: s / expected_size, noisy)
 
     return mean
+
+
+def _clipped_sum(
+    gradients: Gradients,
+    mechanism: RecordMechanism,
+    params: Params,
+    batch: Example,
+    mask: jax.Array,
+) -> tuple[Params, jax.Array, Mechanism]:
+    """(the sum of the records' clipped gradients, their norms f32[B] before, the mechanism for this batch)."""
+    of_batch = gradients(params, batch)
+    now = mechanism.for_batch(of_batch.norms, mask)
+    if now.scaling is None:
+        return *_sum_of_bounded(now, of_batch.each(), mask), now
+    norms_of = now.scaling.norms
+    norms = jax.vmap(norms_of)(of_batch.each()) if norms_of else of_batch.norms
+    scales, lengths = now.scaling.scales(norms), over_tensors(norms)
+    weights = jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales)
+    return of_batch.weighted(weights), lengths, now
+
+
+def _micro_of(gradients: Gradients, mask: jax.Array) -> int | None:
+    """Records that gradients take together of a batch with this mask (bool[B]); None: all B of them."""
+    micro = getattr(gradients, "micro", None)
+    return micro if micro is not None and micro < mask.shape[0] else None
+
+
+def _whatever_the_batch(mechanism: Mechanism | MedianClipping, micro: int) -> Mechanism:
+    """Raises ValueError: the mechanism looks at the whole batch before it clips a record."""
+    fixed = isinstance(mechanism, Mechanism)
+    remedy = "the mechanism looks at a whole batch's norms, as a median does; leave it out"
+    require(fixed, "micro", micro, remedy)
+    return mechanism  # type: ignore[return-value]
 
 
 def integer_total(
@@ -231,17 +294,27 @@ def integer_total(
     `IntegerSum`; nothing is perturbed yet.
     """
 
-    def total(
+    def summed(
         rotation: Key, key: Key, params: Params, batch: Example, mask: jax.Array
     ) -> jax.Array:
-        each = gradients(params, batch).each()
-        bounded, norms = jax.vmap(mechanism.clip)(each)
-        count_records(norms, mask)
-        keys = jax.random.split(key, mask.shape[0])
-        whole = jax.vmap(integers.encode, (None, 0, 0))(rotation, keys, bounded)
-        return jnp.sum(jnp.where(mask[:, None], whole, 0), axis=0, dtype=jnp.int32)
+        def of_part(part: tuple[Example, Key], mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+            batch, keys = part
+            bounded, norms = jax.vmap(mechanism.clip)(gradients(params, batch).each())
+            whole = jax.vmap(integers.encode, (None, 0, 0))(rotation, keys, bounded)
+            return jnp.sum(jnp.where(mask[:, None], whole, 0), axis=0, dtype=jnp.int32), norms
 
-    return total
+        keyed = batch, jax.random.split(key, mask.shape[0])
+        micro = _micro_of(gradients, mask)
+        if micro is None:
+            total, norms = of_part(keyed, mask)
+        else:
+            start = jnp.zeros(integers.length, jnp.int32)
+            total, norms = sum_of_parts(of_part, start, keyed, mask, micro)
+            norms = norms.reshape(-1)[: mask.shape[0]]
+        count_records(norms, mask)
+        return total
+
+    return summed
 
 
 def rounded(mean: jax.Array, like: jax.Array) -> jax.Array:

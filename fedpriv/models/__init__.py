@@ -23,6 +23,7 @@ from fedpriv.models.networks import (
     small_mnist_cnn,
     svhn_cnn,
 )
+from fedpriv.models.precision import in_bfloat16
 from fedpriv.models.prompts import Prompted
 from fedpriv.models.refactoring import refactored
 from fedpriv.models.score import Score
@@ -48,6 +49,7 @@ __all__ = [
     "from_apply",
     "from_nnx",
     "frozen",
+    "in_bfloat16",
     "initializers",
     "load_model",
     "next_character",

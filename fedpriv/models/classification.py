@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.models.example_checks import check_leaves, class_of
 from fedpriv.models.score import Score
@@ -25,7 +26,7 @@ _SCALE, _FURTHEST = 0.03, 30.0
 def judged(
     apply: Apply, inputs: str, params: Params, example: Example, *key: Key
 ) -> tuple[jax.Array, jax.Array]:
-    """The logits f32[classes] of ONE example, and the class that is right, i32[].
+    """The logits of ONE example, f32[classes] whatever the network computes in, and the class that is right, i32[].
 
     Raises:
       ValueError: the example lacks one of these, or `apply` does not give logits.
@@ -36,6 +37,7 @@ def judged(
     if shape is None or len(shape) != 1:
         what = f"a {type(z).__name__}" if shape is None else f"{z.dtype}{list(shape)}"
         raise ValueError(f"apply: it gives {what} for one input; return logits [classes]")
+    z = widened(z)
     return z, class_of(example["label"], z)
 
 

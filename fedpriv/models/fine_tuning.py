@@ -7,7 +7,7 @@ Language Models", ICLR 2022, arXiv:2106.09685.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 from fedpriv.core.arguments import Count, CountOrZero, Positive, checked, require, shown
 from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.random_losses import takes_key
+from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.models.adapter_shapes import adapters_of
@@ -38,6 +39,16 @@ class _Base(NamedTuple):
 
     leaves: dict[str, jax.Array]
     tree: Any
+
+    def held_for(self, model: Model, trained: Collection[str] = ()) -> _Base:
+        """In bfloat16 where a network computes in it, for half the memory, but for what is `trained`, in float32."""
+        if model.precision == "float32" or model.merged is not None:
+            return self  # of adapters, which are small
+        held = {
+            path: _cast(leaf, jnp.float32 if path in trained else jnp.bfloat16)
+            for path, leaf in self.leaves.items()
+        }
+        return self._replace(leaves=held)
 
     def leaf(self, path: str) -> jax.Array:
         return checkpoint_name(self.leaves[path], PUBLIC_BASE)
@@ -90,20 +101,24 @@ def adapters(
       ValueError: not a model; a base with other shapes; a pattern that matches no such leaf; a rank
         below 1, or above the smaller side of a leaf; no leaf with a rank above 0.
     """
-    its = _base(model, base)
+    its = _base(model, base).held_for(model)
     alpha = checked("alpha", alpha, Positive | None)
     added = adapters_of(its.leaves, rank, where, stacked)
 
     def init(key: Key) -> Params:
         keys = jax.random.split(key, len(added))
         drawn = zip(keys, added.items(), strict=True)
-        return {path: its_own.drawn(key, its.leaves[path].dtype) for key, (path, its_own) in drawn}
+        return {path: its_own.drawn(key, dtype(path)) for key, (path, its_own) in drawn}
+
+    def dtype(path: str) -> Any:
+        return its.leaves[path].dtype if model.precision == "float32" else jnp.float32
 
     def adapted(path: str, adapter: Params) -> jax.Array:
         leaf = its.leaf(path)
         factor = 1.0 if alpha is None else alpha / added[path].rank
         change = factor * (adapter["A"] @ adapter["B"])
-        return leaf + change.reshape(leaf.shape).astype(leaf.dtype)
+        kind = jnp.promote_types(leaf.dtype, change.dtype)
+        return leaf.astype(kind) + change.reshape(leaf.shape).astype(kind)
 
     def full_params(params: Params) -> Params:
         return its.with_leaves({path: adapted(path, params[path]) for path in added})
@@ -133,6 +148,7 @@ def frozen(model: Model, base: Params, trainable: str) -> Model:
         raise ValueError(
             f"trainable: {shown(trainable)} matches every leaf; leave some out, or train the model itself from its base"
         )
+    its = its.held_for(model, chosen)
     return _fine_tuned(
         model, lambda key: {path: its.leaves[path] for path in chosen}, its.with_leaves
     )
@@ -150,6 +166,10 @@ def _base(model: Model, base: Params) -> _Base:
     given = named_leaves(base)  # perhaps in dicts, where the model has lists or objects
     leaves = {path: jnp.asarray(given[path]) for path in named_leaves(wanted)}
     return _Base(leaves, jax.tree.structure(wanted))
+
+
+def _cast(leaf: jax.Array, dtype: Any) -> jax.Array:
+    return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
 def _fine_tuned(
@@ -172,7 +192,9 @@ def _fine_tuned(
         return used(full_params(params), x)
 
     def merged(params: Params) -> Params:
-        return model.merged(full_params(params)) if model.merged else full_params(params)
+        whole = full_params(params)
+        whole = whole if model.precision == "float32" else widened(whole)
+        return model.merged(whole) if model.merged else whole
 
     return model._replace(
         init=init,

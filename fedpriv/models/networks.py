@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -61,6 +61,7 @@ class Model(NamedTuple):
       built: the flax.linen module that it is made of; None for other models.
       merged: in a fine-tuned model (`adapters`, `frozen`): params -> parameters with which the original model scores
         the same. None for other models.
+      precision: type of the floats in which loss, score and apply compute, see `in_bfloat16`.
     """
 
     init: Callable[[Key], Params]
@@ -69,6 +70,7 @@ class Model(NamedTuple):
     apply: Apply | None = None
     built: Built | None = None
     merged: Callable[[Params], Params] | None = None
+    precision: Literal["float32", "bfloat16"] = "float32"
 
     @names_user_code
     def predict(self, params: Params, inputs: PyTree) -> PyTree:
@@ -102,6 +104,11 @@ _MISFITS = (ScopeParamShapeError, ScopeParamNotFoundError, ScopeCollectionNotFou
 _OF_IMAGES = (LogisticRegression, MLP, CNN, DropoutCNN, SigmoidLeNet)  # these scale bytes
 
 
+def scales_bytes(module: nn.Module) -> bool:
+    """Whether it is a network of this package that divides bytes by 255."""
+    return isinstance(module, _OF_IMAGES)
+
+
 def classifier(
     module: nn.Module, input: Sequence[Count] | jax.typing.ArrayLike, inputs: str = "image"
 ) -> Model:
@@ -129,7 +136,7 @@ def classifier(
     shape, dtype = (given.shape, given.dtype) if hasattr(given, "dtype") else (given, jnp.uint8)
     like = jax.ShapeDtypeStruct(shape, jax.dtypes.canonicalize_dtype(dtype))
     image = inputs == "image" or len(like.shape) == 3
-    of_images = image and isinstance(module, _OF_IMAGES)
+    of_images = image and scales_bytes(module)
     random = "train" in inspect.signature(type(module).__call__).parameters
     evaluating: dict[str, Any] = {"train": False} if random else {}
 

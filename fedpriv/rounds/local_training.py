@@ -24,6 +24,7 @@ from fedpriv.core.trees import check_params
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
+from fedpriv.mechanisms.micro_batches import checked_micro, mean_of_parts
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.gradient_steps import Batch, take_steps
 from fedpriv.rounds.optimizers import ready
@@ -46,25 +47,32 @@ class Plan(NamedTuple):
       at: s -> (positions i32[B], mask bool[B]) of batch s, from 0.
       most: bound on their number, if one is known before the client is: lets large layers be kept in a cheaper form. No
         more batches than that are taken.
+      micro: records of a batch whose gradients are taken together, one such part after another; None: all of them.
     """
 
     steps: jax.Array
     at: Callable[[jax.Array], tuple[jax.Array, jax.Array]]
     most: int | None = None
+    micro: int | None = None
 
 
 Batches: TypeAlias = Callable[[Key, jax.Array, int], Plan]
 """(key, size i32[], capacity) -> Plan."""
 
 
-def epochs(count: Count, batch_size: Count) -> Batches:
+def epochs(count: Count, batch_size: Count, micro: Count | None = None) -> Batches:
     """`count` passes over the client's records, each in a fresh order. The last batch of a pass may be smaller.
 
+    Args:
+      micro: records whose gradients are taken together: a step's batch in parts of so many, one after another, takes
+        the memory of one part. The same steps up to rounding, for gradients that are means over the records.
+
     Raises:
-      ValueError: a count or batch size below 1.
+      ValueError: a count, batch size or micro below 1, or a micro above the batch size.
     """
     count = checked("count", count, Count)
     batch_size = checked("batch_size", batch_size, Count)
+    micro = checked_micro(micro, batch_size)
 
     def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
         width = min(batch_size, capacity)
@@ -77,19 +85,23 @@ def epochs(count: Count, batch_size: Count) -> Batches:
             positions = lax.dynamic_slice(orders, (epoch, batch * width), (1, width))[0]
             return positions, batch * width + jnp.arange(width) < size
 
-        return Plan(count * per_epoch, at, count * -(-capacity // width))
+        return Plan(count * per_epoch, at, count * -(-capacity // width), micro)
 
     return plan
 
 
-def random_batches(count: Count, batch_size: Count) -> Batches:
+def random_batches(count: Count, batch_size: Count, micro: Count | None = None) -> Batches:
     """`count` batches, each a fresh subset of min(batch_size, size) records, drawn without replacement.
 
+    Args:
+      micro: as for `epochs`.
+
     Raises:
-      ValueError: a count or batch size below 1.
+      ValueError: as `epochs`.
     """
     count = checked("count", count, Count)
     batch_size = checked("batch_size", batch_size, Count)
+    micro = checked_micro(micro, batch_size)
 
     def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
         width = min(batch_size, capacity)
@@ -98,17 +110,25 @@ def random_batches(count: Count, batch_size: Count) -> Batches:
             order = _order(jax.random.fold_in(key, step), size, capacity)
             return order[:width], jnp.arange(width) < size
 
-        return Plan(jnp.int32(count), at, count)
+        return Plan(jnp.int32(count), at, count, micro)
 
     return plan
 
 
-def full_batch() -> Batches:
-    """For local training: one batch a step, with all records of the client."""
+def full_batch(micro: Count | None = None) -> Batches:
+    """For local training: one batch a step, with all records of the client.
+
+    Args:
+      micro: as for `epochs`; may be more than a client holds.
+
+    Raises:
+      ValueError: a micro below 1.
+    """
+    micro = checked_micro(micro)
 
     def plan(key: Key, size: jax.Array, capacity: int) -> Plan:
         positions = jnp.arange(capacity, dtype=jnp.int32)
-        return Plan(jnp.int32(1), lambda step: (positions, positions < size), 1)
+        return Plan(jnp.int32(1), lambda step: (positions, positions < size), 1, micro)
 
     return plan
 
@@ -196,7 +216,8 @@ def train_locally(
         _check_gradient(gradient, params)
         return gradient
 
-    return take_steps(like_params, optimizer, params, batch_at, plan.steps, plan.most)
+    gradient = mean_of_parts(like_params, plan.micro)
+    return take_steps(gradient, optimizer, params, batch_at, plan.steps, plan.most)
 
 
 def _check_gradient(gradient: Any, params: Params) -> None:
