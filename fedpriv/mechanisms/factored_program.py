@@ -1,0 +1,283 @@
+"""Computes a batch's gradients without forming those that are products: the traced program by other rules than JAX's.
+
+Where a part of it is to be recomputed (`jax.checkpoint`), or is one step of a loop, what is asked of a gradient can be
+computed within that part, so that no factors of the whole are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+
+from fedpriv.core.jaxprs import equations, evaluate, programs, scan_operands
+from fedpriv.core.types import Example, LossFn, Params
+from fedpriv.mechanisms.gradients_of_leaves import (
+    Formed,
+    Layers,
+    Norms,
+    OfRecords,
+    Total,
+    of_layers,
+    over_steps,
+)
+from fedpriv.mechanisms.outer_product_gradients import (
+    Paths,
+    called,
+    is_recomputed,
+    pays,
+    step_back,
+)
+from fedpriv.mechanisms.outer_products import Stacked, summed
+
+Asked: TypeAlias = Callable[[int, OfRecords], Norms | Total]
+"""(number of the leaf, its gradients) -> what is asked of them."""
+
+
+class FactoredProgram:
+    """The gradients of a batch's records, as a program.
+
+    Args:
+      loss: of one example, (params, example) -> f32[].
+
+    Attributes:
+      args: what it is computed for.
+      recomputes: whether parts of it are to be computed again, to save memory.
+    """
+
+    def __init__(self, loss: LossFn, params: Params, batch: Example):
+        gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))
+        self._program = jax.make_jaxpr(gradients)(params, batch)
+        self.args = [*jax.tree.leaves(params), *jax.tree.leaves(batch)]
+        jaxpr = self._program.jaxpr
+        self.recomputes = any(is_recomputed(eqn) for eqn, _ in equations(jaxpr))
+        self._paths = Paths(jaxpr)
+        found = [self._paths.factors(v, 0) for v in jaxpr.outvars]
+        self._factored = [f is not None and pays(f) for f in found]
+
+    def formed(self) -> list[jax.Array]:
+        """Every leaf's gradients, [B, ...], as JAX computes them."""
+        return evaluate(self._program, self.args, lambda eqn, values: NotImplemented)
+
+    def gradients(self) -> list[OfRecords]:
+        """Every leaf's gradients, those that have factors as these, all of them kept."""
+        return [_of_records(found, 0) for found in self._run(None, self.args)]
+
+    def ask(self, asked: Asked, args: Sequence[Any]) -> list[Norms | Total]:
+        """What is asked of every leaf's gradients, computed where they are, so that few are kept.
+
+        Args:
+          args: `args`, or those behind a barrier.
+        """
+        found = self._run(asked, args)
+        return [
+            f if isinstance(f, Norms | Total) else asked(leaf, _of_records(f, 0))
+            for leaf, f in enumerate(found)
+        ]
+
+    def _run(self, asked: Asked | None, args: Sequence[Any]) -> list[Any]:
+        wants = [Want(leaf, 0, True) for leaf in range(len(self._factored))]
+        run = _Run(self._factored, asked)
+        return run.level(self._paths, self._program.consts, args, wants)
+
+
+class Want(NamedTuple):
+    """That a variable is a leaf's gradients, or a part of them.
+
+    Attributes:
+      leaf: its number.
+      records: the axis of the records.
+      alone: whether it is all of the leaf's gradients, and nothing else.
+    """
+
+    leaf: int
+    records: int
+    alone: bool
+
+
+class _Zero(NamedTuple):
+    """What a loop adds gradients to, first."""
+
+    like: Any
+
+
+class _Run:
+    """One computation of a program.
+
+    Args:
+      factored: for each leaf, whether its gradients are to be factors.
+      asked: what is asked of them at the end of each part; None: nothing, they are given.
+    """
+
+    def __init__(self, factored: Sequence[bool], asked: Asked | None):
+        self._factored, self._asked = factored, asked
+
+    def level(
+        self, paths: Paths, consts: Sequence[Any], values: Sequence[Any], outs: Sequence[Want | None]
+    ) -> list[Any]:
+        """A program's results, those of which `outs` says that they are gradients as factors or as what is asked."""
+        wants = self._wants(paths, outs)
+
+        def rule(eqn: JaxprEqn, given: list[Any]) -> Any:
+            out = self._rule(paths, wants, eqn, given)
+            if out is NotImplemented:
+                given[:] = _arrays(eqn, given, wants)
+            return out
+
+        found = evaluate(ClosedJaxpr(paths.jaxpr, consts), values, rule)
+        given = zip(found, paths.jaxpr.outvars, outs, strict=True)
+        return [
+            value if want or isinstance(v, Literal) else _array(value, wants.get(v))
+            for value, v, want in given
+        ]
+
+    def _wants(self, paths: Paths, outs: Sequence[Want | None]) -> dict[Any, Want]:
+        """For each variable on the ways back."""
+        wants: dict[Any, Want] = {}
+        todo = [(v, want) for v, want in zip(paths.jaxpr.outvars, outs, strict=True) if want]
+        while todo:
+            variable, want = todo.pop()
+            eqn, _ = paths.made(variable)
+            if isinstance(variable, Literal) or wants.get(variable, want).records != want.records:
+                continue
+            want = want._replace(alone=want.alone and paths.is_used_once(variable))
+            wants[variable] = want
+            if eqn is None or paths.origin(eqn, want.records):
+                continue
+            step = step_back(eqn, want.records)
+            if step is not None:
+                alone = want.alone and len(step.inputs) == 1
+                inner = Want(want.leaf, step.records, alone)
+                todo += [(v, inner) for v in step.inputs]
+        return wants
+
+    def _rule(self, paths: Paths, wants: dict[Any, Want], eqn: JaxprEqn, values: list[Any]) -> Any:
+        outs = [wants.get(v) for v in eqn.outvars]
+        if not any(outs):
+            return NotImplemented
+        inner = called(eqn)
+        if inner is not None or eqn.primitive is lax.scan_p:
+            values = _arrays(eqn, values, wants)
+            if inner is None:
+                return self._loop(paths, eqn, values, outs)
+            return self._call(paths.within(inner), eqn, values, outs)
+        want = outs[0]
+        if len(outs) > 1 or want is None:
+            return NotImplemented
+        if self._factored[want.leaf] and (origin := paths.origin(eqn, want.records)):
+            return [origin(*_arrays(eqn, values, wants))]
+        step = step_back(eqn, want.records)
+        return NotImplemented if step is None else _stepped(paths, eqn, step.move, values)
+
+    def _call(
+        self, inner: Paths, eqn: JaxprEqn, values: list[Any], outs: Sequence[Want | None]
+    ) -> list[Any]:
+        if not is_recomputed(eqn):
+            return self.level(inner, programs(eqn)[0].consts, values, outs)
+        # As JAX does, so that XLA does not find what was computed before, and keep it.
+        if eqn.params["prevent_cse"]:
+            values = list(lax.optimization_barrier(values))
+        found = self._part(inner, (), values, outs)
+        return list(lax.optimization_barrier(found)) if self._asked else found
+
+    def _part(
+        self, paths: Paths, consts: Sequence[Any], values: Sequence[Any], outs: Sequence[Want | None]
+    ) -> list[Any]:
+        """As `level`, with what is asked in place of gradients that are in this part alone."""
+        found = self.level(paths, consts, values, outs)
+        if self._asked is None:
+            return found
+        wants = [
+            want._replace(alone=want.alone and paths.is_used_once(v)) if want else None
+            for v, want in zip(paths.jaxpr.outvars, outs, strict=True)
+        ]
+        return [
+            self._asked(want.leaf, _of_records(value, want.records))
+            if want and want.alone and not isinstance(value, Norms | Total)
+            else value
+            for value, want in zip(found, wants, strict=True)
+        ]
+
+    def _loop(
+        self, paths: Paths, eqn: JaxprEqn, values: list[Any], outs: Sequence[Want | None]
+    ) -> list[Any]:
+        body = programs(eqn)[0]
+        inner = paths.within(body.jaxpr)
+        constants, start, runs = scan_operands(eqn, values)
+        count = len(start)
+        added = {
+            k: inner_start
+            for k, want in enumerate(outs[:count])
+            if want and self._factored[want.leaf] and (inner_start := paths.accumulated(eqn, k))
+        }
+        wants = [
+            *(want._replace(alone=False) if k in added else None for k, want in enumerate(outs[:count])),
+            *(
+                want._replace(records=want.records - 1) if want and want.records else None
+                for want in outs[count:]
+            ),
+        ]
+        kept = [k for k in range(count) if k not in added]
+        trees: list[Any] = []
+
+        def step(state: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
+            now: list[Any] = [_Zero(v) for v in start]
+            for k, value in zip(kept, state, strict=True):
+                now[k] = value
+            out = self._part(inner, body.consts, [*constants, *now, *x], wants)
+            given, tree = jax.tree.flatten([[out[k] for k in added], out[count:]])
+            there = [next((k for k, v in enumerate(x) if v is value), None) for value in given]
+            trees[:] = [tree, there]
+            new = [value for value, k in zip(given, there, strict=True) if k is None]
+            return [out[k] for k in kept], new
+
+        options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
+        state, new = lax.scan(step, [start[k] for k in kept], runs, **options)
+        tree, there = trees
+        fresh = iter(new)
+        every = [next(fresh) if k is None else runs[k] for k in there]
+        sums, given = jax.tree.unflatten(tree, every)
+        carried: list[Any] = list(start)
+        for k, value in zip(kept, state, strict=True):
+            carried[k] = value
+        for k, value in zip(added, sums, strict=True):
+            carried[k] = over_steps(value)
+        layers = [v if isinstance(v, jax.Array) else of_layers(v) for v in given]
+        return [*carried, *layers]
+
+
+def _stepped(paths: Paths, eqn: JaxprEqn, move: Any, values: Sequence[Any]) -> Any:
+    """What moving entries, or adding, makes of gradients."""
+    pairs = zip(values, eqn.invars, strict=True)
+    parts = [v for v, x in pairs if not isinstance(v, _Zero) and not paths.is_zero(x)]
+    if not parts or not all(isinstance(v, OfRecords | Norms | Total) for v in parts):
+        return NotImplemented
+    if len(parts) == 1:
+        return [parts[0].move(move) if move else parts[0]]
+    both = [summed(*parts)] if all(isinstance(v, Stacked) for v in parts) else [None]
+    return both if both[0] is not None else NotImplemented
+
+
+def _of_records(value: Any, records: int) -> OfRecords:
+    if isinstance(value, OfRecords):
+        return value
+    return Formed(jnp.moveaxis(value, records, 0))
+
+
+def _arrays(eqn: JaxprEqn, values: Sequence[Any], wants: dict[Any, Want]) -> list[Any]:
+    known = [None if isinstance(v, Literal) else wants.get(v) for v in eqn.invars]
+    return [_array(value, want) for value, want in zip(values, known, strict=True)]
+
+
+def _array(value: Any, want: Want | None) -> Any:
+    """The gradients themselves, where something else is done with them."""
+    if isinstance(value, _Zero):
+        return jnp.zeros_like(value.like)
+    if not isinstance(value, OfRecords):
+        return value
+    assert want is not None
+    return jnp.moveaxis(value.formed(), 0, want.records)
