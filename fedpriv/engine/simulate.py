@@ -25,16 +25,14 @@ from fedpriv.data.federation import Federation, stack
 from fedpriv.data.repeated import warn_of_trained
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
+from fedpriv.devices.fitting import Compiler, compiled, compiled_to_fit
 from fedpriv.devices.layout import Strategy, default, use
 from fedpriv.engine import not_finite_warning
 from fedpriv.engine.checkpoint import Checkpoints, Keeper
 from fedpriv.engine.compiled_rounds import (
-    Compiler,
     Measure,
     ScoreFn,
     Training,
-    compiled,
-    compiled_chunk,
     evaluate,
     measured,
     numbered_round,
@@ -265,9 +263,8 @@ def _chunks(
     if isinstance(federations, Federation):
         federation = distributed.replicate(federations, strategy.mesh)
         make = partial(rounds_of_seeds, algorithm, calls, score, measure, rounds, every)
-        chunk, layout = compiled_chunk(
-            make, (carried, federation, roots, test, 0), strategy, compiler
-        )
+        given = carried, federation, roots, test, 0
+        chunk, layout = compiled_to_fit(make, given, [0], strategy, compiler)
         run.history.compile_seconds = time.perf_counter() - began
         yield Chunks(
             first,
