@@ -11,31 +11,18 @@ What it gains: quickstart, 6 points (three noise multipliers x two learning rate
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from jax.sharding import PartitionSpec
 
 from experiments.training.shared_arrays import as_bytes, is_key
-from fedpriv.core.jaxprs import bind, scan_operands
-
-# The parameters that hold what an equation runs; numbers in there can be inputs.
-RUNS: dict[str, tuple[str, ...]] = {
-    "jit": ("jaxpr",),
-    "pjit": ("jaxpr",),
-    "scan": ("jaxpr",),
-    "shard_map": ("jaxpr",),
-}
-RUNS |= {"while": ("cond_jaxpr", "body_jaxpr"), "cond": ("branches",)}
-RUNS |= {"custom_jvp_call": ("call_jaxpr",), "custom_vjp_call": ("call_jaxpr",)}
+from fedpriv.core.substituted import RUNS, called, run
+from fedpriv.devices.closed_arrays import is_large, placed
 
 Numbers = dict[int, Any]
 """By the `id` of the literal or the constant of a family's first program."""
@@ -89,7 +76,7 @@ def _literals(a: Jaxpr, b: Jaxpr) -> Iterator[tuple[Literal, Any, Any]]:
     for x, y in zip(a.eqns, b.eqns, strict=True):
         _demand(x.primitive is y.primitive and repr(x.ctx) == repr(y.ctx))
         yield from operands(x.invars, y.invars)
-        programs = _programs(x), _programs(y)
+        programs = called(x), called(y)
         _demand(len(programs[0]) == len(programs[1]))
         for p, q in zip(*programs, strict=True):
             _demand(list(map(as_bytes, p.consts)) == list(map(as_bytes, q.consts)))
@@ -106,13 +93,6 @@ def _same(a: Any, b: Any) -> bool:
         return False
 
 
-def _programs(eqn: JaxprEqn) -> list[ClosedJaxpr]:
-    """What an equation runs."""
-    given = [eqn.params[name] for name in RUNS.get(eqn.primitive.name, ())]
-    every = jax.tree.leaves(given, is_leaf=lambda x: not isinstance(x, list | tuple))
-    return [p if isinstance(p, ClosedJaxpr) else ClosedJaxpr(p, ()) for p in every]
-
-
 def _compared(eqn: JaxprEqn) -> list[str]:
     """The other parameters. Once traced to be run, a function's own rules for derivatives are no longer needed."""
     name = eqn.primitive.name
@@ -120,72 +100,11 @@ def _compared(eqn: JaxprEqn) -> list[str]:
     return [] if custom else [p for p in eqn.params if p not in RUNS.get(name, ())]
 
 
-def run(program: ClosedJaxpr, args: Sequence[Any], values: Numbers) -> list[Any]:
-    """The results of a shared executable, with `values` in the places of a program's own numbers."""
-    jaxpr = program.jaxpr
-    consts = [values.get(id(v), c) for v, c in zip(jaxpr.constvars, program.consts, strict=True)]
-    env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
-
-    def value_of(atom: Any) -> Any:
-        return values.get(id(atom), atom.val) if isinstance(atom, Literal) else env[atom]
-
-    for eqn in jaxpr.eqns:
-        operands = [value_of(atom) for atom in eqn.invars]
-        with eqn.ctx.manager:
-            results = _again(eqn, operands, values) if _programs(eqn) else bind(eqn, operands)
-        env.update(zip(eqn.outvars, results, strict=True))
-    return [value_of(atom) for atom in jaxpr.outvars]
-
-
-def _again(eqn: JaxprEqn, operands: list[Any], values: Numbers) -> Sequence[Any]:
-    """Control flow built anew from functions that close over `values`; calls are inlined."""
-    params, name, (first, *others) = eqn.params, eqn.primitive.name, _programs(eqn)
-
-    def split(*sizes: int) -> list[list[Any]]:
-        ends = [0, *itertools.accumulate(sizes), len(operands)]
-        return [operands[a:b] for a, b in itertools.pairwise(ends)]
-
-    if name == "scan":
-        closed, start, xs = scan_operands(eqn, operands)
-
-        def body(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-            out = run(first, [*closed, *carry, *x], values)
-            return out[: len(carry)], out[len(carry) :]
-
-        how = {name: params[name] for name in ("length", "reverse", "unroll")}
-        return list(itertools.chain(*lax.scan(body, start, xs, **how)))
-    if name == "while":
-        tests, bodies, start = split(params["cond_nconsts"], params["body_nconsts"])
-
-        def going(state: list[Any]) -> jax.Array:
-            return run(first, [*tests, *state], values)[0]
-
-        def step(state: list[Any]) -> list[Any]:
-            after, on = run(others[0], [*bodies, *state], values), going(state)
-            if not on.shape:
-                return after
-            each = [jnp.expand_dims(on, range(on.ndim, x.ndim)) for x in after]
-            return [jnp.where(*given) for given in zip(each, after, state, strict=True)]
-
-        return lax.while_loop(lambda state: going(state).any(), step, start)
-    if name == "cond":
-        branches = [lambda *args, p=p: run(p, args, values) for p in (first, *others)]
-        return lax.switch(operands[0], branches, *operands[1:])
-    if name == "shard_map":  # every device gets the numbers whole
-        return jax.shard_map(
-            lambda given, *args: run(first, args, given),
-            mesh=params["mesh"],
-            in_specs=(PartitionSpec(), *params["in_specs"]),
-            out_specs=list(params["out_specs"]),
-            check_vma=params["check_vma"],
-        )(values, *operands)
-    return run(first, operands, values)
-
-
 class Family:
     """Programs that share an executable: of one structure, the first of which is the template of all.
 
     Attributes:
+      program: the template.
       varying: the numbers that are not the same in all.
       compilations: executables made so far.
     """
@@ -193,9 +112,10 @@ class Family:
     def __init__(self, traced: Any, args: tuple, donated: Sequence[int]):
         places = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves(args)]
         self._outside = (jax.tree.structure((args, traced.out_info)), places, tuple(donated))
-        self._traced, self._program = traced, traced.jaxpr
-        self._first = numbers(self._program, self._program)
-        self.varying: list[int] = []
+        self._traced, self.program = traced, traced.jaxpr
+        self._first = numbers(self.program, self.program)
+        # Large arrays vary from the start: as inputs they are no part of the executable.
+        self.varying = [place for place, value in self._first.items() if is_large(value)]
         self.compilations = 0
         self._executable: Any = None
 
@@ -206,7 +126,7 @@ class Family:
           _DifferError: its structure is another, or its arguments have other shapes or are elsewhere.
         """
         _demand(self._outside == other._outside)
-        given, before = numbers(self._program, other._program), self.varying
+        given, before = numbers(self.program, other.program), self.varying
         differ = {i for i in given if as_bytes(given[i]) != as_bytes(self._first[i])}
         self.varying = [i for i in given if i in differ or i in before]
         if self.varying != before:
@@ -218,8 +138,12 @@ class Family:
         if not self.varying:
             return self._traced.lower()
         donated = [1 + i for i in self._outside[-1]]
-        numbers = [self._first[i] for i in self.varying]
-        return jax.jit(self._run, donate_argnums=donated).lower(numbers, *args)
+        given = self.inputs(self._first)
+        return jax.jit(self._run, donate_argnums=donated).lower(given, *args)
+
+    def inputs(self, own: Numbers) -> list[Any]:
+        """The varying numbers of one of the programs, with large arrays on the devices."""
+        return [placed(own[i]) if is_large(own[i]) else own[i] for i in self.varying]
 
     def executable(self, args: tuple) -> jax.stages.Compiled:
         if self._executable is None:
@@ -229,7 +153,7 @@ class Family:
 
     def _run(self, given: list[Any], *args: Any) -> Any:
         values = dict(zip(self.varying, given, strict=True))
-        out = run(self._program, jax.tree.leaves(args), values)
+        out = run(self.program, jax.tree.leaves(args), values)
         return jax.tree.unflatten(jax.tree.structure(self._traced.out_info), out)
 
 
@@ -246,8 +170,8 @@ class Program(NamedTuple):
 
     def compile(self, args: tuple) -> Callable[..., Any]:
         """The function, compiled if no program that has joined the family has done so for both."""
-        executable, varying = self.family.executable(args), self.family.varying
-        return partial(executable, [self.numbers[i] for i in varying]) if varying else executable
+        executable, given = self.family.executable(args), self.family.inputs(self.numbers)
+        return partial(executable, given) if given else executable
 
 
 def trace(families: list[Family], fn: Callable[..., Any], args: tuple, donated: Any) -> Program:

@@ -23,8 +23,8 @@ from experiments.search.shared_jit import Family, Program, trace
 from experiments.search.sweep_grid import Point
 from experiments.training.shared_arrays import as_bytes
 from experiments.training.train_algorithms import simulate_algorithm, train_algorithm
-from fedpriv.devices.layout import Strategy
-from fedpriv.devices.memory import fitted, trial_layout
+from fedpriv.devices.fitting import fitted
+from fedpriv.devices.layout import Strategy, current, use
 from fedpriv.engine.history import DivergedError, History
 
 
@@ -84,8 +84,7 @@ class Sweep:
 
     @property
     def compilations(self) -> int:
-        """Trials of how many clients fit among them."""
-        return sum(family.compilations for family in self._families) + len(self._widths)
+        return sum(family.compilations for family in self._families)
 
     def announce(self, prepared: Prepared) -> None:
         """Traces the point's programs, so that compiling the first of a kind serves this one, too."""
@@ -104,14 +103,18 @@ class Sweep:
     def _fitted(self, algorithm: str, prepared: Prepared) -> Strategy:
         """The point's strategy, its width found once for programs that differ in numbers alone.
 
-        Left to `simulate`, every point would compile a trial, and as free memory changes, might get a width of its own.
+        Left to `simulate`, every point might get a width of its own, as free memory changes.
         """
         if prepared.strategy.clients != "fit":
             return prepared.strategy
-        trial, args = self._traced(algorithm, prepared, trial_layout(prepared.strategy))
-        kind = id(trial.family)
+
+        def family() -> Family:
+            return self._traced(algorithm, prepared, current())[0].family
+
+        with use(replace(prepared.strategy, clients="vmap")):
+            kind = id(family())
         if kind not in self._widths:
-            width = fitted(prepared.strategy, lambda: trial.family.lowered(args)).clients
+            width = fitted(prepared.strategy, lambda: family().program).clients
             self._widths[kind] = width
         return replace(prepared.strategy, clients=self._widths[kind])
 

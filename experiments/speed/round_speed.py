@@ -26,8 +26,8 @@ from experiments.speed.timing import (
 )
 from experiments.speed.workloads import Images, Workload, parameters
 from fedpriv.devices.distributed import replicate
-from fedpriv.devices.layout import Strategy, side_by_side, spmd, use
-from fedpriv.devices.memory import fitted
+from fedpriv.devices.fitting import compiled_to_fit
+from fedpriv.devices.layout import Strategy, side_by_side
 
 PRODUCTS = 5  # matrix products per turn, of which the median counts
 PRODUCT = 2048  # rows and columns
@@ -51,11 +51,7 @@ def compiled_round(workload: Workload, clients: int, strategy: Strategy) -> Roun
     state = algorithm.init(workload.model().init(jax.random.key(0)), federation)
     given = replicate((jax.random.key(1), state, federation), strategy.mesh)
 
-    def lowered() -> jax.stages.Lowered:
-        return jax.jit(lambda *given: spmd(fedpriv.one_round(algorithm))(*given)).lower(*given)
-
-    with use(fitted(strategy, lowered)) as resolved:
-        compiled = lowered().compile()
+    compiled, resolved = compiled_to_fit(lambda: fedpriv.one_round(algorithm), given, [], strategy)
     share = -(-clients // strategy.devices)
     return Round(lambda: compiled(*given), side_by_side(resolved, share))
 

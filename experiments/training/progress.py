@@ -23,9 +23,9 @@ from experiments.base.formats import (
 )
 from experiments.base.terminal import say
 from experiments.base.time_left import OFTEN, SHORT, span
-from fedpriv.engine.compiled_rounds import Compiler
+from fedpriv.core.waiting import LOG
+from fedpriv.devices.fitting import Compiler
 from fedpriv.engine.history import Evaluation
-from fedpriv.engine.waiting import LOG
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, Claim
 

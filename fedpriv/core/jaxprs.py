@@ -22,10 +22,10 @@ def programs(eqn: JaxprEqn) -> list[ClosedJaxpr]:
 def programs_in(value: Any) -> list[ClosedJaxpr]:
     """The programs in a parameter of an equation, or in a container of parameters."""
     leaves = (leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, ClosedJaxpr | Jaxpr))
-    return [leaf if isinstance(leaf, ClosedJaxpr) else _closed(leaf) for leaf in leaves]
+    return [leaf if isinstance(leaf, ClosedJaxpr) else closed(leaf) for leaf in leaves]
 
 
-def _closed(jaxpr: Jaxpr) -> ClosedJaxpr:
+def closed(jaxpr: Jaxpr) -> ClosedJaxpr:
     """With its constants, whose values are not there, as further inputs."""
     invars = [*jaxpr.constvars, *jaxpr.invars]
     return ClosedJaxpr(jaxpr.replace(constvars=[], invars=invars), ())
@@ -132,7 +132,7 @@ def bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
 
 def constant_outputs(program: ClosedJaxpr, wanted: Sequence[bool]) -> list[Any] | None:
     """The outputs of a program that are `wanted`, where they depend on no input; None where they do."""
-    jaxpr = _closed(program.jaxpr).jaxpr
+    jaxpr = closed(program.jaxpr).jaxpr
     computing, used = pe.dce_jaxpr(jaxpr, list(wanted))
     constants = len(program.consts)
     if any(used[constants:]) or computing.effects:

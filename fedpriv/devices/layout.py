@@ -36,14 +36,16 @@ class Strategy:
       clients: `"map"` runs one client after another (fastest on CPU), an integer n runs equal chunks of at most n
         clients side by side, `"vmap"` the whole cohort at once, `"fit"` as many as fit the device's free memory.
       devices: number of devices that share the cohort, the same number in each process; 1 is this process's own.
+      memory: bytes of each device that "fit" may count on, where others use it, too; by default what is free.
 
     Raises:
-      ValueError: an unknown layout, a chunk below 1, more devices than there are, or a number that the processes cannot
-        share equally.
+      ValueError: an unknown layout, a chunk or bytes below 1, more devices than there are, or a number that the
+        processes cannot share equally.
     """
 
     clients: Literal["map", "vmap", "fit"] | Count = "map"
     devices: Count = 1
+    memory: Count | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -58,6 +60,11 @@ class Strategy:
         require(
             even, "devices", self.devices, f"give 1, or a multiple of the {processes} processes"
         )
+
+    @property
+    def order(self) -> dict[str, Any]:
+        """The fields that decide in which order clients are added, and so how sums are rounded."""
+        return {"clients": self.clients, "devices": self.devices}
 
     @property
     def mesh(self) -> Mesh:
@@ -138,6 +145,20 @@ def use(strategy: Strategy) -> Iterator[Strategy]:
         _current.reset(token)
 
 
+_widths: ContextVar[list[int] | None] = ContextVar("widths", default=None)
+
+
+@contextmanager
+def widths() -> Iterator[list[int]]:
+    """How many elements are side by side in each of the sums that are traced inside; filled as they are."""
+    seen: list[int] = []
+    token = _widths.set(seen)
+    try:
+        yield seen
+    finally:
+        _widths.reset(token)
+
+
 def spmd(fn: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """`fn` run by every device of the current strategy's mesh on replicated arguments; `sum_over` divides the work.
 
@@ -181,6 +202,8 @@ def sum_over(
     devices = strategy.devices if axis else 1
     share = -(-n // devices)
     width = side_by_side(strategy, share)
+    if (seen := _widths.get()) is not None:
+        seen.append(width)
     share = -(-share // width) * width
     valid, xs = _pad((valid, xs), share * devices)
     if axis is None:

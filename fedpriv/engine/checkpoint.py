@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +185,7 @@ class Keeper:
 
     def _save(self, snapshot: Snapshot) -> None:
         named, run = packed(snapshot)
-        settings = self._wanted | {"layout": asdict(snapshot.layout)}
+        settings = self._wanted | {"layout": snapshot.layout.order}
         path = self._folder / f"{snapshot.round}.npz"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

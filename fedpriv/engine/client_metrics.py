@@ -19,6 +19,7 @@ from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
+from fedpriv.devices.closed_arrays import Jitted
 from fedpriv.devices.layout import Strategy, current, spmd, sum_over
 from fedpriv.engine.client_metric_names import (
     HELD_OUT,
@@ -123,7 +124,7 @@ def each_client(
 
     @cache
     def compiled(strategy: Strategy) -> Callable[..., dict]:
-        return jax.jit(spmd(sums))
+        return Jitted(spmd(sums))
 
     def sums_of(
         state: State, federation: Any, choose: Callable[[int], np.ndarray]

@@ -13,15 +13,12 @@ from jax import lax
 
 from fedpriv.core.arguments import require
 from fedpriv.core.array_arguments import check_leaves
-from fedpriv.core.jaxprs import equations
 from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
-from fedpriv.devices.layout import Strategy, spmd, sum_over, use
-from fedpriv.devices.memory import fitted
+from fedpriv.devices.layout import sum_over
 from fedpriv.engine.history import ClientValues
-from fedpriv.engine.waiting import waiting_for
 from fedpriv.models.score import Score, diverged, is_finite, summed
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import Carried, round_in_run
@@ -35,8 +32,6 @@ Measured = Mapping[str, jax.Array | ClientValues]
 Measure = Callable[[State, Any], Measured]
 """(state, federation) -> numbers by name, and values of single clients by kind; within the compiled run, or on the host
 for a `StreamedFederation`."""
-Compiler = Callable[[Callable[..., tuple], tuple, Sequence[int]], Callable[..., tuple]]
-"""(function, arguments of the shapes to come, positions of those that are donated) -> the compiled function."""
 
 
 class Training(NamedTuple):
@@ -58,34 +53,6 @@ class Training(NamedTuple):
     measure: Measure | None
     rounds: int
     every: int
-
-
-def compiled(
-    fn: Callable[..., tuple], args: tuple, donate_argnums: Sequence[int]
-) -> Any:  # a jax.stages.Compiled, or the function
-    """`fn` by `jax.jit`, ahead of the first call; `fn` itself where JAX_DISABLE_JIT asks to see every step."""
-    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
-        return fn
-    with waiting_for("tracing the rounds"):
-        traced = jax.jit(fn, donate_argnums=donate_argnums).trace(*args)
-    count = sum(1 for _ in equations(traced.jaxpr.jaxpr))
-    with waiting_for(f"compiling {count:,} equations"):
-        return traced.lower().compile()
-
-
-def compiled_chunk(
-    make: Callable[[], Callable[..., tuple]],
-    args: tuple,
-    strategy: Strategy,
-    compiler: Compiler = compiled,
-) -> tuple[Callable[..., tuple], Strategy]:
-    """The chunk that `make` makes, compiled for `args`, with as many clients side by side as fit; and that layout.
-
-    It is made anew for every layout: JAX keeps the trace of a function that it has seen.
-    """
-    fitting = fitted(strategy, lambda: jax.jit(spmd(make()), donate_argnums=0).lower(*args))
-    with use(fitting):
-        return compiler(spmd(make()), args, [0]), fitting
 
 
 @names_user_code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -57,7 +56,7 @@ def identity(
         "every": training.every,
         "seeds": list(seeds),
         **({"secret_seed_check": secret_check} if secret_check else {}),
-        "layout": asdict(strategy),
+        "layout": strategy.order,
         "data": bytes(data).hex()[:16],
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
         "releases": _told([r for k in traced.kinds for r in traced.releases(training.rounds, k)]),

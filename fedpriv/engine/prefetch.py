@@ -17,8 +17,9 @@ from fedpriv.core.types import Key, PyTree
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
+from fedpriv.devices.closed_arrays import Jitted, of_shapes
+from fedpriv.devices.fitting import compiled_to_fit
 from fedpriv.devices.layout import Strategy, current, spmd, use
-from fedpriv.devices.memory import fitted
 from fedpriv.rounds.one_round import Carried, who_takes_part
 from fedpriv.rounds.samplers import Opening
 from fedpriv.rounds.scheduled_samplers import AnySampler
@@ -98,7 +99,7 @@ def streamed_chunk(
     seeds = range(len(roots))
     order = ((s, t) for start in range(done, rounds, every) for s in seeds for t in ends(start))
     evaluate, measure = evaluation
-    scores = jax.jit(spmd(evaluate))
+    scores = Jitted(spmd(evaluate))
 
     def chunk(carried: list[Carried], test: PyTree, start: int) -> tuple:
         seen: list[list] = [[] for _ in seeds]
@@ -157,7 +158,7 @@ class StreamedRounds:
         # Copies: a round gives up what it is given.
         self._participation = [jax.tree.map(jnp.copy, distributed.local(p)) for p in participation]
         self._make, self._strategy = make, current()
-        self._step: Callable[..., tuple] | None = None
+        self._steps: dict[Any, Callable[..., tuple]] = {}
         self._order = iter(order)
         self._done: jax.Array | None = None
         self._pool = ThreadPoolExecutor(1, "fedpriv-prefetch")
@@ -183,22 +184,21 @@ class StreamedRounds:
         # Before the round is started: a device that does one thing after another would find its ids after the round.
         self._next = self._fetch()
         arguments = self._roots[seed], t, carried, federation
-        if self._step is None:
-            self._step = self._jitted(arguments)
         with use(self._strategy):
-            carried, seen = self._step(*arguments)
+            carried, seen = self._step(arguments)(*arguments)
         self._done = jax.tree.leaves(seen)[0]
         return carried, seen
 
-    def _jitted(self, arguments: tuple) -> Callable[..., tuple]:
-        """The step, with as many clients side by side as fit beside the records of two rounds."""
+    def _step(self, arguments: tuple) -> Callable[..., tuple]:
+        """The round for cohorts of this shape.
 
-        def lowered() -> jax.stages.Lowered:
-            return jax.jit(spmd(self._make()), donate_argnums=2).lower(*arguments)
-
-        self._strategy = fitted(self._strategy, lowered)
-        with use(self._strategy):
-            return jax.jit(spmd(self._make()), donate_argnums=2)
+        The first decides how many clients are side by side: as many as fit beside the records of two rounds.
+        """
+        shapes = of_shapes(arguments)
+        if shapes not in self._steps:
+            step, self._strategy = compiled_to_fit(self._make, arguments, [2], self._strategy)
+            self._steps[shapes] = step
+        return self._steps[shapes]
 
     def _fetch(self) -> tuple[int, np.int32, Future] | None:
         coming = next(self._order, None)

@@ -21,20 +21,19 @@ from fedpriv.core.arguments import Count, Seed, checked
 from fedpriv.core.types import Example, Key, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
+from fedpriv.core.waiting import waiting_for
 from fedpriv.data.federation import Federation, stack
 from fedpriv.data.repeated import warn_of_trained
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
+from fedpriv.devices.fitting import Compiler, compiled, compiled_to_fit
 from fedpriv.devices.layout import Strategy, default, use
 from fedpriv.engine import not_finite_warning
 from fedpriv.engine.checkpoint import Checkpoints, Keeper
 from fedpriv.engine.compiled_rounds import (
-    Compiler,
     Measure,
     ScoreFn,
     Training,
-    compiled,
-    compiled_chunk,
     evaluate,
     measured,
     numbered_round,
@@ -49,7 +48,6 @@ from fedpriv.engine.run_arguments import check_options, check_run
 from fedpriv.engine.run_state import RunState, Snapshot
 from fedpriv.engine.secret_seeds import check_value, checked_secret, roots_of
 from fedpriv.engine.serialization import to_device, to_host
-from fedpriv.engine.waiting import waiting_for
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.noise_stream import THREEFRY, public_key
 from fedpriv.rounds.one_round import Carried
@@ -270,9 +268,8 @@ def _chunks(
     if isinstance(federations, Federation):
         federation = distributed.replicate(federations, strategy.mesh)
         make = partial(rounds_of_seeds, algorithm, calls, score, measure, rounds, every)
-        chunk, layout = compiled_chunk(
-            make, (carried, federation, roots, test, 0), strategy, compiler
-        )
+        given = carried, federation, roots, test, 0
+        chunk, layout = compiled_to_fit(make, given, [0], strategy, compiler)
         run.history.compile_seconds = time.perf_counter() - began
         yield Chunks(
             first,
