@@ -275,6 +275,7 @@ def _variables(settings: Settings, python: str) -> dict[str, str]:
     if python != sys.executable:
         env.pop("PYTHONPATH", None)
     env["OMP_NUM_THREADS"] = str(settings.threads)
+    env["JAX_TRACEBACK_FILTERING"] = "off"  # so that the error comes last
     if settings.device == "cpu":
         return env | {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # all take turns on one GPU
