@@ -16,6 +16,7 @@ from experiments.config.options import HELP, only_options
 PARTS = {
     "rounds": "a round, or a step, beside what limits it, PyTorch and other simulators",
     "cifar10": "pfl_cifar10's rounds beside pfl's, on CPU",
+    "large": "a step and rounds of a transformer of 98 million parameters, beside other libraries",
     "gpu": "what a GPU is to tell, in one call",
     "integers": "rounds whose messages travel as integers, beside floats",
     "page": "a table and two pictures of what rounds has printed",

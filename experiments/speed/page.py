@@ -39,7 +39,12 @@ ATTENTION = {
     "gradient": "G: its plain gradient",
     "ghost": "G: its step, beside ghost clipping",
 }
-OTHERS = {"torch": "PyTorch", "opacus": "Opacus", "jax_privacy": "jax_privacy"}
+OTHERS = {
+    "torch": "PyTorch",
+    "torch_vmap": "PyTorch, vmap",
+    "opacus": "Opacus",
+    "jax_privacy": "jax_privacy",
+}
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,18 @@ and images, 4,810 parameters. Workload F: rounds of DP-FedAvg with 10 clients of
 LSTM of 820,522 parameters, 3 steps each. Workload G, on one device: DP-SGD's step of a transformer of 1,024,986
 parameters on 32 texts of 80 characters, beside its gradient without privacy.
 
---torch sets each against plain PyTorch, --peers also against other simulators: fedjax, pfl and, in A, flower; in C and
-G, where these have no such step, against jax_privacy and Opacus. Peers with pins of their own (requirements/ in
-experiments/speed/rivals) get virtual environments under ~/.cache/fedpriv/peers (or FEDPRIV_PEERS_DIR), which the first
-run builds from the package index: up to 1.5 GB each, more where PyTorch comes with CUDA. One that cannot be built, or
-fails, is left out with a word why. Rivals have as many threads as we have devices; a single JAX device uses all cores
-it may, so for a fair comparison pin all to one core: taskset -c 1 python -m experiments.benchmark rounds --peers.
+--torch sets each against plain PyTorch, --peers also against others: in A, D and E PyTorch that trains all clients at
+once (torch.func.vmap) or, on a GPU, by CUDA graphs; fedjax, pfl and flower; in C and G, where these have no such step,
+jax_privacy and Opacus. Peers with pins of their own (requirements/ in experiments/speed/rivals) get virtual
+environments under ~/.cache/fedpriv/peers (or FEDPRIV_PEERS_DIR), which the first run builds from the package index: up
+to 1.5 GB each, more where PyTorch comes with CUDA. One that cannot be built, or fails, is left out with a word why. On
+a GPU fedjax and flower are left out, and the others run in this Python where it has them. Rivals have as many threads
+as we have devices; a single JAX device uses all cores it may, so for a fair comparison pin all to one core: taskset -c
+1 python -m experiments.benchmark rounds --peers.
+
+On a GPU products of float32 numbers are float32 for all ("highest"), or TF32 for all where
+JAX_DEFAULT_MATMUL_PRECISION=tensorfloat32. Ours of records' gradients, on which a bound rests, are always float32. To
+JAX "bfloat16" and "default" are TF32 there, too.
 
 All take turns in one run, so that other load on the machine hits all alike; medians (lowest to highest). ratio_to_X is
 our speed over that of X's fastest run, in C and G over that of the same run, turn by turn: above 1, fedpriv is faster.
@@ -31,6 +37,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -64,7 +71,7 @@ class Options:
     torch: bool = False
     """Also time PyTorch."""
     peers: bool = False
-    """Also time PyTorch and other simulators (on CPU)."""
+    """Also time PyTorch and other simulators."""
     json: bool = False
     """Print one JSON object, nothing else."""
 
@@ -85,9 +92,9 @@ def measure(options: Options) -> dict[str, Any]:
     compilation_cache.keep_no_programs()
     step, rivals = STEPS.get(options.workload), options.torch or options.peers
     split_cpu(min(options.devices or cores(), cores()))
+    if rivals:  # all take turns on one GPU, where each needs memory
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     cpu = jax.default_backend() == "cpu"
-    if options.peers and not cpu:
-        raise ValueError("peers: they are compared on CPU only; set JAX_PLATFORMS=cpu")
     strategy = Strategy(default().clients, options.devices or default().devices)
     threads = (options.devices or cores()) if cpu else cores()
     if rivals and threads < cores():
@@ -98,11 +105,12 @@ def measure(options: Options) -> dict[str, Any]:
         )
     sizes: Any = step.WORKLOAD if step else WORKLOADS[options.workload]
     cohort = 1 if step else options.clients or sizes.clients
-    settings = Settings(options.workload, asdict(sizes), cohort, threads, "cpu" if cpu else "cuda")
     # On CPU this is what float32 means anyway; elsewhere it keeps TF32 and bfloat16 out, unless
     # JAX_DEFAULT_MATMUL_PRECISION asks for them.
     known: Any = jax.config
     precision = "default" if cpu else known.jax_default_matmul_precision or "highest"
+    device = "cpu" if cpu else "cuda"
+    settings = Settings(options.workload, asdict(sizes), cohort, threads, device, precision)
     with (
         jax.default_matmul_precision(precision),
         Rivals(rivals, options.peers, settings) as started,

@@ -212,7 +212,7 @@ def test_records_and_steps_beside_pytorch_and_peers(tiny, monkeypatch):
 
     ours = ("torch", "jax_privacy")
 
-    def offline(name):
+    def offline(name, device):
         if name in ours:
             return sys.executable
         raise ChildProcessError("its environment cannot be built: no network")
@@ -241,7 +241,7 @@ def test_records_and_steps_beside_pytorch_and_peers(tiny, monkeypatch):
 
 @pytest.mark.slow
 def test_pytorch_that_fails_is_exit_code_1_and_the_rest_is_printed(tiny, monkeypatch, capsys):
-    def broken(name):
+    def broken(name, device):
         raise ChildProcessError("no such library")
 
     monkeypatch.setattr(rounds.importlib.util, "find_spec", lambda name: True)
@@ -277,15 +277,6 @@ def test_bad_input_is_one_line_and_exit_code_2(given, complaint, monkeypatch, ca
     assert complaint in captured.err
     assert captured.err.count("\n") == 1
     assert not captured.out
-
-
-def test_peers_are_for_the_cpu(monkeypatch, capsys):
-    monkeypatch.setattr(rounds.importlib.util, "find_spec", lambda name: True)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert main(["rounds", "--peers"]) == 2
-    error = capsys.readouterr().err
-    assert "peers: they are compared on CPU only; set JAX_PLATFORMS=cpu" in error
-    assert error.count("\n") == 1
 
 
 def test_the_parts_are_listed_and_another_is_refused(capsys):

@@ -27,9 +27,15 @@ WORKLOADS = {
     "E": replace(IMAGES, filters=()),
     "F": Texts(length=5, epochs=1, hidden=8),
     "G": Characters(2, length=4, vocabulary=5, width=4, heads=2, layers=1),
+    "H": Characters(2, length=4, vocabulary=5, width=4, heads=2, layers=1),
 }
 BUILT = [(name, workload) for name, workloads in RIVALS.items() for workload in workloads]
-PACKAGES = {"torch": ["torch"], "fedjax": ["fedjax", "haiku"], "pfl": ["pfl", "torch"]}
+PACKAGES = {
+    "torch": ["torch"],
+    "torch_vmap": ["torch"],
+    "fedjax": ["fedjax", "haiku"],
+    "pfl": ["pfl", "torch"],
+}
 PACKAGES |= {"flower": ["flwr", "ray", "torch"], "opacus": ["opacus", "torch"], "jax_privacy": []}
 
 FAKED = '''
@@ -104,7 +110,7 @@ def test_a_file_and_what_it_builds_know_what_they_call(name):
 def test_a_rival_that_is_there_runs(name, workload):
     if not runner.built(name):
         pytest.skip(f"{name} has no environment here")
-    if name == "torch":
+    if name.startswith("torch"):
         pytest.importorskip("torch")
     settings = Settings(workload, asdict(WORKLOADS[workload]), 2, 1, "cpu")
     module = f"experiments.speed.rivals.{name}"

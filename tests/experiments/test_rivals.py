@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -113,6 +114,22 @@ def test_those_that_fail_are_left_out_and_the_others_go_on(fakes, capfd):
     assert "no flags" in rows["but torch:"]
 
 
+def test_on_a_gpu_those_that_need_a_cpu_are_left_out(monkeypatch):
+    """And it is shared: nobody takes all of its memory, and products are as precise as ours."""
+    monkeypatch.setattr(runner, "RIVALS", {"flower": "A"})
+    settings = SETTINGS._replace(device="cuda", precision="tensorfloat32")
+    with Rivals(torch=False, peers=True, settings=settings) as none:
+        assert "on CPU only" in none.failures["flower"]
+    variables = runner._variables(settings, sys.executable)
+    assert variables["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert variables["JAX_DEFAULT_MATMUL_PRECISION"] == "tensorfloat32"
+
+
+def test_one_run_alone(fakes):
+    with closing(Rival(module("steady"), SETTINGS._replace(run="fast"))) as rival:
+        assert rival.about()["runs"] == ["fast"]
+
+
 def test_medians_of_groups():
     assert medians([3, 1, 2, 9, 9, 0], 3) == [2, 9]
     assert medians([3, 1], 1) == [3, 1]
@@ -156,6 +173,12 @@ def test_an_environment_is_built_once_for_its_requirements(builder):
 
 def test_a_rival_without_requirements_has_our_environment(builder):
     assert runner.python_of("torch") == runner.sys.executable
+
+
+def test_on_a_gpu_a_rival_that_is_here_has_our_environment(builder):
+    (builder / "numpy.txt").write_text("numpy==1\n")
+    assert runner.python_of("numpy", "cuda") == runner.sys.executable
+    assert runner.python_of("numpy") != runner.sys.executable
 
 
 def test_an_environment_that_cannot_be_built_says_why_and_leaves_nothing(builder, monkeypatch):

@@ -26,7 +26,8 @@ from experiments.speed import examples
 from experiments.speed.rivals import runner
 from experiments.speed.rivals import torch as pytorch
 from experiments.speed.rivals.runner import Baseline, Settings
-from experiments.speed.rivals.torch import cnn, local_training, size
+from experiments.speed.rivals.torch import local_training
+from experiments.speed.rivals.torch_networks import cnn, size
 
 FOREVER = 2**31  # rounds
 

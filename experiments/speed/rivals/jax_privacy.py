@@ -1,4 +1,4 @@
-"""jax_privacy: the steps of workloads C and G by its clipped gradient and its noise."""
+"""jax_privacy: the steps of workloads C, G and H by its clipped gradient and its noise."""
 
 from __future__ import annotations
 
@@ -53,18 +53,25 @@ def attention(settings: Settings) -> Baseline:
 def step_of(
     apply: Callable[..., Any], params: Any, inputs: Any, labels: Any, workload: Any
 ) -> Baseline:
-    step = jax.jit(private_step(apply, workload))
     given = jax.device_put((jax.random.key(1), params, inputs, labels))
+    runs = {"dp_sgd": private_step(apply, workload)}
+    if micro := getattr(workload, "micro", None):
+        runs["micro"] = private_step(apply, workload, micro)
     size = sum(leaf.size for leaf in jax.tree.leaves(params))
     packages = ("jax-privacy", "jax", "jaxlib")
-    return Baseline({"dp_sgd": functools.partial(step, *given)}, size, packages)
+    return Baseline(
+        {name: functools.partial(jax.jit(step), *given) for name, step in runs.items()},
+        size,
+        packages,
+    )
 
 
-def private_step(apply: Callable[..., Any], workload: Any) -> Any:
+def private_step(apply: Callable[..., Any], workload: Any, micro: int | None = None) -> Any:
     """By jax_privacy, (key, params, inputs, labels) -> the private mean of the lot's gradients.
 
     Args:
       apply: (params, inputs) -> logits.
+      micro: records at a time; by default all.
     """
 
     def loss(params: Any, inputs: jax.Array, labels: jax.Array) -> jax.Array:
@@ -76,6 +83,7 @@ def private_step(apply: Callable[..., Any], workload: Any) -> Any:
         l2_clip_norm=workload.clip_norm,
         batch_argnums=(1, 2),
         normalize_by=workload.lot,
+        microbatch_size=micro,
     )
     std = workload.clip_norm * workload.noise_multiplier / workload.lot
 
@@ -87,4 +95,4 @@ def private_step(apply: Callable[..., Any], workload: Any) -> Any:
     return step
 
 
-WORKLOADS = {"C": images, "G": attention}
+WORKLOADS = {"C": images, "G": attention, "H": attention}

@@ -1,4 +1,4 @@
-"""Opacus (PyTorch): workload C's step by gradients of single records; workload G's by these, and by ghost clipping."""
+"""Opacus (PyTorch): workload C's step by gradients of single records; G's and H's by these, and by ghost clipping."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from torch.nn import functional
 
 from experiments.speed import examples
 from experiments.speed.rivals.runner import Baseline, Settings
-from experiments.speed.rivals.torch import Transformer, characters, cnn, on_device, prepare, size
+from experiments.speed.rivals.torch import characters, on_device, prepare
+from experiments.speed.rivals.torch_networks import Transformer, cnn, size
 
 PACKAGES = ("opacus", "torch")
 NOTES = ("the step also updates the model by SGD",)
@@ -62,10 +63,9 @@ class PerText(nn.Module):
 def attention(settings: Settings) -> Baseline:
     prepare(settings)
     text, labels = characters(settings)
-    runs = {
-        "dp_sgd": step_by_records(settings, text, labels),
-        "ghost": step_by_ghost_clipping(settings, text, labels),
-    }
+    steps = {"dp_sgd": step_by_records, "ghost": step_by_ghost_clipping}
+    asked = [settings.run] if settings.run else steps
+    runs = {name: steps[name](settings, text, labels) for name in asked}
     return Baseline(runs, size(Transformer(settings.workload)), PACKAGES, NOTES)
 
 
@@ -100,4 +100,4 @@ def step_by_ghost_clipping(settings: Settings, text: Tensor, labels: Tensor) -> 
     return step
 
 
-WORKLOADS = {"C": images, "G": attention}
+WORKLOADS = {"C": images, "G": attention, "H": attention}

@@ -29,7 +29,8 @@ from torch.nn import functional
 
 from experiments.speed import examples
 from experiments.speed.rivals.runner import Baseline, Settings
-from experiments.speed.rivals.torch import cnn, on_device, prepare, size
+from experiments.speed.rivals.torch import on_device, prepare
+from experiments.speed.rivals.torch_networks import cnn, size
 
 NEVER = 2**31  # rounds until pfl evaluates again, after its first
 PACKAGES = ("pfl", "torch")

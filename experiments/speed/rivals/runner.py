@@ -27,18 +27,23 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 RIVALS = {
-    "torch": "ABCDEFG",
+    "torch": "ABCDEFGH",
+    "torch_vmap": "ADE",
     "fedjax": "ABDE",
     "pfl": "ABDE",
     "flower": "ADE",
-    "jax_privacy": "CG",
-    "opacus": "CG",
+    "jax_privacy": "CGH",
+    "opacus": "CGH",
 }
 """The workloads that each has; the first is PyTorch itself, the others are its peers."""
 
 _NO_STEP = {
     name: "has no step that clips the gradient of each record and adds noise"
     for name in ("fedjax", "pfl", "flower")
+}
+_NOT_ON_A_GPU = {
+    "fedjax": "its pins are of a jaxlib for CPU alone",
+    "flower": "its simulation is compared on CPU only",
 }
 ABSENT = {"B": {"flower": "has no SCAFFOLD"}, "C": _NO_STEP, "G": _NO_STEP}
 
@@ -57,6 +62,9 @@ class Settings(NamedTuple):
       clients: in a round.
       threads: that it may use.
       device: "cpu" or "cuda".
+      precision: of products of float32 numbers on a GPU, as JAX's jax_default_matmul_precision; "highest" is float32,
+        everything else TF32 or less.
+      run: the only one of its runs that is asked for; by default all.
     """
 
     name: str
@@ -64,6 +72,8 @@ class Settings(NamedTuple):
     clients: int
     threads: int
     device: str
+    precision: str = "highest"
+    run: str | None = None
 
 
 class Baseline(NamedTuple):
@@ -151,13 +161,14 @@ class Rivals:
 
     def __init__(self, torch: bool, peers: bool, settings: Settings):
         """Starts them one by one; each has run everything once when this returns."""
-        self.failures = dict(ABSENT.get(settings.name, {})) if peers else {}
+        gpu = _NOT_ON_A_GPU if settings.device == "cuda" else {}
+        self.failures = ABSENT.get(settings.name, {}) | gpu if peers else {}
         self._alive: dict[str, Rival] = {}
         self._about: dict[str, dict[str, Any]] = {}
         self._times: dict[str, dict[str, list[float]]] = {}
         for name, workloads in RIVALS.items():
             asked = torch if name == "torch" else peers
-            if asked and settings.name in workloads:
+            if asked and settings.name in workloads and name not in self.failures:
                 self._start(name, settings)
 
     def once(self) -> None:
@@ -181,7 +192,7 @@ class Rivals:
 
     def _start(self, name: str, settings: Settings) -> None:
         try:
-            rival = Rival(f"{__package__}.{name}", settings, python_of(name))
+            rival = Rival(f"{__package__}.{name}", settings, python_of(name, settings.device))
             self._alive[name] = rival
             self._about[name] = rival.about()
             self._times[name] = {run: [] for run in self._about[name]["runs"]}
@@ -219,14 +230,16 @@ def built(name: str) -> bool:
     return installed.exists() and installed.read_text() == wanted.read_text()
 
 
-def python_of(name: str) -> str:
+def python_of(name: str, device: str = "cpu") -> str:
     """The Python of a rival's environment, built unless it is there; ours for one without requirements of its own.
+
+    On a GPU ours, too, where it has the rival: its PyTorch is the one that fits the driver.
 
     Raises:
       ChildProcessError: it cannot be built, with the last complaint.
     """
     wanted, folder = _requirements(name), environment(name)
-    if not wanted.exists():
+    if not wanted.exists() or (device == "cuda" and importlib.util.find_spec(name)):
         return sys.executable
     python = str(folder / "bin" / "python")
     if built(name):
@@ -262,9 +275,11 @@ def _variables(settings: Settings, python: str) -> dict[str, str]:
     if python != sys.executable:
         env.pop("PYTHONPATH", None)
     env["OMP_NUM_THREADS"] = str(settings.threads)
+    env["JAX_TRACEBACK_FILTERING"] = "off"  # so that the error comes last
     if settings.device == "cpu":
-        env |= {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    return env
+        return env | {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    shared = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}  # all take turns on one GPU
+    return env | shared | {"JAX_DEFAULT_MATMUL_PRECISION": settings.precision}
 
 
 def main(module: str, given: str) -> None:
@@ -276,6 +291,8 @@ def main(module: str, given: str) -> None:
     memory = importlib.import_module("experiments.speed.memory")
     build = importlib.import_module(module).WORKLOADS[settings.name]
     baseline = build(settings._replace(workload=workload))
+    if settings.run:
+        baseline = baseline._replace(runs={settings.run: baseline.runs[settings.run]})
     for run in baseline.runs.values():
         _wait(run())
     about = {
@@ -288,7 +305,7 @@ def main(module: str, given: str) -> None:
     print(json.dumps(about), file=answers, flush=True)
     for line in sys.stdin:
         answer = spent(baseline.runs[line.strip()])
-        answer["peak_memory_mb"] = memory.peak_of_all_mb()
+        answer["peak_memory_mb"] = _device_peak_mb(settings.device) or memory.peak_of_all_mb()
         print(json.dumps(answer), file=answers, flush=True)
     os._exit(0)  # no waiting for threads of a simulator
 
@@ -306,6 +323,15 @@ def _wait(results: Any) -> None:
         jax.block_until_ready(results)
     if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def _device_peak_mb(device: str) -> float | None:
+    """Megabytes (10^6 bytes) of a GPU's memory that tensors have had at most; None on CPU."""
+    if device == "cpu":
+        return None
+    if torch := sys.modules.get("torch"):
+        return torch.cuda.max_memory_allocated() / 1e6
+    return sys.modules["jax"].local_devices()[0].memory_stats()["peak_bytes_in_use"] / 1e6
 
 
 def _make_importable() -> None:

@@ -1,6 +1,6 @@
-"""PyTorch by plain loops: workloads A, D, E and F (rounds of DP-FedAvg), B (DP-SCAFFOLD), C and G (steps).
+"""PyTorch by plain loops: workloads A, D, E and F (rounds of DP-FedAvg), B (DP-SCAFFOLD), C, G and H (steps).
 
-Its networks and steps serve the rivals on PyTorch, too.
+Its steps serve the rivals on PyTorch, too.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from experiments.speed import examples
 from experiments.speed.rivals.runner import Baseline, Settings
+from experiments.speed.rivals.torch_networks import CharacterLSTM, Transformer, cnn, size
 
 LAYOUTS = {"nchw": torch.contiguous_format, "channels_last": torch.channels_last}
 """Of images in memory."""
 
 
 def prepare(settings: Settings) -> None:
-    """PyTorch's threads, and float32 that means float32.
+    """PyTorch's threads, and products of float32 numbers that are as precise as ours.
 
     Raises:
       RuntimeError: JAX uses a GPU and this PyTorch has none.
@@ -34,7 +35,8 @@ def prepare(settings: Settings) -> None:
             "JAX uses a GPU, but this PyTorch has no CUDA device; install a CUDA build of it"
         )
     torch.set_num_threads(settings.threads)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    tf32 = settings.precision not in ("highest", "float32")
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
 
 
 def on_device(x: np.ndarray, y: np.ndarray, settings: Settings) -> tuple[Tensor, Tensor]:
@@ -45,102 +47,21 @@ def on_device(x: np.ndarray, y: np.ndarray, settings: Settings) -> tuple[Tensor,
     return inputs, labels.long()
 
 
-def size(model: nn.Module) -> int:
-    """The number of parameters of PyTorch's network."""
-    return sum(p.numel() for p in model.parameters())
-
-
-def cnn(workload: Any) -> nn.Sequential:
-    """For PyTorch: `fedpriv.models.CNN`: 5 x 5 convolutions, 2 x 2 maxima and ReLU; dense layers."""
-    layers: list[nn.Module] = []
-    channels, side = 1, workload.side
-    for width in workload.filters:
-        layers += [nn.Conv2d(channels, width, 5, padding=2), nn.MaxPool2d(2), nn.ReLU()]
-        channels, side = width, side // 2
-    layers.append(nn.Flatten())
-    inputs = channels * side**2
-    for width in workload.hidden:
-        layers += [nn.Linear(inputs, width), nn.ReLU()]
-        inputs = width
-    return nn.Sequential(*layers, nn.Linear(inputs, 10))
-
-
-class CharacterLSTM(nn.Module):
-    """`fedpriv.models.CharacterLSTM`, but for the second bias vector of PyTorch's LSTM layers."""
-
-    def __init__(self, workload: Any):
-        super().__init__()
-        self.embedding = nn.Embedding(workload.vocabulary, workload.embedding)
-        self.layers = nn.LSTM(workload.embedding, workload.hidden, 2, batch_first=True)
-        self.output = nn.Linear(workload.hidden, workload.vocabulary)
-
-    def forward(self, text: Tensor) -> Tensor:
-        """i64[batch, length] -> the logits f32[batch, vocabulary, length]."""
-        return self.output(self.layers(self.embedding(text))[0]).movedim(2, 1)
-
-
-class Attention(nn.Module):
-    """Causal attention by PyTorch's own fused kernel."""
-
-    def __init__(self, width: int, heads: int):
-        super().__init__()
-        self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
-        self.value, self.output = nn.Linear(width, width), nn.Linear(width, width)
-        self.heads = heads
-
-    def forward(self, x: Tensor) -> Tensor:
-        split = [
-            layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        ]
-        attended = functional.scaled_dot_product_attention(*split, is_causal=True)
-        return self.output(attended.transpose(1, 2).flatten(2))
-
-
-class Residual(nn.Module):
-    def __init__(self, width: int, inner: nn.Module):
-        super().__init__()
-        self.norm, self.inner = nn.LayerNorm(width, eps=1e-6), inner
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.inner(self.norm(x))
-
-
-class Transformer(nn.Module):
-    """For PyTorch: `experiments.speed.transformer`'s."""
-
-    def __init__(self, workload: Any):
-        super().__init__()
-        width = workload.width
-        self.embedding = nn.Embedding(workload.vocabulary, width)
-        self.places = nn.Embedding(workload.length, width)
-        layers: list[nn.Module] = []
-        for _ in range(workload.layers):
-            dense = nn.Sequential(
-                nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width)
-            )
-            layers += [
-                Residual(width, Attention(width, workload.heads)),
-                Residual(width, dense),
-            ]
-        self.layers = nn.Sequential(*layers, nn.LayerNorm(width, eps=1e-6))
-        self.output = nn.Linear(width, workload.vocabulary)
-
-    def forward(self, text: Tensor) -> Tensor:
-        """i64[batch, length] -> the logits f32[batch, vocabulary, length]."""
-        places = torch.arange(text.shape[1], device=text.device).repeat(len(text), 1)
-        x = self.embedding(text) + self.places(places)
-        return self.output(self.layers(x)).movedim(2, 1)
-
-
 def local_training(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> None:
     """PyTorch: a step of SGD with momentum on all of a client's examples per epoch."""
     sgd = torch.optim.SGD(model.parameters(), workload.rate, workload.momentum)
     for _ in range(workload.epochs):
-        order = torch.randperm(len(x), device=x.device)
+        order = shuffled(len(x), x.device)
         sgd.zero_grad()
         functional.cross_entropy(model(x[order]), y[order]).backward()
         sgd.step()
+
+
+def shuffled(count: int, device: torch.device) -> Tensor:
+    """A random order of so many, on a GPU by sorting, which a CUDA graph can hold."""
+    if device.type == "cpu":
+        return torch.randperm(count)
+    return torch.rand(count, device=device).argsort()
 
 
 def dp_fed_avg_round(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> list[Tensor]:
@@ -154,17 +75,29 @@ def dp_fed_avg_round(model: nn.Module, x: Tensor, y: Tensor, workload: Any) -> l
     theta = [p.detach().clone() for p in model.parameters()]
     total = [torch.zeros_like(p) for p in theta]
     for mine, labels in zip(x, y, strict=True):
-        local_training(model, mine, labels, workload)
-        with torch.no_grad():
-            delta = [s - p for s, p in zip(theta, model.parameters(), strict=True)]
-            norm = torch.stack([d.norm() for d in delta]).norm()
-            scale = (workload.clip_norm / norm).clamp(max=1.0)
-            for t, d in zip(total, delta, strict=True):
-                t.add_(d * scale)
-            for p, start in zip(model.parameters(), theta, strict=True):
-                p.copy_(start)
+        add_client(total, model, theta, mine, labels, workload)
+    return private_means(total, len(x), workload)
+
+
+def add_client(
+    total: list[Tensor], model: nn.Module, theta: list[Tensor], x: Tensor, y: Tensor, workload: Any
+) -> None:
+    """PyTorch: adds a client's clipped update to `total`; the model is at `theta` before and after."""
+    local_training(model, x, y, workload)
+    with torch.no_grad():
+        delta = [s - p for s, p in zip(theta, model.parameters(), strict=True)]
+        norm = torch.stack([d.norm() for d in delta]).norm()
+        scale = (workload.clip_norm / norm).clamp(max=1.0)
+        for t, d in zip(total, delta, strict=True):
+            t.add_(d * scale)
+        for p, start in zip(model.parameters(), theta, strict=True):
+            p.copy_(start)
+
+
+def private_means(total: list[Tensor], clients: int, workload: Any) -> list[Tensor]:
+    """PyTorch: noise on sums of clipped updates, which are overwritten, and their division."""
     std = workload.clip_norm * workload.noise_multiplier
-    return [t.add_(torch.randn_like(t), alpha=std).div_(len(x)) for t in total]
+    return [t.add_(torch.randn_like(t), alpha=std).div_(clients) for t in total]
 
 
 def images(settings: Settings) -> Baseline:
@@ -393,4 +326,5 @@ def unfused_step(
     return unfused
 
 
-WORKLOADS = dict.fromkeys("ADE", images) | {"B": records, "C": steps, "F": texts, "G": attention}
+WORKLOADS = dict.fromkeys("ADE", images) | dict.fromkeys("GH", attention)
+WORKLOADS |= {"B": records, "C": steps, "F": texts}
