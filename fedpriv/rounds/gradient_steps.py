@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
+from jax.extend.core import JaxprEqn
 
+from fedpriv.core.jaxprs import evaluate
 from fedpriv.core.types import Params
 from fedpriv.mechanisms.not_finite_counts import add_records, counted_records
-from fedpriv.rounds.low_rank import Batch, Steps, low_rank_steps
+from fedpriv.rounds.low_rank import Batch, Steps, is_large, low_rank_steps
 
 
 def take_steps(
@@ -38,7 +40,9 @@ def take_steps(
     if most is not None:
         count = jnp.minimum(count, most)
         shapes = jax.eval_shape(batch_at, jnp.int32(0))
-        steps = low_rank_steps(grad, optimizer, params, shapes, most)
+        if is_large(params, most):
+            grad = _traced_once(grad, params, shapes)
+            steps = low_rank_steps(grad, optimizer, params, shapes, most)
     steps = steps or _plain_steps(grad, optimizer, params)
 
     def step(s: jax.Array, carry: Any) -> Any:
@@ -51,6 +55,32 @@ def take_steps(
     carried, lost = lax.fori_loop(0, count, step, start)
     add_records(lost)
     return steps.trained(carried)
+
+
+def _traced_once(
+    grad: Callable[..., Params], params: Params, batch: Batch
+) -> Callable[..., Params]:
+    """`grad` by the program that it is, which serves whatever the steps are: the user's loss is traced once."""
+
+    def counted(params: Params, *batch: Any) -> tuple[Params, jax.Array]:
+        with counted_records() as seen:
+            gradient = grad(params, *batch)
+        return gradient, seen.total()
+
+    program, shapes = jax.make_jaxpr(counted, return_shape=True)(params, *batch)
+    tree = jax.tree.structure(shapes)
+
+    def of_program(params: Params, *batch: Any) -> Params:
+        leaves = jax.tree.leaves((params, *batch))
+        gradient, lost = jax.tree.unflatten(tree, evaluate(program, leaves, _as_it_is))
+        add_records(lost)
+        return gradient
+
+    return of_program
+
+
+def _as_it_is(eqn: JaxprEqn, values: list[Any]) -> Any:
+    return NotImplemented
 
 
 def _plain_steps(

@@ -57,6 +57,15 @@ class _Carry(NamedTuple):
     right: jax.Array
 
 
+def is_large(params: Params, most: int) -> bool:
+    """Whether a matrix is so large that its sum may pay, for S steps at most."""
+    return most >= 2 and max(map(_entries, jax.tree.leaves(params)), default=0) >= LARGE_MATRIX
+
+
+def _entries(leaf: jax.Array) -> int:
+    return leaf.size if leaf.ndim == 2 and leaf.dtype == jnp.float32 else 0
+
+
 def low_rank_steps(
     grad: Callable[..., Params],
     optimizer: optax.GradientTransformation,
@@ -73,9 +82,9 @@ def low_rank_steps(
       most: S, the number of steps at most.
     """
     leaves, tree = jax.tree.flatten(params)
-    sizes = [x.size if x.ndim == 2 and x.dtype == jnp.float32 else 0 for x in leaves]
-    if most < 2 or max(sizes) < LARGE_MATRIX:
+    if not is_large(params, most):
         return None
+    sizes = [_entries(leaf) for leaf in leaves]
     at = sizes.index(max(sizes))
     matrix = leaves[at]
 

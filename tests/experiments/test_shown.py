@@ -16,6 +16,7 @@ from experiments.runs.contents import Summary
 from experiments.tables.terminal import table
 from experiments.training import progress
 from fedpriv.engine.history import Evaluation
+from fedpriv.engine.waiting import LOG, waiting_for
 from fedpriv.privacy import Certificate
 
 OWN = "an_algorithm_of_ones_own_whose_name_is_longer_than_any_column"
@@ -160,6 +161,16 @@ def test_a_terminal_of_100_columns_is_not_left(monkeypatch):
         assert max(len(part) for line in said.split("\n") for part in line.split("\r")) <= 100
         assert "compiling" in said
         assert "accuracy 75.0 % eps 0.75" in said
+
+
+def test_a_bar_shows_what_the_engine_waits_for_until_it_is_closed(monkeypatch):
+    monkeypatch.setattr("sys.stderr", stream := Terminal())
+    before = LOG.level, list(LOG.handlers)
+    shown = progress.Progress("dp_fed_avg", 60, EPSILON, None, {})
+    with waiting_for("compiling 12 equations"):
+        assert "compiling 12 equations" in stream.getvalue()
+    shown.close()
+    assert (LOG.level, LOG.handlers) == before
 
 
 def test_no_epsilon_where_nothing_is_claimed(monkeypatch):

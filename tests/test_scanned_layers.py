@@ -1,0 +1,187 @@
+"""Layers that repeat as one program, their parameters stacked, against the same layers in a Python loop."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+from small import assert_identical
+
+import fedpriv as fp
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+LAYERS, WIDTH, LENGTH, CHARACTERS = 3, 4, 5, 7
+STACKED = "layers"
+CLIENTS = 4
+RNG = np.random.default_rng(0)
+TEXT = RNG.integers(0, CHARACTERS, (CLIENTS * 2, LENGTH + 1)).astype(np.int32)
+FEDERATION = fp.Federation.from_arrays(
+    {"text": TEXT[:, :-1], "label": TEXT[:, 1:]}, np.arange(len(TEXT)).reshape(CLIENTS, 2)
+)
+
+
+class Block(nn.Module):
+    """A layer as `nn.scan` takes it."""
+
+    @nn.compact
+    def __call__(self, x, _):
+        """f32[length, width] -> (the same after the layer, nothing)."""
+        y = nn.LayerNorm()(x)
+        x += nn.softmax(nn.Dense(WIDTH)(y) @ y.T) @ y
+        return x + nn.Dense(WIDTH)(jnp.tanh(x)), None
+
+
+class Scanned(nn.Module):
+    """A transformer whose layers are scanned, perhaps computed again for their gradient."""
+
+    again: bool = False
+
+    @nn.compact
+    def __call__(self, text):
+        """i32[length] -> logits f32[length, characters]."""
+        of_one = nn.remat(Block, prevent_cse=False) if self.again else Block
+        given = {"variable_axes": {"params": 0}, "split_rngs": {"params": True}, "length": LAYERS}
+        x = nn.Embed(CHARACTERS, WIDTH, name="embed")(text)
+        x, _ = nn.scan(of_one, **given)(name=STACKED)(x, None)
+        return nn.Dense(CHARACTERS, name="head")(x)
+
+
+def by_linen(params, text):
+    return Scanned().apply(params, text)
+
+
+def again(params, text):
+    return Scanned(again=True).apply(params, text)
+
+
+def ends(params):
+    own = params["params"]
+    embed = nn.Embed(CHARACTERS, WIDTH)
+    return (
+        lambda text: embed.apply({"params": own["embed"]}, text),
+        lambda x: nn.Dense(CHARACTERS).apply({"params": own["head"]}, x),
+    )
+
+
+def layer(x, params):
+    return Block().apply({"params": params}, x, None)
+
+
+def by_lax(params, text):
+    embed, head = ends(params)
+    return head(lax.scan(layer, embed(text), params["params"][STACKED])[0])
+
+
+def looped(params, text):
+    """For parameters that are not stacked."""
+    embed, head = ends(params)
+    x = embed(text)
+    for own in params["params"][STACKED]:
+        x, _ = layer(x, own)
+    return head(x)
+
+
+def unstacked(params):
+    stack = params["params"][STACKED]
+    each = [jax.tree.map(lambda leaf, i=i: leaf[i], stack) for i in range(LAYERS)]
+    return {"params": params["params"] | {STACKED: each}}
+
+
+def loss_of(apply):
+    def loss(params, example):
+        logits = apply(params, example["text"])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, example["label"]).mean()
+
+    return loss
+
+
+def by_fed_avg(loss, noise):
+    return fp.dp_fed_avg(
+        loss,
+        sampler=fp.everyone(CLIENTS),
+        optimizer=lambda t: optax.sgd(0.5),
+        batches=fp.epochs(1, 1),
+        clip_norm=0.3,
+        noise_multiplier=noise,
+    )
+
+
+def by_dp_sgd(loss, noise):
+    optimizer, mechanism = lambda t: optax.sgd(0.5), fp.gaussian(0.3, noise)
+    local = fp.LocalSteps(fp.per_example(loss), fp.everyone(2), 2, optimizer, mechanism)
+    return fp.dp_sgd(local, sampler=fp.everyone(CLIENTS))
+
+
+PARAMS = jax.jit(Scanned().init)(jax.random.key(0), TEXT[0, :-1])
+
+
+def near(actual, expected):
+    """Up to the rounding of sums of numbers of about 1; some gradients are 0 but for rounding."""
+    for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, e, rtol=0, atol=1e-5)
+
+
+def after_a_round(algorithm, params):
+    state = algorithm.init(params, FEDERATION)
+    state, metrics = jax.jit(fp.one_round(algorithm))(jax.random.key(1), state, FEDERATION)
+    return state.params, metrics
+
+
+@pytest.fixture(scope="module")
+def in_a_loop():
+    """By what trains: (the model after a round, its metrics, the certificate of three noisy rounds)."""
+    loss, params = loss_of(looped), unstacked(PARAMS)
+    return {
+        make: (
+            *after_a_round(make(loss, 0.0), params),
+            fp.certify(make(loss, 1.0), params, FEDERATION, 3, 1e-3),
+        )
+        for make in (by_fed_avg, by_dp_sgd)
+    }
+
+
+@pytest.mark.parametrize("make", [by_fed_avg, by_dp_sgd])
+@pytest.mark.parametrize("apply", [by_linen, again, by_lax])
+def test_scanned_layers_train_as_those_of_a_loop(apply, make, in_a_loop):
+    """Clipped as one, at the same epsilon, and as much is sent; each leaf has noise in its own shape."""
+    expected, metrics, certificate = in_a_loop[make]
+    loss = loss_of(apply)
+    params, own_metrics = after_a_round(make(loss, 0.0), PARAMS)
+    near(unstacked(params), expected)
+    assert not np.allclose(params["params"]["head"]["kernel"], PARAMS["params"]["head"]["kernel"])
+    for way in ("uplink", "downlink"):
+        assert_identical(own_metrics[way], metrics[way])
+    own = fp.certify(make(loss, 1.0), PARAMS, FEDERATION, 3, 1e-3)
+    assert own.basis == "constructed"
+    assert own.epsilon == certificate.epsilon
+
+
+def test_gradients_of_single_records_are_those_of_the_loop():
+    batch = jax.tree.map(lambda leaf: leaf[:3], FEDERATION.examples)
+
+    @jax.jit
+    def ours(params):
+        gradients = fp.per_example(loss_of(by_linen))(params, batch)
+        return gradients.each(), gradients.norms
+
+    def of_loop(params):
+        return jax.vmap(jax.grad(loss_of(looped)), in_axes=(None, 0))(params, batch)
+
+    own = jax.jit(of_loop)(unstacked(PARAMS))["params"]
+    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *own[STACKED])
+    expected = {"params": own | {STACKED: stack}}
+    each, norms = ours(PARAMS)
+    near(each, expected)
+    near(norms, jax.tree.map(lambda g: jnp.linalg.norm(g.reshape(3, -1), axis=1), expected))
+
+
+def test_stacked_parameters_are_kept(tmp_path):
+    model = fp.models.next_character(Scanned())
+    params = jax.jit(model.init)(jax.random.key(0))
+    fp.models.save_model(tmp_path, "dp_sgd", 0, model, params)
+    found = fp.models.load_model(tmp_path, "dp_sgd", model=model)
+    assert jax.tree.structure(found.params) == jax.tree.structure(params)
+    assert_identical(found.params, params)
