@@ -98,7 +98,7 @@ def test_ids_above_16_bits_survive():
         (3, None, "texts: 3; give a list"),
         ([[1], []], None, "texts: no text has two tokens"),
         ([], None, "texts: no text has two tokens"),
-        ([[0, 1], [1], []], ["a", "b", "b"], "clients: .*'b'.*: no text has two tokens.* leave"),
+        ([[0, 1], [1], []], ["a", "b", "b"], "clients: 'b': no text has two tokens.* leave"),
         ([[0, 1], [1, 2]], ["a"], "clients: .* give a list of 2"),
         ([[0, 1], [1, 2]], ["a", None], "clients: None in row 1"),
     ],

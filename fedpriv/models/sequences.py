@@ -50,9 +50,7 @@ def next_token(network: nn.Module | Model, length: Count | None = None) -> Model
         require(fits, "network", network, such_as)
         require(length is None, "length", length, "leave it out: a Model has been made for one")
     assert network.apply is not None
-    call: Any = type(network.built.module).__call__ if network.built else network.apply
-    segments = "segment" in inspect.signature(call).parameters
-    loss, score = _of_tokens(network.apply, segments)
+    loss, score = _of_tokens(network.apply, _takes_segment(network))
     return network._replace(loss=loss, score=score)
 
 
@@ -93,6 +91,14 @@ def shakespeare_lstm() -> Model:
     adds nothing to what a layer can compute.
     """
     return next_character(CharacterLSTM(90, 8, 256))
+
+
+def _takes_segment(model: Model) -> bool:
+    """Whether it can be given packed rows: what hands on all that it is given asks the module."""
+    taken = inspect.signature(model.apply).parameters  # type: ignore[arg-type]
+    if model.built and any(each.kind is each.VAR_KEYWORD for each in taken.values()):
+        taken = inspect.signature(type(model.built.module).__call__).parameters
+    return "segment" in taken
 
 
 def _of_tokens(apply: Callable[..., Any], segments: bool) -> tuple[LossFn, Score]:

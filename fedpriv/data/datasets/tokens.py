@@ -72,7 +72,7 @@ def from_tokens(
     of_clients = [_pieces(ids, each, length) for each in own]
     for each, pieces in zip(own, of_clients, strict=True):
         if not pieces:
-            whose = "texts" if column is None else f"clients: {shown(column[each[0]])}"
+            whose = "texts" if column is None else f"clients: {shown(column[each[:1]].tolist()[0])}"
             raise ValueError(f"{whose}: no text has two tokens or more; leave such a client out")
     if packed:
         rows = [row for pieces in of_clients for row in best_fit(pieces, length)]
