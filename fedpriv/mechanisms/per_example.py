@@ -237,7 +237,7 @@ def private_mean(
 
 def _clipped_sum(
     gradients: Gradients,
-    mechanism: RecordMechanism,
+    mechanism: Mechanism | MedianClipping,
     params: Params,
     batch: Example,
     mask: jax.Array,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -61,7 +61,7 @@ class Model(NamedTuple):
       built: the flax.linen module that it is made of; None for other models.
       merged: in a fine-tuned model (`adapters`, `frozen`): params -> parameters with which the original model scores
         the same. None for other models.
-      precision: type of the floats in which loss, score and apply compute, see `in_bfloat16`.
+      precision: "float32", or "bfloat16" where loss, score and apply compute in that, see `in_bfloat16`.
     """
 
     init: Callable[[Key], Params]
@@ -70,7 +70,7 @@ class Model(NamedTuple):
     apply: Apply | None = None
     built: Built | None = None
     merged: Callable[[Params], Params] | None = None
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: str = "float32"
 
     @names_user_code
     def predict(self, params: Params, inputs: PyTree) -> PyTree:

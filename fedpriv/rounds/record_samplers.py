@@ -248,7 +248,8 @@ class PublicGroups:
     def accounting_of(self, size: Count | None = None, group: str = "") -> Sampling:
         """Draws among the `size` records that a client holds in a group; by default the fewest that any does."""
         parts = dict(self.parts)
-        require(group in parts, "group", group, f"choose of {', '.join(parts)}")
+        known = isinstance(group, str) and group in parts
+        require(known, "group", group, f"choose of {', '.join(parts)}")
         return parts[group].accounting_of(size)
 
     def _draw_of(self, key: Key, client: jax.Array | int) -> tuple[Draw, jax.Array]:
