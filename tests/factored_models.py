@@ -200,11 +200,16 @@ def solved(p, e):
 class Block(nn.Module):
     """A transformer's layer, as flax writes it."""
 
+    dtype: type = jnp.float32
+
     @nn.compact
     def __call__(self, h, _):
-        n = nn.LayerNorm()(h)
-        h = h + nn.MultiHeadDotProductAttention(2)(n, mask=nn.make_causal_mask(jnp.ones(T)))
-        return h + nn.Dense(WIDTH)(nn.gelu(nn.Dense(2 * WIDTH)(nn.LayerNorm()(h)))), None
+        of = {"dtype": self.dtype}
+        n = nn.LayerNorm(**of)(h)
+        mask = nn.make_causal_mask(jnp.ones(T))
+        h = h + nn.MultiHeadDotProductAttention(2, **of)(n, mask=mask)
+        n = nn.gelu(nn.Dense(2 * WIDTH, **of)(nn.LayerNorm(**of)(h)))
+        return h + nn.Dense(WIDTH, **of)(n), None
 
 
 class Transformer(nn.Module):
@@ -217,7 +222,7 @@ class Transformer(nn.Module):
         block = nn.remat(Block, prevent_cse=False) if self.recompute else Block
         layers = nn.scan(block, variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
         h = embed(x) + self.param("places", nn.initializers.normal(0.1), (T, WIDTH))
-        return embed.attend(layers()(h.astype(self.dtype), None)[0])
+        return embed.attend(layers(self.dtype)(h.astype(self.dtype), None)[0])
 
 
 def transformer(recompute, dtype=jnp.float32):

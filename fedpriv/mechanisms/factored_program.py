@@ -34,8 +34,8 @@ from fedpriv.mechanisms.outer_product_gradients import (
 )
 from fedpriv.mechanisms.outer_products import Stacked, summed
 
-Asked: TypeAlias = Callable[[int, OfRecords], Norms | Total]
-"""(number of the leaf, its gradients) -> what is asked of them."""
+Asked: TypeAlias = Callable[[int, OfRecords, Any], Norms | Total]
+"""(number of the leaf, its gradients or a layer's, what was found of these before) -> what is asked of them."""
 
 
 class FactoredProgram:
@@ -67,21 +67,27 @@ class FactoredProgram:
         """Every leaf's gradients, those that have factors as these, all of them kept."""
         return [_of_records(found, 0) for found in self._run(None, self.args)]
 
-    def ask(self, asked: Asked, args: Sequence[Any]) -> list[Norms | Total]:
+    def ask(
+        self, asked: Asked, args: Sequence[Any], before: Sequence[Norms] | None = None
+    ) -> list[Norms | Total]:
         """What is asked of every leaf's gradients, computed where they are, so that few are kept.
 
         Args:
           args: `args`, or those behind a barrier.
+          before: what was found, for each leaf, when it was asked before.
         """
-        found = self._run(asked, args)
+        found = self._run(asked, args, before)
+        given = before or [None] * len(found)
         return [
-            f if isinstance(f, Norms | Total) else asked(leaf, _of_records(f, 0))
-            for leaf, f in enumerate(found)
+            f if isinstance(f, Norms | Total) else asked(leaf, _of_records(f, 0), known)
+            for leaf, (f, known) in enumerate(zip(found, given, strict=True))
         ]
 
-    def _run(self, asked: Asked | None, args: Sequence[Any]) -> list[Any]:
+    def _run(
+        self, asked: Asked | None, args: Sequence[Any], before: Sequence[Norms] | None = None
+    ) -> list[Any]:
         wants = [Want(leaf, 0, True) for leaf in range(len(self._factored))]
-        run = _Run(self._factored, asked)
+        run = _Run(self._factored, asked, dict(enumerate(before or [])))
         return run.level(self._paths, self._program.consts, args, wants)
 
 
@@ -111,10 +117,11 @@ class _Run:
     Args:
       factored: for each leaf, whether its gradients are to be factors.
       asked: what is asked of them at the end of each part; None: nothing, they are given.
+      before: what was found of leaves before, of those within a loop for its current step.
     """
 
-    def __init__(self, factored: Sequence[bool], asked: Asked | None):
-        self._factored, self._asked = factored, asked
+    def __init__(self, factored: Sequence[bool], asked: Asked | None, before: dict[int, Norms]):
+        self._factored, self._asked, self._before = factored, asked, before
 
     def level(
         self, paths: Paths, consts: Sequence[Any], values: Sequence[Any], outs: Sequence[Want | None]
@@ -144,7 +151,7 @@ class _Run:
             eqn, _ = paths.made(variable)
             if isinstance(variable, Literal) or wants.get(variable, want).records != want.records:
                 continue
-            want = want._replace(alone=want.alone and paths.is_used_once(variable))
+            want = want._replace(alone=_is_alone(paths, variable, want))
             wants[variable] = want
             if eqn is None or paths.origin(eqn, want.records):
                 continue
@@ -189,65 +196,83 @@ class _Run:
     ) -> list[Any]:
         """As `level`, with what is asked in place of gradients that are in this part alone."""
         found = self.level(paths, consts, values, outs)
-        if self._asked is None:
-            return found
-        wants = [
-            want._replace(alone=want.alone and paths.is_used_once(v)) if want else None
+        leaves = [
+            want.leaf if want and _is_alone(paths, v, want) else None
             for v, want in zip(paths.jaxpr.outvars, outs, strict=True)
         ]
         return [
-            self._asked(want.leaf, _of_records(value, want.records))
-            if want and want.alone and not isinstance(value, Norms | Total)
-            else value
-            for value, want in zip(found, wants, strict=True)
+            value
+            if self._asked is None or leaf is None or isinstance(value, Norms | Total)
+            else self._asked(leaf, _of_records(value, want.records), self._before.get(leaf))
+            for value, leaf, want in zip(found, leaves, outs, strict=True)
         ]
 
     def _loop(
         self, paths: Paths, eqn: JaxprEqn, values: list[Any], outs: Sequence[Want | None]
     ) -> list[Any]:
+        """A scan: of leaves that it runs through, gradients of each layer; of those that all steps use, of each step."""
         body = programs(eqn)[0]
         inner = paths.within(body.jaxpr)
         constants, start, runs = scan_operands(eqn, values)
-        count = len(start)
-        added = {
-            k: inner_start
-            for k, want in enumerate(outs[:count])
-            if want and self._factored[want.leaf] and (inner_start := paths.accumulated(eqn, k))
-        }
+        carried = outs[: len(start)]
+        added = [k for k, want in enumerate(carried) if want and self._factored[want.leaf]]
         wants = [
-            *(want._replace(alone=False) if k in added else None for k, want in enumerate(outs[:count])),
-            *(
-                want._replace(records=want.records - 1) if want and want.records else None
-                for want in outs[count:]
-            ),
+            *(want._replace(alone=False) if k in added else None for k, want in enumerate(carried)),
+            *(want and want._replace(records=want.records - 1) for want in outs[len(start) :]),
         ]
-        kept = [k for k in range(count) if k not in added]
-        trees: list[Any] = []
+        wants = [want if want and want.records >= 0 else None for want in wants]
+        kept = [k for k in range(len(start)) if k not in added]
+        before = self._of_steps(inner, wants)
+        fixed = _Fixed(runs)
 
-        def step(state: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
+        def step(state: list[Any], x: tuple[list[Any], dict[int, Norms]]) -> tuple[Any, Any]:
             now: list[Any] = [_Zero(v) for v in start]
             for k, value in zip(kept, state, strict=True):
                 now[k] = value
-            out = self._part(inner, body.consts, [*constants, *now, *x], wants)
-            given, tree = jax.tree.flatten([[out[k] for k in added], out[count:]])
-            there = [next((k for k, v in enumerate(x) if v is value), None) for value in given]
-            trees[:] = [tree, there]
-            new = [value for value, k in zip(given, there, strict=True) if k is None]
+            run = _Run(self._factored, self._asked, {**self._before, **x[1]})
+            out = run._part(inner, body.consts, [*constants, *now, *x[0]], wants)
+            new = fixed.without([[out[k] for k in added], out[len(start) :]], x[0])
             return [out[k] for k in kept], new
 
         options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
-        state, new = lax.scan(step, [start[k] for k in kept], runs, **options)
-        tree, there = trees
-        fresh = iter(new)
-        every = [next(fresh) if k is None else runs[k] for k in there]
-        sums, given = jax.tree.unflatten(tree, every)
-        carried: list[Any] = list(start)
-        for k, value in zip(kept, state, strict=True):
-            carried[k] = value
-        for k, value in zip(added, sums, strict=True):
-            carried[k] = over_steps(value)
+        state, new = lax.scan(step, [start[k] for k in kept], (runs, before), **options)
+        sums, given = fixed.together(new)
+        after = {**dict(zip(kept, state, strict=True)), **dict(zip(added, map(over_steps, sums), strict=True))}
         layers = [v if isinstance(v, jax.Array) else of_layers(v) for v in given]
-        return [*carried, *layers]
+        return [*(after[k] for k in range(len(start))), *layers]
+
+    def _of_steps(self, inner: Paths, wants: Sequence[Want | None]) -> dict[int, Norms]:
+        """What was found before of leaves each of whose layers is one step's."""
+        pairs = zip(inner.jaxpr.outvars, wants, strict=True)
+        leaves = [want.leaf for v, want in pairs if want and _is_alone(inner, v, want)]
+        return {leaf: self._before[leaf] for leaf in leaves if leaf in self._before}
+
+
+class _Fixed:
+    """What a loop's steps give, without the arrays that the loop runs through, of which there would be copies.
+
+    Args:
+      runs: these arrays.
+    """
+
+    def __init__(self, runs: Sequence[Any]):
+        self._runs = runs
+
+    def without(self, given: Any, x: Sequence[Any]) -> list[Any]:
+        """The arrays in what a step gives that are not its own `x`."""
+        leaves, self._tree = jax.tree.flatten(given)
+        self._at = [next((k for k, v in enumerate(x) if v is leaf), None) for leaf in leaves]
+        return [leaf for leaf, k in zip(leaves, self._at, strict=True) if k is None]
+
+    def together(self, new: Sequence[Any]) -> Any:
+        """What all steps give, of those arrays with a leading axis of the steps."""
+        rest = iter(new)
+        every = [next(rest) if k is None else self._runs[k] for k in self._at]
+        return jax.tree.unflatten(self._tree, every)
+
+
+def _is_alone(paths: Paths, variable: Any, want: Want) -> bool:
+    return want.alone and paths.is_used_once(variable)
 
 
 def _stepped(paths: Paths, eqn: JaxprEqn, move: Any, values: Sequence[Any]) -> Any:
