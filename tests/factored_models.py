@@ -70,7 +70,9 @@ def one_embedding(p, e):
 
 
 def taken(mode):
-    return lambda p, e: square(jnp.take(p["table"], e["x"], axis=0, mode=mode, fill_value=0) * e["v"])
+    return lambda p, e: square(
+        jnp.take(p["table"], e["x"], axis=0, mode=mode, fill_value=0) * e["v"]
+    )
 
 
 def columns(p, e):

@@ -12,13 +12,12 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+from jax.extend.core import JaxprEqn, Literal
 
-from fedpriv.core.jaxprs import equations, evaluate, programs, scan_operands
+from fedpriv.core.jaxprs import equations, evaluate, scan_operands
 from fedpriv.core.types import Example, LossFn, Params
 from fedpriv.mechanisms.gradients_of_leaves import (
     Formed,
-    Layers,
     Norms,
     OfRecords,
     Total,
@@ -27,7 +26,7 @@ from fedpriv.mechanisms.gradients_of_leaves import (
 )
 from fedpriv.mechanisms.outer_product_gradients import (
     Paths,
-    called,
+    is_called,
     is_recomputed,
     pays,
     step_back,
@@ -53,10 +52,9 @@ class FactoredProgram:
         gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))
         self._program = jax.make_jaxpr(gradients)(params, batch)
         self.args = [*jax.tree.leaves(params), *jax.tree.leaves(batch)]
-        jaxpr = self._program.jaxpr
-        self.recomputes = any(is_recomputed(eqn) for eqn, _ in equations(jaxpr))
-        self._paths = Paths(jaxpr)
-        found = [self._paths.factors(v, 0) for v in jaxpr.outvars]
+        self.recomputes = any(is_recomputed(eqn) for eqn, _ in equations(self._program.jaxpr))
+        self._paths = Paths(self._program)
+        found = [self._paths.factors(v, 0) for v in self._paths.outs]
         self._factored = [f is not None and pays(f) for f in found]
 
     def formed(self) -> list[jax.Array]:
@@ -69,15 +67,15 @@ class FactoredProgram:
 
     def ask(
         self, asked: Asked, args: Sequence[Any], before: Sequence[Norms] | None = None
-    ) -> list[Norms | Total]:
-        """What is asked of every leaf's gradients, computed where they are, so that few are kept.
+    ) -> list[Any]:
+        """What is asked of every leaf's gradients, `Norms` or `Total`, computed where they are, so that few are kept.
 
         Args:
           args: `args`, or those behind a barrier.
           before: what was found, for each leaf, when it was asked before.
         """
         found = self._run(asked, args, before)
-        given = before or [None] * len(found)
+        given: Sequence[Norms | None] = before or [None] * len(found)
         return [
             f if isinstance(f, Norms | Total) else asked(leaf, _of_records(f, 0), known)
             for leaf, (f, known) in enumerate(zip(found, given, strict=True))
@@ -88,7 +86,7 @@ class FactoredProgram:
     ) -> list[Any]:
         wants = [Want(leaf, 0, True) for leaf in range(len(self._factored))]
         run = _Run(self._factored, asked, dict(enumerate(before or [])))
-        return run.level(self._paths, self._program.consts, args, wants)
+        return run.level(self._paths, args, wants)
 
 
 class Want(NamedTuple):
@@ -123,9 +121,7 @@ class _Run:
     def __init__(self, factored: Sequence[bool], asked: Asked | None, before: dict[int, Norms]):
         self._factored, self._asked, self._before = factored, asked, before
 
-    def level(
-        self, paths: Paths, consts: Sequence[Any], values: Sequence[Any], outs: Sequence[Want | None]
-    ) -> list[Any]:
+    def level(self, paths: Paths, values: Sequence[Any], outs: Sequence[Want | None]) -> list[Any]:
         """A program's results, those of which `outs` says that they are gradients as factors or as what is asked."""
         wants = self._wants(paths, outs)
 
@@ -135,8 +131,8 @@ class _Run:
                 given[:] = _arrays(eqn, given, wants)
             return out
 
-        found = evaluate(ClosedJaxpr(paths.jaxpr, consts), values, rule)
-        given = zip(found, paths.jaxpr.outvars, outs, strict=True)
+        found = evaluate(paths.program, values, rule)
+        given = zip(found, paths.outs, outs, strict=True)
         return [
             value if want or isinstance(v, Literal) else _array(value, wants.get(v))
             for value, v, want in given
@@ -145,9 +141,11 @@ class _Run:
     def _wants(self, paths: Paths, outs: Sequence[Want | None]) -> dict[Any, Want]:
         """For each variable on the ways back."""
         wants: dict[Any, Want] = {}
-        todo = [(v, want) for v, want in zip(paths.jaxpr.outvars, outs, strict=True) if want]
+        todo = [(v, want) for v, want in zip(paths.outs, outs, strict=True) if want]
         while todo:
             variable, want = todo.pop()
+            if not self._factored[want.leaf] and not (self._asked and want.alone):
+                continue
             eqn, _ = paths.made(variable)
             if isinstance(variable, Literal) or wants.get(variable, want).records != want.records:
                 continue
@@ -166,12 +164,10 @@ class _Run:
         outs = [wants.get(v) for v in eqn.outvars]
         if not any(outs):
             return NotImplemented
-        inner = called(eqn)
-        if inner is not None or eqn.primitive is lax.scan_p:
-            values = _arrays(eqn, values, wants)
-            if inner is None:
-                return self._loop(paths, eqn, values, outs)
-            return self._call(paths.within(inner), eqn, values, outs)
+        if eqn.primitive is lax.scan_p:
+            return self._loop(paths.within(eqn), eqn, _arrays(eqn, values, wants), outs)
+        if is_called(eqn):
+            return self._call(paths.within(eqn), eqn, _arrays(eqn, values, wants), outs)
         want = outs[0]
         if len(outs) > 1 or want is None:
             return NotImplemented
@@ -184,40 +180,36 @@ class _Run:
         self, inner: Paths, eqn: JaxprEqn, values: list[Any], outs: Sequence[Want | None]
     ) -> list[Any]:
         if not is_recomputed(eqn):
-            return self.level(inner, programs(eqn)[0].consts, values, outs)
+            return self.level(inner, values, outs)
         # As JAX does, so that XLA does not find what was computed before, and keep it.
         if eqn.params["prevent_cse"]:
             values = list(lax.optimization_barrier(values))
-        found = self._part(inner, (), values, outs)
+        found = self._part(inner, values, outs)
         return list(lax.optimization_barrier(found)) if self._asked else found
 
-    def _part(
-        self, paths: Paths, consts: Sequence[Any], values: Sequence[Any], outs: Sequence[Want | None]
-    ) -> list[Any]:
+    def _part(self, paths: Paths, values: Sequence[Any], outs: Sequence[Want | None]) -> list[Any]:
         """As `level`, with what is asked in place of gradients that are in this part alone."""
-        found = self.level(paths, consts, values, outs)
-        leaves = [
-            want.leaf if want and _is_alone(paths, v, want) else None
-            for v, want in zip(paths.jaxpr.outvars, outs, strict=True)
-        ]
-        return [
-            value
-            if self._asked is None or leaf is None or isinstance(value, Norms | Total)
-            else self._asked(leaf, _of_records(value, want.records), self._before.get(leaf))
-            for value, leaf, want in zip(found, leaves, outs, strict=True)
-        ]
+        found, asked = self.level(paths, values, outs), self._asked
+        for k, (v, want) in enumerate(zip(paths.outs, outs, strict=True)):
+            if (
+                asked
+                and want
+                and _is_alone(paths, v, want)
+                and not isinstance(found[k], Norms | Total)
+            ):
+                gradients = _of_records(found[k], want.records)
+                found[k] = asked(want.leaf, gradients, self._before.get(want.leaf))
+        return found
 
     def _loop(
-        self, paths: Paths, eqn: JaxprEqn, values: list[Any], outs: Sequence[Want | None]
+        self, inner: Paths, eqn: JaxprEqn, values: list[Any], outs: Sequence[Want | None]
     ) -> list[Any]:
-        """A scan: of leaves that it runs through, gradients of each layer; of those that all steps use, of each step."""
-        body = programs(eqn)[0]
-        inner = paths.within(body.jaxpr)
+        """A scan: of leaves that it runs through, gradients by layers; of those that all its steps use, their sum."""
         constants, start, runs = scan_operands(eqn, values)
         carried = outs[: len(start)]
         added = [k for k, want in enumerate(carried) if want and self._factored[want.leaf]]
         wants = [
-            *(want._replace(alone=False) if k in added else None for k, want in enumerate(carried)),
+            *(want and want._replace(alone=False) for want in carried),
             *(want and want._replace(records=want.records - 1) for want in outs[len(start) :]),
         ]
         wants = [want if want and want.records >= 0 else None for want in wants]
@@ -230,20 +222,23 @@ class _Run:
             for k, value in zip(kept, state, strict=True):
                 now[k] = value
             run = _Run(self._factored, self._asked, {**self._before, **x[1]})
-            out = run._part(inner, body.consts, [*constants, *now, *x[0]], wants)
+            out = run._part(inner, [*constants, *now, *x[0]], wants)
             new = fixed.without([[out[k] for k in added], out[len(start) :]], x[0])
             return [out[k] for k in kept], new
 
         options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
         state, new = lax.scan(step, [start[k] for k in kept], (runs, before), **options)
         sums, given = fixed.together(new)
-        after = {**dict(zip(kept, state, strict=True)), **dict(zip(added, map(over_steps, sums), strict=True))}
+        after = {
+            **dict(zip(kept, state, strict=True)),
+            **dict(zip(added, map(over_steps, sums), strict=True)),
+        }
         layers = [v if isinstance(v, jax.Array) else of_layers(v) for v in given]
         return [*(after[k] for k in range(len(start))), *layers]
 
     def _of_steps(self, inner: Paths, wants: Sequence[Want | None]) -> dict[int, Norms]:
         """What was found before of leaves each of whose layers is one step's."""
-        pairs = zip(inner.jaxpr.outvars, wants, strict=True)
+        pairs = zip(inner.outs, wants, strict=True)
         leaves = [want.leaf for v, want in pairs if want and _is_alone(inner, v, want)]
         return {leaf: self._before[leaf] for leaf in leaves if leaf in self._before}
 
