@@ -70,7 +70,9 @@ def one_embedding(p, e):
 
 
 def taken(mode):
-    return lambda p, e: square(jnp.take(p["table"], e["x"], axis=0, mode=mode, fill_value=0) * e["v"])
+    return lambda p, e: square(
+        jnp.take(p["table"], e["x"], axis=0, mode=mode, fill_value=0) * e["v"]
+    )
 
 
 def columns(p, e):
@@ -200,28 +202,36 @@ def solved(p, e):
 class Block(nn.Module):
     """A transformer's layer, as flax writes it."""
 
+    dtype: type = jnp.float32
+
     @nn.compact
     def __call__(self, h, _):
-        n = nn.LayerNorm()(h)
-        h = h + nn.MultiHeadDotProductAttention(2)(n, mask=nn.make_causal_mask(jnp.ones(T)))
-        return h + nn.Dense(WIDTH)(nn.gelu(nn.Dense(2 * WIDTH)(nn.LayerNorm()(h)))), None
+        of = {"dtype": self.dtype}
+        n = nn.LayerNorm(**of)(h)
+        mask = nn.make_causal_mask(jnp.ones(T))
+        h = h + nn.MultiHeadDotProductAttention(2, **of)(n, mask=mask)
+        n = nn.gelu(nn.Dense(2 * WIDTH, **of)(nn.LayerNorm(**of)(h)))
+        return h + nn.Dense(WIDTH, **of)(n), None
 
 
 class Transformer(nn.Module):
     recompute: bool
     dtype: type = jnp.float32
+    layers: int = 2
 
     @nn.compact
     def __call__(self, x):
         embed = nn.Embed(VOCABULARY, WIDTH, dtype=self.dtype)
         block = nn.remat(Block, prevent_cse=False) if self.recompute else Block
-        layers = nn.scan(block, variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
+        layers = nn.scan(
+            block, variable_axes={"params": 0}, split_rngs={"params": True}, length=self.layers
+        )
         h = embed(x) + self.param("places", nn.initializers.normal(0.1), (T, WIDTH))
-        return embed.attend(layers()(h.astype(self.dtype), None)[0])
+        return embed.attend(layers(self.dtype)(h.astype(self.dtype), None)[0])
 
 
-def transformer(recompute, dtype=jnp.float32):
-    model = Transformer(recompute, dtype)
+def transformer(recompute, dtype=jnp.float32, layers=2):
+    model = Transformer(recompute, dtype, layers)
     params = model.init(jax.random.key(0), jnp.zeros(T, int))["params"]
     return lambda p, e: entropy(model.apply({"params": p}, e["x"]).astype(jnp.float32), e), params
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 
@@ -10,13 +10,16 @@ Move: TypeAlias = tuple[str, tuple[int, ...]]
 """("transpose", axes) or ("reshape", shape) of one record's entries."""
 
 
+def shape_of(variable: Any) -> tuple[int, ...]:
+    """Of a variable of a traced program."""
+    return variable.aval.shape
+
+
 def moved(x: jax.Array, moves: tuple[Move, ...]) -> jax.Array:
     """x [B, ...], each record's entries in another order."""
     for kind, to in moves:
-        if kind == "transpose":
-            x = x.transpose(0, *(axis + 1 for axis in to))
-        else:
-            x = x.reshape(x.shape[0], *to)
+        axes = (0, *(axis + 1 for axis in to))
+        x = x.transpose(axes) if kind == "transpose" else x.reshape(x.shape[0], *to)
     return x
 
 

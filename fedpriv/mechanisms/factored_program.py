@@ -12,13 +12,12 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+from jax.extend.core import JaxprEqn, Literal
 
-from fedpriv.core.jaxprs import equations, evaluate, programs, scan_operands
+from fedpriv.core.jaxprs import equations, evaluate, scan_operands
 from fedpriv.core.types import Example, LossFn, Params
 from fedpriv.mechanisms.gradients_of_leaves import (
     Formed,
-    Layers,
     Norms,
     OfRecords,
     Total,
@@ -27,15 +26,15 @@ from fedpriv.mechanisms.gradients_of_leaves import (
 )
 from fedpriv.mechanisms.outer_product_gradients import (
     Paths,
-    called,
+    is_called,
     is_recomputed,
     pays,
     step_back,
 )
 from fedpriv.mechanisms.outer_products import Stacked, summed
 
-Asked: TypeAlias = Callable[[int, OfRecords], Norms | Total]
-"""(number of the leaf, its gradients) -> what is asked of them."""
+Asked: TypeAlias = Callable[[int, OfRecords, Any], Norms | Total]
+"""(number of the leaf, its gradients or a layer's, what was found of these before) -> what is asked of them."""
 
 
 class FactoredProgram:
@@ -53,10 +52,9 @@ class FactoredProgram:
         gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))
         self._program = jax.make_jaxpr(gradients)(params, batch)
         self.args = [*jax.tree.leaves(params), *jax.tree.leaves(batch)]
-        jaxpr = self._program.jaxpr
-        self.recomputes = any(is_recomputed(eqn) for eqn, _ in equations(jaxpr))
-        self._paths = Paths(jaxpr)
-        found = [self._paths.factors(v, 0) for v in jaxpr.outvars]
+        self.recomputes = any(is_recomputed(eqn) for eqn, _ in equations(self._program.jaxpr))
+        self._paths = Paths(self._program)
+        found = [self._paths.factors(v, 0) for v in self._paths.outs]
         self._factored = [f is not None and pays(f) for f in found]
 
     def formed(self) -> list[jax.Array]:
@@ -67,22 +65,28 @@ class FactoredProgram:
         """Every leaf's gradients, those that have factors as these, all of them kept."""
         return [_of_records(found, 0) for found in self._run(None, self.args)]
 
-    def ask(self, asked: Asked, args: Sequence[Any]) -> list[Norms | Total]:
-        """What is asked of every leaf's gradients, computed where they are, so that few are kept.
+    def ask(
+        self, asked: Asked, args: Sequence[Any], before: Sequence[Norms] | None = None
+    ) -> list[Any]:
+        """What is asked of every leaf's gradients, `Norms` or `Total`, computed where they are, so that few are kept.
 
         Args:
           args: `args`, or those behind a barrier.
+          before: what was found, for each leaf, when it was asked before.
         """
-        found = self._run(asked, args)
+        found = self._run(asked, args, before)
+        given: Sequence[Norms | None] = before or [None] * len(found)
         return [
-            f if isinstance(f, Norms | Total) else asked(leaf, _of_records(f, 0))
-            for leaf, f in enumerate(found)
+            f if isinstance(f, Norms | Total) else asked(leaf, _of_records(f, 0), known)
+            for leaf, (f, known) in enumerate(zip(found, given, strict=True))
         ]
 
-    def _run(self, asked: Asked | None, args: Sequence[Any]) -> list[Any]:
+    def _run(
+        self, asked: Asked | None, args: Sequence[Any], before: Sequence[Norms] | None = None
+    ) -> list[Any]:
         wants = [Want(leaf, 0, True) for leaf in range(len(self._factored))]
-        run = _Run(self._factored, asked)
-        return run.level(self._paths, self._program.consts, args, wants)
+        run = _Run(self._factored, asked, dict(enumerate(before or [])))
+        return run.level(self._paths, args, wants)
 
 
 class Want(NamedTuple):
@@ -111,14 +115,13 @@ class _Run:
     Args:
       factored: for each leaf, whether its gradients are to be factors.
       asked: what is asked of them at the end of each part; None: nothing, they are given.
+      before: what was found of leaves before, of those within a loop for its current step.
     """
 
-    def __init__(self, factored: Sequence[bool], asked: Asked | None):
-        self._factored, self._asked = factored, asked
+    def __init__(self, factored: Sequence[bool], asked: Asked | None, before: dict[int, Norms]):
+        self._factored, self._asked, self._before = factored, asked, before
 
-    def level(
-        self, paths: Paths, consts: Sequence[Any], values: Sequence[Any], outs: Sequence[Want | None]
-    ) -> list[Any]:
+    def level(self, paths: Paths, values: Sequence[Any], outs: Sequence[Want | None]) -> list[Any]:
         """A program's results, those of which `outs` says that they are gradients as factors or as what is asked."""
         wants = self._wants(paths, outs)
 
@@ -128,8 +131,8 @@ class _Run:
                 given[:] = _arrays(eqn, given, wants)
             return out
 
-        found = evaluate(ClosedJaxpr(paths.jaxpr, consts), values, rule)
-        given = zip(found, paths.jaxpr.outvars, outs, strict=True)
+        found = evaluate(paths.program, values, rule)
+        given = zip(found, paths.outs, outs, strict=True)
         return [
             value if want or isinstance(v, Literal) else _array(value, wants.get(v))
             for value, v, want in given
@@ -138,13 +141,15 @@ class _Run:
     def _wants(self, paths: Paths, outs: Sequence[Want | None]) -> dict[Any, Want]:
         """For each variable on the ways back."""
         wants: dict[Any, Want] = {}
-        todo = [(v, want) for v, want in zip(paths.jaxpr.outvars, outs, strict=True) if want]
+        todo = [(v, want) for v, want in zip(paths.outs, outs, strict=True) if want]
         while todo:
             variable, want = todo.pop()
+            if not self._factored[want.leaf] and not (self._asked and want.alone):
+                continue
             eqn, _ = paths.made(variable)
             if isinstance(variable, Literal) or wants.get(variable, want).records != want.records:
                 continue
-            want = want._replace(alone=want.alone and paths.is_used_once(variable))
+            want = want._replace(alone=_is_alone(paths, variable, want))
             wants[variable] = want
             if eqn is None or paths.origin(eqn, want.records):
                 continue
@@ -159,12 +164,10 @@ class _Run:
         outs = [wants.get(v) for v in eqn.outvars]
         if not any(outs):
             return NotImplemented
-        inner = called(eqn)
-        if inner is not None or eqn.primitive is lax.scan_p:
-            values = _arrays(eqn, values, wants)
-            if inner is None:
-                return self._loop(paths, eqn, values, outs)
-            return self._call(paths.within(inner), eqn, values, outs)
+        if eqn.primitive is lax.scan_p:
+            return self._loop(paths.within(eqn), eqn, _arrays(eqn, values, wants), outs)
+        if is_called(eqn):
+            return self._call(paths.within(eqn), eqn, _arrays(eqn, values, wants), outs)
         want = outs[0]
         if len(outs) > 1 or want is None:
             return NotImplemented
@@ -177,77 +180,94 @@ class _Run:
         self, inner: Paths, eqn: JaxprEqn, values: list[Any], outs: Sequence[Want | None]
     ) -> list[Any]:
         if not is_recomputed(eqn):
-            return self.level(inner, programs(eqn)[0].consts, values, outs)
+            return self.level(inner, values, outs)
         # As JAX does, so that XLA does not find what was computed before, and keep it.
         if eqn.params["prevent_cse"]:
             values = list(lax.optimization_barrier(values))
-        found = self._part(inner, (), values, outs)
+        found = self._part(inner, values, outs)
         return list(lax.optimization_barrier(found)) if self._asked else found
 
-    def _part(
-        self, paths: Paths, consts: Sequence[Any], values: Sequence[Any], outs: Sequence[Want | None]
-    ) -> list[Any]:
+    def _part(self, paths: Paths, values: Sequence[Any], outs: Sequence[Want | None]) -> list[Any]:
         """As `level`, with what is asked in place of gradients that are in this part alone."""
-        found = self.level(paths, consts, values, outs)
-        if self._asked is None:
-            return found
-        wants = [
-            want._replace(alone=want.alone and paths.is_used_once(v)) if want else None
-            for v, want in zip(paths.jaxpr.outvars, outs, strict=True)
-        ]
-        return [
-            self._asked(want.leaf, _of_records(value, want.records))
-            if want and want.alone and not isinstance(value, Norms | Total)
-            else value
-            for value, want in zip(found, wants, strict=True)
-        ]
+        found, asked = self.level(paths, values, outs), self._asked
+        for k, (v, want) in enumerate(zip(paths.outs, outs, strict=True)):
+            if (
+                asked
+                and want
+                and _is_alone(paths, v, want)
+                and not isinstance(found[k], Norms | Total)
+            ):
+                gradients = _of_records(found[k], want.records)
+                found[k] = asked(want.leaf, gradients, self._before.get(want.leaf))
+        return found
 
     def _loop(
-        self, paths: Paths, eqn: JaxprEqn, values: list[Any], outs: Sequence[Want | None]
+        self, inner: Paths, eqn: JaxprEqn, values: list[Any], outs: Sequence[Want | None]
     ) -> list[Any]:
-        body = programs(eqn)[0]
-        inner = paths.within(body.jaxpr)
+        """A scan: of leaves that it runs through, gradients by layers; of those that all its steps use, their sum."""
         constants, start, runs = scan_operands(eqn, values)
-        count = len(start)
-        added = {
-            k: inner_start
-            for k, want in enumerate(outs[:count])
-            if want and self._factored[want.leaf] and (inner_start := paths.accumulated(eqn, k))
-        }
+        carried = outs[: len(start)]
+        added = [k for k, want in enumerate(carried) if want and self._factored[want.leaf]]
         wants = [
-            *(want._replace(alone=False) if k in added else None for k, want in enumerate(outs[:count])),
-            *(
-                want._replace(records=want.records - 1) if want and want.records else None
-                for want in outs[count:]
-            ),
+            *(want and want._replace(alone=False) for want in carried),
+            *(want and want._replace(records=want.records - 1) for want in outs[len(start) :]),
         ]
-        kept = [k for k in range(count) if k not in added]
-        trees: list[Any] = []
+        wants = [want if want and want.records >= 0 else None for want in wants]
+        kept = [k for k in range(len(start)) if k not in added]
+        before = self._of_steps(inner, wants)
+        fixed = _Fixed(runs)
 
-        def step(state: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
+        def step(state: list[Any], x: tuple[list[Any], dict[int, Norms]]) -> tuple[Any, Any]:
             now: list[Any] = [_Zero(v) for v in start]
             for k, value in zip(kept, state, strict=True):
                 now[k] = value
-            out = self._part(inner, body.consts, [*constants, *now, *x], wants)
-            given, tree = jax.tree.flatten([[out[k] for k in added], out[count:]])
-            there = [next((k for k, v in enumerate(x) if v is value), None) for value in given]
-            trees[:] = [tree, there]
-            new = [value for value, k in zip(given, there, strict=True) if k is None]
+            run = _Run(self._factored, self._asked, {**self._before, **x[1]})
+            out = run._part(inner, [*constants, *now, *x[0]], wants)
+            new = fixed.without([[out[k] for k in added], out[len(start) :]], x[0])
             return [out[k] for k in kept], new
 
         options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
-        state, new = lax.scan(step, [start[k] for k in kept], runs, **options)
-        tree, there = trees
-        fresh = iter(new)
-        every = [next(fresh) if k is None else runs[k] for k in there]
-        sums, given = jax.tree.unflatten(tree, every)
-        carried: list[Any] = list(start)
-        for k, value in zip(kept, state, strict=True):
-            carried[k] = value
-        for k, value in zip(added, sums, strict=True):
-            carried[k] = over_steps(value)
+        state, new = lax.scan(step, [start[k] for k in kept], (runs, before), **options)
+        sums, given = fixed.together(new)
+        after = {
+            **dict(zip(kept, state, strict=True)),
+            **dict(zip(added, map(over_steps, sums), strict=True)),
+        }
         layers = [v if isinstance(v, jax.Array) else of_layers(v) for v in given]
-        return [*carried, *layers]
+        return [*(after[k] for k in range(len(start))), *layers]
+
+    def _of_steps(self, inner: Paths, wants: Sequence[Want | None]) -> dict[int, Norms]:
+        """What was found before of leaves each of whose layers is one step's."""
+        pairs = zip(inner.outs, wants, strict=True)
+        leaves = [want.leaf for v, want in pairs if want and _is_alone(inner, v, want)]
+        return {leaf: self._before[leaf] for leaf in leaves if leaf in self._before}
+
+
+class _Fixed:
+    """What a loop's steps give, without the arrays that the loop runs through, of which there would be copies.
+
+    Args:
+      runs: these arrays.
+    """
+
+    def __init__(self, runs: Sequence[Any]):
+        self._runs = runs
+
+    def without(self, given: Any, x: Sequence[Any]) -> list[Any]:
+        """The arrays in what a step gives that are not its own `x`."""
+        leaves, self._tree = jax.tree.flatten(given)
+        self._at = [next((k for k, v in enumerate(x) if v is leaf), None) for leaf in leaves]
+        return [leaf for leaf, k in zip(leaves, self._at, strict=True) if k is None]
+
+    def together(self, new: Sequence[Any]) -> Any:
+        """What all steps give, of those arrays with a leading axis of the steps."""
+        rest = iter(new)
+        every = [next(rest) if k is None else self._runs[k] for k in self._at]
+        return jax.tree.unflatten(self._tree, every)
+
+
+def _is_alone(paths: Paths, variable: Any, want: Want) -> bool:
+    return want.alone and paths.is_used_once(variable)
 
 
 def _stepped(paths: Paths, eqn: JaxprEqn, move: Any, values: Sequence[Any]) -> Any:

@@ -81,7 +81,7 @@ class Layers:
 @partial(jax.tree_util.register_dataclass, data_fields=["values"], meta_fields=[])
 @dataclass(frozen=True)
 class Norms:
-    """Only the norms of gradients, f32[B], or of each layer's, f32[layers, B]."""
+    """Only the norms of gradients, f32[B], or those of each layer's, f32[..., B]."""
 
     values: jax.Array
 
@@ -89,6 +89,10 @@ class Norms:
         """Norms do not depend on the order of entries."""
         del move
         return self
+
+    def together(self) -> jax.Array:
+        """f32[B]: of all layers."""
+        return _together(self.values.reshape(-1, self.values.shape[-1]))
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["values"], meta_fields=[])
@@ -109,9 +113,7 @@ OfLeaf: TypeAlias = OfRecords | Norms | Total
 
 def of_layers(each: OfLeaf) -> OfLeaf:
     """Gradients of a tensor [layers, ...], of what a loop over its layers gave, with a leading axis."""
-    if isinstance(each, Norms):
-        return Norms(_together(each.values))
-    return each if isinstance(each, Total) else Layers(each)
+    return each if isinstance(each, Norms | Total) else Layers(each)
 
 
 def over_steps(each: Any) -> OfLeaf:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from fedpriv.mechanisms.entries import composed
+from fedpriv.mechanisms.entries import composed, shape_of
 from fedpriv.mechanisms.outer_products import OneHot, Product, Stacked
 
 
@@ -31,7 +31,7 @@ class LookedUp(NamedTuple):
     def __call__(self, zeros: Any, indices: jax.Array, rows: jax.Array) -> Stacked:
         """The gradients, of the equation's inputs."""
         del zeros
-        numbers, shape = self.eqn.params["dimension_numbers"], self.eqn.outvars[0].aval.shape
+        numbers, shape = self.eqn.params["dimension_numbers"], shape_of(self.eqn.outvars[0])
         column = numbers.scatter_dims_to_operand_dims.index(self.table)
         width, window = shape[self.table], list(numbers.update_window_dims)
         first = [axis for axis in range(rows.ndim) if axis not in window]
@@ -63,8 +63,8 @@ def looked_up(eqn: JaxprEqn, records: int) -> LookedUp | None:
     """
     if eqn.primitive.name not in ("scatter-add", "scatter"):
         return None
-    numbers, shape = eqn.params["dimension_numbers"], eqn.outvars[0].aval.shape
-    indices, rows = (v.aval.shape for v in eqn.invars[1:])
+    numbers, shape = eqn.params["dimension_numbers"], shape_of(eqn.outvars[0])
+    indices, rows = map(shape_of, eqn.invars[1:])
     kept, scattered = _kept(numbers, len(shape)), numbers.scatter_dims_to_operand_dims
     if numbers.operand_batching_dims == (records,):
         shared, known = False, tuple(numbers.scatter_indices_batching_dims) == (0,)

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
 from fedpriv.core.jaxprs import programs, scan_operands
-from fedpriv.mechanisms.entries import Move
+from fedpriv.mechanisms.entries import Move, shape_of
 from fedpriv.mechanisms.gradients_of_leaves import Layers, over_steps
 from fedpriv.mechanisms.looked_up import looked_up
-from fedpriv.mechanisms.outer_products import OneHot, Product, Stacked, summed
+from fedpriv.mechanisms.outer_products import OneHot, Product, Stacked, length, summed
 
 _LARGE = 2**18
 """Entries, from which on a sequence's gradient costs more to form than its rows' products with each other."""
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 def step_back(eqn: JaxprEqn, records: int) -> Step | None:
     """What an equation does to gradients whose records are along an axis of its result; None if it is no `Step`."""
-    shape = eqn.outvars[0].aval.shape
+    shape = shape_of(eqn.outvars[0])
     rest = (*shape[:records], *shape[records + 1 :])
     if eqn.primitive is lax.transpose_p:
         axes = eqn.params["permutation"]
@@ -52,24 +52,24 @@ def step_back(eqn: JaxprEqn, records: int) -> Step | None:
         move = tuple(axis - (axis > before) for axis in axes if axis != before)
         return Step(eqn.invars, before, ("transpose", move))
     if eqn.primitive is lax.reshape_p:
-        same = records == 0 and eqn.invars[0].aval.shape[:1] == shape[:1]
+        same = records == 0 and shape_of(eqn.invars[0])[:1] == shape[:1]
         plain = same and eqn.params["dimensions"] is None and len(eqn.invars) == 1
         return Step(eqn.invars, 0, ("reshape", rest)) if plain else None
     if eqn.primitive is lax.squeeze_p:
-        axes = range(eqn.invars[0].aval.ndim)
+        axes = range(len(shape_of(eqn.invars[0])))
         kept = [axis for axis in axes if axis not in eqn.params["dimensions"]]
         return Step(eqn.invars, kept[records], ("reshape", rest))
     if eqn.primitive is lax.convert_element_type_p:
-        floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in (*eqn.invars, *eqn.outvars))
+        variables: list[Any] = [*eqn.invars, *eqn.outvars]
+        floats = all(jnp.issubdtype(v.aval.dtype, jnp.floating) for v in variables)
         return Step(eqn.invars, records) if floats else None
     barrier = eqn.primitive.name == "optimization_barrier" and len(eqn.invars) == 1
     return Step(eqn.invars, records) if barrier or eqn.primitive in SUMS else None
 
 
-def called(eqn: JaxprEqn) -> Jaxpr | None:
-    """The program that an equation calls once, on its inputs: a jitted function, or one to be recomputed."""
-    jitted = eqn.primitive.name in ("jit", "pjit")
-    return programs(eqn)[0].jaxpr if jitted or is_recomputed(eqn) else None
+def is_called(eqn: JaxprEqn) -> bool:
+    """Whether it calls a program once, on its inputs: a jitted function, or one that is computed again."""
+    return eqn.primitive.name in ("jit", "pjit") or is_recomputed(eqn)
 
 
 def is_recomputed(eqn: JaxprEqn) -> bool:
@@ -80,8 +80,9 @@ def is_recomputed(eqn: JaxprEqn) -> bool:
 class Paths:
     """A program's ways back from its results."""
 
-    def __init__(self, jaxpr: Jaxpr):
-        self.jaxpr = jaxpr
+    def __init__(self, program: ClosedJaxpr):
+        self.program = program
+        jaxpr = program.jaxpr
         self._made = {v: (eqn, k) for eqn in jaxpr.eqns for k, v in enumerate(eqn.outvars)}
         used = [*jaxpr.outvars, *(v for eqn in jaxpr.eqns for v in eqn.invars)]
         self._uses = Counter(v for v in used if isinstance(v, Var))
@@ -100,19 +101,28 @@ class Paths:
         if isinstance(atom, Literal):
             return bool(atom.val == 0) if jnp.ndim(atom.val) == 0 else False
         eqn, _ = self.made(atom)
-        return eqn is not None and eqn.primitive is lax.broadcast_in_dim_p and self.is_zero(eqn.invars[0])
+        return (
+            eqn is not None
+            and eqn.primitive is lax.broadcast_in_dim_p
+            and self.is_zero(eqn.invars[0])
+        )
 
-    def within(self, jaxpr: Jaxpr) -> Paths:
-        """Those of a program that this one calls."""
-        if id(jaxpr) not in self._called:
-            self._called[id(jaxpr)] = Paths(jaxpr)
-        return self._called[id(jaxpr)]
+    @property
+    def outs(self) -> list[Any]:
+        """The program's results."""
+        return self.program.jaxpr.outvars
+
+    def within(self, eqn: JaxprEqn) -> Paths:
+        """Those of the program that an equation calls."""
+        if id(eqn) not in self._called:
+            self._called[id(eqn)] = Paths(programs(eqn)[0])
+        return self._called[id(eqn)]
 
     def origin(self, eqn: JaxprEqn, records: int) -> Callable[..., Stacked] | None:
         """From the inputs of an equation to the factors of its result, if it is a product or a look-up."""
         if eqn.primitive is lax.dot_general_p:
             return _product(eqn) if records == 0 else None
-        found = looked_up(eqn, records)
+        found: Any = looked_up(eqn, records)
         return found if found is not None and self.is_zero(eqn.invars[0]) else None
 
     def summands(self, atom: Any) -> list[Any]:
@@ -122,21 +132,19 @@ class Paths:
             return [atom]
         return [part for v in eqn.invars for part in self.summands(v)]
 
-    def accumulated(self, eqn: JaxprEqn, number: int) -> tuple[Any, list[Any]] | None:
-        """Of a loop that only adds to something it carries, which is zeros first.
+    def accumulated(self, eqn: JaxprEqn, number: int) -> list[Any] | None:
+        """What the steps of a loop add, variables of its program, to something it carries, which is zeros first.
 
-        Returns:
-          what it carries into a step, and what a step adds, variables of the loop's program.
+        None, if they do anything else with it.
         """
-        body = programs(eqn)[0].jaxpr
         constants, carried, _ = scan_operands(eqn, eqn.invars)
-        inner = self.within(body)
-        before = body.invars[len(constants) + number]
-        parts = inner.summands(body.outvars[number])
+        inner = self.within(eqn)
+        before = inner.program.jaxpr.invars[len(constants) + number]
+        parts = inner.summands(inner.outs[number])
         alone = inner.is_used_once(before) and parts.count(before) == 1 and len(parts) > 1
         if not alone or not self.is_zero(carried[number]):
             return None
-        return before, [part for part in parts if part is not before]
+        return [part for part in parts if part is not before]
 
     def factors(self, atom: Any, records: int) -> Stacked | Layers | None:
         """The shapes of a gradient's factors; None if it has none.
@@ -148,20 +156,23 @@ class Paths:
         if eqn is None:
             return None
         if origin := self.origin(eqn, records):
-            shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in eqn.invars]
-            return jax.eval_shape(lambda *values: origin(*values), *shapes)  # noqa: PLW0108
+            variables: list[Any] = list(eqn.invars)
+            shapes = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in variables]
+            return jax.eval_shape(lambda *values: origin(*values), *shapes)
         if step := step_back(eqn, records):
             found = self._sum([v for v in step.inputs if not self.is_zero(v)], step.records)
             return found.move(step.move) if found and step.move else found
         if eqn.primitive is lax.scan_p:
             return self._of_loop(eqn, number, records)
-        inner = called(eqn)
-        return self.within(inner).factors(inner.outvars[number], records) if inner else None
+        if not is_called(eqn):
+            return None
+        inner = self.within(eqn)
+        return inner.factors(inner.outs[number], records)
 
     def _sum(self, parts: Sequence[Any], records: int) -> Stacked | Layers | None:
         found: Any = None
         for at, part in enumerate(parts):
-            more = self.factors(part, records)
+            more: Any = self.factors(part, records)
             both = isinstance(found, Stacked) and isinstance(more, Stacked)
             found = more if at == 0 else summed(found, more) if both else None
             if found is None:
@@ -169,13 +180,13 @@ class Paths:
         return found
 
     def _of_loop(self, eqn: JaxprEqn, number: int, records: int) -> Stacked | Layers | None:
-        body = programs(eqn)[0].jaxpr
+        inner = self.within(eqn)
         carried = len(scan_operands(eqn, eqn.invars)[1])
         if number >= carried:
-            each = self.within(body).factors(body.outvars[number], records - 1) if records else None
+            each = inner.factors(inner.outs[number], records - 1) if records else None
             return Layers(each) if each else None
-        found = self.accumulated(eqn, number)
-        each = self.within(body)._sum(found[1], records) if found else None
+        parts = self.accumulated(eqn, number)
+        each = inner._sum(parts, records) if parts else None
         if not isinstance(each, Stacked):
             return None
         steps = lambda x: jnp.zeros((eqn.params["length"], *x.shape), x.dtype)  # noqa: E731
@@ -204,21 +215,20 @@ def _sizes(product: Product) -> tuple[int, int, int, bool]:
     sides = (product.left, product.right)
     places = [x for x in sides if isinstance(x, OneHot)]
     i, o = (x.width if isinstance(x, OneHot) else x.shape[2] for x in sides)
-    rows = places[0].places.shape[1] if places else product.left.shape[1]
-    return rows, i, o, bool(places)
+    return length(product.left), i, o, bool(places)
 
 
 def _product(eqn: JaxprEqn) -> Callable[..., Stacked] | None:
     """Of one product of matrices for each record."""
     contracted, batch = eqn.params["dimension_numbers"]
-    shapes = [v.aval.shape for v in eqn.invars]
+    shapes = [shape_of(v) for v in eqn.invars]
     used = list(zip(shapes, contracted, batch, strict=True))
     if len(batch[0]) != 1 or min(len(s) - len(c) - 1 for s, c, _ in used) < 1:
         return None
 
     def factors(left: jax.Array, right: jax.Array) -> Stacked:
         rows = [_rows(x, c, b) for x, (_, c, b) in zip((left, right), used, strict=True)]
-        entries = eqn.outvars[0].aval.shape[1:]
+        entries = shape_of(eqn.outvars[0])[1:]
         moves: tuple[Move, ...] = (("reshape", entries),) if len(entries) != 2 else ()
         return Stacked((Product(*rows),), moves)
 

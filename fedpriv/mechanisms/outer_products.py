@@ -9,8 +9,9 @@ are kept. A tensor that is used several times has the sum of such products.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeAlias
 
 import jax
@@ -33,7 +34,7 @@ def counted(values: jax.Array, weights: jax.Array) -> jax.Array:
     return jnp.where(weights.reshape(-1, *[1] * (values.ndim - 1)) != 0, values, 0.0)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["places"], meta_fields=["width"])
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["places"], meta_fields=["width"])
 @dataclass(frozen=True)
 class OneHot:
     """Rows f32[B, T, width] that have a single 1.
@@ -50,7 +51,7 @@ Rows: TypeAlias = jax.Array | OneHot
 """[B, T, width], of any float type."""
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["left", "right"], meta_fields=[])
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["left", "right"], meta_fields=[])
 @dataclass(frozen=True)
 class Product:
     """left_b^T right_b for each record b, of rows [B, T, i] and [B, T, o], at most one of them `OneHot`."""
@@ -86,7 +87,9 @@ class Product:
         return jnp.einsum("bti,bto->io", left, right, precision=EXACT)
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["products"], meta_fields=["moves"])
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["products"], meta_fields=["moves"]
+)
 @dataclass(frozen=True)
 class Stacked:
     """A tensor's gradients: a sum of products of one size [i, o], whose entries are put in another order.
@@ -104,19 +107,20 @@ class Stacked:
 
     def formed(self) -> jax.Array:
         """f32[B, ...]."""
-        return moved(sum(p.formed() for p in self.products), self.moves)
+        return moved(_sum([p.formed() for p in self.products]), self.moves)
 
     def weighted(self, weights: jax.Array) -> jax.Array:
         """f32[...]: sum_b weights_b g_b, weights f32[B].
 
         A gradient of weight 0 does not count, even if it is not finite.
         """
-        return moved(sum(p.weighted(weights) for p in self.products)[None], self.moves)[0]
+        total = _sum([p.weighted(weights) for p in self.products])
+        return moved(total[None], self.moves)[0]
 
     def norms(self) -> jax.Array:
         """f32[B]; where the sum may cancel, never too small."""
         scaled = [_scaled(p) for p in self.products]
-        if len(scaled) == 1 and _length(self.products[0].left) == 1:
+        if len(scaled) == 1 and length(self.products[0].left) == 1:
             return scaled[0][2][:, 0]
         one = jnp.concatenate([norms for _, _, norms in scaled], 1)
         largest = jnp.clip(jnp.max(one, 1, keepdims=True), 1e-30, 1e30)
@@ -132,7 +136,7 @@ class Stacked:
 
 
 def summed(one: Stacked, other: Stacked) -> Stacked | None:
-    """Their sum, or None where the entries of their products are in orders that differ otherwise than by transposing."""
+    """Their sum; None where the entries of their products are in orders that differ otherwise than by transposing."""
     if one.moves != other.moves:
         products = tuple(p.swapped() for p in other.products)
         other = Stacked(products, composed(("transpose", (1, 0)), *other.moves))
@@ -140,6 +144,10 @@ def summed(one: Stacked, other: Stacked) -> Stacked | None:
     if one.moves != other.moves or size[0] != size[1]:
         return None
     return replace(one, products=(*one.products, *other.products))
+
+
+def _sum(arrays: Sequence[jax.Array]) -> jax.Array:
+    return functools.reduce(jnp.add, arrays)
 
 
 def _float32(x: Rows) -> jax.Array:
@@ -151,7 +159,8 @@ def _width(x: Rows) -> int:
     return x.width if isinstance(x, OneHot) else x.shape[2]
 
 
-def _length(x: Rows) -> int:
+def length(x: Rows) -> int:
+    """T."""
     return x.places.shape[1] if isinstance(x, OneHot) else x.shape[1]
 
 
@@ -178,8 +187,8 @@ def _scaled(product: Product) -> tuple[Product, jax.Array, jax.Array]:
 def _times(product: Product, factors: jax.Array) -> Product:
     """With rows times f32[B, T]."""
     if isinstance(product.left, OneHot):
-        return Product(product.left, product.right * factors[..., None])
-    return Product(product.left * factors[..., None], product.right)
+        return Product(product.left, _float32(product.right) * factors[..., None])
+    return Product(_float32(product.left) * factors[..., None], product.right)
 
 
 def _gram(one: Rows, other: Rows) -> jax.Array:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.mechanisms.factored_program import FactoredProgram
@@ -39,23 +40,26 @@ def kept(program: FactoredProgram) -> OfLeaves:
 def asked_twice(program: FactoredProgram) -> OfLeaves:
     """Of gradients that are computed once for the norms, and again for the sum, and kept neither time.
 
-    The second way of X. Li et al., arXiv:2110.05679 (ghost clipping). Both times it is one program up to what is asked
-    of the gradients, so that they differ by no more than the rounding of its operations.
+    The second way of X. Li et al., arXiv:2110.05679 (ghost clipping). Compiled into other instructions, the second time
+    may round otherwise, in short floats visibly. So that no record moves the sum by more than its norms say, a tensor
+    (of looped layers, a layer) whose gradient is longer than it was is scaled to that.
     """
-
-    def norms(leaf: int, gradients: OfRecords) -> Norms:
-        del leaf
-        return Norms(gradients.norms())
+    first = program.ask(lambda _, gradients, __: Norms(gradients.norms()), program.args)
 
     def weighted(weights: Sequence[jax.Array]) -> list[jax.Array]:
         # The barrier keeps XLA from storing what the first time computed for the second.
         args, weights = lax.optimization_barrier((program.args, list(weights)))
 
-        def total(leaf: int, gradients: OfRecords) -> Total:
-            return Total(gradients.weighted(weights[leaf]))
+        def total(leaf: int, gradients: OfRecords, norms: Norms) -> Total:
+            return Total(gradients.weighted(weights[leaf] * _no_longer(gradients, norms.values)))
 
-        return [found.values for found in program.ask(total, args)]
+        return [found.values for found in program.ask(total, args, first)]
 
-    return OfLeaves(
-        [found.values for found in program.ask(norms, program.args)], weighted, program.formed
-    )
+    return OfLeaves([norms.together() for norms in first], weighted, program.formed)
+
+
+def _no_longer(gradients: OfRecords, first: jax.Array) -> jax.Array:
+    """f32[B]: 1, or what makes gradients as long as they were; 0 where they are not finite any more."""
+    second = gradients.norms()
+    least = jnp.where(second > first, first / second, 1.0)
+    return jnp.where(jnp.isfinite(second), least, 0.0)
