@@ -17,7 +17,7 @@ from scipy import stats
 import fedpriv as fp
 from fedpriv import Federation, models
 from fedpriv.core import random_streams
-from fedpriv.engine.compiled_rounds import compiled
+from fedpriv.devices.fitting import compiled
 from fedpriv.rounds.noise_stream import NoiseStream
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.

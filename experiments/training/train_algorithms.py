@@ -29,7 +29,7 @@ from experiments.training.progress import Progress
 from experiments.training.trained_run import TrainedRun
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
-from fedpriv.engine.compiled_rounds import compiled
+from fedpriv.devices.fitting import compiled
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
 

@@ -15,8 +15,9 @@ from fedpriv.core.waiting import waiting_for
 from fedpriv.devices import closed_arrays, distributed, memory
 from fedpriv.devices.layout import UNFITTED, Strategy, spmd, use, widths
 
-MOST = 0.9  # of the free memory: allocators do not use the last of it
-AIM = 0.75  # where not all fit: the fastest kernels may need more
+# Shares of the free memory that a program may need, as allocators do not use the last of it:
+BY_TRACE, BY_COMPILER = 0.8, 0.9
+AIM = 0.75  # where not all fit
 
 Compiler = Callable[[Callable[..., Any], tuple, Sequence[int]], Callable[..., Any]]
 """(function, arguments of the shapes to come, positions of those that are donated) -> the compiled function."""
@@ -67,7 +68,7 @@ def compiled_to_fit(
         with use(layout):
             run = compiler(fn, args, donated)  # of the trace that there is
         need = _needed(run)
-        if need <= MOST * free or width == 1:
+        if need <= BY_COMPILER * free or width == 1:
             return run, layout
         fewer = _narrower(width, need, free)
         width = _by_trace(replace(strategy, clients=fewer), program, free)
@@ -91,7 +92,7 @@ def _by_trace(layout: Strategy, program: Callable[[], ClosedJaxpr], free: float)
         with use(layout), widths() as seen:
             need = memory.live_bytes(program())
         widest = max(seen, default=1)
-        if need <= MOST * free or widest == 1:
+        if need <= BY_TRACE * free or widest == 1:
             return widest
         layout = replace(layout, clients=_narrower(widest, need, free))
 

@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from fedpriv.core.arguments import Count, check_fields, checked, require
+from fedpriv.core.arguments import Count, LargeCount, check_fields, checked, require
 from fedpriv.core.trees import widened
 
 PyTree = Any
@@ -45,7 +45,7 @@ class Strategy:
 
     clients: Literal["map", "vmap", "fit"] | Count = "map"
     devices: Count = 1
-    memory: Count | None = None
+    memory: LargeCount | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)

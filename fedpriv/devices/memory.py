@@ -116,29 +116,30 @@ class _Block:
             if self._where[i] != i:
                 continue
             made = sum(v.size for v in step.makes if results or v not in self._results)
-            ended = sum(value.size for value in self._ends[i])
+            ended = [value.size for value in self._ends[i]]
             inside, reused = _inside(step, ended)
             most = max(most, live + made + inside - reused)
-            live += made - ended
+            live += made - sum(ended)
         return most
 
 
-def _inside(step: _Step, ended: int) -> tuple[int, int]:
+def _inside(step: _Step, ended: Sequence[int]) -> tuple[int, int]:
     """Bytes that an operation needs beside what it makes, and those of values that end with it which it can reuse."""
     name, eqn = step.eqn.primitive.name, step.eqn
-    made = sum(map(_bytes, eqn.outvars))
     if name in ("scan", "while"):
         # Its state is there once: it has the place of the first and becomes the last.
         body, state, slices = _loop(eqn)
         own = sum(map(_bytes, state))
         given = {var: _Value(_bytes(var)) for var in (*state, *slices)}
         inner = _Block(body, [given.get(var, _Value(0)) for var in body.invars])
-        return inner.peak() - own, min(ended, own)
+        return inner.peak() - own, min(sum(ended), own)
     if name == "cond":
         branches = [each.jaxpr for each in eqn.params["branches"]]
         blocks = [_Block(each, [_Value(0) for _ in each.invars]) for each in branches]
         return max(block.peak(results=False) for block in blocks), 0
-    return 0, min(ended, made) if name in _TAKE_IN else 0
+    # Element by element, a result of the same size can have the place.
+    reused = _bytes(eqn.outvars[0])
+    return 0, reused if name in _TAKE_IN and reused in ended else 0
 
 
 def _loop(eqn: JaxprEqn) -> tuple[Jaxpr, list[Any], list[Any]]:
@@ -176,5 +177,5 @@ for _names in (
     "concatenate dynamic_slice gather pad rev slice stack",
 ):
     _CHEAP |= {*_names.split()}
-_TAKE_IN = _CHEAP | {"dynamic_update_slice", "argmax", "argmin"}
+_TAKE_IN = _CHEAP - {"concatenate", "stack"} | {"dynamic_update_slice", "argmax", "argmin"}
 _TAKE_IN |= {f"reduce_{of}" for of in ("sum", "max", "min", "prod", "and", "or", "xor")}

@@ -80,6 +80,16 @@ def derivatives(a, b):
     return lambda x: (doubled(x, a), halved(x, b), jax.value_and_grad(loss)(x), jax.nn.relu(x - a))
 
 
+def computed_again(a, b):
+    """For a derivative, and in a loop."""
+    layer = jax.checkpoint(lambda x: jnp.sin(x * a) * b)
+
+    def loss(x):
+        return lax.scan(lambda x, _: (layer(x), ()), layer(x), length=2)[0].sum()
+
+    return lambda x: (layer(x), jax.grad(loss)(x))
+
+
 def randomness(a, b):
     """The key is closed over and the same for all."""
     key = jax.random.key(3)
@@ -88,7 +98,7 @@ def randomness(a, b):
 
 def primitives(a, b):
     """Those of this package, for one example in a loop and for a batch."""
-    kernel, matrix = jnp.ones((3, 3, 1, 2)), jnp.ones((600, 500))
+    kernel = jnp.ones((3, 3, 1, 2))
 
     def layer(x):
         image = jnp.broadcast_to(x.sum() * a, (1, 6, 6, 1))
@@ -99,7 +109,9 @@ def primitives(a, b):
             "SAME",
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
-        product = dot_general(jnp.full(600, x[0] * b), matrix, (((0,), (0,)), ((), ())))
+        product = dot_general(
+            jnp.full(600, x[0] * b), jnp.ones((600, 500)), (((0,), (0,)), ((), ()))
+        )
         return out.sum() + product.sum() * a
 
     def both(x):
@@ -111,7 +123,7 @@ def primitives(a, b):
     return both
 
 
-MAKERS = (flat, loops, switches, constants, derivatives, randomness, primitives)
+MAKERS = (flat, loops, switches, constants, derivatives, computed_again, randomness, primitives)
 POINTS = [(0.3, 1.25), (0.7, 0.8), (0.3, 1.7)]
 
 
@@ -154,6 +166,26 @@ def test_numbers_that_are_the_same_in_all_stay_constants():
     assert [float(programs[1].numbers[i]) for i in family.varying] == [2.5]
 
 
+def solved(a, x):
+    return lax.custom_linear_solve(lambda y: y * a, x, lambda _, x: x / a, symmetric=True)
+
+
+def test_a_large_array_is_an_input_from_the_start():
+    """Of a family of one, too: neither the program's text nor its entry in a cache hold it."""
+    base = np.linspace(0, 1, 250_000, dtype=np.float32)
+
+    def make(base):
+        return lambda x: jnp.sin(x[:, :1] * base).sum(1)
+
+    programs, [family] = traced(make(base), make(base + 1))
+    for given, program in zip((base, base + 1), programs, strict=True):
+        np.testing.assert_allclose(program.compile((X,))(X), jax.jit(make(given))(X), rtol=1e-4)
+    assert family.compilations == 1
+    alone, [family] = traced(make(base))
+    assert len(family.lowered((X,)).as_text()) < 5000
+    np.testing.assert_allclose(alone[0].compile((X,))(X), jax.jit(make(base))(X), rtol=1e-4)
+
+
 def noisy(seed):
     key = jax.random.key(seed)
     return lambda x: x * jax.random.normal(key)
@@ -179,8 +211,8 @@ def noisy(seed):
             lambda x: jax.pure_callback(lambda y: np.asarray(y) * 3, x, x),
         ),
         (
-            lambda x: jax.checkpoint(lambda y: y * 2.0)(x),  # inner programs of unknown kind
-            lambda x: jax.checkpoint(lambda y: y * 3.0)(x),
+            lambda x: solved(2.0, x),  # inner programs of unknown kind
+            lambda x: solved(3.0, x),
         ),
     ],
 )
