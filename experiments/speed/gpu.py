@@ -1,32 +1,42 @@
-"""python -m experiments.benchmark gpu [--minutes M] [--data-dir DIR] [--tiny]: what a GPU is to tell, in one call.
+"""python -m experiments.benchmark gpu [--parts P ...] [--precision P]: what a GPU is to tell, in one call.
 
-Every workload at three precisions of float32 products (highest, TF32, bfloat16), at the first
-beside PyTorch where that is installed, with the share of what limits it; 300 rounds of pfl-research's CIFAR-10
-benchmark at each; and, with the time that is left, Fed-SMP's Table 1 with five seeds at the first two. Each part is a
-command in a process of its own, whose output is kept (OUTPUT/PART.json or .txt); gpu.json says what each took, how it
-ended, and what there was no time for. Nothing is refused on a CPU, where --tiny tries every part.
+Parts, in this order, each with a limit of time: smoke (workload H, small, beside all rivals); E, D and A beside
+PyTorch's loop, vmap and CUDA graphs and pfl; lora and all (workloads I and J: adapters, or all parameters, of a
+transformer of 98 million); tests (of the mathematics and of certificates); H (its DP-SGD step beside PyTorch, Opacus,
+ghost clipping and jax_privacy). They are thought to take seven minutes. Others run where --parts names them: B, C, F,
+G; H64 and H256 (larger lots); with --data-dir cifar10 (300 rounds of pfl-research's benchmark) and table1 (of Fed-SMP,
+five seeds). What the workloads are: experiments.benchmark rounds --help and large --help.
+
+Products of float32 numbers are TF32 for all, or as --precision says (see rounds --help); in tests float32. Each part
+is a command in a process of its own, which is stopped with all that it started when its time is over. When it ends,
+OUTPUT/parts.jsonl gets a line: {"part", "ended", "seconds", "expected", "limit", "precision", "command", "result" (the
+object that it printed) or "printed" (its last lines), "said" (its last complaints, and times so far)}. Times to
+compile are in the results: compile_seconds, ready_seconds. Nothing is refused on a CPU, where --sizes small tries
+every part.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import IO, Annotated, Any, Literal
 
-from experiments.base.files import write_text
 from experiments.base.terminal import say
-from experiments.speed.workloads import WORKLOADS
+from experiments.speed.gpu_parts import EVERY, PARTS, Part, words
 from fedpriv.core.arguments import Range
 
-PRECISIONS = ("highest", "tensorfloat32", "bfloat16")
-STEPS = ("C", "G")
+ROOT = Path(__file__).parents[2]
+MOST = 600  # seconds of a small part, whatever the machine
+LAST = 60  # lines of what a part printed or said
 Minutes = Annotated[float, Range("a number above 0, and at most a day's 1440", 0, 1440, (0,))]
 
 
@@ -34,85 +44,94 @@ Minutes = Annotated[float, Range("a number above 0, and at most a day's 1440", 0
 class Options:
     """Options of the command `benchmark gpu`."""
 
+    parts: tuple[str, ...] = ()
+    """By default those that come first above."""
+    precision: Literal["tensorfloat32", "highest", "BF16_BF16_F32"] = "tensorfloat32"
+    """Of products; PyTorch has TF32 in place of the last."""
     minutes: Minutes = 9.5
-    """In all."""
+    """In all; what has not begun then is left out."""
     data_dir: Path | None = None
-    """Prepared data, for all that trains on images."""
+    """Prepared data, for cifar10 and table1."""
     output: Path = Path("runs/gpu")
     """Folder to write into."""
-    tiny: bool = False
-    """Two clients, one turn, Table 1 at 1/100."""
+    sizes: Literal["large", "small"] = "large"
+    """Small: two clients or layers, one turn."""
 
 
 def main(options: Options) -> int:
-    parts = measure(options)
-    say(options.output / "gpu.json")
-    return int(any(part["ended"].startswith("exit") for part in parts.values()))
+    lines = measure(options)
+    say(options.output / "parts.jsonl")
+    return int(any(line["ended"].startswith("exit") for line in lines))
 
 
-class Part(NamedTuple):
-    """A part of `benchmark gpu`: a command, `python -m experiments.` before it, and the precision that it runs at."""
+def measure(options: Options) -> list[dict[str, Any]]:
+    """Runs each part and writes its line; returns the lines.
 
-    name: str
-    words: list[str]
-    precision: str
-
-
-def measure(options: Options) -> dict[str, dict[str, Any]]:
-    """Runs each part; writes gpu.json, after each, and what the parts print into the output folder.
-
-    Returns:
-      {"ended", "seconds"} by part.
+    Raises:
+      ValueError: a part that is not known, or that needs data.
     """
-    output, found = options.output, dict[str, dict[str, Any]]()
-    output.mkdir(parents=True, exist_ok=True)
+    chosen, small = _chosen(options), options.sizes == "small"
+    options.output.mkdir(parents=True, exist_ok=True)
+    output, data = options.output.absolute(), options.data_dir and options.data_dir.absolute()
     ends = time.monotonic() + 60 * options.minutes
-    for part in parts(options.data_dir, output, options.tiny):
-        found[part.name] = measured(part, output, ends - time.monotonic())
-        print(f"{part.name}: {found[part.name]['ended']}", file=sys.stderr)
-        write_text(output / "gpu.json", json.dumps(found, indent=2) + "\n")
+    found = []
+    with open(output / "parts.jsonl", "w") as file:
+        for name, part in chosen.items():
+            command, limit = words(part, data, output, small), MOST if small else part.limit
+            precision = "highest" if name == "tests" else options.precision
+            about = {"part": name, "expected": part.expected, "limit": limit}
+            about |= {"precision": precision, "command": " ".join(command)}
+            seconds = min(limit, ends - time.monotonic())
+            found.append(about | ended(command, precision, seconds))
+            print(json.dumps(found[-1]), file=file, flush=True)
+            say(f"{name}: {found[-1]['ended']} after {found[-1]['seconds']:.0f} s")
     return found
 
 
-def parts(data: Path | None, output: Path, tiny: bool) -> Iterator[Part]:
-    """The parts of `benchmark gpu`, in the order of their use to a reader."""
-    for precision in PRECISIONS:
-        beside = precision == PRECISIONS[0] and importlib.util.find_spec("torch")
-        torch = ["--torch"] if beside else []
-        for workload in [*WORKLOADS, *STEPS]:
-            words = ["benchmark", "rounds", "--workload", workload, "--json", *torch]
-            words += ["--repeats", "1" if tiny else "7"]
-            if tiny and workload not in STEPS:
-                words += ["--clients", "2"]
-            yield Part(f"{workload}-{precision}", words, precision)
-        if data:
-            words = ["run", "pfl_cifar10", "--data-dir", str(data), "--keep-model", "false"]
-            words += ["--output", str(output / f"pfl_cifar10-{precision}-run"), "--rounds"]
-            words += ["2", "--clients", "10", "--cohort", "2"] if tiny else ["300", "--every", "50"]
-            yield Part(f"pfl_cifar10-{precision}", words, precision)
-        if data and precision != "bfloat16":
-            words = ["reproduce", "fed_smp", "table1", "--data-dir", str(data)]
-            words += ["--output", str(output / f"table1-{precision}")]
-            words += ["--scale", "0.01"] if tiny else ["--seeds", "5"]
-            yield Part(f"table1-{precision}", words, precision)
+def _chosen(options: Options) -> Mapping[str, Part]:
+    chosen = {name: EVERY.get(name) for name in options.parts or PARTS}
+    known = {name: part for name, part in chosen.items() if part}
+    if unknown := set(chosen) - set(known):
+        raise ValueError(f"parts: there is no {min(unknown)!r}; choose some of {', '.join(EVERY)}")
+    needy = [name for name, part in known.items() if part.needs_data]
+    if needy and options.data_dir is None:
+        raise ValueError(f"data_dir: {needy[0]} needs prepared data; say where it is")
+    return known
 
 
-def measured(part: Part, output: Path, seconds: float) -> dict[str, Any]:
-    """What came of a part of `benchmark gpu`, {"ended", "seconds"}; what it printed is in its file."""
+def ended(command: list[str], precision: str, seconds: float) -> dict[str, Any]:
+    """What came of a part's command, {"ended", "seconds", "result" or "printed", "said"}."""
     if seconds <= 0:
         return {"ended": "no time left", "seconds": 0.0}
-    module, *words = part.words
-    env = os.environ | {"JAX_DEFAULT_MATMUL_PRECISION": part.precision}
-    suffix = "json" if "--json" in words else "txt"
+    env = os.environ | {"JAX_DEFAULT_MATMUL_PRECISION": precision}
+    env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # a part's processes share the GPU
     began = time.monotonic()
-    with open(output / f"{part.name}.{suffix}", "w") as file:
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as complaints:
+        process = subprocess.Popen(
+            [sys.executable, "-m", *command],
+            stdout=out, stderr=complaints, env=env, cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
         try:
-            done = subprocess.run(
-                [sys.executable, "-m", f"experiments.{module}", *words],
-                stdout=file, stderr=subprocess.PIPE, env=env, timeout=seconds, text=True, check=False,
-            )  # fmt: skip
-            said = done.stderr.strip().splitlines()[-1:] if done.returncode else []
-            ended = f"exit code {done.returncode}: {''.join(said)}" if done.returncode else "done"
+            code = process.wait(timeout=seconds)
+            how = f"exit code {code}" if code else "done"
         except subprocess.TimeoutExpired:
-            ended = "out of time"
-    return {"ended": ended, "seconds": time.monotonic() - began}
+            how = "out of time"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its rivals, too
+            process.wait()
+        took = time.monotonic() - began
+        return {"ended": how, "seconds": took, **_printed(out), "said": _last(complaints)}
+
+
+def _printed(out: IO[str]) -> dict[str, Any]:
+    """The object of a benchmark's --json, or the last lines of anything else."""
+    printed = _last(out)
+    with contextlib.suppress(ValueError, IndexError):
+        return {"result": json.loads(printed[-1])}
+    return {"printed": printed}
+
+
+def _last(file: IO[str]) -> list[str]:
+    file.seek(0)
+    return file.read().splitlines()[-LAST:]

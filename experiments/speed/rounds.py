@@ -11,14 +11,14 @@ and images, 4,810 parameters. Workload F: rounds of DP-FedAvg with 10 clients of
 LSTM of 820,522 parameters, 3 steps each. Workload G, on one device: DP-SGD's step of a transformer of 1,024,986
 parameters on 32 texts of 80 characters, beside its gradient without privacy.
 
---torch sets each against plain PyTorch, --peers also against others: in A, D and E PyTorch that trains all clients at
-once (torch.func.vmap) or, on a GPU, by CUDA graphs; fedjax, pfl and flower; in C and G, where these have no such step,
-jax_privacy and Opacus. Peers with pins of their own (requirements/ in experiments/speed/rivals) get virtual
-environments under ~/.cache/fedpriv/peers (or FEDPRIV_PEERS_DIR), which the first run builds from the package index: up
-to 1.5 GB each, more where PyTorch comes with CUDA. One that cannot be built, or fails, is left out with a word why. On
-a GPU fedjax and flower are left out, and the others run in this Python where it has them. Rivals have as many threads
-as we have devices; a single JAX device uses all cores it may, so for a fair comparison pin all to one core: taskset -c
-1 python -m experiments.benchmark rounds --peers.
+--torch sets each against plain PyTorch, in A, D and E also against PyTorch that trains all clients at once
+(torch.func.vmap) and, on a GPU, by CUDA graphs; --peers also against others: fedjax, pfl and flower; in C and G, where
+these have no such step, jax_privacy and Opacus. Peers with pins of their own (requirements/ in
+experiments/speed/rivals) get virtual environments under ~/.cache/fedpriv/peers (or FEDPRIV_PEERS_DIR), which the first
+run builds from the package index: up to 1.5 GB each, more where PyTorch comes with CUDA. One that cannot be built, or
+fails, is left out with a word why. On a GPU fedjax and flower are left out, and the others run in this Python where it
+has them. Rivals have as many threads as we have devices; a single JAX device uses all cores it may, so for a fair
+comparison pin all to one core: taskset -c 1 python -m experiments.benchmark rounds --peers.
 
 On a GPU products of float32 numbers are float32 for all ("highest"), or TF32 for all where
 JAX_DEFAULT_MATMUL_PRECISION=tensorfloat32. Ours of records' gradients, on which a bound rests, are always float32. To

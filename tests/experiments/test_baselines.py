@@ -225,18 +225,43 @@ def transformer_in_torch(params):
     return [torch.tensor(array.copy()) for array in found]
 
 
-def test_a_step_of_the_transformer_is_ours():
+@pytest.fixture(scope="module")
+def step_of_texts():
+    """Parameters, a batch for PyTorch, and our private mean without noise, as PyTorch has them."""
     params, batch = TEXTS.init(jax.random.key(0)), TEXTS.lot_of_texts()
     mean = private_mean(per_example(TEXTS.loss), gaussian(TEXTS.clip_norm, 0.0), TEXTS.lot)
     ours = mean(jax.random.key(0), params, batch, jnp.ones(TEXTS.lot, bool))
+    text, labels = (torch.tensor(np.asarray(batch[k])).long() for k in ("text", "label"))
+    return transformer_in_torch(params), (text, labels), transformer_in_torch(ours)
+
+
+def transformer(values):
     model = rival.Transformer(TEXTS)
     with torch.no_grad():
-        for p, value in zip(model.parameters(), transformer_in_torch(params), strict=True):
+        for p, value in zip(model.parameters(), values, strict=True):
             p.copy_(value)
-    text, labels = (torch.tensor(np.asarray(batch[k])).long() for k in ("text", "label"))
-    step = rival.unfused_step(model, text, labels, replace(TEXTS, noise_multiplier=0.0))
-    for theirs, mine in zip(step().values(), transformer_in_torch(ours), strict=True):
+    return model
+
+
+def test_a_step_of_the_transformer_is_ours(step_of_texts):
+    params, given, ours = step_of_texts
+    step = rival.unfused_step(transformer(params), *given, replace(TEXTS, noise_multiplier=0.0))
+    for theirs, mine in zip(step().values(), ours, strict=True):
         np.testing.assert_allclose(theirs, mine, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")  # Opacus of itself and of PyTorch
+@pytest.mark.parametrize("way", ["step_by_records", "step_by_ghost_clipping"])
+def test_the_steps_of_opacus_are_ours(way, step_of_texts):
+    pytest.importorskip("opacus")
+    from experiments.speed.rivals import opacus
+
+    params, given, ours = step_of_texts
+    model = transformer(params)
+    noiseless = replace(TEXTS, noise_multiplier=0.0)
+    getattr(opacus, way)(model, *given, Settings("G", noiseless, 1, 1, "cpu"))()
+    for theirs, mine in zip(model.parameters(), ours, strict=True):
+        np.testing.assert_allclose(theirs.grad, mine, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jax_privacy calls optax by an old name

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from commands import loaded
 
-from experiments.config import modules
-from experiments.config.options import parse
-from experiments.speed import attention_speed, gpu, haar_speed, round_speed, rounds, timing
+from experiments.speed import attention_speed, haar_speed, round_speed, rounds, timing
 from experiments.speed.rivals import runner
 from experiments.speed.round_speed import compiled_round
 from experiments.speed.workloads import WORKLOADS, Images, Records, parameters
@@ -307,39 +305,3 @@ def test_help_keeps_paragraphs(capsys):
     assert [p for p in shown if p in {" ".join(d.split()) for d in details}] == [
         " ".join(d.split()) for d in details
     ]
-
-
-@pytest.mark.slow
-def test_all_that_a_gpu_is_to_tell(tmp_path, monkeypatch):
-    """One workload, in a process of its own; a busy machine has time for it."""
-    monkeypatch.setattr(gpu, "WORKLOADS", ["E"])
-    monkeypatch.setattr(gpu, "STEPS", [])
-    monkeypatch.setattr(gpu, "PRECISIONS", ["highest"])
-    monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: None)
-    assert main(["gpu", "--tiny", "--output", str(tmp_path), "--minutes", "9"]) == 0
-    found = json.loads((tmp_path / "gpu.json").read_text())
-    assert {name: each["ended"] for name, each in found.items()} == {"E-highest": "done"}
-    assert json.loads((tmp_path / "E-highest.json").read_text())["clients"] == 2
-
-
-def test_what_a_gpu_has_no_time_for(tmp_path, monkeypatch):
-    """A part that takes too long is stopped, and none is begun when no time is left."""
-    first = next(gpu.parts(None, tmp_path, tiny=True))
-    assert gpu.measured(first, tmp_path, 0.01)["ended"] == "out of time"
-    words = ["--tiny", "--output", str(tmp_path), "--data-dir", str(tmp_path)]
-    assert main(["gpu", *words, "--minutes", "1e-12"]) == 0
-    found = json.loads((tmp_path / "gpu.json").read_text())
-    whole = [*WORKLOADS, *gpu.STEPS, "pfl_cifar10"]
-    assert set(found) >= {f"{part}-{precision}" for part in whole for precision in gpu.PRECISIONS}
-    assert {each["ended"] for each in found.values()} == {"no time left"}
-
-
-@pytest.mark.parametrize("tiny", [True, False])
-def test_what_a_gpu_trains_is_a_run_of_the_config(tiny, tmp_path):
-    module = modules.load("pfl_cifar10")
-    parts = [p for p in gpu.parts(tmp_path, tmp_path, tiny) if p.name.startswith("pfl_cifar10")]
-    assert [part.precision for part in parts] == list(gpu.PRECISIONS)
-    configs = [parse(module, *part.words[1:2], part.words[2:], "run") for part in parts]
-    assert {config.data_dir for config in configs} == {tmp_path}
-    assert {config.rounds for config in configs} == {2 if tiny else 300}
-    assert len({config.output for config in configs}) == len(configs)

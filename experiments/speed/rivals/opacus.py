@@ -64,13 +64,16 @@ def attention(settings: Settings) -> Baseline:
     prepare(settings)
     text, labels = characters(settings)
     steps = {"dp_sgd": step_by_records, "ghost": step_by_ghost_clipping}
-    asked = [settings.run] if settings.run else steps
-    runs = {name: steps[name](settings, text, labels) for name in asked}
-    return Baseline(runs, size(Transformer(settings.workload)), PACKAGES, NOTES)
+    asked = [settings.run] if settings.run else list(steps)
+    models = {name: Transformer(settings.workload).to(settings.device) for name in asked}
+    runs = {name: steps[name](models[name], text, labels, settings) for name in asked}
+    return Baseline(runs, size(models[asked[0]]), PACKAGES, NOTES)
 
 
-def step_by_records(settings: Settings, text: Tensor, labels: Tensor) -> Callable[[], None]:
-    model = GradSampleModule(Transformer(settings.workload).to(settings.device))
+def step_by_records(
+    network: Transformer, text: Tensor, labels: Tensor, settings: Settings
+) -> Callable[[], None]:
+    model = GradSampleModule(network)
     sgd = torch.optim.SGD(model.parameters(), lr=0.01)
     optimizer = DPOptimizer(sgd, **privacy(settings))
 
@@ -82,9 +85,11 @@ def step_by_records(settings: Settings, text: Tensor, labels: Tensor) -> Callabl
     return step
 
 
-def step_by_ghost_clipping(settings: Settings, text: Tensor, labels: Tensor) -> Callable[[], None]:
+def step_by_ghost_clipping(
+    network: Transformer, text: Tensor, labels: Tensor, settings: Settings
+) -> Callable[[], None]:
     model = GradSampleModuleFastGradientClipping(
-        Transformer(settings.workload).to(settings.device),
+        network,
         max_grad_norm=settings.workload.clip_norm,
         use_ghost_clipping=True,
     )

@@ -35,7 +35,7 @@ RIVALS = {
     "jax_privacy": "CGH",
     "opacus": "CGH",
 }
-"""The workloads that each has; the first is PyTorch itself, the others are its peers."""
+"""The workloads that each has; the first two are PyTorch itself, the others are its peers."""
 
 _NO_STEP = {
     name: "has no step that clips the gradient of each record and adds noise"
@@ -167,7 +167,7 @@ class Rivals:
         self._about: dict[str, dict[str, Any]] = {}
         self._times: dict[str, dict[str, list[float]]] = {}
         for name, workloads in RIVALS.items():
-            asked = torch if name == "torch" else peers
+            asked = torch if name.startswith("torch") else peers
             if asked and settings.name in workloads and name not in self.failures:
                 self._start(name, settings)
 

@@ -1,0 +1,101 @@
+"""Part of experiments.benchmark gpu: its parts, with what each is expected to take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+TESTED = ["haar", "mechanisms", "clipping", "per_example", "quantization", "sparsification"]
+TESTED += ["lattice", "lstm", "dense", "low_rank", "pooling", "cohort", "noise_stream"]
+TESTED += ["certificates", "record_certificates", "certified_program"]
+ALGORITHMS = ["fed_avg", "fed_opt", "dp_sgd", "dp_scaffold", "fed_smp"]
+
+
+class Part(NamedTuple):
+    """A part of `benchmark gpu`.
+
+    Attributes:
+      words: of its command, `python -m` before it; {data} and {output} are put in.
+      expected: seconds that it takes on an H100, or is thought to take.
+      limit: seconds after which it is stopped.
+      small: words that make it a matter of seconds on a CPU.
+    """
+
+    words: list[str]
+    expected: int
+    limit: int
+    small: list[str]
+
+    @property
+    def needs_data(self) -> bool:
+        return any("{data}" in word for word in self.words)
+
+
+def _rounds(workload: str, expected: int, limit: int, rivals: str = "--peers") -> Part:
+    words = ["experiments.benchmark", "rounds", "--workload", workload, "--json", rivals]
+    few = ["--repeats", "1"] + ([] if workload in "CG" else ["--clients", "2"])
+    return Part([*words, "--repeats", "7"], expected, limit, few)
+
+
+def _large(workload: str, expected: int, limit: int, *more: str) -> Part:
+    words = ["experiments.benchmark", "large", "--workload", workload, "--json", *more]
+    return Part([*words, "--repeats", "5"], expected, limit, ["--sizes", "small", "--repeats", "1"])
+
+
+def _tests() -> Part:
+    files = [f"tests/test_{name}.py" for name in TESTED]
+    files += [f"tests/algorithms/test_{name}.py" for name in ALGORITHMS]
+    words = ["pytest", "-p", "no:benchmark", "-n", "8", "--tb=line"]
+    words += ["--continue-on-collection-errors", *files]
+    return Part(words, 60, 90, ["-n", "0", "-k", "test_haar"])
+
+
+def _cifar10() -> Part:
+    words = ["experiments.run", "pfl_cifar10", "--data-dir", "{data}", "--keep-model", "false"]
+    words += ["--output", "{output}/pfl_cifar10", "--rounds", "300", "--every", "50"]
+    small = ["--rounds", "2", "--every", "2", "--clients", "10", "--cohort", "2"]
+    return Part(words, 60, 120, small)
+
+
+def _table1() -> Part:
+    words = ["experiments.reproduce", "fed_smp", "table1", "--data-dir", "{data}"]
+    words += ["--output", "{output}/table1"]
+    return Part([*words, "--seeds", "5"], 400, 570, ["--scale", "0.01", "--seeds", "1"])
+
+
+PARTS: dict[str, Part] = {
+    "smoke": Part(
+        ["experiments.benchmark", "large", "--sizes", "small", "--json", "--peers"],
+        25, 45, ["--repeats", "1"],
+    ),
+    "E": _rounds("E", 40, 55),
+    "D": _rounds("D", 45, 60),
+    "A": _rounds("A", 60, 80),
+    "lora": _large("I", 60, 75),
+    "all": _large("J", 60, 75),
+    "tests": _tests(),
+    "H": _large("H", 75, 120, "--peers"),
+}  # fmt: skip
+"""By default, one after another: those that say most for their time come first, within ten minutes in all."""
+
+OTHERS: dict[str, Part] = {
+    "B": _rounds("B", 30, 60),
+    "C": _rounds("C", 30, 60),
+    "F": _rounds("F", 70, 120, "--torch"),
+    "G": _rounds("G", 40, 80),
+    "H64": _large("H", 120, 240, "--peers", "--lot", "64"),
+    "H256": _large("H", 200, 400, "--peers", "--lot", "256"),
+    "cifar10": _cifar10(),
+    "table1": _table1(),
+}
+"""Where they are named."""
+
+EVERY = PARTS | OTHERS
+
+
+def words(part: Part, data: Path | None, output: Path, small: bool) -> list[str]:
+    """The part's command; of options that are given twice the last one counts."""
+    given = part.words + (part.small if small else [])
+    if small and "rounds" in given:  # other simulators' environments take minutes to build
+        given = ["--torch" if word == "--peers" else word for word in given]
+    return [word.replace("{data}", str(data)).replace("{output}", str(output)) for word in given]
