@@ -3,17 +3,22 @@
 A record's gradient of a dense layer is a product L^T R of its T rows (one, without a sequence), the layer's inputs and
 the errors of its outputs: T (i + o) numbers in place of i o. Its norm follows from the rows' products with each other
 (I. Goodfellow, arXiv:1510.01799, for T = 1; X. Li et al., arXiv:2110.05679, for sequences), and a weighted sum over the
-records is one product of matrices.
+records is one product of matrices. Of a table whose rows are looked up, L's rows have a single 1, and only its places
+are kept. A tensor that is used several times has the sum of such products.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+
+from fedpriv.mechanisms.entries import Move, composed, moved
 
 EXACT = lax.Precision.HIGHEST
 """Of products that a bound on a record rests on: elsewhere than on CPU the default rounds to ten bits or fewer."""
@@ -24,51 +29,174 @@ def rounding(terms: int) -> float:
     return (terms + 8) * 2.0**-24
 
 
-class Stacked(NamedTuple):
-    """A tensor's gradients g_b = shaped(left_b^T right_b).
+def counted(values: jax.Array, weights: jax.Array) -> jax.Array:
+    """values [B, ...] with zeros where the weight is 0: 0 times NaN would be NaN."""
+    return jnp.where(weights.reshape(-1, *[1] * (values.ndim - 1)) != 0, values, 0.0)
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["places"], meta_fields=["width"])
+@dataclass(frozen=True)
+class OneHot:
+    """Rows f32[B, T, width] that have a single 1.
 
     Attributes:
-      left: f32[B, T, i].
-      right: f32[B, T, o].
-      shaped: f32[n, i, o] -> f32[n, ...], the same entries in another order.
+      places: i32[B, T], where it is, each in [0, width).
     """
 
-    left: jax.Array
-    right: jax.Array
-    shaped: Callable[[jax.Array], jax.Array]
+    places: jax.Array
+    width: int
+
+
+Rows: TypeAlias = jax.Array | OneHot
+"""[B, T, width], of any float type."""
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["left", "right"], meta_fields=[])
+@dataclass(frozen=True)
+class Product:
+    """left_b^T right_b for each record b, of rows [B, T, i] and [B, T, o], at most one of them `OneHot`."""
+
+    left: Rows
+    right: Rows
+
+    def swapped(self) -> Product:
+        """The transposed matrices."""
+        return Product(self.right, self.left)
+
+    def formed(self) -> jax.Array:
+        """f32[B, i, o]."""
+        if isinstance(self.right, OneHot):
+            return self.swapped().formed().transpose(0, 2, 1)
+        right = _float32(self.right)
+        if isinstance(self.left, OneHot):
+            zeros = jnp.zeros((self.left.width, right.shape[2]))
+            return jax.vmap(lambda places, rows: zeros.at[places].add(rows))(
+                self.left.places, right
+            )
+        return jnp.einsum("bti,bto->bio", _float32(self.left), right, precision=EXACT)
+
+    def weighted(self, weights: jax.Array) -> jax.Array:
+        """f32[i, o]: sum_b weights_b left_b^T right_b."""
+        if isinstance(self.right, OneHot):
+            return self.swapped().weighted(weights).T
+        right = weights[:, None, None] * counted(_float32(self.right), weights)
+        if isinstance(self.left, OneHot):
+            zeros = jnp.zeros((self.left.width, right.shape[2]))
+            return zeros.at[self.left.places.reshape(-1)].add(right.reshape(-1, right.shape[2]))
+        left = counted(_float32(self.left), weights)
+        return jnp.einsum("bti,bto->io", left, right, precision=EXACT)
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["products"], meta_fields=["moves"]
+)
+@dataclass(frozen=True)
+class Stacked:
+    """A tensor's gradients: a sum of products of one size [i, o], whose entries are put in another order.
+
+    Attributes:
+      moves: from [i, o] to the tensor.
+    """
+
+    products: tuple[Product, ...]
+    moves: tuple[Move, ...] = ()
+
+    def move(self, move: Move) -> Stacked:
+        """The same entries in another order."""
+        return replace(self, moves=composed(*self.moves, move))
 
     def formed(self) -> jax.Array:
         """f32[B, ...]."""
-        return self.shaped(jnp.einsum("bti,bto->bio", self.left, self.right, precision=EXACT))
-
-    def norms(self) -> jax.Array:
-        """f32[B]; of sequences, where the sum may cancel, never too small."""
-        # Squares of small numbers would be 0, though the other factor may be large; so would one over large numbers.
-        units = [jnp.clip(jnp.max(jnp.abs(x), 2), 1e-30, 1e30) for x in self[:2]]
-        rows = [x / unit[..., None] for x, unit in zip(self[:2], units, strict=True)]
-        unit = units[0] * units[1]
-        one = unit * jnp.linalg.norm(rows[0], axis=2) * jnp.linalg.norm(rows[1], axis=2)
-        if self.left.shape[1] == 1:
-            return one[:, 0]
-        largest = jnp.clip(jnp.max(one, 1, keepdims=True), 1e-30, 1e30)
-        rows[0] *= (unit / largest)[..., None]
-        grams = [jnp.einsum("bti,bsi->bts", x, x, precision=EXACT) for x in rows]
-        _, t, i = self.left.shape
-        error = rounding(i + self.right.shape[2] + t**2) * jnp.sum(one / largest, 1) ** 2
-        squared = jnp.sum(grams[0] * grams[1], (1, 2)) + error
-        return largest[:, 0] * jnp.sqrt(jnp.maximum(squared, 0.0))
+        return moved(_sum([p.formed() for p in self.products]), self.moves)
 
     def weighted(self, weights: jax.Array) -> jax.Array:
         """f32[...]: sum_b weights_b g_b, weights f32[B].
 
         A gradient of weight 0 does not count, even if it is not finite.
         """
-        left, right = counted(self.left, weights), counted(self.right, weights)
-        right = weights[:, None, None] * right
-        total = jnp.einsum("bti,bto->io", left, right, precision=EXACT)
-        return self.shaped(total[None])[0]
+        total = _sum([p.weighted(weights) for p in self.products])
+        return moved(total[None], self.moves)[0]
+
+    def norms(self) -> jax.Array:
+        """f32[B]; where the sum may cancel, never too small."""
+        scaled = [_scaled(p) for p in self.products]
+        if len(scaled) == 1 and length(self.products[0].left) == 1:
+            return scaled[0][2][:, 0]
+        one = jnp.concatenate([norms for _, _, norms in scaled], 1)
+        largest = jnp.clip(jnp.max(one, 1, keepdims=True), 1e-30, 1e30)
+        parts = [_times(p, unit / largest) for p, unit, _ in scaled]
+        squared = sum(
+            (1 if p is q else 2) * jnp.sum(_gram(p.left, q.left) * _gram(p.right, q.right), (1, 2))
+            for at, p in enumerate(parts)
+            for q in parts[at:]
+        )
+        terms = sum(map(_width, (parts[0].left, parts[0].right))) + one.shape[1] ** 2
+        error = rounding(terms) * jnp.sum(one / largest, 1) ** 2
+        return largest[:, 0] * jnp.sqrt(jnp.maximum(squared + error, 0.0))
 
 
-def counted(values: jax.Array, weights: jax.Array) -> jax.Array:
-    """values [B, ...] with zeros where the weight is 0: 0 times NaN would be NaN."""
-    return jnp.where(weights.reshape(-1, *[1] * (values.ndim - 1)) != 0, values, 0.0)
+def summed(one: Stacked, other: Stacked) -> Stacked | None:
+    """Their sum; None where the entries of their products are in orders that differ otherwise than by transposing."""
+    if one.moves != other.moves:
+        products = tuple(p.swapped() for p in other.products)
+        other = Stacked(products, composed(("transpose", (1, 0)), *other.moves))
+    size = [_size(s.products[0]) for s in (one, other)]
+    if one.moves != other.moves or size[0] != size[1]:
+        return None
+    return replace(one, products=(*one.products, *other.products))
+
+
+def _sum(arrays: Sequence[jax.Array]) -> jax.Array:
+    return functools.reduce(jnp.add, arrays)
+
+
+def _float32(x: Rows) -> jax.Array:
+    assert not isinstance(x, OneHot)
+    return x.astype(jnp.float32)
+
+
+def _width(x: Rows) -> int:
+    return x.width if isinstance(x, OneHot) else x.shape[2]
+
+
+def length(x: Rows) -> int:
+    """T."""
+    return x.places.shape[1] if isinstance(x, OneHot) else x.shape[1]
+
+
+def _size(product: Product) -> tuple[int, int]:
+    return _width(product.left), _width(product.right)
+
+
+def _scaled(product: Product) -> tuple[Product, jax.Array, jax.Array]:
+    """Rows whose largest entry is 1, what they are to be multiplied by, and the norms of their products, f32[B, T].
+
+    Squares of small numbers would be 0, though the other factor may be large; so would one over large numbers.
+    """
+    rows, unit, norms = [], jnp.float32(1.0), jnp.float32(1.0)
+    for x in (product.left, product.right):
+        if not isinstance(x, OneHot):
+            x = _float32(x)
+            most = jnp.clip(jnp.max(jnp.abs(x), 2), 1e-30, 1e30)
+            x = x / most[..., None]
+            unit, norms = unit * most, norms * jnp.linalg.norm(x, axis=2)
+        rows.append(x)
+    return Product(*rows), unit, unit * norms
+
+
+def _times(product: Product, factors: jax.Array) -> Product:
+    """With rows times f32[B, T]."""
+    if isinstance(product.left, OneHot):
+        return Product(product.left, _float32(product.right) * factors[..., None])
+    return Product(_float32(product.left) * factors[..., None], product.right)
+
+
+def _gram(one: Rows, other: Rows) -> jax.Array:
+    """The products of a record's rows with each other, f32[B, T, S]."""
+    if isinstance(one, OneHot) and isinstance(other, OneHot):
+        return (one.places[:, :, None] == other.places[:, None, :]).astype(jnp.float32)
+    if isinstance(one, OneHot):
+        return _gram(other, one).transpose(0, 2, 1)
+    if isinstance(other, OneHot):
+        return jnp.take_along_axis(one, other.places[:, None, :], axis=2, mode="clip")
+    return jnp.einsum("bti,bsi->bts", one, other, precision=EXACT)

@@ -23,12 +23,13 @@ from fedpriv.core.random_losses import GradientFunction, of_one, takes_key
 from fedpriv.core.trees import check_params, real
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.mechanisms.clipping import over_tensors, separately
+from fedpriv.mechanisms.factored_program import FactoredProgram
 from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
 from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.not_finite_counts import count_records
-from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
-from fedpriv.mechanisms.outer_products import EXACT, Stacked, counted
+from fedpriv.mechanisms.outer_products import EXACT, counted
+from fedpriv.mechanisms.recomputed_gradients import asked_twice, kept
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy.release import NO_NOISE
 
@@ -94,34 +95,16 @@ def per_example(loss: LossFn, l2: NonNegative = 0.0, *, closed_form: bool = Fals
 
     def gradients(params: Params, batch: Example) -> PerExample:
         check_params(params)
-        each = stacked_gradients(regularised, params, batch)
+        program = FactoredProgram(regularised, params, batch)
+        of_leaves = asked_twice(program) if program.recomputes else kept(program)
         tree = jax.tree.structure(params)
-
-        def weighted(weights: PyTree) -> Params:
-            pairs = zip(each, jax.tree.leaves(weights), strict=True)
-            return jax.tree.unflatten(tree, [_weighted(g, w) for g, w in pairs])
-
         return PerExample(
-            jax.tree.unflatten(tree, [_norms(g) for g in each]),
-            weighted,
-            lambda: jax.tree.unflatten(
-                tree, [g.formed() if isinstance(g, Stacked) else g for g in each]
-            ),
+            jax.tree.unflatten(tree, of_leaves.norms),
+            lambda weights: jax.tree.unflatten(tree, of_leaves.weighted(jax.tree.leaves(weights))),
+            lambda: jax.tree.unflatten(tree, of_leaves.each()),
         )
 
     return RecordGradients(gradients, takes_key(loss))
-
-
-def _norms(g: jax.Array | Stacked) -> jax.Array:
-    if isinstance(g, Stacked):
-        return g.norms()
-    return jnp.linalg.norm(g.reshape(g.shape[0], -1).astype(jnp.float32), axis=1)
-
-
-def _weighted(g: jax.Array | Stacked, weights: jax.Array) -> jax.Array:
-    if isinstance(g, Stacked):
-        return g.weighted(weights)
-    return jnp.tensordot(weights, counted(g, weights), 1, precision=EXACT)
 
 
 @checking_fields

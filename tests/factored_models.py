@@ -1,0 +1,284 @@
+"""Small losses of one record whose gradients are of every kind: of layers, tables, loops, and parts computed again."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+B, T, VOCABULARY, WIDTH = 4, 5, 300, 6
+
+
+def filled(*shape, seed=0):
+    rng = np.random.default_rng([seed, *shape])
+    return jnp.asarray(rng.normal(size=shape) / shape[-1] ** 0.5, jnp.float32)
+
+
+def batch(least=0, most=VOCABULARY):
+    """Tokens, of which several are equal."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(least, most, (B, T))
+    tokens[:, 3] = tokens[:, 0]
+    tokens[1] = tokens[1, 0]
+    return {
+        "x": jnp.asarray(tokens),
+        "y": jnp.asarray(rng.integers(0, VOCABULARY, (B, T))),
+        "v": jnp.asarray(rng.normal(size=(B, T, WIDTH)), jnp.float32),
+        "mask": jnp.asarray(rng.integers(0, 2, (B, T)), bool).at[:, 0].set(True),
+    }
+
+
+TABLE = {"table": filled(VOCABULARY, WIDTH)}
+MATRIX = {"w": filled(WIDTH, WIDTH, seed=1)}
+LAYERS = {"layers": filled(3, WIDTH, WIDTH, seed=2), "biases": filled(3, WIDTH, seed=3)}
+
+
+def entropy(z, e):
+    each = optax.softmax_cross_entropy_with_integer_labels(z, e["y"])
+    return jnp.sum(jnp.where(e["mask"], each, 0.0)) / jnp.sum(e["mask"])
+
+
+def square(h):
+    return jnp.sum(jnp.sin(h) ** 2)
+
+
+def dense(p, e):
+    return square(e["v"] @ p["w"])
+
+
+def shared(p, e):
+    return square(jax.nn.silu(e["v"] @ p["w"]) @ p["w"])
+
+
+def shared_transposed(p, e):
+    return square(jax.nn.silu(e["v"] @ p["w"]) @ p["w"].T)
+
+
+def shared_otherwise(p, e):
+    """Its two gradients' entries are in orders that have nothing to do with each other."""
+    odd = p["w"].reshape(WIDTH // 2, 2, WIDTH).transpose(1, 0, 2).reshape(WIDTH, WIDTH)
+    return square(jax.nn.silu(e["v"] @ p["w"]) @ odd)
+
+
+def embedding(p, e):
+    return square(p["table"][e["x"]] * e["v"])
+
+
+def one_embedding(p, e):
+    return square(p["table"][e["x"][0]] * e["v"][0])
+
+
+def taken(mode):
+    return lambda p, e: square(
+        jnp.take(p["table"], e["x"], axis=0, mode=mode, fill_value=0) * e["v"]
+    )
+
+
+def columns(p, e):
+    return square(p["table"].T[:, e["x"]].T * e["v"])
+
+
+def twice(p, e):
+    return square(p["table"][e["x"]] * e["v"]) + square(p["table"][e["y"]])
+
+
+def fixed_places(p, e):
+    return square(p["table"][jnp.array([7, 7, 1, 2, 299])] * e["v"])
+
+
+def one_hot(p, e):
+    return square((jax.nn.one_hot(e["x"], VOCABULARY) @ p["table"]) * e["v"])
+
+
+def tied(p, e):
+    h = jax.nn.silu(p["table"][e["x"]] @ p["w"])
+    return entropy(h @ p["table"].T, e)
+
+
+def scanned(p, e, wrap=lambda f: f):
+    def layer(h, leaves):
+        return h + jax.nn.silu(h @ leaves["layers"] + leaves["biases"]), None
+
+    leaves = {k: p[k] for k in ("layers", "biases")}
+    return lax.scan(wrap(layer), e["v"], leaves)[0]
+
+
+def tied_scanned(wrap):
+    def loss(p, e):
+        h = scanned(p, {"v": p["table"][e["x"]]}, wrap)
+        return entropy(h @ p["table"].T, e)
+
+    return loss
+
+
+def recomputed(p, e):
+    """Layers one by one, each computed again."""
+
+    @jax.checkpoint
+    def layer(h, w):
+        return h + jax.nn.silu(h @ w)
+
+    return square(layer(layer(e["v"], p["w"]), p["other"]) @ p["w"].T)
+
+
+def recomputed_apart(p, e):
+    layer = jax.checkpoint(lambda h, w: h + jax.nn.silu(h @ w))
+    return square(layer(layer(e["v"], p["w"]), p["other"]))
+
+
+def looked_up_again(p, e):
+    h = jax.checkpoint(lambda table, x: jnp.cos(jnp.sin(table[x])))(p["table"], e["x"])
+    return square(h @ p["w"])
+
+
+def over_time(wrap=lambda f: f):
+    def loss(p, e):
+        def step(h, x):
+            return jnp.tanh(p["table"][x] + h @ p["w"]), None
+
+        return square(lax.scan(wrap(step), jnp.zeros(WIDTH), e["x"])[0])
+
+    return loss
+
+
+def shared_layers(p, e):
+    """A closed-over layer that a loop uses twice in each step."""
+
+    def step(h, _):
+        return jax.nn.silu(jax.nn.silu(h @ p["w"]) @ p["w"].T), None
+
+    return square(lax.scan(step, e["v"], None, length=3)[0])
+
+
+def flipping(p, e):
+    """A loop that hands on what it takes in another order."""
+
+    def step(state, _):
+        h, w = state
+        return (jnp.tanh(h @ w), w.T), None
+
+    return square(lax.scan(step, (e["v"], p["w"]), None, length=3)[0][0])
+
+
+def nested(p, e):
+    """A loop within a loop, over leaves [2, 3, ...]."""
+
+    def outer(h, layers):
+        return lax.scan(lambda h, w: (jnp.tanh(h @ w), None), h, layers)
+
+    return square(lax.scan(outer, e["v"], jnp.stack([p["layers"], p["layers"][::-1]]))[0])
+
+
+def nested_leaf(p, e):
+    def outer(h, layers):
+        return lax.scan(jax.checkpoint(lambda h, w: (jnp.tanh(h @ w), None)), h, layers)
+
+    return square(lax.scan(outer, e["v"], p["nested"])[0])
+
+
+def tables(p, e):
+    """A table in each layer of a loop."""
+
+    def layer(h, table):
+        return jnp.tanh(h + table[e["x"]]), None
+
+    return square(lax.scan(layer, e["v"], p["tables"])[0])
+
+
+def stacked_twice(p, e):
+    """Of one value, two leaves' gradients."""
+    return square(e["v"] @ (p["w"] + p["other"]))
+
+
+def branches(p, e):
+    return lax.cond(e["mask"][1], lambda: square(e["v"] @ p["w"]), lambda: jnp.sum(p["w"]))
+
+
+def solved(p, e):
+    return square(jnp.linalg.solve(jnp.eye(WIDTH) * 3 + p["w"], e["v"].T))
+
+
+class Block(nn.Module):
+    """A transformer's layer, as flax writes it."""
+
+    dtype: type = jnp.float32
+
+    @nn.compact
+    def __call__(self, h, _):
+        of = {"dtype": self.dtype}
+        n = nn.LayerNorm(**of)(h)
+        mask = nn.make_causal_mask(jnp.ones(T))
+        h = h + nn.MultiHeadDotProductAttention(2, **of)(n, mask=mask)
+        n = nn.gelu(nn.Dense(2 * WIDTH, **of)(nn.LayerNorm(**of)(h)))
+        return h + nn.Dense(WIDTH, **of)(n), None
+
+
+class Transformer(nn.Module):
+    recompute: bool
+    dtype: type = jnp.float32
+
+    @nn.compact
+    def __call__(self, x):
+        embed = nn.Embed(VOCABULARY, WIDTH, dtype=self.dtype)
+        block = nn.remat(Block, prevent_cse=False) if self.recompute else Block
+        layers = nn.scan(block, variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
+        h = embed(x) + self.param("places", nn.initializers.normal(0.1), (T, WIDTH))
+        return embed.attend(layers(self.dtype)(h.astype(self.dtype), None)[0])
+
+
+def transformer(recompute, dtype=jnp.float32):
+    model = Transformer(recompute, dtype)
+    params = model.init(jax.random.key(0), jnp.zeros(T, int))["params"]
+    return lambda p, e: entropy(model.apply({"params": p}, e["x"]).astype(jnp.float32), e), params
+
+
+def in_bfloat16(loss):
+    def other(p, e):
+        short = jax.tree.map(lambda x: x.astype(jnp.bfloat16), p)
+        return loss(short, {**e, "v": e["v"].astype(jnp.bfloat16)}).astype(jnp.float32)
+
+    return other
+
+
+TIED = {**TABLE, **MATRIX}
+TWO = {**MATRIX, "other": filled(WIDTH, WIDTH, seed=4)}
+ALL = {**TABLE, **LAYERS}
+IN = batch()
+NEGATIVE = batch(-VOCABULARY, VOCABULARY)
+OUT = batch(-2 * VOCABULARY, 2 * VOCABULARY)
+
+# loss, params, batch, the leaves that stay factors
+CASES = {
+    "dense": (dense, MATRIX, IN, ["w"]),
+    "shared": (shared, MATRIX, IN, ["w"]),
+    "shared, transposed": (shared_transposed, MATRIX, IN, ["w"]),
+    "shared, otherwise": (shared_otherwise, MATRIX, IN, []),
+    "embedding": (embedding, TABLE, IN, ["table"]),
+    "embedding of one": (one_embedding, TABLE, IN, ["table"]),
+    "embedding, from the end": (embedding, TABLE, NEGATIVE, ["table"]),
+    "taken, clipped": (taken("clip"), TABLE, OUT, ["table"]),
+    "taken, filled": (taken("fill"), TABLE, OUT, ["table"]),
+    "taken, wrapped": (taken("wrap"), TABLE, OUT, ["table"]),
+    "columns": (columns, TABLE, IN, ["table"]),
+    "two look-ups": (twice, TABLE, IN, ["table"]),
+    "fixed places": (fixed_places, TABLE, IN, ["table"]),
+    "one-hot": (one_hot, TABLE, IN, ["table"]),
+    "tied": (tied, TIED, IN, ["table", "w"]),
+    "scan": (lambda p, e: square(scanned(p, e)), LAYERS, IN, ["layers"]),
+    "tied, scan": (tied_scanned(lambda f: f), ALL, IN, ["table", "layers"]),
+    "tied, scan, remat": (tied_scanned(jax.checkpoint), ALL, IN, ["table", "layers"]),
+    "remat, shared": (recomputed, TWO, IN, ["w", "other"]),
+    "remat": (recomputed_apart, TWO, IN, ["w", "other"]),
+    "remat, embedding": (looked_up_again, TIED, IN, ["table", "w"]),
+    "over time": (over_time(), TIED, IN, ["table", "w"]),
+    "over time, remat": (over_time(jax.checkpoint), TIED, IN, ["table", "w"]),
+    "shared layers": (shared_layers, MATRIX, IN, ["w"]),
+    "flipping": (flipping, MATRIX, IN, []),
+    "nested, stacked": (nested, LAYERS, IN, []),
+    "nested, remat": (nested_leaf, {"nested": filled(2, 3, WIDTH, WIDTH)}, IN, ["nested"]),
+    "tables": (tables, {"tables": filled(3, VOCABULARY, WIDTH)}, IN, ["tables"]),
+    "two leaves": (stacked_twice, TWO, IN, ["w", "other"]),
+    "branches": (branches, MATRIX, IN, []),
+    "solved": (solved, MATRIX, IN, ["w"]),
+}
