@@ -13,6 +13,7 @@ from jax import lax
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, Fraction, NonNegative, checked, require
 from fedpriv.core.array_arguments import check_key
+from fedpriv.core.over_one_axis import over_one_axis
 from fedpriv.core.random_losses import (
     GradientFunction,
     needs_keys,
@@ -164,7 +165,7 @@ def mean_grad(loss: LossFn) -> GradFn:
 
     def grad(params: Params, batch: Example, mask: jax.Array) -> Params:
         check_params(params)
-        return jax.grad(mean_loss)(params, batch, mask)
+        return over_one_axis(jax.grad(mean_loss))(params, batch, mask)
 
     return GradientFunction(grad, takes_key(loss))
 
