@@ -34,7 +34,9 @@ def test_each_wait_is_said_before_it_begins_and_when_it_is_over(caplog, capsys):
     begun, over = said[::2], said[1::2]
     assert [text.rpartition(":")[0] for text in over] == begun
     assert all(float(text.split()[-2]) >= 0 and text.endswith(" s") for text in over)
-    of = [next(i for i, text in enumerate(begun) if w in text) for w in ("check", "compil", "first")]
+    of = [
+        next(i for i, text in enumerate(begun) if w in text) for w in ("check", "compil", "first")
+    ]
     assert of == sorted(of)
     assert capsys.readouterr() == ("", "")
 
