@@ -10,6 +10,7 @@ from jax import lax
 from small import assert_identical
 
 import fedpriv as fp
+from fedpriv.core.trees import dimension
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -176,6 +177,29 @@ def test_gradients_of_single_records_are_those_of_the_loop():
     each, norms = ours(PARAMS)
     near(each, expected)
     near(norms, jax.tree.map(lambda g: jnp.linalg.norm(g.reshape(3, -1), axis=1), expected))
+
+
+def adapted(model, base):
+    return fp.models.adapters(model, base, 1, "kernel")
+
+
+def frozen(model, base):
+    return fp.models.frozen(model, base, STACKED)
+
+
+@pytest.mark.parametrize("tune", [adapted, frozen])
+def test_a_base_of_stacked_leaves_is_known_as_public(tune):
+    loss = loss_of(by_linen)
+    model = fp.models.Model(lambda key: PARAMS, loss, lambda *given: {"loss": loss(*given)})
+    model = tune(model, PARAMS)
+    params = model.init(jax.random.key(0))
+    certificate = fp.certify(by_fed_avg(model.loss, 1.0), params, FEDERATION, 3, 1e-3)
+    (said,) = (text for text in certificate.assumptions if "fine-tuned" in text)
+    fixed = dimension(PARAMS)
+    if tune is frozen:  # what is trained is not of the base
+        fixed -= dimension(params)
+    assert f"{fixed} numbers) is public" in said
+    assert not any("closes over" in text for text in certificate.assumptions)
 
 
 def test_stacked_parameters_are_kept(tmp_path):
