@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from fedpriv.core.arguments import Count, CountOrZero, checked, require
 from fedpriv.core.types import Key
+from fedpriv.models.low_rank_products import LowRankSum
 from fedpriv.models.named_leaves import matching
 
 
@@ -33,6 +34,15 @@ class Adapter(NamedTuple):
         shape = (*self.layers, self.rows, self.rank)
         random = jax.random.normal(key, shape, dtype) * self.rows**-0.5
         return {"A": random, "B": jnp.zeros((*self.layers, self.rank, self.columns), dtype)}
+
+    def sum(self, leaf: jax.Array, adapter: Mapping[str, jax.Array], factor: float) -> LowRankSum:
+        """`leaf` + factor A B, not formed."""
+        layers = len(self.layers)
+        after_rows = [math.prod(leaf.shape[layers:i]) for i in range(layers, leaf.ndim)]
+        split = layers + after_rows.index(self.rows)
+        a = adapter["A"].reshape(*leaf.shape[:split], self.rank)
+        b = adapter["B"] if factor == 1 else factor * adapter["B"]
+        return LowRankSum(leaf, a, b.reshape(*self.layers, self.rank, *leaf.shape[split:]))
 
 
 def adapters_of(

@@ -21,6 +21,8 @@ from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.models.adapter_shapes import adapters_of
+from fedpriv.models.dense import LARGE_MATRIX
+from fedpriv.models.low_rank_products import with_sums
 from fedpriv.models.named_leaves import check_shapes, matching, named_leaves
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score
@@ -53,7 +55,7 @@ class _Base(NamedTuple):
     def leaf(self, path: str) -> jax.Array:
         return checkpoint_name(self.leaves[path], PUBLIC_BASE)
 
-    def with_leaves(self, trained: Mapping[str, jax.Array]) -> Params:
+    def with_leaves(self, trained: Mapping[str, Any]) -> Params:
         """The whole network's parameters, with these leaves in the place of the base's."""
         leaves = [trained[path] if path in trained else self.leaf(path) for path in self.leaves]
         return jax.tree.unflatten(self.tree, leaves)
@@ -80,8 +82,9 @@ def adapters(
     which are the paper's A and B, transposed, where a kernel's outputs come last. The parameters are
     {path of W: {"A": ..., "B": ...}} in W's own type; other leaves stay as they are in `base`.
 
-    The network sees whole kernels, so clients' steps take the time and memory of training it all. Adapters shrink only
-    what travels, is clipped, and gets noise.
+    Kernels of 2^18 numbers or more are not formed in training where the network multiplies by them: x W + (x A) B
+    takes neither a W for each of the clients side by side, nor a gradient of it. The network sees smaller ones as a
+    whole, so that for these clients' steps take the time and memory of training it all.
 
     Args:
       base: parameters of `model`, such as those of a kept model. They must be public, that is, independent of what the
@@ -104,6 +107,9 @@ def adapters(
     its = _base(model, base).held_for(model)
     alpha = checked("alpha", alpha, Positive | None)
     added = adapters_of(its.leaves, rank, where, stacked)
+    factors = {
+        path: 1.0 if alpha is None else alpha / its_own.rank for path, its_own in added.items()
+    }
 
     def init(key: Key) -> Params:
         keys = jax.random.split(key, len(added))
@@ -115,15 +121,22 @@ def adapters(
 
     def adapted(path: str, adapter: Params) -> jax.Array:
         leaf = its.leaf(path)
-        factor = 1.0 if alpha is None else alpha / added[path].rank
-        change = factor * (adapter["A"] @ adapter["B"])
+        change = factors[path] * (adapter["A"] @ adapter["B"])
         kind = jnp.promote_types(leaf.dtype, change.dtype)
         return leaf.astype(kind) + change.reshape(leaf.shape).astype(kind)
 
     def full_params(params: Params) -> Params:
         return its.with_leaves({path: adapted(path, params[path]) for path in added})
 
-    return _fine_tuned(model, init, full_params)
+    def in_sums(params: Params) -> Params:
+        large = {path for path in added if its.leaves[path].size >= LARGE_MATRIX}
+        sums = {
+            path: added[path].sum(its.leaf(path), params[path], factors[path]) for path in large
+        }
+        formed = {path: adapted(path, params[path]) for path in added if path not in large}
+        return its.with_leaves(sums | formed)
+
+    return _fine_tuned(model, init, full_params, in_sums)
 
 
 @names_user_code
@@ -173,16 +186,24 @@ def _cast(leaf: jax.Array, dtype: Any) -> jax.Array:
 
 
 def _fine_tuned(
-    model: Model, init: Callable[[Key], Params], full_params: Callable[[Params], Params]
+    model: Model,
+    init: Callable[[Key], Params],
+    full_params: Callable[[Params], Params],
+    in_sums: Callable[[Params], Params] | None = None,
 ) -> Model:
-    """`model` with other parameters, of which `whole` makes its own."""
+    """`model` with other parameters, of which `full_params` makes its own.
+
+    Args:
+      in_sums: makes them for the loss, some as a `LowRankSum`.
+    """
     scored, used, full_params = Score.of(model.score), model.apply, _of_its_own(init, full_params)
+    of_loss = full_params if in_sums is None else _of_its_own(init, in_sums)
 
     def loss(params: Params, example: Example) -> jax.Array:
-        return model.loss(full_params(params), example)
+        return with_sums(model.loss, of_loss(params), example)
 
     def random_loss(params: Params, example: Example, key: Key | None = None) -> jax.Array:
-        return model.loss(full_params(params), example, key)  # type: ignore[call-arg]
+        return with_sums(model.loss, of_loss(params), example, key)
 
     def score(params: Params, example: Example) -> dict[str, jax.Array]:
         return scored.function(full_params(params), example)
@@ -208,7 +229,7 @@ def _fine_tuned(
 def _of_its_own(
     init: Callable[[Key], Params], full_params: Callable[[Params], Params]
 ) -> Callable[[Params], Params]:
-    """`whole`, which raises ValueError for parameters that are not such as `init` makes."""
+    """`full_params`, which raises ValueError for parameters that are not such as `init` makes."""
     shapes = jax.eval_shape(init, jax.random.key(0))
 
     def checked_whole(params: Params) -> Params:
