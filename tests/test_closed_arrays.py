@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from jax import lax
-from small import assert_same, classification
+from small import classification
 
 import fedpriv as fp
 from fedpriv.core.jaxprs import equations
@@ -162,8 +162,7 @@ FEDERATION, TEST, MODEL = classification(clients=4)
 BASE = MODEL.init(jax.random.key(3))
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.parametrize("how", ["adapters", "frozen"])
+@pytest.mark.parametrize(("how", "devices"), [("adapters", 1), ("frozen", 2)])
 def test_a_run_is_the_same_with_its_base_as_an_argument(how, devices, monkeypatch):
     """A whole run, two seeds; the base is still there after it, and for the next."""
     model = fp.models.adapters(MODEL, BASE, rank=1)
@@ -192,6 +191,6 @@ def test_a_run_is_the_same_with_its_base_as_an_argument(how, devices, monkeypatc
         )
 
     as_arguments, inside = run(1), run(10**9)
-    assert_same(as_arguments.state, inside.state)
-    assert as_arguments.metrics("loss") == pytest.approx(inside.metrics("loss"), rel=0)
+    jax.tree.map(np.testing.assert_array_equal, as_arguments.state, inside.state)
+    np.testing.assert_array_equal(as_arguments.metric("loss"), inside.metric("loss"))
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(BASE))
