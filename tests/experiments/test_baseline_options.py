@@ -90,3 +90,22 @@ def test_local_training_is_fed_prox():
     np.testing.assert_allclose(trained(plain), 2 - 0.2, rtol=1e-6)
     pulled = dataclasses.replace(plain, proximal=3.0)
     np.testing.assert_allclose(trained(pulled), 2 - 0.2 + 0.1 * 3 * 0.1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [None, 2])
+def test_local_batches_are_taken_in_parts(steps):
+    """Three records: a part has no more than two of them."""
+    seen = []
+
+    def grad(params, batch, mask):
+        seen.append(batch.shape)
+        return jnp.sum(jnp.where(mask, batch, 0.0)) / jnp.maximum(jnp.sum(mask), 1)
+
+    for micro in (2, None):
+        batches = Local(epochs=1, steps=steps, batch_size=3, micro=micro).batches()
+        shard = fp.Shard(jnp.arange(3.0), jnp.int32(3))
+        given = {"grad": grad, "optimizer": optax.sgd(1.0), "batches": batches}
+        taken = fp.train_locally(jax.random.key(0), jnp.float32(0), shard, **given)
+        np.testing.assert_allclose(taken, -1.0 * (steps or 1))
+        assert {*seen} == {(micro or 3,)}
+        seen.clear()

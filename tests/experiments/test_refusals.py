@@ -89,6 +89,8 @@ WRONG = [
     ("quickstart", {"layout.clients": 0}, "layout.clients: 0"),
     ("quickstart", {"checkpoint.minutes": math.inf}, "checkpoint.minutes: inf"),
     ("quickstart", {"local.batch_size": 0}, "batch_size: 0"),
+    ("quickstart", {"local.micro": 0}, "micro: 0"),
+    ("quickstart", {"local.micro": 6}, "local.micro: 6 exceeds local.batch_size, 5"),
     ("quickstart", {"p": 0}, "p: 0"),
     ("quickstart", {"p": 1.5}, "p: 1.5"),
     ("quickstart", {"clip_norm": 0}, "clip_norm: 0"),
