@@ -3,9 +3,10 @@
 Parts, in this order, each with a limit of time: smoke (workload H, small, beside all rivals); E, D and A beside
 PyTorch's loop, vmap and CUDA graphs and pfl; lora and all (workloads I and J: adapters, or all parameters, of a
 transformer of 98 million); tests (of the mathematics and of certificates); H (its DP-SGD step beside PyTorch, Opacus,
-ghost clipping and jax_privacy). They are thought to take seven minutes. Others run where --parts names them: B, C, F,
-G; H64 and H256 (larger lots); with --data-dir cifar10 (300 rounds of pfl-research's benchmark) and table1 (of Fed-SMP,
-five seeds). What the workloads are: experiments.benchmark rounds --help and large --help.
+ghost clipping and jax_privacy). They are thought to take eight minutes, and end after --minutes. Others run where
+--parts names them: B, C, F, G; H64 and H256 (larger lots); with --data-dir cifar10 (300 rounds of pfl-research's
+benchmark) and table1 (of Fed-SMP, five seeds). What the workloads are: experiments.benchmark rounds --help and large
+--help.
 
 Products of float32 numbers are TF32 for all, or as --precision says (see rounds --help); in tests float32. Each part
 is a command in a process of its own, which is stopped with all that it started when its time is over. When it ends,

@@ -2,16 +2,17 @@
 
 Of a transformer of 97.8 million parameters (12 layers, width 768, 12 heads, 256 tokens, vocabulary 8,192). Workload H:
 DP-SGD's step on `lot` texts, beside the gradient without privacy. Workload I: a round of DP-FedAvg in which 20 clients
-train adapters (LoRA, rank 8) in 4 steps on 4 texts each; J: the round in which they train all parameters. --sizes small
-is 2 layers of width 128, 32 tokens, 4 clients and 2 steps, for a look on a CPU.
+train adapters (LoRA, rank 8) in 4 steps on 4 texts each; J: the round in which they train all parameters. --sizes
+small is 2 layers of width 128, 32 tokens, 4 clients and 2 steps, for a look on a CPU.
 
---peers sets H against PyTorch (gradient, and gradients of single records by vmap), Opacus (gradients of single records,
-ghost clipping) and jax_privacy (all records at once, and 16 at a time); see experiments.benchmark rounds --help.
+--peers sets H against PyTorch (gradient, and gradients of single records by vmap), Opacus (gradients of single
+records, ghost clipping) and jax_privacy (all records at once, and of a larger lot 16 at a time); see
+experiments.benchmark rounds --help.
 
 Each run has a process of its own, so that its peak of memory is its own: on a GPU of the tensors there, on CPU of the
 process, compiling included. On CPU they take turns; on a GPU each has it alone, one after another. One that fails, as
-where its memory does not suffice, is left out with a word why. The limit is a
-product of two 8192^2 matrices on one device (small: 2048^2).
+where its memory does not suffice, is left out with a word why. The limit is a product of two 8192^2 matrices on one
+device (small: 2048^2).
 
 In the object of --json, "runs" has for each {"versions", "ready_seconds", "ms", "peak_memory_mb", "tokens_per_second",
 "tflops", "ratio"} or {"unavailable"}. ready_seconds are from the start of the process to the end of its first run;
@@ -88,6 +89,8 @@ def measure(options: Options) -> dict[str, Any]:
     processes = [("ours", run) for run in OURS[options.workload]]
     if options.peers and options.workload == "H":
         processes += [(name, run) for name, runs in PEERS.items() for run in runs]
+        if workload.micro >= workload.lot:
+            processes.remove(("jax_privacy", "micro"))
     measured = in_turns if cpu else one_by_one
     found = measured(processes, settings, options.repeats)
     return {
