@@ -217,18 +217,21 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     recompute: bool
     dtype: type = jnp.float32
+    layers: int = 2
 
     @nn.compact
     def __call__(self, x):
         embed = nn.Embed(VOCABULARY, WIDTH, dtype=self.dtype)
         block = nn.remat(Block, prevent_cse=False) if self.recompute else Block
-        layers = nn.scan(block, variable_axes={"params": 0}, split_rngs={"params": True}, length=2)
+        layers = nn.scan(
+            block, variable_axes={"params": 0}, split_rngs={"params": True}, length=self.layers
+        )
         h = embed(x) + self.param("places", nn.initializers.normal(0.1), (T, WIDTH))
         return embed.attend(layers(self.dtype)(h.astype(self.dtype), None)[0])
 
 
-def transformer(recompute, dtype=jnp.float32):
-    model = Transformer(recompute, dtype)
+def transformer(recompute, dtype=jnp.float32, layers=2):
+    model = Transformer(recompute, dtype, layers)
     params = model.init(jax.random.key(0), jnp.zeros(T, int))["params"]
     return lambda p, e: entropy(model.apply({"params": p}, e["x"]).astype(jnp.float32), e), params
 

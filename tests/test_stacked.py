@@ -9,8 +9,8 @@ from small import assert_close
 
 from fedpriv import gaussian, models, per_example
 from fedpriv.mechanisms import outer_product_gradients
-from fedpriv.mechanisms.outer_product_gradients import stacked_gradients
-from fedpriv.mechanisms.outer_products import Stacked
+from fedpriv.mechanisms.factored_program import FactoredProgram
+from fedpriv.mechanisms.outer_products import Product, Stacked
 from fedpriv.mechanisms.per_example import private_mean
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -97,7 +97,7 @@ def formed(loss, params, batch):
 def test_norms_sums_and_gradients(case, monkeypatch):
     monkeypatch.setattr(outer_product_gradients, "_LARGE", 100)
     loss, batch, params, factored = CASES[case]
-    kinds = [isinstance(g, Stacked) for g in stacked_gradients(loss, params, batch)]
+    kinds = [isinstance(g, Stacked) for g in FactoredProgram(loss, params, batch).gradients()]
     assert sum(kinds) == factored
     expected = formed(loss, params, batch)
     weights = {k: jnp.linspace(0.0, 1.0, B) * (1 + i) for i, k in enumerate(params)}
@@ -115,7 +115,7 @@ def test_norms_sums_and_gradients(case, monkeypatch):
 
 @jax.jit
 def norms_of(left, right):
-    return Stacked(left, right, lambda x: x).norms()
+    return Stacked((Product(left, right),)).norms()
 
 
 @pytest.mark.parametrize("rows", [2, 16])
