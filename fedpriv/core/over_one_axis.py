@@ -52,7 +52,9 @@ def _unchanged(eqn: JaxprEqn, values: list[Any]) -> Any:
 
 
 def rewritten(eqn: JaxprEqn, values: list[Any]) -> Any:
-    """A rule for `evaluate`: an equation over one axis, also in a loop or a call."""
+    """A rule for `evaluate`: an equation over one axis, also in a loop or a call; on CPU alone."""
+    if jax.default_backend() != "cpu":
+        return NotImplemented
     name = eqn.primitive.name
     if name in _CALLS and any(map(_changes, programs(eqn))):
         return inlined(eqn, values, rewritten)

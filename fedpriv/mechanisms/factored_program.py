@@ -15,6 +15,7 @@ from jax import lax
 from jax.extend.core import JaxprEqn, Literal
 
 from fedpriv.core.jaxprs import equations, evaluate, scan_operands
+from fedpriv.core.over_one_axis import rewritten
 from fedpriv.core.types import Example, LossFn, Params
 from fedpriv.mechanisms.gradients_of_leaves import (
     Formed,
@@ -59,7 +60,7 @@ class FactoredProgram:
 
     def formed(self) -> list[jax.Array]:
         """Every leaf's gradients, [B, ...], as JAX computes them."""
-        return evaluate(self._program, self.args, lambda eqn, values: NotImplemented)
+        return evaluate(self._program, self.args, rewritten)
 
     def gradients(self) -> list[OfRecords]:
         """Every leaf's gradients, those that have factors as these, all of them kept."""
@@ -129,6 +130,7 @@ class _Run:
             out = self._rule(paths, wants, eqn, given)
             if out is NotImplemented:
                 given[:] = _arrays(eqn, given, wants)
+                return rewritten(eqn, given)
             return out
 
         found = evaluate(paths.program, values, rule)
