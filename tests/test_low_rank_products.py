@@ -120,3 +120,19 @@ def test_bfloat16_products_stay_in_it(monkeypatch):
     model, example = adapted("scanned", jnp.bfloat16)
     grad = jax.grad(model.loss)(filled(model.init), example)
     assert {leaf.dtype for leaf in jax.tree.leaves(grad)} == {jnp.dtype(jnp.bfloat16)}
+
+
+@pytest.mark.parametrize("name", ["scanned", "unrolled again"])
+def test_a_network_in_bfloat16_multiplies_in_it(name, monkeypatch):
+    """The adapters, in float32, are rounded as the base is; their gradients are as long as they are."""
+    make, example, stacked = MODELS[name]
+    found = []
+    for least in (2**18, 1):
+        monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", least)
+        network = fp.models.in_bfloat16(make())
+        model = fp.models.adapters(network, filled(make().init), 2, "kernel$", stacked=stacked)
+        params = filled(model.init)
+        found.append(jax.grad(model.loss)(params, example))
+    assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {jnp.dtype(jnp.float32)}
+    for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+        assert jnp.linalg.norm(one - other) <= 0.05 * jnp.linalg.norm(one) + 1e-4

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import reported
+from fedpriv.engine.waiting import LOG, waiting_for
 
 from experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
 from experiments.base.json_values import typed
@@ -16,7 +17,6 @@ from experiments.runs.contents import Summary
 from experiments.tables.terminal import table
 from experiments.training import progress
 from fedpriv.engine.history import Evaluation
-from fedpriv.engine.waiting import LOG, waiting_for
 from fedpriv.privacy import Certificate
 
 OWN = "an_algorithm_of_ones_own_whose_name_is_longer_than_any_column"
