@@ -325,6 +325,7 @@ CASES = {
     "embedding": (embedding, TABLE, IN, ["table"]),
     "embedding of one": (one_embedding, TABLE, IN, ["table"]),
     "embedding, from the end": (embedding, TABLE, NEGATIVE, ["table"]),
+    "embedding of bytes": (embedding, TABLE, {**IN, "x": IN["x"].astype(jnp.uint8)}, ["table"]),
     "taken, clipped": (taken("clip"), TABLE, OUT, ["table"]),
     "taken, filled": (taken("fill"), TABLE, OUT, ["table"]),
     "taken, wrapped": (taken("wrap"), TABLE, OUT, ["table"]),
