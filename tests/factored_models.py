@@ -129,6 +129,17 @@ def recomputed_apart(p, e):
     return square(layer(layer(e["v"], p["w"]), p["other"]))
 
 
+def recomputed_whole(p, e):
+    """Layers that are computed again within what is, too."""
+    return jax.checkpoint(tied_scanned(jax.checkpoint))(p, e)
+
+
+def called_thrice(p, e):
+    """One jitted layer, whose program JAX has once."""
+    layer = jax.jit(jax.checkpoint(lambda h, w: h + jax.nn.silu(h @ w)))
+    return square(layer(layer(layer(e["v"], p["w"]), p["other"]), p["w"]))
+
+
 def looked_up_again(p, e):
     h = jax.checkpoint(lambda table, x: jnp.cos(jnp.sin(table[x])))(p["table"], e["x"])
     return square(h @ p["w"])
@@ -325,6 +336,7 @@ CASES = {
     "embedding": (embedding, TABLE, IN, ["table"]),
     "embedding of one": (one_embedding, TABLE, IN, ["table"]),
     "embedding, from the end": (embedding, TABLE, NEGATIVE, ["table"]),
+    "embedding of bytes": (embedding, TABLE, {**IN, "x": IN["x"].astype(jnp.uint8)}, ["table"]),
     "taken, clipped": (taken("clip"), TABLE, OUT, ["table"]),
     "taken, filled": (taken("fill"), TABLE, OUT, ["table"]),
     "taken, wrapped": (taken("wrap"), TABLE, OUT, ["table"]),
@@ -338,6 +350,8 @@ CASES = {
     "tied, scan, remat": (tied_scanned(jax.checkpoint), ALL, IN, ["table", "layers"]),
     "remat, shared": (recomputed, TWO, IN, ["w", "other"]),
     "remat": (recomputed_apart, TWO, IN, ["w", "other"]),
+    "remat, whole": (recomputed_whole, ALL, IN, ["table", "layers"]),
+    "remat, called": (called_thrice, TWO, IN, ["w", "other"]),
     "remat, embedding": (looked_up_again, TIED, IN, ["table", "w"]),
     "over time": (over_time(), TIED, IN, ["table", "w"]),
     "over time, remat": (over_time(jax.checkpoint), TIED, IN, ["table", "w"]),
