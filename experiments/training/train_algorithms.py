@@ -27,9 +27,9 @@ from experiments.training.prepare import PreparedRun
 from experiments.training.processes import Processes
 from experiments.training.progress import Progress
 from experiments.training.trained_run import TrainedRun
+from fedpriv.devices.fitting import compiled
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
-from fedpriv.devices.fitting import compiled
 from fedpriv.engine.history import DivergedError, Evaluation, History
 from fedpriv.engine.simulate import simulate
 
