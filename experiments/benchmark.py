@@ -21,6 +21,7 @@ PARTS = {
     "integers": "rounds whose messages travel as integers, beside floats",
     "page": "a table and two pictures of what rounds has printed",
     "growth": "how a round's time and memory grow",
+    "start": "what a run waits for before its first round",
     "scale_out": "rounds over several hosts",
 }
 """Modules of `experiments.speed`: each has `Options` and `main(options)`, which gives the exit code."""

@@ -173,7 +173,7 @@ FUNCTIONS = {
         "expected_size": 3.0,
         "accounting": SAMPLER.accounting,
     },
-    "Strategy": {"clients": 2, "devices": 1, "memory": 2**33},
+    "Strategy": {"clients": 2, "devices": 1, "memory": 2**30},
     "StreamedFederation.from_arrays": {
         "examples": EXAMPLES | {"label": LABELS},
         "clients": OWNERS,

@@ -245,7 +245,10 @@ def _stream(
 
     def one(valid: jax.Array, *x: PyTree) -> tuple[PyTree, PyTree]:
         zeros = jax.tree.map(jnp.zeros_like, shapes)
-        return lax.cond(valid, lambda: fn(*x), lambda: zeros)
+        if width == 1:
+            return lax.cond(valid, lambda: fn(*x), lambda: zeros)
+        # Side by side both are computed in any case, and `cond` would copy all that `fn` closes over for each.
+        return jax.tree.map(lambda own, none: jnp.where(valid, own, none), fn(*x), zeros)
 
     def chunk(total: PyTree, element: tuple) -> tuple[PyTree, PyTree]:
         if width == 1:

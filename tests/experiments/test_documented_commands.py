@@ -112,10 +112,11 @@ OWN = {
     "benchmark growth": ["--repeats", "1"],
     "race": ["--datasets", "digits", "--rounds", "2", "--seeds", "1", "--entrants", "DP-FedAvg"],
 }
-# test_any_argument, test_inversion_command, test_scale_out, test_benchmark, test_gpu_parts, test_cifar10_speed,
-# test_large_speed
+# test_any_argument, test_inversion_command, test_scale_out, test_start, test_benchmark, test_gpu_parts,
+# test_cifar10_speed, test_large_speed
 ELSEWHERE = {"odd_calls", "inversion"}
-ELSEWHERE |= {f"benchmark {part}" for part in ("scale_out", "page", "gpu", "cifar10", "large")}
+OF_SPEED = ("scale_out", "start", "page", "gpu", "cifar10", "large")
+ELSEWHERE |= {f"benchmark {part}" for part in OF_SPEED}
 
 
 def documented() -> list[tuple[str, tuple[str, ...]]]:
