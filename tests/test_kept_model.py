@@ -24,6 +24,7 @@ SMALL = {
     "SigmoidLeNet": fp.models.classifier(fp.models.SigmoidLeNet(3), (8, 8, 1)),
     "CharacterLSTM": fp.models.shakespeare_lstm(),
     "CharacterTransformer": fp.models.next_character(fp.models.CharacterTransformer(9, 4, 2, 1)),
+    "Transformer": fp.models.next_token(fp.models.Transformer(9, 4, 2, 1, remat=True), 6),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,12 @@ def check_data(
       algorithm: whose round it is.
 
     Raises:
-      ValueError: clients hold another number of records than is drawn among; persons of another federation are drawn.
+      ValueError: clients hold another number of records than is drawn among; persons of another federation are drawn;
+        records are protected, and rows of tokens are no single texts.
       LeakError: the round closes over the federation's arrays.
     """
     _check_persons(algorithm, federation)
+    _check_texts(algorithm.unit, federation)
     check_closed_over(init_arrays, federation, INIT_CLOSED_OVER)
     for stage in stages:
         _check_sizes(stage, np.asarray(federation.size), algorithm.unit)
@@ -53,6 +55,20 @@ def _check_persons(algorithm: Algorithm, federation: Any) -> None:
             same = whose is not None and whose.digest == sampler.accounting.of_whom
             remedy = "it draws persons of another federation; give fp.by_person(sampler, federation) this one"
             require(same, "sampler", sampler.accounting, remedy)
+
+
+def _check_texts(unit: str, federation: Any) -> None:
+    """Raises ValueError: records are protected, but a row of `fp.datasets.from_tokens` is not all of one text."""
+    leaves = federation.examples if isinstance(federation.examples, Mapping) else {}
+    if unit != "record" or federation.persons is not None or "text" not in leaves:
+        return
+    said = "federation: records are protected, but "
+    if "segment" in leaves:
+        remedy = "give from_tokens(..., packed=False), or say whose each client is, by person="
+        raise ValueError(f"{said}a packed row holds several texts; {remedy}")
+    if "document" in leaves:
+        remedy = "give from_arrays(..., person='document'), or leave that leaf out to protect rows"
+        raise ValueError(f"{said}a document may have several rows; {remedy}")
 
 
 def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:

@@ -19,14 +19,14 @@ from fedpriv.models.networks import (
     classifier,
     fashion_mnist_cnn,
     from_apply,
-    next_character,
-    shakespeare_lstm,
     small_cifar10_cnn,
     small_mnist_cnn,
     svhn_cnn,
 )
 from fedpriv.models.precision import in_bfloat16
 from fedpriv.models.score import Score
+from fedpriv.models.sequences import next_character, next_token, shakespeare_lstm
+from fedpriv.models.transformer import Transformer
 
 __all__ = [
     "CNN",
@@ -38,6 +38,7 @@ __all__ = [
     "Model",
     "Score",
     "SigmoidLeNet",
+    "Transformer",
     "adapters",
     "classification_score",
     "classifier",
@@ -49,6 +50,7 @@ __all__ = [
     "initializers",
     "load_model",
     "next_character",
+    "next_token",
     "save_model",
     "shakespeare_lstm",
     "small_cifar10_cnn",

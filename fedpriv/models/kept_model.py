@@ -35,6 +35,7 @@ from fedpriv.models.modules import (
 )
 from fedpriv.models.named_leaves import check_shapes, named_leaves
 from fedpriv.models.networks import Apply, Built, Model, predict
+from fedpriv.models.transformer import Transformer
 
 NETWORKS: dict[str, Any] = {
     n.__name__: n
@@ -46,6 +47,7 @@ NETWORKS: dict[str, Any] = {
         DropoutCNN,
         LogisticRegression,
         SigmoidLeNet,
+        Transformer,
     )
 }
 """What a file may name."""

@@ -20,24 +20,21 @@ from jax import lax
 
 from fedpriv.core.arguments import Count, checked, require
 from fedpriv.core.random_losses import takes_key
-from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.mechanisms.dense_gradients import dense_gradients
 from fedpriv.mechanisms.per_example import CLOSED_FORMS
 from fedpriv.models.classification import Apply, cross_entropy, judged
-from fedpriv.models.example_checks import check_leaves, check_pixels, class_of, wrong_input
+from fedpriv.models.example_checks import check_pixels, wrong_input
 from fedpriv.models.modules import (
     CNN,
     MLP,
-    CharacterLSTM,
     DropoutCNN,
     LogisticRegression,
     SigmoidLeNet,
     Weights,
 )
 from fedpriv.models.named_leaves import misfit
-from fedpriv.models.score import Score
 
 
 class Built(NamedTuple):
@@ -143,14 +140,14 @@ def classifier(
     random = "train" in inspect.signature(type(module).__call__).parameters
     evaluating: dict[str, Any] = {"train": False} if random else {}
 
-    def random_apply(params: Params, x: PyTree, key: Key | None = None) -> PyTree:
+    def random_apply(params: Params, x: PyTree, key: Key | None = None, **beside: PyTree) -> PyTree:
         if said := misfit(params, shapes()):
             raise ValueError(f"params: {said}")
         if of_images:
             check_pixels(inputs, x)
         training: dict[str, Any] = {"train": True, "rngs": {"dropout": key}}
         try:
-            return module.apply(params, x, **(evaluating if key is None else training))
+            return module.apply(params, x, **beside, **(evaluating if key is None else training))
         except _MISFITS as error:
             raise _misfit(inputs, x, like.shape, error) from None
         except InvalidRngError as error:
@@ -159,8 +156,8 @@ def classifier(
                 "__call__ a parameter `train`, and nn.Dropout deterministic=not train"
             ) from None
 
-    def apply(params: Params, x: PyTree) -> PyTree:
-        return random_apply(params, x)
+    def apply(params: Params, x: PyTree, **beside: PyTree) -> PyTree:
+        return random_apply(params, x, **beside)
 
     @cache
     def shapes() -> Params:
@@ -277,63 +274,3 @@ def small_mnist_cnn() -> Model:
 def small_cifar10_cnn() -> Model:
     """Convolutions of 16, 32 and 64 filters, a dense layer of 64: 131,562 parameters (cf. the paper's Figure 6)."""
     return classifier(CNN((16, 32, 64), (64,), 10), (32, 32, 3))
-
-
-def shakespeare_lstm() -> Model:
-    """Fed-SMP's next-character network: embedding 8, 2 x LSTM 256, dense 90; d = 820,522.
-
-    Table 3's 46.02 MB imply 822,570, which is 2 x 4 x 256 more: the second bias vector of PyTorch's LSTM layers, which
-    adds nothing to what a layer can compute.
-    """
-    return next_character(CharacterLSTM(90, 8, 256))
-
-
-def next_character(module: nn.Module) -> Model:
-    """A `Model` of examples {"text": [80] character ids, "label": i32[80] next characters, "mask": bool[80]}.
-
-    Its loss is the mean cross-entropy of the unmasked characters; accuracy and perplexity are per character.
-
-    Args:
-      module: maps ONE text to logits f32[80, classes]; each position's depend only on characters before the next one.
-
-    Raises:
-      ValueError: not a module.
-    """
-    such_as = "give one such as fp.models.CharacterLSTM(90, 8, 256)"
-    require(isinstance(module, nn.Module), "module", module, such_as)
-
-    def per_character(params: Params, example: Example) -> tuple[jax.Array, ...]:
-        """The logits, the characters that are right, the losses, and which of them count."""
-        check_leaves(example, "text", "label", "mask")
-        z: Any = widened(apply(params, example["text"]))
-        label = class_of(example["label"], z)
-        return z, label, cross_entropy(z, label), example["mask"].astype(jnp.float32)
-
-    def loss(params: Params, example: Example) -> jax.Array:
-        _, _, losses, mask = per_character(params, example)
-        return jnp.sum(losses * mask) / jnp.maximum(jnp.sum(mask), 1)
-
-    def score(params: Params, example: Example) -> dict[str, jax.Array]:
-        z, label, losses, mask = per_character(params, example)
-        correct = (jnp.argmax(z, -1) == label) * mask
-        return {
-            "accuracy": jnp.sum(correct),
-            "loss": jnp.sum(losses * mask),
-            "weight": jnp.sum(mask),
-        }
-
-    def apply(params: Params, text: jax.Array) -> PyTree:
-        if said := misfit(params, shapes()):
-            raise ValueError(f"params: {said}")
-        return module.apply(params, text)
-
-    @cache
-    def shapes() -> Params:
-        return jax.eval_shape(init, jax.random.key(0))
-
-    def init(key: Key) -> Params:
-        return module.init(key, jnp.zeros(80, jnp.int32))
-
-    measured = Score(score, {"perplexity": lambda means: jnp.exp(means["loss"])})
-    built = Built(module, jax.ShapeDtypeStruct((80,), jnp.int32))
-    return Model(init, loss, measured, apply, built)

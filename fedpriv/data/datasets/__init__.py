@@ -17,6 +17,7 @@ from fedpriv.data.datasets.leaf import from_leaf
 from fedpriv.data.datasets.prepared_sets import load_prepared
 from fedpriv.data.datasets.shakespeare import load_shakespeare
 from fedpriv.data.datasets.synthetic import synthetic
+from fedpriv.data.datasets.tokens import from_tokens
 
 _OWN: dict[str, Callable[[Path], Dataset]] = {
     "digits": load_digits,
@@ -112,6 +113,7 @@ __all__ = [
     "from_huggingface",
     "from_image_folder",
     "from_leaf",
+    "from_tokens",
     "from_torch",
     "load",
     "read_images",
