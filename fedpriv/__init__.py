@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from fedpriv import attacks, models, papers, privacy, statistics, types
 from fedpriv.algorithms import fed_opt
 from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg
+from fedpriv.algorithms.alternating import fed_avg_alternating
 from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.algorithms.fed_avg import dp_fed_avg, fed_avg, fed_sgd
@@ -147,6 +148,7 @@ __all__ = [
     "epochs",
     "everyone",
     "fed_avg",
+    "fed_avg_alternating",
     "fed_opt",
     "fed_per",
     "fed_rep",

@@ -150,3 +150,5 @@ def tiny_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     bigrams = models.next_character(Bigrams())
     monkeypatch.setattr(modules.load("correlated_text"), "MODEL", bigrams)
     monkeypatch.setattr(modules.load("fine_tuning_text").ToOtherPlays, "NETWORK", bigrams)
+    tiny = models.next_character(models.Transformer(VOCABULARY, width=4, heads=1, layers=2))
+    monkeypatch.setattr(modules.load("adapters").ToLastPlays, "NETWORK", tiny)

@@ -223,6 +223,22 @@ ENTRIES = {
         mechanism=NOISY,
         **POISSON_COHORTS,
     ),
+    "fed_avg_alternating": entry(
+        fp.fed_avg_alternating,
+        "shares",
+        sends=D - 1,
+        turns=("w", "b"),
+        mechanism=NOISY,
+        **FIXED_COHORTS,
+    ),
+    "fed_avg_alternating by steps": entry(
+        fp.fed_avg_alternating,
+        "shares",
+        turns=("w", "b"),
+        by="steps",
+        mechanism=NOISY,
+        **POISSON_COHORTS | {"batches": fp.epochs(3, 2)},
+    ),
     "ditto": entry(fp.ditto, "shares", lam=0.3, mechanism=NOISY, **FIXED_COHORTS),
     "error feedback": entry(
         error_feedback, "server", loss=squared, sampler=POISSON, mechanism=NOISY, codec=fp.top_k(2)

@@ -57,7 +57,7 @@ def test_the_count_is_a_bound_that_is_near(page, trained, clients):
     activations = page["activations"](**SIZES, texts=TEXTS, length=LENGTH)
     count = page["gigabytes"](fp.dimension(base) / 1e9, activations, shared, each, clients) * 1e9
     if trained == "adapters":
-        model = fp.models.adapters(model, base, rank=4, where="kernel")
+        model = fp.models.adapters(model, base, rank=4, where="kernel", stacked="Block")
         count -= 2 * fp.dimension(base)  # which the program closes over
     there = needed(model, clients)
     assert there < 1.1 * count < 1.6 * there, (there, count)

@@ -46,7 +46,7 @@ class FineTuning(FedSMP):
 
     def model(self, base: Params | None = None) -> models.Model:
         """The network with `base` (zeros, which will do for accounting), and what is trained of it."""
-        base = _zeros(self.NETWORK) if base is None else base
+        base = zeros(self.NETWORK) if base is None else base
         if self.trained == "adapters":
             return models.adapters(self.NETWORK, base, self.rank, "kernel$")
         if self.trained == "head":
@@ -54,7 +54,8 @@ class FineTuning(FedSMP):
         return self.NETWORK._replace(init=lambda key: base)
 
 
-def _zeros(network: models.Model) -> Params:
+def zeros(network: models.Model) -> Params:
+    """The network's parameters, all 0, which will do for accounting."""
     shapes = jax.eval_shape(network.init, jax.random.key(0))
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 

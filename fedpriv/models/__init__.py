@@ -24,6 +24,8 @@ from fedpriv.models.networks import (
     svhn_cnn,
 )
 from fedpriv.models.precision import in_bfloat16
+from fedpriv.models.prompts import Prompted
+from fedpriv.models.refactoring import refactored
 from fedpriv.models.score import Score
 from fedpriv.models.sequences import next_character, next_token, shakespeare_lstm
 from fedpriv.models.transformer import Transformer
@@ -36,6 +38,7 @@ __all__ = [
     "DropoutCNN",
     "LogisticRegression",
     "Model",
+    "Prompted",
     "Score",
     "SigmoidLeNet",
     "Transformer",
@@ -51,6 +54,7 @@ __all__ = [
     "load_model",
     "next_character",
     "next_token",
+    "refactored",
     "save_model",
     "shakespeare_lstm",
     "small_cifar10_cnn",

@@ -7,8 +7,6 @@ Language Models", ICLR 2022, arXiv:2106.09685.
 from __future__ import annotations
 
 import dataclasses
-import math
-import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -16,13 +14,16 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from fedpriv.core.arguments import Count, Positive, checked, require, shown
+from fedpriv.core.arguments import Count, CountOrZero, Positive, checked, require, shown
 from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.core.user_code import names_user_code
-from fedpriv.models.named_leaves import check_shapes, named_leaves
+from fedpriv.models.adapter_shapes import adapters_of
+from fedpriv.models.dense import LARGE_MATRIX
+from fedpriv.models.low_rank_products import with_sums
+from fedpriv.models.named_leaves import check_shapes, matching, named_leaves
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score
 
@@ -54,7 +55,7 @@ class _Base(NamedTuple):
     def leaf(self, path: str) -> jax.Array:
         return checkpoint_name(self.leaves[path], PUBLIC_BASE)
 
-    def with_leaves(self, trained: Mapping[str, jax.Array]) -> Params:
+    def with_leaves(self, trained: Mapping[str, Any]) -> Params:
         """The whole network's parameters, with these leaves in the place of the base's."""
         leaves = [trained[path] if path in trained else self.leaf(path) for path in self.leaves]
         return jax.tree.unflatten(self.tree, leaves)
@@ -64,10 +65,11 @@ class _Base(NamedTuple):
 def adapters(
     model: Model,
     base: Params,
-    rank: Count = 4,
+    rank: Count | Mapping[str, CountOrZero] = 4,
     where: str = "",
     *,
     alpha: Positive | None = None,
+    stacked: str | None = None,
 ) -> Model:
     """`model` at `base` with low-rank adapters (LoRA); only the adapters are trained, sent and made private.
 
@@ -80,15 +82,19 @@ def adapters(
     which are the paper's A and B, transposed, where a kernel's outputs come last. The parameters are
     {path of W: {"A": ..., "B": ...}} in W's own type; other leaves stay as they are in `base`.
 
-    The network sees whole kernels, so clients' steps take the time and memory of training it all. Adapters shrink only
-    what travels, is clipped, and gets noise.
+    Kernels of 2^18 numbers or more are not formed in training where the network multiplies by them: x W + (x A) B
+    takes neither a W for each of the clients side by side, nor a gradient of it. The network sees smaller ones as a
+    whole, so that for these clients' steps take the time and memory of training it all.
 
     Args:
       base: parameters of `model`, such as those of a kept model. They must be public, that is, independent of what the
         clients hold. Nothing can check that here; certificates list it as an assumption.
-      rank: rank of A B, at most min(n, m).
+      rank: rank of A B, at most min(n, m). Or {regular expression: rank}, such as {"head": 8, "query|value": 2}: the
+        first that is found in a leaf's path decides; leaves with rank 0 or none stay as they are.
       where: regular expression, searched for in each leaf's path, such as params.Dense_0.kernel; by default all match.
-      alpha: by default `rank`.
+      alpha: by default the rank of each leaf.
+      stacked: regular expression for leaves [layers, ...] of layers that are scanned (`nn.scan`). Each layer has an
+        adapter of its own: A is [layers, n, rank] and B [layers, rank, m].
 
     Returns:
       A model whose `merged` gives the whole network's parameters. It can itself be fine-tuned: `frozen` with
@@ -96,43 +102,41 @@ def adapters(
 
     Raises:
       ValueError: not a model; a base with other shapes; a pattern that matches no such leaf; a rank
-        below 1, or above the smaller side of a leaf.
+        below 1, or above the smaller side of a leaf; no leaf with a rank above 0.
     """
     its = _base(model, base).held_for(model)
-    rank = checked("rank", rank, Count)
     alpha = checked("alpha", alpha, Positive | None)
-    factor = 1.0 if alpha is None else alpha / rank
-    kernels = [path for path, leaf in its.leaves.items() if _is_kernel(path, leaf)]
-    sides = {path: _sides(its.leaves[path].shape) for path in _matching("where", where, kernels)}
-    for path, (rows, columns) in sides.items():
-        if rank > min(rows, columns):
-            large = [other for other, its_sides in sides.items() if min(its_sides) >= rank]
-            without = f", or leave it out, as where={large[0]!r} does" if large else ""
-            raise ValueError(
-                f"rank: {rank} exceeds the smaller side of {path or 'it'}, a matrix of {rows} x {columns}; give at "
-                f"most {min(rows, columns)}{without}"
-            )
+    added = adapters_of(its.leaves, rank, where, stacked)
+    factors = {
+        path: 1.0 if alpha is None else alpha / its_own.rank for path, its_own in added.items()
+    }
 
     def init(key: Key) -> Params:
-        keys = jax.random.split(key, len(sides))
-        return {path: drawn(key, path) for key, path in zip(keys, sides, strict=True)}
-
-    def drawn(key: Key, path: str) -> dict[str, jax.Array]:
-        rows, columns = sides[path]
-        dtype = its.leaves[path].dtype if model.precision == "float32" else jnp.float32
-        random = jax.random.normal(key, (rows, rank), dtype) * rows**-0.5
-        return {"A": random, "B": jnp.zeros((rank, columns), dtype)}
+        keys = jax.random.split(key, len(added))
+        drawn = zip(keys, added.items(), strict=True)
+        return {
+            path: its_own.drawn(key, _trained_type(model, its.leaves[path]))
+            for key, (path, its_own) in drawn
+        }
 
     def adapted(path: str, adapter: Params) -> jax.Array:
         leaf = its.leaf(path)
-        change = factor * (adapter["A"] @ adapter["B"])
+        change = factors[path] * (adapter["A"] @ adapter["B"])
         kind = jnp.promote_types(leaf.dtype, change.dtype)
         return leaf.astype(kind) + change.reshape(leaf.shape).astype(kind)
 
     def full_params(params: Params) -> Params:
-        return its.with_leaves({path: adapted(path, params[path]) for path in sides})
+        return its.with_leaves({path: adapted(path, params[path]) for path in added})
 
-    return _fine_tuned(model, init, full_params)
+    def in_sums(params: Params) -> Params:
+        large = {path for path in added if its.leaves[path].size >= LARGE_MATRIX}
+        sums = {
+            path: added[path].sum(its.leaf(path), params[path], factors[path]) for path in large
+        }
+        formed = {path: adapted(path, params[path]) for path in added if path not in large}
+        return its.with_leaves(sums | formed)
+
+    return _fine_tuned(model, init, full_params, in_sums)
 
 
 @names_user_code
@@ -152,7 +156,7 @@ def frozen(model: Model, base: Params, trainable: str) -> Model:
       ValueError: not a model; a base with other shapes; a pattern that matches no leaf, or all.
     """
     its = _base(model, base)
-    chosen = _matching("trainable", trainable, its.leaves)
+    chosen = matching("trainable", trainable, its.leaves)
     if len(chosen) == len(its.leaves):
         raise ValueError(
             f"trainable: {shown(trainable)} matches every leaf; leave some out, or train the model itself from its base"
@@ -181,45 +185,30 @@ def _cast(leaf: jax.Array, dtype: Any) -> jax.Array:
     return leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
-def _is_kernel(path: str, leaf: jax.Array) -> bool:
-    """Attention has biases of two axes, [heads, size]."""
-    real = bool(jnp.issubdtype(leaf.dtype, jnp.floating))
-    return real and leaf.ndim >= 2 and not path.endswith("bias")
-
-
-def _sides(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of the matrix that an array is taken for: as few as possible; if in doubt, many rows."""
-    splits = [(math.prod(shape[:i]), math.prod(shape[i:])) for i in range(1, len(shape))]
-    return min(reversed(splits), key=sum)
-
-
-def _matching(name: str, pattern: str, paths: Collection[str]) -> list[str]:
-    """Raises ValueError: there are none, or it is no regular expression."""
-    remedy = "give a regular expression, such as 'Dense_0' or 'kernel$'"
-    require(isinstance(pattern, str), name, pattern, remedy)
-    try:
-        found = [path for path in paths if re.search(pattern, path)]
-    except re.error as error:
-        raise ValueError(f"{name}: {shown(pattern)} ({error}); {remedy}") from None
-    if not found:
-        some = ", ".join([*paths][:9]) + ", ..." * (len(paths) > 9)
-        raise ValueError(
-            f"{name}: {shown(pattern)} matches none of the possible leaves ({some or 'there are none'}); {remedy}"
-        )
-    return found
+def _trained_type(model: Model, leaf: jax.Array) -> Any:
+    """The type of what is trained beside a leaf of the base: its own, float32 of one that is held in bfloat16."""
+    return leaf.dtype if model.precision == "float32" else jnp.float32
 
 
 def _fine_tuned(
-    model: Model, init: Callable[[Key], Params], full_params: Callable[[Params], Params]
+    model: Model,
+    init: Callable[[Key], Params],
+    full_params: Callable[[Params], Params],
+    in_sums: Callable[[Params], Params] | None = None,
 ) -> Model:
-    """`model` with other parameters, of which `whole` makes its own."""
+    """`model` with other parameters, of which `full_params` makes its own.
+
+    Args:
+      in_sums: makes them for the loss, some as a `LowRankSum`.
+    """
     scored, used, full_params = Score.of(model.score), model.apply, _of_its_own(init, full_params)
+    of_loss = full_params if in_sums is None else _of_its_own(init, in_sums)
 
     def loss(params: Params, example: Example) -> jax.Array:
-        return model.loss(full_params(params), example)
+        return with_sums(model.loss, of_loss(params), example)
 
     def random_loss(params: Params, example: Example, key: Key | None = None) -> jax.Array:
-        return model.loss(full_params(params), example, key)  # type: ignore[call-arg]
+        return with_sums(model.loss, of_loss(params), example, key)
 
     def score(params: Params, example: Example) -> dict[str, jax.Array]:
         return scored.function(full_params(params), example)
@@ -245,7 +234,7 @@ def _fine_tuned(
 def _of_its_own(
     init: Callable[[Key], Params], full_params: Callable[[Params], Params]
 ) -> Callable[[Params], Params]:
-    """`whole`, which raises ValueError for parameters that are not such as `init` makes."""
+    """`full_params`, which raises ValueError for parameters that are not such as `init` makes."""
     shapes = jax.eval_shape(init, jax.random.key(0))
 
     def checked_whole(params: Params) -> Params:

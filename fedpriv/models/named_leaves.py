@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedpriv.core.arguments import require, shown
 from fedpriv.core.types import Params
 
 
@@ -30,6 +32,29 @@ def _escaped(part: str) -> str:
 def readable(path: str) -> str:
     """A leaf's name for people: with its own dots, such as of an adapter, which has the path of its matrix."""
     return re.sub("%(25)*2E", ".", path) or "the array"
+
+
+def matching(name: str, pattern: str, paths: Collection[str]) -> list[str]:
+    """Those of the paths in which the regular expression is found.
+
+    Args:
+      name: what an error calls the pattern.
+
+    Raises:
+      ValueError: there are none, or it is no regular expression.
+    """
+    remedy = "give a regular expression, such as 'Dense_0' or 'kernel$'"
+    require(isinstance(pattern, str), name, pattern, remedy)
+    try:
+        found = [path for path in paths if re.search(pattern, path)]
+    except re.error as error:
+        raise ValueError(f"{name}: {shown(pattern)} ({error}); {remedy}") from None
+    if not found:
+        some = ", ".join([*paths][:9]) + ", ..." * (len(paths) > 9)
+        raise ValueError(
+            f"{name}: {shown(pattern)} matches none of the possible leaves ({some or 'there are none'}); {remedy}"
+        )
+    return found
 
 
 def check_shapes(name: str, params: Params, wanted: Params) -> None:

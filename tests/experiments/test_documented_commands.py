@@ -45,6 +45,7 @@ SCAFFOLD = ["--clients", "20", "--records", "25", "--local-steps", "1", "--warm-
 SMALL = {
     "quickstart": [],
     "fed_smp_fashion_mnist": FED_SMP,
+    "adapters": [*FED_SMP, "--clip-norm", "0.001", "--client-plays", "1", "--length", "8"],
     "fine_tuning": [*FED_SMP, "--clip-norm", "0.001"],
     "fine_tuning_text": [
         *FED_SMP,

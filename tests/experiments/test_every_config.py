@@ -22,6 +22,7 @@ SCAFFOLD = "--clients 6 --records 50 --client-rate 0.5 --local-steps 1 --warm-st
 WAVELET = "--clients 4 --cohort 2 --lot 5 --proxy 12 --delta 1e-3"
 MSPDQ = "--clients 4 --cohort 2 --local-epochs 1 --exchanges 2"
 SMALL = {
+    "adapters": FED_SMP + " --client-plays 1 --length 8 --noise-multiplier 0.01",
     "audited": "--clients 6 --cohort 2 --public-examples 6",
     "correlated": "--clients 6 --cohort 2 --bands 2",
     "correlated_text": "--clients 6 --cohort 2 --bands 2",

@@ -1,0 +1,69 @@
+"""The config of ways to fine-tune: each trains from one base, which is kept, and costs what the others cost."""
+
+from typing import get_args
+
+import numpy as np
+import pytest
+from small import refused
+from test_shakespeare import LONG, write_plays
+
+import experiments
+from configs import adapters
+from fedpriv import models
+from fedpriv.data.datasets.shakespeare import VOCABULARY
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+WAYS = get_args(adapters.Way)
+SMALL = {
+    "client_plays": 1,
+    "length": 8,
+    "cohort": 3,
+    "rounds": 2,
+    "every": 1,
+    "seeds": 1,
+    "rank": 1,
+    "public_examples": 1,
+    "noise_multiplier": 1.0,
+}
+
+
+@pytest.fixture
+def given(tmp_path, monkeypatch):
+    """Two plays, and a tiny transformer."""
+    speeches = [(play, f"ROLE {i}", LONG) for play in "AB" for i in range(6) for _ in range(3)]
+    write_plays(tmp_path / "shakespeare" / "plays.jsonl", speeches)
+    tiny = models.next_character(models.Transformer(VOCABULARY, width=4, heads=1, layers=1))
+    monkeypatch.setattr(adapters.ToLastPlays, "NETWORK", tiny)
+    return {**SMALL, "data_dir": tmp_path, "base_dir": tmp_path / "bases"}
+
+
+@pytest.mark.slow
+def test_every_way_trains_from_one_base(given, tmp_path, monkeypatch):
+    """The second run reads the base that the first one kept."""
+    epsilons = {}
+    for way in WAYS:
+        run = experiments.run("adapters", trained=way, folder=tmp_path / way, **given)
+        (history,) = run.history.values()
+        assert np.isfinite(history.metric("loss")).all()
+        (certificates,) = run.certificates.values()
+        epsilons[way] = [c.epsilon for c in certificates.values()]
+        monkeypatch.setattr(adapters, "trained_openly", None)  # would raise
+    assert len({str(found) for found in epsilons.values()}) == 1
+
+
+@pytest.mark.parametrize("way", ["la_lora", "fed_svd", "prompt"])
+def test_a_way_is_accounted_for_without_a_base(way, given):
+    (account,) = experiments.privacy("adapters", trained=way, **given)
+    assert {c.basis for c in account.certificates} == {"constructed"}
+    assert not given["base_dir"].exists()
+
+
+def test_what_does_not_fit_is_refused_in_a_line():
+    for changes, said in (
+        ({"length": 81}, "^length: 81 exceeds 80"),
+        ({"client_plays": 0}, "^client_plays: 0; give"),
+        ({"trained": "lora"}, "^trained: "),
+    ):
+        with refused(said):
+            experiments.privacy("adapters", **changes)

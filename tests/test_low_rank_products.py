@@ -1,0 +1,122 @@
+"""Kernels that are not formed: losses and gradients as with formed ones, and no kernel for each client."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from small import assert_close, filled
+
+import fedpriv as fp
+from fedpriv.core.jaxprs import equations
+from fedpriv.models import dense, fine_tuning
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+LENGTH, WIDTH, WORDS = 5, 4, 7
+TOKENS = {
+    "text": np.arange(LENGTH) % WORDS,
+    "label": np.arange(LENGTH) % 3 + 1,
+    "mask": np.ones(LENGTH, bool),
+}
+VECTOR = {"x": np.linspace(-1, 1, 6, dtype=np.float32), "label": np.int32(1)}
+
+
+def transformer(**options):
+    return fp.models.next_token(fp.models.Transformer(WORDS, WIDTH, 2, 3, **options), LENGTH)
+
+
+class Attention(nn.Module):
+    """Kernels of three axes, rows and columns of two; dropout."""
+
+    @nn.compact
+    def __call__(self, x, train: bool):
+        x = nn.MultiHeadDotProductAttention(2, qkv_features=6)(x.reshape(2, 3))
+        return nn.Dense(3)(nn.Dropout(0.5, deterministic=not train)(x).reshape(-1))
+
+
+class Own(nn.Module):
+    """The kernel as the left factor, by its columns, and in another operation."""
+
+    @nn.compact
+    def __call__(self, x):
+        kernel = self.param("kernel", nn.initializers.normal(), (3, 6))
+        return jnp.tanh(kernel) @ (kernel.T @ (kernel @ x))
+
+
+class Fast(nn.Module):
+    """By the product that is fast on CPU."""
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3, dot_general=lambda x, w, *_, **__: dense.product.bind(x[None], w)[0])(x)
+
+
+MODELS = {
+    "scanned": (lambda: transformer(), TOKENS, "layers"),
+    "scanned again": (lambda: transformer(remat=True), TOKENS, "layers"),
+    "unrolled again": (lambda: transformer(scan_layers=False, remat=True), TOKENS, None),
+    "attention": (lambda: fp.models.classifier(Attention(), VECTOR["x"], "x"), VECTOR, None),
+    "own": (lambda: fp.models.classifier(Own(), VECTOR["x"], "x"), VECTOR, None),
+    "fast": (lambda: fp.models.classifier(Fast(), VECTOR["x"], "x"), VECTOR, None),
+    "nnx": (
+        lambda: fp.models.from_nnx(lambda rngs: nnx.Linear(6, 3, rngs=rngs), "x"),
+        VECTOR,
+        None,
+    ),
+}
+
+
+def adapted(name, dtype=jnp.float32):
+    make, example, stacked = MODELS[name]
+    model = make()
+    base = jax.tree.map(lambda leaf: leaf.astype(dtype), filled(model.init))
+    return fp.models.adapters(model, base, 2, alpha=3.0, stacked=stacked), example
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_and_gradients_are_those_of_formed_kernels(name, monkeypatch):
+    """Embeddings, which are looked up and multiplied by, have adapters, too."""
+    found = []
+    for least in (2**18, 1):
+        monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", least)
+        model, example = adapted(name)
+        found.append(jax.value_and_grad(model.loss)(filled(model.init), example))
+    (loss, grad), ours = found
+    assert_close(ours[0], loss)
+    jax.tree.map(lambda g, o: np.testing.assert_allclose(o, g, rtol=2e-4, atol=1e-6), grad, ours[1])
+
+
+def test_dropout_is_that_of_the_key(monkeypatch):
+    monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 1)
+    model, example = adapted("attention")
+    params = filled(model.init)
+    drawn = [float(model.loss(params, example, jax.random.key(i))) for i in range(3)]
+    whole = MODELS["attention"][0]()
+    for i, loss in enumerate(drawn):
+        assert_close(loss, whole.loss(model.merged(params), example, jax.random.key(i)))
+    assert len(set(drawn)) > 1
+
+
+@pytest.mark.parametrize("name", ["scanned", "unrolled again"])
+@pytest.mark.parametrize("formed", [False, True])
+def test_clients_side_by_side_share_the_kernels(name, formed, monkeypatch):
+    """No array [clients, ...] of a kernel's size, nor of its gradient's; where kernels are formed, there is one."""
+    monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 2**18 if formed else 1)
+    make, example, stacked = MODELS[name]
+    base = filled(make().init)
+    model = fp.models.adapters(make(), base, 1, "kernel$", stacked=stacked)
+    clients = jax.tree.map(lambda leaf: jnp.stack([leaf] * 11), filled(model.init))
+    program = jax.make_jaxpr(jax.vmap(jax.grad(model.loss), (0, None)))(clients, example)
+    kernel = (WIDTH, 4 * WIDTH)
+    shapes = {v.aval.shape for eqn, _ in equations(program.jaxpr) for v in eqn.outvars}
+    of_clients = [s for s in shapes if 11 in s and {s[-2:], s[:-3:-1]} & {kernel}]
+    assert bool(of_clients) == formed
+
+
+def test_bfloat16_products_stay_in_it(monkeypatch):
+    monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 1)
+    model, example = adapted("scanned", jnp.bfloat16)
+    grad = jax.grad(model.loss)(filled(model.init), example)
+    assert {leaf.dtype for leaf in jax.tree.leaves(grad)} == {jnp.dtype(jnp.bfloat16)}
