@@ -4,15 +4,17 @@ import re
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
 import fedpriv as fp
-from fedpriv.devices.layout import use
+from fedpriv.core.jaxprs import equations
+from fedpriv.devices.layout import sum_over, use
 
 PAGE = Path(__file__).parents[1] / "docs" / "how_to" / "large_models.md"
-LENGTH, TEXTS, SIZES = 80, 2, {"layers": 6, "width": 128, "vocabulary": 256}
+LENGTH, TEXTS, SIZES = 80, 2, {"layers": 4, "width": 256, "vocabulary": 128}
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +51,29 @@ def needed(model, clients):
 @pytest.mark.slow
 @pytest.mark.parametrize("clients", [1, 3])
 @pytest.mark.parametrize("trained", ["adapters", "all"])
-def test_the_count_is_a_bound_that_is_near(page, trained, clients):
+def test_the_count_is_near(page, trained, clients):
     model = fp.models.in_bfloat16(fp.models.next_character(page["Network"](**SIZES)))
     base = model.init(jax.random.key(0))
-    shared, each = (2, 14) if trained == "adapters" else (12, 16 + 4)  # of micro-batches
+    shared, each = (9, 1) if trained == "adapters" else (12, 16 + 4)  # of micro-batches
     assert f'"{trained}": ({shared}, {each - 4 * (trained == "all")})' in PAGE.read_text()
     activations = page["activations"](**SIZES, texts=TEXTS, length=LENGTH)
     count = page["gigabytes"](fp.dimension(base) / 1e9, activations, shared, each, clients) * 1e9
     if trained == "adapters":
-        model = fp.models.adapters(model, base, rank=4, where="kernel")
+        model = fp.models.adapters(model, base, rank=4, where="kernel", stacked="Block")
         count -= 2 * fp.dimension(base)  # which the program closes over
     there = needed(model, clients)
-    assert there < 1.1 * count < 1.6 * there, (there, count)
+    assert there < 1.1 * count < 2 * there, (there, count)
+
+
+def test_clients_side_by_side_share_what_they_close_over():
+    base = jnp.ones(1000)
+
+    def total(xs):
+        return sum_over(lambda x: (x * base.sum(), x), jnp.arange(4) < 3, xs)
+
+    with use(fp.Strategy(clients=2)):
+        program = jax.make_jaxpr(total)(jnp.ones(4))
+        sums, kept = total(jnp.arange(4.0))
+    made = [v.aval.size for eqn, _ in equations(program.jaxpr) for v in eqn.outvars]
+    assert max(made) <= base.size
+    assert (float(sums), kept.tolist()) == (3000.0, [0.0, 1.0, 2.0, 0.0])

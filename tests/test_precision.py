@@ -167,6 +167,10 @@ def test_dropout_draws_what_it_draws_in_float32():
     assert len({float(loss) for loss in losses[0]}) > 1
     np.testing.assert_allclose(*losses, rtol=0.03)
     np.testing.assert_allclose(half.loss(params, EXAMPLE), model.loss(params, EXAMPLE), rtol=0.03)
+    # Its outputs can be trained on by another loss, with their keys.
+    other = fp.models.from_apply(half.init, half.apply, "x")
+    key = jax.random.key(1)
+    assert_close(other.loss(params, EXAMPLE, key), half.loss(params, EXAMPLE, key))
 
 
 def test_token_ids_keep_all_their_digits():

@@ -245,17 +245,18 @@ def _stream(
 
     def one(valid: jax.Array, *x: PyTree) -> tuple[PyTree, PyTree]:
         zeros = jax.tree.map(jnp.zeros_like, shapes)
-        if width == 1:
-            return lax.cond(valid, lambda: fn(*x), lambda: zeros)
-        # Side by side both are computed in any case, and `cond` would copy all that `fn` closes over for each.
-        return jax.tree.map(lambda own, none: jnp.where(valid, own, none), fn(*x), zeros)
+        return lax.cond(valid, lambda: fn(*x), lambda: zeros)
+
+    def beside_others(valid: jax.Array, *x: PyTree) -> tuple[PyTree, PyTree]:
+        """As `one`, whose branch `vmap` would hand a copy for each element of all that `fn` closes over."""
+        return jax.tree.map(lambda leaf: jnp.where(valid, leaf, jnp.zeros_like(leaf)), fn(*x))
 
     def chunk(total: PyTree, element: tuple) -> tuple[PyTree, PyTree]:
         if width == 1:
             add, kept = one(*jax.tree.map(lambda leaf: leaf[0], element))
             add, kept = widened(add), jax.tree.map(lambda leaf: leaf[None], kept)
         else:
-            adds, kept = jax.vmap(one)(*element)
+            adds, kept = jax.vmap(beside_others)(*element)
             add = jax.tree.map(lambda leaf: leaf.sum(0), widened(adds))
         return jax.tree.map(jnp.add, total, add), kept
 

@@ -7,6 +7,7 @@ range, so that no loss needs scaling (D. Kalamkar et al., arXiv:1905.12322).
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,6 @@ from jax import lax
 
 from fedpriv.core.arguments import require
 from fedpriv.core.jaxprs import equations
-from fedpriv.core.random_losses import takes_key
 from fedpriv.core.trees import as_float, widened
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.core.user_code import names_user_code
@@ -27,7 +27,7 @@ from fedpriv.models.score import Score
 
 @names_user_code
 def in_bfloat16(model: Model) -> Model:
-    """`model` that computes its loss, score and outputs in bfloat16, for half the memory and, on a GPU, the time.
+    """`model` that computes its loss, score and outputs in bfloat16: half the memory of activations and of a base.
 
     Parameters stay float32 (master weights): they are rounded where they are used, together with the example's
     floats; integers stay as they are. Losses, gradients, metrics and outputs are float32, and so are the norms, sums,
@@ -52,28 +52,23 @@ def in_bfloat16(model: Model) -> Model:
     given, scored, used = _rounding(model), Score.of(model.score), model.apply
     compared = _once(_check_products)
 
-    def random_loss(params: Params, example: Example, *key: Key | None) -> Any:
+    @functools.wraps(model.loss)
+    def loss(params: Params, example: Example, *key: Key | None) -> Any:
         rounded = _rounded(params), given(example)
         compared(model.loss, *rounded, *key)
         return _lengthened(model.loss(*rounded, *key))
 
-    def loss(params: Params, example: Example) -> Any:
-        return random_loss(params, example)
-
-    def keyed_loss(params: Params, example: Example, key: Key | None = None) -> Any:
-        return random_loss(params, example, key)
-
     def score(params: Params, example: Example) -> dict[str, jax.Array]:
         return _lengthened(scored.function(_rounded(params), given(example)))
 
-    def apply(params: Params, x: PyTree) -> PyTree:
+    def apply(params: Params, x: PyTree, *key: Key, **beside: Any) -> PyTree:
         assert used is not None
-        return _lengthened(used(_rounded(params), given(x)))
+        return _lengthened(used(_rounded(params), given(x), *key, **beside))
 
     return model._replace(
-        loss=keyed_loss if takes_key(model.loss) else loss,
+        loss=loss,
         score=dataclasses.replace(scored, function=score),
-        apply=apply if used else None,
+        apply=functools.wraps(used)(apply) if used else None,
         precision="bfloat16",
     )
 
