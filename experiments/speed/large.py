@@ -10,9 +10,9 @@ records, ghost clipping) and jax_privacy (all records at once, and of a larger l
 experiments.benchmark rounds --help.
 
 Each run has a process of its own, so that its peak of memory is its own: on a GPU of the tensors there, on CPU of the
-process, compiling included. On CPU they take turns; on a GPU each has it alone, one after another. One that fails, as
-where its memory does not suffice, is left out with a word why. The limit is a product of two 8192^2 matrices on one
-device (small: 2048^2).
+process, compiling included. Small ones on CPU take turns; elsewhere each has the machine alone, one after another. One
+that fails, as where its memory does not suffice, is left out with a word why. The limit is a product of two 8192^2
+matrices on one device (small: 2048^2).
 
 In the object of --json, "runs" has for each {"versions", "ready_seconds", "ms", "peak_memory_mb", "tokens_per_second",
 "tflops", "ratio"} or {"unavailable"}. ready_seconds are from the start of the process to the end of its first run;
@@ -91,7 +91,7 @@ def measure(options: Options) -> dict[str, Any]:
         processes += [(name, run) for name, runs in PEERS.items() for run in runs]
         if workload.micro >= workload.lot:
             processes.remove(("jax_privacy", "micro"))
-    measured = in_turns if cpu else one_by_one
+    measured = in_turns if cpu and options.sizes == "small" else one_by_one
     found = measured(processes, settings, options.repeats)
     return {
         "workload": options.workload,
@@ -157,7 +157,7 @@ def in_turns(processes: list[tuple[str, str]], settings: Settings, repeats: int)
 def one_by_one(
     processes: list[tuple[str, str]], settings: Settings, repeats: int
 ) -> list[Measured]:
-    """Each has the device alone, as several do not fit its memory."""
+    """Each has the machine alone, as several do not fit its memory."""
     found = []
     for name, run in processes:
         with ExitStack() as alive:

@@ -104,7 +104,7 @@ def test_each_run_has_a_process_of_its_own(workload, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_one_that_fails_is_left_out_and_the_others_go_on(monkeypatch, capsys):
-    """On a GPU, where each has it alone; and the lot is what is asked for."""
+    """Where each has the machine alone; and the lot is what is asked for."""
     monkeypatch.setitem(large.SMALL, "H", tiny("H"))
     monkeypatch.setattr(large, "OURS", {"H": ("unknown", "product")})
     monkeypatch.setattr(large, "in_turns", large.one_by_one)
