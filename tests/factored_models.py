@@ -1,5 +1,7 @@
 """Small losses of one record whose gradients are of every kind: of layers, tables, loops, and parts computed again."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -127,6 +129,17 @@ def recomputed_apart(p, e):
     return square(layer(layer(e["v"], p["w"]), p["other"]))
 
 
+def recomputed_whole(p, e):
+    """Layers that are computed again within what is, too."""
+    return jax.checkpoint(tied_scanned(jax.checkpoint))(p, e)
+
+
+def called_thrice(p, e):
+    """One jitted layer, whose program JAX has once."""
+    layer = jax.jit(jax.checkpoint(lambda h, w: h + jax.nn.silu(h @ w)))
+    return square(layer(layer(layer(e["v"], p["w"]), p["other"]), p["w"]))
+
+
 def looked_up_again(p, e):
     h = jax.checkpoint(lambda table, x: jnp.cos(jnp.sin(table[x])))(p["table"], e["x"])
     return square(h @ p["w"])
@@ -199,6 +212,69 @@ def solved(p, e):
     return square(jnp.linalg.solve(jnp.eye(WIDTH) * 3 + p["w"], e["v"].T))
 
 
+def rows_and_columns(p, e):
+    h = jnp.cos(p["table"][e["x"]])
+    return square(h + p["table"].T[:, e["y"]].T) + entropy(h @ p["table"].T, e)
+
+
+def two_places(p, e):
+    return square(p["table"][e["x"], e["y"] % WIDTH])
+
+
+def several_rows(p, e):
+    return square(lax.dynamic_slice_in_dim(p["table"], e["x"][0], 2))
+
+
+def with_dropout(p, e):
+    """Drawn again, and some of it kept, by a policy."""
+    policy = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    key = jax.random.fold_in(jax.random.key(0), e["x"][0])
+
+    @functools.partial(jax.checkpoint, policy=policy)
+    def layer(h, leaves, key):
+        kept = jax.random.bernoulli(key, 0.7, h.shape)
+        return jnp.where(kept, jax.nn.relu(h @ leaves["layers"]) + leaves["biases"], 0.0)
+
+    def step(state, leaves):
+        h, key = state
+        key, now = jax.random.split(key)
+        return (h + layer(h, leaves, now), key), None
+
+    return square(lax.scan(step, (e["v"], key), p, reverse=True, unroll=2)[0][0])
+
+
+def odd_leaves(p, e):
+    """A number for each layer, and a leaf that is not used."""
+
+    @jax.checkpoint
+    def layer(h, x):
+        w, scale = x
+        return jnp.tanh(h @ w) * scale, None
+
+    return square(lax.scan(layer, e["v"], (p["layers"], p["scales"]))[0])
+
+
+def over_a_base(p, e):
+    """Adapters of a base that is no parameter."""
+
+    @jax.checkpoint
+    def layer(h, a, b):
+        return jax.nn.gelu(h @ filled(WIDTH, WIDTH) + h @ a @ b)
+
+    return square(layer(layer(e["v"], p["a"], p["b"]), p["b"].T, p["a"].T))
+
+
+def last_one(p, e):
+    """A loop that hands on its layer's matrix, changed, whose last value counts, too."""
+
+    def step(state, _):
+        h, w = state
+        return (jnp.tanh(h @ w), 0.5 * w + p["w"] @ w), None
+
+    h, w = lax.scan(step, (e["v"], p["w"]), None, length=3)[0]
+    return square(h @ w)
+
+
 class Block(nn.Module):
     """A transformer's layer, as flax writes it."""
 
@@ -260,6 +336,7 @@ CASES = {
     "embedding": (embedding, TABLE, IN, ["table"]),
     "embedding of one": (one_embedding, TABLE, IN, ["table"]),
     "embedding, from the end": (embedding, TABLE, NEGATIVE, ["table"]),
+    "embedding of bytes": (embedding, TABLE, {**IN, "x": IN["x"].astype(jnp.uint8)}, ["table"]),
     "taken, clipped": (taken("clip"), TABLE, OUT, ["table"]),
     "taken, filled": (taken("fill"), TABLE, OUT, ["table"]),
     "taken, wrapped": (taken("wrap"), TABLE, OUT, ["table"]),
@@ -273,6 +350,8 @@ CASES = {
     "tied, scan, remat": (tied_scanned(jax.checkpoint), ALL, IN, ["table", "layers"]),
     "remat, shared": (recomputed, TWO, IN, ["w", "other"]),
     "remat": (recomputed_apart, TWO, IN, ["w", "other"]),
+    "remat, whole": (recomputed_whole, ALL, IN, ["table", "layers"]),
+    "remat, called": (called_thrice, TWO, IN, ["w", "other"]),
     "remat, embedding": (looked_up_again, TIED, IN, ["table", "w"]),
     "over time": (over_time(), TIED, IN, ["table", "w"]),
     "over time, remat": (over_time(jax.checkpoint), TIED, IN, ["table", "w"]),
@@ -281,6 +360,18 @@ CASES = {
     "nested, stacked": (nested, LAYERS, IN, []),
     "nested, remat": (nested_leaf, {"nested": filled(2, 3, WIDTH, WIDTH)}, IN, ["nested"]),
     "tables": (tables, {"tables": filled(3, VOCABULARY, WIDTH)}, IN, ["tables"]),
+    "rows and columns": (rows_and_columns, TABLE, IN, ["table"]),
+    "two places": (two_places, TABLE, IN, []),
+    "several rows": (several_rows, TABLE, IN, []),
+    "dropout": (with_dropout, LAYERS, IN, ["layers"]),
+    "odd leaves": (
+        odd_leaves,
+        {"layers": LAYERS["layers"], "scales": filled(3), "unused": filled(4)},
+        IN,
+        ["layers"],
+    ),
+    "adapters": (over_a_base, {"a": filled(WIDTH, 2), "b": filled(2, WIDTH)}, IN, ["a", "b"]),
+    "last one": (last_one, MATRIX, IN, []),
     "two leaves": (stacked_twice, TWO, IN, ["w", "other"]),
     "branches": (branches, MATRIX, IN, []),
     "solved": (solved, MATRIX, IN, ["w"]),

@@ -15,7 +15,29 @@ from fedpriv.mechanisms.per_example import private_mean
 from fedpriv.mechanisms.recomputed_gradients import asked_twice
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
-SHORT = ["dense", "tied", "tied, scan", "tied, scan, remat", "remat, shared", "over time"]
+QUICK = {
+    "shared, transposed",
+    "embedding, from the end",
+    "embedding of bytes",
+    "taken, filled",
+    "two look-ups",
+    "tied, scan, remat",
+    "remat, shared",
+    "remat, called",
+    "over time",
+    "shared layers",
+    "flipping",
+    "last one",
+    "dropout",
+}
+EVERY = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+SHORT = [
+    "tied, scan, remat",
+    *(
+        pytest.param(k, marks=pytest.mark.slow)
+        for k in ("dense", "tied", "tied, scan", "over time")
+    ),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +74,7 @@ def check(loss, params, batch, close):
         np.testing.assert_allclose(one, other, rtol=0, atol=close * np.abs(other).max())
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EVERY)
 def test_norms_sums_and_gradients(name):
     loss, params, batch, factored = CASES[name]
     found = FactoredProgram(loss, params, batch).gradients()
@@ -68,7 +90,7 @@ def test_short_floats_are_added_up_in_float32(name):
     check(models.in_bfloat16(loss), params, batch, 0.02)
 
 
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("recompute", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_transformer_of_flax(recompute):
     loss, params = models.transformer(recompute)
     check(loss, params, IN, 2e-4)
@@ -83,7 +105,7 @@ def test_a_transformer_of_flax_in_bfloat16(recompute):
     check(*models.transformer(recompute, jnp.bfloat16), IN, 0.03)
 
 
-@pytest.mark.parametrize("name", ["tied, scan", "tied, scan, remat"])
+@pytest.mark.parametrize("name", ["tied, scan, remat"])
 def test_clients_side_by_side(name):
     """Each with parameters of its own, and a base that all share."""
     loss, params, batch, _ = CASES[name]
@@ -104,7 +126,7 @@ def test_clients_side_by_side(name):
             np.testing.assert_allclose(one[client], other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["tied", "scan", "remat", "over time, remat"])
+@pytest.mark.parametrize("name", ["tied", "over time, remat"])
 def test_a_record_that_is_masked_out_does_not_count(name):
     """Though its gradient is no number."""
     loss, params, batch, _ = CASES[name]
@@ -122,7 +144,7 @@ def test_a_record_that_is_masked_out_does_not_count(name):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(one))
 
 
-@pytest.mark.parametrize("name", ["tied", "tied, scan, remat"])
+@pytest.mark.parametrize("name", ["tied, scan, remat"])
 def test_a_single_record(name):
     loss, params, batch, _ = CASES[name]
     one = jax.tree.map(lambda x: x[:1], batch)
@@ -146,6 +168,8 @@ def test_a_gradient_that_is_longer_the_second_time_counts_no_longer():
             return program.ask(asked, args, halved)
 
     ones = [jnp.ones(B)] * len(params)
-    whole, half = asked_twice(program).weighted(ones), asked_twice(Halved()).weighted(ones)
+    whole, half = (
+        jax.jit(lambda p=p: asked_twice(p).weighted(ones))() for p in (program, Halved())
+    )
     for one, other in zip(half, whole, strict=True):
         np.testing.assert_allclose(one, other / 2, rtol=1e-3, atol=1e-5)

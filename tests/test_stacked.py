@@ -133,6 +133,16 @@ def test_the_norm_of_a_sequence_is_never_too_small(rows, equal):
     assert np.all(norms_of(left, right) >= np.linalg.norm(exact.reshape(50, -1), axis=1))
 
 
+def test_the_norm_of_a_long_sequence_is_hardly_too_large():
+    """A record is not clipped further for what its norm may be rounded by."""
+    rng = np.random.default_rng(0)
+    left, right = (rng.normal(size=(2, 256, n)).astype(np.float32) for n in (700, 800))
+    exact = np.einsum("bti,bto->bio", left, right).reshape(2, -1)
+    norms = np.linalg.norm(exact, axis=1)
+    found = norms_of(left, right)
+    assert np.all((norms * (1 - 1e-5) <= found) & (found <= norms * 1.01))
+
+
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_factor_whose_squares_are_zero_counts(rows):
     """1e-23 squared is 0 in float32; times 1e22 it is an entry of 0.1 all the same."""

@@ -191,7 +191,8 @@ class _Run:
         if not is_recomputed(eqn):
             return self.level(inner, values, outs)
         # As JAX does, so that XLA does not find what was computed before, and keep it.
-        if eqn.params["prevent_cse"]:
+        apart = eqn.params["prevent_cse"]
+        if apart is True or (apart and any(apart)):
             values = list(lax.optimization_barrier(values))
         found = self._part(inner, values, outs)
         return list(lax.optimization_barrier(found)) if self._asked else found

@@ -36,6 +36,8 @@ class LookedUp(NamedTuple):
         width, window = shape[self.table], list(numbers.update_window_dims)
         first = [axis for axis in range(rows.ndim) if axis not in window]
         places = indices[..., column]
+        if places.dtype.itemsize < 4:  # which do not hold the width
+            places = places.astype(jnp.int32)
         if self.shared:
             of_records = window.pop(_kept(numbers, len(shape)).index(self.records))
             first.insert(0, of_records)

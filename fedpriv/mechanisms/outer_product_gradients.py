@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, primitives
 
 from fedpriv.core.jaxprs import programs, scan_operands
 from fedpriv.mechanisms.entries import Move, shape_of
@@ -25,7 +25,7 @@ from fedpriv.mechanisms.outer_products import OneHot, Product, Stacked, length, 
 _LARGE = 2**18
 """Entries, from which on a sequence's gradient costs more to form than its rows' products with each other."""
 _REMAT = frozenset(("remat", "remat2", "checkpoint"))
-SUMS = (jax.extend.core.primitives.add_p, jax.extend.core.primitives.add_jaxvals_p)
+SUMS = (primitives.add_p, primitives.add_jaxvals_p)
 
 
 class Step(NamedTuple):

@@ -69,8 +69,10 @@ CLOSED_FORMS: WeakKeyDictionary[LossFn, Callable[[float], Gradients]] = WeakKeyD
 def per_example(loss: LossFn, l2: NonNegative = 0.0, *, closed_form: bool = False) -> Gradients:
     """Gradients of single records: of `loss + l2 / 2 ||params||^2` of any model.
 
-    Gradients of a dense layer stay factored, which saves memory: batch times layer is never stored. Those of other
-    tensors are formed by `vmap`. With a regulariser all are formed.
+    Gradients of dense layers and of tables whose rows are looked up stay factored, which saves memory: batch times
+    layer is never stored. So it is with tensors that are used several times (tied heads), and within `lax.scan`. Those
+    of other tensors are formed by `vmap`; with a regulariser all are. Where the loss has `jax.checkpoint`, gradients
+    are computed twice, for norms and for the sum, and not kept.
 
     Args:
       loss: loss of ONE example. If it takes a key, the batch is `fp.with_keys(key, examples)`.

@@ -62,4 +62,4 @@ def _no_longer(gradients: OfRecords, first: jax.Array) -> jax.Array:
     """f32[B]: 1, or what makes gradients as long as they were; 0 where they are not finite any more."""
     second = gradients.norms()
     least = jnp.where(second > first, first / second, 1.0)
-    return jnp.where(jnp.isfinite(second), least, 0.0)
+    return jnp.where(jnp.isfinite(second) | ~jnp.isfinite(first), least, 0.0)
