@@ -59,12 +59,10 @@ def test_gradients_of_texts_are_the_sums_of_gradients_of_single_texts():
     close(ours, jax.tree.map(lambda a, b: (a + b) / 2, *each))
 
 
-def test_its_products_are_of_matrices_and_no_row_is_added_by_itself():
+def test_its_products_are_of_matrices():
     program = jax.make_jaxpr(fp.mean_grad(loss))(PARAMS, texts(), jnp.ones(B, bool))
     assert shapes_of_products(program)
     assert all(ndims == [2, 2] for ndims in shapes_of_products(program))
-    tables = [e for e, _ in equations(program.jaxpr) if e.primitive is lax.scatter_add_p]
-    assert not any(e.outvars[0].aval.shape == (VOCABULARY, D) for e in tables)
 
 
 def test_a_program_without_sequences_stays_as_it_is():
@@ -100,24 +98,6 @@ def test_layers_in_loops_and_calls_are_rewritten_too(wrapped):
     ours = forms.over_one_axis(jax.grad(mean))
     close(ours(ws, x), jax.grad(mean)(ws, x))
     assert all(ndims == [2, 2] for ndims in shapes_of_products(jax.make_jaxpr(ours)(ws, x)))
-
-
-@pytest.mark.parametrize("batched", [False, True])
-@pytest.mark.parametrize("vocabulary", [4, 2**17])
-def test_rows_of_an_embedding(batched, vocabulary):
-    """Some of them not in it, which counts for nothing; a large one's are added one by one."""
-    ids = jnp.asarray([[0, 3, 3], [1, 2**18, 0]])
-    rows = jax.random.normal(jax.random.key(0), (2, 3, 2))
-
-    def one(ids, rows):
-        return jnp.ones((vocabulary, 2)).at[ids].add(rows, mode="drop")
-
-    fn = jax.vmap(one) if batched else one
-    ours = forms.over_one_axis(fn)
-    close(ours(ids, rows), fn(ids, rows))
-    added = [e for e, _ in equations(jax.make_jaxpr(ours)(ids, rows).jaxpr)]
-    alone = any(e.primitive is lax.scatter_add_p for e in added)
-    assert alone == (vocabulary == 2**17)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from jax import lax
 from jax.extend.core import JaxprEqn, Literal
 
 from fedpriv.core.jaxprs import equations, evaluate, scan_operands
-from fedpriv.core.over_one_axis import rewritten
 from fedpriv.core.types import Example, LossFn, Params
+from fedpriv.mechanisms.formed_gradients import formed, is_formed_last
 from fedpriv.mechanisms.gradients_of_leaves import (
     Formed,
     Norms,
@@ -57,14 +57,20 @@ class FactoredProgram:
         self._paths = Paths(self._program)
         found = [self._paths.factors(v, 0) for v in self._paths.outs]
         self._factored = [f is not None and pays(f) for f in found]
+        pairs = zip(found, self._factored, strict=True)
+        self._last = [not kept and is_formed_last(f) for f, kept in pairs]
 
     def formed(self) -> list[jax.Array]:
         """Every leaf's gradients, [B, ...], as JAX computes them."""
-        return evaluate(self._program, self.args, rewritten)
+        return evaluate(self._program, self.args, lambda eqn, values: NotImplemented)
 
     def gradients(self) -> list[OfRecords]:
         """Every leaf's gradients, those that have factors as these, all of them kept."""
-        return [_of_records(found, 0) for found in self._run(None, self.args)]
+        pairs = zip(self._run(None, self.args), self._last, strict=True)
+        return [
+            Formed(formed(found)) if last and isinstance(found, Stacked) else _of_records(found, 0)
+            for found, last in pairs
+        ]
 
     def ask(
         self, asked: Asked, args: Sequence[Any], before: Sequence[Norms] | None = None
@@ -86,7 +92,9 @@ class FactoredProgram:
         self, asked: Asked | None, args: Sequence[Any], before: Sequence[Norms] | None = None
     ) -> list[Any]:
         wants = [Want(leaf, 0, True) for leaf in range(len(self._factored))]
-        run = _Run(self._factored, asked, dict(enumerate(before or [])))
+        last = self._last if asked is None else [False] * len(wants)
+        factored = [one or other for one, other in zip(self._factored, last, strict=True)]
+        run = _Run(factored, asked, dict(enumerate(before or [])))
         return run.level(self._paths, args, wants)
 
 
@@ -130,7 +138,6 @@ class _Run:
             out = self._rule(paths, wants, eqn, given)
             if out is NotImplemented:
                 given[:] = _arrays(eqn, given, wants)
-                return rewritten(eqn, given)
             return out
 
         found = evaluate(paths.program, values, rule)

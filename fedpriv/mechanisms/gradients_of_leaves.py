@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.mechanisms.entries import Move, composed, moved
-from fedpriv.mechanisms.outer_products import EXACT, OneHot, Product, Stacked, counted
+from fedpriv.mechanisms.formed_gradients import weighted_sum
+from fedpriv.mechanisms.outer_products import OneHot, Product, Stacked
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["values"], meta_fields=[])
@@ -43,7 +44,7 @@ class Formed:
 
     def weighted(self, weights: jax.Array) -> jax.Array:
         """[...]: the sum, as of `Stacked`."""
-        return jnp.tensordot(weights, counted(self.values, weights), 1, precision=EXACT)
+        return weighted_sum(self.values, weights)
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["each"], meta_fields=["moves"])

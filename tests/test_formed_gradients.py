@@ -1,0 +1,79 @@
+"""Gradients of records that are formed: their entries' order and their weighted sums, against JAX's and NumPy's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedpriv import per_example
+from fedpriv.mechanisms.factored_program import FactoredProgram
+from fedpriv.mechanisms.formed_gradients import formed, is_formed_last, weighted_sum
+from fedpriv.mechanisms.outer_products import Product, Stacked
+
+
+def normal(*shape, seed=0):
+    return jax.random.normal(jax.random.key(seed), shape)
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        (),
+        (("transpose", (1, 0)),),
+        (("reshape", (2, 3, 4)),),
+        (("reshape", (2, 3, 4)), ("transpose", (2, 0, 1))),
+        (("reshape", (2, 3, 4)), ("transpose", (1, 2, 0))),  # which parts the rows' axes
+        (("reshape", (6, 2, 2)), ("transpose", (1, 2, 0))),
+        (("reshape", (2, 3, 4)), ("transpose", (1, 0, 2))),
+        (("transpose", (1, 0)), ("reshape", (2, 2, 6))),
+    ],
+)
+def test_entries_are_where_their_moves_bring_them(moves):
+    gradients = Stacked((Product(normal(3, 5, 6), normal(3, 5, 4, seed=1)),), moves)
+    np.testing.assert_allclose(formed(gradients), gradients.formed(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("records", [1, 7, 32, 37, 80])
+def test_weighted_sums(records):
+    """What is of weight 0 does not count, though it is not finite."""
+    values, weights = normal(records, 3, 2), normal(records, seed=1)
+    values, weights = values.at[0].set(jnp.nan), weights.at[0].set(0.0)
+    wanted = np.tensordot(np.float64(weights[1:]), np.float64(values[1:]), 1)
+    np.testing.assert_allclose(jax.jit(weighted_sum)(values, weights), wanted, rtol=0, atol=1e-5)
+
+
+def attention(params, x):
+    """Two heads, as flax projects onto them: kernels [i, heads, o] and [heads, o, i]."""
+    q, k, v = (jnp.einsum("ti,iho->tho", x, params[name]) for name in ("q", "k", "v"))
+    shares = jax.nn.softmax(jnp.einsum("tho,sho->hts", q, k))
+    return jnp.einsum("hts,sho,hoi->ti", shares, v, params["out"])
+
+
+def test_gradients_of_attention_are_the_records_own():
+    shapes = {"q": (8, 2, 4), "k": (8, 2, 4), "v": (8, 2, 4), "out": (2, 4, 8)}
+    params = {name: normal(*s, seed=i) for i, (name, s) in enumerate(shapes.items())}
+    batch = normal(8, 4, 8, seed=9)
+
+    def loss(params, x):
+        return jnp.sum(attention(params, x) ** 2)
+
+    def parts(params, batch):
+        of_batch = per_example(loss)(params, batch)
+        weights = jax.tree.map(lambda norms: 1 / norms, of_batch.norms)
+        return of_batch.each(), of_batch.norms, of_batch.weighted(weights)
+
+    assert any(FactoredProgram(loss, params, batch)._last)
+    each, norms, total = jax.jit(parts)(params, batch)
+    for name, wanted in jax.vmap(jax.grad(loss), (None, 0))(params, batch).items():
+        lengths = np.linalg.norm(np.float64(wanted).reshape(8, -1), axis=1)
+        largest = np.abs(wanted).max()
+        np.testing.assert_allclose(each[name], wanted, rtol=0, atol=1e-5 * largest)
+        np.testing.assert_allclose(norms[name], lengths, rtol=1e-5)
+        summed = np.tensordot(1 / lengths, np.float64(wanted), 1)
+        np.testing.assert_allclose(total[name], summed, rtol=0, atol=1e-4)
+
+
+def test_long_rows_are_not_kept():
+    few, many = (Stacked((Product(normal(2, t, 8), normal(2, t, 8)),)) for t in (8, 9))
+    assert is_formed_last(few)
+    assert not is_formed_last(many)
