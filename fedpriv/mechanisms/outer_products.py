@@ -126,13 +126,11 @@ class Stacked:
         largest = jnp.clip(jnp.max(one, 1, keepdims=True), 1e-30, 1e30)
         parts = [_times(p, unit / largest) for p, unit, _ in scaled]
         squared = sum(
-            (1 if p is q else 2) * jnp.sum(_gram(p.left, q.left) * _gram(p.right, q.right), (1, 2))
+            (1 if p is q else 2) * _most(p, q, 2 * one.shape[1] + len(parts) ** 2)
             for at, p in enumerate(parts)
             for q in parts[at:]
         )
-        terms = sum(map(_width, (parts[0].left, parts[0].right))) + one.shape[1] ** 2
-        error = rounding(terms) * jnp.sum(one / largest, 1) ** 2
-        return largest[:, 0] * jnp.sqrt(jnp.maximum(squared + error, 0.0))
+        return largest[:, 0] * jnp.sqrt(jnp.maximum(squared, 0.0))
 
 
 def summed(one: Stacked, other: Stacked) -> Stacked | None:
@@ -191,12 +189,28 @@ def _times(product: Product, factors: jax.Array) -> Product:
     return Product(_float32(product.left) * factors[..., None], product.right)
 
 
-def _gram(one: Rows, other: Rows) -> jax.Array:
-    """The products of a record's rows with each other, f32[B, T, S]."""
+def _most(p: Product, q: Product, terms: int) -> jax.Array:
+    """f32[B]: the products' inner products, plus a bound on their rounding, each term being added to so many `terms`.
+
+    The bound is made of what each term is, as rows of long texts are nearly orthogonal: one of rows' norms alone would
+    exceed the sum.
+    """
+    (left, error), (right, other_error) = _gram(p.left, q.left), _gram(p.right, q.right)
+    each = left * right
+    more = error * (jnp.abs(right) + other_error) + other_error * jnp.abs(left)
+    # Of a sum over both axes at once the bound would be of T^2 terms; the barrier keeps XLA from making that.
+    of_rows = jnp.sum(each + (more + rounding(terms) * jnp.abs(each)), 2)
+    return jnp.sum(lax.optimization_barrier(of_rows), 1)
+
+
+def _gram(one: Rows, other: Rows) -> tuple[jax.Array, jax.Array | float]:
+    """The products of a record's rows with each other, f32[B, T, S], and a bound on their rounding."""
     if isinstance(one, OneHot) and isinstance(other, OneHot):
-        return (one.places[:, :, None] == other.places[:, None, :]).astype(jnp.float32)
+        return (one.places[:, :, None] == other.places[:, None, :]).astype(jnp.float32), 0.0
     if isinstance(one, OneHot):
-        return _gram(other, one).transpose(0, 2, 1)
+        return _gram(other, one)[0].transpose(0, 2, 1), 0.0
     if isinstance(other, OneHot):
-        return jnp.take_along_axis(one, other.places[:, None, :], axis=2, mode="clip")
-    return jnp.einsum("bti,bsi->bts", one, other, precision=EXACT)
+        return jnp.take_along_axis(one, other.places[:, None, :], axis=2, mode="clip"), 0.0
+    lengths = [jnp.linalg.norm(x, axis=2) for x in (one, other)]
+    most = rounding(_width(one)) * lengths[0][:, :, None] * lengths[1][:, None, :]
+    return jnp.einsum("bti,bsi->bts", one, other, precision=EXACT), most
