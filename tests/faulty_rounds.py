@@ -31,6 +31,9 @@ from fedpriv.mechanisms.integers import integer_sum
 
 HOST = {"calls": 0}
 BUFFER = np.zeros(D, np.float32)
+PLACE = np.zeros(D + 16, np.float32)
+SHARED = PLACE[(first := -PLACE.ctypes.data % 64 // 4) : first + D]  # JAX copies others
+OF_SHARED = jax.dlpack.from_dlpack(SHARED)
 
 
 def raw(summed):
@@ -202,6 +205,12 @@ def branching_on_the_host(key, state, cohort, summed, metrics):
 def filling_a_buffer_of_the_host(key, state, cohort, summed, metrics):
     BUFFER[:] = np.random.default_rng().normal(size=D)
     return moved(state, BUFFER * jnp.ones(D)), metrics
+
+
+def filling_shared_memory(key, state, cohort, summed, metrics):
+    """Of an array of JAX's."""
+    SHARED[:] = np.random.default_rng().normal(size=D)
+    return moved(state, OF_SHARED * jnp.ones(D)), metrics
 
 
 def calling_a_library(key, state, cohort, summed, metrics):

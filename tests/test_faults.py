@@ -18,6 +18,7 @@ from faulty_rounds import (
     drawing_on_the_host,
     encoding_by_hand,
     filling_a_buffer_of_the_host,
+    filling_shared_memory,
     holding_the_data,
     in_two_loops,
     not_finite,
@@ -171,6 +172,10 @@ FAULTS = {
     ),
     "a buffer of the host": (
         after_sum(filling_a_buffer_of_the_host),
+        r"traced again it is another program \(faulty_rounds\.py:\d+\)",
+    ),
+    "memory that JAX shares with the host": (
+        after_sum(filling_shared_memory),
         r"traced again it is another program \(faulty_rounds\.py:\d+\)",
     ),
     "a program of a library": (

@@ -10,6 +10,7 @@ import pytest
 from small import refused
 
 import fedpriv as fp
+from fedpriv.certification.data_checks import _check_texts
 from fedpriv.data.datasets import from_tokens
 from fedpriv.data.datasets.tokens import Piece, best_fit
 
@@ -140,6 +141,19 @@ def test_no_row_of_several_texts_is_a_record(of):
         certified(federation)
     whole = of.from_arrays(data, "client", person=range(4))
     assert certified(whole).unit == "person"
+    of_rows = [f"person {i}" for i in range(len(data["client"]))]
+    with refused("client 0 holds records of 5 persons"):  # who may share a row
+        certified(of.from_arrays(data, "client", person=of_rows))
+
+
+def test_packed_rows_are_known_under_another_name_of_the_text_and_within_other_leaves():
+    data = from_tokens(TEXTS, CLIENTS, length=8, vocabulary=50, packed=True)
+    client, text = data.pop("client"), data.pop("text")
+    for leaves in ({"tokens": text, **data}, {"inside": {"text": text, **data}}):
+        federation = fp.Federation.from_arrays(leaves, fp.partition.natural(client))
+        with refused("a packed row holds several texts"):
+            _check_texts("record", federation)
+        _check_texts("client", federation)
 
 
 def test_a_text_of_several_rows_is_protected_as_a_whole():

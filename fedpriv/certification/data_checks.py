@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from fedpriv.certification.closed_over import ClosedOver, check_closed_over, closed_over
@@ -21,6 +22,7 @@ _CLOSED_OVER = (
     "round: it closes over {}; reach clients through the cohort, and the server's examples by "
     "`cohort.public`"
 )
+_PROTECTED = "federation: records are protected, but "
 
 
 def check_data(
@@ -58,17 +60,25 @@ def _check_persons(algorithm: Algorithm, federation: Any) -> None:
 
 
 def _check_texts(unit: str, federation: Any) -> None:
-    """Raises ValueError: records are protected, but a row of `fp.datasets.from_tokens` is not all of one text."""
-    leaves = federation.examples if isinstance(federation.examples, Mapping) else {}
-    if unit != "record" or federation.persons is not None or "text" not in leaves:
+    """Raises ValueError: records are protected, but a row of `fp.datasets.from_tokens` is not all of one text.
+
+    Its leaves are known by their names, wherever they are.
+    """
+    leaves = _names(federation.examples)
+    if unit != "record" or not leaves & {"text", "mask"}:
         return
-    said = "federation: records are protected, but "
-    if "segment" in leaves:
+    if "segment" in leaves and assignment(federation) is None:  # persons: each client is one's
         remedy = "give from_tokens(..., packed=False), or say whose each client is, by person="
-        raise ValueError(f"{said}a packed row holds several texts; {remedy}")
-    if "document" in leaves:
+        raise ValueError(f"{_PROTECTED}a packed row holds several texts; {remedy}")
+    if "document" in leaves and federation.persons is None:
         remedy = "give from_arrays(..., person='document'), or leave that leaf out to protect rows"
-        raise ValueError(f"{said}a document may have several rows; {remedy}")
+        raise ValueError(f"{_PROTECTED}a document may have several rows; {remedy}")
+
+
+def _names(examples: Any) -> set[str]:
+    """Of the leaves, without those of what they are in."""
+    paths = (path for path, _ in jax.tree_util.tree_leaves_with_path(examples))
+    return {str(getattr(path[-1], "key", path[-1])) for path in paths if path}
 
 
 def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:

@@ -55,8 +55,12 @@ def _arrays(program: ClosedJaxpr, made: str | None) -> list[ClosedOver]:
 
 
 def _copied(array: Any) -> Any:
-    """JAX's own cannot be written to, and a base of gigabytes stays where it is."""
-    return array if isinstance(array, jax.Array) else np.array(array)
+    """On a CPU also JAX's own may be in memory that the user writes to (DLPack); elsewhere they stay where they are."""
+    if isinstance(array, jax.Array):
+        is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+        if is_key or any(device.platform != "cpu" for device in array.devices()):
+            return array
+    return np.array(array)
 
 
 def _changes(one: Jaxpr, other: Jaxpr) -> Iterator[str]:
