@@ -36,14 +36,14 @@ class Adapter(NamedTuple):
         return {"A": random, "B": jnp.zeros((*self.layers, self.rank, self.columns), dtype)}
 
     def sum(self, leaf: jax.Array, adapter: Mapping[str, jax.Array], factor: float) -> LowRankSum:
-        """`leaf` + factor A B, not formed; A and B in the leaf's type, in which it is multiplied."""
+        """`leaf` + factor A B, not formed, in the leaf's type."""
         layers = len(self.layers)
         after_rows = [math.prod(leaf.shape[layers:i]) for i in range(layers, leaf.ndim)]
         split = layers + after_rows.index(self.rows)
-        a = adapter["A"].reshape(*leaf.shape[:split], self.rank).astype(leaf.dtype)
-        b = adapter["B"] if factor == 1 else factor * adapter["B"]
-        b = b.reshape(*self.layers, self.rank, *leaf.shape[split:]).astype(leaf.dtype)
-        return LowRankSum(leaf, a, b)
+        a, b = adapter["A"].astype(leaf.dtype), adapter["B"].astype(leaf.dtype)
+        a = a.reshape(*leaf.shape[:split], self.rank)
+        b = b if factor == 1 else factor * b
+        return LowRankSum(leaf, a, b.reshape(*self.layers, self.rank, *leaf.shape[split:]))
 
 
 def adapters_of(

@@ -129,12 +129,12 @@ def adapters(
         return its.with_leaves({path: adapted(path, params[path]) for path in added})
 
     def in_sums(params: Params) -> Params:
-        large = {path for path in added if its.leaves[path].size >= LARGE_MATRIX}
-        sums = {
-            path: added[path].sum(its.leaf(path), params[path], factors[path]) for path in large
-        }
-        formed = {path: adapted(path, params[path]) for path in added if path not in large}
-        return its.with_leaves(sums | formed)
+        def of(path: str) -> Any:
+            if its.leaves[path].size < LARGE_MATRIX:
+                return adapted(path, params[path])
+            return added[path].sum(its.leaf(path), params[path], factors[path])
+
+        return its.with_leaves({path: of(path) for path in added})
 
     return _fine_tuned(model, init, full_params, in_sums)
 

@@ -173,7 +173,7 @@ TINY = (
 ONE_RUN = f"audit quickstart {TINY} --parts one_run"
 
 ASKED = [
-    ("run nonsense", "config: there is no 'nonsense'; choose one of audited, correlated, "),
+    ("run nonsense", "config: there is no 'nonsense'; choose one of adapters, audited, "),
     ("run quikstart", "config: there is no 'quikstart'; did you mean quickstart? Choose one of "),
     ("run quickstart --noise 4", "--noise: unknown field; did you mean --noise-multiplier?"),
     ("run quickstart --epochs 4", "--epochs: unknown field; did you mean --local.epochs?"),
