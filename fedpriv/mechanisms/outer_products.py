@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -120,15 +120,17 @@ class Stacked:
     def norms(self) -> jax.Array:
         """f32[B]; where the sum may cancel, never too small."""
         scaled = [_scaled(p) for p in self.products]
-        if len(scaled) == 1 and length(self.products[0].left) == 1:
-            return scaled[0][2][:, 0]
-        one = jnp.concatenate([norms for _, _, norms in scaled], 1)
+        one = jnp.concatenate([s.unit * s.lengths[0] * s.lengths[1] for s in scaled], 1)
+        if one.shape[1] == 1:
+            return one[:, 0]
         largest = jnp.clip(jnp.max(one, 1, keepdims=True), 1e-30, 1e30)
-        parts = [_times(p, unit / largest) for p, unit, _ in scaled]
-        squared = sum(
-            (1 if p is q else 2) * _most(p, q, 2 * one.shape[1] + len(parts) ** 2)
-            for at, p in enumerate(parts)
-            for q in parts[at:]
+        parts = [_times(s, s.unit / largest) for s in scaled]
+        squared = _sum(
+            [
+                (1 if p is q else 2) * _bound_on_product(p, q, 2 * one.shape[1] + len(parts) ** 2)
+                for at, p in enumerate(parts)
+                for q in parts[at:]
+            ]
         )
         return largest[:, 0] * jnp.sqrt(jnp.maximum(squared, 0.0))
 
@@ -166,51 +168,81 @@ def _size(product: Product) -> tuple[int, int]:
     return _width(product.left), _width(product.right)
 
 
-def _scaled(product: Product) -> tuple[Product, jax.Array, jax.Array]:
-    """Rows whose largest entry is 1, what they are to be multiplied by, and the norms of their products, f32[B, T].
+class _Scaled(NamedTuple):
+    """Rows that float32 can hold squares of.
+
+    Attributes:
+      rows: left, right.
+      lengths: their norms, f32[B, T].
+      unit: f32[B, T], what their products are to be multiplied by.
+    """
+
+    rows: tuple[Rows, Rows]
+    lengths: tuple[jax.Array, jax.Array]
+    unit: jax.Array
+
+
+def _scaled(product: Product) -> _Scaled:
+    """Rows whose largest entry is 1.
 
     Squares of small numbers would be 0, though the other factor may be large; so would one over large numbers.
     """
-    rows, unit, norms = [], jnp.float32(1.0), jnp.float32(1.0)
-    for x in (product.left, product.right):
-        if not isinstance(x, OneHot):
-            x = _float32(x)
-            most = jnp.clip(jnp.max(jnp.abs(x), 2), 1e-30, 1e30)
-            x = x / most[..., None]
-            unit, norms = unit * most, norms * jnp.linalg.norm(x, axis=2)
-        rows.append(x)
-    return Product(*rows), unit, unit * norms
+    left, right = map(_of_unit, (product.left, product.right))
+    return _Scaled((left[0], right[0]), (left[1], right[1]), left[2] * right[2])
 
 
-def _times(product: Product, factors: jax.Array) -> Product:
-    """With rows times f32[B, T]."""
-    if isinstance(product.left, OneHot):
-        return Product(product.left, _float32(product.right) * factors[..., None])
-    return Product(_float32(product.left) * factors[..., None], product.right)
+def _of_unit(x: Rows) -> tuple[Rows, jax.Array, jax.Array]:
+    """(rows, their norms, unit), f32[B, T]."""
+    if isinstance(x, OneHot):
+        one = jnp.ones(x.places.shape, jnp.float32)
+        return x, one, one
+    x = _float32(x)
+    unit = jnp.clip(jnp.max(jnp.abs(x), 2), 1e-30, 1e30)
+    x = x / unit[..., None]
+    return x, jnp.linalg.norm(x, axis=2), unit
 
 
-def _most(p: Product, q: Product, terms: int) -> jax.Array:
-    """f32[B]: the products' inner products, plus a bound on their rounding, each term being added to so many `terms`.
+def _times(scaled: _Scaled, factors: jax.Array) -> _Scaled:
+    """With products times f32[B, T]."""
+    (left, right), (of_left, of_right), unit = scaled
+    if isinstance(left, OneHot):
+        right, of_right = _float32(right) * factors[..., None], of_right * factors
+    else:
+        left, of_left = left * factors[..., None], of_left * factors
+    return _Scaled((left, right), (of_left, of_right), unit)
 
-    The bound is made of what each term is, as rows of long texts are nearly orthogonal: one of rows' norms alone would
-    exceed the sum.
+
+def _bound_on_product(one: _Scaled, other: _Scaled, terms: int) -> jax.Array:
+    """f32[B]: <g, h> of the matrices that these are of, plus a bound on what it is rounded by.
+
+    The bound is made of each entry of the Gram matrices: rows of long texts are nearly orthogonal, and one of rows'
+    norms alone would exceed the sum.
+
+    Args:
+      terms: how many are added up, one after another, to make of entries the sum of all products.
     """
-    (left, error), (right, other_error) = _gram(p.left, q.left), _gram(p.right, q.right)
-    each = left * right
-    more = error * (jnp.abs(right) + other_error) + other_error * jnp.abs(left)
-    # Of a sum over both axes at once the bound would be of T^2 terms; the barrier keeps XLA from making that.
-    of_rows = jnp.sum(each + (more + rounding(terms) * jnp.abs(each)), 2)
+    grams = [_gram(x, y) for x, y in zip(one.rows, other.rows, strict=True)]
+    off = [_off(one.rows[i], one.lengths[i], other.rows[i], other.lengths[i]) for i in (0, 1)]
+    size = [jnp.abs(gram) + error for gram, error in zip(grams, off, strict=True)]
+    error = size[0] * off[1] + size[1] * off[0] + rounding(terms) * size[0] * size[1]
+    of_rows = jnp.sum(grams[0] * grams[1] + error, 2)
+    # The barrier keeps XLA from adding up both axes at once, which would be T^2 terms.
     return jnp.sum(lax.optimization_barrier(of_rows), 1)
 
 
-def _gram(one: Rows, other: Rows) -> tuple[jax.Array, jax.Array | float]:
-    """The products of a record's rows with each other, f32[B, T, S], and a bound on their rounding."""
+def _off(x: Rows, x_lengths: jax.Array, y: Rows, y_lengths: jax.Array) -> jax.Array:
+    """The most that each entry of a Gram matrix can be off by, of rows with these norms, by Cauchy and Schwarz."""
+    exact = isinstance(x, OneHot) or isinstance(y, OneHot)
+    unit = 0.0 if exact else rounding(_width(x))
+    return unit * x_lengths[:, :, None] * y_lengths[:, None, :]
+
+
+def _gram(one: Rows, other: Rows) -> jax.Array:
+    """The products of a record's rows with each other, f32[B, T, S]."""
     if isinstance(one, OneHot) and isinstance(other, OneHot):
-        return (one.places[:, :, None] == other.places[:, None, :]).astype(jnp.float32), 0.0
+        return (one.places[:, :, None] == other.places[:, None, :]).astype(jnp.float32)
     if isinstance(one, OneHot):
-        return _gram(other, one)[0].transpose(0, 2, 1), 0.0
+        return _gram(other, one).transpose(0, 2, 1)
     if isinstance(other, OneHot):
-        return jnp.take_along_axis(one, other.places[:, None, :], axis=2, mode="clip"), 0.0
-    lengths = [jnp.linalg.norm(x, axis=2) for x in (one, other)]
-    most = rounding(_width(one)) * lengths[0][:, :, None] * lengths[1][:, None, :]
-    return jnp.einsum("bti,bsi->bts", one, other, precision=EXACT), most
+        return jnp.take_along_axis(one, other.places[:, None, :], axis=2, mode="clip")
+    return jnp.einsum("bti,bsi->bts", one, other, precision=EXACT)
