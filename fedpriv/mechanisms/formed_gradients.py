@@ -36,7 +36,8 @@ def formed(gradients: Stacked) -> jax.Array:
     """f32[B, ...], gradients of one product: the transposed matrices', where these have the tensor's order."""
     (product,) = gradients.products
     left, right = product.left, product.right
-    assert not isinstance(left, OneHot) and not isinstance(right, OneHot)
+    assert not isinstance(left, OneHot)
+    assert not isinstance(right, OneHot)
     shape = _of_transposed(left.shape[2], right.shape[2], gradients.moves)
     values = gradients.formed() if shape is None else product.swapped().formed()
     return values if shape is None else values.reshape(values.shape[0], *shape)
