@@ -66,7 +66,10 @@ def test_layers_that_are_computed_again_are_not_kept():
 
 @pytest.mark.slow
 def test_memory_of_a_transformer():
-    """Layers of flax, too."""
+    """Layers of flax, too: beside the plain gradient at most the logits' errors, scaled, of which the records' tables
+    would be twice as much.
+    """
     loss, params = models.transformer(True, layers=8)
     batch = models.batch()
-    assert of_step(loss, params, batch) < 1.25 * of_plain_gradient(loss, params, batch)
+    errors = RECORDS * PLACES * VOCABULARY * 4 / 2**20
+    assert of_step(loss, params, batch) < of_plain_gradient(loss, params, batch) + 1.1 * errors
