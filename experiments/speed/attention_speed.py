@@ -21,6 +21,7 @@ from fedpriv.core.types import Example, Params
 from fedpriv.devices.layout import Strategy
 from fedpriv.mechanisms.mechanisms import gaussian
 from fedpriv.mechanisms.per_example import per_example, private_mean
+from fedpriv.rounds.local_training import mean_grad
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,10 @@ def steps(workload: Characters, params: Params) -> Runs:
     batch, mask = workload.lot_of_texts(), jnp.ones(workload.lot, bool)
     mechanism = gaussian(workload.clip_norm, workload.noise_multiplier)
     private = jax.jit(private_mean(per_example(workload.loss), mechanism, workload.lot))
-
-    @jax.jit
-    def gradient(params: Params, batch: Example) -> Params:
-        losses = jax.vmap(workload.loss, (None, 0))
-        return jax.grad(lambda params: losses(params, batch).mean())(params)
-
+    gradient = jax.jit(mean_grad(workload.loss))
     return {
         "dp_sgd": partial(private, jax.random.key(1), params, batch, mask),
-        "gradient": partial(gradient, params, batch),
+        "gradient": partial(gradient, params, batch, mask),
     }
 
 
