@@ -146,8 +146,10 @@ def _one_hot(eqn: JaxprEqn) -> Callable[..., jax.Array] | None:
     first = tuple(range(len(batch)))
 
     def added(table: jax.Array, indices: jax.Array, rows: jax.Array) -> jax.Array:
-        chosen = jax.nn.one_hot(indices.reshape(*batch, -1), length, dtype=rows.dtype)
-        rows = rows.reshape(*batch, -1, rows.shape[-1])
+        places = indices.reshape(*batch, -1)
+        chosen = jax.nn.one_hot(places, length, dtype=rows.dtype)
+        inside = (places >= 0) & (places < length)  # 0 times NaN would be NaN
+        rows = jnp.where(inside[..., None], rows.reshape(*places.shape, rows.shape[-1]), 0)
         contracted = (len(batch),), (len(batch),)
         exact = lax.Precision.HIGHEST
         return table + lax.dot_general(chosen, rows, (contracted, (first, first)), precision=exact)
