@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedpriv import per_example
 from fedpriv.mechanisms.outer_products import OneHot, Product, Stacked
 
 T, WIDTH, VOCABULARY = 256, 300, 3_000
@@ -58,3 +59,16 @@ def test_norms_of_long_texts_are_close(name):
 @pytest.mark.parametrize("name", CANCELLING)
 def test_what_cancels_has_no_norm_that_is_too_small(name):
     assert (found(CANCELLING[name]) >= true(CANCELLING[name])).all()
+
+
+@pytest.mark.parametrize("wrap", [lambda layer: layer, jax.checkpoint])
+def test_a_loop_over_no_layers_has_gradients_of_no_length(wrap):
+    def loss(params, example):
+        layer = wrap(lambda h, w: (jnp.tanh(h @ w), None))
+        h, _ = jax.lax.scan(layer, example, params["layers"])
+        return jnp.sum(h * params["last"])
+
+    params = {"layers": jnp.zeros((0, 9, 9)), "last": jnp.ones(9)}
+    norms = jax.jit(lambda *given: per_example(loss)(*given).norms)(params, jnp.ones((2, 9)))
+    np.testing.assert_array_equal(norms["layers"], [0.0, 0.0])
+    np.testing.assert_allclose(norms["last"], [3.0, 3.0])

@@ -134,5 +134,5 @@ def over_steps(each: Any) -> OfLeaf:
 
 def _together(norms: jax.Array) -> jax.Array:
     """f32[B], of f32[layers, B], also where their squares are 0 or infinite."""
-    largest = jnp.clip(jnp.max(norms, 0), 1e-30, 1e30)
+    largest = jnp.clip(jnp.max(norms, 0, initial=0.0), 1e-30, 1e30)
     return largest * jnp.linalg.norm(norms / largest, axis=0)
