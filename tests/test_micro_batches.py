@@ -8,6 +8,7 @@ import pytest
 from small import assert_close, filled, one_round, refused, regression, squared, start
 
 import fedpriv as fp
+from fedpriv.mechanisms.micro_batches import mean_of_parts
 from fedpriv.mechanisms.not_finite_counts import counted_records
 from fedpriv.mechanisms.per_example import MedianClipping, private_mean
 
@@ -66,6 +67,16 @@ def test_a_part_without_records_counts_for_nothing_even_if_its_gradient_is_no_nu
         return fp.train_locally(jax.random.key(0), jnp.float32(0), shard, **given)
 
     assert float(trained(None)) == float(trained(2)) == -1.5
+
+
+def test_without_records_what_a_gradient_adds_by_itself_stays():
+    """As a control variate does."""
+
+    def variate(params, batch, mask):
+        return {"w": 2.0 * params["w"]}
+
+    given = {"w": jnp.arange(3.0)}, {"x": jnp.ones((5, 3))}, jnp.zeros(5, bool)
+    assert_close(mean_of_parts(variate, 2)(*given), variate(*given))
 
 
 @pytest.mark.parametrize("micro", [1, 2, 3, 7, 9])

@@ -73,8 +73,11 @@ def mean_of_parts(
         if mask.shape[0] <= micro:
             return gradient(params, batch, mask)
 
+        # What a gradient adds for no record, such as a control variate, is the mean of its parts, too.
+        empty = ~jnp.any(mask)
+
         def of_part(part: Example, there: jax.Array) -> tuple[Params, jax.Array]:
-            count = jnp.sum(there)
+            count = jnp.where(empty, 1, jnp.sum(there))
             with counted_records() as seen:
                 mean = widened(gradient(params, part, there))
             total = jax.tree.map(lambda g: jnp.where(count > 0, g * count.astype(g.dtype), 0), mean)
@@ -83,7 +86,7 @@ def mean_of_parts(
         start = jax.tree.map(jnp.zeros_like, widened(params))
         total, lost = sum_of_parts(of_part, start, batch, mask, micro)
         add_records(jnp.sum(lost, 0))
-        most = jnp.maximum(jnp.sum(mask), 1)
+        most = jnp.where(empty, lost.shape[0], jnp.sum(mask))
         return jax.tree.map(lambda s, p: (s / most.astype(s.dtype)).astype(p.dtype), total, params)
 
     return of_parts
