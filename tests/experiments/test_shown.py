@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import reported
-from fedpriv.engine.waiting import LOG, waiting_for
 
 from experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
 from experiments.base.json_values import typed
@@ -16,6 +15,7 @@ from experiments.config import modules
 from experiments.runs.contents import Summary
 from experiments.tables.terminal import table
 from experiments.training import progress
+from fedpriv.core.waiting import LOG, waiting_for
 from fedpriv.engine.history import Evaluation
 from fedpriv.privacy import Certificate
 
