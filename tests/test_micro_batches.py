@@ -153,7 +153,7 @@ def test_a_step_in_parts_is_counted_once():
     assert str(certified(2)) == str(certified(None))
 
 
-def test_integers_are_the_same_bit_for_bit():
+def test_integers_in_parts_have_the_same_sum():
     def trained(micro):
         mechanism = fp.skellam(0.5, 1.0, bits=20)
         algorithm = dp_sgd(micro, mechanism, together=True, steps=1)
