@@ -112,7 +112,8 @@ class Jitted:
 
     def __call__(self, *args: Any) -> Any:
         """The function's results."""
-        if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+        is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args))
+        if is_traced or jax.config.jax_disable_jit:  # type: ignore[attr-defined]
             return self._fn(*args)
         shapes = of_shapes(args)
         if shapes not in self._compiled:
