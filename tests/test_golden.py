@@ -1,0 +1,66 @@
+"""The golden grid: certificates, refusals and budgets are what was recorded, whatever becomes of the way to them."""
+
+from itertools import combinations, product
+
+import pytest
+from golden import clients, record, records
+
+ROWS, RECORDED = record.rows(), record.load()
+WITHIN = 1e-9  # other processors and versions of NumPy and SciPy round differently; `record` compares to the bit
+REPRESENTATIVE = (
+    "clients: dropping, lost x gaussian x",
+    "clients: late, free clients x banded x",
+    "clients: groups of fixed size x joint x",
+    "clients: everyone x falling x",
+    "clients: random allocation x discrete gaussian x",
+    "clients: by person, fixed size x skellam x",
+    "records: records by public sizes, rate x cohorts by fixed order x",
+    "records: records by with replacement x cohorts by poisson, never cut x",
+    "records: records by fixed size x cohorts by everyone x",
+    "declared: published: Fed-SMP, fixed size, secure aggregation",
+    "declared: published: 100 rounds of 1 of 100",
+    "declared: published: DP-SCAFFOLD, participation",
+    "declared: mixed: laplace, cut",
+    "declared: mixed: poisson and fixed size",
+    "declared: range: everyone x noise 300 x delta 1e-30",
+    "declared: best of 3: poisson, cut",
+    "runs: algorithm: ldp_fed_avg x server x",
+    "unlike units: groups of clients: turns x delta 0.01",
+    "runs: together: integers beside x server_secagg x",
+    "budgets: calibrated rounds: fixed order",
+)
+
+
+def check(names):
+    found = {name: record.recorded(ROWS[name]) for name in names if name in ROWS}
+    moved = [
+        str(one)
+        for name in names
+        for one in record.moved(name, RECORDED.get(name), found.get(name), WITHIN)
+    ]
+    assert not moved, "\n".join([f"{len(moved)} fields moved, see CONTRIBUTING.md", *moved])
+
+
+def starting(words):
+    (name,) = (name for name in ROWS if name.startswith(words))
+    return name
+
+
+@pytest.mark.parametrize("words", REPRESENTATIVE)
+def test_a_representative_row_is_as_recorded(words):
+    check([starting(words)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", record.KINDS)
+def test_all_rows_are_as_recorded(kind):
+    check([name for name in {**ROWS, **RECORDED} if name.startswith(f"{kind}: ")])
+
+
+@pytest.mark.parametrize("kind", [clients, records])
+def test_every_sampler_meets_every_level(kind):
+    """Each pair of a sampler, or a draw of records, with a noise or cohort, a view, an honest part and a delta."""
+    levels = [row.name.split(" x ") for row in kind.rows()]
+    for a, b in combinations((0, 1, -3, -2, -1), 2):
+        every = product(*({each[i] for each in levels} for i in (a, b)))
+        assert {(each[a], each[b]) for each in levels} == set(every)
