@@ -335,6 +335,6 @@ def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
     noise = IntegerNoise("discrete_gaussian", 10, 40.0, 100, 1000)
     releases = normal_form([release(noise, rounds=10)])
     (real,), apart = as_real(releases)
-    found = profile_of(Composition(releases, "zero_out"), 20.0, DELTA).delta(0.0)
+    found = profile_of([Composition(releases, "zero_out", epsilon=20.0)], DELTA).delta(0.0)
     least = math.exp(apart) * gaussian_delta(0.0, math.sqrt(10) / real.multiplier)
     assert found >= (least + math.expm1(2 * apart)) * (1 - 1e-12)

@@ -249,7 +249,7 @@ def test_what_is_seen_for_certain_now_and_then_has_no_mu():
 
 def test_a_certificate_from_a_file_has_no_profile():
     with pytest.raises(ValueError, match="certificate: read from a file; certify again"):
-        replace(certified(RELEASES["gaussian"]), composition=None).profile()
+        replace(certified(RELEASES["gaussian"]), compositions=()).profile()
 
 
 @pytest.mark.parametrize(
