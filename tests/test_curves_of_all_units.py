@@ -240,6 +240,7 @@ def test_of_late_classes_the_largest_at_each_point(sampler):
     assert whole.profile().epsilon(LATE_DELTA) == whole.epsilon
 
 
+@pytest.mark.slow
 def test_a_client_with_records_of_several_groups_has_the_largest_of_their_curves():
     """By `each_client`, and in runs that are certified together."""
     wards = [["x"] * 20 + ["y"] * 2, ["y"] * 12]
@@ -255,27 +256,28 @@ def test_a_client_with_records_of_several_groups_has_the_largest_of_their_curves
     assert all(SEVERAL_RUNS in own.assumptions for own in (both, *both.of_groups.values()))
 
 
+def of_releases(groups):
+    """Of groups that are each seen once, by (multiplier, sampling)."""
+    seen = {
+        name: Release("third_party", "client", m, drawn, 1) for name, (m, drawn) in groups.items()
+    }
+    return by_group(
+        {
+            UnitKind(group=name): certify_releases([release], 1e-3, "third_party")
+            for name, release in seen.items()
+        }
+    )
+
+
 def test_no_number_is_of_units_of_two_adjacencies():
     """What is proved of a unit that is added is not proved of one that is replaced."""
-    drawn = {"a": Poisson(10, 0.5), "b": FixedSize(10, 5)}
-    certificates = {
-        UnitKind(group=name): certify_releases(
-            [Release("third_party", "client", 2.0, sampling, 1)], 1e-3, "third_party"
-        )
-        for name, sampling in drawn.items()
-    }
     with refused("groups: .*certified under different adjacencies; draw all groups the same way"):
-        by_group(certificates)
+        of_releases({"a": (2.0, Poisson(10, 0.5)), "b": (2.0, FixedSize(10, 5))})
 
 
 def test_one_kind_that_nothing_hides_leaves_nobody_a_curve():
     """Its reason is that of all; the others keep their own."""
-    released = [Release("third_party", "client", m, Everyone(10), 1) for m in (0.0, 2.0)]
-    certificates = {
-        UnitKind(group=name): certify_releases([one], 1e-3, "third_party")
-        for name, one in zip("ab", released, strict=True)
-    }
-    whole = by_group(certificates)
+    whole = of_releases({"a": (0.0, Everyone(10)), "b": (2.0, Everyone(10))})
     assert whole.epsilon == whole.profile().epsilon(0.5) == math.inf
     assert whole.assumptions[0].startswith("not private: ")
     assert whole.of_groups["b"].profile().epsilon(1e-3) == whole.of_groups["b"].epsilon < math.inf
@@ -283,7 +285,7 @@ def test_one_kind_that_nothing_hides_leaves_nobody_a_curve():
 
 def test_a_run_of_before_does_not_show_one_kinds_curve_for_everybody():
     """Its folder is read; what it says of an attacker is left out, and the reader is told."""
-    whole = groups({"a": 0.1, "b": 0.5}, None, 1.0, {"a": 4, "b": 4}, 1e-4)
+    whole = of_releases({"a": (4.0, Everyone(10)), "b": (2.0, Everyone(10))})
     epsilons = {"third_party": {n: c.epsilon for n, c in whole.of_groups.items()}}
     certified, numbers = {"third_party": whole}, {"third_party": whole.operational_numbers()}
     now = Report(1, None, certified, {}, numbers, epsilons, of_all_kinds=True)
