@@ -88,7 +88,7 @@ class TracedRound(NamedTuple):
     def kinds(self) -> tuple[UnitKind, ...]:
         """The units that a certificate is of: one of each public group, or of what persons hold.
 
-        No other costs more at any epsilon than some of these.
+        Every other's curve is below that of one of these.
 
         Raises:
           ValueError: there are both.

@@ -59,7 +59,13 @@ def kinds_of(
 
 
 def costliest_kinds(of_clients: Iterable[Sequence[UnitKind]]) -> tuple[UnitKind, ...]:
-    """One of each group: that of the smallest client, or of the one with fewest of its records."""
+    """One of each group: that of the smallest client, or of the one with fewest of its records.
+
+    Formal guarantees: its curve is above those of the others of its group at every epsilon.
+
+    *Proof.* A draw at a smaller rate is, for both neighbours alike, that of the larger rate or one without the unit.
+    Divergences are jointly convex, and so no larger of the mixture.
+    """
     found: dict[str, UnitKind] = {}
     for kind in dict.fromkeys(kind for own in of_clients for kind in own):
         best = found.setdefault(kind.group, kind)

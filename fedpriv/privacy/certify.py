@@ -110,7 +110,8 @@ def certify_choice(
     """Proved epsilon towards a third party of the best of a random number of runs, each with settings drawn at random.
 
     Its epsilon and profile count, at every Rényi order, the settings that cost most there. Its event is that of the
-    settings that are costliest at `delta`, and it says so. Formal guarantees: see `rdp_epsilon` and `certify_releases`.
+    settings that are costliest at `delta`, and it says so; it assumes what any of the settings do. Formal guarantees:
+    see `rdp_epsilon` and `certify_releases`.
 
     Args:
         settings: what a run of each releases, at least one.
@@ -152,6 +153,7 @@ def certify_choice(
         epsilon=epsilon,
         event=event,
         bound=bound,
+        assumptions=tuple(dict.fromkeys(t for c in (worst, *shown) for t in c.assumptions)),
         epsilons={"RDP": epsilon},
         compositions=(composition,),
     )
