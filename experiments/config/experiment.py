@@ -140,7 +140,7 @@ class Ledger:
         """The certificate of so many rounds, and of statistics before them, if any, which is computed once.
 
         Args:
-          kind: of the unit; by default the costliest.
+          kind: of the unit; by default all.
 
         Raises:
           ValueError: the best of several runs that release statistics is asked for.

@@ -92,7 +92,7 @@ class Statistics(NamedTuple):
         nearer = [replace(r, multiplier=r.multiplier / _moved(relation)) for r in releases]
         certificate = with_basis(certify_releases(nearer, delta, view, honest=honest), self.traced)
         event = " + ".join(release.event for release in releases if release.view == view)
-        return replace(certificate, relation=relation, event=event, composition=None)
+        return replace(certificate, relation=relation, event=event, compositions=())
 
 
 def asked_of(record: Mapping[str, Any], bounds: Bounds | None) -> dict[str, Statistic]:

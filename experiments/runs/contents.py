@@ -128,8 +128,11 @@ class Report:
       client_epsilons: by view, where it is public how many records each client holds.
       group_epsilons: by view, where units have public groups, of each group; the largest is that of `certified`, of
         which unit, adjacency and basis are the same.
-      operational: by view, what a finite epsilon means.
+      operational: by view, what a finite epsilon means; empty where it was recorded of one kind of unit alone, though
+        there are several.
       statistics: by view, of the statistics that `certified` counts, alone; empty where none were released.
+      of_all_kinds: whether `operational` holds for every kind of unit. It is not in runs of older versions, whose
+        numbers are of the kind that costs most at delta: too low for others, where units have groups or are persons.
     """
 
     rounds: int
@@ -139,9 +142,12 @@ class Report:
     operational: dict[str, OperationalNumbers] = field(default_factory=dict)
     group_epsilons: dict[str, GroupEpsilons] = field(default_factory=dict)
     statistics: dict[str, Certificate] = field(default_factory=dict)
+    of_all_kinds: bool = False
 
     def __post_init__(self) -> None:
         _check_views(self.claimed, *self.certified.values())
+        if self._is_of_one_kind:
+            object.__setattr__(self, "operational", {})
         if any(view != c.view for view, c in self.certified.items()):
             raise ValueError(f"certificates of {', '.join(self.certified)} are of other views")
         if "third_party" not in self.certified:
@@ -150,7 +156,18 @@ class Report:
     def in_words(self, view: str) -> str:
         """What an epsilon means, in one sentence; "" where nobody has computed it."""
         numbers, c = self.operational.get(view), self.certified[view]
+        if self._is_of_one_kind and math.isfinite(c.epsilon):
+            return (
+                f"what an attacker can do was recorded of the {c.unit}s that cost most at delta, and may be more for "
+                "others; `experiments.privacy` computes it of all, without training"
+            )
         return numbers.in_words(c.unit, c.view, c.relation) if numbers else ""
+
+    @property
+    def _is_of_one_kind(self) -> bool:
+        """Whether what was recorded holds for one kind of unit alone, as far as is known."""
+        persons = any(c.unit == "person" for c in self.certified.values())
+        return not self.of_all_kinds and (persons or bool(self.group_epsilons))
 
     @property
     def is_private(self) -> bool:

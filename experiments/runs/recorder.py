@@ -135,7 +135,7 @@ class Privacy:
             view: c for view in VIEWS if (c := self._ledger.of_statistics(self._algorithm, view))
         }
         numbers = (client_epsilons, operational, group_epsilons, statistics)
-        return Report(rounds, self.claim(rounds), certified, *numbers)
+        return Report(rounds, self.claim(rounds), certified, *numbers, of_all_kinds=True)
 
 
 class Recorder:

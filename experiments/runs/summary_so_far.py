@@ -89,5 +89,7 @@ def _best(begun: Begun, lines: Sequence[Line], metric: str) -> Spread:
 def _report(line: Line) -> Report:
     certified, groups = line.privacy.certified, line.privacy.group_epsilons
     by_view = {certified.view: groups} if groups else {}
-    report = Report(line.round, line.privacy.claimed, {certified.view: certified})
+    report = Report(
+        line.round, line.privacy.claimed, {certified.view: certified}, of_all_kinds=True
+    )
     return replace(report, group_epsilons=by_view)

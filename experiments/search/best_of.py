@@ -81,10 +81,10 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
             why = own[-1].assumptions[0]
             raise ValueError(f"best_of: {name} has no finite epsilon ({why}); leave it out")
         traced = experiment.ledger.trace(name)
-        if any(kind.group for kind in traced.kinds):
+        if len(traced.kinds) > 1 or traced.grouping is not None:
             raise ValueError(
-                f"best_of: certifies a choice for units that are all alike, not in groups (at {point.title}); leave "
-                "groups.names out"
+                "best_of: certifies a choice for units that are all alike, not in groups, nor for persons who hold "
+                f"different records (at {point.title}); leave groups.names out, or bound what a person holds"
             )
         releases.append(traced.releases(rounds))
     return replace(

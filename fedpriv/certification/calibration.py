@@ -173,8 +173,8 @@ def why_infinite(number: Certificate | Claim) -> str:
     """Why nothing is guaranteed, and what would help."""
     if isinstance(number, Claim):
         return "the claim is infinite; give the algorithm noise"
-    why, hides = number.why_infinite(), number.composition and number.composition.hidden
-    if hides:  # but too little
+    why, composed = number.why_infinite(), number.compositions
+    if composed and all(each.hidden for each in composed):  # but too little
         return why
     return (
         f"nothing hides a {number.unit} from {number.view} ({why}); give the algorithm a mechanism with noise, such as "

@@ -23,7 +23,6 @@ from fedpriv.certification.correlated_releases import (
 from fedpriv.certification.data_checks import check_data
 from fedpriv.certification.groups import (
     by_group,
-    costliest,
     costliest_kinds,
     grouping_of,
     kinds_of,
@@ -87,7 +86,9 @@ class TracedRound(NamedTuple):
 
     @property
     def kinds(self) -> tuple[UnitKind, ...]:
-        """The units, of the costliest of which a certificate is: one of each public group, or of what a person holds.
+        """The units that a certificate is of: one of each public group, or of what persons hold.
+
+        Every other's curve is below that of one of these.
 
         Raises:
           ValueError: there are both.
@@ -182,16 +183,22 @@ class TracedRound(NamedTuple):
         Args:
             rounds, view, honest, best_of: as `certify`.
             delta: probability, in (0, 1).
-            kind: of the unit; by default the costliest of `kinds`.
+            kind: of the unit; by default all `kinds`.
 
         Raises:
             ValueError: as `certify`.
         """
         rounds = checked("rounds", rounds, CountOrZero)
         options: Any = {"honest": honest, "best_of": best_of}
+        return self._of_all(self.kinds if kind is None else (kind,), rounds, delta, view, **options)
+
+    def _of_all(
+        self, kinds: Sequence[UnitKind], rounds: int, delta: float, view: View, **options: Any
+    ) -> Certificate:
+        """Of units of these kinds; `options` as `certify_releases`."""
         each = {
-            one: certify_releases(self.releases(rounds, one), delta, view, **options)
-            for one in (self.kinds if kind is None else (kind,))
+            kind: certify_releases(self.releases(rounds, kind), delta, view, **options)
+            for kind in kinds
         }
         return with_basis(by_group(each), [self])
 
@@ -453,8 +460,7 @@ def certify(
         return certificate
 
     @cache
-    def of_kind(kind: UnitKind) -> Certificate:
-        return traced.certify(rounds, delta, kind=kind, **options)
+    def of_client(kinds: tuple[UnitKind, ...]) -> Certificate:
+        return traced._of_all(kinds, rounds, delta, **options)
 
-    each = (costliest([of_kind(kind) for kind in own]) for own in traced.kinds_of_clients)
-    return replace(certificate, of_clients=tuple(each))
+    return replace(certificate, of_clients=tuple(map(of_client, traced.kinds_of_clients)))

@@ -44,8 +44,9 @@ class PersonsHeld(NamedTuple):
         """The patterns that no other one covers: that of most clients alone, where whole clients are protected.
 
         One covers another that it holds as many records as, or more, of clients of the same sizes: what hides the
-        larger hides every change of fewer of its records. Where there are more than `_MANY`, all clients count as the
-        smallest, whose records are drawn most often: of stochastically fewer records the curves are smaller.
+        larger hides every change of fewer of its records, at every delta. Of two others, which costs more depends on
+        delta. Where there are more than `_MANY`, all clients count as the smallest, whose records are drawn most often:
+        of stochastically fewer records the curves are smaller.
 
         Args:
           of_records: whether records are protected.

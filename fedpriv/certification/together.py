@@ -120,7 +120,7 @@ def certify_traced(
     Args:
         runs: (name, round, number of rounds) of each; the name says which of several hides nothing.
         delta, view, honest: as `certify_together`.
-        kind: of the unit; by default the costliest.
+        kind: of the unit; by default all.
     """
     traced = [run for _, run, _ in runs]
     several = len(runs) > 1
@@ -170,4 +170,8 @@ def _assuming_several_runs(certificate: Certificate) -> Certificate:
     """The certificate of a single run as that of several."""
     several = (SEVERAL_RUNS, LATER_RUNS)
     texts = [several if text == ONE_RUN else (text,) for text in certificate.assumptions]
-    return replace(certificate, assumptions=tuple(text for each in texts for text in each))
+    return replace(
+        certificate,
+        assumptions=tuple(text for each in texts for text in each),
+        of_groups={n: _assuming_several_runs(own) for n, own in certificate.of_groups.items()},
+    )

@@ -24,17 +24,20 @@ class Certificate:
         unit: "client", "record" or "person".
         relation: adjacency, how neighbouring data sets differ in one unit: "add_or_remove", "replace_one" or
             "zero_out".
-        event: what was composed: rounds, noise, multiplier and sampling of each release.
+        event: what was composed: rounds, noise, multiplier and sampling of each release; where kinds of unit differ, of
+            the one that costs most at `delta`, and it says so.
         accountant: the accountant whose epsilon is smallest: "PLD", "RDP" or "none".
         bound: on which side of the truth the number lies, and why.
         assumptions: what must hold for the number to be true; if epsilon is infinite, why.
-        epsilons: accountant -> its epsilon, for accountants that cover this noise and sampling.
+        epsilons: accountant -> its epsilon, for accountants that cover this noise and sampling; as `event`, of the kind
+            of unit that costs most, and so not too low for any.
         basis: "constructed" if the releases were read off the round that runs, "declared" if somebody wrote them down.
-        composition: what was composed; None if the certificate was read from a file.
+        compositions: what was composed of each kind of unit, as far as these differ; empty if the certificate was read
+            from a file. The profile, and all that is taken from it, is the largest of theirs at every point.
         of_clients: certificates of each client's records, [clients], if `certify` was asked for them. This one is of
-            the largest of their epsilons; they differ where clients' sizes are public.
+            all of them; they differ where clients' sizes are public.
         of_groups: name -> the certificate of a unit of that public group, where units are in groups that are drawn, or
-            count, differently. This one is of the group of the largest epsilon.
+            count, differently. This one is of all of them: its epsilon is the largest, and its profile theirs.
     """
 
     epsilon: float
@@ -48,19 +51,19 @@ class Certificate:
     assumptions: tuple[str, ...]
     epsilons: dict[str, float] = field(default_factory=dict)
     basis: str = "declared"
-    composition: Composition | None = field(default=None, compare=False, repr=False)
+    compositions: tuple[Composition, ...] = field(default=(), compare=False, repr=False)
     of_clients: tuple[Certificate, ...] = field(default=(), compare=False, repr=False)
     of_groups: Mapping[str, Certificate] = field(default_factory=dict, compare=False, repr=False)
 
     def profile(self) -> PrivacyProfile:
-        """The proved epsilon at every delta.
+        """The proved epsilon at every delta, of every unit; that of `delta` is `epsilon`.
 
         Raises:
-            ValueError: the certificate was read from a file, which lacks the composition.
+            ValueError: the certificate was read from a file, which lacks what was composed.
         """
-        if self.composition is None:
+        if not self.compositions:
             raise ValueError("certificate: read from a file; certify again for its profile")
-        return profile_of(self.composition, self.epsilon, self.delta)
+        return profile_of(self.compositions, self.delta)
 
     def dp_event(self) -> tuple[Any, Any]:
         """(event, neighbouring relation) of dp-accounting, so that other accountants can check the number.
@@ -69,11 +72,22 @@ class Certificate:
         once more. Neither knows `assumptions`.
 
         Raises:
-            ValueError: as `profile`; dp-accounting has no event for the sampling, or for what the view knows of it.
+            ValueError: as `profile`; units of several kinds, of which no event is; dp-accounting has no event for the
+                sampling, or for what the view knows of it.
         """
-        if self.composition is None:
+        if not self.compositions:
             raise ValueError("certificate: read from a file; certify again for its event")
-        return dp_event(self.composition)
+        remedy = (
+            "give that of each group, certificate.of_groups[name].dp_event()"
+            if self.of_groups
+            else "give that of each, fp.trace_round(...).certify(..., kind=kind).dp_event()"
+        )
+        (composition, *others) = self.compositions
+        if others:
+            raise ValueError(
+                f"certificate: of {len(self.compositions)} kinds of unit, and an event is of one; {remedy}"
+            )
+        return dp_event(composition)
 
     def operational_numbers(self) -> OperationalNumbers:
         """How well an attacker with this view can do at best.

@@ -97,7 +97,7 @@ def certify_releases(
         accountant="none",
         bound="exact",
         assumptions=("nothing about the unit is released",),
-        composition=Composition((), relation_of(counted, view), hidden=not bare),
+        compositions=(_not_composed(relation_of(counted, view), hidden=not bare),),
     )
     if bare:
         return _nothing_hides(bare, template)
@@ -109,8 +109,9 @@ def certify_choice(
 ) -> Certificate:
     """Proved epsilon towards a third party of the best of a random number of runs, each with settings drawn at random.
 
-    Its words are those of the costliest settings alone; so is its epsilon, where these cost most at every Rényi
-    order. Formal guarantees: see `rdp_epsilon` and `certify_releases`.
+    Its epsilon and profile count, at every Rényi order, the settings that cost most there. Its event is that of the
+    settings that are costliest at `delta`, and it says so; it assumes what any of the settings do. Formal guarantees:
+    see `rdp_epsilon` and `certify_releases`.
 
     Args:
         settings: what a run of each releases, at least one.
@@ -138,12 +139,13 @@ def certify_choice(
     worst = max(certificates, key=lambda c: c.epsilon)
     of_view = ([r for r in each if r.view == worst.view] for each in settings)
     active = [normal_form(own) for each in of_view if (own := _active(map(_within_range, each)))]
-    if len(certificates) == 1 or not active or math.isinf(worst.epsilon):
-        return worst
+    bare = [c for c in certificates if not c.compositions[0].hidden]
+    if len(certificates) == 1 or not active or bare:
+        return bare[0] if bare else worst
     first, *others = active  # also where epsilon is 0, as delta is not
-    composition = Composition(first, worst.relation, best_of, tuple(others))
-    epsilon = _by_divergences(first, worst.relation, delta, best_of, others)
-    assert epsilon is not None  # each has a certificate of its own
+    by_rdp = _by_divergences(first, worst.relation, delta, best_of, others)
+    epsilon = math.inf if by_rdp is None else by_rdp
+    composition = Composition(first, worst.relation, best_of, tuple(others), epsilon=epsilon)
     event = f"{worst.event}, the costliest of {len(certificates)} settings"
     bound = f"{worst.bound}, of the settings that cost most at each order"
     return replace(
@@ -151,9 +153,15 @@ def certify_choice(
         epsilon=epsilon,
         event=event,
         bound=bound,
+        assumptions=tuple(dict.fromkeys(t for c in (worst, *shown) for t in c.assumptions)),
         epsilons={"RDP": epsilon},
-        composition=composition,
+        compositions=(composition,),
     )
+
+
+def _not_composed(relation: str, hidden: bool) -> Composition:
+    """Where nothing is released, or nothing hidden."""
+    return Composition((), relation, hidden=hidden, epsilon=0.0 if hidden else math.inf)
 
 
 def _active(releases: Iterable[Release]) -> list[Release]:
@@ -177,11 +185,11 @@ def _composed(
 ) -> Certificate:
     """`template` with the smallest epsilon that an accountant gives, its bound, and what it assumes."""
     delta, view, relation = template.delta, template.view, template.relation
-    composition = Composition(normal_form(active), relation, best_of)
-    epsilons = dict(epsilons_of(composition.releases, relation, delta, best_of))
+    composed = normal_form(active)
+    epsilons = dict(epsilons_of(composed, relation, delta, best_of))
     accountant = min(epsilons, key=lambda name: epsilons[name])
     bound = _BOUNDS[accountant]
-    if accountant == "PLD" and is_exact(composition.releases, relation):
+    if accountant == "PLD" and is_exact(composed, relation):
         bound = _of_mixture(active, view)
     texts = assumptions(active, view, relation, honest)
     event = template.event
@@ -199,7 +207,7 @@ def _composed(
         bound=bound,
         assumptions=texts,
         epsilons=epsilons,
-        composition=composition,
+        compositions=(Composition(composed, relation, best_of, epsilon=epsilons[accountant]),),
     )
 
 

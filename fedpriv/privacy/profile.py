@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -14,7 +14,13 @@ from numpy.typing import ArrayLike
 from fedpriv.core.arguments import Probability, checked, require
 from fedpriv.privacy.curves import Floats, epsilon_of_mixture, gaussian_delta
 from fedpriv.privacy.gaussian_bound import GaussianBound, gaussian_bound
-from fedpriv.privacy.integer_accounting import as_real, drawn_apart, of_integers, seldom_lost
+from fedpriv.privacy.integer_accounting import (
+    SET_ASIDE,
+    as_real,
+    drawn_apart,
+    of_integers,
+    seldom_lost,
+)
 from fedpriv.privacy.known_participation import participations
 from fedpriv.privacy.losses import on_grids
 from fedpriv.privacy.release import Release
@@ -29,7 +35,7 @@ _MOST = 700.0  # nats; e to them is a float
 
 @dataclass(frozen=True)
 class Composition:
-    """What an accountant composes, of which there is a profile.
+    """What an accountant composes of one kind of unit, of which there is a profile.
 
     Attributes:
         releases: as `release_normal_form.normal_form` gives them; none where nothing is released.
@@ -37,6 +43,7 @@ class Composition:
         best_of: mean number of runs of which the best is released, see `certify_releases`.
         others: what runs of other settings release, of which a run is drawn at random.
         hidden: whether any noise hides the unit.
+        epsilon: what is proved of this kind at the certificate's delta, in nats.
     """
 
     releases: tuple[Release, ...]
@@ -44,6 +51,7 @@ class Composition:
     best_of: float = 1.0
     others: tuple[tuple[Release, ...], ...] = ()
     hidden: bool = True
+    epsilon: float = math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +63,12 @@ class PrivacyProfile:
     Attributes:
         epsilons: f64[n], nats, rising from 0.
         deltas: f64[n], of which the last holds for all larger epsilons.
+        certified: (epsilon, delta) of the certificate; no delta up to that one has a smaller epsilon.
     """
 
     epsilons: Floats
     deltas: Floats
+    certified: tuple[float, float] = (0.0, 1.0)
 
     def delta(self, epsilon: ArrayLike) -> Floats:
         """f64[...], for epsilon >= 0.
@@ -82,6 +92,10 @@ class PrivacyProfile:
             ValueError: a delta outside (0, 1).
         """
         delta = checked("delta", delta, Probability)
+        known, at = self.certified
+        return max(self._interpolated(delta), known if delta <= at else 0.0)
+
+    def _interpolated(self, delta: float) -> float:
         enough = np.flatnonzero(self.deltas <= delta)
         if len(enough) == 0:
             return math.inf
@@ -121,12 +135,35 @@ class PrivacyProfile:
         return len(self.epsilons) - 1
 
 
-@lru_cache(maxsize=64)
-def profile_of(composition: Composition, epsilon: float, delta: float) -> PrivacyProfile:
-    """The profile of what was composed, of which (epsilon, delta) is known.
+def profile_of(compositions: Sequence[Composition], delta: float) -> PrivacyProfile:
+    """The profile that holds for every kind of unit: the largest of theirs at each point.
+
+    Formal guarantees: an upper bound of each kind's at every epsilon, and no larger than the largest of them at the
+    points of any.
+
+    *Proof.* The points are those of all kinds together. Between two of them each kind's profile is a line in e^epsilon,
+    so the largest is convex there, and below the line through its values at both. Beyond a kind's last point its
+    profile is constant.
+
+    Args:
+        compositions: of each kind of unit, at least one.
+        delta: the certificate's, of which each has its epsilon.
+    """
+    each = [_of_kind(composition, delta) for composition in compositions]
+    if len(each) == 1:
+        return each[0]
+    points = np.unique(np.concatenate([one.epsilons for one in each]))
+    largest = np.max([one.delta(points) for one in each], axis=0)
+    return PrivacyProfile(points, largest, max(one.certified for one in each))
+
+
+@lru_cache(maxsize=256)
+def _of_kind(composition: Composition, delta: float) -> PrivacyProfile:
+    """The profile of what was composed.
 
     Formal guarantees: at every point the smaller bound of the accountants, see `certify.epsilons_of`.
     """
+    epsilon = composition.epsilon
     if not composition.hidden:
         return PrivacyProfile(np.array([0.0, 1.0]), np.ones(2))
     if not composition.releases:
@@ -141,7 +178,8 @@ def profile_of(composition: Composition, epsilon: float, delta: float) -> Privac
     grid = np.unique(np.concatenate([*grids, known]))
     deltas = np.min([bound.delta(grid) for bound in bounds], axis=0)
     deltas[grid >= epsilon] = np.minimum(deltas[grid >= epsilon], delta)
-    return PrivacyProfile(grid, np.minimum.accumulate(np.minimum(deltas, 1.0)))
+    deltas = np.minimum.accumulate(np.minimum(deltas, 1.0))
+    return PrivacyProfile(grid, deltas, (epsilon, delta))
 
 
 class _Bound(NamedTuple):
@@ -183,17 +221,17 @@ def _by_real_losses(composition: Composition, delta: float) -> _Bound | None:
     real = as_real(composition.releases)
     if real is None:
         return None
-    of_real = _by_losses(replace(composition, releases=normal_form(real.releases)), delta)
+    factor, twice = math.exp(real.apart), 2 * real.apart
+    at_delta = (1 - SET_ASIDE) * delta / factor  # as `certify` asks of the real noise
+    of_real = _by_losses(replace(composition, releases=normal_form(real.releases)), at_delta)
     if of_real is None:
         return None
-    factor, twice = math.exp(real.apart), 2 * real.apart
     further = drawn_apart([composition.releases], composition.best_of)
 
     def bound(epsilon: Floats) -> Floats:
         inside = np.maximum(epsilon - twice, 0.0)
         below = np.exp(twice) - np.exp(np.minimum(epsilon, twice))  # an epsilon of 2 a is proved
-        apart = further * (1 + np.exp(np.minimum(epsilon, _MOST)))
-        return factor * of_real.delta(inside) + below + apart
+        return _with_set_aside(factor * of_real.delta(inside) + below, further, epsilon)
 
     return _Bound(bound, of_real.end + twice)
 
@@ -210,7 +248,23 @@ def _by_divergences(composition: Composition, delta: float) -> _Bound | None:
     further = drawn_apart(settings, composition.best_of)
 
     def bound(epsilon: Floats) -> Floats:
-        apart = further * (1 + np.exp(np.minimum(epsilon, _MOST)))
-        return rdp_delta(total, epsilon) + aside + apart
+        by_law = rdp_delta(total, epsilon)
+        if not any(map(of_integers, settings)):
+            return by_law
+        return _with_set_aside(by_law, further, epsilon, aside)
 
     return _Bound(bound, rdp_to_epsilon(total, _LEAST_DELTA))
+
+
+def _with_set_aside(by_law: Floats, further: float, epsilon: Floats, aside: float = 0.0) -> Floats:
+    """Delta of integer noise, from that of its law: the least whose certificate has this epsilon, or more.
+
+    Args:
+        by_law: f64[n], at each epsilon.
+        further: how far what is drawn is from the law, in total variation.
+        epsilon: f64[n].
+        aside: what is taken from delta for rounds in which hardly any share is left.
+    """
+    apart = further * (1 + np.exp(np.minimum(epsilon, _MOST)))
+    pays = np.maximum(by_law / (1 - SET_ASIDE), 2 * apart / SET_ASIDE)
+    return np.maximum(pays, by_law + aside + apart)

@@ -335,6 +335,31 @@ def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
     noise = IntegerNoise("discrete_gaussian", 10, 40.0, 100, 1000)
     releases = normal_form([release(noise, rounds=10)])
     (real,), apart = as_real(releases)
-    found = profile_of(Composition(releases, "zero_out"), 20.0, DELTA).delta(0.0)
+    found = profile_of([Composition(releases, "zero_out", epsilon=20.0)], DELTA).delta(0.0)
     least = math.exp(apart) * gaussian_delta(0.0, math.sqrt(10) / real.multiplier)
     assert found >= (least + math.expm1(2 * apart)) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("drawn", "best_of"),
+    [
+        (Everyone(20), 1.0),
+        (FixedSize(100, 20), 3.0),
+        pytest.param(LOSSY.sampling, 1.0, marks=pytest.mark.slow),
+        pytest.param(LOSSY.sampling, 3.0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_profile_counts_what_a_certificate_sets_aside(kind, drawn, best_of):
+    """So that it has the certificate's epsilon at its delta, and hardly another at others."""
+    noise = IntegerNoise(kind, 20, 8.0, 100, 10)
+    one = release(noise, drawn, rounds=3, view="third_party")
+
+    def at(delta):
+        return certify_releases([one], delta, "third_party", best_of=best_of)
+
+    found = at(DELTA)
+    assert found.profile().epsilon(DELTA) == found.epsilon
+    if math.isfinite(found.epsilon):
+        assert DELTA * (1 - 1e-8) <= found.profile().delta(found.epsilon) <= DELTA
+    assert found.profile().epsilon(0.01) == pytest.approx(at(0.01).epsilon, rel=1e-2)

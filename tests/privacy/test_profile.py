@@ -71,7 +71,8 @@ class TestEveryKind:
     def test_it_passes_through_the_certificates(self, name):
         certificate = certified(RELEASES[name])
         profile = certificate.profile()
-        assert profile.epsilon(DELTA) == pytest.approx(certificate.epsilon, rel=1e-8)
+        assert profile.epsilon(DELTA) == certificate.epsilon
+        assert DELTA * (1 - 1e-8) <= profile.delta(certificate.epsilon) <= DELTA
         for delta in (1e-10, 1e-3, 0.03):
             other = certified(RELEASES[name], delta).epsilon
             assert profile.epsilon(delta) == pytest.approx(other, rel=2e-3, abs=1e-6)
@@ -172,7 +173,9 @@ def test_the_best_of_several_runs_by_divergences_alone():
     from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
     made = Release("third_party", "client", 5.0, Everyone(10), 1)
-    profile = certified(made, best_of=3.0).profile()
+    certificate = certified(made, best_of=3.0)
+    profile = certificate.profile()
+    assert profile.epsilon(DELTA) == certificate.epsilon
     orders = np.array(rdp.DEFAULT_RDP_ORDERS)
     once = orders / 50
     total = once + 2 * np.min((1 - 1 / orders) * once + math.log(3) / orders)
@@ -185,6 +188,7 @@ def test_the_best_of_several_runs_by_divergences_alone():
 def test_the_choice_among_settings_costs_the_largest_divergence():
     settings = [[replace(RELEASES["gaussian"], multiplier=m)] for m in (3.0, 5.0)]
     choice = certify_choice(settings, DELTA, 3.0)
+    assert choice.profile().epsilon(DELTA) == choice.epsilon
     worst = certified(settings[0][0], best_of=3.0)
     eps = np.linspace(0, 3, 7)
     np.testing.assert_allclose(choice.profile().delta(eps), worst.profile().delta(eps), rtol=1e-9)
@@ -198,6 +202,14 @@ def test_the_choice_among_settings_without_epsilon_has_their_largest_delta(quiet
     choice = certify_choice(settings, 0.1, 3.0)
     assert choice.epsilon == 0
     assert choice.profile().delta(0.0) >= 2 * norm.cdf(math.sqrt(3) / 2000) - 1
+
+
+def test_a_choice_with_settings_that_nothing_hides_has_no_curve():
+    """Nor has one whose epsilon at a small delta is infinite that of some settings alone."""
+    loud, bare = (replace(RELEASES["gaussian"], multiplier=m) for m in (0.9, 0.0))
+    for settings in ([[loud], [bare]], [[bare], [loud]]):
+        choice = certify_choice(settings, DELTA, 3.0)
+        assert choice.epsilon == choice.profile().epsilon(0.5) == math.inf
 
 
 def test_a_choice_among_neighbours_of_two_kinds_is_refused_also_where_epsilon_is_0():
@@ -249,7 +261,7 @@ def test_what_is_seen_for_certain_now_and_then_has_no_mu():
 
 def test_a_certificate_from_a_file_has_no_profile():
     with pytest.raises(ValueError, match="certificate: read from a file; certify again"):
-        replace(certified(RELEASES["gaussian"]), composition=None).profile()
+        replace(certified(RELEASES["gaussian"]), compositions=()).profile()
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def _account(report: Report, found: Sequence[Result], audits: Sequence[Errors]) 
         bounds=[_bound(c) for c in certificates] if _private(report) else [],
         assumptions=assumptions(certificates),
         meaning=_meaning(report),
-        in_words=[f"{view}: {report.in_words(view)}" for view in report.operational],
+        in_words=[f"{view}: {said}" for view in views if (said := report.in_words(view))],
         trade_off={
             view: (numbers.false_positive_rates, numbers.false_negative_rates)
             for view, numbers in report.operational.items()
