@@ -237,15 +237,18 @@ def _remove(file: Path) -> None:
 def _different(there: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
     """As `differences`, but what several views see, and the matrix of their noise, is told once."""
     a, b = there["releases"], here["releases"]
-    first, *others = [v for v in dict.fromkeys([*a, *b]) if a.get(v) != b.get(v)] or [""]
+    first, *likewise = [v for v in dict.fromkeys([*a, *b]) if a.get(v) != b.get(v)] or [""]
     told = {"releases", "noise"} if first else {"releases"}
-    yield from differences(*({f: v for f, v in x.items() if f not in told} for x in (there, here)))
+    others_there, others_here = (
+        {field: value for field, value in x.items() if field not in told} for x in (there, here)
+    )
+    yield from differences(others_there, others_here)
     if first:
         before, now = str(a.get(first)), str(b.get(first))
-        likewise = " and ".join(f"releases.{view}" for view in others)
+        others = " and ".join(f"releases.{view}" for view in likewise)
         yield (
             f"releases.{first} {before} there, {_new_words(before, now)} here"
-            + (f", {likewise} likewise" if others else "")
+            + (f", {others} likewise" if others else "")
         )
 
 
