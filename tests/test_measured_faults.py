@@ -12,16 +12,19 @@ from own_algorithms import (
     FEDERATION,
     GAUSSIAN,
     PARAMS,
+    POISSON,
     SIGMA,
     D,
     fed_avg,
     measured,
+    scaffold,
 )
 from small import refused
 
 import fedpriv as fp
-from fedpriv.core.trees import unflatten
+from fedpriv.core.trees import flatten, unflatten
 from fedpriv.privacy import Poisson
+from fedpriv.testing.noise_around_sums import noise_around
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -35,6 +38,125 @@ def alike(key, total):
 def sparing(key, total):
     noise = CLIP * SIGMA * jax.random.normal(key, (D,)).at[5].set(0.0)
     return jax.tree.map(jnp.add, total, unflatten(noise, total))
+
+
+def noise_of(scale, used=GAUSSIAN):
+    """A mechanism whose noise is multiplied by `scale(sum)`, a number or a vector."""
+
+    def perturb(key, total):
+        s = flatten(total)
+        noise = flatten(used.perturb(key, jax.tree.map(jnp.zeros_like, total)))
+        return jax.tree.map(jnp.add, total, unflatten(scale(s) * noise, total))
+
+    return used._replace(perturb=perturb, seal=())
+
+
+def of_norm(s):
+    return jnp.linalg.norm(s) / CLIP
+
+
+MOST = POISSON.accounting.most
+BY_THE_SUM = {
+    "shrinks with its norm": lambda s: 1 / (1 + of_norm(s)),
+    "grows with its norm": lambda s: 1 + of_norm(s),
+    "shrinks with one coordinate": lambda s: 1 / (1 + jnp.abs(s[7])),
+    "shrinks where a coordinate is large": lambda s: 1 / (1 + jnp.abs(s)),
+    "shrinks beyond what one client adds": lambda s: jnp.where(of_norm(s) > 1.01, 0.26, 1.0),
+    "shrinks where nearly all add the same": lambda s: jnp.where(
+        of_norm(s) > 0.9 * MOST, 0.26, 1.0
+    ),
+    "shrinks where a coordinate is negative": lambda s: jnp.where(s < 0, 0.26, 1.0),
+    "shrinks where they add up to more than nothing": lambda s: jnp.where(s.sum() > 0.1, 0.26, 1.0),
+    "has its sign": lambda s: jnp.where(s < 0, -1.0, 1.0),
+    "is along it": lambda s: jnp.abs(s) / jnp.maximum(jnp.abs(s).max(), 1e-9) + (s == 0).all(),
+    "shrinks a little": lambda s: 1 - 0.01 * jnp.tanh(of_norm(s)),
+}
+
+
+def rounding(key, total):
+    """Noise is not what depends on the sum, but what is left of both."""
+    return jax.tree.map(jnp.round, GAUSSIAN.perturb(key, total))
+
+
+DEPENDS = r"mechanism .*, round 0: its noise depends on the sum: .* draw it from the key and shapes"
+
+
+QUICK = ("shrinks with its norm", "shrinks with one coordinate", "has its sign")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in BY_THE_SUM],
+)
+def test_noise_by_the_sum(name):
+    """Of clients' messages, also where hundreds add up; exact, so that nothing correct is refused by chance."""
+    with refused(DEPENDS):
+        measured(fed_avg(noise_of(BY_THE_SUM[name])))
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        scaffold(mechanism=noise_of(BY_THE_SUM["shrinks with its norm"])),
+        fed_avg(noise_of(BY_THE_SUM["shrinks with its norm"], fp.laplace(CLIP, SIGMA))),
+        fed_avg(GAUSSIAN._replace(perturb=rounding)),
+        fed_avg(
+            fp.correlated(
+                noise_of(BY_THE_SUM["shrinks with its norm"]), fp.noise_matrices.identity()
+            ),
+            fp.fixed_order(CLIENTS, 3),
+        ),
+    ],
+    ids=["of records' gradients", "of another law", "of a rounded sum", "that may be correlated"],
+)
+def test_noise_by_the_sum_elsewhere(algorithm):
+    with refused(DEPENDS):
+        measured(algorithm)
+
+
+def test_noise_that_is_the_same_around_every_sum_passes():
+    """Also where a sum has a million members, whose last digits are worth more than those of the noise."""
+    by_hand = GAUSSIAN._replace(seal=())
+    measured(fed_avg(by_hand))
+    zeros = jax.tree.map(jnp.zeros_like, PARAMS)
+    keys = jax.random.split(jax.random.key(0), 400)
+    noise = jax.vmap(lambda key: flatten(by_hand.perturb(key, zeros)))(keys)
+    around = noise_around(by_hand, zeros, (jnp.float32(CLIP), 10**6), keys, noise, 1)
+    assert len(around.norms) == 100
+    assert not around.wrong.any()
+
+
+def drawing(scale):
+    """fp.mechanism with noise made by hand."""
+
+    def draw(key, like):
+        keys = dict(zip(like, jax.random.split(key, len(like)), strict=True))
+        normal = lambda k, x: scale(x) * jax.random.normal(k, x.shape, x.dtype)  # noqa: E731
+        return jax.tree.map(normal, keys, like)
+
+    noise = fp.noise.isotropic()._replace(draw=draw, seal=())
+    return fp.mechanism(fp.clipping.flat(), noise, clip_norm=CLIP, noise_multiplier=SIGMA)
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        lambda x: 1 / (1 + jnp.abs(x)),
+        lambda x: jnp.where(x.sum() > 1e9, 0.26, 1.0),
+        jax.jit(jnp.sign),
+    ],
+    ids=["size", "seldom", "sign"],
+)
+def test_noise_for_fp_mechanism_that_reads_the_sum(scale):
+    """It is seen in the program, at however large a sum it would differ, before anything is certified."""
+    with refused("noise: `draw` computes with the values of the sum, .*; draw from the key and"):
+        fp.certify(fed_avg(drawing(scale)), PARAMS, FEDERATION, 1, 1e-3)
+
+
+def test_noise_for_fp_mechanism_that_reads_shapes():
+    measured(fed_avg(drawing(lambda x: jnp.ones_like(x))))
+    certificate = fp.certify(fed_avg(drawing(lambda x: 1.0)), PARAMS, FEDERATION, 1, 1e-3)
+    assert certificate.basis == "declared"
 
 
 class Quieter:

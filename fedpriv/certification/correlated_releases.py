@@ -61,8 +61,8 @@ def check_rounds(sums: Sequence[Sum], rounds: int) -> None:
         for factorization in _factorizations(each.step.mechanism):
             if factorization.rounds is not None and rounds > factorization.rounds:
                 raise ValueError(
-                    f"rounds: {rounds}; {factorization!r} is for at most {factorization.rounds} ({each.line}); make "
-                    f"it for {rounds}"
+                    f"rounds: {rounds}; the matrix of correlated noise ({each.line}) is for at most "
+                    f"{factorization.rounds}; make it for all of them before the run begins"
                 )
 
 

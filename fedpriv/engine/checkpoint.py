@@ -76,8 +76,12 @@ class Checkpoints:
             ) from None
 
     @contextmanager
-    def opened(self, identity: Mapping[str, Any]) -> Iterator[Keeper]:
-        """The opened checkpoints, for `simulate`; `identity` must be unchanged, too.
+    def opened(self, identity: Callable[[int], Mapping[str, Any]], rounds: int) -> Iterator[Keeper]:
+        """The opened checkpoints, for `simulate` of so many rounds.
+
+        Args:
+          identity: rounds -> what must be unchanged, too, of a run of so many.
+          rounds: of this run.
 
         Raises:
           ValueError: the folder cannot be made.
@@ -93,7 +97,7 @@ class Checkpoints:
                     f"checkpoints: cannot make {folder} ({error.strerror}); choose another folder"
                 ) from None
         try:
-            yield Keeper(self, folder, json.loads(json.dumps({**self.settings, **identity})))
+            yield Keeper(self, folder, identity, rounds)
         finally:
             if is_new:
                 with suppress(OSError):  # it holds checkpoints, or is gone
@@ -103,10 +107,24 @@ class Checkpoints:
 class Keeper:
     """A folder of checkpoints, each a file ROUND.npz."""
 
-    def __init__(self, checkpoints: Checkpoints, folder: Path, wanted: dict[str, Any]):
-        self._settings, self._folder, self._wanted = checkpoints, folder, wanted
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        folder: Path,
+        identity: Callable[[int], Mapping[str, Any]],
+        rounds: int,
+    ):
+        self._settings, self._folder, self._identity = checkpoints, folder, identity
+        self._wanted, self._rounds = self._wanted_of(rounds), rounds
         self._round, self._time = 0, time.monotonic()
         self._told = False  # that one cannot be written
+
+    def _wanted_of(self, rounds: int) -> dict[str, Any]:
+        """What a checkpoint of a run of so many rounds says, if it is of this one."""
+        wanted: dict[str, Any] = json.loads(
+            json.dumps({**self._settings.settings, **self._identity(rounds)})
+        )
+        return wanted
 
     def _files(self) -> list[tuple[int, Path]]:
         """Rounds of which there is a checkpoint, last first."""
@@ -117,7 +135,7 @@ class Keeper:
         """The last snapshot that can be read, if any; `like` has the same shapes.
 
         Raises:
-          OtherRunError: it is of another run; names all that differs.
+          OtherRunError: it is of another run, and names all that differs, or of more rounds than this one has.
           ValueError: as which that can be caught, too.
         """
         files = self._files()
@@ -143,18 +161,25 @@ class Keeper:
                 snapshot = unpacked(named, about["run"], like, layout)
             except ValueError as error:
                 raise OtherRunError(self._refusal(str(error))) from None
+            if snapshot.round > self._rounds:
+                raise OtherRunError(
+                    f"rounds: {self._rounds}; {self._settings.folder} holds a checkpoint of round {snapshot.round}; "
+                    "give at least as many, or another folder"
+                )
             self._round = snapshot.round
             return snapshot
         return None
 
     def _agreed(self, there: dict[str, Any]) -> Strategy:
         """The layout; another one would add in another order, and free memory may not be what it was."""
-        wanted, layout = self._wanted, self._wanted["layout"]
+        planned = there["rounds"]
+        wanted = self._wanted if planned == self._rounds else self._wanted_of(planned)
+        layout = wanted["layout"]
         recorded = {f: v for f, v in there["layout"].items() if _NO_CHOICE.get(f) != v}
         there = there | {"layout": recorded}
         if layout["clients"] == "fit":
             layout = layout | {"clients": recorded["clients"]}
-        if different := list(differences(there, wanted | {"layout": layout})):
+        if different := list(_different(there, wanted | {"layout": layout})):
             raise OtherRunError(self._refusal("; ".join(different)))
         return Strategy(**layout)
 
@@ -207,6 +232,31 @@ def _remove(file: Path) -> None:
     """Or leaves it, where that is not allowed."""
     with suppress(OSError):
         file.unlink(missing_ok=True)
+
+
+def _different(there: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
+    """As `differences`, but what several views see, and the matrix of their noise, is told once."""
+    a, b = there["releases"], here["releases"]
+    first, *likewise = [v for v in dict.fromkeys([*a, *b]) if a.get(v) != b.get(v)] or [""]
+    told = {"releases", "noise"} if first else {"releases"}
+    others_there, others_here = (
+        {field: value for field, value in x.items() if field not in told} for x in (there, here)
+    )
+    yield from differences(others_there, others_here)
+    if first:
+        before, now = str(a.get(first)), str(b.get(first))
+        others = " and ".join(f"releases.{view}" for view in likewise)
+        yield (
+            f"releases.{first} {before} there, {_new_words(before, now)} here"
+            + (f", {others} likewise" if others else "")
+        )
+
+
+def _new_words(before: str, now: str) -> str:
+    """Those of `now` that differ, where the two are alike but for these."""
+    one, other = before.split(), now.split()
+    differ = [b for a, b in zip(one, other, strict=False) if a != b]
+    return now if len(one) != len(other) or not differ else " ".join(differ).strip(",;")
 
 
 def differences(there: Any, here: Any, name: str = "") -> Iterator[str]:

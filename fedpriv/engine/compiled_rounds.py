@@ -73,45 +73,56 @@ def numbered_round(
     return carried, (metrics, _finite(carried.state))
 
 
-def rounds_of_seeds(
-    algorithm: Algorithm,
-    calls: Sequence[Any],
-    score: ScoreFn,
-    measure: Measure,
-    rounds: int,
-    every: int,
-) -> Callable[..., Any]:
-    """`every` rounds and an evaluation for each seed; one trace serves the whole run, its last chunk included."""
+def next_evaluation(done: int, rounds: int, every: int) -> int:
+    """The round of the next evaluation: a multiple of `every`, wherever an earlier call ended, or the last round."""
+    return min(done + every - done % every, rounds)
 
-    def one_seed(args: tuple, examples: PyTree, test: Example, start: jax.Array) -> tuple:
+
+def rounds_of_seeds(
+    algorithm: Algorithm, calls: Sequence[Any], score: ScoreFn, measure: Measure, every: int
+) -> Callable[..., Any]:
+    """Rounds `start` to `end`, `every` at most, and an evaluation, for each seed.
+
+    The program does not know how many rounds a run has: so those of a shorter run have the same bits.
+    """
+
+    def one_seed(
+        args: tuple, examples: PyTree, test: Example, start: jax.Array, end: jax.Array
+    ) -> tuple:
         carried, tables, root = args
         federation = replace(tables, examples=examples)
 
-        def step(carried: Carried, t: jax.Array) -> tuple:
-            @jax.jit  # so that it is traced once
-            def run(carried: Carried) -> tuple:
-                return numbered_round(algorithm, calls, root, t, carried, federation.for_training)
+        @jax.jit  # so that it is traced once
+        def run(carried: Carried, t: jax.Array) -> tuple:
+            return numbered_round(algorithm, calls, root, t, carried, federation.for_training)
 
-            if rounds % every == 0:
-                return run(carried)
-            _, (metrics, _) = jax.eval_shape(run, carried)
-            idle = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), metrics)
-            done = t >= rounds
-            return lax.cond(done, lambda c: (c, (idle, jnp.bool_(True))), run, carried)
+        def step(t: jax.Array, so_far: tuple) -> tuple:
+            carried, seen = so_far
+            carried, of_round = run(carried, t)
+            return carried, jax.tree.map(lambda all, x: all.at[t - start].set(x), seen, of_round)
 
+        _, (like, _) = jax.eval_shape(run, carried, start)
+        unseen = jax.tree.map(lambda x: jnp.zeros((every, *x.shape), x.dtype), like)
+        so_far = carried, (unseen, jnp.ones(every, bool))
         metrics: Metrics
         finite: jax.Array
-        carried, (metrics, finite) = lax.scan(step, carried, start + jnp.arange(every))
+        carried, (metrics, finite) = lax.fori_loop(start, end, step, so_far)
         state = carried.state
         scores = evaluate(score, state.params, test)
         return carried, (metrics, finite, scores, measured(measure, state, federation))
 
     def chunk(
-        carried: Carried, federation: Federation, roots: Key, test: Example, start: jax.Array
+        carried: Carried,
+        federation: Federation,
+        roots: Key,
+        test: Example,
+        start: jax.Array,
+        end: jax.Array,
     ) -> tuple:
         tables = replace(federation, examples=())
         return lax.map(
-            lambda args: one_seed(args, federation.examples, test, start), (carried, tables, roots)
+            lambda args: one_seed(args, federation.examples, test, start, end),
+            (carried, tables, roots),
         )
 
     return chunk

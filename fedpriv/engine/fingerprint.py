@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,6 +15,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.data.mapped_files import check_not_cut
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
+from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.rounds.noise_stream import STREAMS, schedule_key
 from fedpriv.rounds.samplers import Answer, parts_of
 from fedpriv.rounds.scheduled_samplers import (
@@ -42,30 +43,53 @@ def identity(
     seeds: Sequence[int],
     strategy: Strategy,
     secret_check: str | None = None,
-) -> dict[str, Any]:
-    """A run's fingerprint as JSON, what `simulate` itself knows of it; `Checkpoints.settings` say more.
+) -> Callable[[int], dict[str, Any]]:
+    """rounds -> the fingerprint of so many, as JSON: what `simulate` itself knows; `Checkpoints.settings` say more.
+
+    A run of more rounds goes on from one of fewer where theirs are the same in those of the shorter one.
 
     Args:
       secret_check: what tells a secret seed from others, where there is one.
     """
     records = records_of(training.federations, seeds)
     data = distributed.digest(jax.tree.leaves((records, training.test)))
-    return {
+    of_any = {
         "streams": STREAMS,
-        "rounds": training.rounds,
         "every": training.every,
         "seeds": list(seeds),
         **({"secret_seed_check": secret_check} if secret_check else {}),
         "layout": strategy.order,
         "data": bytes(data).hex()[:16],
-        # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
-        "releases": _told([r for k in traced.kinds for r in traced.releases(training.rounds, k)]),
         **({"groups": repr(traced.grouping)} if traced.grouping else {}),
         **_persons(training),
-        **_schedules(training),
-        **_answers(training),
-        **_noise(traced, training.rounds),
     }
+
+    def of(rounds: int) -> dict[str, Any]:
+        # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
+        releases = [r for kind in traced.kinds for r in traced.releases(rounds, kind)]
+        return of_any | {
+            "rounds": rounds,
+            "releases": _told(releases),
+            **_bounds(traced, rounds),
+            **_schedules(training, rounds),
+            **_answers(training, rounds),
+            **_noise(traced, rounds),
+        }
+
+    return of
+
+
+def _bounds(traced: TracedRound, rounds: int) -> dict[str, list[str]]:
+    """Clip norms that change over the rounds, which no certificate depends on."""
+    steps = [release.step.mechanism for stage in traced.stages for release in stage.releases]
+    changing = [used for used in steps if isinstance(used, Dynamic)]
+    some = sorted({0, *np.linspace(0, rounds - 1, _COMPARED).astype(int).tolist()})
+    each = [[float(used.in_round(t).clip_norm) for t in some] for used in changing]
+    return (
+        {"clip_norms": [" ".join(f"{c:.6g}" for c in dict.fromkeys(all)) for all in each]}
+        if each
+        else {}
+    )
 
 
 def _noise(traced: TracedRound, rounds: int) -> dict[str, str]:
@@ -82,7 +106,7 @@ def _persons(training: Training) -> dict[str, list[str]]:
     return {"persons": whose} if whose else {}
 
 
-def _schedules(training: Training) -> dict[str, str]:
+def _schedules(training: Training, rounds: int) -> dict[str, str]:
     """Who takes part when, where that is fixed for the run: cohorts of another schedule may come too soon."""
     samplers = [sampler for _, sampler in parts_of(training.algorithm.sampler, 2)]
     scheduled = {i: each for i, each in enumerate(samplers) if each.accounting.has_turns}
@@ -92,19 +116,19 @@ def _schedules(training: Training) -> dict[str, str]:
     for part, sampler in scheduled.items():
         schedule = schedule_key(root, part)
         (memory,) = first_memories(sampler)
-        for t in sorted({0, 1, training.rounds - 1}):
+        for t in sorted({0, 1, rounds - 1}):
             drawn, memory = cohort_drawn(sampler, root, schedule, jnp.int32(t), memory)
             draws.append(jnp.where(drawn.mask, drawn.ids, -1))
     schemas = "; ".join(str(sampler.accounting) for sampler in scheduled.values())
     return {"schedule": f"{schemas}, {bytes(distributed.digest(draws)).hex()[:16]}"}
 
 
-def _answers(training: Training) -> dict[str, str]:
+def _answers(training: Training, rounds: int) -> dict[str, str]:
     """How much members count and how late they answer, in some draws, where that is said."""
     keys, answers = jax.random.split(training.roots[0], _COMPARED), []
     for _, sampler in parts_of(training.algorithm.sampler, 2):
         (memory,) = first_memories(sampler)
-        given = jnp.int32(training.rounds - 1), memory
+        given = jnp.int32(rounds - 1), memory
 
         def answer(key: Key, sampler: AnySampler = sampler, given: tuple = given) -> Answer:
             return cohort_drawn(sampler, key, key, *given)[0].answer

@@ -20,6 +20,7 @@ from fedpriv.devices import distributed
 from fedpriv.devices.closed_arrays import Jitted, of_shapes
 from fedpriv.devices.fitting import compiled_to_fit
 from fedpriv.devices.layout import Strategy, current, spmd, use
+from fedpriv.engine.compiled_rounds import next_evaluation
 from fedpriv.rounds.one_round import Carried, who_takes_part
 from fedpriv.rounds.samplers import Opening
 from fedpriv.rounds.scheduled_samplers import AnySampler
@@ -93,18 +94,21 @@ def streamed_chunk(
     """
     done, rounds, every = plan
 
-    def ends(start: int) -> range:
-        return range(start, min(start + every, rounds))
+    def order() -> Iterator[tuple[int, int]]:
+        start = done
+        while start < rounds:
+            end = next_evaluation(start, rounds, every)
+            yield from ((s, t) for s in seeds for t in range(start, end))
+            start = end
 
     seeds = range(len(roots))
-    order = ((s, t) for start in range(done, rounds, every) for s in seeds for t in ends(start))
     evaluate, measure = evaluation
     scores = Jitted(spmd(evaluate))
 
-    def chunk(carried: list[Carried], test: PyTree, start: int) -> tuple:
+    def chunk(carried: list[Carried], test: PyTree, start: int, end: int) -> tuple:
         seen: list[list] = [[] for _ in seeds]
         for s, of_seed in enumerate(seen):
-            for _ in ends(start):
+            for _ in range(start, end):
                 carried[s], out = running.run(carried[s])
                 of_seed.append(out)
         states = [each.state for each in carried]
@@ -115,7 +119,7 @@ def streamed_chunk(
         return carried, (metrics, finite, _stacked(scored), _stacked(measured))
 
     given = sampler, federations, roots, participation
-    with StreamedRounds(make, *given, order, mesh) as running:
+    with StreamedRounds(make, *given, order(), mesh) as running:
         yield chunk, lambda: running.layout
 
 

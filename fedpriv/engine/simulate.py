@@ -36,6 +36,7 @@ from fedpriv.engine.compiled_rounds import (
     Training,
     evaluate,
     measured,
+    next_evaluation,
     numbered_round,
     of_seed,
     rounds_of_seeds,
@@ -59,12 +60,13 @@ class Chunks(NamedTuple):
 
     Attributes:
       carried: leaves [seeds, ...], or a list of what each seed carries; the first call's.
-      run: (carried, rounds done) -> (carried, (metrics, finite, scores, measures)); it donates what is carried.
+      run: (carried, rounds done, rounds done then) -> (carried, (metrics, finite, scores, measures)); it donates what
+        is carried.
       layout: the strategy, with the number of clients that fit; called after the first chunk.
     """
 
     carried: Any
-    run: Callable[[Any, int], tuple[Any, tuple]]
+    run: Callable[[Any, int, int], tuple[Any, tuple]]
     layout: Callable[[], Strategy]
 
 
@@ -112,13 +114,16 @@ def simulate(
         any process, training ends in all. The checkpoint records this, and the same call returns that history. If it
         raises KeyboardInterrupt, the run ends there, with a checkpoint to resume from.
       checkpoints: where to keep checkpoints, and how often to take one. The same call resumes from the last one, with
-        the same results, bit for bit; the history includes earlier evaluations.
+        the same results, bit for bit; the history includes earlier evaluations. With more rounds it goes on to the
+        state that a run of so many has; an evaluation where the earlier call ended stays in the history, and the
+        diagnostics of the next one are those of the rounds since. One that `on_evaluation` has ended stays so.
       compiler: compiles the rounds (only of a federation in memory), by default `jax.jit`.
 
     Raises:
       ValueError: an argument out of range or of the wrong kind; errors of `init`, `check_launch`, `check_examples` or
         of reading a streamed federation; arguments that differ between processes; checkpoints of another run, with
-        other settings, data, secret, noise, cohorts, layout of clients, or shapes of the state.
+        other settings, data, secret, noise, cohorts, layout of clients, or shapes of the state; fewer rounds than are
+        done.
       LeakError: something private gets past the releases of a round; says what, and in which line.
       DivergedError: a model, or its loss on the test examples (any metric, if there is no loss), became NaN or
         infinite; says in which round, with the likely cause. A metric of 0/0 (a recall without a positive example) is
@@ -172,7 +177,7 @@ def simulate(
         keeper, saved = None, None
         if checkpoints:
             run_identity = identity(training, traced, seeds, strategy, secret_check)
-            keeper = cleanup.enter_context(checkpoints.opened(run_identity))
+            keeper = cleanup.enter_context(checkpoints.opened(run_identity, rounds))
             saved = _begun(keeper, carried)
         run = RunState(seeds, first.num_clients, saved)
         if saved:
@@ -210,10 +215,10 @@ def _train(
     stopped = False
     while run.round < rounds and not stopped:
         began, start = time.perf_counter(), run.round
+        end = next_evaluation(start, rounds, every)
         with waiting_for("first rounds") if run.round == begun else nullcontext():
-            carried, seen = chunks.run(carried, start)
+            carried, seen = chunks.run(carried, start, end)
             seen = jax.device_get(seen)
-        end = min(start + every, rounds)
         evaluation = run.add(seen, end, time.perf_counter() - began)
         if run.news:
             not_finite_warning.warn(training, carried, run.news, start, run.history.seeds)
@@ -267,13 +272,13 @@ def _chunks(
         first = distributed.replicate(to_device(saved.carried, carried), strategy.mesh)
     if isinstance(federations, Federation):
         federation = distributed.replicate(federations, strategy.mesh)
-        make = partial(rounds_of_seeds, algorithm, calls, score, measure, rounds, every)
-        given = carried, federation, roots, test, 0
+        make = partial(rounds_of_seeds, algorithm, calls, score, measure, every)
+        given = carried, federation, roots, test, 0, every
         chunk, layout = compiled_to_fit(make, given, [0], strategy, compiler)
         run.history.compile_seconds = time.perf_counter() - began
         yield Chunks(
             first,
-            lambda carried, start: chunk(carried, federation, roots, test, start),
+            lambda carried, start, end: chunk(carried, federation, roots, test, start, end),
             lambda: layout,
         )
         return
@@ -291,7 +296,7 @@ def _chunks(
         ends,
         strategy.mesh,
     ) as (chunk, fitted):
-        yield Chunks(each, lambda carried, start: chunk(carried, test, start), fitted)
+        yield Chunks(each, lambda carried, *ends: chunk(carried, test, *ends), fitted)
 
 
 def _begun(keeper: Keeper, carried: Carried) -> Snapshot | None:

@@ -27,7 +27,7 @@ from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.trees import dimension, flatten, real, unflatten, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
-from fedpriv.mechanisms.noise import Noise, isotropic
+from fedpriv.mechanisms.noise import Noise, isotropic, noise_drawn
 from fedpriv.privacy.release import NO_NOISE, NoiseKind
 from fedpriv.privacy.whitening import joint_multiplier
 
@@ -79,7 +79,8 @@ class Mechanism(NamedTuple):
 
     Attributes:
       clip: contribution -> (bounded contribution, its norm before).
-      perturb: (key, sum) -> noisy sum. Like `clip`, it returns floats of 32 bits or more (`fedpriv.core.trees.real`).
+      perturb: (key, sum) -> noisy sum. The noise depends on the key and the sum's shapes alone. Like `clip`, it returns
+        floats of 32 bits or more (`fedpriv.core.trees.real`).
       certified_multiplier: standard deviation of the noise on the sum, divided by the most that one contribution can
         move it (1 / whitened sensitivity where the noise differs by direction); 0 if nothing is hidden.
       reason: why nothing is hidden, if `certified_multiplier` is 0.
@@ -149,12 +150,14 @@ def mechanism(
       rounding of the norm (relative 1e-6) is not accounted for.
 
     Args:
+      noise: drawn from the key and the shapes of the sum alone.
       clip_norm: C; infinity only without noise.
       noise_multiplier: sigma.
       calibrated: scale the noise by the reach, which makes the multiplier sigma.
 
     Raises:
-      ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
+      ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm; in a round, noise that
+        depends on the sum.
     """
     fits = isinstance(clipping, Clipping)
     require(fits, "clipping", clipping, "give one such as fp.clipping.flat()")
@@ -174,7 +177,7 @@ def mechanism(
             if silent:
                 return total
             total = real(total)
-            drawn, bounds = noise.draw(key, total), spread(bound, total)
+            drawn, bounds = noise_drawn(noise, key, total), spread(bound, total)
 
             def noisy(s: jax.Array, z: jax.Array, c: Bound) -> jax.Array:
                 return s + (c * strength * z).astype(s.dtype)

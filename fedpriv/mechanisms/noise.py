@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.interpreters import partial_eval
 
 from fedpriv.core.arguments import Count, checked
 from fedpriv.core.checked_tuples import checking_fields
-from fedpriv.core.provenance import sealed
+from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.trees import dimension, flatten, real, unflatten, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Clipping
@@ -26,7 +27,8 @@ class Noise(NamedTuple):
     """A Gaussian distribution of scale 1, for the noise on a sum.
 
     Attributes:
-      draw: (key, like) -> noise in the shapes of `like`, f32, or f64 where `like` is f64.
+      draw: (key, like) -> noise in the shapes of `like`, f32, or f64 where `like` is f64. One that computes with values
+        of `like`, which is the sum, is refused.
       reach: clipping -> the whitened sensitivity sup ||Sigma^-1/2 u|| over its set for C = 1.
       whiten: u -> Sigma^-1/2 u, f32[...]; if u is such noise, its entries are independent and of variance 1.
       dimension: the number of coordinates, if the noise requires a fixed one.
@@ -38,6 +40,23 @@ class Noise(NamedTuple):
     whiten: Callable[[PyTree], jax.Array]
     dimension: Count | None = None
     seal: tuple = ()
+
+
+def noise_drawn(noise: Noise, key: Key, like: PyTree) -> PyTree:
+    """As `noise.draw`.
+
+    Raises:
+      ValueError: it is made by hand, and computes with values of `like`.
+    """
+    if not constructed(noise):
+        program = jax.make_jaxpr(noise.draw)(key, like)
+        _, used = partial_eval.dce_jaxpr(program.jaxpr, [True] * len(program.jaxpr.outvars))
+        if any(used[1:]):
+            raise ValueError(
+                "noise: `draw` computes with the values of the sum, on which noise must not depend; draw from the key "
+                "and from shapes and types alone"
+            )
+    return noise.draw(key, like)
 
 
 def isotropic() -> Noise:

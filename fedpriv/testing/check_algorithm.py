@@ -51,9 +51,11 @@ def check_algorithm(
       beginning of a run, in its middle and at its end, with the first model;
     - what clients send, and the gradients of their records, are finite;
     - every view gets a certificate;
-    - samplers and mechanisms of your own do what they say.
+    - samplers and mechanisms of your own do what they say: how loud noise is in some rounds throughout the run, and
+      that it is the same around all sums that are tried, up to the largest of a cohort.
 
-    Each statistical test refuses a correct part with probability 1e-6 at most.
+    Each statistical test refuses a correct part with probability 1e-6 at most. Noise that depends on the state, or is
+    quieter in rounds or around sums that are not tried, is not seen.
 
     Args:
       params: an initial model, or key -> model.

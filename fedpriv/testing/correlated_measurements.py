@@ -15,7 +15,7 @@ from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import spread
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
-from fedpriv.mechanisms.noise_matrices import PROVED, Factorization
+from fedpriv.mechanisms.noise_matrices import PROVED, Factorization, identity
 from fedpriv.privacy.curves import Floats
 from fedpriv.testing.measurements import check_mechanism
 
@@ -44,6 +44,10 @@ def check_correlated_noise(release: Sum | Mean, rounds: int, seed: int) -> None:
 def _of_a_round(used: Mechanism) -> Mechanism:
     """What clips as `used`, and adds the noise z_t alone, as the engine draws it."""
     inner: Mechanism = used.correlation.mechanism
+    if (
+        used.correlation.factorization == identity()
+    ):  # the engine has `inner` perturb the sum itself
+        return inner._replace(clip=used.clip, seal=())
     unit = inner.at(1.0, inner.noise_multiplier)  # type: ignore[misc]
 
     def perturb(key: Key, total: PyTree) -> PyTree:

@@ -28,6 +28,12 @@ from fedpriv.rounds.scheduled_samplers import (
     cohort_drawn,
     first_memories,
 )
+from fedpriv.testing.noise_around_sums import (
+    Moved,
+    check_moved,
+    directions_of,
+    noise_around,
+)
 
 FALSE_ALARM = 1e-6
 _DRAWS = 2000  # of samplers and noise
@@ -146,7 +152,10 @@ def check_codec(release: Sum, seed: int) -> None:
 
 
 def check_mechanism(release: Sum | Mean, rounds: int, seed: int) -> None:
-    """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says in some round."""
+    """Raises ValueError: a mechanism made by hand clips less, or is quieter or louder, than it says in some round.
+
+    Or its noise depends on the sum. So what is measured around 0 holds around every sum that was tried.
+    """
     used: Any = release.step.mechanism
     known = type(used) in (Mechanism, Dynamic) and constructed(used)
     if known and (type(used) is Mechanism or constructed(used.start)):
@@ -155,7 +164,8 @@ def check_mechanism(release: Sum | Mean, rounds: int, seed: int) -> None:
         _check_integers(release, rounds)
         return
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), release.like)
-    measured = jax.jit(lambda t: _measured(used.in_round(t), zeros, seed))
+    most = release.step.sampling.accounting.most
+    measured = jax.jit(lambda t: _measured(used.in_round(t), zeros, most, seed))
     for t in _rounds(used, rounds):
         told, what = float(used.multipliers(t + 1)[-1][1]), f"mechanism ({release.line}), round {t}"
         if not told > 0:
@@ -166,7 +176,9 @@ def check_mechanism(release: Sum | Mean, rounds: int, seed: int) -> None:
                 f"{what}: `for_batch` looks at the gradients that it bounds; leave it out and fix the bound "
                 "beforehand"
             )
-        _check_noise(what, told, used.noise, *measured(t))
+        noise, far, finite, moved = measured(t)
+        check_moved(what, moved)
+        _check_noise(what, told, used.noise, noise, far, finite)
 
 
 def _check_integers(release: Sum | Mean, rounds: int) -> None:
@@ -192,17 +204,20 @@ def _rounds(used: Any, rounds: int) -> list[int]:
     return sorted(t for t in some if t < rounds)
 
 
-def _measured(used: Any, zeros: PyTree, seed: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(noise f32[draws, d], bounded contributions f32[n, d], whether those of NaN and infinity are finite)."""
+def _measured(
+    used: Any, zeros: PyTree, most: int, seed: int
+) -> tuple[jax.Array, jax.Array, jax.Array, Moved]:
+    """(noise f32[draws, d], bounded contributions f32[n, d], whether those of NaN and infinity are finite, `Moved`)."""
     d = dimension(zeros)
     draws = int(np.clip(_MOST_NUMBERS // d, 100, _DRAWS))
     keys = jax.random.split(jax.random.key(seed), draws)
     noise = lax.map(lambda key: flatten(used.perturb(key, zeros)), keys)
-    noise -= noise.mean(0)
-    quietest = jnp.zeros(d).at[jnp.argmin(noise.std(0))].set(1.0)
     bounds = jax.tree.leaves(used.clip_norm)
     largest = jnp.max(jnp.stack([jnp.asarray(c, jnp.float32) for c in bounds]))
     largest, norm = jnp.where(jnp.isfinite(largest), largest, 1.0), jnp.linalg.norm
+    moved = noise_around(used, zeros, (largest, most), keys, noise, seed)
+    noise -= noise.mean(0)
+    quietest = jnp.zeros(d).at[jnp.argmin(noise.std(0))].set(1.0)
 
     def bounded(u: jax.Array) -> jax.Array:
         """By both ways in which a contribution is bounded: a client's message, and a record's gradient by its norms."""
@@ -215,13 +230,13 @@ def _measured(used: Any, zeros: PyTree, seed: int) -> tuple[jax.Array, jax.Array
             ways.append(jax.tree.map(lambda x, s: jnp.where(s == 0, 0.0, s * x), tree, scales))
         return jnp.stack(list(map(flatten, ways)))
 
-    ways = [*_directions(zeros, seed), quietest]
+    ways = [*directions_of(zeros, seed), quietest]
     tried = [c * largest * u / norm(u) for u in ways for c in _NORMS]
     far = lax.map(bounded, jnp.stack([*tried, *_without_a_norm(zeros)]))
     odd = far[len(tried) :]
     finite = jnp.all(jnp.isfinite(odd))
     far = far.at[len(tried) :].set(jnp.where(finite, odd, 0.0))
-    return noise, far.reshape(-1, d), finite
+    return noise, far.reshape(-1, d), finite, moved
 
 
 def _without_a_norm(zeros: PyTree) -> list[jax.Array]:
@@ -300,12 +315,3 @@ def _of_means(draws: int, tests: int) -> tuple[float, float]:
     tail = FALSE_ALARM / tests
     low, high = gamma.ppf(tail, draws - 1), gamma.isf(tail, draws)
     return float(low / draws), float(high / draws)
-
-
-def _directions(like: PyTree, seed: int) -> list[jax.Array]:
-    """Of worst contributions: one coordinate, all, at random, and where noise of one key for all leaves cancels."""
-    leaves = jax.tree.leaves(like)
-    d, least = dimension(like), min(leaf.size for leaf in leaves)
-    against = [jnp.zeros(leaf.size).at[:least].set((-1.0) ** i) for i, leaf in enumerate(leaves)]
-    one, z = jnp.zeros(d).at[0].set(1.0), jax.random.normal(jax.random.key(seed + 1), (d,))
-    return [one, jnp.ones(d), z, jnp.concatenate(against)]

@@ -1,0 +1,150 @@
+"""A run that is called again with more rounds goes on to what one of so many rounds would be, or is refused."""
+
+import re
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from checkpointed import CLIENTS, FED_AVG, FEDERATION, SEEDS, TEST, raw, rounds_in, run, score
+from correlated_runs import FEDERATION as MANY
+from correlated_runs import MATRICES, SIZE, N, correlated, descent, matrix_of
+from every_algorithm import ALGORITHMS, NOISY
+from every_algorithm import FEDERATION as PUBLIC
+from small import assert_identical, compiler_of_one_program, start
+
+import fedpriv as fp
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+FEWER, EVERY, MORE = 3, 2, 7  # evaluated after 2, 3 and 4, 6, 7
+ORDER = fp.fixed_order(N, SIZE)
+QUICK = ("dp_fed_avg", "dp_scaffold", "ditto", "adaptive_fed_avg")  # memory, personal, adaptive
+SCHEDULES = {
+    "shuffled": fp.shuffled_blocks(N, SIZE),
+    "allocation": fp.random_allocation(N, 3),
+    "availability": fp.random_availability(N, SIZE, 2, 0.7),
+    "opening": fp.Opening(fp.poisson(N, 0.3, 6), 2, fp.poisson(N, 0.5, 8)),
+}
+
+
+def goes_on(algorithm, folder, federation, **options):
+    """Training in two calls, and in one: the states, and evaluations of the same rounds, are the same to the bit."""
+    given = {"every": EVERY, "seeds": SEEDS, "score": score, "strategy": fp.Strategy()} | options
+    train = partial(fp.simulate, algorithm, start(), federation, TEST, **given)
+    whole, checkpoints = train(rounds=MORE), fp.Checkpoints(folder, rounds=1)
+    short = train(rounds=FEWER, checkpoints=checkpoints)
+    history = train(rounds=MORE, checkpoints=checkpoints)
+    assert list(short.rounds) == [2, 3]
+    assert list(history.rounds) == [2, 3, 4, 6, 7]
+    assert list(whole.rounds) == [2, 4, 6, 7]
+    assert_identical(*(jax.tree.map(raw, each.state) for each in (history, whole)))
+    at = {e.round: e for e in history.evaluations}
+    assert_identical(at[3].metrics, short.evaluations[-1].metrics)
+    for e in whole.evaluations:
+        assert_identical(at[e.round].metrics, e.metrics)
+        assert_identical(at[e.round].uplink_mb, e.uplink_mb)
+        if e.round != 4:  # whose diagnostics are of one round, and not of two
+            assert_identical(at[e.round].diagnostics, e.diagnostics)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_some_algorithms(name, tmp_path):
+    """Each call compiles its own program."""
+    goes_on(ALGORITHMS[name], tmp_path, PUBLIC)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in QUICK])
+def test_every_other_algorithm(name, tmp_path):
+    goes_on(ALGORITHMS[name], tmp_path, PUBLIC, compiler=compiler_of_one_program())
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n != "blt" else ()) for n in MATRICES]
+)
+def test_noise_that_remembers(name, tmp_path):
+    """Made for as many rounds as the longer run has."""
+    goes_on(descent(correlated(matrix_of(name)), ORDER), tmp_path, MANY)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n != "shuffled" else ()) for n in SCHEDULES]
+)
+def test_cohorts_that_go_by_the_round(name, tmp_path):
+    goes_on(descent(fp.gaussian(0.5, 1.0), SCHEDULES[name]), tmp_path, MANY)
+
+
+def test_a_streamed_federation(tmp_path):
+    examples = jax.tree.map(np.asarray, FEDERATION.examples)
+    rows = [np.arange(3) + 3 * i for i in range(CLIENTS)]
+    goes_on(FED_AVG, tmp_path, fp.StreamedFederation.from_arrays(examples, rows))
+
+
+def noisy(used):
+    return descent(used, ORDER)
+
+
+def of_order(rounds):
+    return noisy(correlated(fp.noise_matrices.banded_toeplitz(rounds, 3)))
+
+
+CHANGED = {
+    "noise that falls sooner": (
+        lambda rounds: noisy(fp.dynamic(NOISY, rounds=rounds, noise_decay=2.0)),
+        r"of another run: releases\.third_party ",
+    ),
+    "clip norms that fall sooner": (
+        lambda rounds: noisy(fp.dynamic(NOISY, rounds=rounds, clip_decay=2.0)),
+        "of another run: clip_norms 0.5 .* there, 0.5 .* here; give what was",
+    ),
+    "a matrix for fewer rounds": (
+        lambda rounds: of_order(FEWER),
+        "rounds: 7; ",
+    ),
+    "a matrix made anew": (
+        of_order,
+        r"of another run: releases\.third_party client, .*rounds=3.* there, .*rounds=7.* here, rel",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_would_change_rounds_that_are_done_is_refused(name, tmp_path):
+    """In one line that says nothing twice; the folder stays as it was."""
+    make, said = CHANGED[name]
+    train = partial(run, federation=MANY, folder=tmp_path)
+    train(make(FEWER), rounds=FEWER)
+    before = {f: f.read_bytes() for f in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=said) as error:
+        train(make(MORE), rounds=MORE)
+    print(error.value)
+    assert "\n" not in str(error.value)
+    told = re.split(r"[ ;,()]+", str(error.value).split(str(tmp_path))[-1])
+    long = [word for word in told if len(word) > 9 and not word.startswith("fp.")]
+    assert len(long) == len(set(long))
+    assert {f: f.read_bytes() for f in tmp_path.iterdir()} == before
+    train(make(FEWER), rounds=FEWER)
+
+
+def test_fewer_rounds_than_are_done_are_refused(tmp_path):
+    run(folder=tmp_path, rounds=4)
+    with pytest.raises(ValueError, match=r"rounds: 3; .* a checkpoint of round 4; give at least"):
+        run(folder=tmp_path, rounds=3)
+    assert rounds_in(tmp_path) == [2, 4]
+
+
+def test_fewer_than_were_planned_but_not_done(tmp_path):
+    run(folder=tmp_path, rounds=MORE, stop=2)
+    history, called = run(folder=tmp_path, rounds=4)
+    assert called == [4]
+    assert_identical(history.state, run(rounds=4)[0].state)
+
+
+def test_a_run_that_has_stopped_stays_so(tmp_path):
+    """As one of more rounds would have."""
+    given = {"checkpoints": fp.Checkpoints(tmp_path), "on_evaluation": lambda e: e.round == 2}
+    ended, _ = run(rounds=4, **given)
+    again, _ = run(rounds=MORE, **given)
+    assert list(again.rounds) == [2]
+    assert_identical(again.state, ended.state)
