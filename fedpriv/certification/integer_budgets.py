@@ -7,13 +7,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from fedpriv.certification.calibration import smallest
+from fedpriv.certification.certificate import certify
 from fedpriv.certification.client_releases import Cohorts, of_clients
+from fedpriv.certification.groups import costliest
 from fedpriv.certification.marks import Sum
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.arguments import (
@@ -27,7 +29,9 @@ from fedpriv.core.arguments import (
     require,
     shown,
 )
+from fedpriv.core.types import Key, Metrics
 from fedpriv.core.user_code import names_user_code
+from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.integers import (
     MOST_BITS,
     MOST_SAID,
@@ -42,6 +46,9 @@ from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
 from fedpriv.privacy import Certificate, certify_releases
 from fedpriv.privacy.integer_sums import IntegerKind
 from fedpriv.privacy.release import View
+from fedpriv.rounds.algorithm import Algorithm, ModelState, start
+from fedpriv.rounds.client_shard import Shard
+from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.private_step import PrivateStep
 from fedpriv.rounds.samplers import everyone
@@ -236,12 +243,33 @@ class _Search:
         return _MADE[self.noise](self.clip_norm, multiplier, bits=bits)
 
     def _least_noise(self, make: Callable[[float], Mechanism]) -> float:
-        return smallest(lambda m: self._certificate(make(m)), self.epsilon, _TOLERANCE)
+        return smallest(lambda m: self._priced(make(m)), self.epsilon, _TOLERANCE)
+
+    def _priced(self, used: Mechanism) -> Certificate:
+        """What `_certificate` finds, without a trace."""
+        drawn = self.sampler.accounting
+        step = PrivateStep(used, self.sampler, "shares")
+        message = [Sum("", 0, step, jax.ShapeDtypeStruct((self.dimension,), jnp.float32))]
+
+        def of(group: str) -> Certificate:
+            cohorts = Cohorts.of(drawn, self.rounds, group)
+            releases = of_clients(message, cohorts, "client", 0, False, group)
+            return certify_releases(releases, self.delta, self.view, honest=self.honest)
+
+        return costliest([of(group) for group in drawn.group_names or ("",)])
 
     def _certificate(self, used: Mechanism) -> Certificate:
         """Of rounds whose only call is a sum of all members' messages."""
-        step = PrivateStep(used, self.sampler, "shares")
+
+        def send(key: Key, shard: Shard) -> jax.Array:
+            return shard.examples[0]
+
+        def round(key: Key, state: ModelState, cohort: Cohort) -> tuple[ModelState, Metrics]:
+            total, metrics, _ = cohort.sum(send, key, mechanism=used)
+            return ModelState(total, state.round + 1), metrics
+
         message = jax.ShapeDtypeStruct((self.dimension,), jnp.float32)
-        cohorts = Cohorts.of(self.sampler.accounting, self.rounds)
-        releases = of_clients([Sum("", 0, step, message)], cohorts, "client", 0, False, "")
-        return certify_releases(releases, self.delta, self.view, honest=self.honest)
+        senders = Federation.blank(message, self.sampler.accounting.population, per_client=1)
+        summing = Algorithm(start, round, self.sampler)
+        options: Any = {"view": self.view, "honest": self.honest}
+        return certify(summing, message, senders, self.rounds, self.delta, **options)

@@ -23,7 +23,8 @@ from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.integer_samplers import draw_shares
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
 from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
-from fedpriv.mechanisms.rounding import round_within, rounded_bound
+from fedpriv.mechanisms.rounding import DEVIATIONS, round_within, rounded_bound, rounding_bias
+from fedpriv.privacy.curves import Floats
 from fedpriv.privacy.integer_sums import IntegerKind, IntegerNoise
 
 MOST_BITS = 30
@@ -84,27 +85,25 @@ class IntegerSum:
         """Messages in the sum, at most."""
         return self.shares * self.per_member
 
-    @cached_property
+    @property
     def scale(self) -> float:
         """What messages are multiplied with: at which the error of the sum, as it is bounded, is least.
 
         Raises:
           WrapsError: sums need more bits.
         """
-        scale = self._best_scale(self.bits)
-        if scale is None:
-            raise WrapsError(self._why_it_wraps())
-        return scale
+        return self._chosen.scale
 
     @property
     def fits(self) -> bool:
         """Whether the bits are enough for the sum."""
-        return self._best_scale(self.bits) is not None
+        return self._best(self.bits) is not None
 
     @cached_property
     def squared_norm(self) -> int:
         """The largest squared l2 norm of a member's integers."""
-        return rounded_bound(self.scale * self.clip_norm, self.length)
+        (squared,) = self._squared_norms(np.array([self.scale]), self._chosen.deviations)
+        return int(squared)
 
     @property
     def length(self) -> int:
@@ -118,16 +117,18 @@ class IntegerSum:
 
     @property
     def error(self) -> float:
-        """Root mean square of the error of a coordinate of the decoded sum, in units of the messages, at most.
+        """Root mean square of the error of the decoded sum over its coordinates, in units of the messages, at most.
 
-        Of noise, rounding and wrapping; rounding is counted as if norms had never to be rounded again.
+        Of noise, rounding with its bias, and wrapping, for any messages.
         """
-        return float(np.sqrt(self._squared_error(np.array([self.scale]), self.bits)[0]))
+        scale, deviations = self._chosen
+        return float(np.sqrt(self._squared_error(np.array([scale]), deviations, self.bits)[0]))
 
     @property
     def wrap_probability(self) -> float:
         """An upper bound of the probability that a coordinate of the sum wraps, for any messages."""
-        return float(self._wrapped(np.array([self.scale]), self.bits)[0])
+        scale, deviations = self._chosen
+        return float(self._wrapped(np.array([scale]), deviations, self.bits)[0])
 
     @cached_property
     def noise_of_all(self) -> IntegerNoise:
@@ -168,55 +169,71 @@ class IntegerSum:
         beyond = 32 - self.bits
         return (integers << beyond) >> beyond
 
-    def _best_scale(self, bits: int) -> float | None:
+    @cached_property
+    def _chosen(self) -> _Rounding:
+        """Raises WrapsError: sums need more bits."""
+        best = self._best(self.bits)
+        if best is None:
+            raise WrapsError(self._why_it_wraps())
+        return best
+
+    def _best(self, bits: int) -> _Rounding | None:
         """Of those at which few coordinates wrap the one of least squared error of a coordinate; None: all wrap."""
-        longest = np.geomspace(2.0**-10, _LONGEST, _SCALES)
-        scales = longest / self.clip_norm
-        error = self._squared_error(scales, bits)
-        best = int(np.argmin(error))
-        return float(scales[best]) if np.isfinite(error[best]) else None
+        scales = np.geomspace(2.0**-10, _LONGEST, _SCALES) / self.clip_norm
+        errors = np.array([self._squared_error(scales, each, bits) for each in DEVIATIONS])
+        which, best = np.unravel_index(np.argmin(errors), errors.shape)
+        if not np.isfinite(errors[which, best]):
+            return None
+        return _Rounding(float(scales[best]), DEVIATIONS[which])
 
     def _why_it_wraps(self) -> str:
         """And how many bits, or how much noise, would do."""
         sums = f"sums of {self.summed} messages of {self.dimension} values"
         bits = range(self.bits, MOST_BITS + 1)
-        if enough := next((b for b in bits if self._best_scale(b)), None):
+        if enough := next((b for b in bits if self._best(b)), None):
             return f"bits: {self.bits}, but {sums} wrap; give {enough}"
         noise = (
             (2**k, replace(self, noise_multiplier=self.noise_multiplier / 2**k))
             for k in range(1, 65)
         )
-        less = next((by for by, quieter in noise if quieter._best_scale(MOST_BITS)), None)
+        less = next((by for by, quieter in noise if quieter._best(MOST_BITS)), None)
         remedy = f"divide it by {less}" if less else "give fewer clients to a cohort"
         return f"noise_multiplier: too much for {sums} with {MOST_SAID}; {remedy}"
 
-    def _squared_error(self, scales: np.ndarray, bits: int) -> np.ndarray:
-        """Of a coordinate of the decoded sum, by scale; infinite where many wrap, or all are rounded to 0."""
-        wrapped = self._wrapped(scales, bits)
-        spread = self._spread(scales)
-        error: np.ndarray = (spread.noise + spread.rounding + 4.0**bits * wrapped) / scales**2
-        error[(wrapped > _MOST_WRAPPED) | (self._squared_norms(scales) == 0)] = np.inf
+    def _squared_error(self, scales: Floats, deviations: float, bits: int) -> Floats:
+        """Of a coordinate of the decoded sum, by scale; infinite where many wrap, or all are rounded to 0.
+
+        Each coordinate of a rounded message has one of two neighbouring values, so a variance of 1/4 at most; the bias
+        of all messages may have one direction.
+        """
+        wrapped = self._wrapped(scales, deviations, bits)
+        spread = self._spread(scales, deviations)
+        bias = (self.summed * rounding_bias(self.length, deviations)) ** 2 / self.dimension
+        error = (spread.noise + spread.rounding + bias + 4.0**bits * wrapped) / scales**2
+        nothing_left = self._squared_norms(scales, deviations) == 0
+        error[(wrapped > _MOST_WRAPPED) | nothing_left] = np.inf
         error[spread.noise > _LOUDEST**2] = np.inf
         return error
 
-    def _spread(self, scales: np.ndarray) -> _Spread:
+    def _spread(self, scales: Floats, deviations: float) -> _Spread:
         norms = scales * self.clip_norm
         signal = (self.summed * norms) ** 2 / block_of(self.dimension)
-        noise = self.noise_multiplier**2 * self._squared_norms(scales)
+        noise = self.noise_multiplier**2 * self._squared_norms(scales, deviations)
         return _Spread(signal, np.full_like(norms, self.summed / 4), noise)
 
-    def _squared_norms(self, scales: np.ndarray) -> np.ndarray:
-        norms = scales * self.clip_norm
-        return np.array([rounded_bound(norm, self.length) for norm in norms], dtype=float)
+    def _squared_norms(self, scales: Floats, deviations: float) -> Floats:
+        return rounded_bound(scales * self.clip_norm, self.length, deviations)
 
-    def _wrapped(self, scales: np.ndarray, bits: int) -> np.ndarray:
+    def _wrapped(self, scales: Floats, deviations: float, bits: int) -> Floats:
         """By scale a bound of the probability that a coordinate wraps.
 
-        By Chernoff's bound, at the best of some exponents t. The rotation's signs make a coordinate of all messages
-        together sub-Gaussian; what rounding adds to a coordinate lies in an interval of length 1; the noise has the
-        moment-generating function e^(V (cosh t - 1)), or a smaller one.
+        By Chernoff's bound, at the best of some exponents t. The rotation's signs make a coordinate of a message
+        sub-Gaussian; so is its mean when it is rounded, which is no farther from zero and as symmetric, as whether a
+        norm is within its bound falls with each size (T. E. Harris's inequality); by Hoelder's inequality the sum of n
+        has n^2 times the variance proxy. What rounding adds to these means lies in intervals of length 1; the noise
+        has the moment-generating function e^(V (cosh t - 1)), or a smaller one.
         """
-        spread, most = self._spread(scales), 2.0 ** (bits - 1) - 1
+        spread, most = self._spread(scales, deviations), 2.0 ** (bits - 1) - 1
         t = (
             np.geomspace(1e-2, 1.0, 64)[:, None]
             * most
@@ -231,12 +248,19 @@ class IntegerSum:
         return np.minimum(1.0, 2 * np.exp(np.minimum(logs.min(axis=0), 0.0)))
 
 
+class _Rounding(NamedTuple):
+    """Of messages: what they are multiplied with before, and how long they may become, as in `rounded_bound`."""
+
+    scale: float
+    deviations: float
+
+
 class _Spread(NamedTuple):
     """Variance, or its proxy, of a coordinate of the sum, in squared integers, by scale."""
 
-    signal: np.ndarray
-    rounding: np.ndarray
-    noise: np.ndarray
+    signal: Floats
+    rounding: Floats
+    noise: Floats
 
 
 def discrete_gaussian(

@@ -1,4 +1,4 @@
-"""Stochastic rounding to integers that keeps a bound on the norm, which is checked exactly.
+"""Stochastic rounding to integers that keeps a bound on the norm, which is checked exactly, and how far it is biased.
 
 P. Kairouz, Z. Liu, T. Steinke, "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure
 Aggregation", ICML 2021, arXiv:2102.06387, Definition 21 and Proposition 22.
@@ -10,40 +10,69 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fedpriv.core.types import Key
+from fedpriv.privacy.curves import Floats
 
 _TRIES = 16
+_COIN = 2.0**-17  # that the chance of rounding up is off by, at most
 _CHUNK = 2**15  # numbers whose halves of 16 bits add up in 32
 
 
-def rounded_bound(norm: float, dimension: int) -> int:
-    """The squared l2 norm that a vector of l2 norm `norm` keeps when it is rounded, with probability 1 - e^(-1/2).
+DEVIATIONS = (1.0, 2.0, 3.0, math.inf)
+"""Choices for `rounded_bound`: the more, the longer rounded vectors may be, and the less biased they are."""
 
-    Proposition 22, with beta = e^(-1/2); rounded down, as squared norms of integers are integers.
+
+def rounded_bound(norm: Floats, dimension: int, deviations: float) -> Floats:
+    """The squared l2 norms within which vectors of l2 norms `norm` are rounded; with infinite deviations: always.
+
+    Formal guarantees: a vector that is rounded once is longer with probability e^(-deviations^2 / 2) at most, by
+    Proposition 22. None is longer than by the root of d = `dimension`, and no coordinate is above `norm` rounded up.
+    Squared norms of integers are integers, so the bounds are rounded down.
+
+    Args:
+      norm: f64[...].
     """
-    always = (norm + math.sqrt(dimension)) ** 2
-    likely = norm**2 + dimension / 4 + (norm + math.sqrt(dimension) / 2)
-    return math.floor(min(always, likely))
+    root = math.sqrt(dimension)
+    likely = norm**2 + dimension / 4 + deviations * (norm + root / 2)
+    always = np.minimum((norm + root) ** 2, dimension * np.ceil(norm) ** 2)
+    return np.floor(np.minimum(always, likely))
+
+
+def rounding_bias(dimension: int, deviations: float) -> float:
+    """The l2 norm of E[round_within(x)] - x, at most, for all vectors x that the bound of so many deviations is for.
+
+    *Proof.* Let X be x rounded once, A that its norm is within the bound, p = P(A), and Y = <u, X - x> of a unit vector
+    u. Y has mean 0 and, as coordinates are independent, variance 1/4 at most. So |E[Y | A]| = |Cov(Y, 1_A)| / p <=
+    sqrt((1 - p) / p) / 2, by Cauchy and Schwarz. Rounding towards zero, after all tries, is off by less than 1 in each
+    coordinate, and coins are by `_COIN`.
+    """
+    beyond = math.exp(-(deviations**2) / 2)
+    given_within = math.sqrt(beyond / (1 - beyond)) / 2
+    return given_within + math.sqrt(dimension) * (beyond**_TRIES + _COIN)
 
 
 def round_within(key: Key, vector: jax.Array, squared_norm: int) -> jax.Array:
-    """i32[d], each coordinate rounded up or down without bias, again and again until the norm is within the bound.
+    """i32[d], each coordinate rounded up or down at random, again and again until the norm is within the bound.
 
-    Formal guarantees: the squared l2 norm is at most `squared_norm`, exactly, whatever the vector and the key. After
+    Formal guarantees: the squared l2 norm is at most `squared_norm`, exactly, whatever the vector and the key.
+
+    The mean is the vector where all roundings are within the bound. Otherwise it is nearer to zero in each coordinate,
+    by `rounding_bias` at most: an error that grows with the number of clients, which `IntegerSum.error` counts. After
     16 tries, each of which fails with probability 0.61 at most, coordinates are rounded towards zero; where even that
     is too long, which only a vector longer than promised is, the result is 0.
-
-    A coordinate's coin has 16 bits: its mean is off by 2^-17 at most, which costs no privacy.
 
     Args:
       vector: f32[d], below 2^30 in each coordinate.
     """
+    low = jnp.floor(vector)
+    part = vector - low  # without an error, as that of vector + coin would be for large ones
 
     def attempt(i: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        integers = jnp.floor(vector + _coins(jax.random.fold_in(key, i), vector.size))
-        integers = integers.astype(jnp.int32)
+        up = part + _coins(jax.random.fold_in(key, i), vector.size) >= 1
+        integers = low.astype(jnp.int32) + up
         return i + 1, integers, is_within(integers, squared_norm)
 
     def shorter() -> jax.Array:
