@@ -165,7 +165,8 @@ def test_several_owners_are_bounded_greedily():
 
 def test_held_out_records_stay_with_their_clients():
     flags = np.arange(N) % 4 == 0
-    federation = of(TABLE | {"out": flags}, per_person=2, held_out="out")
+    with pytest.warns(UserWarning, match="^held_out: 4 of 4 persons who are trained on"):
+        federation = of(TABLE | {"out": flags}, per_person=2, held_out="out")
     (rows,) = federation.held_out.rows_on_host
     np.testing.assert_array_equal(rows.size, np.ones(6))
     np.testing.assert_array_equal(DEVICE[rows.rows], federation.persons.kept)

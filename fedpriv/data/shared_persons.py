@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fedpriv.core.code_places import callers_frame
+from fedpriv.core.code_places import warn_where_called
 from fedpriv.core.types import PyTree
 from fedpriv.data.client_ids import are_missing, numbered
 from fedpriv.data.held_out import Rows
@@ -32,15 +30,10 @@ def warn_of_shared_persons(examples: PyTree, training: Rows) -> None:
     """
     for name, leaf in examples.items() if isinstance(examples, Mapping) else ():
         if _says_whose(name) and (said := _shared(name, leaf, training)):
-            at = callers_frame() or sys._getframe()
-            warnings.warn_explicit(
+            warn_where_called(
                 f"examples[{name!r}]: {said}. An epsilon of a client or of a record does not cover all of one person: "
                 f"give from_arrays(..., person={name!r}), or leave the column out if it is no person",
-                UserWarning,
-                at.f_code.co_filename,
-                at.f_lineno,
-                module=__name__,
-                registry=at.f_globals.setdefault("__warningregistry__", {}),
+                __name__,
             )
 
 
