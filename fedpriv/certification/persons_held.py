@@ -156,8 +156,8 @@ def also_held_out(federation: Any, unit: str) -> str:
     if not both:
         return ""
     return (
-        f"{both} of {every} {what} that are trained on have held-out records, too, and what is measured on these is not "
-        "covered; no other test example, and no public one, belongs to the unit"
+        f"{both} of {every} {what} that are trained on have held-out records, too, and what is measured on these is "
+        "not covered; no other test example, and no public one, belongs to the unit"
     )
 
 

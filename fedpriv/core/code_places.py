@@ -76,7 +76,7 @@ def _cell(file: str) -> str | None:
 
 
 def warn_where_called(said: str, module: str) -> None:
-    """Warns (UserWarning) at the user's line that runs now, once for each line and text; `module` is ours that warns."""
+    """Warns (UserWarning) at the user's line that runs now, once for each line and text; `module` is ours."""
     at = callers_frame() or sys._getframe()
     warnings.warn_explicit(
         said,

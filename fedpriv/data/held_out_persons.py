@@ -17,8 +17,8 @@ from fedpriv.data.persons import Persons
 from fedpriv.data.validation import on_host
 
 _REMEDY = (
-    "No epsilon covers what is measured on these: hold out whole persons, by fp.partition.hold_out(..., person=...), or "
-    "publish nothing that depends on it"
+    "No epsilon covers what is measured on these: hold out whole persons, by fp.partition.hold_out(..., person=...), "
+    "or publish nothing that depends on it"
 )
 
 

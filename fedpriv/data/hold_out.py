@@ -110,8 +110,8 @@ def _whole_persons(
         what = "persons that count at each client" if len(sizes) > 1 else "persons"
         out[rng.choice(own, _number(count, len(own), what), replace=False)] = True
     remedy = (
-        "it holds out nobody, as too few persons count at each client; hold out more, or some persons' rows before they "
-        "are dealt to clients, by hold_out(rng, total, count, person=...)"
+        "it holds out nobody, as too few persons count at each client; hold out more, or some persons' rows before "
+        "they are dealt to clients, by hold_out(rng, total, count, person=...)"
     )
     require(bool(out.any()) or count == 0, "count", count, remedy)
     none = owners < 0

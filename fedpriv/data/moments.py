@@ -29,7 +29,7 @@ class Moments(NamedTuple):
         """Checked, for the rows that clients hold.
 
         Raises:
-          ValueError: no numbers or dates, one of each example or two; a row without them, or that ends before it begins.
+          ValueError: no numbers or dates, one or two of each example; a row without, or that ends before it begins.
         """
         given = on_host("time", time)
         plain = given.dtype.kind in "iufmM" and (given.ndim == 1 or given.shape[1:] == (2,))

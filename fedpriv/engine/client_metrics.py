@@ -227,7 +227,7 @@ def _summary(
 def trained_of(kind: str, state: State, ids: jax.Array) -> jax.Array | None:
     """bool[n], for measures of clients: which of these have trained models of their own; None where nothing says it."""
     trained: Any = getattr(state, "trained", None)
-    known = getattr(trained, "dtype", None) == bool and trained.ndim == 1
+    known = isinstance(trained, jax.Array) and trained.dtype == jnp.bool_ and trained.ndim == 1
     return trained[ids] if known and kind in (PERSONAL, PERSONAL_PER_CLIENT) else None
 
 

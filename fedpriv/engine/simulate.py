@@ -128,8 +128,8 @@ def simulate(
     Warns:
       RuntimeWarning: once, for the first round in which a clipped value was NaN or infinite, with the likely cause;
         `Evaluation.diagnostics` has the shares.
-      UserWarning: once, with their number, of test records that are equal to one that is trained on; likewise of persons
-        who are trained on, by ids in the column of the test records that the federation was given as `person`.
+      UserWarning: once, with their number, of test records that are equal to one that is trained on; and of persons who
+        are trained on, where test records have the column that the federation was given as `person`.
     """
     check_run(algorithm, params, federation, test, score)
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)

@@ -310,6 +310,6 @@ def test_streamed_and_resumed_runs_say_the_same(tmp_path, strategy):
 
 
 def test_where_clients_keep_nothing_nobody_says_who_has_trained():
-    algorithm, history = trained_so_far(partial(fp.fed_per, head=()), "everyone", 1)
+    _, history = trained_so_far(partial(fp.fed_per, head=()), "everyone", 1)
     assert history.state.trained == ()
     assert not any("trained" in name for name in history.names)
