@@ -26,7 +26,7 @@ def without_fold(data: Dataset, fold: Fold | None) -> Dataset:
         return data
     total = len(next(iter(data.train.values())))
     if data.persons is not None:
-        held, kept = _whole_persons(data, total, fold)
+        held, kept = _whole_persons(data, data.persons, fold)
     else:
         held = _held(data, total, fold)
         kept = np.setdiff1d(np.arange(total), held)
@@ -50,10 +50,10 @@ def _held(data: Dataset, total: int, fold: Fold) -> np.ndarray:
     return np.concatenate([np.arange(0), *(rows[held_out(len(rows), fold)] for rows in groups)])
 
 
-def _whole_persons(data: Dataset, total: int, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
+def _whole_persons(data: Dataset, persons: np.ndarray, fold: Fold) -> tuple[np.ndarray, np.ndarray]:
     """(the rows of a fold, those to train on), of different persons."""
-    owners = whose_rows(data.persons, np.arange(total))
-    keys = np.zeros(total, int) if data.keys is None else data.keys
+    owners = whose_rows(persons, np.arange(len(persons)))
+    keys = np.zeros(len(persons), int) if data.keys is None else data.keys
     each, client = np.unique(keys, return_inverse=True)
     rng, out = np.random.default_rng(0), np.zeros(owners.max() + 2, bool)
     for own in map(rng.permutation, homes(owners, client.ravel(), len(each))):

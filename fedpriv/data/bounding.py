@@ -107,7 +107,7 @@ def kept_rows(
         persons, training, held_out = bounded.assigned(training, held_out, public, total)
         warn_of_held_out(persons, training, held_out)
     else:
-        warn_of_shared_persons(examples, training)
+        warn_of_shared_persons(examples, training, held_out)
     warn_of_repeats(examples, training, public, held_out)
     return persons, training, held_out
 

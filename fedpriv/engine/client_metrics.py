@@ -99,9 +99,9 @@ def per_client(
 
     def measure(state: State, federation: Any) -> Measured:
         ids, sums = sums_of(state, federation, lambda total: _chosen(total, clients))
-        ids = jnp.asarray(ids)
-        trained = trained_of(kind, state, ids)
-        return _summary(kind, scored, ids, sums, trained, bound)
+        which = jnp.asarray(ids)
+        trained = trained_of(kind, state, which)
+        return _summary(kind, scored, which, sums, trained, bound)
 
     return measure
 
