@@ -280,6 +280,10 @@ def test_a_column_that_says_who_shares_a_person_is_warned_of():
     ids = {"x": X, "device": DEVICE, "PatientID": np.arange(N) // 2}
     with pytest.warns(UserWarning, match="48 of 48 records share a person"):
         fp.StreamedFederation.from_arrays(ids, "device")
+    once = {"x": X, "device": DEVICE, "patient": np.arange(N) // 4 * 4 + np.arange(N) % 2}
+    once |= {"out": np.arange(N) % 4 > 1}  # each has one record to train on, and one held out
+    with pytest.warns(UserWarning, match="48 of 48 records share a person"):
+        fp.Federation.from_arrays(once, "device", held_out="out")
 
 
 @pytest.mark.filterwarnings("error")

@@ -50,12 +50,13 @@ def homes(owners: np.ndarray, client: np.ndarray, clients: int) -> list[np.ndarr
     """
     there = owners >= 0
     where = np.broadcast_to(client[:, None], owners.shape)[there]
-    person, where = np.unique(np.stack([owners[there], where]), axis=1)
+    person, where = np.divmod(np.unique(owners[there].astype(np.int64) * clients + where), clients)
     number = np.bincount(where, minlength=clients)
     order = np.lexsort((where, number[where], person))
     numbers, first = np.unique(person[order], return_index=True)
     home = where[order][first]
-    return [numbers[home == i] for i in range(clients)]
+    at_each = np.cumsum(np.bincount(home, minlength=clients))[:-1]
+    return np.split(numbers[np.argsort(home, kind="stable")], at_each)
 
 
 def warn_of_held_out(persons: Persons, training: Rows, held_out: Rows | None) -> None:

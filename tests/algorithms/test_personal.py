@@ -21,6 +21,7 @@ from small import (
 )
 
 import fedpriv as fp
+from fedpriv.engine.client_metric_names import by_group
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -287,6 +288,8 @@ def test_evaluations_say_who_has_trained(name, cohort):
     assert not np.any(algorithm.init(PARAMS, FEDERATION).trained)
     counts = check_trained(algorithm, history)
     first = history.evaluations[0].measures["personal_per_client_loss_trained"]
+    of_groups = by_group(history.names)["personal_per_client", "loss"]
+    assert of_groups["a"] == "personal_per_client[a]_loss_mean"
     expected = {"everyone": {CLIENTS}, "nobody": {0}, "two a round": {2}}.get(cohort)
     assert expected is None or set(first.tolist()) == expected
     assert all(a <= b for a, b in zip(first, counts, strict=True))
