@@ -358,6 +358,9 @@ def test_a_model_that_gives_no_number_is_worse_than_all_others(higher):
 
 
 @pytest.mark.parametrize("metric", ["loss", "mean_error", "error_below_x", "top_5_accuracy"])
-@pytest.mark.parametrize("end", ["mean", "worst_decile", "below_0.7", "above_-1e-05", "above_80"])
+@pytest.mark.parametrize(
+    "end",
+    ["mean_of_trained", "trained", "worst_decile", "below_0.7", "above_-1e-05", "above_80"],
+)
 def test_names_of_numbers_are_read_as_they_were_made(metric, end):
     assert parsed(f"personal_per_client_{metric}_{end}") == ("personal_per_client", metric, end)

@@ -348,12 +348,13 @@ def test_what_is_not_proved_is_refused():
         fp.by_person(fp.poisson(N, 0.25), federation())
     with refused("federation: client 0 holds records of 6 persons; give one whose clients"):
         fp.by_person(fp.poisson(N, 0.25), patients(1))
-    some = fp.Federation.from_arrays(
-        {"x": X, "y": X.sum(1)},
-        [range(5 * i, 5 * i + 3) for i in range(N)],
-        held_out=[range(5 * i + 3, 5 * i + 4) if i else () for i in range(N)],
-        person=np.arange(N) // 2,
-    )
+    with pytest.warns(UserWarning, match="^held_out: 6 of 6 persons"):
+        some = fp.Federation.from_arrays(
+            {"x": X, "y": X.sum(1)},
+            [range(5 * i, 5 * i + 3) for i in range(N)],
+            held_out=[range(5 * i + 3, 5 * i + 4) if i else () for i in range(N)],
+            person=np.arange(N) // 2,
+        )
     with refused("federation: client 0 holds no records"):
         fp.by_person(fp.poisson(6, 0.25), some.held_out)
     with refused("drawn: .* give `cases_of_several`, too"):

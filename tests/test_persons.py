@@ -165,7 +165,8 @@ def test_several_owners_are_bounded_greedily():
 
 def test_held_out_records_stay_with_their_clients():
     flags = np.arange(N) % 4 == 0
-    federation = of(TABLE | {"out": flags}, per_person=2, held_out="out")
+    with pytest.warns(UserWarning, match="^held_out: 4 of 4 persons who are trained on"):
+        federation = of(TABLE | {"out": flags}, per_person=2, held_out="out")
     (rows,) = federation.held_out.rows_on_host
     np.testing.assert_array_equal(rows.size, np.ones(6))
     np.testing.assert_array_equal(DEVICE[rows.rows], federation.persons.kept)
@@ -279,6 +280,10 @@ def test_a_column_that_says_who_shares_a_person_is_warned_of():
     ids = {"x": X, "device": DEVICE, "PatientID": np.arange(N) // 2}
     with pytest.warns(UserWarning, match="48 of 48 records share a person"):
         fp.StreamedFederation.from_arrays(ids, "device")
+    once = {"x": X, "device": DEVICE, "patient": np.arange(N) // 4 * 4 + np.arange(N) % 2}
+    once |= {"out": np.arange(N) % 4 > 1}  # each has one record to train on, and one held out
+    with pytest.warns(UserWarning, match="48 of 48 records share a person"):
+        fp.Federation.from_arrays(once, "device", held_out="out")
 
 
 @pytest.mark.filterwarnings("error")

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.base.spread import Spread
 from experiments.base.terminal import printable
-from fedpriv.engine.client_metric_names import UNDEFINED, parsed
+from fedpriv.engine.client_metric_names import TRAINED, UNDEFINED, parsed
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate, Claim
 
@@ -147,7 +147,7 @@ def in_percent(metric: str) -> bool:
     Others that lie in 0..1, such as an AUC, recall or F1, are shown as they are, as the literature prints them.
     """
     of = parsed(metric)
-    if of and of.statistic == UNDEFINED:  # a number of clients
+    if of and of.statistic in (TRAINED, UNDEFINED):  # a number of clients
         return False
     return (of.metric if of else metric).endswith("accuracy")
 

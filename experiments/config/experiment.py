@@ -21,7 +21,7 @@ from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.together import certify_traced
 from fedpriv.certification.unit_kinds import UnitKind
-from fedpriv.core.arguments import Rate, require
+from fedpriv.core.arguments import Count, Rate, require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
@@ -366,22 +366,32 @@ def federations(
     deal: Callable[[np.random.Generator], Sequence[np.ndarray]],
     held_out: Rate | None = None,
     stratify: ArrayLike | None = None,
+    time: ArrayLike | None = None,
+    per_person: Count | None = None,
 ) -> list[Federation]:
     """One federation per seed, on the same examples; `deal` gives every client its rows, from the seed's generator.
 
+    Where the data say whose each record is, certificates are of a person.
+
     Args:
-      held_out: the share of every client's rows that it is evaluated on and does not train on.
+      held_out: the share of every client's rows that it is evaluated on and does not train on; of its persons, where
+        the data say whose each record is.
       stratify: [N], labels of the training examples, each of which has that share, see `partition.hold_out`.
+      time: [N] or [N, 2], when each was: the last ones are held out, of whichever persons, see `partition.hold_out`.
+      per_person: as `Federation.from_arrays`.
     """
+    how = {"stratify": stratify, "time": time, "person": data.persons if time is None else None}
     each: list[Federation] = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         rows, out = deal(rng), None
         if held_out is not None:
-            out, rows = hold_out(rng, rows, held_out, stratify=stratify)
-        if each:
+            out, rows = hold_out(rng, rows, held_out, **how)
+        if each and data.persons is None:
             each.append(each[0].repartition(rows, held_out=out))
-        else:
-            options: Any = {"held_out": out, "num_classes": data.num_classes}
-            each.append(Federation.from_arrays(data.train, rows, **options))
+            continue
+        options: Any = {"held_out": out, "num_classes": data.num_classes}
+        options |= {"person": data.persons, "per_person": per_person}
+        made = Federation.from_arrays(data.train, rows, **options)
+        each.append(replace(made, examples=each[0].examples) if each else made)
     return each

@@ -13,6 +13,7 @@ from experiments.config.experiment import Entry, Experiment, Ledger
 from experiments.config.folds import without_fold
 from experiments.config.settings import Layout, Settings
 from experiments.config.statistics import planned
+from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy
 
 Given = TypeVar("Given", Experiment, Ledger)
@@ -36,6 +37,7 @@ def experiment_of(module: Any, settings: Settings) -> Experiment:
     if hasattr(module, "load") and hasattr(module, "on"):
         data = without_fold(module.load(settings), settings.fold)
         made = _given_back(module.on(settings, data), Experiment, "on")
+        _check_whole(made, data, settings)
         own_test = made.own_test or settings.fold is not None
         entries = with_statistics(made.entries, settings, made.delta)
         return replace(made, own_test=own_test, entries=entries)
@@ -45,6 +47,16 @@ def experiment_of(module: Any, settings: Settings) -> Experiment:
         )
     made = _given_back(module.build(settings), Experiment, "build")
     return replace(made, entries=with_statistics(made.entries, settings, made.delta))
+
+
+def _check_whole(made: Experiment, data: Dataset, settings: Settings) -> None:
+    """Raises ValueError: persons are split by a fold, as only the federations know whose each record is."""
+    of_persons = [each.persons for entry in made.entries.values() for each in entry.federations]
+    if settings.fold is not None and data.persons is None and any(of_persons):
+        raise ValueError(
+            "fold: it would split persons, of whom the data set does not know; let load return a Dataset(..., "
+            "persons=whose each training record is)"
+        )
 
 
 def with_statistics(

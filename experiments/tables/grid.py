@@ -25,6 +25,7 @@ from experiments.runs.run_names import interesting
 from experiments.tables.frame import Row, measured, noise
 from experiments.tables.leads import TOO_FEW
 from experiments.tables.over_clients import CONDITIONAL, OverClients
+from fedpriv.engine.client_metric_names import MEAN_OF_TRAINED, TRAINED
 from fedpriv.models.score import better_higher
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
@@ -222,8 +223,24 @@ def _where(metrics: Sequence[str]) -> str:
     return "; ".join(f"{' and '.join(names)} {where}" for where, names in groups.items())
 
 
+def _trained(row: Row) -> list[str]:
+    """Of means over personal models, how many of the clients have trained their own, and the mean over these."""
+    numbers, said = row.summary.per_client_not_private.get(row.algorithm, {}), []
+    for name, of in row.clients.items():
+        stem = name.removesuffix("mean")
+        if (count := numbers.get(f"{stem}{TRAINED}")) is None:
+            continue
+        mean = numbers.get(f"{stem}{MEAN_OF_TRAINED}") if count.mean else None
+        own = f"; their mean is {mean_and_std(mean, name)}" if mean else ""
+        so_far = (
+            f"{number(count.mean)} of {len(of.clients)} clients have trained models of their own"
+        )
+        said.append(f"{row.who}: {name}: {so_far}{own}")
+    return said
+
+
 def on_clients(found: Sequence[Row]) -> list[str]:
-    """A note of a grid: what the intervals over clients are, and of how many; which clients have none."""
+    """Notes of a grid: what the intervals over clients are, and of how many; which have none, or never trained."""
     lost = [f"{r.who}: {r.lost}" for r in found if r.lost]
     lost += [
         f"{r.who}: {name}, {of.without} without such records"
@@ -231,6 +248,7 @@ def on_clients(found: Sequence[Row]) -> list[str]:
         for name, of in r.clients.items()
         if of.without
     ]
+    lost += [said for r in found for said in _trained(r)]
     each = [of for r in found for of in r.over_clients.values()]
     if not each:
         return lost

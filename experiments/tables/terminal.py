@@ -61,8 +61,9 @@ def _per_client(summary: Summary, most: int) -> list[str]:
         lines += [*_by_name(summary, names), "", wrapped(about, most), ""]
     if lines:
         about = (
-            "mean: over clients; pooled: over their records; worst decile: mean over the worst tenth of clients; not "
-            "private: no epsilon covers publishing these numbers"
+            "mean: over clients; mean of trained: over those that have trained their own models, trained: how many "
+            "these are; pooled: over their records; worst decile: mean over the worst tenth of clients; not private: "
+            "no epsilon covers publishing these numbers"
         )
         lines += [wrapped(about, most), ""]
     return lines

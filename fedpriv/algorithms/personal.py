@@ -50,12 +50,14 @@ class PersonalState(NamedTuple):
       round: i32[], rounds done.
       server: the server's optimiser's, of the shared part.
       own: of each client its head or its model, leaves [clients, ...].
+      trained: bool[clients], who has trained its own so far; () where clients keep nothing.
     """
 
     params: Params
     round: jax.Array
     server: optax.OptState
     own: PyTree
+    trained: jax.Array | tuple[()]
 
 
 def fed_per(
@@ -169,24 +171,26 @@ def ditto(
     grad = mean_grad(loss)
 
     def init(params: Params, federation: Federation) -> PersonalState:
-        own = _each(params, federation.num_clients)
-        return PersonalState(*server_init(server, params, federation), own)
+        own, nobody = _begun(params, federation.num_clients)
+        return PersonalState(*server_init(server, params, federation), own, nobody)
 
     def round(key: Key, state: PersonalState, cohort: Cohort) -> tuple[PersonalState, Metrics]:
         w, usual = state.params, optimizer_of(optimizer, state.round)
 
-        def client(key: Key, shard: Shard, v: Params) -> Sent:
+        def client(key: Key, shard: Shard, kept: tuple) -> Sent:
+            v, trained = kept
             w_k = train_locally(key, w, shard, grad=grad, optimizer=usual, batches=batches)
             own_key = jax.random.fold_in(key, random_streams.PERSONAL)
             drawn = proximal(usual, lam, center=w)
             v = train_locally(own_key, v, shard, grad=grad, optimizer=drawn, batches=batches)
-            return Sent(jax.tree.map(jnp.subtract, w, w_k), own=v)
+            return Sent(jax.tree.map(jnp.subtract, w, w_k), own=(v, jnp.ones_like(trained)))
 
-        total, metrics, own = cohort.sum(
-            client, key, mechanism=mechanism, codec=codec, own=state.own, weighting=weighting
+        kept = state.own, state.trained
+        total, metrics, (own, trained) = cohort.sum(
+            client, key, mechanism=mechanism, codec=codec, own=kept, weighting=weighting
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
-        return server_update(server, state, mean)._replace(own=own), metrics
+        return server_update(server, state, mean)._replace(own=own, trained=trained), metrics
 
     def personal(state: PersonalState, i: jax.Array) -> Params:
         return _kept_by(i, state)
@@ -212,24 +216,29 @@ def _with_heads(
     def init(params: Params, federation: Federation) -> PersonalState:
         _check_head(params, head)
         body, first = _split(params, head)
-        own = _each(first, federation.num_clients)
-        return PersonalState(*server_init(server, body, federation), own)._replace(params=params)
+        own, nobody = _begun(first, federation.num_clients)
+        begun = PersonalState(*server_init(server, body, federation), own, nobody)
+        return begun._replace(params=params)
 
     def round(key: Key, state: PersonalState, cohort: Cohort) -> tuple[PersonalState, Metrics]:
         body, first = _split(state.params, head)
 
-        def client(key: Key, shard: Shard, own: PyTree = first) -> Sent:
+        def client(key: Key, shard: Shard, kept: tuple = (first, ())) -> Sent:
+            own, trained = kept
             theta = local(key, _merged(body, own), shard, state.round)
-            trained, own = _split(theta, head)
-            return Sent(jax.tree.map(jnp.subtract, body, trained), own=own)
+            shared, own = _split(theta, head)
+            kept = own, jax.tree.map(jnp.ones_like, trained)
+            return Sent(jax.tree.map(jnp.subtract, body, shared), own=kept)
 
-        total, metrics, own = cohort.sum(
-            client, key, mechanism=mechanism, codec=codec, own=state.own, weighting=weighting
+        kept = state.own, state.trained
+        total, metrics, (own, trained) = cohort.sum(
+            client, key, mechanism=mechanism, codec=codec, own=kept, weighting=weighting
         )
         mean = jax.tree.map(lambda s: -s / cohort.expected_size, total)
         after = server_update(server, state._replace(params=body), mean)
         metrics |= {"downlink": Wire(dimension(body))}
-        return after._replace(params=_merged(after.params, first), own=own), metrics
+        params = _merged(after.params, first)
+        return after._replace(params=params, own=own, trained=trained), metrics
 
     def personal(state: PersonalState, i: jax.Array) -> Params:
         return _merged(_split(state.params, head)[0], _kept_by(i, state))
@@ -237,9 +246,10 @@ def _with_heads(
     return Algorithm(init, round, sampler, personal=personal)
 
 
-def _each(tree: PyTree, clients: int) -> PyTree:
-    """The same for every client, leaves [clients, ...]."""
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (clients, *jnp.shape(leaf))), tree)
+def _begun(first: PyTree, clients: int) -> tuple[PyTree, jax.Array | tuple[()]]:
+    """(The same for every client, leaves [clients, ...]; that nobody has trained it, () where it is nothing)."""
+    own = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (clients, *jnp.shape(leaf))), first)
+    return own, jnp.zeros(clients, bool) if jax.tree.leaves(first) else ()
 
 
 def _kept_by(i: jax.Array, state: PersonalState) -> PyTree:

@@ -35,7 +35,12 @@ from fedpriv.certification.person_releases import (
     of_clients_of_a_person,
     of_records_of_a_person,
 )
-from fedpriv.certification.persons_held import PersonsHeld, assumed_of_persons, persons_held
+from fedpriv.certification.persons_held import (
+    PersonsHeld,
+    also_held_out,
+    assumed_of_persons,
+    persons_held,
+)
 from fedpriv.certification.releases import pieces_of_a_client, stage_releases
 from fedpriv.certification.second_trace import check_same_again
 from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
@@ -53,7 +58,7 @@ from fedpriv.data.streaming import StreamedFederation
 from fedpriv.mechanisms.correlated import first_memory
 from fedpriv.mechanisms.noise_matrices import Factorization
 from fedpriv.privacy import Certificate, Release, certify_releases
-from fedpriv.privacy.release import View
+from fedpriv.privacy.release import NO_OTHERS, View
 from fedpriv.privacy.sampling.grouped import Strata
 from fedpriv.rounds.algorithm import Algorithm, made_at, require_algorithm
 from fedpriv.rounds.record_samplers import RecordSampler
@@ -73,6 +78,7 @@ class TracedRound(NamedTuple):
       init_arrays: that `init` closes over.
       persons: what each person holds, where the federation says whose each record is; units are then persons.
       normalised: the federation's leaves that are on the scale of released statistics.
+      also_held_out: how many units have held-out records beside those that are trained on, in words; "" for none.
     """
 
     algorithm: Algorithm
@@ -83,6 +89,7 @@ class TracedRound(NamedTuple):
     init_arrays: tuple[ClosedOver, ...] = ()
     persons: PersonsHeld | None = None
     normalised: tuple[str, ...] = ()
+    also_held_out: str = ""
 
     @property
     def kinds(self) -> tuple[UnitKind, ...]:
@@ -262,12 +269,15 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
     """The certificate of what these rounds release, with its basis and what their traces do not show."""
     finite = math.isfinite(certificate.epsilon)
     texts = [text for traced in rounds for text in traced.assumed() if finite]
+    said = [*certificate.assumptions, *texts]
+    if known := [traced.also_held_out for traced in rounds if traced.also_held_out]:
+        said = [each for text in said for each in (known if text == NO_OTHERS else [text])]
     proved = all(traced.basis == "constructed" for traced in rounds)
     return replace(
         certificate,
         relation=_relation(certificate, rounds),
         basis="constructed" if proved else "declared",
-        assumptions=tuple(dict.fromkeys((*certificate.assumptions, *texts))),
+        assumptions=tuple(dict.fromkeys(said)),
         of_groups={name: with_basis(own, rounds) for name, own in certificate.of_groups.items()},
     )
 
@@ -322,8 +332,9 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     check_correlated(stages)
     persons = persons_held(all_records)
     leaves = getattr(all_records, "normalised", ())
+    held_out = also_held_out(all_records, algorithm.unit)
     traced = TracedRound(
-        algorithm, shape, stages, state, after, tuple(init_arrays), persons, leaves
+        algorithm, shape, stages, state, after, tuple(init_arrays), persons, leaves, held_out
     )
     for sampler in traced.samplers:
         if not constructed(sampler):

@@ -133,6 +133,35 @@ def _patterns(holdings: np.ndarray, rows: Rows) -> set[tuple[Held, ...]]:
     return {tuple(held[i] for i in one if i >= 0) for one in np.unique(table, axis=0)}
 
 
+def also_held_out(federation: Any, unit: str) -> str:
+    """How many units have held-out records beside those that are trained on, in words; "" where none has.
+
+    Then it is known that held-out records belong to the unit. Those of a single record's client do not.
+
+    Args:
+      unit: "client" or "record", which the algorithm protects.
+    """
+    persons = getattr(federation, "persons", None)
+    if federation.held_out_rows is None or (persons is None and unit == "record"):
+        return ""
+    trained = federation.rows_on_host
+    held = federation.held_out.rows_on_host
+    if persons is None:
+        what, every = "clients", federation.num_clients
+        both = max(int((out.size > 0).sum()) for out in held)
+    else:
+        whose = [persons.of_rows(rows.rows) for rows in trained]
+        what, every = "persons", max(map(len, whose))
+        outs = zip(whose, held, strict=True)
+        both = max(len(np.intersect1d(own, persons.of_rows(out.rows))) for own, out in outs)
+    if not both:
+        return ""
+    return (
+        f"{both} of {every} {what} that are trained on have held-out records, too, and what is measured on these is "
+        "not covered; no other test example, and no public one, belongs to the unit"
+    )
+
+
 def assumed_of_persons(persons: PersonsHeld | None, unit: str) -> tuple[str, ...]:
     """What has to hold of persons, in words.
 

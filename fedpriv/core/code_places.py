@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import sysconfig
+import warnings
 from pathlib import Path
 from types import FrameType
 
@@ -72,3 +73,16 @@ def _cell(file: str) -> str | None:
     if number := numbers.get(file) or (made_up and made_up[1]):
         return f"In [{number}]"
     return "a notebook cell" if made_up else None
+
+
+def warn_where_called(said: str, module: str) -> None:
+    """Warns (UserWarning) at the user's line that runs now, once for each line and text; `module` is ours."""
+    at = callers_frame() or sys._getframe()
+    warnings.warn_explicit(
+        said,
+        UserWarning,
+        at.f_code.co_filename,
+        at.f_lineno,
+        module=module,
+        registry=at.f_globals.setdefault("__warningregistry__", {}),
+    )

@@ -11,6 +11,7 @@ import numpy as np
 from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.types import PyTree
 from fedpriv.data.held_out import Rows
+from fedpriv.data.held_out_persons import warn_of_held_out
 from fedpriv.data.person_ids import Person, owners_of
 from fedpriv.data.persons import Persons
 from fedpriv.data.repeated import warn_of_repeats
@@ -24,15 +25,23 @@ class Bounded(NamedTuple):
       person: a `Person`.
       per_person: most clients or records of a person that are kept; None: all.
       seed: public, of the choice among them.
+      column: the leaf that says whose, if one does.
     """
 
     person: Any
     per_person: int | None
     seed: int
+    column: str | None = None
 
     @classmethod
-    def of(cls, person: Person | None, per_person: Count | None, seed: Seed) -> Bounded | None:
+    def of(
+        cls, given: Person | str | None, person: Person | None, per_person: Count | None, seed: Seed
+    ) -> Bounded | None:
         """Checked; None where no person is said.
+
+        Args:
+          given: perhaps the name of a leaf.
+          person: what it says.
 
         Raises:
           ValueError: a number out of range, or without persons.
@@ -41,7 +50,8 @@ class Bounded(NamedTuple):
         seed = checked("seed", seed, Seed)
         said = person is not None
         require(said or per_person is None, "per_person", per_person, "say who, by person=")
-        return cls(person, per_person, seed) if said else None
+        column = given if isinstance(given, str) else None
+        return cls(person, per_person, seed, column) if said else None
 
     def assigned(
         self, training: Rows, held_out: Rows | None, public: np.ndarray, total: int
@@ -59,7 +69,7 @@ class Bounded(NamedTuple):
         owners, names = owners_of(self.person, training, held_out, public, total)
         clients = np.arange(len(training.size))
         whole = _are_whole(owners, training)
-        persons = Persons(owners, len(names), whole, self.per_person, clients)
+        persons = Persons(owners, len(names), whole, self.per_person, clients, names, self.column)
         if self.per_person is None:
             return persons, training, held_out
         stays = self._staying(persons, training, names)
@@ -91,12 +101,13 @@ def kept_rows(
     public: np.ndarray,
     total: int,
 ) -> tuple[Persons | None, Rows, Rows | None]:
-    """As `Bounded.assigned` of examples that have just come in, with warnings of what repeats, or shares a person."""
+    """As `Bounded.assigned` of examples that have just come in, with warnings of what repeats or shares persons."""
     persons = None
     if bounded is not None:
         persons, training, held_out = bounded.assigned(training, held_out, public, total)
+        warn_of_held_out(persons, training, held_out)
     else:
-        warn_of_shared_persons(examples, training)
+        warn_of_shared_persons(examples, training, held_out)
     warn_of_repeats(examples, training, public, held_out)
     return persons, training, held_out
 

@@ -155,7 +155,8 @@ class Federation:
         Warns:
             UserWarning: once, with their numbers, of records that repeat another one exactly, see
                 `fedpriv.data.repeated`; of clients or records that share a person, if a leaf such as `person` or
-                `patient_id` says so and `person` is not given.
+                `patient_id` says so and `person` is not given; of persons who are trained on and have held-out records,
+            too, as `partition.hold_out(..., person=...)` avoids.
         """
         num_classes = checked("num_classes", num_classes, Count | None)
         examples, whose = column_of(examples, person, clients)
@@ -168,7 +169,7 @@ class Federation:
             examples, clients = by_leaf(examples, clients, public, total)
         kept = stored(examples, num_classes)
         on_device = jax.tree.map(lambda x: x if isinstance(x, jax.Array) else jnp.asarray(x), kept)
-        bounded = Bounded.of(whose, per_person, seed)
+        bounded = Bounded.of(person, whose, per_person, seed)
         return _assign(on_device, total, clients, public, held, bounded, new=kept)
 
     @classmethod

@@ -22,6 +22,8 @@ class Persons:
       of_clients: whether every client was one person's, so that `per_person` counts clients, else records.
       per_person: most clients or records of a person that are kept; None: all.
       kept: i64[clients], which of the clients that were given these are, as some may be left out.
+      ids: as they were given, by number.
+      column: the leaf that had them; None where they were given as an array.
     """
 
     owners: np.ndarray
@@ -29,6 +31,8 @@ class Persons:
     of_clients: bool
     per_person: int | None
     kept: np.ndarray
+    ids: np.ndarray
+    column: str | None = None
 
     @property
     def have_several(self) -> bool:
@@ -51,6 +55,11 @@ class Persons:
         what = "clients" if self.of_clients else "records"
         most = "" if self.per_person is None else f", at most {self.per_person} {what} each"
         return f"{self.number} persons{most}"
+
+    def of_rows(self, rows: np.ndarray) -> np.ndarray:
+        """i64[n], the numbers of the persons who have some of these rows, sorted."""
+        found = np.unique(self.owners[rows])
+        return found[found >= 0]
 
     def holdings(self, rows: Rows) -> np.ndarray:
         """i64[n, 3]: (person, client, how many records) wherever a client holds some of a person, sorted."""

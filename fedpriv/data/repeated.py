@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -11,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.code_places import callers_frame
+from fedpriv.core.code_places import warn_where_called
 from fedpriv.core.types import PyTree
 from fedpriv.data.held_out import Rows
 
@@ -119,15 +117,7 @@ def _warn_of_known(test: PyTree, examples: PyTree, rows: np.ndarray) -> None:
 
 def _warn(name: str, said: list[str], looked_at: int, total: int) -> None:
     sample = f"in a random sample of {looked_at} of {total} records, " if looked_at < total else ""
-    at = callers_frame() or sys._getframe()
-    warnings.warn_explicit(
-        f"{name}: {sample}{'; '.join(said)}. {_REMEDY}",
-        UserWarning,
-        at.f_code.co_filename,
-        at.f_lineno,
-        module=__name__,
-        registry=at.f_globals.setdefault("__warningregistry__", {}),
-    )
+    warn_where_called(f"{name}: {sample}{'; '.join(said)}. {_REMEDY}", __name__)
 
 
 def _repeats(hashes: np.ndarray, owners: np.ndarray, others: np.ndarray) -> Repeats:

@@ -103,7 +103,7 @@ class StreamedFederation:
         _check_types(examples, num_classes)
         sizes, order, shared = held_rows(clients, public, total)
         training, out = split_rows(Rows(sizes, order), held, shared, total)
-        bounded = Bounded.of(whose, per_person, seed)
+        bounded = Bounded.of(person, whose, per_person, seed)
         persons, training, out = kept_rows(bounded, examples, training, out, shared, total)
         offsets = _offsets(training.size)
         room = _room(offsets, capacity)
@@ -158,7 +158,7 @@ class StreamedFederation:
         training = Rows(sizes, np.arange(offsets[-1]))
         if flags is not None:
             training, out = split_rows(training, flags, public, total)
-        bounded = Bounded.of(whose, per_person, seed)
+        bounded = Bounded.of(person, whose, per_person, seed)
         persons, training, out = kept_rows(bounded, examples, training, out, public, total)
         if flags is not None or persons is not None:
             order, offsets = training.rows, _offsets(training.size)

@@ -15,8 +15,14 @@ TEST = "test"
 """Kind of the groups of public examples, which are no client's."""
 UNDEFINED = "undefined"
 """Ending of the number of clients that are left out."""
+TRAINED = "trained"
+"""Ending of the number of clients that have trained their own models, of those behind a mean over clients."""
+MEAN_OF_TRAINED = "mean_of_trained"
+"""Ending of the mean over these."""
+_OF_TRAINED = (MEAN_OF_TRAINED, TRAINED)
+_ORDER = ("mean", *_OF_TRAINED, *OVER_CLIENTS)
 _BOUND = r"(?:below|above)_-?[0-9][0-9.e+-]*"
-_STATISTICS = "|".join((*OVER_CLIENTS, *OVER_GROUPS, UNDEFINED, _BOUND))
+_STATISTICS = "|".join((*OVER_CLIENTS, *OVER_GROUPS, UNDEFINED, TRAINED, _BOUND))
 _OF_TEST = rf"{TEST}(?:\[.+\]|(?=_.+_(?:{'|'.join(OVER_GROUPS)})$))"
 _KIND = rf"(?:{'|'.join(KINDS)})(?:\[.+\])?|{_OF_TEST}"
 _NAME = re.compile(rf"({_KIND})_(.+?)_({_STATISTICS})")
@@ -28,8 +34,8 @@ class ClientMetric(NamedTuple):
     Attributes:
       kind: of records and models, one of KINDS or TEST; of a group with its name, such as "held_out[rural]".
       metric: of the score.
-      statistic: over the clients: one of OVER_CLIENTS, UNDEFINED, or a bound such as "below_0.5"; else one of
-        OVER_GROUPS.
+      statistic: over the clients: one of OVER_CLIENTS, UNDEFINED, TRAINED, or a bound such as "below_0.5"; else
+        one of OVER_GROUPS.
     """
 
     kind: str
@@ -68,7 +74,8 @@ def names_of(metric: str, groups: Collection[str] = ()) -> list[str]:
     found = [f"{kind}_{metric}_{statistic}" for kind in KINDS for statistic in OVER_CLIENTS]
     if groups:
         kinds = (*KINDS, TEST)
-        found += [f"{of_group(kind, group)}_{metric}_mean" for kind in kinds for group in groups]
+        each = [of_group(kind, group) for kind in kinds for group in groups]
+        found += [f"{kind}_{metric}_{mean}" for kind in each for mean in ("mean", MEAN_OF_TRAINED)]
         found += [f"{kind}_{metric}_{WORST_GROUP}" for kind in kinds]
     return found
 
@@ -82,7 +89,7 @@ def parsed(name: str) -> ClientMetric | None:
 def by_kind(names: Collection[str]) -> dict[tuple[str, str], dict[str, str]]:
     """(kind, metric) -> by statistic, in words, the names of these numbers of `per_client`, the mean first."""
     found: dict[tuple[str, str], dict[str, str]] = {}
-    order = {statistic: place for place, statistic in enumerate(OVER_CLIENTS)}
+    order = {statistic: place for place, statistic in reversed([*enumerate(_ORDER)])}
     parts = {name: of for name in names if (of := parsed(name)) and not of.by_group}
     for name in sorted(parts, key=lambda name: order.get(parts[name].statistic, len(order))):
         kind, metric, statistic = parts[name]
@@ -93,11 +100,12 @@ def by_kind(names: Collection[str]) -> dict[tuple[str, str], dict[str, str]]:
 def by_group(names: Collection[str]) -> dict[tuple[str, str], dict[str, str]]:
     """(kind of records, metric) -> by group, then by statistic over groups, the names of these numbers of `per_group`.
 
-    The groups are in the order of `names`.
+    The groups are in the order of `names`. What `per_group` says of those who have trained is left out.
     """
     found: dict[tuple[str, str], dict[str, str]] = {}
     order = {statistic: place for place, statistic in enumerate(OVER_GROUPS)}
-    parts = {name: of for name in names if (of := parsed(name)) and of.by_group}
+    every = {name: of for name in names if (of := parsed(name)) and of.by_group}
+    parts = {name: of for name, of in every.items() if of.statistic not in _OF_TRAINED}
     for name in sorted(parts, key=lambda name: order.get(parts[name].statistic, -1)):
         of = parts[name]
         said = of.statistic.replace("_", " ") if of.group is None else of.group

@@ -23,9 +23,11 @@ from fedpriv.devices.closed_arrays import Jitted
 from fedpriv.devices.layout import Strategy, current, spmd, sum_over
 from fedpriv.engine.client_metric_names import (
     HELD_OUT,
+    MEAN_OF_TRAINED,
     PER_CLIENT,
     PERSONAL,
     PERSONAL_PER_CLIENT,
+    TRAINED,
     UNDEFINED,
 )
 from fedpriv.engine.compiled_rounds import Measured, ScoreFn
@@ -63,7 +65,11 @@ def per_client(
     how many these are. Any other client whose metric is NaN has diverged: it ranks worst, and makes the mean NaN.
 
     The names begin with `held_out_` for held-out records. For personal models they begin with `personal_` on held-out
-    records, else with `personal_per_client_`.
+    records, else with `personal_per_client_`. Whoever was never drawn has the model that all begin with. Where the
+    state's field `trained`, bool[clients], says who has trained a model of its own, as that of `fp.ditto` does, there
+    are also
+
+    - `mean_of_trained`, over the clients that have, NaN where none has; and `trained`, how many these are.
 
     Args:
       score: as `simulate`'s.
@@ -73,8 +79,7 @@ def per_client(
       on: the records that clients train on, their held-out ones, or another federation; with `personal` its clients
         must be the same, in the same order.
       personal: (state, client i: i32[]) -> the client's model, as `Algorithm.personal`; by default the shared one,
-        `state.params`. A client that was never drawn has its initial model. The result is the score's first argument,
-        and may be more than a model.
+        `state.params`. The result is the score's first argument, and may be more than a model.
 
     Raises:
       ValueError: clients below 1, or a bound that is not a number; when called, a bound of an unknown metric or outside
@@ -94,7 +99,9 @@ def per_client(
 
     def measure(state: State, federation: Any) -> Measured:
         ids, sums = sums_of(state, federation, lambda total: _chosen(total, clients))
-        return _summary(kind, scored, jnp.asarray(ids), sums, bound)
+        which = jnp.asarray(ids)
+        trained = trained_of(kind, state, which)
+        return _summary(kind, scored, which, sums, trained, bound)
 
     return measure
 
@@ -196,6 +203,7 @@ def _summary(
     score: Score,
     ids: jax.Array,
     sums: dict[str, jax.Array],
+    trained: jax.Array | None,
     bound: Mapping[str, float],
 ) -> dict[str, jax.Array | ClientValues]:
     """Of sums [clients, ...], every metric of each client, and what it is over the clients."""
@@ -209,10 +217,31 @@ def _summary(
         standard = 0.5 if name.endswith("accuracy") else None
         counts, least = there & ~undefined, bound.get(name, standard)
         found |= _spread(stem, values, counts, pooled[name], higher, least)
+        found |= over_trained(stem, values, counts, trained)
         if name in score.derived:  # a mean is never 0/0
             found[f"{stem}_{UNDEFINED}"] = jnp.sum(undefined).astype(values.dtype)
     shown = {name: jnp.where(jnp.isfinite(x), x, jnp.nan) for name, x in metrics.items()}
     return {**found, kind: ClientValues(ids, sums[WEIGHT], shown)}
+
+
+def trained_of(kind: str, state: State, ids: jax.Array) -> jax.Array | None:
+    """bool[n], for measures of clients: which of these have trained models of their own; None where nothing says it."""
+    trained: Any = getattr(state, "trained", None)
+    known = isinstance(trained, jax.Array) and trained.dtype == jnp.bool_ and trained.ndim == 1
+    return trained[ids] if known and kind in (PERSONAL, PERSONAL_PER_CLIENT) else None
+
+
+def over_trained(
+    stem: str, values: jax.Array, counts: jax.Array, trained: jax.Array | None
+) -> dict[str, jax.Array]:
+    """For measures of clients: the mean over those that count, and have trained, and how many these are."""
+    if trained is None:
+        return {}
+    both = counts & trained
+    return {
+        f"{stem}_{MEAN_OF_TRAINED}": jnp.mean(values, where=both),
+        f"{stem}_{TRAINED}": jnp.sum(both).astype(values.dtype),
+    }
 
 
 def _check_bound(bound: Mapping[str, float], metrics: Sequence[str]) -> None:

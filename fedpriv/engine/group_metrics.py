@@ -16,7 +16,7 @@ from fedpriv.data.client_ids import are_missing
 from fedpriv.data.federation import Federation
 from fedpriv.data.validation import check_lengths, leaves_of, on_host
 from fedpriv.engine.client_metric_names import TEST, of_group
-from fedpriv.engine.client_metrics import BATCH, Personal, each_client
+from fedpriv.engine.client_metrics import BATCH, Personal, each_client, over_trained, trained_of
 from fedpriv.engine.compiled_rounds import Measured, ScoreFn
 from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
@@ -41,6 +41,8 @@ def per_group(
 
     `Evaluation.clients` has the values of a group's clients, under "held_out[rural]". The other kinds are those of
     `per_client`, and "test" for public examples, of which a group counts as one client.
+
+    With personal models, each group also has `mean_of_trained` and `trained`, as `per_client`.
 
     A group without a client that counts, as `per_client` counts them, is undefined (NaN); worst group and gap leave it
     out. They are NaN where a group has diverged.
@@ -96,7 +98,7 @@ def per_group(
                 n: jax.tree.map(lambda x: jnp.sum(x, 0, keepdims=True), x) for n, x in each.items()
             }
             numbers = {name: jnp.array([i], jnp.int32) for i, name in enumerate(each)}
-        return _summary(kind, scored, numbers, each)
+        return _summary(kind, scored, numbers, each, state)
 
     return measure
 
@@ -183,6 +185,7 @@ def _summary(
     score: Score,
     clients: Mapping[str, jax.Array],
     sums: Mapping[str, dict[str, jax.Array]],
+    state: State,
 ) -> dict[str, jax.Array | ClientValues]:
     """Of each group's sums [clients, ...], its metrics, and what they are over the groups."""
     found: dict[str, jax.Array | ClientValues] = {}
@@ -190,10 +193,13 @@ def _summary(
     counted: dict[str, list[jax.Array]] = {}
     for name, of in sums.items():
         metrics, finite = jax.vmap(score.metrics)(of), jax.vmap(is_finite)(of)
+        trained = trained_of(kind, state, clients[name])
         for metric, values in metrics.items():
             counts = (of[WEIGHT] != 0) & ~(finite & jnp.isnan(values))
             mean = jnp.mean(values, where=counts)
-            found[f"{of_group(kind, name)}_{metric}_mean"] = mean
+            stem = f"{of_group(kind, name)}_{metric}"
+            found[f"{stem}_mean"] = mean
+            found |= over_trained(stem, values, counts, trained)
             means.setdefault(metric, []).append(mean)
             counted.setdefault(metric, []).append(jnp.any(counts))
         shown = {metric: jnp.where(jnp.isfinite(x), x, jnp.nan) for metric, x in metrics.items()}

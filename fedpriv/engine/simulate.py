@@ -23,6 +23,7 @@ from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.core.waiting import waiting_for
 from fedpriv.data.federation import Federation, stack
+from fedpriv.data.held_out_persons import warn_of_tested
 from fedpriv.data.repeated import warn_of_trained
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
@@ -132,7 +133,8 @@ def simulate(
     Warns:
       RuntimeWarning: once, for the first round in which a clipped value was NaN or infinite, with the likely cause;
         `Evaluation.diagnostics` has the shares.
-      UserWarning: once, with their number, of test records that are equal to one that is trained on.
+      UserWarning: once, with their number, of test records that are equal to one that is trained on; and of persons who
+        are trained on, where test records have the column that the federation was given as `person`.
     """
     check_run(algorithm, params, federation, test, score)
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)
@@ -142,6 +144,8 @@ def simulate(
     test = examples_of_test(test, federation)
     each = [federation] if isinstance(federation, Federation | StreamedFederation) else federation
     warn_of_trained(test, [(one.examples, rows_trained_on(one)) for one in each])
+    for one in {id(one): one for one in each}.values():
+        warn_of_tested(test, one)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
         federations = _per_seed(federation, len(seeds))
         roots = _roots(seeds, secret_seed)

@@ -16,7 +16,7 @@ from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.types import Example, Params
 
 WEIGHT = "weight"
-OVER_CLIENTS = ("mean", "pooled", "median", "worst_decile")
+OVER_CLIENTS = ("mean", "mean_of_trained", "pooled", "median", "worst_decile")
 """Endings of the names of what a metric is over clients, see `fedpriv.measures.per_client`."""
 WORST_GROUP, GROUP_GAP = OVER_GROUPS = ("worst_group", "group_gap")
 """Likewise over groups, see `fedpriv.measures.per_group`; a gap is better when lower, whatever the metric."""

@@ -72,7 +72,8 @@ class Algorithm(NamedTuple):
       sampler: draws the cohorts, or an `Opening`.
       unit: the privacy unit: "client" (all data of one client) or "record" (one example).
       claim: (rounds, delta) -> the paper's own epsilon, or None (the default).
-      personal: (state, client i: i32[]) -> that client's own model; by default the shared one, `state.params`.
+      personal: (state, client i: i32[]) -> that client's own model; by default the shared one, `state.params`. A field
+        `trained`, bool[clients], of the state tells evaluations who has trained its own.
     """
 
     init: Callable[[Params, Federation], State]

@@ -21,6 +21,7 @@ from small import (
 )
 
 import fedpriv as fp
+from fedpriv.engine.client_metric_names import by_group
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -212,3 +213,106 @@ def test_clients_of_unequal_weight_share_what_fed_avg_would(name):
     found = after(algorithm, 2)[0].params
     assert_close(found, expected, 1e-6)
     assert np.abs(vector(found) - vector(plain)).max() > 1e-3
+
+
+def score(params, example):
+    return {"loss": squared(params, example)}
+
+
+MAKES = {
+    "fed_per": partial(fp.fed_per, head=("b",)),
+    "fed_rep": partial(fp.fed_rep, head=("b",), head_batches=fp.full_batch()),
+    "ditto": partial(fp.ditto, lam=LAM),
+}
+RECORDS = jax.tree.map(np.asarray, FEDERATION.examples)
+PARTS = [np.asarray(FEDERATION.rows)[i, :n] for i, n in enumerate(FEDERATION.size.tolist())]
+COHORTS = {
+    "everyone": fp.everyone(CLIENTS),
+    "nobody": fp.poisson(CLIENTS, 1e-12),
+    "two a round": fp.fixed_size(CLIENTS, 2),
+    "some vanish": fp.dropping(fp.fixed_size(CLIENTS, 3), 0.5, "whole"),
+}
+
+
+def trained_so_far(make, cohort, rounds, federation=FEDERATION, **options):
+    """The last evaluation of clients and groups, and who trained by what engines keep: a mark of the cohort's own."""
+    algorithm = make(squared, **HEAD | {"sampler": COHORTS[cohort]})
+    measure = fp.measures.together(
+        fp.measures.per_client(score, CLIENTS, personal=algorithm.personal),
+        fp.measures.per_group(score, ["a", "a", "b", "b"], personal=algorithm.personal),
+    )
+    run = {"score": score, "rounds": rounds, "measure": measure}
+    return algorithm, fp.simulate(algorithm, PARAMS, federation, RECORDS, **run | options)
+
+
+def has_own_model(algorithm, history, seed):
+    """bool[clients]: whether a client's part is not the one that all begin with, which a step of training moves."""
+    own = jax.tree.leaves(history.state_of(seed).own)
+    first = jax.tree.leaves(algorithm.init(PARAMS, FEDERATION).own)
+    moved = [np.asarray(a != b).reshape(CLIENTS, -1) for a, b in zip(own, first, strict=True)]
+    return np.concatenate(moved, 1).any(1)
+
+
+def check_trained(algorithm, history):
+    seen = history.evaluations[-1]
+    each = seen.clients["personal_per_client"].metrics["loss"]
+    for place, seed in enumerate(history.seeds):
+        trained = has_own_model(algorithm, history, seed)
+        np.testing.assert_array_equal(history.state_of(seed).trained, trained)
+        for kind, members in (("", slice(None)), ("[a]", slice(2)), ("[b]", slice(2, None))):
+            stem = f"personal_per_client{kind}_loss"
+            own = trained[members]
+            assert seen.measures[f"{stem}_trained"][place] == own.sum()
+            expected = each[place, members][own].mean() if own.any() else np.nan
+            found = seen.measures[f"{stem}_mean_of_trained"][place]
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    return [int(np.sum(history.state_of(seed).trained)) for seed in history.seeds]
+
+
+@pytest.mark.parametrize(
+    ("name", "cohort"),
+    [
+        ("ditto", "two a round"),
+        ("fed_per", "everyone"),
+        ("fed_rep", "nobody"),
+        *(
+            pytest.param(name, cohort, marks=pytest.mark.slow)
+            for name in MAKES
+            for cohort in COHORTS
+        ),
+    ],
+)
+def test_evaluations_say_who_has_trained(name, cohort):
+    """After no round nobody; then who was in a cohort, of each seed, which a step of training moves."""
+    algorithm, history = trained_so_far(MAKES[name], cohort, 2, seeds=(0, 5), every=1)
+    assert not np.any(algorithm.init(PARAMS, FEDERATION).trained)
+    counts = check_trained(algorithm, history)
+    first = history.evaluations[0].measures["personal_per_client_loss_trained"]
+    of_groups = by_group(history.names)["personal_per_client", "loss"]
+    assert of_groups["a"] == "personal_per_client[a]_loss_mean"
+    expected = {"everyone": {CLIENTS}, "nobody": {0}, "two a round": {2}}.get(cohort)
+    assert expected is None or set(first.tolist()) == expected
+    assert all(a <= b for a, b in zip(first, counts, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", [fp.Strategy(), fp.Strategy(2, 2)])
+def test_streamed_and_resumed_runs_say_the_same(tmp_path, strategy):
+    streamed = fp.StreamedFederation.from_arrays(RECORDS, PARTS)
+    options = {"seeds": (0, 5), "strategy": strategy}
+    _, expected = trained_so_far(MAKES["ditto"], "two a round", 3, **options)
+    _, found = trained_so_far(MAKES["ditto"], "two a round", 3, streamed, **options)
+    assert_identical(found.state.trained, expected.state.trained)
+    kept = fp.Checkpoints(tmp_path, rounds=1)
+    stop = {"on_evaluation": lambda now: (_ for _ in ()).throw(KeyboardInterrupt)}
+    with pytest.raises(KeyboardInterrupt):
+        trained_so_far(MAKES["ditto"], "two a round", 3, checkpoints=kept, **stop, **options)
+    _, again = trained_so_far(MAKES["ditto"], "two a round", 3, checkpoints=kept, **options)
+    assert_identical(again.state.trained, expected.state.trained)
+    assert_identical(dict(again.evaluations[-1].measures), dict(expected.evaluations[-1].measures))
+
+
+def test_where_clients_keep_nothing_nobody_says_who_has_trained():
+    _, history = trained_so_far(partial(fp.fed_per, head=()), "everyone", 1)
+    assert history.state.trained == ()
+    assert not any("trained" in name for name in history.names)

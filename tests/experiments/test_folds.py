@@ -10,6 +10,7 @@ import experiments
 import fedpriv as fp
 from configs import dp_scaffold_synthetic, quickstart
 from experiments.base.spread import Spread
+from experiments.config.experiment import Entry, Experiment, federations
 from experiments.config.folds import held_out, without_fold
 from experiments.config.made import experiment_of, ledger_of
 from experiments.config.settings import changed
@@ -49,6 +50,74 @@ def test_no_fold_is_all_of_the_data_and_an_empty_one_is_refused():
     assert without_fold(data, None) is data
     with pytest.raises(ValueError, match="fold: part 1 of 200 holds no record; use fewer parts"):
         without_fold(data, (1, 200))
+
+
+PERSON = np.random.default_rng(3).integers(0, 40, 103)
+PAIRS = np.stack([PERSON, np.where(np.arange(103) % 4, -1, (PERSON + 1) % 40)], axis=1)
+
+
+@pytest.mark.parametrize("persons", [PERSON, PAIRS], ids=["one", "several"])
+@pytest.mark.parametrize("keys", [None, np.arange(103) % 3])
+def test_folds_keep_persons_whole(persons, keys):
+    """Each person is in one fold; with one person a record, so is each record."""
+    data = numbered(keys)._replace(persons=persons)
+    seen = []
+    for k in (1, 2, 3):
+        part = without_fold(data, (k, 3))
+        kept, held = (of["image"][:, 0] for of in (part.train, part.test))
+        assert np.array_equal(part.persons, persons[kept])
+        whose = [set(persons[rows].ravel().tolist()) - {-1} for rows in (held, kept)]
+        assert whose[0]
+        assert not whose[0] & whose[1]
+        assert keys is None or set(part.keys) == set(keys)
+        seen += held.tolist()
+        assert persons.ndim == 2 or len(held) + len(kept) == 103
+    assert len(seen) == len(set(seen))
+    assert persons.ndim == 2 or len(seen) == 103
+
+
+def test_a_fold_that_would_split_persons_is_refused():
+    """Where only a federation knows whose each record is; and a fold that takes all that a client has."""
+
+    class OfPersons:
+        settings = quickstart.settings
+
+        @staticmethod
+        def load(settings):
+            return numbered(np.arange(103) % 3)
+
+        @staticmethod
+        def on(settings, data):
+            rows = fp.partition.natural(data.keys)
+            whose = PERSON[: len(data.keys)]
+            federation = fp.Federation.from_arrays(data.train, rows, person=whose)
+            entries = {"fed_avg": Entry(None, [federation])}
+            return Experiment(None, data.test, delta=1e-5, entries=entries)
+
+    of = changed(quickstart.settings, {"fold": (1, 3)})
+    assert experiment_of(OfPersons, quickstart.settings).entries
+    with pytest.raises(ValueError, match=r"^fold: it would split persons, .* Dataset"):
+        experiment_of(OfPersons, of)
+
+
+def test_federations_of_a_data_set_with_persons_hold_out_whole_ones():
+    data = numbered()._replace(persons=PERSON)
+    rows = np.array_split(np.arange(103), 3)
+    how = {"held_out": 0.3, "per_person": 2}
+    each = federations(data, 2, lambda rng: rows, **how)
+    for one in each:
+        (trained,), (out,) = one.rows_on_host, one.held_out.rows_on_host
+        whose = np.bincount(PERSON[trained.rows])
+        assert whose.max() == 2
+        assert not np.intersect1d(PERSON[trained.rows], PERSON[out.rows]).size
+        assert one.examples is each[0].examples
+    time = np.arange(103)
+    with pytest.warns(UserWarning, match=r"^held_out: \d+ of \d+ persons who are trained on"):
+        (later,) = federations(data, 1, lambda rng: rows, held_out=0.3, time=time)
+    (trained,), (out,) = later.rows_on_host, later.held_out.rows_on_host
+    ends = (np.cumsum(of.size)[:-1] for of in (trained, out))
+    parts = (np.split(of.rows, end) for of, end in zip((trained, out), ends, strict=True))
+    assert all(own.max() < last.min() for own, last in zip(*parts, strict=True))
 
 
 NATURAL = {"dataset": "synthetic", "clients": 20, "cohort": 4, "public_examples": 20}

@@ -45,7 +45,16 @@ def test_a_metric_of_held_out_records_is_one_like_any_other(data_dir, tmp_path):
         assert "held_out_accuracy_below_0.7" in summary.per_client_not_private[name]
     shared = run.history["dp_fed_avg"]
     assert shared.metric(NAME).tolist() == shared.metric("held_out_accuracy_mean").tolist()
+    own = run.history["fed_per"]
+    count = own.metric("personal_accuracy_trained")[-1]
+    assert (count < 6).any()  # cohorts of about three, twice
+    assert "personal_accuracy_trained" not in shared.names
+    for by in (None, "client"):
+        notes = experiments.table(run, metric=NAME, by=by).attrs["notes"]
+        (told,) = (note for note in notes if "have trained models of their own" in note)
+        assert f": {NAME}: {count.mean():.4g} of 6 clients" in told
     text = " ".join(table(summary).split())
+    assert "mean of trained trained pooled" in text
     assert "personal_accuracy_mean: %, of each client's own model" in text
     assert "of the shared model on the records that single clients hold out" in text
 

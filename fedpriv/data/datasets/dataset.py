@@ -17,6 +17,8 @@ class Dataset(NamedTuple):
         test: leaves [M, ...], alike.
         num_classes: labels lie in [0, num_classes).
         keys: i32[N], the natural client of each training example (`shakespeare`); None if there is none.
+        persons: [N], whose each training example is, as ids, or i32[N, m] filled with -1: folds and held-out records
+            are of whole persons, and certificates of a person; None: not known.
     """
 
     name: str
@@ -24,6 +26,7 @@ class Dataset(NamedTuple):
     test: dict[str, np.ndarray]
     num_classes: int
     keys: np.ndarray | None = None
+    persons: np.ndarray | None = None
 
     def __repr__(self) -> str:
         """Without a record."""
