@@ -31,10 +31,10 @@ _MAPPINGS = (dict, Mapping)  # what most are is asked first
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON knows it, without fields that do not compare; infinity becomes the string "inf", NaN "nan"."""
+    """`value` as JSON knows it, of a dataclass by the keys of its fields (see `private`), without fields that do not compare; infinity becomes the string "inf", NaN "nan"."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        compared = (f.name for f in dataclasses.fields(value) if f.compare)
-        return {name: plain(getattr(value, name)) for name in compared}
+        compared = (f for f in dataclasses.fields(value) if f.compare)
+        return {_key(f): plain(getattr(value, f.name)) for f in compared}
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
@@ -46,6 +46,20 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+MARK = "_not_private"
+"""Ends every name, in files and sinks, of what is not released."""
+
+
+def private(**options: Any) -> Any:
+    """A field of a dataclass that is not released, which its key in JSON says; files of older versions do not."""
+    return dataclasses.field(metadata={"mark": MARK}, **options)
+
+
+def _key(of: dataclasses.Field) -> str:
+    """In JSON."""
+    return of.name + of.metadata.get("mark", "")
 
 
 def typed(kind: type[T], value: Any) -> T:
@@ -151,7 +165,7 @@ _PLAIN: dict[Any, _Reader] = {float: _float, str: _str}
 def _dataclass_reader(kind: Any) -> _Reader:
     hints, missing = field_kinds(kind), dataclasses.MISSING
     fields = [
-        (f.name, _reader(hints[f.name]), f.default is f.default_factory is missing)
+        (f.name, _key(f), _reader(hints[f.name]), f.default is f.default_factory is missing)
         for f in dataclasses.fields(kind)
         if f.compare
     ]
@@ -162,14 +176,15 @@ def _dataclass_reader(kind: Any) -> _Reader:
                 return value
             raise _misfit(value, kind)
         given = {}
-        for name, of, required in fields:
-            if name in value:
+        for name, key, of, required in fields:
+            at = key if key in value else name
+            if at in value:
                 try:
-                    given[name] = of(value[name])
+                    given[name] = of(value[at])
                 except _MisfitError as error:
-                    raise error.inside(name) from None
+                    raise error.inside(at) from None
             elif required:
-                raise _MisfitError("", name)
+                raise _MisfitError("", key)
         return kind(**given)
 
     return read

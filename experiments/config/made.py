@@ -26,11 +26,18 @@ def ledger_of(module: Any, settings: Settings) -> Ledger:
     if own is None:
         return experiment_of(module, settings).ledger
     found = _given_back(own(settings), Ledger, "ledger")
-    private = Public(settings.not_covered, own_test=True)  # whatever is named there
-    not_covered = public.by_what(vars(settings), private) if settings.not_covered else {}
+    not_covered = _named(settings)
     entries = with_statistics(found.entries, settings, found.delta)
     notes = (*found.notes, *public.sentences(not_covered))
     return replace(found, entries=entries, notes=notes, not_covered=not_covered)
+
+
+def _named(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """What the metrics that `not_covered` names choose, where no experiment says which ones are private: these are."""
+    names = settings.not_covered
+    found = public.by_what(vars(settings), Public(names, own_test=True)) if names else {}
+    own = {chosen: tuple(name for name in by if name in names) for chosen, by in found.items()}
+    return {chosen: by for chosen, by in own.items() if by}
 
 
 def experiment_of(module: Any, settings: Settings) -> Experiment:

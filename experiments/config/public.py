@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from experiments.base.json_values import MARK
 from experiments.config.stopping import target
 from fedpriv.core.arguments import require
 from fedpriv.engine.client_metric_names import HELD_OUT, TEST, parsed
 from fedpriv.models.score import main_metric
 from fedpriv.privacy.certificate import NOT_COVERED
 
-MARK = "_not_private"
-"""Ends every name, in files and sinks, of what is not released."""
 LAST, BEST = "the last round", "the best round"
 DECLARED = "the records that clients hold out are declared public: no epsilon here covers them"
 
@@ -121,4 +120,6 @@ def by_what(settings: Mapping[str, Any], public: Public) -> dict[str, tuple[str,
 
 def sentences(chosen: Mapping[str, Collection[str]]) -> tuple[str, ...]:
     """What `by_what` gives, in words."""
-    return tuple(f"{NOT_COVERED}{what} was chosen by {', '.join(by)}" for what, by in chosen.items())
+    return tuple(
+        f"{NOT_COVERED}{what} was chosen by {', '.join(by)}" for what, by in chosen.items()
+    )

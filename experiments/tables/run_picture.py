@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 from experiments.base.formats import in_percent, name_of, with_unit
 from experiments.base.spread import Spread
+from experiments.runs.contents import Summary
 from experiments.tables.plots import (
     COLOURS,
     FAR_ENDS,
@@ -27,11 +27,11 @@ from fedpriv.engine.history import History
 
 def picture(
     histories: Mapping[str, History],
-    metric: str,
+    summary: Summary,
     path: Path,
-    names: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """The picture of a run's metric, an accuracy in %: mean over the seeds, band of one standard deviation."""
+    metric, names, public = summary.metric, summary.names, summary.public
     with sheet(WIDTHS["page"], 3.0) as figure:
         by_round, by_uplink = figure.subplots(1, 2, sharey=True)
         sent = []
@@ -46,9 +46,9 @@ def picture(
             curve(by_round, history.rounds, values, **drawn)
             curve(by_uplink, history.uplink_mb.mean(1), values, **drawn)
             sent.append(history.uplink_mb[-1].mean())
-        every = (e for history in histories.values() for e in history.evaluations)
-        on_test = "test " * any(metric in e.metrics for e in every)
-        by_round.set(xlabel="round", ylabel=on_test + with_unit(metric))
+        on_test = "test " * (metric in public.of_score)
+        private = ", not private" * (metric not in public)
+        by_round.set(xlabel="round", ylabel=on_test + with_unit(metric) + private)
         scale(by_round, "x", log=False, whole=True)
         log = bool(sent) and far(sent, FAR_ENDS)
         scale(by_uplink, "x", log)

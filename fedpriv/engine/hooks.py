@@ -26,7 +26,9 @@ class Hooks(NamedTuple):
     def check(self) -> None:
         """Raises ValueError: names without a function that gets these numbers."""
         used = self.on_evaluation is not None or not self.not_covered
-        remedy = "it names what on_evaluation gets beside the test metrics; give that, or leave it out"
+        remedy = (
+            "it names what on_evaluation gets beside the test metrics; give that, or leave it out"
+        )
         require(used, "not_covered", self.not_covered, remedy)
 
     def check_names(self, known: Collection[str]) -> None:

@@ -202,7 +202,9 @@ def simulate(
     return run.history
 
 
-def _private_names(traced: Any, measure: Measure | None, state: State, federations: Any) -> set[str]:
+def _private_names(
+    traced: Any, measure: Measure | None, state: State, federations: Any
+) -> set[str]:
     """What an evaluation has beside the score: measures and diagnostics, found by tracing alone."""
     names = {*SHARES, *traced.out[1].get("diagnostics", {})}
     if measure:
