@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import (
     Any,
     Literal,
@@ -31,7 +31,10 @@ _MAPPINGS = (dict, Mapping)  # what most are is asked first
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON knows it, of a dataclass by the keys of its fields (see `private`), without fields that do not compare; infinity becomes the string "inf", NaN "nan"."""
+    """`value` as JSON knows it, without fields that do not compare; infinity becomes the string "inf", NaN "nan".
+
+    A dataclass becomes an object with a key for each field, which is marked where the field is `PRIVATE`.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         compared = (f for f in dataclasses.fields(value) if f.compare)
         return {_key(f): plain(getattr(value, f.name)) for f in compared}
@@ -52,9 +55,8 @@ MARK = "_not_private"
 """Ends every name, in files and sinks, of what is not released."""
 
 
-def private(**options: Any) -> Any:
-    """A field of a dataclass that is not released, which its key in JSON says; files of older versions do not."""
-    return dataclasses.field(metadata={"mark": MARK}, **options)
+PRIVATE = MappingProxyType({"mark": MARK})
+"""Metadata of a dataclass's field that is not released, which its key in JSON says; files of older versions do not."""
 
 
 def _key(of: dataclasses.Field) -> str:

@@ -48,10 +48,10 @@ class Public(NamedTuple):
         """On which records a private number is, as far as that is known, in words."""
         of = parsed(name)
         if name in self.of_score or (of and of.records == TEST):
-            return "records of clients, as the test records are"
+            return "test records that are the clients' own"
         if of and of.records == HELD_OUT:
-            return "records that clients hold out, which are not declared public"
-        return "private records" if of is None else "records of clients, or by their own models"
+            return "records that clients hold out (declared public by nobody)"
+        return "private records" if of is None else "clients' own records or models"
 
 
 class Choice(NamedTuple):
@@ -95,8 +95,8 @@ def check(settings: Mapping[str, Any], public: Public) -> None:
         by = f"choose by {' or '.join(known)}, or " if known else ""
         value = settings[field] if field == "stop_at" else f"{settings[field]} by {metric}"
         raise ValueError(
-            f"{field}: {value} lets {public.where(metric)} choose the last round, which no epsilon covers; {by}give "
-            f"not_covered={metric} (--not-covered {metric}), which makes every epsilon infinite"
+            f"{field}: {value} chooses {LAST} by {public.where(metric)}, which no epsilon covers; {by}give "
+            f"--not-covered {metric} (not_covered), which makes every epsilon infinite"
         )
     for name in allowed:
         remedy = "it is public, and so covered; leave it out"

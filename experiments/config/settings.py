@@ -92,11 +92,11 @@ class Settings:
     seeds, is that good. The metric has to be public, or in not_covered. Choosing the end by the test set makes its
     accuracy optimistic."""
     patience: int | None = None
-    """End each algorithm after so many evaluations without a better mean metric (see metric), which has to be public, or
-    in not_covered."""
+    """End each algorithm after so many evaluations without a better mean metric (see metric). The metric has to be
+    public, or in not_covered."""
     not_covered: tuple[str, ...] = ()
-    """Private metrics by which stop_at, patience, or the best of metric choose a round all the same: numbers on training
-    records, and on those that clients hold out. No epsilon covers that: all are infinite, and say why."""
+    """Private metrics by which stop_at, patience, or the best of metric choose a round all the same: numbers on
+    training records, and on those that clients hold out. No epsilon covers that: all are infinite, and say why."""
     per_client: int | None = None
     """Also evaluate so many clients, each on its held-out records, or on its training records if the config holds out
     none: mean over clients, pooled over records, median and worst tenth. Not private."""

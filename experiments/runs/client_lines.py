@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from experiments.base.files import opened
-from experiments.base.json_values import MARK, private, typed
+from experiments.base.json_values import MARK, PRIVATE, typed
 from fedpriv.engine.history import ClientValues, Evaluation
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class ClientLine:
     round: int
     kind: str
     clients: Any
-    records: Any = private()
-    metrics: dict[str, Any] = private()
+    records: Any = field(metadata=PRIVATE)
+    metrics: dict[str, Any] = field(metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         clients = _array("clients", self.clients, 1)
@@ -117,9 +117,7 @@ def by_evaluation(lines: Sequence[ClientLine]) -> Mapping[tuple[str, int], list[
 
 
 def frame(lines: Sequence[ClientLine]) -> pandas.DataFrame:
-    """Client lines as a frame, a row for each value: algorithm, round, kind, seed, client, records, metric, and the value,
-    which is not private.
-    """
+    """Client lines as a frame: algorithm, round, kind, seed, client, records, metric and value; not private."""
     import pandas
 
     about = ("algorithm", "round", "kind", "seed", "client")

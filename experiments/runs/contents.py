@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from experiments.base.formats import ClientEpsilons, GroupEpsilons, name_of, short_name_of
-from experiments.base.json_values import private
+from experiments.base.json_values import PRIVATE
 from experiments.base.spread import Spread
 from experiments.config.public import Public
 from fedpriv.engine.history import SHARES, Evaluation
@@ -60,12 +60,12 @@ class Line:
     algorithm: str
     round: int
     metrics: dict[str, Spread]
-    uplink_mb_per_client: float = private()
-    downlink_mb_per_client: float = private()
-    traffic_mb_per_seed: dict[str, tuple[float, ...]] = private()
+    uplink_mb_per_client: float = field(metadata=PRIVATE)
+    downlink_mb_per_client: float = field(metadata=PRIVATE)
+    traffic_mb_per_seed: dict[str, tuple[float, ...]] = field(metadata=PRIVATE)
     privacy: Epsilons
     diagnostics_not_private: dict[str, Spread]
-    seconds: float = private()
+    seconds: float = field(metadata=PRIVATE)
     metrics_not_private: dict[str, Spread] = field(default_factory=dict)
 
     @classmethod
@@ -206,6 +206,7 @@ class Summary:
       best_not_private, final_not_private: likewise by private metric, of the score and the one to show; the best of
         those alone by which settings say that a round may be chosen (`not_covered`).
       best_note: on which records the best is chosen, and what that means.
+      of_score: names of the score's metrics.
       not_covered: what private numbers chose, in words; then every epsilon is infinite.
       diverged: what sweeps say of algorithms that did.
       stopped: why training ended before the rounds planned, of algorithms of which it did.
@@ -233,12 +234,13 @@ class Summary:
     final: dict[str, dict[str, Spread]]
     best_not_private: dict[str, dict[str, Spread]] = field(default_factory=dict, kw_only=True)
     final_not_private: dict[str, dict[str, Spread]] = field(default_factory=dict, kw_only=True)
+    of_score: tuple[str, ...] = field(default=(), kw_only=True)
     not_covered: tuple[str, ...] = field(default=(), kw_only=True)
-    uplink_mb_per_client: dict[str, float] = private()
-    downlink_mb_per_client: dict[str, float] = private()
+    uplink_mb_per_client: dict[str, float] = field(metadata=PRIVATE)
+    downlink_mb_per_client: dict[str, float] = field(metadata=PRIVATE)
     privacy: dict[str, Report]
     privacy_notes: tuple[str, ...]
-    rounds_per_second: dict[str, float] = private()
+    rounds_per_second: dict[str, float] = field(metadata=PRIVATE)
     compile_seconds: dict[str, float | None]
     versions: dict[str, Any]
     device: dict[str, Any]
@@ -277,9 +279,7 @@ class Summary:
     @property
     def public(self) -> Public:
         """What of all that was measured is public."""
-        own = self.final_not_private if self.own_test else self.final
-        names = dict.fromkeys(name for of in own.values() for name in of)
-        return Public(tuple(names), self.own_test, self.public_held_out)
+        return Public(self.of_score, self.own_test, self.public_held_out)
 
     def hours_per_round(self, algorithm: str) -> float | None:
         """Simulated hours that a round takes, where the config says so."""

@@ -29,8 +29,9 @@ def frame(lines: Iterable[Line], begun: Begun) -> pandas.DataFrame:
     counts, found = list[int](), dict[str, list[Any]]()
     found |= {name: [] for name in COLUMNS if name not in OF_LINE}
     for line in lines:
-        public, each = begun.public(line.of_score), line.of_score | line.diagnostics_not_private
-        spreads = {public.marked(name): spread for name, spread in each.items()}
+        public = begun.public(line.of_score)
+        both = line.of_score | line.diagnostics_not_private
+        spreads = {public.marked(name): spread for name, spread in both.items()}
         seeds = line.seeds
         c = line.privacy.certified
         own = (line.algorithm, line.round, c.epsilon, c.delta, c.unit, c.view, c.relation, c.basis)

@@ -74,7 +74,7 @@ def best_note(metrics: Iterable[str], public: Public) -> str:
     for metric in named:
         own = chosen_on(metric, public)
         records["the test records" if own == "test set" else own] = None
-    unsure = any(metric in public for metric in named)
+    unsure = all(metric in public for metric in named)
     return (
         f"best: each seed's best evaluation, chosen on {' or '.join(records)}; no epsilon covers the choice"
         f"{' if these are private' * unsure}, and the number is no estimate of the score on a new record"

@@ -11,7 +11,9 @@ from experiments.base.json_values import MARK
 def scalars(record: Mapping[str, Any]) -> dict[str, float]:
     """A record as numbers with names: means over the seeds, deviations, and epsilons that say what they are of.
 
-    What is not private has a name that says so. `epsilon/certified/VIEW/UNIT/ADJACENCY`, likewise `epsilon/claimed/...`; one that is infinite is left out.
+    What is not private has a name that says so.
+
+    `epsilon/certified/VIEW/UNIT/ADJACENCY`, likewise `epsilon/claimed/...`; one that is infinite is left out.
     """
     return dict(_scalars(record))
 

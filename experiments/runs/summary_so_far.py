@@ -63,6 +63,7 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         best_note=best_note(allowed, public),
         best_not_private=_part(best, public, False),
         final_not_private=_part(final, public, False),
+        of_score=tuple(public.of_score),
         not_covered=sentences(chosen),
     )
 
@@ -81,9 +82,9 @@ def placed(summary: Summary, begun: Begun, lines: Mapping[str, Sequence[Line]]) 
     Where a private number could choose the last round there, no epsilon is left.
     """
     of_score = [m for of in lines.values() for line in of[-1:] for m in line.of_score]
-    if not of_score:  # metrics.jsonl is lost: what the settings show may be another measure
-        shown = summary.settings.get("metric")
-        of_score = [m for n in summary.final for m in summary.last(n) if m != shown]
+    if not of_score:  # metrics.jsonl is lost; in an older version what is shown may be another measure
+        shown, known = summary.settings.get("metric"), summary.of_score
+        of_score = known or [m for n in summary.final for m in summary.last(n) if m != shown]
     public = begun.public(of_score)
     final = {name: summary.last(name) for name in summary.final}
     allowed = summary.settings.get("not_covered", ())
@@ -100,6 +101,7 @@ def placed(summary: Summary, begun: Begun, lines: Mapping[str, Sequence[Line]]) 
         best_not_private=_part(best, public, False),
         final_not_private=_part(final, public, False),
         best_note=best_note(dict.fromkeys(m for of in best.values() for m in of), public),
+        of_score=tuple(public.of_score),
         not_covered=sentences(chosen),
         privacy=privacy,
         privacy_notes=tuple(dict.fromkeys([*summary.privacy_notes, *sentences(chosen)])),

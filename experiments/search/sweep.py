@@ -196,7 +196,7 @@ def _outcome(plan: Planned, trained: Sweep) -> Swept:
     answer = {key: plan.wanted[key] for key in ("config", "grid")} | {"output": str(folder)}
     answer |= {"rows": [plain(line) for line in records(rows)]}
     answer |= {"chosen": {name: score.values for name, score in chosen.items()}}
-    answer |= {"not_covered": choose.not_covered(s.metric) for s in scores[:1]}
+    answer |= {"not_covered": choose.not_covered(scores[0].metric)} if scores else {}
     answer |= {"trained": trained.trained, "reused": trained.reused}
     answer |= {"compiled": trained.compilations, "compile_seconds": trained.seconds}
     text = f"{text}\nsweep folder: {folder}"

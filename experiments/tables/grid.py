@@ -112,8 +112,8 @@ def _require_best(found: Sequence[Row], metrics: Sequence[str]) -> None:
             if metric in r.public or r.score("best", metric) or not r.score("final", metric):
                 continue
             raise ValueError(
-                f"best: {metric} of {r.who} is of {r.public.where(metric)}, and no epsilon covers a choice by it; leave "
-                f"best out, or train with --metric {metric} --not-covered {metric}"
+                f"best: {metric} of {r.who} is of {r.public.where(metric)}, and no epsilon covers a choice by it; "
+                f"leave best out, or train with --metric {metric} --not-covered {metric}"
             )
 
 

@@ -141,8 +141,9 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     reports, metric = summary.privacy, summary.metric
     seeds = len(summary.last(next(iter(summary.rounds)))[metric].per_seed)
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
+    where = measured_on(metric, summary.public)
     lines = [
-        f"{metric}: {'%, ' * in_percent(metric)}{measured_on(metric, summary.public)}, {over}; MB: of the run, per client "
+        f"{metric}: {'%, ' * in_percent(metric)}{where}, {over}; MB: of the run, per client "
         "of the population; rounds/s: of all seeds together, without compilation"
     ]
     means: dict[str, list[str]] = {}

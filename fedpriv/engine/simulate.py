@@ -116,9 +116,9 @@ def simulate(
       measure: (state, federation) -> {name: f32[]}, further numbers for every evaluation, such as
         `measures.heterogeneity`, and a `ClientValues` by the name of its kind, as `measures.per_client`; runs on the
         device. From a streamed federation it reads what it needs, as `measures.per_client` does.
-      on_evaluation: called with each new `PublicEvaluation`: round and metrics. If it returns True (Python's or NumPy's;
-        nothing else counts) in any process, training ends in all. The checkpoint records this, and the same call
-        returns that history. If it raises KeyboardInterrupt, the run ends there, with a checkpoint to resume from.
+      on_evaluation: called with each new `PublicEvaluation`: round and metrics. If it returns True (Python's or
+        NumPy's; nothing else counts) in any process, training ends in all. The checkpoint records this, and the same
+        call returns that history. If it raises KeyboardInterrupt, the run ends there, with a checkpoint to resume from.
         The certificate holds if the test examples are public, and if the function looks at nothing else that depends on
         private records: what it remembers of `record`, say, which nothing here can see.
       not_covered: names of measures and diagnostics that `on_evaluation` gets, too. They are private, so that no
@@ -206,7 +206,7 @@ def _private_names(
     traced: Any, measure: Measure | None, state: State, federations: Any
 ) -> set[str]:
     """What an evaluation has beside the score: measures and diagnostics, found by tracing alone."""
-    names = {*SHARES, *traced.out[1].get("diagnostics", {})}
+    names = {*SHARES, *traced.after[1].get("diagnostics", {})}
     if measure:
         given = partial(measured, measure, federation=_held(federations, 0))
         first = jax.eval_shape(lambda tree: jax.tree.map(lambda leaf: leaf[0], tree), state)

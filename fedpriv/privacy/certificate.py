@@ -99,7 +99,7 @@ class Certificate:
         """This certificate where private numbers chose what is released: nothing is guaranteed, and it says why.
 
         Args:
-            names: of these numbers, such as `History.not_covered`; where there are none, the certificate stays as it is.
+            names: of these numbers, such as `History.not_covered`; without any, the certificate stays as it is.
             chosen: what they chose.
         """
         require(not isinstance(names, str), "not_covered", names, "give several names, ('loss',)")
