@@ -355,11 +355,11 @@ class Experiment:
         Raises:
           ValueError: they name another; a private one chooses a round; or what is measured is refused for.
         """
-        public.check(vars(settings), self.public)
         stop = target(settings.stop_at).metric if settings.stop_at is not None else None
         measured = settings.per_client is not None or self.groups is not None
         measured = measured or self.groups_of_test is not None
         if not measured and {settings.metric, stop} <= {None, *self.metrics}:
+            public.check(vars(settings), self.public)
             return self.metrics  # measuring may take long to prepare
         name, entry = next(iter(self.entries.items()))
         names = [*self.metrics]
@@ -370,6 +370,7 @@ class Experiment:
         for field_name, metric in (("metric", settings.metric), ("stop_at", stop)):
             if metric is not None:
                 check_metric(field_name, metric, names)
+        public.check(vars(settings), self.public)
         return names
 
     def stopping(self, settings: Settings) -> Stopping | None:

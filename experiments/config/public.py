@@ -77,19 +77,26 @@ def choices(settings: Mapping[str, Any], names: Collection[str]) -> Iterator[Cho
       names: of the score, for the metric that is shown by default.
     """
     metric = settings.get("metric") or (main_metric([*names]) if names else None)
-    if (stop_at := settings.get("stop_at")) is not None:
+    stop_at, known = settings.get("stop_at"), isinstance(metric, str)
+    if isinstance(stop_at, str):
         yield Choice("stop_at", target(stop_at).metric, LAST)
-    if settings.get("patience") is not None and metric:
-        yield Choice("patience", metric, LAST)
-    if metric in settings.get("not_covered", ()):
+    if settings.get("patience") is not None and known:
+        yield Choice("patience", str(metric), LAST)
+    if known and metric in allowed(settings):
         yield Choice("metric", str(metric), BEST)
+
+
+def allowed(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Private metrics that may choose, of settings that may have been read from a file of an older version."""
+    found = settings.get("not_covered")
+    return tuple(map(str, found)) if isinstance(found, list | tuple) else ()
 
 
 def check(settings: Mapping[str, Any], public: Public) -> None:
     """Raises ValueError: a private number chooses a round that no setting says is not covered, or one is not needed."""
-    made, allowed = [*choices(settings, public.of_score)], settings.get("not_covered", ())
+    made, named = [*choices(settings, public.of_score)], allowed(settings)
     for field, metric, _ in made:
-        if metric in public or metric in allowed:
+        if metric in public or metric in named:
             continue
         known = [name for name in public.of_score if name in public]
         by = f"choose by {' or '.join(known)}, or " if known else ""
@@ -98,7 +105,7 @@ def check(settings: Mapping[str, Any], public: Public) -> None:
             f"{field}: {value} chooses {LAST} by {public.where(metric)}, which no epsilon covers; {by}give "
             f"--not-covered {metric} (not_covered), which makes every epsilon infinite"
         )
-    for name in allowed:
+    for name in named:
         remedy = "it is public, and so covered; leave it out"
         require(name not in public, "not_covered", name, remedy)
         used = any(choice.metric == name for choice in made)

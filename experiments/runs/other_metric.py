@@ -12,7 +12,7 @@ import numpy as np
 from experiments.base.files import held, write_text
 from experiments.base.json_values import plain
 from experiments.base.spread import Spread
-from experiments.config.public import check
+from experiments.config.public import allowed, check
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import CONFIG, SUMMARY, RunFolder, read
 from experiments.runs.summary_so_far import so_far
@@ -87,7 +87,7 @@ def _final(run: RunFolder, algorithm: str, metric: str) -> Spread | None:
 
 def _best(run: RunFolder, algorithm: str, metric: str) -> Spread | None:
     """None of a private metric, unless the run was to choose by it."""
-    if metric not in run.results.public and metric not in run.settings.get("not_covered", ()):
+    if metric not in run.results.public and metric not in allowed(run.settings):
         return None
     if lines := run.lines.get(algorithm):
         each = [spread.per_seed for line in lines if (spread := line.metric(metric))]

@@ -202,7 +202,11 @@ def read(folder: str | Path) -> RunFolder:
     if summary and (lost := sorted(set(summary.rounds) - set(found))):
         damage.append(f"{METRICS} has no line of {', '.join(lost)}, so these have no curves")
     ordered = {name: tuple(of[t] for t in sorted(of)) for name, of in found.items()}
-    summary = summary and placed(summary, begun, ordered)
+    try:
+        summary = summary and placed(summary, begun, ordered)
+    except ValueError as error:
+        remedy = f"move it away to read what {METRICS} holds"
+        raise ValueError(f"{folder / SUMMARY} is damaged ({error}); {remedy}") from None
     return RunFolder(folder, begun, ordered, summary, tuple(damage))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from experiments.base.spread import Spread
-from experiments.config.public import Public, by_what, sentences
+from experiments.config.public import Public, allowed, by_what, sentences
 from experiments.runs.contents import Begun, Line, NotFinite, Report, Summary
 from experiments.runs.measured import best_note
 from fedpriv.engine.client_metric_names import parsed
@@ -24,9 +24,9 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
     names = _metrics(begun, next(iter(last.values()))) if last else []
     public = begun.public([m for line in last.values() for m in line.of_score])
     chosen = by_what(begun.settings, public) if last else {}
-    allowed = [m for m in names if m in public or m in begun.settings.get("not_covered", ())]
+    chosen_by = [m for m in names if m in public or m in allowed(begun.settings)]
     final = {n: {m: s for m in names if (s := line.metric(m))} for n, line in last.items()}
-    best = {name: {m: _best(begun, lines[name], m) for m in allowed} for name in last}
+    best = {name: {m: _best(begun, lines[name], m) for m in chosen_by} for name in last}
     seconds = {name: sum(line.seconds for line in lines[name]) for name in last}
     rounds = {name: line.round for name, line in last.items()}
     solved = {name: found for name in last if (found := begun.solved_for(name))}
@@ -60,7 +60,7 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         secret_seed=begun.secret_seed,
         own_test=begun.tests_clients,
         public_held_out=begun.public_held_out,
-        best_note=best_note(allowed, public),
+        best_note=best_note(chosen_by, public),
         best_not_private=_part(best, public, False),
         final_not_private=_part(final, public, False),
         of_score=tuple(public.of_score),
@@ -82,14 +82,16 @@ def placed(summary: Summary, begun: Begun, lines: Mapping[str, Sequence[Line]]) 
     Where a private number could choose the last round there, no epsilon is left.
     """
     of_score = [m for of in lines.values() for line in of[-1:] for m in line.of_score]
-    if not of_score:  # metrics.jsonl is lost; in an older version what is shown may be another measure
+    if (
+        not of_score
+    ):  # metrics.jsonl is lost; in an older version what is shown may be another measure
         shown, known = summary.settings.get("metric"), summary.of_score
         of_score = known or [m for n in summary.final for m in summary.last(n) if m != shown]
     public = begun.public(of_score)
     final = {name: summary.last(name) for name in summary.final}
-    allowed = summary.settings.get("not_covered", ())
+    named = allowed(summary.settings)
     best = {
-        name: {m: s for m, s in summary.bests(name).items() if m in public or m in allowed}
+        name: {m: s for m, s in summary.bests(name).items() if m in public or m in named}
         for name in summary.best
     }
     chosen = by_what(summary.settings, public)

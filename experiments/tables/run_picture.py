@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from experiments.base.formats import in_percent, name_of, with_unit
 from experiments.base.spread import Spread
-from experiments.runs.contents import Summary
+from experiments.config.public import Public
 from experiments.tables.plots import (
     COLOURS,
     FAR_ENDS,
@@ -27,11 +28,12 @@ from fedpriv.engine.history import History
 
 def picture(
     histories: Mapping[str, History],
-    summary: Summary,
+    metric: str,
     path: Path,
+    public: Public,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """The picture of a run's metric, an accuracy in %: mean over the seeds, band of one standard deviation."""
-    metric, names, public = summary.metric, summary.names, summary.public
     with sheet(WIDTHS["page"], 3.0) as figure:
         by_round, by_uplink = figure.subplots(1, 2, sharey=True)
         sent = []

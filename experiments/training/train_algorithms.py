@@ -121,7 +121,7 @@ def draw(histories: Mapping[str, History], summary: Summary, folder: Path) -> No
     """Draws a run's picture, which holds nothing that is not in the run's lines: a run without it is whole."""
     path = folder / f"{summary.public.marked(summary.metric)}.png"
     try:
-        picture(histories, summary, path)
+        picture(histories, summary.metric, path, summary.public, summary.names)
     except OSError as error:
         said = outside(error)
         say(f"warning: {path.name} cannot be written ({said})", file=sys.stderr)
