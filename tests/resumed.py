@@ -35,7 +35,7 @@ def lines(folder):
     """metrics.jsonl without the seconds; every line must be whole."""
     text = (folder / "metrics.jsonl").read_text()
     assert text.endswith("\n")
-    return [json.loads(line) | {"seconds": None} for line in text.splitlines()]
+    return [json.loads(line) | {"seconds_not_private": None} for line in text.splitlines()]
 
 
 def values_of_clients(folder):
@@ -47,7 +47,7 @@ def values_of_clients(folder):
 def summary(folder):
     """summary.json without times, folder and the list of resumes."""
     found = json.loads((folder / "summary.json").read_text())
-    for name in ("rounds_per_second", "compile_seconds", "resumed", "git_revision"):
+    for name in ("rounds_per_second_not_private", "compile_seconds", "resumed", "git_revision"):
         del found[name]
     found["settings"] |= dict.fromkeys(unfinished.FREE)
     return found

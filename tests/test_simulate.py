@@ -54,16 +54,14 @@ def watched(algorithm, *args, **kwargs):
     def listener(event, seconds, **_):
         counts["compilations"] += event == COMPILED
 
-    def on_evaluation(evaluation):
+    def record(evaluation):
         seen.append(evaluation)
         traces.append(counts["traces"])
         compilations.append(counts["compilations"])
 
     jax.monitoring.register_event_duration_secs_listener(listener)
     try:
-        history = simulate(
-            algorithm._replace(round=round), *args, on_evaluation=on_evaluation, **kwargs
-        )
+        history = simulate(algorithm._replace(round=round), *args, record=record, **kwargs)
     finally:
         jax.monitoring.unregister_event_duration_listener(listener)
     return Watched(history, seen, traces, compilations)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import (
     Any,
     Literal,
@@ -31,10 +31,13 @@ _MAPPINGS = (dict, Mapping)  # what most are is asked first
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON knows it, without fields that do not compare; infinity becomes the string "inf", NaN "nan"."""
+    """`value` as JSON knows it, without fields that do not compare; infinity becomes the string "inf", NaN "nan".
+
+    A dataclass becomes an object with a key for each field, which is marked where the field is `PRIVATE`.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        compared = (f.name for f in dataclasses.fields(value) if f.compare)
-        return {name: plain(getattr(value, name)) for name in compared}
+        compared = (f for f in dataclasses.fields(value) if f.compare)
+        return {_key(f): plain(getattr(value, f.name)) for f in compared}
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
@@ -46,6 +49,19 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
+
+
+MARK = "_not_private"
+"""Ends every name, in files and sinks, of what is not released."""
+
+
+PRIVATE = MappingProxyType({"mark": MARK})
+"""Metadata of a dataclass's field that is not released, which its key in JSON says; files of older versions do not."""
+
+
+def _key(of: dataclasses.Field) -> str:
+    """In JSON."""
+    return of.name + of.metadata.get("mark", "")
 
 
 def typed(kind: type[T], value: Any) -> T:
@@ -151,7 +167,7 @@ _PLAIN: dict[Any, _Reader] = {float: _float, str: _str}
 def _dataclass_reader(kind: Any) -> _Reader:
     hints, missing = field_kinds(kind), dataclasses.MISSING
     fields = [
-        (f.name, _reader(hints[f.name]), f.default is f.default_factory is missing)
+        (f.name, _key(f), _reader(hints[f.name]), f.default is f.default_factory is missing)
         for f in dataclasses.fields(kind)
         if f.compare
     ]
@@ -162,14 +178,15 @@ def _dataclass_reader(kind: Any) -> _Reader:
                 return value
             raise _misfit(value, kind)
         given = {}
-        for name, of, required in fields:
-            if name in value:
+        for name, key, of, required in fields:
+            at = key if key in value else name
+            if at in value:
                 try:
-                    given[name] = of(value[name])
+                    given[name] = of(value[at])
                 except _MisfitError as error:
-                    raise error.inside(name) from None
+                    raise error.inside(at) from None
             elif required:
-                raise _MisfitError("", name)
+                raise _MisfitError("", key)
         return kind(**given)
 
     return read

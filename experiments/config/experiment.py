@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments.base.formats import ClientEpsilons, GroupEpsilons
-from experiments.config import further
+from experiments.config import further, public
+from experiments.config.public import Public, sentences
 from experiments.config.settings import Settings
 from experiments.config.statistics import Statistics
 from experiments.config.stopping import Stopping, check_metric, target
@@ -79,6 +80,7 @@ class Ledger:
       params: the model, its shapes, or key -> model.
       notes: what the numbers assume or leave out, such as data that was not looked at.
       secret_seed: whether the launcher has drawn the seed, which then is random.
+      not_covered: what private numbers choose in the run -> their names, see `experiments.config.public.by_what`.
       traced: what was read off the algorithms' rounds so far.
       certified: the certificates that were asked for so far; evaluations, progress and summary ask for the same ones.
     """
@@ -88,6 +90,7 @@ class Ledger:
     params: Any
     notes: tuple[str, ...] = ()
     secret_seed: bool = False
+    not_covered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     traced: dict[str, TracedRound] = field(default_factory=dict, compare=False, repr=False)
     certified: dict[tuple[Any, ...], Certificate] = field(
         default_factory=dict, compare=False, repr=False
@@ -152,6 +155,8 @@ class Ledger:
             if self.secret_seed:
                 assumed = (_WITH_SECRET_SEED.get(text, text) for text in certificate.assumptions)
                 certificate = replace(certificate, assumptions=tuple(assumed))
+            for chosen, names in self.not_covered.items():
+                certificate = certificate.not_covered(names, chosen)
             self.certified[asked] = certificate
         return self.certified[asked]
 
@@ -222,6 +227,8 @@ class Ledger:
     def claim(self, name: str, rounds: int) -> Claim | None:
         """The paper's claim for so many rounds; not for statistics that are released before these."""
         claim = self.entries[name].algorithm.claim(rounds, self.delta)
+        if claim and (said := sentences(self.not_covered)):
+            claim = replace(claim, sound=False, reasons=(*said, *claim.reasons))
         if claim is None or self.entries[name].statistics is None:
             return claim
         reason = "The formula does not count the statistics that are released before training."
@@ -258,9 +265,11 @@ class Experiment:
       entries: by the algorithm's name.
       measure: makes what `simulate` takes for further numbers of every evaluation.
       notes: what the certificates assume or leave out.
-      own_test: whether the test records are the clients' own. Then no epsilon covers a choice by their scores, and
-        `sweep --best-of` is refused.
+      own_test: whether the test records are the clients' own, and so private.
+      public_held_out: declares that the records which clients hold out are public, so that a metric of the shared model
+        on them may choose a round.
       secret_seed: whether the launcher has drawn the seed.
+      not_covered: what private numbers choose in the run, as in `Ledger`; the launcher says so.
       groups: a public label for each client, by which every evaluation tells who is hurt, see `measures.per_group`.
       groups_of_test: likewise for each of the test records; a config with `load` and `on` labels those of a fold, too.
     """
@@ -272,7 +281,9 @@ class Experiment:
     measure: Callable[[], Measure] | None = None
     notes: tuple[str, ...] = ()
     own_test: bool = False
+    public_held_out: bool = False
     secret_seed: bool = False
+    not_covered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     groups: Sequence[str] | ArrayLike | None = None
     groups_of_test: Sequence[str] | ArrayLike | None = None
 
@@ -311,7 +322,7 @@ class Experiment:
         federation = entry.federations[0]
         every = [e.algorithm for e in self.entries.values()]
         models = further.whose_models(entry.algorithm, every)
-        each = [self.measure()] if self.measure else []
+        each = [self._private(self.measure())] if self.measure else []
         if settings.per_client is not None:
             bound = further.bound(settings, self.metrics)
             each += further.of_clients(score, federation, models, settings.per_client, bound)
@@ -321,16 +332,34 @@ class Experiment:
             each.append(measures.per_group(score, self.groups_of_test, on=self.test_of(name)))
         return measures.together(*each) if each else None
 
+    @property
+    def public(self) -> Public:
+        """What of all that is measured is public."""
+        return Public(self.metrics, self.own_test, self.public_held_out)
+
+    def _private(self, measure: Measure) -> Measure:
+        """The config's own measure, none of whose numbers may be called like one that is known to be public."""
+
+        def checked(state: Any, federation: Any) -> Mapping[str, Any]:
+            given = measure(state, federation)
+            for name in given if isinstance(given, Mapping) else ():
+                remedy = "it would be taken for a public number; give another name, or groups_of_test or per_client"
+                require(name not in self.public, "measure", name, remedy)
+            return given
+
+        return checked
+
     def selectable(self, settings: Settings) -> list[str]:
         """What the settings' `metric` and `stop_at` may name: metrics of the score, and what is measured beside them.
 
         Raises:
-          ValueError: they name another; or what is measured is refused for.
+          ValueError: they name another; a private one chooses a round; or what is measured is refused for.
         """
         stop = target(settings.stop_at).metric if settings.stop_at is not None else None
         measured = settings.per_client is not None or self.groups is not None
         measured = measured or self.groups_of_test is not None
         if not measured and {settings.metric, stop} <= {None, *self.metrics}:
+            public.check(vars(settings), self.public)
             return self.metrics  # measuring may take long to prepare
         name, entry = next(iter(self.entries.items()))
         names = [*self.metrics]
@@ -341,6 +370,7 @@ class Experiment:
         for field_name, metric in (("metric", settings.metric), ("stop_at", stop)):
             if metric is not None:
                 check_metric(field_name, metric, names)
+        public.check(vars(settings), self.public)
         return names
 
     def stopping(self, settings: Settings) -> Stopping | None:
@@ -357,7 +387,8 @@ class Experiment:
     @cached_property
     def ledger(self) -> Ledger:
         """With the shapes of the data."""
-        return Ledger(self.entries, self.delta, self.model.init, self.notes, self.secret_seed)
+        given = (self.entries, self.delta, self.model.init, self.notes, self.secret_seed)
+        return Ledger(*given, self.not_covered)
 
 
 def federations(

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 
 import jax
 
+from experiments.config import public
 from experiments.config.experiment import Entry, Experiment, Ledger
 from experiments.config.folds import without_fold
+from experiments.config.public import Public
 from experiments.config.settings import Layout, Settings
 from experiments.config.statistics import planned
 from fedpriv.data.datasets import Dataset
@@ -25,7 +27,18 @@ def ledger_of(module: Any, settings: Settings) -> Ledger:
     if own is None:
         return experiment_of(module, settings).ledger
     found = _given_back(own(settings), Ledger, "ledger")
-    return replace(found, entries=with_statistics(found.entries, settings, found.delta))
+    not_covered = _named(settings)
+    entries = with_statistics(found.entries, settings, found.delta)
+    notes = (*found.notes, *public.sentences(not_covered))
+    return replace(found, entries=entries, notes=notes, not_covered=not_covered)
+
+
+def _named(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """What the metrics that `not_covered` names choose, where no experiment says which ones are private: these are."""
+    names = settings.not_covered
+    found = public.by_what(vars(settings), Public(names, own_test=True)) if names else {}
+    own = {chosen: tuple(name for name in by if name in names) for chosen, by in found.items()}
+    return {chosen: by for chosen, by in own.items() if by}
 
 
 def experiment_of(module: Any, settings: Settings) -> Experiment:
@@ -38,15 +51,23 @@ def experiment_of(module: Any, settings: Settings) -> Experiment:
         data = without_fold(module.load(settings), settings.fold)
         made = _given_back(module.on(settings, data), Experiment, "on")
         _check_whole(made, data, settings)
-        own_test = made.own_test or settings.fold is not None
-        entries = with_statistics(made.entries, settings, made.delta)
-        return replace(made, own_test=own_test, entries=entries)
+        made = replace(made, own_test=made.own_test or settings.fold is not None)
+        return _completed(made, settings)
     if settings.fold is not None:
         raise ValueError(
             "fold: the config has only build, which loads all records; replace build by load and on"
         )
-    made = _given_back(module.build(settings), Experiment, "build")
-    return replace(made, entries=with_statistics(made.entries, settings, made.delta))
+    return _completed(_given_back(module.build(settings), Experiment, "build"), settings)
+
+
+def _completed(made: Experiment, settings: Settings) -> Experiment:
+    """With what is released before each entry trains, and with notes on what private records may choose."""
+    entries = with_statistics(made.entries, settings, made.delta)
+    chooses = settings.stop_at is not None or settings.patience is not None or settings.not_covered
+    not_covered = public.by_what(vars(settings), made.public) if chooses else {}
+    notes = (*made.notes, *public.sentences(not_covered))
+    notes += (public.DECLARED,) if made.public_held_out else ()
+    return replace(made, entries=entries, notes=notes, not_covered=not_covered)
 
 
 def _check_whole(made: Experiment, data: Dataset, settings: Settings) -> None:

@@ -71,7 +71,8 @@ class Settings:
     """Rounds between evaluations on the test set."""
     metric: str | None = None
     """Metric in progress, table and picture: one of the score or of further measures
-    (held_out_accuracy_mean); by default accuracy, else loss. All are recorded, and --resume may show another."""
+    (held_out_accuracy_mean); by default accuracy, else loss. All are recorded, and --resume may show another. Of a
+    private one the last value is shown, and no best one."""
     stop_at_epsilon: float | None = None
     """Stop each private algorithm before its certified epsilon (`view`) exceeds this; others train on."""
     target_epsilon: float | None = None
@@ -88,10 +89,14 @@ class Settings:
     """Epsilons in the table: that of `view`, or `all`."""
     stop_at: str | None = None
     """NAME=VALUE, such as accuracy=0.8: end each algorithm at the first evaluation where the metric, averaged over the
-    seeds, is that good. Choosing the end by the test set makes its accuracy optimistic, and no epsilon here covers the
-    test records."""
+    seeds, is that good. The metric has to be public, or in not_covered. Choosing the end by the test set makes its
+    accuracy optimistic."""
     patience: int | None = None
-    """End each algorithm after so many evaluations without a better mean metric (see metric)."""
+    """End each algorithm after so many evaluations without a better mean metric (see metric). The metric has to be
+    public, or in not_covered."""
+    not_covered: tuple[str, ...] = ()
+    """Private metrics by which stop_at, patience, or the best of metric choose a round all the same: numbers on
+    training records, and on those that clients hold out. No epsilon covers that: all are infinite, and say why."""
     per_client: int | None = None
     """Also evaluate so many clients, each on its held-out records, or on its training records if the config holds out
     none: mean over clients, pooled over records, median and worst tenth. Not private."""
@@ -143,6 +148,13 @@ class Settings:
                 "stop_at_epsilon"
             )
         self._check_statistics()
+        for field in ("target_epsilon", "stop_at_epsilon"):
+            remedy = f"every epsilon is infinite with not_covered ({' '.join(self.not_covered)}); leave one of them out"
+            wanted = getattr(self, field)
+            require(wanted is None or not self.not_covered, field, wanted, remedy)
+        remedy = "with not_covered every epsilon is infinite; leave one of them out"
+        budgets = self.group_epsilons
+        require(not budgets or not self.not_covered, "groups.epsilons", budgets, remedy)
 
     @property
     def group_epsilons(self) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpriv.engine.client_metric_names import HELD_OUT, PERSONAL, parsed
-from fedpriv.engine.history import Evaluation
+from fedpriv.engine.history import Evaluation, PublicEvaluation
 from fedpriv.models.score import better_higher, is_fraction, main_metric, meant
 
 
@@ -100,7 +100,13 @@ class Stopping(NamedTuple):
             check_metric("stop_at", wanted.metric, names)
         return cls(wanted, patience, main_metric(names, metric), tuple(higher))
 
-    def why(self, evaluations: Sequence[Evaluation]) -> str | None:
+    def beyond(self, of_score: Collection[str]) -> list[str]:
+        """Of the metrics that it looks at, those that are none of the score's."""
+        stop = [self.target.metric] if self.target else []
+        looks = [*stop, *[self.metric][: self.patience is not None]]
+        return [name for name in looks if name not in of_score]
+
+    def why(self, evaluations: Sequence[Evaluation | PublicEvaluation]) -> str | None:
         """What ends the run at the last of the evaluations, in words; None: nothing, it goes on."""
         if not evaluations:
             return None
@@ -134,6 +140,6 @@ def decided(why: str) -> str:
     return re.split(r" (?:reached|no) ", why.partition(": ")[2])[0]
 
 
-def _means(evaluations: Sequence[Evaluation], metric: str) -> np.ndarray:
+def _means(evaluations: Sequence[Evaluation | PublicEvaluation], metric: str) -> np.ndarray:
     """f64[evaluations], over the seeds; of equal ones, the first counts as the best."""
     return np.array([np.mean(e.metric(metric), dtype=float) for e in evaluations])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from experiments.base.files import opened
-from experiments.base.json_values import typed
+from experiments.base.json_values import MARK, PRIVATE, typed
 from fedpriv.engine.history import ClientValues, Evaluation
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ CLIENTS = "clients.jsonl"
 
 @dataclass(frozen=True, eq=False)
 class ClientLine:
-    """A line of clients.jsonl: one kind of values per client, at an evaluation. Not private.
+    """A line of clients.jsonl: one kind of values per client, at an evaluation. Not private, as its keys say.
 
     Attributes:
       kind: "held_out", "per_client", "personal" or "personal_per_client": of which records and models.
@@ -36,8 +36,8 @@ class ClientLine:
     round: int
     kind: str
     clients: Any
-    records: Any
-    metrics: dict[str, Any]
+    records: Any = field(metadata=PRIVATE)
+    metrics: dict[str, Any] = field(metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         clients = _array("clients", self.clients, 1)
@@ -117,16 +117,17 @@ def by_evaluation(lines: Sequence[ClientLine]) -> Mapping[tuple[str, int], list[
 
 
 def frame(lines: Sequence[ClientLine]) -> pandas.DataFrame:
-    """Client lines as a frame, a row for each value: algorithm, round, kind, seed, client, records, metric, value."""
+    """Client lines as a frame: algorithm, round, kind, seed, client, records, metric and value; not private."""
     import pandas
 
-    columns = ("algorithm", "round", "kind", "seed", "client", "records", "metric", "value")
+    about = ("algorithm", "round", "kind", "seed", "client")
+    columns = (*about, f"records{MARK}", "metric", f"value{MARK}")
     parts: dict[str, list[np.ndarray]] = {column: [] for column in columns}
     for line in lines:
         seeds, clients = np.indices(line.records.shape).reshape(2, -1)
         for name, values in line.metrics.items():
-            about = (line.algorithm, line.round, line.kind, seeds, line.clients[clients])
-            own = (*about, line.records.ravel(), name, values.ravel())
+            of = (line.algorithm, line.round, line.kind, seeds, line.clients[clients])
+            own = (*of, line.records.ravel(), name, values.ravel())
             for column, each in zip(columns, own, strict=True):
                 whole = (
                     each

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,8 +12,9 @@ import jax
 import numpy as np
 
 from experiments.base.formats import ClientEpsilons, GroupEpsilons, name_of, short_name_of
+from experiments.base.json_values import PRIVATE
 from experiments.base.spread import Spread
-from experiments.runs.measured import best_note
+from experiments.config.public import Public
 from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.privacy import VIEWS, Certificate, Claim, OperationalNumbers
 
@@ -43,10 +44,11 @@ class Epsilons:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of metrics.jsonl: an evaluation.
+    """A line of metrics.jsonl: an evaluation. A key that ends in _not_private says of what no epsilon covers.
 
     Attributes:
-      metrics: of the score, on the test examples.
+      metrics: of the score, on the test examples, where these are public.
+      metrics_not_private: likewise, where they are records of clients.
       uplink_mb_per_client, downlink_mb_per_client: megabytes (10^6 bytes) of all rounds so far, per client of the
         population, on average.
       traffic_mb_per_seed: "uplink" and "downlink", one value per seed.
@@ -58,12 +60,13 @@ class Line:
     algorithm: str
     round: int
     metrics: dict[str, Spread]
-    uplink_mb_per_client: float
-    downlink_mb_per_client: float
-    traffic_mb_per_seed: dict[str, tuple[float, ...]]
+    uplink_mb_per_client: float = field(metadata=PRIVATE)
+    downlink_mb_per_client: float = field(metadata=PRIVATE)
+    traffic_mb_per_seed: dict[str, tuple[float, ...]] = field(metadata=PRIVATE)
     privacy: Epsilons
     diagnostics_not_private: dict[str, Spread]
-    seconds: float
+    seconds: float = field(metadata=PRIVATE)
+    metrics_not_private: dict[str, Spread] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -87,22 +90,33 @@ class Line:
             e.seconds,
         )
 
+    def placed(self, own_test: bool) -> Line:
+        """With the score's metrics where they belong, by whether the test records are the clients' own."""
+        if not (own_test and self.metrics):
+            return self
+        return replace(self, metrics={}, metrics_not_private=self.of_score)
+
+    @property
+    def of_score(self) -> dict[str, Spread]:
+        """The score's metrics, public or not."""
+        return {**self.metrics_not_private, **self.metrics}
+
     def __post_init__(self) -> None:
-        if not self.metrics:
+        if not self.of_score:
             raise ValueError("metrics: is empty")
         if self.round < 1:
             raise ValueError(f"round: {self.round}; rounds count from 1")
 
     @property
     def seeds(self) -> int:
-        return len(next(iter(self.metrics.values())).per_seed)
+        return len(next(iter(self.of_score.values())).per_seed)
 
     def evaluation(self) -> Evaluation:
         """What `of` was given, with the numbers as `simulate` gave them; measures are among the diagnostics."""
         precision = jax.dtypes.canonicalize_dtype(float)  # in which they were computed
         return Evaluation(
             self.round,
-            {name: np.array(s.per_seed, precision) for name, s in self.metrics.items()},
+            {name: np.array(s.per_seed, precision) for name, s in self.of_score.items()},
             np.array(self.traffic_mb_per_seed["uplink"], float),
             np.array(self.traffic_mb_per_seed["downlink"], float),
             {
@@ -114,7 +128,7 @@ class Line:
 
     def metric(self, name: str) -> Spread | None:
         """Of the score, or a diagnostic; None where there is no such."""
-        found = self.metrics.get(name) or self.diagnostics_not_private.get(name)
+        found = self.of_score.get(name) or self.diagnostics_not_private.get(name)
         if found is None and name in SHARES:  # which are recorded where they are above 0
             return Spread.of(np.zeros(self.seeds))
         return found
@@ -205,8 +219,12 @@ class Summary:
       rounds: that were evaluated; algorithms without an evaluation are not there.
       rounds_planned: that were to be trained; algorithms of which that is not known are not there.
       metric: the one to show, of the score or of what was measured beside it.
-      best, final: by metric; the best over the evaluations, each seed's own, and the last.
+      best, final: by public metric; the best over the evaluations, each seed's own, and the last.
+      best_not_private, final_not_private: likewise by private metric, of the score and the one to show; the best of
+        those alone by which settings say that a round may be chosen (`not_covered`).
       best_note: on which records the best is chosen, and what that means.
+      of_score: names of the score's metrics.
+      not_covered: what private numbers chose, in words; then every epsilon is infinite.
       diverged: what sweeps say of algorithms that did.
       stopped: why training ended before the rounds planned, of algorithms of which it did.
       reused_from: where sweeps took an algorithm's training from.
@@ -218,7 +236,7 @@ class Summary:
       streams: version of which random numbers a seed gives; None in a run of an older version, whose seeds give others.
       names: of algorithms, for people, where the config says one.
       secret_seed: as in `Begun`; then other runs share the clients of a seed, and no other random number.
-      own_test: as in `Begun`.
+      own_test, public_held_out: as in `Begun`.
     """
 
     config: str
@@ -229,13 +247,17 @@ class Summary:
     rounds_planned: dict[str, int]
     metric: str
     best: dict[str, dict[str, Spread]]
-    best_note: str = field(default_factory=best_note, kw_only=True)
+    best_note: str = field(default="", kw_only=True)
     final: dict[str, dict[str, Spread]]
-    uplink_mb_per_client: dict[str, float]
-    downlink_mb_per_client: dict[str, float]
+    best_not_private: dict[str, dict[str, Spread]] = field(default_factory=dict, kw_only=True)
+    final_not_private: dict[str, dict[str, Spread]] = field(default_factory=dict, kw_only=True)
+    of_score: tuple[str, ...] = field(default=(), kw_only=True)
+    not_covered: tuple[str, ...] = field(default=(), kw_only=True)
+    uplink_mb_per_client: dict[str, float] = field(metadata=PRIVATE)
+    downlink_mb_per_client: dict[str, float] = field(metadata=PRIVATE)
     privacy: dict[str, Report]
     privacy_notes: tuple[str, ...]
-    rounds_per_second: dict[str, float]
+    rounds_per_second: dict[str, float] = field(metadata=PRIVATE)
     compile_seconds: dict[str, float | None]
     versions: dict[str, Any]
     device: dict[str, Any]
@@ -252,16 +274,29 @@ class Summary:
     names: dict[str, str] = field(default_factory=dict)
     secret_seed: bool = False
     own_test: bool = False
+    public_held_out: bool = False
 
     def __post_init__(self) -> None:
         names = ("best", "final", "uplink_mb_per_client", "downlink_mb_per_client", "privacy")
         for name in (*names, "rounds_per_second", "compile_seconds"):
             if missing := sorted(set(self.rounds) - set(getattr(self, name))):
                 raise ValueError(f"{name}: lacks {', '.join(missing)}")
-        for name in ("best", "final"):
-            for algorithm, spreads in getattr(self, name).items():
-                if self.metric not in spreads:
-                    raise ValueError(f"{name}.{algorithm}: lacks {self.metric}, the metric")
+        for algorithm in self.final:
+            if self.metric not in self.last(algorithm):
+                raise ValueError(f"final.{algorithm}: lacks {self.metric}, the metric")
+
+    def last(self, algorithm: str) -> dict[str, Spread]:
+        """After the last round, what is public and what is not."""
+        return {**self.final_not_private.get(algorithm, {}), **self.final.get(algorithm, {})}
+
+    def bests(self, algorithm: str) -> dict[str, Spread]:
+        """Likewise the best over the evaluations."""
+        return {**self.best_not_private.get(algorithm, {}), **self.best.get(algorithm, {})}
+
+    @property
+    def public(self) -> Public:
+        """What of all that was measured is public."""
+        return Public(self.of_score, self.own_test, self.public_held_out)
 
     def hours_per_round(self, algorithm: str) -> float | None:
         """Simulated hours that a round takes, where the config says so."""
@@ -312,7 +347,7 @@ class Begun:
       noise: by algorithm, what `target_epsilon` found; with `groups.epsilons`, the noise and each group's number.
       solved: likewise, in the config's fields, as in `Summary`; a run of an older version did not record it.
       algorithm_settings: as in `Summary`, likewise.
-      own_test: whether the test records are the clients' own, as in `Experiment`.
+      own_test, public_held_out: what the experiment says of test records and of held-out ones, see `Experiment`.
     """
 
     config: str
@@ -326,6 +361,16 @@ class Begun:
     solved: dict[str, dict[str, Any]] = field(default_factory=dict)
     algorithm_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     own_test: bool = False
+    public_held_out: bool = False
+
+    def public(self, of_score: Iterable[str]) -> Public:
+        """What of all that is measured is public, for a score with metrics of these names."""
+        return Public(tuple(dict.fromkeys(of_score)), self.tests_clients, self.public_held_out)
+
+    @property
+    def tests_clients(self) -> bool:
+        """Whether the test records are the clients' own, or a part of the training records."""
+        return self.own_test or self.settings.get("fold") is not None
 
     def solved_for(self, algorithm: str) -> dict[str, Any]:
         """The noise that was solved for it, by field; empty where none was."""

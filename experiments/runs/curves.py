@@ -7,24 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.runs.contents import Line
+from experiments.base.json_values import MARK
+from experiments.runs.contents import Begun, Line
 
 if TYPE_CHECKING:
     import pandas
 
 OF_LINE = ("algorithm", "round", "epsilon", "delta", "unit", "view", "adjacency", "basis")
-COLUMNS = (*OF_LINE[:2], "metric", "seed", "value", "uplink_mb", "downlink_mb", *OF_LINE[2:])
+TRAFFIC = tuple(f"{way}_mb{MARK}" for way in ("uplink", "downlink"))
+COLUMNS = (*OF_LINE[:2], "metric", "seed", "value", *TRAFFIC, *OF_LINE[2:])
 
 
-def frame(lines: Iterable[Line]) -> pandas.DataFrame:
-    """Evaluations as a frame: a row for each line, metric and seed; columns are `COLUMNS`."""
+def frame(lines: Iterable[Line], begun: Begun) -> pandas.DataFrame:
+    """Evaluations as a frame: a row for each line, metric and seed; columns are `COLUMNS`.
+
+    The name of a metric that is not private says so.
+    """
     import pandas
 
     once: dict[str, list[Any]] = {name: [] for name in OF_LINE}
     counts, found = list[int](), dict[str, list[Any]]()
     found |= {name: [] for name in COLUMNS if name not in OF_LINE}
     for line in lines:
-        spreads, seeds = line.metrics | line.diagnostics_not_private, line.seeds
+        public = begun.public(line.of_score)
+        both = line.of_score | line.diagnostics_not_private
+        spreads = {public.marked(name): spread for name, spread in both.items()}
+        seeds = line.seeds
         c = line.privacy.certified
         own = (line.algorithm, line.round, c.epsilon, c.delta, c.unit, c.view, c.relation, c.basis)
         for name, value in zip(OF_LINE, own, strict=True):
@@ -39,6 +47,6 @@ def frame(lines: Iterable[Line]) -> pandas.DataFrame:
             for way in ("uplink", "downlink"):
                 mean = getattr(line, f"{way}_mb_per_client")
                 each = line.traffic_mb_per_seed.get(way, (mean,) * seeds)
-                found[f"{way}_mb"] += each if several == seeds else (mean,) * several
+                found[f"{way}_mb{MARK}"] += each if several == seeds else (mean,) * several
     of_lines = {name: np.repeat(np.array(each), counts) for name, each in once.items()}
     return pandas.DataFrame({name: (of_lines | found)[name] for name in COLUMNS})

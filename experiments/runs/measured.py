@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from experiments.base.formats import with_unit
+from experiments.config.public import Public
 from fedpriv.engine.client_metric_names import (
     HELD_OUT,
     PER_CLIENT,
@@ -29,38 +31,59 @@ _RECORDS = {
 }
 
 
-def measured_on(metric: str) -> str:
+def measured_on(metric: str, public: Public) -> str:
     """On which records a metric is measured, in words."""
     of = parsed(metric)
+    if of is None and metric in public.of_score:
+        return (
+            "on clients' own test records (not private)" if public.own_test else "on the test set"
+        )
     if of is None:
-        return "on the test set"
+        return "on private records (not private)"
     groups = f", group {of.group}" if of.group else ", over groups" * of.by_group
-    where = "on the test set" if of.records == TEST else f"{OF_CLIENTS[of.records]} (not private)"
-    return where + groups
+    if of.records == TEST:
+        where = "on clients' own test records" if public.own_test else "on the test set"
+    else:
+        where = OF_CLIENTS[of.records]
+    return where + " (not private)" * (metric not in public) + groups
 
 
-def chosen_on(metric: str, own_test: bool = False) -> str:
-    """Where this metric chooses, on which records it is measured, in words; see `Summary` for `own_test`."""
+def chosen_on(metric: str, public: Public) -> str:
+    """Where this metric chooses, on which records it is measured, in words."""
     of = parsed(metric)
     if of and of.records != TEST:
-        return _RECORDS[of.records]
-    return "clients' own test records" if own_test else "test set"
+        declared = ", declared public" * (metric in public)
+        return _RECORDS[of.records] + declared
+    if of is None and metric not in public.of_score:
+        return "private records"
+    return "clients' own test records" if public.own_test else "test set"
 
 
-def is_of_clients(metric: str, own_test: bool) -> bool:
-    """Whether a metric is measured on records of clients, so that no epsilon covers a choice by them."""
-    of = parsed(metric)
-    return own_test or (of is not None and of.records != TEST)
+def heading(metric: str, public: Public) -> str:
+    """A metric with its unit, and whether it is private."""
+    return with_unit(metric) + ", not private" * (metric not in public)
 
 
-def best_note(metrics: Iterable[str] = (), own_test: bool = False) -> str:
+def best_note(metrics: Iterable[str], public: Public) -> str:
     """What a "best" by these metrics is, and on which records it was chosen, in words."""
-    named, records = [*metrics] or ["accuracy"], dict[str, None]()
+    records, named = dict[str, None](), [*metrics]
+    if not named:
+        return (
+            "no best: the metrics are of private records, and not_covered names none to choose by"
+        )
     for metric in named:
-        own = chosen_on(metric, own_test)
+        own = chosen_on(metric, public)
         records["the test records" if own == "test set" else own] = None
-    unsure = not all(is_of_clients(metric, own_test) for metric in named)
+    unsure = all(metric in public for metric in named)
     return (
         f"best: each seed's best evaluation, chosen on {' or '.join(records)}; no epsilon covers the choice"
         f"{' if these are private' * unsure}, and the number is no estimate of the score on a new record"
     )
+
+
+def together(each: Iterable[Public]) -> Public:
+    """Of several runs: what is public in all of them."""
+    every = [*each]
+    names = dict.fromkeys(name for one in every for name in one.of_score)
+    own_test = any(one.own_test for one in every)
+    return Public(tuple(names), own_test, bool(every) and all(one.held_out for one in every))

@@ -12,6 +12,7 @@ import numpy as np
 from experiments.base.files import held, write_text
 from experiments.base.json_values import plain
 from experiments.base.spread import Spread
+from experiments.config.public import allowed, check
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import CONFIG, SUMMARY, RunFolder, read
 from experiments.runs.summary_so_far import so_far
@@ -24,9 +25,9 @@ def recorded(runs: Iterable[RunFolder]) -> list[str]:
     for run in runs:
         for name, lines in run.lines.items():
             for line in lines:
-                of_score |= dict.fromkeys(line.metrics)
+                of_score |= dict.fromkeys(line.of_score)
                 others |= dict.fromkeys(line.diagnostics_not_private)
-            others |= dict.fromkeys(run.summary.final.get(name, ()) if run.summary else ())
+            others |= dict.fromkeys(run.summary.last(name) if run.summary else ())
     return [*of_score, *sorted(others.keys() - of_score.keys())]
 
 
@@ -80,22 +81,26 @@ def _final(run: RunFolder, algorithm: str, metric: str) -> Spread | None:
         return lines[-1].metric(metric)
     if summary is None:
         return None
-    own = (summary.final, summary.per_client_not_private)
-    return next((of[algorithm][metric] for of in own if metric in of.get(algorithm, {})), None)
+    own = (summary.last(algorithm), summary.per_client_not_private.get(algorithm, {}))
+    return next((of[metric] for of in own if metric in of), None)
 
 
 def _best(run: RunFolder, algorithm: str, metric: str) -> Spread | None:
+    """None of a private metric, unless the run was to choose by it."""
+    if metric not in run.results.public and metric not in allowed(run.settings):
+        return None
     if lines := run.lines.get(algorithm):
         each = [spread.per_seed for line in lines if (spread := line.metric(metric))]
         return Spread.of(best(np.array(each), metric, run.begun.higher)) if each else None
-    return run.summary.best.get(algorithm, {}).get(metric) if run.summary else None
+    return run.summary.bests(algorithm).get(metric) if run.summary else None
 
 
 def show(folder: Path, metric: str | None) -> Summary:
     """Makes a run that has ended show another metric: in its summary.json, and in its config.json.
 
     Raises:
-      ValueError: it is not recorded of every algorithm, or the folder cannot be read, or written to.
+      ValueError: it is not recorded of every algorithm, the settings choose by another one, or the folder cannot be
+        read, or written to.
     """
     run = read(folder)
     if run.summary is None or not run.summary.rounds.keys() <= run.lines.keys():
@@ -103,6 +108,7 @@ def show(folder: Path, metric: str | None) -> Summary:
     known = _of_all(run.lines)
     check_recorded([] if metric is None else [metric], known)
     begun = replace(run.begun, settings=run.begun.settings | {"metric": metric})
+    check(begun.settings, run.summary.public)
     found = so_far(begun, run.lines, run.summary.status)
     made = replace(
         run.summary,
@@ -110,6 +116,9 @@ def show(folder: Path, metric: str | None) -> Summary:
         metric=found.metric,
         best=found.best,
         final=found.final,
+        best_not_private=found.best_not_private,
+        final_not_private=found.final_not_private,
+        best_note=found.best_note,
     )
     about = json.loads((folder / CONFIG).read_bytes())
     about["settings"]["metric"] = metric
@@ -126,5 +135,5 @@ def show(folder: Path, metric: str | None) -> Summary:
 
 def _of_all(lines: Mapping[str, Sequence[Line]]) -> list[str]:
     """Names of what every algorithm has recorded last, in the order of the first one."""
-    each = [[*of[-1].metrics, *of[-1].diagnostics_not_private] for of in lines.values() if of]
+    each = [[*of[-1].of_score, *of[-1].diagnostics_not_private] for of in lines.values() if of]
     return [name for name in each[0] if all(name in names for names in each)] if each else []

@@ -95,6 +95,7 @@ def described(experiment: Experiment, noise: Mapping[str, Any]) -> dict[str, Any
         "solved": {n: dict(entry.solved) for n, entry in entries.items() if entry.solved},
         "algorithm_settings": {n: dict(e.settings) for n, e in entries.items() if e.settings},
         "own_test": experiment.own_test,
+        "public_held_out": experiment.public_held_out,
     }
     return about | {name: value for name, value in further.items() if value}
 
@@ -172,6 +173,7 @@ class Recorder:
             solved=dict(about.get("solved", {})),
             algorithm_settings=dict(about.get("algorithm_settings", {})),
             own_test=bool(about.get("own_test")),
+            public_held_out=bool(about.get("public_held_out")),
         )
         self._about, self._resumed = about, about.get("resumed", [])
         self._sinks = [guarded(sink) for sink in sinks]
@@ -192,7 +194,10 @@ class Recorder:
         _write(self.folder / CONFIG, {**identity, **self._about})
 
     def evaluation(self, algorithm: str, e: Evaluation, privacy: Privacy) -> None:
-        self._append([privacy.line(algorithm, e)], ClientLine.of(algorithm, e))
+        self._append([self._line(algorithm, e, privacy)], ClientLine.of(algorithm, e))
+
+    def _line(self, algorithm: str, e: Evaluation, privacy: Privacy) -> Line:
+        return privacy.line(algorithm, e).placed(self._begun.tests_clients)
 
     def models(self, algorithm: str, model: Model, done: History) -> None:
         """The model that training has ended with, of every seed."""
@@ -223,7 +228,7 @@ class Recorder:
         """The lines of an algorithm up to its checkpoint; what was lost of them is written anew."""
         self._append(
             [
-                self._earlier.get((algorithm, e.round)) or privacy.line(algorithm, e)
+                self._earlier.get((algorithm, e.round)) or self._line(algorithm, e, privacy)
                 for e in evaluations
             ],
             [line for e in evaluations for line in ClientLine.of(algorithm, e)],

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from experiments.base.files import opened
 from experiments.base.formats import name_of
 from experiments.base.json_values import typed, without_collections
+from experiments.config.public import LAST, by_what
 from experiments.runs import client_lines, curves
 from experiments.runs.client_lines import ClientLine
 from experiments.runs.contents import Begun, Environment, Line, Summary
 from experiments.runs.statistics import ReleasedStatistics, read_statistics
-from experiments.runs.summary_so_far import so_far
+from experiments.runs.summary_so_far import placed, so_far
 from fedpriv.core.arguments import check_path
 from fedpriv.engine.client_metric_names import parsed
 from fedpriv.engine.history import History
@@ -102,23 +103,26 @@ class RunFolder:
     def history(self) -> dict[str, History]:
         """History of each algorithm, without the trained state and the values of single clients."""
         seeds = {name: tuple(range(lines[-1].seeds)) for name, lines in self.lines.items()}
+        last = by_what(self.settings, self.results.public).get(LAST, ())
         return {
-            name: History(seeds[name], [line.evaluation() for line in lines])
+            name: History(seeds[name], [line.evaluation() for line in lines], not_covered=last)
             for name, lines in self.lines.items()
         }
 
     @property
     def curves(self) -> pandas.DataFrame:
-        """A row for each algorithm, round, metric and seed, with its value, whatever it was recorded as.
+        """A row for each algorithm, round, metric and seed, with its value. The name of a private metric says so.
 
-        Further columns: `uplink_mb` and `downlink_mb`, megabytes so far per client of the population; the `epsilon`
-        that is certified of so many rounds, with `delta`, `unit`, `view`, `adjacency` and `basis`.
+        Further columns: `uplink_mb_not_private` and `downlink_mb_not_private`, megabytes so far per client of the
+        population; the `epsilon` that is certified of so many rounds, with `delta`, `unit`, `view`, `adjacency` and
+        `basis`.
         """
-        return curves.frame(line for lines in self.lines.values() for line in lines)
+        return curves.frame((x for lines in self.lines.values() for x in lines), self.begun)
 
     @property
     def clients(self) -> pandas.DataFrame:
-        """A row for each value of a single client: algorithm, round, kind, seed, client, records, metric, value.
+        """A row for each value of a single client: algorithm, round, kind, seed, client, records_not_private, metric,
+        value_not_private.
 
         Empty where none was evaluated, see `ClientLine`. A last line that was cut off is left out. Not private.
 
@@ -192,14 +196,17 @@ def read(folder: str | Path) -> RunFolder:
     lines, remark = read_lines(folder)
     damage = [remark] if remark else []
     found: dict[str, dict[int, Line]] = {}
-    for line in lines:
-        found.setdefault(line.algorithm, {})[line.round] = (
-            line  # a repeated one replaces the earlier
-        )
+    for line in lines:  # a repeated one replaces the earlier
+        found.setdefault(line.algorithm, {})[line.round] = line.placed(begun.tests_clients)
     summary = read_summary(folder)
     if summary and (lost := sorted(set(summary.rounds) - set(found))):
         damage.append(f"{METRICS} has no line of {', '.join(lost)}, so these have no curves")
     ordered = {name: tuple(of[t] for t in sorted(of)) for name, of in found.items()}
+    try:
+        summary = summary and placed(summary, begun, ordered)
+    except ValueError as error:
+        remedy = f"move it away to read what {METRICS} holds"
+        raise ValueError(f"{folder / SUMMARY} is damaged ({error}); {remedy}") from None
     return RunFolder(folder, begun, ordered, summary, tuple(damage))
 
 
@@ -210,6 +217,7 @@ def read_begun(folder: Path) -> Begun:
 
 
 def read_summary(folder: Path) -> Summary | None:
+    """As the file has it; `read` moves what an older version has put elsewhere."""
     path = folder / SUMMARY
     remedy = f"move it away to read what {METRICS} holds"
     return _read(path, Summary, remedy) if path.exists() else None

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from experiments.base.json_values import MARK
+
 
 def scalars(record: Mapping[str, Any]) -> dict[str, float]:
     """A record as numbers with names: means over the seeds, deviations, and epsilons that say what they are of.
+
+    What is not private has a name that says so.
 
     `epsilon/certified/VIEW/UNIT/ADJACENCY`, likewise `epsilon/claimed/...`; one that is infinite is left out.
     """
@@ -16,14 +20,14 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
 
 def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     spreads = dict(record["metrics"])
-    diagnostics = record["diagnostics_not_private"].items()
-    spreads |= {f"diagnostics_not_private/{name}": spread for name, spread in diagnostics}
+    for part in ("metrics_not_private", "diagnostics_not_private"):
+        spreads |= {f"{part}/{name}": spread for name, spread in record.get(part, {}).items()}
     for name, spread in spreads.items():
         yield name, float(spread["mean"])
         if spread["std"] is not None:
             yield f"{name}/std", float(spread["std"])
     for name in ("uplink_mb_per_client", "downlink_mb_per_client", "seconds"):
-        yield name, float(record[name])
+        yield f"{name}{MARK}", float(record[f"{name}{MARK}"])
     for kind, about in record["privacy"].items():
         if about and about["epsilon"] not in ("inf", "nan"):
             tag = (about[field] for field in ("view", "unit", "relation"))

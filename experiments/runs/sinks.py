@@ -9,13 +9,17 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from experiments.base.json_values import MARK
 from experiments.base.terminal import say
 
 LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
 class Sink(Protocol):
-    """Takes the lines of metrics.jsonl, in their order; those of a run that goes on, from the first one."""
+    """Takes the lines of metrics.jsonl, in their order; those of a run that goes on, from the first one.
+
+    Keys that end in _not_private are of what is not released.
+    """
 
     def write(self, record: Mapping[str, Any]) -> None: ...
 
@@ -44,6 +48,17 @@ def opened(
         until_end.callback(_closed, sink)
         found.append(sink)
     return found
+
+
+def told(names: Sequence[str], sinks: Sequence[Sink], folder: Path) -> list[str]:
+    """For a run with a secret seed: a line for each place that gets numbers which are not released."""
+    where = [f"{folder}: config.json aside, its files", *(f"--record {name}" for name in names)]
+    where += [f"the sink {type(sink).__name__}" for sink in sinks]
+    return [
+        f"note: {place} get{'s' * (i > 0)} numbers that no epsilon covers, by names that end in {MARK}; publish "
+        "the model alone"
+        for i, place in enumerate(where)
+    ]
 
 
 def _opened(name: str, folder: Path, about: Mapping[str, Any]) -> Any:

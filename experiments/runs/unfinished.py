@@ -131,6 +131,8 @@ def earlier(folder: Path, config: Config | None = None) -> tuple[Earlier, Config
             "another version: begin a new run"
         ) from None
     lines, _ = read_lines(folder, tolerant=True)
+    own_test = bool(about.get("own_test")) or saved.fold is not None
+    lines = [line.placed(own_test) for line in lines]
     return Earlier(
         folder, name, saved, about, lines, *read_client_lines(folder, tolerant=True)
     ), config

@@ -21,13 +21,13 @@ from experiments.base.files import write_text
 from experiments.base.formats import NAMES, setting
 from experiments.base.json_values import plain
 from experiments.runs.contents import Summary
-from experiments.runs.measured import is_of_clients
 from experiments.runs.run_folder import SWEEP
 from experiments.runs.unfinished import decisive_settings
 from experiments.search.choose import best
 from experiments.search.sweep_grid import Point
 from experiments.search.training_together import Prepared
 from fedpriv.models.kept_model import model_folder
+from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, certify_choice
 
 RELEASE = "release.json"
@@ -68,9 +68,11 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
         ((name, rounds), *others) = planned.items()
         if others:
             raise ValueError(f"best_of: {' '.join(planned)} are several algorithms; name one")
-        if is_of_clients(point.settings.metric or "", experiment.own_test):
+        metric = main_metric(experiment.selectable(point.settings), point.settings.metric)
+        if metric not in experiment.public:
             raise ValueError(
-                "best_of: the test records are the clients', and no certificate covers a choice by them"
+                f"best_of: {metric} is of {experiment.public.where(metric)}, and no certificate covers a choice by it; "
+                "give a metric on public test records"
             )
         if experiment.delta != first.delta or _clients(experiment) != _clients(first):
             raise ValueError(
@@ -127,7 +129,7 @@ def keep_best(
 def _end(summary: Summary) -> float | None:
     """The score of a trial's one algorithm after the last round; None if it diverged."""
     (final,) = [None] if summary.diverged else summary.final.values()
-    return final[summary.metric].mean if final else None
+    return final[summary.metric].mean if final else None  # public, or `certified` has refused
 
 
 def said(about: Mapping[str, Any]) -> str:

@@ -11,15 +11,21 @@ import numpy as np
 from experiments.base.formats import field_name, in_percent, mean_and_std
 from experiments.base.spread import Spread
 from experiments.runs.contents import Summary
-from experiments.runs.measured import is_of_clients
 from experiments.search.sweep_grid import FOLD, Point
 from experiments.tables.grid import Grid
+from fedpriv.engine.client_metric_names import parsed
 from fedpriv.models.score import better_higher
+from fedpriv.privacy.certificate import NOT_COVERED
 
 UNCOVERED = (
     "the folds are clients' records: no epsilon covers a choice by these scores, neither for a fold's model nor for "
     "one trained with the chosen settings (--best-of MEAN certifies a choice by public test records)"
 )
+
+
+def not_covered(metric: str) -> str:
+    """What a choice on folds is, in the words of certificates."""
+    return f"{NOT_COVERED}the settings were chosen by {metric} on clients' training records"
 
 
 class Score(NamedTuple):
@@ -49,7 +55,7 @@ def scores(found: Sequence[tuple[Point, Summary]]) -> list[Score]:
         for name in dict.fromkeys([*summary.rounds, *summary.diverged]):
             names[name] = summary.name_of(name)
             lost = name in summary.diverged
-            mean = None if lost else summary.final[name][summary.metric].mean
+            mean = None if lost else summary.last(name)[summary.metric].mean
             folds.setdefault((name, values), []).append(mean)
     metric = found[0][1].metric
     return [
@@ -87,16 +93,17 @@ def chosen(found: Sequence[Score], higher: Sequence[str]) -> dict[str, Score]:
 def table(found: Sequence[Score], winners: Mapping[str, Score], folds: int) -> Grid:
     """A table of the scores on folds, a line for each point and algorithm."""
     fields, metric = list(found[0].values), found[0].metric
-    head = [*map(field_name, fields), "algorithm", metric + " (%)" * in_percent(metric), "chosen"]
+    shown = metric + " (%)" * in_percent(metric) + ", not private"
+    head = [*map(field_name, fields), "algorithm", shown, "chosen"]
     rows = []
     for score in found:
         cells = [*score.values.values(), score.name or score.algorithm]
         cells += [mean_and_std(score.spread, metric) if score.spread else "diverged"]
         rows.append([*cells, "*" * (winners.get(score.algorithm) is score)])
     of_clients = "on records of single clients, which are not of the fold that was held out"
-    where = of_clients if is_of_clients(metric, False) else "on the fold that was held out"
+    where = of_clients if parsed(metric) else "on the fold that was held out"
     said = (
         f"{metric} after the last round, {where}: mean ± standard deviation (n - 1) over {folds} "
         "folds of the training records; *: the best mean of the algorithm"
     )
-    return Grid(head, rows, {}, [said, UNCOVERED], len(fields))
+    return Grid(head, rows, {}, [said, not_covered(metric), UNCOVERED], len(fields))

@@ -257,7 +257,7 @@ def _begun(contest: Contest, name: str, budget: str) -> bool:
 
 def _accuracy(run: RunFolder) -> float:
     (lines,) = run.lines.values()
-    return lines[-1].metrics["accuracy"].mean
+    return lines[-1].of_score["accuracy"].mean
 
 
 def _file(name: str, budget: str, settings: Mapping[str, Any]) -> str:

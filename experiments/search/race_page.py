@@ -21,8 +21,8 @@ SHORT = {"local.learning_rate": "client", "server.learning_rate": "server", "cli
 """What is chosen: learning rates of clients and server, clip norm."""
 EDGE = "*: at the edge of three or more values tried"
 UNCOVERED = (
-    "Every epsilon is of one training, and so of the model of one seed; none covers the tuning, which looks at private "
-    "records."
+    "Every epsilon is of one training, and so of the model of one seed. Not covered: the settings were chosen by "
+    "accuracy on parts of the private training records."
 )
 LEADS = (
     "leads: mean and 95 % interval of the differences seed by seed (Student's t); not told apart: the interval holds "
@@ -58,7 +58,7 @@ class Result(NamedTuple):
     @property
     def accuracy(self) -> Spread:
         """On the test records, after the last round."""
-        return self.last.metrics["accuracy"]
+        return self.last.of_score["accuracy"]
 
     @property
     def seconds(self) -> float:

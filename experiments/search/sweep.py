@@ -44,7 +44,7 @@ class Swept:
       complete: whether every point was trained.
       runs: the points that were begun.
       scores: with `folds`, the scores of each algorithm at each point.
-      chosen: with `folds`, the best score of each algorithm.
+      chosen: with `folds`, the best score of each algorithm; no epsilon covers the choice.
       text: its report, for people.
       answer: the same for machines, as JSON.
     """
@@ -196,6 +196,7 @@ def _outcome(plan: Planned, trained: Sweep) -> Swept:
     answer = {key: plan.wanted[key] for key in ("config", "grid")} | {"output": str(folder)}
     answer |= {"rows": [plain(line) for line in records(rows)]}
     answer |= {"chosen": {name: score.values for name, score in chosen.items()}}
+    answer |= {"not_covered": choose.not_covered(scores[0].metric)} if scores else {}
     answer |= {"trained": trained.trained, "reused": trained.reused}
     answer |= {"compiled": trained.compilations, "compile_seconds": trained.seconds}
     text = f"{text}\nsweep folder: {folder}"

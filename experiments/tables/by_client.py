@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.base.formats import ABSENT, field_name, in_percent, mean_and_std, number, with_unit
+from experiments.base.json_values import MARK
 from experiments.base.spread import Spread
 from experiments.runs.client_lines import ClientLine
 from experiments.runs.measured import OF_CLIENTS
@@ -157,16 +158,23 @@ def _record(one: OfClient) -> dict[str, Any]:
         "rounds": row.summary.rounds.get(row.algorithm),
         "kind": one.kind,
         "client": one.client,
-        "records": one.records,
+        f"records{MARK}": one.records,
     }
     for metric, spread in one.scores.items():
-        made[f"{metric}_mean"] = spread.mean if spread else None
-        made[f"{metric}_std"] = spread.std if spread else None
-        made[f"{metric}_seeds"] = len(spread.per_seed) if spread else 0
+        name = _marked(one, metric)
+        made[f"{name}_mean"] = spread.mean if spread else None
+        made[f"{name}_std"] = spread.std if spread else None
+        made[f"{name}_seeds"] = len(spread.per_seed) if spread else 0
     if row.below:
         made |= {"above": row.below.algorithm, "above_run": row.below.title}
-    made |= {f"{metric}_lead_mean": value for metric, value in one.leads.items()}
+    made |= {f"{_marked(one, metric)}_lead_mean": value for metric, value in one.leads.items()}
     return made | {"folder": row.folder}
+
+
+def _marked(one: OfClient, metric: str) -> str:
+    """Its name in a file."""
+    private = f"{one.kind}_{metric}_mean" not in one.row.public
+    return metric + MARK * private
 
 
 def grid(found: Sequence[Row]) -> Grid:
@@ -182,7 +190,8 @@ def grid(found: Sequence[Row]) -> Grid:
     columns["records"] = [number(one.records) for one in each]
     for metric in metrics:
         spreads = [(one.scores.get(metric), metric in one.scores) for one in each]
-        columns[with_unit(metric)] = [
+        private = any(_marked(one, metric) != metric for one in each)
+        columns[with_unit(metric) + ", not private" * private] = [
             mean_and_std(spread, metric) if spread else "undefined" if there else ABSENT
             for spread, there in spreads
         ]

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.base.formats import ABSENT, field_name, in_percent, mean_and_std, number, with_unit
+from experiments.base.json_values import MARK
 from experiments.base.spread import Spread
-from experiments.runs.measured import measured_on
+from experiments.runs.measured import measured_on, together
 from experiments.runs.other_metric import check_recorded, named
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.by_client import shown_by
@@ -161,17 +162,18 @@ def _record(group: OfGroup) -> dict[str, Any]:
         "group": group.of.group,
         "statistic": group.of.statistic,
         "clients": None if group.of.records == TEST else group.clients,
-        "records": group.records,
+        "records" + MARK * (group.of.records != TEST): group.records,
     }
-    for metric, name in group.names.items():
-        score, interval = group.score(metric), group.over_seeds(metric)
+    for of_score, name in group.names.items():
+        metric = of_score + MARK * (name not in row.public)
+        score, interval = group.score(of_score), group.over_seeds(of_score)
         made[f"{metric}_mean"] = score.mean if score else None
         made[f"{metric}_std"] = score.std if score else None
         made[f"{metric}_seeds"] = len(score.per_seed) if score else 0
         made[f"{metric}_low"] = interval.low if interval else None
         made[f"{metric}_high"] = interval.high if interval else None
         parts: list[tuple[str, Lead | OverClients | None]] = [
-            ("over_clients", group.over_clients(metric)),
+            ("over_clients", group.over_clients(of_score)),
             ("lead", row.leads.get(name, {}).get("final")),
             ("lead_over_clients", row.leads_over_clients.get(name)),
         ]
@@ -214,7 +216,10 @@ def grid(found: Sequence[Row]) -> Grid:
 
 def _of_metric(each: Sequence[OfGroup], metric: str, several: bool) -> dict[str, list[str]]:
     """The columns of a metric: its score, its intervals, and how far it is above the rival's."""
+    names = [(one.row.public, one.names[metric]) for one in each if metric in one.names]
+    private = any(name not in public for public, name in names)
     named, columns = with_unit(metric), dict[str, list[str]]()
+    named += ", not private" * private
     about = f"{named} " * several
     columns[named] = [_score(one, metric) for one in each]
     if any((seeds := one.over_seeds(metric)) and seeds.low is not None for one in each):
@@ -225,11 +230,11 @@ def _of_metric(each: Sequence[OfGroup], metric: str, several: bool) -> dict[str,
     below = [one.row.below.name for one in each if one.row.below]
     if below:
         columns[f"{about}above {below[0]} (95 %)"] = [_lead(one, metric) for one in each]
-        names = [(one.row, one.names.get(metric, "")) for one in each]
-        if any(name in row.leads_over_clients for row, name in names):
+        led = [(one.row, one.names.get(metric, "")) for one in each]
+        if any(name in row.leads_over_clients for row, name in led):
             columns[f"{about}above {below[0]}, over clients (95 %)"] = [
                 over_clients_text(row.leads_over_clients.get(name), metric, "+")
-                for row, name in names
+                for row, name in led
             ]
     return columns
 
@@ -259,8 +264,9 @@ def _lead(one: OfGroup, metric: str) -> str:
 
 def _notes(found: Sequence[Row], each: Sequence[OfGroup]) -> list[str]:
     kinds = {one.of.records: name for one in each for name in one.names.values() if one.of.group}
+    public = together(one.row.public for one in each)
     said = [
-        f"{kind.replace('_', ' ')}: {measured_on(name).partition(', group')[0]}"
+        f"{kind.replace('_', ' ')}: {measured_on(name, public).partition(', group')[0]}"
         for kind, name in kinds.items()
     ]
     said += [

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.base.formats import setting
+from experiments.base.json_values import MARK
 from experiments.base.spread import Spread
+from experiments.config.public import Public
 from experiments.runs.contents import NOISE, Summary
 from experiments.runs.measured import chosen_on
 from experiments.runs.other_metric import scores
@@ -73,7 +75,7 @@ class Row(NamedTuple):
     @property
     def seeds(self) -> int | None:
         """None before the first evaluation."""
-        final = self.summary.final.get(self.algorithm)
+        final = self.summary.last(self.algorithm)
         return len(next(iter(final.values())).per_seed) if final else None
 
     @property
@@ -87,8 +89,13 @@ class Row(NamedTuple):
         """The "final" or "best" one of a metric; None where it was not recorded."""
         if self.chosen is not None:
             return self.chosen[which].get(metric)
-        every: Mapping[str, Mapping[str, Spread]] = getattr(self.summary, which)
-        return every.get(self.algorithm, {}).get(metric)
+        every = self.summary.bests if which == "best" else self.summary.last
+        return every(self.algorithm).get(metric)
+
+    @property
+    def public(self) -> Public:
+        """What of all that was measured is public."""
+        return self.summary.public
 
 
 def rows(runs: Sequence[RunFolder]) -> list[Row]:
@@ -209,7 +216,8 @@ def _above(row: Row, rival: Row, which: Sequence[str]) -> Row:
 
 
 def frame(found: Sequence[Row]) -> pandas.DataFrame:
-    """Results as a frame: a line for each row; columns have their unit in their name, shares of 1 have none.
+    """Results as a frame: a line for each row; columns have their unit in their name, shares of 1 have none, and
+    say in it what is not private.
 
     An epsilon has columns for its delta, unit, view, adjacency (`_relation`) and basis beside it.
     """
@@ -245,10 +253,7 @@ def records(found: Sequence[Row]) -> list[dict[str, Any]]:
 
 def measured(found: Iterable[Row]) -> list[str]:
     """For a frame: the metrics that were chosen; where none was, those that the summaries have."""
-    each = (
-        r.metrics if r.chosen is not None else [m for of in r.summary.final.values() for m in of]
-        for r in found
-    )
+    each = (r.metrics if r.chosen is not None else r.summary.last(r.algorithm) for r in found)
     return list(dict.fromkeys(metric for of in each for metric in of))
 
 
@@ -270,21 +275,24 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
     for metric in metrics:
         for which in ("final", "best"):
             of = row.score(which, metric)
+            if which == "best" and of is None and metric not in row.public:
+                continue  # none is chosen
             for part in ("mean", "std"):
-                found[f"{metric}_{which}_{part}"] = getattr(of, part, None)
-    by = dict.fromkeys(chosen_on(metric, summary.own_test) for metric in row.metrics)
-    found["best_chosen_on"] = ", ".join(by) or None
-    found |= _parts("over_clients", row.over_clients)
+                found[f"{row.public.marked(metric)}_{which}_{part}"] = getattr(of, part, None)
+    by = [chosen_on(metric, row.public) for metric in row.metrics if row.score("best", metric)]
+    found["best_chosen_on"] = ", ".join(dict.fromkeys(by)) or None
+    found["not_covered"] = "; ".join(summary.not_covered) or None
+    found |= _parts("over_clients", row.over_clients, row.public)
     if row.below:
         found |= {"above": row.below.algorithm, "above_run": row.below.title}
     for which in ("final", "best"):
         own = {metric: of[which] for metric, of in row.leads.items() if which in of}
-        found |= _parts(f"lead_{which}", own)
-    found |= _parts("lead_over_clients", row.leads_over_clients)
+        found |= _parts(f"lead_{which}", own, row.public)
+    found |= _parts("lead_over_clients", row.leads_over_clients, row.public)
     trained = noise(summary, name)
     found |= {f"trained_{field}": trained.get(field) for field in (NOISE, *trained)}
-    found["uplink_mb_per_client"] = summary.uplink_mb_per_client.get(name)
-    found["downlink_mb_per_client"] = summary.downlink_mb_per_client.get(name)
+    found[f"uplink_mb_per_client{MARK}"] = summary.uplink_mb_per_client.get(name)
+    found[f"downlink_mb_per_client{MARK}"] = summary.downlink_mb_per_client.get(name)
     privacy = summary.privacy.get(name)
     epsilons: dict[str, Any] = {"claimed": privacy and privacy.claimed}
     epsilons |= {f"certified_{v}": privacy and privacy.certified.get(v) for v in VIEWS}
@@ -297,17 +305,17 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
         found |= {f"certified_{view}_epsilon_of_{name}": x for name, x in groups.items()}
     for part in ("sound", "status", "source"):
         found[f"claimed_{part}"] = getattr(epsilons["claimed"], part, None)
-    found["rounds_per_second"] = summary.rounds_per_second.get(name)
+    found[f"rounds_per_second{MARK}"] = summary.rounds_per_second.get(name)
     found["compile_seconds"] = summary.compile_seconds.get(name)
     found |= {"reused_from": summary.reused_from.get(name), "folder": row.folder}
     keys = {f"swept_{key}" if key in found else key: value for key, value in row.keys.items()}
     return keys | found
 
 
-def _parts(what: str, each: Mapping[str, Lead | OverClients]) -> dict[str, Any]:
+def _parts(what: str, each: Mapping[str, Lead | OverClients], public: Public) -> dict[str, Any]:
     """A column for each part of an interval, by metric."""
     return {
-        f"{metric}_{what}_{part}": value
+        f"{public.marked(metric)}_{what}_{part}": value
         for metric, of in each.items()
         for part, value in of._asdict().items()
     }

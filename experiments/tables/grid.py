@@ -16,11 +16,11 @@ from experiments.base.formats import (
     meaning_of_epsilon,
     number,
     setting,
-    with_unit,
 )
+from experiments.config.public import Public
 from experiments.config.stopping import decided
 from experiments.runs.contents import NOISE, Summary
-from experiments.runs.measured import best_note, chosen_on, is_of_clients, measured_on
+from experiments.runs.measured import best_note, chosen_on, heading, measured_on, together
 from experiments.runs.run_names import interesting
 from experiments.tables.frame import Row, measured, noise
 from experiments.tables.leads import TOO_FEW
@@ -91,6 +91,8 @@ def grid(
         columns["noise multiplier"] = [_noise(r) or ABSENT for r in found]
     metrics = list(dict.fromkeys(m for r in found for m in r.metrics))
     metrics += [m for m in measured(found) if every and m not in metrics]
+    if best:
+        _require_best(found, metrics)
     for metric in metrics:
         columns |= _of_metric(found, metric, best, len(metrics) > 1)
     columns["MB up"] = [number(r.summary.uplink_mb_per_client.get(r.algorithm)) for r in found]
@@ -104,11 +106,24 @@ def grid(
     return Grid(list(columns), rows, letters, notes, len(keys))
 
 
+def _require_best(found: Sequence[Row], metrics: Sequence[str]) -> None:
+    """Raises ValueError: the best of a metric is asked for by which nothing may be chosen."""
+    for r in found:
+        for metric in metrics:
+            if metric in r.public or r.score("best", metric) or not r.score("final", metric):
+                continue
+            raise ValueError(
+                f"best: {metric} of {r.who} is of {r.public.where(metric)}, and no epsilon covers a choice by it; "
+                f"leave best out, or train with --metric {metric} --not-covered {metric}"
+            )
+
+
 def _of_metric(
     found: Sequence[Row], metric: str, best: bool, several: bool
 ) -> dict[str, list[str]]:
     """The columns of a metric: its score, its interval over clients, and how far it is above the rival's."""
-    named, columns = with_unit(metric), dict[str, list[str]]()
+    public, columns = together(r.public for r in found), dict[str, list[str]]()
+    named = heading(metric, public)
     scores = ("final", *["best"][:best])
     for which in scores:
         name = f"{'best ' * (which == 'best')}{named}"
@@ -198,28 +213,28 @@ def _letter(number: int) -> str:
 
 
 def _notes(found: Sequence[Row], metrics: Sequence[str], best: bool) -> list[str]:
+    public = together(r.public for r in found)
     said = [
-        f"{_where(metrics)}: mean ± standard deviation (n - 1) over the seeds; MB up: what a "
-        "client of the population sends on average in the whole run"
+        f"{_where(metrics, public)}: mean ± standard deviation (n - 1) over the seeds; MB up: what a client of the "
+        "population sends on average in the whole run (not private where cohorts are random)"
     ][: len(metrics)]
     if "target_epsilon" in found[0].keys:
         views = dict.fromkeys(r.summary.settings["view"].replace("_", " ") for r in found)
         said.append(
             f"ε budget: what the noise was solved for, certified, view {' or '.join(views)}"
         )
-    own_test = any(r.summary.own_test for r in found)
-    said += [best_note(metrics, own_test)] if best else []
+    said += [best_note(metrics, public)] if best else []
     privacy = [r.summary.privacy.get(r.algorithm) for r in found]
     said += [ALONE] if any(of and of.is_private for of in privacy) else []
     said += on_clients(found)
     return [*said, *_on_leads(found), *_on_seeds(found), *on_rounds(found), *_on_privacy(found)]
 
 
-def _where(metrics: Sequence[str]) -> str:
+def _where(metrics: Sequence[str], public: Public) -> str:
     """The metrics, and on which records they are."""
     groups: dict[str, list[str]] = {}
     for metric in metrics:
-        groups.setdefault(measured_on(metric), []).append(metric)
+        groups.setdefault(measured_on(metric, public), []).append(metric)
     return "; ".join(f"{' and '.join(names)} {where}" for where, names in groups.items())
 
 
@@ -347,8 +362,8 @@ def on_rounds(found: Sequence[Row]) -> list[str]:
     stopped = [r for r in found if r.algorithm in r.summary.stopped]
     groups: dict[tuple[str, bool], list[Row]] = {}
     for r in stopped:
-        metric, own_test = decided(r.summary.stopped[r.algorithm]), r.summary.own_test
-        by = chosen_on(metric, own_test), is_of_clients(metric, own_test)
+        metric = decided(r.summary.stopped[r.algorithm])
+        by = chosen_on(metric, r.public), metric not in r.public
         groups.setdefault(by, []).append(r)
     said += [_on_stopped(group, *by) for by, group in groups.items()]
     if any((r.seeds or 0) > 1 for r in stopped):
@@ -368,12 +383,14 @@ def _on_stopped(stopped: Sequence[Row], records: str, of_clients: bool) -> str:
     """By which records these were stopped, and what of the choice an epsilon covers."""
     who = dict.fromkeys(r.summary.short_name_of(r.algorithm) for r in stopped)
     whys = dict.fromkeys(r.summary.stopped[r.algorithm].partition(": ")[2] for r in stopped)
-    covered = "as the models chose when to stop"
+    covered = "epsilon is of all N rounds planned, as the models chose when to stop"
     if of_clients:
-        covered = "and no epsilon covers this choice, as it is by records of clients"
+        covered = (
+            "no epsilon covers this choice, as it is by records of clients, and all are infinite"
+        )
     return (
         f'{", ".join(who)}, where rounds are "n of N": stopped early, by the {records} ({"; ".join(whys)}), so '
-        f"that the metrics are selected on the {records} and optimistic; epsilon is of all N rounds planned, {covered}"
+        f"that the metrics are selected on the {records} and optimistic; {covered}"
     )
 
 

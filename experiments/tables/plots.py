@@ -17,7 +17,7 @@ from experiments.base.formats import NAMES, in_percent, meaning_of_epsilon, with
 from experiments.base.spread import Spread
 from experiments.base.terminal import printable
 from experiments.runs.contents import Line
-from experiments.runs.measured import measured_on
+from experiments.runs.measured import heading, measured_on, together
 from experiments.runs.run_folder import RunFolder
 from experiments.runs.run_names import names
 from experiments.tables import thinning
@@ -224,7 +224,8 @@ def picture(
             if not any(axes.lines for axes in row):
                 known = _metrics([one.run for one in every])
                 raise ValueError(f"metric: there is no {metric!r}; there are {', '.join(known)}")
-            row[0].set_ylabel(with_unit(metric))
+            public = together(one.run.results.public for one in every)
+            row[0].set_ylabel(heading(metric, public))
         for axes, name in zip(panels[0], columns, strict=True) if len(columns) > 1 else ():
             axes.set_title(textwrap.fill(name, max(10, int(15 * of_one))))
         if x in AT_ENDS:
@@ -245,7 +246,8 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
     configs = ", ".join(dict.fromkeys(Path(one.run.config).stem for one in curves))
     seeds = sorted({of[0].seeds for one in curves if (of := one.run.lines.get(one.algorithm))})
     over = " or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")
-    named = " and ".join(f"{with_unit(metric)} {measured_on(metric)}" for metric in metrics)
+    public = together(one.run.results.public for one in curves)
+    named = " and ".join(f"{with_unit(metric)} {measured_on(metric, public)}" for metric in metrics)
     by = {"ends": "at the end of runs, by certified ε"}
     by["mu"] = "at the end of runs, by μ of the tightest Gaussian bound"
     by["bits"] = f"at the end of runs, by {AXES['bits'].label}"
@@ -321,7 +323,7 @@ def save(figure: Figure, paths: Sequence[Path]) -> None:
 
 def _metrics(runs: Sequence[RunFolder]) -> list[str]:
     lines = [line for run in runs for of in run.lines.values() for line in of]
-    own = dict.fromkeys(n for x in lines for n in x.metrics)
+    own = dict.fromkeys(n for x in lines for n in x.of_score)
     return [*own, *sorted({n for x in lines for n in x.diagnostics_not_private})]
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from experiments.base.formats import in_percent, name_of, with_unit
 from experiments.base.spread import Spread
+from experiments.config.public import Public
 from experiments.tables.plots import (
     COLOURS,
     FAR_ENDS,
@@ -29,6 +30,7 @@ def picture(
     histories: Mapping[str, History],
     metric: str,
     path: Path,
+    public: Public,
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """The picture of a run's metric, an accuracy in %: mean over the seeds, band of one standard deviation."""
@@ -46,9 +48,9 @@ def picture(
             curve(by_round, history.rounds, values, **drawn)
             curve(by_uplink, history.uplink_mb.mean(1), values, **drawn)
             sent.append(history.uplink_mb[-1].mean())
-        every = (e for history in histories.values() for e in history.evaluations)
-        on_test = "test " * any(metric in e.metrics for e in every)
-        by_round.set(xlabel="round", ylabel=on_test + with_unit(metric))
+        on_test = "test " * (metric in public.of_score)
+        private = ", not private" * (metric not in public)
+        by_round.set(xlabel="round", ylabel=on_test + with_unit(metric) + private)
         scale(by_round, "x", log=False, whole=True)
         log = bool(sent) and far(sent, FAR_ENDS)
         scale(by_uplink, "x", log)

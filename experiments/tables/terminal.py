@@ -37,7 +37,9 @@ Key = tuple[str, str]  # a kind, and a metric
 def table(summary: Summary, most: int = PROSE) -> str:
     """The results of a run, a line per algorithm, and what its epsilons mean, for so many columns."""
     views = VIEWS if summary.settings["views"] == "all" else (summary.settings["view"],)
-    header = ["algorithm", metric_heading(summary.metric), *["rounds"][: _cut_short(summary)]]
+    shown = metric_heading(summary.metric)
+    shown += " (not private)" * (summary.metric not in summary.public)
+    header = ["algorithm", shown, *["rounds"][: _cut_short(summary)]]
     header += views if len(views) > 1 else ["eps"]
     header += [*["noise"][: len(summary.solved)], "MB up", "MB down", "rounds/s"]
     rows = [header, *(_row(summary, name, views) for name in summary.rounds)]
@@ -125,7 +127,7 @@ def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
     solved = list(summary.solved.get(name, {}).values())
     return [
         summary.short_name_of(name),
-        mean_and_std(summary.final[name][summary.metric], summary.metric),
+        mean_and_std(summary.last(name)[summary.metric], summary.metric),
         *[of_planned(summary, name)][: _cut_short(summary)],
         *(epsilon(certified[view].epsilon) if private else "not private" for view in views),
         *[number(solved[0] if solved else None)][: len(summary.solved)],
@@ -138,10 +140,11 @@ def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
 def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     """Unit, view, adjacency and delta of every epsilon in the table, once; what is longer is elsewhere."""
     reports, metric = summary.privacy, summary.metric
-    seeds = len(next(iter(summary.best.values()))[metric].per_seed)
+    seeds = len(summary.last(next(iter(summary.rounds)))[metric].per_seed)
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
+    where = measured_on(metric, summary.public)
     lines = [
-        f"{metric}: {'%, ' * in_percent(metric)}{measured_on(metric)}, {over}; MB: of the run, per client "
+        f"{metric}: {'%, ' * in_percent(metric)}{where}, {over}; MB: of the run, per client "
         "of the population; rounds/s: of all seeds together, without compilation"
     ]
     means: dict[str, list[str]] = {}
@@ -164,6 +167,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     if len({c.relation for c in shown if math.isfinite(c.epsilon)}) > 1:
         lines.append("  epsilons of different adjacency do not compare")
     rows = [Row({"run": ""}, name, summary, "") for name in summary.rounds]
+    lines += summary.not_covered
     lines += [*_claims(summary), *_solved(summary), *on_rounds(rows), *_budget(summary)]
     lines += _not_finite(summary)
     if means:

@@ -58,7 +58,7 @@ def uploads_until(
     since = np.diff(rounds, prepend=0)[:, None]  # diagnostics are means over these rounds
     exchanges = np.array([line.diagnostics_not_private["exchanges"].per_seed for line in lines])
     sent = np.cumsum(_setting(run, "cohort") * since * (exchanges + 1), axis=0)  # (27)
-    shown = np.array([line.metrics["accuracy"].per_seed for line in lines]) >= accuracy
+    shown = np.array([line.of_score["accuracy"].per_seed for line in lines]) >= accuracy
     reached = np.asarray(shown.any(axis=0))
     last = np.where(reached, shown.argmax(axis=0), len(lines) - 1)
     return rounds[last], sent[last, np.arange(len(last))], reached

@@ -28,7 +28,7 @@ from experiments.config.settings import Settings
 from experiments.runs import secret_seed, unfinished
 from experiments.runs.recorder import Recorder, described, new_folder
 from experiments.runs.run_folder import CHECKPOINTS
-from experiments.runs.sinks import Sink, check_installed, opened
+from experiments.runs.sinks import Sink, check_installed, opened, told
 from experiments.runs.statistics import STATISTICS, read_statistics, write_statistics
 from experiments.runs.unfinished import Earlier
 from experiments.training import statistics
@@ -226,6 +226,9 @@ def _recorder(
     further = opened(settings.record, folder, identity, until_end)
     if about.get("secret_seed") and not found:
         secret_seed.draw(folder)
+    if about.get("secret_seed"):
+        for line in told(settings.record, sinks, folder):
+            say(line, file=sys.stderr)
     return Recorder(folder, name, own, about, [*further, *sinks])
 
 

@@ -23,11 +23,15 @@ from experiments.base.formats import (
 )
 from experiments.base.terminal import say
 from experiments.base.time_left import OFTEN, SHORT, span
+from experiments.config.public import Public
 from fedpriv.core.waiting import LOG
 from fedpriv.devices.fitting import Compiler
 from fedpriv.engine.history import Evaluation
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, Claim
+from fedpriv.privacy.certificate import NOT_COVERED
+
+NOTHING = Public(())
 
 
 class Progress:
@@ -40,6 +44,7 @@ class Progress:
       solved: the noise that was found for it.
       metric: to show, see `main_metric`.
       others: algorithms that are trained after it.
+      public: of what is measured; the names of other metrics say so.
 
     Attributes:
       done: rounds at the evaluation before.
@@ -55,6 +60,7 @@ class Progress:
         metric: str | None = None,
         others: int = 0,
         name: str = "",
+        public: Public = NOTHING,
     ):
         self._name = short_name_of(algorithm, {algorithm: name})
         self._rounds, self._metric = rounds, metric
@@ -63,7 +69,10 @@ class Progress:
         head = ", ".join(
             [f"{rounds} rounds", *(f"{field} {_said(value)}" for field, value in solved.items())]
         )
+        self._public, self._not_private = public, "not private"
         means = f"eps: {meaning_of_epsilon(certified)}" if self._private else "not private"
+        if why := [text for text in certified.assumptions if text.startswith(NOT_COVERED)]:
+            self._not_private, means = "not covered", f"{means}; {'; '.join(why)}"
         _say(f"{self._name}: {head}; {means}")
         self._bar = _bar(self._name, rounds)
         self._waits = _Waits(self._show)
@@ -90,7 +99,7 @@ class Progress:
         groups: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Shows an evaluation, with the epsilons so far: the largest, and those of public groups."""
-        eps = f"eps {short_epsilon(so_far.epsilon)}" if self._private else "not private"
+        eps = f"eps {short_epsilon(so_far.epsilon)}" if self._private else self._not_private
         if groups and self._private:
             said = (f"{name} {short_epsilon(epsilon)}" for name, epsilon in groups.items())
             eps += f" ({', '.join(said)})"
@@ -101,7 +110,9 @@ class Progress:
         left = f", {span(seconds)} left" if seconds > SHORT and self._bar is None else ""
         names = [*e.metrics, *e.measures, *e.diagnostics]
         metric = main_metric(names, self._metric)
-        self._show(f"{short_metric(metric, e.metric(metric))} {eps}{left}", e.round)
+        said = short_metric(metric, e.metric(metric))
+        said += " (not private)" * (metric not in self._public)
+        self._show(f"{said} {eps}{left}", e.round)
         if whole > OFTEN and self._others and not self._forecast:
             self._note(
                 f"the run: {span(whole)} left on this machine if the {self._others} other algorithm(s) take as long"

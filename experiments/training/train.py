@@ -14,7 +14,7 @@ from experiments.config import modules
 from experiments.config.modules import Config
 from experiments.config.settings import changed
 from experiments.runs.other_metric import show
-from experiments.runs.run_folder import CONFIG, read_begun, read_summary
+from experiments.runs.run_folder import CONFIG, read, read_begun
 from experiments.runs.sinks import Sink
 from experiments.runs.unfinished import Earlier, earlier, going_on, how_ended
 from experiments.training.prepare import Request, prepare
@@ -157,7 +157,7 @@ def _ended_before(before: Earlier, status: str, metric: str | None, writes: bool
     summary = None
     if writes and metric != before.settings.metric:
         summary = show(before.folder, metric)
-        draw(history, summary.metric, before.folder, summary.names)
+        draw(history, summary, before.folder)
     with suppress(ValueError):  # of another version
-        summary = summary or read_summary(before.folder)
+        summary = summary or read(before.folder).summary
     return TrainedRun(before.folder, status, history, summary, ended_before=True)

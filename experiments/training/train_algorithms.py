@@ -18,7 +18,9 @@ from experiments.base.formats import short_epsilon, short_name_of
 from experiments.base.outside_errors import outside
 from experiments.base.terminal import say
 from experiments.config.experiment import Experiment
+from experiments.config.public import LAST
 from experiments.config.settings import Settings
+from experiments.runs.contents import Summary
 from experiments.runs.recorder import Privacy, Recorder
 from experiments.runs.run_folder import CHECKPOINTS
 from experiments.runs.unfinished import decisive_settings
@@ -30,7 +32,7 @@ from experiments.training.trained_run import TrainedRun
 from fedpriv.devices.fitting import compiled
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints, OtherRunError
-from fedpriv.engine.history import DivergedError, Evaluation, History
+from fedpriv.engine.history import DivergedError, Evaluation, History, PublicEvaluation
 from fedpriv.engine.simulate import simulate
 
 
@@ -104,7 +106,7 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
                 status = f"failed: {recorder.unrecorded()}"
             summary = recorder.write_summary(histories, run.experiment, dict(run.planned), status)
         if summary.rounds:
-            draw(histories, summary.metric, recorder.folder, summary.names)
+            draw(histories, summary, recorder.folder)
     except KeyboardInterrupt:
         status = "interrupted" if status == "complete" else status
     if recorder.lost and ended.status != "complete":
@@ -115,13 +117,11 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
     return replace(ended, status=status, summary=summary, problems=problems, unseen=unseen)
 
 
-def draw(
-    histories: Mapping[str, History], metric: str, folder: Path, names: Mapping[str, str]
-) -> None:
+def draw(histories: Mapping[str, History], summary: Summary, folder: Path) -> None:
     """Draws a run's picture, which holds nothing that is not in the run's lines: a run without it is whole."""
-    path = folder / f"{metric}.png"
+    path = folder / f"{summary.public.marked(summary.metric)}.png"
     try:
-        picture(histories, metric, path, names)
+        picture(histories, summary.metric, path, summary.public, summary.names)
     except OSError as error:
         said = outside(error)
         say(f"warning: {path.name} cannot be written ({said})", file=sys.stderr)
@@ -178,6 +178,8 @@ def train_algorithm(
     """
     privacy = Privacy(experiment.ledger, algorithm)
     stopping = experiment.stopping(settings)
+    further = tuple(stopping.beyond(experiment.metrics)) if stopping else ()
+    history.not_covered = tuple(experiment.not_covered.get(LAST, ()))
     bar = None
     if recorder and progress:
         bar = Progress(
@@ -189,6 +191,7 @@ def train_algorithm(
             settings.metric,
             len(experiment.entries) - 1 - list(experiment.entries).index(algorithm),
             experiment.entries[algorithm].name,
+            experiment.public,
         )
         options["compiler"] = bar.timed(options.get("compiler", compiled))
 
@@ -197,12 +200,17 @@ def train_algorithm(
             so_far = e.round, settings.view
             bar.update(e, privacy.certificate(*so_far), privacy.groups(*so_far))
 
-    def on_evaluation(e: Evaluation) -> bool:
+    def record(e: Evaluation) -> None:
         history.evaluations.append(e)
         if recorder:
             recorder.evaluation(algorithm, e, privacy)
         show(e)
-        if stopping and stopping.why(history.evaluations):  # alike in all processes
+
+    seen: list[PublicEvaluation] = []
+
+    def on_evaluation(e: PublicEvaluation) -> bool:
+        seen.append(e)
+        if stopping and stopping.why(seen):  # alike in all processes
             return True
         if joined:
             joined.meet()
@@ -210,13 +218,14 @@ def train_algorithm(
 
     def on_resume(evaluations: Sequence[Evaluation]) -> None:
         history.evaluations.extend(evaluations)
+        seen.extend(e.public(further) for e in evaluations)
         if recorder:
             recorder.restore(algorithm, evaluations, privacy)
         if bar and len(evaluations) > 1:
             bar.done = evaluations[-2].round
         show(evaluations[-1])
 
-    options |= {"on_evaluation": on_evaluation}
+    options |= {"record": record, "on_evaluation": on_evaluation, "not_covered": further}
     if checkpoints:
         options["checkpoints"] = replace(checkpoints, on_resume=on_resume)
     try:

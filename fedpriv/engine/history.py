@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -34,6 +34,42 @@ class ClientValues(NamedTuple):
     clients: Any
     records: Any
     metrics: Mapping[str, Any]
+
+
+class PublicEvaluation(NamedTuple):
+    """What `simulate`'s `on_evaluation` may decide by: the score on the test examples, which are taken to be public.
+
+    Attributes:
+      round: rounds done.
+      metrics: name -> f64[seeds], from `simulate`'s `score` on the test examples.
+      not_covered: name -> f64[seeds], further numbers that `simulate`'s `not_covered` asks for by name.
+    """
+
+    round: int
+    metrics: Mapping[str, np.ndarray]
+    not_covered: Mapping[str, np.ndarray] = MappingProxyType({})
+
+    def metric(self, name: str) -> np.ndarray:
+        """f64[seeds], a metric, or a number that was asked for by name.
+
+        Raises:
+          ValueError: there is no such metric, or it is not public and was not asked for.
+        """
+        every = {**self.not_covered, **self.metrics}
+        if not isinstance(name, str) or name not in every:
+            remedy = f"; to decide by a private number, give simulate not_covered=({name!r},)"
+            raise ValueError(f"{no_metric(name, list(every))}{remedy}")
+        return every[name]
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """f64[seeds], 0..1, if the score has it."""
+        return self.metric("accuracy")
+
+    @property
+    def loss(self) -> np.ndarray:
+        """f64[seeds], if the score has it."""
+        return self.metric("loss")
 
 
 class Evaluation(NamedTuple):
@@ -79,6 +115,15 @@ class Evaluation(NamedTuple):
             raise no_metric(name, self.names)
         return every[name]
 
+    def public(self, not_covered: Collection[str] = ()) -> PublicEvaluation:
+        """What may end training, and the private numbers of these names, which no certificate covers.
+
+        Raises:
+          ValueError: there is no such number.
+        """
+        asked = {name: self.metric(name) for name in not_covered if name not in self.metrics}
+        return PublicEvaluation(self.round, self.metrics, asked)
+
     @property
     def accuracy(self) -> np.ndarray:
         """f64[seeds], 0..1, if the score has it."""
@@ -100,12 +145,15 @@ class History:
       state: the algorithm's state, leaves [seeds, ...]; None until the run has ended, and in a run of the commands.
       compile_seconds: seconds of tracing and compiling before the first round; None until then, and for a streamed
         federation, whose programs are compiled when first needed.
+      not_covered: private numbers by which `on_evaluation` could choose the last round, see `simulate`; no certificate
+        covers that choice, see `Certificate.not_covered`.
     """
 
     seeds: tuple[int, ...]
     evaluations: list[Evaluation] = field(default_factory=list)
     state: State = None
     compile_seconds: float | None = None
+    not_covered: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         if not self.evaluations:

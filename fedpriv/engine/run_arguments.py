@@ -12,6 +12,7 @@ from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.checkpoint import Checkpoints
+from fedpriv.engine.hooks import Hooks
 from fedpriv.models.networks import Model
 from fedpriv.rounds.algorithm import require_algorithm
 
@@ -39,7 +40,7 @@ def check_options(
     seeds: Sequence[int],
     strategy: Any,
     measure: Any,
-    on_evaluation: Any,
+    hooks: Hooks,
     checkpoints: Any,
     compiler: Any,
 ) -> None:
@@ -53,7 +54,9 @@ def check_options(
     for name, (value, kind) in kinds.items():
         fits = value is None or isinstance(value, kind)
         require(fits, name, value, f"give fp.{kind.__name__}(...), or leave it out")
-    functions = {"measure": measure, "on_evaluation": on_evaluation, "compiler": compiler}
+    hooks.check()
+    functions = {"measure": measure, "compiler": compiler}
+    functions |= {"on_evaluation": hooks.on_evaluation, "record": hooks.record}
     for name, value in functions.items():
         fits = callable(value) or (value is None and name != "compiler")
         remedy = "give one function (of several measures fp.measures.together), or leave it out"

@@ -34,6 +34,7 @@ class Snapshot(NamedTuple):
       evaluations: so far, oldest first.
       layout: how the clients were laid out, which decides the order of sums.
       stopped: whether the run is over before its last round.
+      not_covered: as in `History`.
     """
 
     round: int
@@ -43,6 +44,7 @@ class Snapshot(NamedTuple):
     evaluations: list[Evaluation]
     layout: Strategy
     stopped: bool = False
+    not_covered: tuple[str, ...] = ()
 
 
 class RunState:
@@ -55,9 +57,17 @@ class RunState:
       told: whether there was any so far.
     """
 
-    def __init__(self, seeds: Sequence[int], num_clients: int, earlier: Snapshot | None = None):
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        num_clients: int,
+        earlier: Snapshot | None = None,
+        not_covered: Sequence[str] = (),
+    ):
         self.round = earlier.round if earlier else 0
         self.history = History(tuple(seeds), [*earlier.evaluations] if earlier else [])
+        before = earlier.not_covered if earlier else ()  # what chose once has chosen
+        self.history.not_covered = tuple(dict.fromkeys([*before, *not_covered]))
         self._sent = [*earlier.sent] if earlier else [0] * len(seeds)
         self._received = [*earlier.received] if earlier else [0] * len(seeds)
         self._bits_per_mb = 8e6 * num_clients
@@ -108,7 +118,8 @@ class RunState:
     def snapshot(self, carried: Carried, layout: Strategy, stopped: bool) -> Snapshot:
         """With what is carried on after `self.round` rounds, on the host."""
         evaluations, sent, received = [*self.history.evaluations], [*self._sent], [*self._received]
-        return Snapshot(self.round, carried, sent, received, evaluations, layout, stopped)
+        ended = stopped, self.history.not_covered
+        return Snapshot(self.round, carried, sent, received, evaluations, layout, *ended)
 
 
 def _one_list(kind: str, values: ClientValues) -> ClientValues:

@@ -62,6 +62,7 @@ def packed(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "sent": snapshot.sent,
         "received": snapshot.received,
         "stopped": snapshot.stopped,
+        "not_covered": list(snapshot.not_covered),
         "evaluated": [e.round for e in done],
         "clients": of_clients,
         **of_each,
@@ -134,6 +135,7 @@ def unpacked(
         evaluations,
         layout,
         about["stopped"],
+        tuple(about.get("not_covered", ())),  # earlier versions did not ask
     )
 
 

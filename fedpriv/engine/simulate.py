@@ -20,7 +20,6 @@ from fedpriv.certification.initial_state import unreadable
 from fedpriv.core.arguments import Count, Seed, checked
 from fedpriv.core.types import Example, Key, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
-from fedpriv.core.user_functions import asked
 from fedpriv.core.waiting import waiting_for
 from fedpriv.data.federation import Federation, stack
 from fedpriv.data.held_out_persons import warn_of_tested
@@ -44,7 +43,14 @@ from fedpriv.engine.compiled_rounds import (
 )
 from fedpriv.engine.example_fit import check_examples, examples_of_test, rows_trained_on
 from fedpriv.engine.fingerprint import identity, records_of
-from fedpriv.engine.history import Evaluation, History
+from fedpriv.engine.history import (
+    SHARES,
+    ClientValues,
+    Evaluation,
+    History,
+    PublicEvaluation,
+)
+from fedpriv.engine.hooks import Hooks, names_of_hooks
 from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
 from fedpriv.engine.run_arguments import check_options, check_run
 from fedpriv.engine.run_state import RunState, Snapshot
@@ -85,7 +91,9 @@ def simulate(
     secret_seed: Seed | None = None,
     strategy: Strategy | None = None,
     measure: Measure | None = None,
-    on_evaluation: Callable[[Evaluation], object] | None = None,
+    on_evaluation: Callable[[PublicEvaluation], object] | None = None,
+    not_covered: Sequence[str] = (),
+    record: Callable[[Evaluation], object] | None = None,
     checkpoints: Checkpoints | None = None,
     compiler: Compiler = compiled,
 ) -> History:
@@ -111,9 +119,15 @@ def simulate(
       measure: (state, federation) -> {name: f32[]}, further numbers for every evaluation, such as
         `measures.heterogeneity`, and a `ClientValues` by the name of its kind, as `measures.per_client`; runs on the
         device. From a streamed federation it reads what it needs, as `measures.per_client` does.
-      on_evaluation: called with each new `Evaluation`. If it returns True (Python's or NumPy's; nothing else counts) in
-        any process, training ends in all. The checkpoint records this, and the same call returns that history. If it
-        raises KeyboardInterrupt, the run ends there, with a checkpoint to resume from.
+      on_evaluation: called with each new `PublicEvaluation`: round and metrics. If it returns True (Python's or
+        NumPy's; nothing else counts) in any process, training ends in all. The checkpoint records this, and the same
+        call returns that history. If it raises KeyboardInterrupt, the run ends there, with a checkpoint to resume from.
+        The certificate holds if the test examples are public, and if the function looks at nothing else that depends on
+        private records: what it remembers of `record`, say, which nothing here can see.
+      not_covered: names of measures and diagnostics that `on_evaluation` gets, too. They are private, so that no
+        certificate covers the last round that it chooses: `History.not_covered` names them, and
+        `certificate.not_covered(history.not_covered)` has an infinite epsilon that says so.
+      record: called with each new `Evaluation`, to keep or show it. What it returns ends nothing.
       checkpoints: where to keep checkpoints, and how often to take one. The same call resumes from the last one, with
         the same results, bit for bit; the history includes earlier evaluations. With more rounds it goes on to the
         state that a run of so many has; an evaluation where the earlier call ended stays in the history, and the
@@ -140,7 +154,8 @@ def simulate(
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)
     seeds = checked("seeds", seeds, Sequence[Seed])
     secret_seed = checked_secret(secret_seed)
-    check_options(federation, seeds, strategy, measure, on_evaluation, checkpoints, compiler)
+    hooks = Hooks(record, on_evaluation, names_of_hooks(not_covered))
+    check_options(federation, seeds, strategy, measure, hooks, checkpoints, compiler)
     test = examples_of_test(test, federation)
     each = [federation] if isinstance(federation, Federation | StreamedFederation) else federation
     warn_of_trained(test, [(one.examples, rows_trained_on(one)) for one in each])
@@ -183,15 +198,30 @@ def simulate(
             run_identity = identity(training, traced, seeds, strategy, secret_check)
             keeper = cleanup.enter_context(checkpoints.opened(run_identity, rounds))
             saved = _begun(keeper, carried)
-        run = RunState(seeds, first.num_clients, saved)
+        if hooks.not_covered:
+            hooks.check_names(_private_names(traced, measure, state, federations))
+        run = RunState(seeds, first.num_clients, saved, hooks.not_covered)
         if saved:
             strategy = cleanup.enter_context(use(saved.layout))
             if saved.round == rounds or saved.stopped:
                 run.history.state = to_device(saved.carried, carried).state
                 return run.history
         chunks = cleanup.enter_context(_chunks(training, carried, strategy, run, saved, compiler))
-        _train(training, chunks, run, keeper, on_evaluation)
+        _train(training, chunks, run, keeper, hooks)
     return run.history
+
+
+def _private_names(
+    traced: Any, measure: Measure | None, state: State, federations: Any
+) -> set[str]:
+    """What an evaluation has beside the score: measures and diagnostics, found by tracing alone."""
+    names = {*SHARES, *traced.after[1].get("diagnostics", {})}
+    if measure:
+        given = partial(measured, measure, federation=_held(federations, 0))
+        first = jax.eval_shape(lambda tree: jax.tree.map(lambda leaf: leaf[0], tree), state)
+        found = jax.eval_shape(lambda state: given(state=state), first)
+        names |= {name for name, each in found.items() if not isinstance(each, ClientValues)}
+    return names
 
 
 def _roots(seeds: Sequence[int], secret_seed: int | None) -> Key:
@@ -207,7 +237,7 @@ def _train(
     chunks: Chunks,
     run: RunState,
     keeper: Keeper | None,
-    on_evaluation: Callable[[Evaluation], object] | None,
+    hooks: Hooks,
 ) -> None:
     """The rounds that are left, from evaluation to evaluation."""
     carried, rounds, every = chunks.carried, training.rounds, training.every
@@ -227,10 +257,7 @@ def _train(
         if run.news:
             not_finite_warning.warn(training, carried, run.news, start, run.history.seeds)
         try:
-            answer = None
-            if on_evaluation:
-                answer = asked("on_evaluation", on_evaluation, "(evaluation)", evaluation)
-            stopped = _in_any_process(answer, chunks.layout())
+            stopped = _in_any_process(hooks.answer(evaluation), chunks.layout())
         except KeyboardInterrupt:
             if keeper:
                 keeper.offer(end, snapshot, now=True)

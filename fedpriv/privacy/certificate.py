@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fedpriv.core.arguments import require
 from fedpriv.privacy.dp_events import dp_event
 from fedpriv.privacy.operational import OperationalNumbers, operational_numbers
 from fedpriv.privacy.profile import Composition, PrivacyProfile, profile_of
-from fedpriv.privacy.release import NO_NOISE, SEES
+from fedpriv.privacy.release import NO_NOISE, NOT_RELEASED, SEES
+
+NOT_COVERED = "not covered: "
+"""How an assumption begins that says which choice by private numbers makes epsilon infinite."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,32 @@ class Certificate:
         """
         return self.operational_numbers().in_words(self.unit, self.view, self.relation)
 
+    def not_covered(self, names: Collection[str], chosen: str = "the last round") -> Certificate:
+        """This certificate where private numbers chose what is released: nothing is guaranteed, and it says why.
+
+        Args:
+            names: of these numbers, such as `History.not_covered`; without any, the certificate stays as it is.
+            chosen: what they chose.
+        """
+        require(not isinstance(names, str), "not_covered", names, "give several names, ('loss',)")
+        if not names:
+            return self
+        why = f"{NOT_COVERED}{chosen} was chosen by {', '.join(names)}"
+        held = [text for text in self.assumptions if text != NOT_RELEASED]
+        return replace(
+            self,
+            epsilon=math.inf,
+            accountant="none",
+            bound="no finite bound",
+            assumptions=tuple(dict.fromkeys([why, *held])),
+            epsilons={},
+            compositions=tuple(
+                replace(each, hidden=False, epsilon=math.inf) for each in self.compositions
+            ),
+            of_clients=tuple(each.not_covered(names, chosen) for each in self.of_clients),
+            of_groups={n: own.not_covered(names, chosen) for n, own in self.of_groups.items()},
+        )
+
     def __str__(self) -> str:
         headline = _headline(self, f"certified ({self.basis})")
         why = f"; {self.why_infinite()}" if math.isinf(self.epsilon) else ""
@@ -114,7 +144,8 @@ class Certificate:
 
     def why_infinite(self) -> str:
         """Why nothing is guaranteed, in words; only where epsilon is infinite."""
-        bare = [text for text in self.assumptions if text.startswith("not private: ")]
+        reasons = ("not private: ", NOT_COVERED)
+        bare = [text for text in self.assumptions if text.startswith(reasons)]
         if any(text.startswith(f"not private: {NO_NOISE}") for text in bare):
             bare.append("noise that a round adds itself does not count; give it as the mechanism")
         return "; ".join(bare or self.assumptions[:1])

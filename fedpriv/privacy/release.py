@@ -62,6 +62,9 @@ RANDOM_SEED = (
     "be computed"
 )
 REAL_NOISE = "the noise is real-valued; a simulator's seeded float32 noise is not"
+NOT_RELEASED = (
+    "metrics on private records, cohort sizes (which traffic shows) and times are not released"
+)
 ALWAYS_ASSUMED = (
     RANDOM_SEED,
     "numbers drawn by threefry2x32 cannot be told from truly random ones",
@@ -69,7 +72,7 @@ ALWAYS_ASSUMED = (
     "population, rate, delta, all settings and all numbers in the round were fixed without looking at the data",
     "preprocessing and the initial model do not depend on the private data",
     "checkpoints and the state, which hold what clients keep for themselves, are not released",
-    "metrics on private records, cohort sizes (which traffic shows) and times are not released",
+    NOT_RELEASED,
     NO_OTHERS,
 )
 """What every certificate of a noisy sum assumes."""

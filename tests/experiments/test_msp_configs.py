@@ -44,8 +44,8 @@ def test_every_algorithm_runs(prepared, tmp_path, capsys):
     assert list(found["rounds"]) == list(NAMES)
     d, up, down = (
         784 * 4 + 4 + 4 * 10 + 10,
-        found["uplink_mb_per_client"],
-        found["downlink_mb_per_client"],
+        found["uplink_mb_per_client_not_private"],
+        found["downlink_mb_per_client_not_private"],
     )
     share = 2 * 2 / 4 / 8e6  # rounds, clients per round, of the clients, megabytes
     assert up["fed_avg"] == pytest.approx(32 * d * share)
@@ -127,7 +127,7 @@ def test_the_interval_by_columns(prepared, tmp_path):
     assert found["settings"]["interval"] == "columns"
     widths = [last_interval(tmp_path / name) for name in ("r", "w")]
     assert 0 < 20 * widths[0] < widths[1]
-    assert found["uplink_mb_per_client"] == wide["uplink_mb_per_client"]
+    assert found["uplink_mb_per_client_not_private"] == wide["uplink_mb_per_client_not_private"]
 
 
 def last_interval(folder):

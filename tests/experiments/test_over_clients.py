@@ -44,7 +44,9 @@ def test_intervals_are_those_of_scipy(recorded):
     ]
     of = ("over_clients", "lead_over_clients")
     for values, t, what in zip((own, own - rival), by_t, of, strict=True):
-        assert row[f"held_out_auc_mean_{what}_mean"] == pytest.approx(values.mean(), abs=1e-7)
+        assert row[f"held_out_auc_mean_not_private_{what}_mean"] == pytest.approx(
+            values.mean(), abs=1e-7
+        )
         assert ends(row, what)[:2] == pytest.approx([t.low, t.high], abs=1e-7)
         drawn = stats.bootstrap((values,), np.mean, rng=np.random.default_rng(1))
         interval = drawn.confidence_interval  # of other resamples: the ends differ by their error
@@ -90,10 +92,10 @@ def test_a_client_that_has_diverged_leaves_no_interval(recorded, tmp_path):
     file.write_text("".join(json.dumps(line) + "\n" for line in [*lines, last_one]))
     frame = experiments.table(folder, metric=name, above="top_k").set_index("algorithm")
     diverged = last_one["algorithm"]
-    assert frame[f"{name}_over_clients_low"].isna().to_dict() == {
+    assert frame[f"{name}_not_private_over_clients_low"].isna().to_dict() == {
         other: other == diverged for other in frame.index
     }
-    assert f"{name}_lead_over_clients_mean" not in frame
+    assert f"{name}_not_private_lead_over_clients_mean" not in frame
 
 
 def cut(lines):
@@ -118,13 +120,13 @@ def test_values_of_clients_are_those_of_the_last_evaluation(change, recorded, tm
     for algorithm in lost:
         assert any(algorithm in remark for remark in run.remarks)
         assert any(remark in notes for remark in run.remarks)
-    assert f"{name}_lead_over_clients_mean" not in frame
+    assert f"{name}_not_private_lead_over_clients_mean" not in frame
     if change is None:
-        assert f"{name}_over_clients_low" not in frame
+        assert f"{name}_not_private_over_clients_low" not in frame
         with pytest.raises(ValueError, match=r"^by: .*no clients.jsonl: .*; restore it"):
             experiments.table(folder, by="client")
     else:
-        known = frame.set_index("algorithm")[f"{name}_over_clients_low"].notna()
+        known = frame.set_index("algorithm")[f"{name}_not_private_over_clients_low"].notna()
         assert known.to_dict() == {"top_k": True, "dp_fed_avg": False}
         each = experiments.table(folder, by="client", metric="auc")
         assert set(each["algorithm"]) == {"top_k"}
@@ -137,7 +139,7 @@ def test_clients_without_records_are_counted(recorded, tmp_path):
     file = folder / "clients.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for line in lines:
-        for of_seed in line["records"]:
+        for of_seed in line["records_not_private"]:
             of_seed[0] = 0.0
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     frame = experiments.table(folder, by="client", metric="auc")
@@ -174,13 +176,15 @@ def test_a_table_has_a_line_for_each_client(recorded, tmp_path, capsys):
     assert frame.groupby("algorithm", sort=False)["client"].apply(list).to_dict() == {
         name: list(range(0, 24, 2)) for name in histories
     }
-    assert frame["records"].tolist() == [*range(1, 13)] * 2
+    assert frame["records_not_private"].tolist() == [*range(1, 13)] * 2
     own, rival = (last(histories, name, "auc") for name in ("top_k", "dp_fed_avg"))
     rows = frame[frame["algorithm"] == "top_k"]
-    np.testing.assert_allclose(rows["auc_mean"], own.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(rows["auc_std"], own.std(0, ddof=1), rtol=1e-5)
-    np.testing.assert_allclose(rows["auc_lead_mean"], (own - rival).mean(0), rtol=1e-4, atol=1e-7)
-    assert rows["auc_seeds"].tolist() == [3] * 11 + [0]
+    np.testing.assert_allclose(rows["auc_not_private_mean"], own.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(rows["auc_not_private_std"], own.std(0, ddof=1), rtol=1e-5)
+    np.testing.assert_allclose(
+        rows["auc_not_private_lead_mean"], (own - rival).mean(0), rtol=1e-4, atol=1e-7
+    )
+    assert rows["auc_not_private_seeds"].tolist() == [3] * 11 + [0]
     assert any("conditional on the trained models" in note for note in frame.attrs["notes"])
     given = ["--by", "client", "--metric", "auc", "--output", str(tmp_path)]
     assert compare.main([str(folder), *given]) == 0
@@ -191,14 +195,18 @@ def test_a_table_has_a_line_for_each_client(recorded, tmp_path, capsys):
         kept = list(csv.DictReader(file))
     assert len(kept) == 24
     first = last(histories, kept[0]["algorithm"], "auc")[:, 0]
-    assert float(kept[0]["auc_mean"]) == pytest.approx(first.mean())
+    assert float(kept[0]["auc_not_private_mean"]) == pytest.approx(first.mean())
     tex = (tmp_path / "table.tex").read_text()
     assert len(tex.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()) == 24
 
 
 @pytest.mark.parametrize(
     ("metric", "columns"),
-    [(None, ["accuracy_mean"]), ("held_out_auc_mean", ["auc_mean"]), ("auc", ["auc_mean"])],
+    [
+        (None, ["accuracy_not_private_mean"]),
+        ("held_out_auc_mean", ["auc_not_private_mean"]),
+        ("auc", ["auc_not_private_mean"]),
+    ],
 )
 def test_a_metric_over_clients_names_its_metric_there(metric, columns, recorded):
     frame = experiments.table(recorded[0], by="client", metric=metric)

@@ -65,7 +65,7 @@ def test_the_table_says_what_the_run_folders_say(finished):
     assert (cell["published"], cell["published_std"]) == ("90.5", "0.25")
     assert float(cell["difference"]) == pytest.approx(float(cell["measured"]) - 90.5)
     private = summary(finished, PRIVATE)
-    megabytes = summary(finished, PLAIN)["uplink_mb_per_client"]["fed_avg"]
+    megabytes = summary(finished, PLAIN)["uplink_mb_per_client_not_private"]["fed_avg"]
     assert float(found["FedAvg", "MB"]["measured"]) == megabytes
     final = private["final"]["dp_fed_avg"]["accuracy"]["mean"]
     assert float(found["DP-FedAvg", "last (%)"]["measured"]) == pytest.approx(100 * final)

@@ -8,9 +8,12 @@ import pytest
 from matplotlib.figure import Figure
 from reported import record
 
+from experiments.config.public import Public
 from experiments.tables import plots
 from experiments.tables.run_picture import picture
 from fedpriv.engine.history import Evaluation, History
+
+PUBLIC = Public(("accuracy", "loss"))
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def ticks(axes):
 
 def test_no_tick_is_a_formula_and_none_overlap(drawn, tmp_path):
     histories = record(tmp_path / "run", rounds=(1, 10, 100), seeds=2)  # uplinks of 0.001 to 1 MB
-    picture(histories, "accuracy", tmp_path / "p.png")
+    picture(histories, "accuracy", tmp_path / "p.png", PUBLIC)
     (figure,) = drawn
     figure.canvas.draw()
     by_uplink = figure.axes[1]
@@ -47,7 +50,7 @@ def test_no_tick_is_a_formula_and_none_overlap(drawn, tmp_path):
 def test_texts_of_files_are_no_formulas(drawn, tmp_path):
     name = r"$\alpha^{2}$ of mine"
     histories = record(tmp_path / "run", rounds=(5, 10), seeds=2)
-    picture({name: histories["top_k"]}, "accuracy", tmp_path / "p.png")
+    picture({name: histories["top_k"]}, "accuracy", tmp_path / "p.png", PUBLIC)
     texts = drawn[0].findobj(matplotlib.text.Text)
     (legend,) = [t for t in texts if t.get_text() == name]
     assert not legend.get_parse_math()
@@ -60,7 +63,7 @@ def test_an_accuracy_is_in_percent_as_in_the_table(drawn, tmp_path):
         metrics = {"accuracy": each, "loss": each}
         history.evaluations.append(Evaluation(t, metrics, np.ones(2) * t, np.ones(2), {}, 0.0))
     for metric, factor in (("accuracy", 100), ("loss", 1)):
-        picture({"mine": history}, metric, tmp_path / "p.png")
+        picture({"mine": history}, metric, tmp_path / "p.png", PUBLIC)
         axes = drawn[-1].axes[0]
         np.testing.assert_allclose(axes.lines[0].get_ydata(), factor * np.array([0.25, 0.75]))
         assert ("%" in axes.get_ylabel()) == (metric == "accuracy")

@@ -103,13 +103,14 @@ def test_a_run_is_read_as_tidy_frames(kind, of_clients):
     run = experiments.runs.read(kind(folder))
     curves, e = run.curves, histories["top_k"].evaluations[-1]
     assert not any(isinstance(cell, dict | list) for cell in curves.to_numpy().ravel())
-    names = [*e.metrics, *e.diagnostics, *e.measures]
+    names = {n: n for n in e.metrics}
+    names |= {n: f"{n}_not_private" for n in [*e.diagnostics, *e.measures]}
     assert len(curves) == len(histories) * 2 * 2 * len(names)
     rows = curves[(curves["algorithm"] == "top_k") & (curves["round"] == 10)]
-    for name in names:
-        own = rows[rows["metric"] == name].sort_values("seed")
+    for name, marked in names.items():
+        own = rows[rows["metric"] == marked].sort_values("seed")
         np.testing.assert_array_equal(own["value"], np.float64(e.metric(name)))
-        np.testing.assert_array_equal(own["uplink_mb"], e.uplink_mb)
+        np.testing.assert_array_equal(own["uplink_mb_not_private"], e.uplink_mb)
     c = run.lines["top_k"][-1].privacy.certified
     said = rows[["epsilon", "delta", "unit", "view", "adjacency", "basis"]].drop_duplicates()
     of = [c.epsilon, c.delta, "client", "third_party", c.relation, c.basis]
@@ -118,10 +119,12 @@ def test_a_run_is_read_as_tidy_frames(kind, of_clients):
     rows = run.clients[(run.clients["algorithm"] == "top_k") & (run.clients["round"] == 10)]
     assert set(rows["kind"]) == {"held_out"}
     assert set(rows["metric"]) == {"accuracy", "auc"}
-    table = rows[rows["metric"] == "auc"].pivot(index="seed", columns="client", values="value")
+    table = rows[rows["metric"] == "auc"].pivot(
+        index="seed", columns="client", values="value_not_private"
+    )
     np.testing.assert_array_equal(table.to_numpy(), values.metrics["auc"].astype(float))
     assert table.columns.tolist() == values.clients.tolist()
-    np.testing.assert_array_equal(rows["records"].iloc[:8], values.records.ravel())
+    np.testing.assert_array_equal(rows["records_not_private"].iloc[:8], values.records.ravel())
 
 
 def test_values_of_clients_are_as_simulate_gave_them(of_clients):
@@ -179,7 +182,7 @@ def test_a_torn_last_line_is_left_out_and_a_repeated_one_counts_once(copied):
     path.write_text(whole.rstrip("\n"))  # only its newline is missing
     assert [line.round for line in read(copied).lines["top_k"]] == [5, 10]
     first = json.loads(whole.splitlines()[0])
-    path.write_text(whole + json.dumps(first | {"seconds": 7.0}) + "\n")
+    path.write_text(whole + json.dumps(first | {"seconds_not_private": 7.0}) + "\n")
     repeated = read(copied).lines[first["algorithm"]]
     assert [(line.round, line.seconds) for line in repeated] == [(5, 7.0), (10, 0.25)]
 

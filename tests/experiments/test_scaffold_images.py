@@ -34,7 +34,9 @@ def test_a_run(config, options, d, prepared, tmp_path):
     given = [*SMALL, *options, "--data-dir", str(prepared), "--output", str(tmp_path / "r")]
     assert run.main([config, *given]) == 0
     summary = json.loads((tmp_path / "r" / "summary.json").read_text())
-    assert summary["uplink_mb_per_client"]["dp_fed_avg"] == pytest.approx(2 * 0.5 * d * 32 / 8e6)
+    assert summary["uplink_mb_per_client_not_private"]["dp_fed_avg"] == pytest.approx(
+        2 * 0.5 * d * 32 / 8e6
+    )
     lines = (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
     convex = config == "dp_scaffold_femnist"
     for line in lines:

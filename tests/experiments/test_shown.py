@@ -12,6 +12,7 @@ import reported
 from experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
 from experiments.base.json_values import typed
 from experiments.config import modules
+from experiments.config.public import Public
 from experiments.runs.contents import Summary
 from experiments.tables.terminal import table
 from experiments.training import progress
@@ -112,6 +113,7 @@ class Terminal(io.StringIO):
         return True
 
 
+PUBLIC = Public(("accuracy",))
 EPSILON = Certificate(
     0.7512,
     1e-3,
@@ -129,7 +131,9 @@ EPSILON = Certificate(
 def trained(monkeypatch, stream, name="dp_fed_avg", certificate=EPSILON):
     """What is shown of an algorithm with two evaluations."""
     monkeypatch.setattr("sys.stderr", stream)
-    shown = progress.Progress(name, 60, certificate, None, {"noise_multiplier": 2.345678})
+    shown = progress.Progress(
+        name, 60, certificate, None, {"noise_multiplier": 2.345678}, public=PUBLIC
+    )
     assert shown.timed(lambda fn, args, donated: fn)("program", (), [0]) == "program"
     for t, accuracy in ((35, 0.7034), (60, 0.75)):
         e = Evaluation(t, {"accuracy": np.full(3, accuracy)}, np.ones(3), np.ones(3), {}, 0.0)

@@ -83,7 +83,7 @@ def trained(
         every=every,
         seeds=range(settings.seeds),
         strategy=strategy,
-        on_evaluation=lambda e: remaining.advance((e.round - 1) % every + 1, e.seconds),
+        record=lambda e: remaining.advance((e.round - 1) % every + 1, e.seconds),
     ).state
 
 

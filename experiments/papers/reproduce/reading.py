@@ -45,14 +45,15 @@ def over_seeds(per_seed: np.ndarray) -> Value:
 
 def best_accuracy(run: RunFolder) -> Value:
     """For a cell: best test accuracy over the evaluations, per seed, in %."""
-    (best,) = summary(run).best.values()
-    return value(best["accuracy"], 100)
+    each = [100 * np.array(line.of_score["accuracy"].per_seed) for line in lines(run)]
+    return over_seeds(np.fmax.reduce(each))
 
 
 def final_accuracy(run: RunFolder) -> Value:
     """For a cell: test accuracy after the last round, in %."""
-    (final,) = summary(run).final.values()
-    return value(final["accuracy"], 100)
+    ended = summary(run)
+    (name,) = ended.rounds
+    return value(ended.last(name)["accuracy"], 100)
 
 
 def last_tenth(run: RunFolder) -> Value:
@@ -70,7 +71,7 @@ def unsteadiness(run: RunFolder) -> Value | str:
 def _late(run: RunFolder, share: float) -> np.ndarray:
     """f64[evaluations, seeds], test accuracies in % in the last part of the rounds."""
     after = (1 - share) * lines(run)[-1].round
-    late = [line.metrics["accuracy"].per_seed for line in lines(run) if line.round > after]
+    late = [line.of_score["accuracy"].per_seed for line in lines(run) if line.round > after]
     return 100 * np.array(late)
 
 
@@ -106,13 +107,13 @@ def saved_uplink(target: float) -> Read:
 
 
 def _uplink_until(run: RunFolder, target: float) -> float | None:
-    reached = (x.uplink_mb_per_client for x in lines(run) if x.metrics["accuracy"].mean >= target)
+    reached = (x.uplink_mb_per_client for x in lines(run) if x.of_score["accuracy"].mean >= target)
     return next(reached, None)
 
 
 def accuracies(run: RunFolder) -> np.ndarray:
     """f64[evaluations, seeds], in %; chance at the end of a run that diverged, of all its seeds."""
-    found = [100 * np.array(line.metrics["accuracy"].per_seed) for line in lines(run)]
+    found = [100 * np.array(line.of_score["accuracy"].per_seed) for line in lines(run)]
     if not complete(run):
         found.append(np.full_like(found[-1], CHANCE) if found else np.array([CHANCE]))
     return np.stack(found)

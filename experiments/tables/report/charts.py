@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from experiments.base.formats import in_percent, meaning_of_epsilon, with_unit
+from experiments.base.formats import in_percent, meaning_of_epsilon
 from experiments.runs.contents import Line
+from experiments.runs.measured import heading, together
 from experiments.tables import plots, thinning
 from experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, colours, far, scale
 from experiments.tables.report.audits import Errors
@@ -132,9 +133,13 @@ def pictures(drawn: Sequence[Series], ends: Sequence[Series] = ()) -> list[list[
 
 def _heading(drawn: Sequence[Series], measure: str) -> tuple[str, list[str]]:
     """Of a chart, and what has to be said of a number that is not of the test set."""
-    if any(measure in line.metrics for s in drawn for line in s.result.lines):
-        return f"Test {with_unit(measure)}", []
-    return measure, ["A diagnostic for you; not private, not released."]
+    public = together(s.result.summary.public for s in drawn)
+    if measure in public.of_score:
+        said = ["On records of clients; not private, not released."][: public.own_test]
+        return f"Test {heading(measure, public)}", said
+    if measure in public:
+        return measure, []
+    return f"{measure}, not private", ["A diagnostic for you; not private, not released."]
 
 
 def _by_round(drawn: Sequence[Series], measure: str) -> Chart:

@@ -154,7 +154,8 @@ def _with_curves(accounts: Sequence[Account]) -> list[tuple[Account, charts.Pict
 def _summary(runs: Sequence[RunFolder], results: Sequence[tables.Result], configs: str) -> str:
     """What was run, in one sentence or two."""
     algorithms = list(dict.fromkeys(r.run.name_of(r.algorithm) for r in results))
-    finals = [s for run in runs for of in run.results.final.values() for s in of.values()]
+    ended = [run.results for run in runs]
+    finals = [s for one in ended for name in one.final for s in one.last(name).values()]
     seeds = _range([len(final.per_seed) for final in finals], "seed")
     rounds = _range([done for run in runs for done in run.results.rounds.values()], "round")
     status = Counter(run.results.status.split(":")[0] for run in runs)

@@ -19,6 +19,7 @@ from experiments.base.json_values import flat, plain
 from experiments.config import modules
 from experiments.config.options import flags, parse
 from experiments.runs.contents import Line, Summary
+from experiments.runs.measured import heading, together
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row, row
 from experiments.tables.grid import grid
@@ -161,7 +162,9 @@ def single_clients(found: Sequence[Result]) -> Table | None:
     rows = [
         [label, *(mean_and_std(of.get(name), name) for name in names)] for label, of in each.items()
     ]
-    head = ["algorithm", *(with_unit(name.removeprefix(f"{PER_CLIENT}_")) for name in names)]
+    public = together(r.summary.public for r in found)
+    head = ["algorithm"]
+    head += [heading(n, public).replace(f"{with_unit(PER_CLIENT)} ", "", 1) for n in names]
     return Table("Single clients, after the last round", head, rows)
 
 
@@ -170,14 +173,14 @@ def measured(found: Sequence[Result]) -> list[str]:
     if chosen := [name for r in found for name in r.run.shown]:
         return list(dict.fromkeys(chosen))
     shown = [r.summary.metric for r in found if r.summary.metric]
-    others = [name for r in found for of in r.summary.final.values() for name in of]
+    others = [name for r in found for of in r.summary.final for name in r.summary.last(of)]
     return list(dict.fromkeys([*shown, *others]))
 
 
 def further(found: Sequence[Result]) -> list[str]:
     """In the report: what else was recorded, diagnostics last."""
     lines = [line for r in found for line in r.lines]
-    every = dict.fromkeys(name for line in lines for name in line.metrics)
+    every = dict.fromkeys(name for line in lines for name in line.of_score)
     every |= dict.fromkeys(name for line in lines for name in line.diagnostics_not_private)
     shown = measured(found)
     return [name for name in every if name not in shown]
@@ -199,7 +202,9 @@ def evaluations(found: Sequence[Result]) -> Table:
     most = max(MOST // max(1, sum(bool(result.lines) for result in found)), FEWEST)
     every = [(result.label, line) for result in found for line in result.lines]
     lines = [(result.label, line) for result in found for line in _drawn(result, metrics, most)]
-    head = ["algorithm", "round", *map(with_unit, metrics), "MB up", "MB down"]
+    public = together(r.summary.public for r in found)
+    shown = [heading(metric, public) for metric in metrics]
+    head = ["algorithm", "round", *shown, "MB up", "MB down"]
     head += ["certified epsilon, third party", *map(with_unit, own)]
     rows: list[list[str | Cell]] = [
         [
