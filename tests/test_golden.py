@@ -6,7 +6,6 @@ import pytest
 from golden import clients, record, records
 
 ROWS, RECORDED = record.rows(), record.load()
-WITHIN = 1e-9  # other processors and versions of NumPy and SciPy round differently; `record` compares to the bit
 REPRESENTATIVE = (
     "clients: dropping, lost x gaussian x",
     "clients: late, free clients x banded x",
@@ -36,7 +35,7 @@ def check(names):
     moved = [
         str(one)
         for name in names
-        for one in record.moved(name, RECORDED.get(name), found.get(name), WITHIN)
+        for one in record.moved(name, RECORDED.get(name), found.get(name), rounded=True)
     ]
     assert not moved, "\n".join([f"{len(moved)} fields moved, see CONTRIBUTING.md", *moved])
 
@@ -64,3 +63,33 @@ def test_every_sampler_meets_every_level(kind):
     for a, b in combinations((0, 1, -3, -2, -1), 2):
         every = product(*({each[i] for each in levels} for i in (a, b)))
         assert {(each[a], each[b]) for each in levels} == set(every)
+
+
+def test_a_reworded_sentence_changes_one_line(tmp_path, monkeypatch):
+    copy = tmp_path / "grid.json"
+    copy.write_text(record.FILE.read_text())
+    monkeypatch.setattr(record, "FILE", copy)
+    before = copy.read_text().splitlines()
+    found = record.load()
+    said = found["declared: published: Fed-SMP, poisson"]["assumptions"][0]
+    for row in found.values():
+        if "assumptions" in row:
+            row["assumptions"] = [f"a {t}" if t == said else t for t in row["assumptions"]]
+    record.save(found, "")
+    changed = [
+        old for old, new in zip(before, copy.read_text().splitlines(), strict=True) if old != new
+    ]
+    assert [line for line in changed if said in line] == changed[1:]  # the first says who recorded
+    assert len(changed) == 2
+
+
+def test_what_moved_is_found_in_numbers_texts_and_assumptions():
+    name, row = "row", {"epsilon": 2.0, "event": "3 x 0.5", "assumptions": ["a", "b"]}
+    other = {"epsilon": 2.0 + 1e-9, "event": "3 x 0.6", "assumptions": ["b", "c"], "found": "inf"}
+    found = {one.field: one for one in record.moved(name, row, other, rounded=True)}
+    assert list(found) == ["epsilon", "event", "assumptions", "found"]
+    assert found["assumptions"][2:] == (["a"], ["c"])
+    near = row | {"epsilon": 2.0 + 1e-12, "event": "3 x 0.5000000000001"}
+    assert not list(record.moved(name, row, near, rounded=True))
+    assert [one.field for one in record.moved(name, row, near)] == ["epsilon", "event"]
+    assert [one.field for one in record.moved(name, row, None)] == ["row"]

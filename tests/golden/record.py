@@ -29,6 +29,11 @@ KINDS = {
     "runs": runs,
     "budgets": budgets,
 }
+ROUNDING = {"profile": 1e-8}
+"""Field -> how far rounding may move its numbers, relative; 1e-10 in all others.
+
+Measured without AVX2 and FMA, on 159 rows: epsilons moved by less than 1e-13, a profile's deltas by 4e-9, or 1e-20.
+"""
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.])")
 
 
@@ -56,9 +61,9 @@ def rows() -> dict[str, Row]:
 
 
 def moved(
-    name: str, before: Recorded | None, after: Recorded | None, within: float = 0.0
+    name: str, before: Recorded | None, after: Recorded | None, *, rounded: bool = False
 ) -> Iterator[Moved]:
-    """The fields that differ, numbers by more than `within`, relative to the larger."""
+    """The fields that differ; `rounded`: by more than processors and versions of libraries round differently."""
     if before is None or after is None:
         yield Moved(name, "row", before and "there", after and "there")
         return
@@ -68,12 +73,12 @@ def moved(
             gone, come = ([t for t in a if t not in b] for a, b in ((old, new), (new, old)))
             if gone or come:
                 yield Moved(name, field, gone, come)
-        elif not alike(old, new, within):
+        elif not alike(old, new, ROUNDING.get(field, 1e-10) if rounded else 0.0):
             yield Moved(name, field, old, new)
 
 
 def alike(old: Any, new: Any, within: float) -> bool:
-    """Whether two values of JSON are equal, up to the rounding of numbers, those in texts included."""
+    """Whether two values of JSON are equal, but for so much of a number, relative; those in texts are numbers, too."""
     if isinstance(old, str) and isinstance(new, str):
         if old == new:
             return True
@@ -88,7 +93,7 @@ def alike(old: Any, new: Any, within: float) -> bool:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return old.keys() == new.keys() and all(alike(old[k], new[k], within) for k in old)
     if isinstance(old, float) and isinstance(new, float):
-        return abs(old - new) <= within * max(abs(old), abs(new))
+        return abs(old - new) <= within * (max(abs(old), abs(new)) + 1e-11)
     return bool(old == new)
 
 
