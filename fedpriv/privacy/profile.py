@@ -107,7 +107,8 @@ class PrivacyProfile:
         width = self.epsilons[end] - self.epsilons[begin]
         if width > _MOST:
             return float(self.epsilons[end] + math.log(share) + math.exp(-_MOST) / share)
-        return float(self.epsilons[begin] + math.log1p(share * math.expm1(width)))
+        inside = self.epsilons[begin] + math.log1p(share * math.expm1(width))
+        return float(min(inside, self.epsilons[end]))
 
     def false_negative_rate(self, false_positive_rate: ArrayLike) -> Floats:
         """f64[...], the least one of an attacker with such a false-positive rate: the trade-off curve, from below.
