@@ -6,7 +6,7 @@ from fedpriv.data.client_rows import ClientRows
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.held_out import Rows
 from fedpriv.data.persons import Persons
-from fedpriv.engine.history import ClientValues, Evaluation
+from fedpriv.engine.history import ClientValues, Evaluation, PublicEvaluation
 from fedpriv.mechanisms.per_example import PerExample
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.models.kept_model import Trained
@@ -34,6 +34,7 @@ __all__ = [
     "PerExample",
     "Persons",
     "Plan",
+    "PublicEvaluation",
     "Rows",
     "ScheduledSampler",
     "Summed",

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import optax
 import pytest
 from resumed import OFTEN, SMALL, assert_same, launch, lines
 from small import assert_identical, regression, squared, start
@@ -17,26 +18,27 @@ FEDERATION = regression([3] * CLIENTS)
 RUN = [*SMALL, *OFTEN, "--algorithms", "fed_avg", "rand_k", "--rounds", "6", "--every", "2"]
 
 
+def simulated(**options):
+    """FedSGD for seven rounds, evaluated after 2, 4, 6 and 7."""
+    return fp.simulate(
+        fp.fed_sgd(squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1),
+        start(),
+        FEDERATION,
+        FEDERATION.examples,
+        score=lambda params, example: {"loss": squared(params, example)},
+        **{"rounds": 7, "every": 2, "measure": private} | options,
+    )
+
+
 def run(stop_at=None, **options):
-    """FedSGD for seven rounds, evaluated after 2, 4, 6 and 7, and the rounds at which it called back."""
+    """As `simulated`, and the rounds at which it called back."""
     called = []
 
     def on_evaluation(e):
         called.append(e.round)
         return np.bool_(e.round >= stop_at) if stop_at else e.loss
 
-    history = fp.simulate(
-        fp.fed_sgd(squared, sampler=fp.everyone(CLIENTS), learning_rate=0.1),
-        start(),
-        FEDERATION,
-        FEDERATION.examples,
-        score=lambda params, example: {"loss": squared(params, example)},
-        rounds=options.pop("rounds", 7),
-        every=2,
-        on_evaluation=on_evaluation,
-        **options,
-    )
-    return history, called
+    return simulated(on_evaluation=on_evaluation, **options), called
 
 
 def test_true_ends_the_run_and_the_checkpoint_says_so(tmp_path):
@@ -51,6 +53,76 @@ def test_true_ends_the_run_and_the_checkpoint_says_so(tmp_path):
     assert called == []
     assert_identical(again.state, history.state)
     np.testing.assert_array_equal(again.loss, history.loss)
+
+
+def private(state, federation):
+    """Measured on the training records."""
+    return {"train_loss": (federation.examples["x"] ** 2).mean() + state.round}
+
+
+def test_what_may_stop_sees_public_numbers_alone():
+    """Whatever else is measured goes to `record`, which stops nothing."""
+    seen, recorded = [], []
+    history = simulated(
+        on_evaluation=lambda e: seen.append(e) or False,
+        record=lambda e: recorded.append(e) or True,
+    )
+    assert [e.round for e in recorded] == [2, 4, 6, 7]
+    assert recorded[0].measures["train_loss"].shape == (1,)
+    assert history.not_covered == ()
+    for e in seen:
+        assert set(e._fields) == {"round", "metrics", "not_covered"}
+        assert (set(e.metrics), dict(e.not_covered)) == ({"loss"}, {})
+        with pytest.raises(ValueError, match=r"no 'train_loss'.*not_covered=\('train_loss',\)"):
+            e.metric("train_loss")
+
+
+def test_a_private_number_is_asked_for_by_name_and_no_certificate_covers_it(tmp_path):
+    """The history says so, also one from a checkpoint, and also where the callback ended nothing."""
+    asked = {"not_covered": ("train_loss",), "checkpoints": fp.Checkpoints(tmp_path / "c")}
+    history = simulated(on_evaluation=lambda e: e.metric("train_loss").mean() > 4, **asked)
+    assert history.rounds.tolist() == [2, 4]
+    again = simulated(on_evaluation=lambda e: False, checkpoints=asked["checkpoints"])
+    assert again.rounds.tolist() == [2, 4]
+    assert history.not_covered == again.not_covered == ("train_loss",)
+    assert simulated(on_evaluation=lambda e: False, not_covered=["train_loss"]).not_covered
+    model = {"w": np.zeros(3, np.float32)}
+    certificate = fp.certify(
+        fp.dp_fed_avg(
+            lambda params, example: (params["w"] * example["x"]).sum(),
+            sampler=fp.poisson(CLIENTS, rate=0.5),
+            batches=fp.epochs(1, batch_size=1),
+            optimizer=lambda t: optax.sgd(0.1),
+            clip_norm=1.0,
+            noise_multiplier=4.0,
+        ),
+        model,
+        fp.Federation.blank({"x": np.zeros(3, np.float32)}, CLIENTS, 2),
+        rounds=7,
+        delta=1e-3,
+    )
+    assert certificate.not_covered(()) is certificate
+    no_more = certificate.not_covered(history.not_covered)
+    assert np.isinf(no_more.epsilon)
+    assert np.isinf(no_more.profile().epsilon(0.5))
+    why = "not covered: the last round was chosen by train_loss"
+    assert why == no_more.assumptions[0] == no_more.why_infinite()
+    assert why in str(no_more)
+    assert not any("metrics on private records" in text for text in no_more.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"not_covered": ("height",)}, "not_covered: 'height'; name measures or diagnostics"),
+        ({"not_covered": "train_loss"}, "not_covered: 'train_loss'; give names of"),
+        ({"not_covered": ("train_loss",), "on_evaluation": None}, "not_covered: .*on_evaluation"),
+        ({"record": 3}, "record: 3; give a function"),
+    ],
+)
+def test_what_cannot_be_asked_for(options, said):
+    with pytest.raises(ValueError, match=said):
+        simulated(**({"on_evaluation": print} | options))
 
 
 def test_what_is_not_true_goes_on():

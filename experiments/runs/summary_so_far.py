@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from experiments.base.spread import Spread
-from experiments.config.public import Public, allowed, by_what, sentences
+from experiments.config.public import LAST, Public, allowed, by_what, sentences
+from experiments.config.stopping import decided
 from experiments.runs.contents import Begun, Line, NotFinite, Report, Summary
 from experiments.runs.measured import best_note
 from fedpriv.engine.client_metric_names import parsed
@@ -86,7 +87,7 @@ def placed(summary: Summary, begun: Begun, lines: Mapping[str, Sequence[Line]]) 
         not of_score
     ):  # metrics.jsonl is lost; in an older version what is shown may be another measure
         shown, known = summary.settings.get("metric"), summary.of_score
-        of_score = known or [m for n in summary.final for m in summary.last(n) if m != shown]
+        of_score = [*known] or [m for n in summary.final for m in summary.last(n) if m != shown]
     public = begun.public(of_score)
     final = {name: summary.last(name) for name in summary.final}
     named = allowed(summary.settings)
@@ -94,7 +95,10 @@ def placed(summary: Summary, begun: Begun, lines: Mapping[str, Sequence[Line]]) 
         name: {m: s for m, s in summary.bests(name).items() if m in public or m in named}
         for name in summary.best
     }
+    ended = [name for said in summary.stopped.values() if (name := decided(said)) not in public]
     chosen = by_what(summary.settings, public)
+    if ended:
+        chosen |= {LAST: tuple(dict.fromkeys([*chosen.get(LAST, ()), *ended]))}
     privacy = {name: _not_covered(of, chosen) for name, of in summary.privacy.items()}
     return replace(
         summary,

@@ -39,9 +39,9 @@ def table(
     """A tidy table: a row for each algorithm of each run, and columns with units in their names.
 
     A mean over clients, such as `held_out_auc_mean`, has its 95 % intervals over the clients beside it
-    (`held_out_auc_mean_over_clients_low`, .., `_bootstrap_high`), and with `above` those of the difference client by
-    client (`held_out_auc_mean_lead_over_clients_low`, ..). They are conditional on the trained models: clients are
-    resampled, training is not.
+    (`held_out_auc_mean_not_private_over_clients_low`, .., `_bootstrap_high`), and with `above` those of the difference
+    client by client (`.._lead_over_clients_low`, ..). They are conditional on the trained models: clients are
+    resampled, training is not. The name of what is not private says so, and such a metric has no best.
 
     Args:
       runs: a run, a sweep, a folder of either, or several of these: results of `train`, `sweep` or `resume`, paths, or
@@ -49,10 +49,10 @@ def table(
       metric: any metric, or several, that were recorded: of the score, over clients, diagnostics; by default those of
         the score and the run's own.
       by: "client" gives a row for each client after the last round: its number in the federation (`client`), the weight
-        of its records (`records`), and the metric, mean and deviation over the seeds. Here `metric` names one of the
-        score (`auc`); by default the run's own. "group" likewise gives a row for each group (`group`), with 95 %
-        intervals over the seeds (`auc_low`, `auc_high`) and over its clients (`auc_over_clients_low`, ..), and one for
-        the worst group and one for the gap of each seed (`statistic`: `mean`, `worst_group`, `group_gap`).
+        of its records (`records_not_private`), and the metric, mean and deviation over the seeds. Here `metric` names
+        one of the score (`auc`); by default the run's own. "group" likewise gives a row for each group (`group`), with
+        95 % intervals over the seeds (`auc_not_private_low`, ..) and over its clients (`.._over_clients_low`, ..), and one
+        for the worst group and one for the gap of each seed (`statistic`: `mean`, `worst_group`, `group_gap`).
       above: an algorithm to compare with: further columns give each score's lead over it
         (`accuracy_lead_final_mean`), a 95 % interval over the seeds from 3 on (`_low`, `_high`), and the method
         (`_how`).

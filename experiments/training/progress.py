@@ -110,9 +110,9 @@ class Progress:
         left = f", {span(seconds)} left" if seconds > SHORT and self._bar is None else ""
         names = [*e.metrics, *e.measures, *e.diagnostics]
         metric = main_metric(names, self._metric)
-        said = short_metric(metric, e.metric(metric))
-        said += " (not private)" * (metric not in self._public)
-        self._show(f"{said} {eps}{left}", e.round)
+        score = short_metric(metric, e.metric(metric))
+        score += " (not private)" * (metric not in self._public)
+        self._show(f"{score} {eps}{left}", e.round)
         if whole > OFTEN and self._others and not self._forecast:
             self._note(
                 f"the run: {span(whole)} left on this machine if the {self._others} other algorithm(s) take as long"

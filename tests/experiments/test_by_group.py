@@ -45,29 +45,36 @@ def test_intervals_of_a_group_are_those_of_scipy(recorded):
             row = frame.loc["top_k", group]
             own, other = (values(histories, name, metric, group) for name in NAMES)
             each, others = np.nanmean(own, 1), np.nanmean(other, 1)
-            assert row[f"{metric}_mean"] == pytest.approx(each.mean(), abs=1e-6)
-            assert row[f"{metric}_std"] == pytest.approx(each.std(ddof=1), abs=1e-6)
+            assert row[f"{metric}_not_private_mean"] == pytest.approx(each.mean(), abs=1e-6)
+            assert row[f"{metric}_not_private_std"] == pytest.approx(each.std(ddof=1), abs=1e-6)
             assert row[f"{metric}_seeds"] == 3
             assert [row[f"{metric}_{end}"] for end in ("low", "high")] == interval(
                 stats.ttest_1samp(each, 0)
             )
-            lead = [row[f"{metric}_lead_{end}"] for end in ("low", "high")]
+            lead = [row[f"{metric}_not_private_lead_{end}"] for end in ("low", "high")]
             assert lead == interval(stats.ttest_rel(each, others))
             clients, rivals = (x.mean(0)[~np.isnan(x).any(0)] for x in (own, other))
-            over = [row[f"{metric}_over_clients_{end}"] for end in ("low", "high")]
+            over = [row[f"{metric}_not_private_over_clients_{end}"] for end in ("low", "high")]
             if len(clients) < 3:  # the last client has no AUC
                 assert np.isnan(over).all()
                 continue
             assert over == interval(stats.ttest_1samp(clients, 0))
-            paired = [row[f"{metric}_lead_over_clients_{end}"] for end in ("low", "high")]
+            paired = [
+                row[f"{metric}_not_private_lead_over_clients_{end}"] for end in ("low", "high")
+            ]
             assert paired == interval(stats.ttest_rel(clients, rivals))
             drawn = stats.bootstrap(
                 (clients,), np.mean, n_resamples=9_999, rng=np.random.default_rng(0)
             )
-            bootstrap = [row[f"{metric}_over_clients_bootstrap_{end}"] for end in ("low", "high")]
+            bootstrap = [
+                row[f"{metric}_not_private_over_clients_bootstrap_{end}"] for end in ("low", "high")
+            ]
             assert bootstrap == pytest.approx([*drawn.confidence_interval], abs=1e-6)
-    assert frame.loc["top_k", "far off"]["auc_over_clients_undefined"] == 1
-    assert frame.loc["top_k", "rural"][["clients", "records"]].tolist() == [4, 6 + 7 + 8 + 9]
+    assert frame.loc["top_k", "far off"]["auc_not_private_over_clients_undefined"] == 1
+    assert frame.loc["top_k", "rural"][["clients", "records_not_private"]].tolist() == [
+        4,
+        6 + 7 + 8 + 9,
+    ]
     assert frame["epsilon"].notna().all()
     assert set(frame["unit"]) == {"client"}
 
@@ -84,8 +91,8 @@ def test_worst_group_and_gap_are_of_each_seed(recorded):
         ("group_gap", lambda x: np.ptp(x, 0)),
     ):
         row = frame[frame["algorithm"] == "top_k"].loc[statistic]
-        assert row["accuracy_mean"] == pytest.approx(of(own).mean(), abs=1e-6)
-        paired = [row[f"accuracy_lead_{end}"] for end in ("low", "high")]
+        assert row["accuracy_not_private_mean"] == pytest.approx(of(own).mean(), abs=1e-6)
+        paired = [row[f"accuracy_not_private_lead_{end}"] for end in ("low", "high")]
         assert paired == interval(stats.ttest_rel(of(own), of(other)))
         assert np.isnan(row["clients"])
 
@@ -98,7 +105,8 @@ def test_groups_of_single_clients_have_the_numbers_by_client(tmp_path):
     )
     groups = groups[groups["statistic"] == "mean"].sort_values(["algorithm", "group"])
     clients = clients.sort_values(["algorithm", "client"])
-    for column in ("records", "accuracy_mean", "accuracy_std", "accuracy_lead_mean"):
+    numbers = ("accuracy_not_private_mean", "accuracy_not_private_std")
+    for column in ("records_not_private", *numbers, "accuracy_not_private_lead_mean"):
         np.testing.assert_allclose(groups[column], clients[column], atol=1e-6)
 
 
@@ -108,12 +116,13 @@ def test_they_are_metrics_like_any_other(recorded):
     name = "held_out_accuracy_group_gap"
     row = experiments.table(folder, metric=name).set_index("algorithm").loc["top_k"]
     expected = histories["top_k"].metric(name)
-    assert row[f"{name}_final_mean"] == pytest.approx(expected[-1].mean())
-    assert row[f"{name}_best_mean"] == pytest.approx(expected.min(0).mean())  # lower is better
+    assert row[f"{name}_not_private_final_mean"] == pytest.approx(expected[-1].mean())
     run = experiments.runs.read(folder)
     np.testing.assert_allclose(run.history["top_k"].metric(name), expected)
     rows = run.clients.query("round == 10 and algorithm == 'top_k' and kind == 'held_out[rural]'")
-    again = rows.query("metric == 'accuracy'").pivot(index="seed", columns="client", values="value")
+    again = rows.query("metric == 'accuracy'").pivot(
+        index="seed", columns="client", values="value_not_private"
+    )
     np.testing.assert_allclose(again, values(histories, "top_k", "accuracy", "rural"))
     assert run.remarks == ()
 

@@ -249,12 +249,18 @@ def test_a_stop_by_records_of_clients_says_so(stopped, tmp_path):
     ways = [("held-out records", {"stopped": {"top_k": held_out}}), ("test records", {})]
     for i, (records, changes) in enumerate(ways):
         folder = shutil.copytree(stopped, tmp_path / f"run{i}")
-        edit(folder / "summary.json", own_test=not changes, **changes)
+        edit(folder / "summary.json", **changes)
+        edit(folder / "config.json", own_test=not changes)
         (note,) = (n for n in experiments.table(folder).attrs["notes"] if "stopped early" in n)
         assert f"stopped early, by the clients' {'own ' * (not changes)}{records}" in note
         assert "no epsilon covers this choice" in note
         assert "test set" not in note
-    assert set(experiments.table(folder)["best_chosen_on"]) == {"clients' own test records"}
+        table = experiments.table(folder).set_index("algorithm")
+        assert np.isinf(table.loc["top_k", "certified_third_party_epsilon"])
+        assert table.loc["top_k", "not_covered"].startswith(
+            "not covered: the last round was chosen"
+        )
+    assert table["best_chosen_on"].isna().all()  # no best is chosen by test records of clients
 
 
 def test_a_run_that_was_killed_has_the_noise_it_was_trained_with(tmp_path):

@@ -29,7 +29,7 @@ def last(histories, name, metric):
 
 def ends(row, what):
     parts = ("low", "high", "bootstrap_low", "bootstrap_high")
-    return [row[f"held_out_auc_mean_{what}_{part}"] for part in parts]
+    return [row[f"held_out_auc_mean_not_private_{what}_{part}"] for part in parts]
 
 
 def test_intervals_are_those_of_scipy(recorded):
@@ -52,8 +52,8 @@ def test_intervals_are_those_of_scipy(recorded):
         interval = drawn.confidence_interval  # of other resamples: the ends differ by their error
         error = values.std(ddof=1) / np.sqrt(len(values))
         assert ends(row, what)[2:] == pytest.approx([interval.low, interval.high], abs=0.2 * error)
-        assert row[f"held_out_auc_mean_{what}_clients"] == 11
-        assert row[f"held_out_auc_mean_{what}_undefined"] == 1
+        assert row[f"held_out_auc_mean_not_private_{what}_clients"] == 11
+        assert row[f"held_out_auc_mean_not_private_{what}_undefined"] == 1
     again = experiments.table(folder, metric="held_out_auc_mean", above="dp_fed_avg")
     assert again.equals(frame)  # a fixed seed
 
@@ -189,7 +189,7 @@ def test_a_table_has_a_line_for_each_client(recorded, tmp_path, capsys):
     given = ["--by", "client", "--metric", "auc", "--output", str(tmp_path)]
     assert compare.main([str(folder), *given]) == 0
     head, _, *lines = capsys.readouterr().out.splitlines()
-    assert head == "| run | algorithm | client | records | AUC |"
+    assert head == "| run | algorithm | client | records | AUC, not private |"
     assert lines[11].endswith("| 22 | 12 | undefined |")
     with (tmp_path / "table.csv").open() as file:
         kept = list(csv.DictReader(file))
