@@ -51,8 +51,8 @@ def table(
       by: "client" gives a row for each client after the last round: its number in the federation (`client`), the weight
         of its records (`records_not_private`), and the metric, mean and deviation over the seeds. Here `metric` names
         one of the score (`auc`); by default the run's own. "group" likewise gives a row for each group (`group`), with
-        95 % intervals over the seeds (`auc_not_private_low`, ..) and over its clients (`.._over_clients_low`, ..), and one
-        for the worst group and one for the gap of each seed (`statistic`: `mean`, `worst_group`, `group_gap`).
+        95 % intervals over the seeds (`auc_not_private_low`, ..) and over its clients (`.._over_clients_low`, ..), and
+        one for the worst group and one for the gap of each seed (`statistic`: `mean`, `worst_group`, `group_gap`).
       above: an algorithm to compare with: further columns give each score's lead over it
         (`accuracy_lead_final_mean`), a 95 % interval over the seeds from 3 on (`_low`, `_high`), and the method
         (`_how`).

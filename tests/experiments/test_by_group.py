@@ -47,8 +47,8 @@ def test_intervals_of_a_group_are_those_of_scipy(recorded):
             each, others = np.nanmean(own, 1), np.nanmean(other, 1)
             assert row[f"{metric}_not_private_mean"] == pytest.approx(each.mean(), abs=1e-6)
             assert row[f"{metric}_not_private_std"] == pytest.approx(each.std(ddof=1), abs=1e-6)
-            assert row[f"{metric}_seeds"] == 3
-            assert [row[f"{metric}_{end}"] for end in ("low", "high")] == interval(
+            assert row[f"{metric}_not_private_seeds"] == 3
+            assert [row[f"{metric}_not_private_{end}"] for end in ("low", "high")] == interval(
                 stats.ttest_1samp(each, 0)
             )
             lead = [row[f"{metric}_not_private_lead_{end}"] for end in ("low", "high")]
