@@ -9,8 +9,14 @@ import pytest
 
 import fedpriv as fp
 from fedpriv.mechanisms.integers import IntegerSum
+from fedpriv.mechanisms.rounding import rounding_bias
 
 ASKED = {"clients": 40, "dimension": 60, "clip_norm": 0.5, "delta": 1e-5, "rounds": 3}
+
+
+LABELS = ["few"] * 30 + ["many"] * 30
+STRATA = {"few": fp.fixed_size(30, 10), "many": fp.fixed_size(30, 30)}
+BY_HAND = fp.everyone(40)._replace(draw=lambda key: fp.everyone(40).draw(key))
 
 
 def distance(w, example):
@@ -38,14 +44,25 @@ def certified(found, sampler, view):
         ("discrete_gaussian", fp.everyone(40), "server"),
         ("skellam", fp.poisson(200, 0.1, capacity=40), "server_secagg"),
         ("discrete_gaussian", fp.dropping(fp.fixed_size(50, 40), 0.2), "server_secagg"),
+        pytest.param(
+            "discrete_gaussian",
+            fp.grouped(LABELS, STRATA),
+            "third_party",
+            marks=pytest.mark.slow,
+        ),
+        ("discrete_gaussian", fp.shuffled_blocks(80, 40), "third_party"),
+        ("discrete_gaussian", BY_HAND, "server_secagg"),
     ],
+    ids=["everyone", "poisson", "dropping", "groups", "blocks", "by hand"],
 )
 def test_a_round_that_travels_so_costs_what_was_asked(noise, sampler, view):
+    """The certificate is that of an algorithm with these cohorts, which is traced."""
     found = fp.calibrate_integers(1.5, **ASKED, sampler=sampler, view=view, bits=13, noise=noise)
     certificate = certified(found, sampler, view)
-    assert certificate.epsilon == found.certificate.epsilon
     assert 1.499 <= certificate.epsilon <= 1.5
-    assert certificate.basis == "constructed"
+    assert certificate.basis == ("declared" if sampler is BY_HAND else "constructed")
+    assert found.certificate == certificate
+    assert found.certificate.of_groups == certificate.of_groups
 
 
 @pytest.mark.parametrize("within", [1.1, 1.01])
@@ -64,10 +81,10 @@ def test_its_numbers_are_those_of_the_sum():
     deviation = found.share_deviation * math.sqrt(n)
     assert deviation == pytest.approx(found.noise_multiplier * math.sqrt(found.squared_norm))
     assert found.noise_deviation == pytest.approx(deviation / found.scale)
-    squared = found.noise_deviation**2 + n / 4 / found.scale**2
-    squared += 4.0**14 * found.wrap_probability / found.scale**2
-    real = found.noise_deviation / found.error_ratio
-    assert found.error_ratio * real <= math.sqrt(squared)
+    bias = rounding_bias(64, used._chosen.deviations) * n / math.sqrt(d)
+    squared = n / 4 + bias**2 + 4.0**14 * found.wrap_probability
+    squared = found.noise_deviation**2 + squared / found.scale**2
+    assert used.error == pytest.approx(math.sqrt(squared))
     assert found.uplink.bits() == 14 * 64
     assert (found.mechanism().integers.bits, found.mechanism().clip_norm) == (14, 0.5)
 

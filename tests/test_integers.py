@@ -54,7 +54,7 @@ def test_integers_beyond_16_bits_are_never_within():
 
 def test_rounding_is_unbiased_and_within_its_bound():
     x = 0.3 * jax.random.normal(KEY, (2000,))
-    bound = rounded_bound(float(jnp.linalg.norm(x)), x.size)
+    bound = int(rounded_bound(np.float64(jnp.linalg.norm(x)), x.size, 1.0))
     rounded = jax.vmap(lambda k: round_within(k, x, bound))(jax.random.split(KEY, 400))
     assert np.max(np.sum(np.square(rounded), axis=1)) <= bound
     part = x - jnp.floor(x)

@@ -74,11 +74,11 @@ class CalibratedIntegers(NamedTuple):
       squared_norm: of a member's integers, at most.
       share_deviation: of the noise that a member adds to a coordinate, in integers.
       noise_deviation: of the noise of a coordinate of the decoded sum, in units of the messages.
-      error_ratio: error of a coordinate of the decoded sum, of noise, rounding and wrapping, over that of the
-        real-valued Gaussian mechanism with the same epsilon.
+      error_ratio: error of the decoded sum, of noise, rounding with its bias, and wrapping, over that of the
+        real-valued Gaussian mechanism with the same epsilon; at most, as the root mean square over coordinates.
       wrap_probability: that a coordinate of the sum wraps, at most.
       uplink: size of a member's message, with what fills the blocks of the rotation.
-      certificate: of all rounds.
+      certificate: of all rounds, as by `certify`.
     """
 
     noise: IntegerKind
@@ -117,7 +117,9 @@ def calibrate_integers(
 ) -> CalibratedIntegers:
     """Scale, rounding bound and noise of sums of integers with which `rounds` rounds cost at most `epsilon`.
 
-    Without `bits`, the fewest at which the error is at most `within` times that of the real-valued Gaussian mechanism.
+    Without `bits`, the fewest at which the error of a sum is at most `within` times that of the real-valued Gaussian
+    mechanism with the same epsilon: the root mean square over coordinates, of noise, rounding with its bias, and
+    wrapping, whatever the messages are. Its certificate is as by `certify`, of a round which only adds up messages.
 
     Args:
       epsilon: target, above 0, in nats, of a client.

@@ -201,7 +201,7 @@ class IntegerSum:
         return f"noise_multiplier: too much for {sums} with {MOST_SAID}; {remedy}"
 
     def _squared_error(self, scales: Floats, deviations: float, bits: int) -> Floats:
-        """Of a coordinate of the decoded sum, by scale; infinite where many wrap, or all are rounded to 0.
+        """Of a coordinate of the decoded sum, by scale; infinite where many wrap, or where messages may all become 0.
 
         Each coordinate of a rounded message has one of two neighbouring values, so a variance of 1/4 at most; the bias
         of all messages may have one direction.
@@ -210,7 +210,7 @@ class IntegerSum:
         spread = self._spread(scales, deviations)
         bias = (self.summed * rounding_bias(self.length, deviations)) ** 2 / self.dimension
         error = (spread.noise + spread.rounding + bias + 4.0**bits * wrapped) / scales**2
-        nothing_left = self._squared_norms(scales, deviations) == 0
+        nothing_left = self._squared_norms(scales, DEVIATIONS[0]) == 0
         error[(wrapped > _MOST_WRAPPED) | nothing_left] = np.inf
         error[spread.noise > _LOUDEST**2] = np.inf
         return error

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import optimize, signal, stats
 
+from fedpriv.mechanisms.integers import Integers, integer_sum
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
 from fedpriv.privacy.certify import certify_choice
 from fedpriv.privacy.curves import gaussian_delta
@@ -79,6 +80,22 @@ def test_in_one_dimension_a_certificate_is_close_above_the_exact_pair(kind, shar
         assert exact <= found * (1 + 1e-6)
         if deviation >= 1 and 0.1 <= exact <= 10:
             assert found <= 1.25 * exact
+
+
+@pytest.mark.parametrize("clients", [10, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_message_of_one_value_is_hidden_by_what_its_sum_is_certified_for(kind, clients):
+    """The exact pairs of a client that sends the clip norm, or its negative, and one that sends nothing."""
+    for bits, sigma in ((14, 1.0), (16, 2.0), (18, 4.0)):
+        plan = integer_sum(Integers(kind, bits), 1.5, sigma, clients, 1)
+        noise = plan.noise_of_all
+        shift = math.ceil(plan.scale * 1.5)  # the farthest that it may be rounded
+        assert shift**2 <= noise.squared_norm
+        p = masses(kind, clients, math.sqrt(noise.share_variance))
+        found = epsilon(noise)
+        assert exact_delta(p, shift, found) <= DELTA
+        assert exact_delta(p[::-1], shift, found) <= DELTA  # the other direction, and sign
+        assert found <= 1.25 * exact_epsilon(p, shift)
 
 
 def law_of(kind, shares, deviation):
