@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from fedpriv.certification.calibration import smallest
 from fedpriv.certification.certificate import certify
 from fedpriv.certification.client_releases import Cohorts, of_clients
-from fedpriv.certification.groups import costliest
 from fedpriv.certification.marks import Sum
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.arguments import (
@@ -255,10 +254,10 @@ class _Search:
 
         def of(group: str) -> Certificate:
             cohorts = Cohorts.of(drawn, self.rounds, group)
-            releases = of_clients(message, cohorts, "client", 0, False, group)
+            releases = of_clients(message, cohorts, "client", 0, False, "")
             return certify_releases(releases, self.delta, self.view, honest=self.honest)
 
-        return costliest([of(group) for group in drawn.group_names or ("",)])
+        return max(map(of, drawn.group_names or ("",)), key=lambda each: each.epsilon)
 
     def _certificate(self, used: Mechanism) -> Certificate:
         """Of rounds whose only call is a sum of all members' messages."""
