@@ -75,7 +75,7 @@ def models(algorithm, rounds=ROUNDS, **options):
     run(
         algorithm,
         measure=lambda state, _: {f"p{i}": x for i, x in enumerate(_flat(state.params))},
-        on_evaluation=lambda e: seen.append(np.array([e.measures[f"p{i}"][0] for i in range(4)])),
+        record=lambda e: seen.append(np.array([e.measures[f"p{i}"][0] for i in range(4)])),
         rounds=rounds,
         **options,
     )

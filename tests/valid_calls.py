@@ -834,6 +834,7 @@ LEFT_OUT = {
     "Cohort.sum": "within a round only: tests/test_cohort.py",
     "DivergedError": "what fedpriv raises",
     "types.Evaluation": "what fedpriv gives back",
+    "types.PublicEvaluation": "what fedpriv gives back",
     "Federation": "made by `from_arrays`",
     "History": "what fedpriv gives back",
     "LocalSteps.run": "within a round only: `moving` is computed there",
