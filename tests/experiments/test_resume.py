@@ -141,9 +141,10 @@ def test_a_run_that_has_ended_shows_another_metric(metric, low, high, whole, tmp
     run = experiments.runs.read(folder)
     assert run.settings["metric"] == run.summary.metric == metric
     for name, history in run.history.items():
-        assert run.summary.final[name][metric].per_seed == tuple(history.metric(metric)[-1])
-        assert all(low <= x <= high for x in run.summary.best[name][metric].per_seed)
-    assert (folder / f"{metric}.png").exists()
+        assert run.summary.last(name)[metric].per_seed == tuple(history.metric(metric)[-1])
+        assert all(low <= x <= high for x in run.summary.last(name)[metric].per_seed)
+        assert (metric in run.summary.bests(name)) == (metric in run.summary.public)
+    assert (folder / f"{run.summary.public.marked(metric)}.png").exists()
     assert [lines(folder), values_of_clients(folder)] == kept
     again = experiments.resume(folder, metric=None)
     assert again.ended_before
