@@ -275,6 +275,15 @@ def test_no_number_is_of_units_of_two_adjacencies():
         of_releases({"a": (2.0, Poisson(10, 0.5)), "b": (2.0, FixedSize(10, 5))})
 
 
+def test_a_kind_of_which_nothing_is_seen_does_not_speak_for_the_others():
+    """Also where epsilon is 0 for all: what is assumed of those who are seen stands in the certificate."""
+    whole = of_releases({"a": (math.inf, Everyone(10)), "b": (1e4, Everyone(10))})
+    seen = whole.of_groups["b"]
+    assert whole.epsilon == seen.epsilon == 0 < whole.profile().delta(0.0)
+    assert whole.accountant == seen.accountant != "none"
+    assert any("in which group a unit is" in text for text in whole.assumptions)
+
+
 def test_one_kind_that_nothing_hides_leaves_nobody_a_curve():
     """Its reason is that of all; the others keep their own."""
     whole = of_releases({"a": (0.0, Everyone(10)), "b": (2.0, Everyone(10))})

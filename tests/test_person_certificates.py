@@ -206,6 +206,18 @@ def test_the_costliest_pattern_is_certified():
     assert both == max(certified(by_record(), patients(*c)).epsilon for c in ((3,), (2, 2)))
 
 
+def test_of_many_patterns_a_client_counts_as_the_smallest_that_could_hold_the_records():
+    """Which may be more than the smallest of all clients has."""
+    patterns = tuple((Held(2500, 1 + i % 15), Held(2501, 1 + i // 15)) for i in range(225))
+    many = PersonsHeld((*patterns, (Held(10, 1),)), True, False, False)
+    found = many.costliest(True, True)
+    assert {held.size for one in found for held in one} == {10, *range(11, 16)}
+    assert all(held.records <= held.size for one in found for held in one)
+    assert (Held(15, 15), Held(15, 15)) in found
+    assert len(found) < 30
+    assert many.costliest(True, False) == ((Held(None, 15), Held(None, 15)),)
+
+
 def test_a_sum_with_the_noise_of_all_is_moved_by_all_clients_of_a_person_at_once():
     """Records at two clients move one sum, by up to twice as far as at one, and not two sums."""
     together = {"together": True}

@@ -77,6 +77,19 @@ def test_what_may_stop_sees_public_numbers_alone():
             e.metric("train_loss")
 
 
+def test_what_is_recorded_changes_nothing_that_may_stop():
+    """Such as a private number that `record` puts beside the metrics, or in their place."""
+    seen = []
+
+    def record(e):
+        e.metrics["train_loss"] = e.metrics["loss"] = e.measures["train_loss"]
+
+    simulated(rounds=2, record=record, on_evaluation=lambda e: seen.append(e))
+    (alone,) = simulated(rounds=2).loss
+    assert seen[0].metrics.keys() == {"loss"}
+    np.testing.assert_array_equal(seen[0].loss, alone)
+
+
 def test_a_private_number_is_asked_for_by_name_and_no_certificate_covers_it(tmp_path):
     """The history says so, also one from a checkpoint, and also where the callback ended nothing."""
     asked = {"not_covered": ("train_loss",), "checkpoints": fp.Checkpoints(tmp_path / "c")}

@@ -30,8 +30,10 @@ def frame(lines: Iterable[Line], begun: Begun) -> pandas.DataFrame:
     found |= {name: [] for name in COLUMNS if name not in OF_LINE}
     for line in lines:
         public = begun.public(line.of_score)
-        both = line.of_score | line.diagnostics_not_private
-        spreads = {public.marked(name): spread for name, spread in both.items()}
+        spreads = {public.marked(name): spread for name, spread in line.of_score.items()}
+        for name, spread in line.diagnostics_not_private.items():
+            shown = public.marked(name)
+            spreads[f"{name}{MARK}" if shown in spreads else shown] = spread
         seeds = line.seeds
         c = line.privacy.certified
         own = (line.algorithm, line.round, c.epsilon, c.delta, c.unit, c.view, c.relation, c.basis)

@@ -100,7 +100,7 @@ def of_all(certificates: Mapping[UnitKind, Certificate]) -> Certificate:
     Raises:
       ValueError: kinds of unit are certified under different adjacencies.
     """
-    costliest = max(certificates.values(), key=lambda each: each.epsilon)
+    costliest = max(certificates.values(), key=lambda own: (own.epsilon, own.accountant != "none"))
     relations = {
         kind.group or str(i): c.relation for i, (kind, c) in enumerate(certificates.items())
     }

@@ -45,8 +45,8 @@ class PersonsHeld(NamedTuple):
 
         One covers another that it holds as many records as, or more, of clients of the same sizes: what hides the
         larger hides every change of fewer of its records, at every delta. Of two others, which costs more depends on
-        delta. Where there are more than `_MANY`, all clients count as the smallest, whose records are drawn most often:
-        of stochastically fewer records the curves are smaller.
+        delta. Where there are more than `_MANY`, all clients count as the smallest that could hold as many records of
+        the person, whose records are drawn most often: of stochastically fewer records the curves are smaller.
 
         Args:
           of_records: whether records are protected.
@@ -54,10 +54,14 @@ class PersonsHeld(NamedTuple):
         """
         if not of_records:
             return (max(self.patterns, key=len),)
-        by_size = by_size and len(self.patterns) <= _MANY
         each = self.patterns
-        if not by_size:
-            each = tuple(tuple(held._replace(size=None) for held in one) for one in each)
+        least = min((held.size or 0 for one in each for held in one), default=0)
+
+        def counted(held: Held) -> Held:
+            return held._replace(size=max(least, held.records) if by_size else None)
+
+        if not by_size or len(each) > _MANY:
+            each = tuple(tuple(map(counted, one)) for one in each)
         known = sorted({tuple(sorted(one, key=_order)) for one in each}, key=_total, reverse=True)
         kept: list[tuple[Held, ...]] = []
         for one in known:

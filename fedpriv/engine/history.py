@@ -122,7 +122,7 @@ class Evaluation(NamedTuple):
           ValueError: there is no such number.
         """
         asked = {name: self.metric(name) for name in not_covered if name not in self.metrics}
-        return PublicEvaluation(self.round, self.metrics, asked)
+        return PublicEvaluation(self.round, dict(self.metrics), asked)
 
     @property
     def accuracy(self) -> np.ndarray:

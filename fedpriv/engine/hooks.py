@@ -38,12 +38,12 @@ class Hooks(NamedTuple):
             require(name in known, "not_covered", name, remedy)
 
     def answer(self, evaluation: Evaluation) -> object:
-        """What `on_evaluation` says, once the evaluation is recorded."""
+        """What `on_evaluation` says, once the evaluation is recorded; it sees nothing that `record` has changed."""
+        seen = evaluation.public(self.not_covered)
         if self.record:
             asked("record", self.record, "(evaluation)", evaluation)
         if not self.on_evaluation:
             return None
-        seen = evaluation.public(self.not_covered)
         return asked("on_evaluation", self.on_evaluation, "(evaluation)", seen)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,13 +11,14 @@ import optax
 import pytest
 from commands import audit
 
+import experiments
 import fedpriv as fp
 from configs import quickstart
 from experiments.attacks.audit.canary import SEEN
 from experiments.attacks.audit.mechanisms import audit_mechanisms
 from experiments.attacks.audit.report import Audited, text
 from experiments.attacks.audit.row import Row
-from experiments.config import Ledger, blank, modules
+from experiments.config import Entry, Experiment, Ledger, Settings, blank, modules
 from fedpriv.privacy import Claim
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -28,6 +30,29 @@ TINY += ["--layout.devices", "1", "--draws", "2000"]
 def ask(capsys, *args):
     code = audit.main([*args])
     return code, capsys.readouterr()
+
+
+def test_units_that_are_not_alike_are_refused_in_one_line():
+    """Persons with one record of ten, or three of thirty."""
+
+    def build(settings):
+        data = {"x": np.zeros((40, 2), np.float32), "y": np.zeros(40, np.float32)}
+        local = fp.LocalSteps(
+            fp.per_example(lambda params, example: (params @ example["x"] - example["y"]) ** 2),
+            fp.PublicSizes((10, 30), batch=3),
+            1,
+            lambda t: optax.sgd(0.1),
+            fp.gaussian(1.0, 4.0),
+        )
+        person = [*range(10), *[10] * 3, *range(11, 38)]
+        of = fp.Federation.from_arrays(data, [np.arange(10), np.arange(10, 40)], person=person)
+        entries = {"dp_sgd": Entry(fp.dp_sgd(local, sampler=fp.everyone(2)), [of])}
+        model = SimpleNamespace(init=jnp.zeros(2), loss=lambda p, e: p @ e["x"])
+        return Experiment(model, data, 1e-3, entries)
+
+    config = SimpleNamespace(settings=Settings(rounds=1), build=build)
+    with pytest.raises(ValueError, match=r"^persons: dp_sgd has persons who hold different"):
+        experiments.audit(config, parts=["mechanism"])
 
 
 @pytest.mark.slow

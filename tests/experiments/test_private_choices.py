@@ -3,7 +3,7 @@
 import json
 import math
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import jax
@@ -19,6 +19,7 @@ from experiments.config import Entry, Experiment, Settings, public
 from experiments.config.public import Public
 from experiments.config.stopping import decided
 from experiments.runs.contents import Line, Summary
+from experiments.runs.curves import frame
 from experiments.runs.scalars import scalars
 from fedpriv.privacy import VIEWS
 
@@ -227,6 +228,17 @@ def test_every_private_number_stands_under_a_name_that_says_so(own_test, tmp_pat
         assert f"{known.marked(name)}_final_mean" in table
         assert known.marked(name) in curves
     assert (run.folder / f"train_loss{MARK}.png").exists()
+
+
+def test_a_private_number_of_a_public_ones_name_is_not_taken_for_it(stopped):
+    """Such as a diagnostic of clients that is called like a metric of the score."""
+    run = experiments.runs.read(stopped.folder)
+    line = run.lines["dp_fed_avg"][-1]
+    (public,) = line.metrics["loss"].per_seed
+    private = replace(line.metrics["loss"], per_seed=(public + 1,))
+    named = replace(line, diagnostics_not_private={"loss": private})
+    found = frame([named], run.begun).set_index("metric")["value"]
+    assert (found["loss"], found[f"loss{MARK}"]) == (public, public + 1)
 
 
 def _leaves(value, above=()):

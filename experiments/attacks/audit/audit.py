@@ -129,10 +129,16 @@ def audited(
     else:
         ledger = budget.made(partial(ledger_of, module), settings, noise)
     for algorithm in ledger.entries:
-        if any(kind.group for kind in ledger.trace(algorithm).kinds):
+        kinds = ledger.trace(algorithm).kinds
+        if any(kind.group for kind in kinds):
             raise ValueError(
                 f"groups.names: {algorithm} has units in groups, and these audits are of units that are all alike; "
                 "leave groups.names out, or audit the releases of one group with fp.attacks"
+            )
+        if len(kinds) > 1:
+            raise ValueError(
+                f"persons: {algorithm} has persons who hold different records, and these audits are of units that are "
+                "all alike; bound what a person holds, or audit the releases of one kind with fp.attacks"
             )
     deltas = wanted.deltas or (ledger.delta,)
     if "mechanism" in wanted.parts:
