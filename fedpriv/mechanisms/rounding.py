@@ -72,7 +72,7 @@ def round_within(key: Key, vector: jax.Array, squared_norm: int) -> jax.Array:
 
     def attempt(i: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         up = part + _coins(jax.random.fold_in(key, i), vector.size) >= 1
-        integers = low.astype(jnp.int32) + up
+        integers = low.astype(jnp.int32) + up.astype(jnp.int32)
         return i + 1, integers, is_within(integers, squared_norm)
 
     def shorter() -> jax.Array:
