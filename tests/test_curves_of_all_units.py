@@ -195,6 +195,20 @@ def test_of_patients_by_records_the_largest_at_each_point():
     assert any(text.startswith("whose each client and record is") for text in whole.assumptions)
 
 
+def test_of_patients_statistics_and_training_that_knows_sizes():
+    """The statistics do not; twenty records are more than the smallest client has."""
+    sizes, of = (400, 10), hospitals((400, 10), {0: 20})
+    mean = fp.statistics.mean_and_variance("x", bounds=(0.0, 1.0))
+    statistic = mean.algorithm(of, noise_multiplier=60.0, unit="record")
+    training = by_record(fp.PublicSizes(sizes, batch=5), fp.everyone(2), 4.0)
+    both = fp.certify_together([(statistic, 1), (training, 1)], start(), of, 1e-5)
+    alone = fp.certify(training, start(), of, 1, 1e-5)
+    assert len(both.compositions) == len(alone.compositions) == 2
+    assert both.profile().epsilon(1e-5) == both.epsilon
+    assert below(alone.profile(), both.profile())
+    assert below(fp.certify(statistic, start(), of, 1, 1e-5).profile(), both.profile())
+
+
 @pytest.mark.parametrize("delta", [1e-6, 1e-2])
 def test_of_patients_by_clients_the_one_with_most_covers_all(delta):
     """So there is one kind: its curve is above that of fewer clients everywhere."""

@@ -116,6 +116,12 @@ class TracedRound(NamedTuple):
         return tuple(UnitKind(held=each) for each in held)
 
     @property
+    def counts_persons_by_size(self) -> bool:
+        """Whether what a person's records cost depends on how many their clients hold."""
+        by_size = self.algorithm.unit == "record" and self.public_sizes is not None
+        return self.persons is not None and by_size
+
+    @property
     def kinds_of_clients(self) -> tuple[tuple[UnitKind, ...], ...]:
         """Of the units that each client holds, [clients]."""
         return kinds_of(self.grouping, self._records, self.shape.num_clients)

@@ -124,7 +124,9 @@ def certify_traced(
     """
     traced = [run for _, run, _ in runs]
     several = len(runs) > 1
-    kinds = dict.fromkeys(kind for run in traced for kind in run.kinds if kind != ANY) or (ANY,)
+    by_size = [run for run in traced if run.counts_persons_by_size]  # whose kinds cover all others
+    every = [kind for run in by_size or traced for kind in run.kinds]
+    kinds = dict.fromkeys(kind for kind in every if kind != ANY) or (ANY,)
 
     def of(kind: UnitKind) -> Certificate:
         by_run = [
