@@ -14,6 +14,7 @@ from every_algorithm import FEDERATION as PUBLIC
 from small import assert_identical, compiler_of_one_program, start
 
 import fedpriv as fp
+from fedpriv.engine.serialization import read, write
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -125,6 +126,23 @@ def test_what_would_change_rounds_that_are_done_is_refused(name, tmp_path):
     assert len(long) == len(set(long))
     assert {f: f.read_bytes() for f in tmp_path.iterdir()} == before
     train(make(FEWER), rounds=FEWER)
+
+
+def test_a_checkpoint_that_does_not_say_clip_norms(tmp_path):
+    """As those of earlier revisions: the same call goes on, as it did; one of more rounds cannot be compared."""
+    changing = noisy(fp.dynamic(NOISY, rounds=MORE, clip_decay=2.0))
+    train = partial(run, changing, federation=MANY, folder=tmp_path)
+    train(rounds=4, stop=2)
+    (file,) = tmp_path.iterdir()
+    named, about = read(file)
+    del about["settings"]["clip_norms"]
+    with file.open("wb") as out:
+        write(out, named, about)
+    with pytest.raises(ValueError, match="of another run: clip_norms"):
+        train(rounds=MORE)
+    history, called = train(rounds=4)
+    assert called == [4]
+    assert list(history.rounds) == [2, 4]
 
 
 def test_fewer_rounds_than_are_done_are_refused(tmp_path):
