@@ -27,7 +27,7 @@ from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.trees import dimension, flatten, real, unflatten, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
-from fedpriv.mechanisms.noise import Noise, isotropic, noise_drawn
+from fedpriv.mechanisms.noise import Noise, isotropic
 from fedpriv.privacy.release import NO_NOISE, NoiseKind
 from fedpriv.privacy.whitening import joint_multiplier
 
@@ -177,7 +177,7 @@ def mechanism(
             if silent:
                 return total
             total = real(total)
-            drawn, bounds = noise_drawn(noise, key, total), spread(bound, total)
+            drawn, bounds = noise.drawn(key, total), spread(bound, total)
 
             def noisy(s: jax.Array, z: jax.Array, c: Bound) -> jax.Array:
                 return s + (c * strength * z).astype(s.dtype)

@@ -41,22 +41,21 @@ class Noise(NamedTuple):
     dimension: Count | None = None
     seal: tuple = ()
 
+    def drawn(self, key: Key, like: PyTree) -> PyTree:
+        """As `draw`.
 
-def noise_drawn(noise: Noise, key: Key, like: PyTree) -> PyTree:
-    """As `noise.draw`.
-
-    Raises:
-      ValueError: it is made by hand, and computes with values of `like`.
-    """
-    if not constructed(noise):
-        program = jax.make_jaxpr(noise.draw)(key, like)
-        _, used = partial_eval.dce_jaxpr(program.jaxpr, [True] * len(program.jaxpr.outvars))
-        if any(used[1:]):
-            raise ValueError(
-                "noise: `draw` computes with the values of the sum, on which noise must not depend; draw from the key "
-                "and from shapes and types alone"
-            )
-    return noise.draw(key, like)
+        Raises:
+          ValueError: it is made by hand, and computes with values of `like`.
+        """
+        if not constructed(self):
+            program = jax.make_jaxpr(self.draw)(key, like)
+            _, used = partial_eval.dce_jaxpr(program.jaxpr, [True] * len(program.jaxpr.outvars))
+            if any(used[1:]):
+                raise ValueError(
+                    "noise: `draw` computes with the values of the sum, on which noise must not depend; draw from the "
+                    "key and from shapes and types alone"
+                )
+        return self.draw(key, like)
 
 
 def isotropic() -> Noise:
