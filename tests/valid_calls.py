@@ -829,6 +829,7 @@ NOT_COMPARED = NOT_RUN | {
 
 LEFT_OUT = {
     "Certificate": "what fedpriv gives back",
+    "Checkpoints.opened": "asked by fedpriv, with what it has checked",
     "privacy.Claim": "what the claims of `fedpriv.privacy` give back, whose numbers they check",
     "Cohort": "made by the engine",
     "Cohort.sum": "within a round only: tests/test_cohort.py",

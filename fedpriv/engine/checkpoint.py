@@ -76,9 +76,7 @@ class Checkpoints:
             ) from None
 
     @contextmanager
-    def opened(
-        self, identity: Callable[[int], Mapping[str, Any]], rounds: Count
-    ) -> Iterator[Keeper]:
+    def opened(self, identity: Callable[[int], Mapping[str, Any]], rounds: int) -> Iterator[Keeper]:
         """The opened checkpoints, for `simulate` of so many rounds.
 
         Args:

@@ -127,8 +127,8 @@ def simulate(
       not_covered: names of measures and diagnostics that `on_evaluation` gets, too. They are private, so that no
         certificate covers the last round that it chooses: `History.not_covered` names them, and
         `certificate.not_covered(history.not_covered)` has an infinite epsilon that says so.
-      record: called with each new `Evaluation`, to keep or show it. What it returns ends nothing; an error that it raises
-        does, and the certificate does not know of that.
+      record: called with each new `Evaluation`, to keep or show it. What it returns ends nothing. An error that it
+        raises does, and the certificate does not know of that.
       checkpoints: where to keep checkpoints, and how often to take one. The same call resumes from the last one, with
         the same results, bit for bit; the history includes earlier evaluations. With more rounds it goes on to the
         state that a run of so many has; an evaluation where the earlier call ended stays in the history, and the
