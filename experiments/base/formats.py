@@ -18,6 +18,7 @@ from experiments.base.terminal import printable
 from fedpriv.engine.client_metric_names import TRAINED, UNDEFINED, parsed
 from fedpriv.models.score import is_fraction
 from fedpriv.privacy import Certificate, Claim
+from fedpriv.privacy.certificate import NOT_COVERED
 
 NAMES = {
     "fed_avg": "FedAvg",
@@ -238,6 +239,30 @@ def meaning_of_epsilon(number: Certificate | Claim) -> str:
         + f"{number.status} by {number.source}"
         + ", not proved for this run" * (not number.sound)
     )
+
+
+def why_infinite(number: Certificate | Claim | None) -> list[str]:
+    """Why nothing is certified, each reason once; empty where it is not known."""
+    said = number.assumptions if isinstance(number, Certificate) else ()
+    return [text for text in said if text.startswith(("not private: ", NOT_COVERED))]
+
+
+def only_not_covered(number: Certificate | Claim | None) -> bool:
+    """Whether there is noise, and epsilon is infinite only because private numbers chose what is released."""
+    why = why_infinite(number)
+    return bool(why) and all(text.startswith(NOT_COVERED) for text in why)
+
+
+def of_which(notes: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
+    """Notes, each once, with the names of the runs that have it, where these are not all."""
+    every, names = set[str](), dict[str, dict[str, None]]()
+    for name, own in notes:
+        every.add(name)
+        for text in own:
+            names.setdefault(text, {})[name] = None
+    return [
+        text if len(of) == len(every) else f"{text} ({', '.join(of)})" for text, of in names.items()
+    ]
 
 
 def assumptions(certificates: Sequence[Certificate]) -> list[str]:

@@ -50,7 +50,7 @@ class Public(NamedTuple):
         if name in self.of_score or (of and of.records == TEST):
             return "test records that are the clients' own"
         if of and of.records == HELD_OUT:
-            return "records that clients hold out (declared public by nobody)"
+            return "records that clients hold out (private, unless the config says public_held_out)"
         return "private records" if of is None else "clients' own records or models"
 
 

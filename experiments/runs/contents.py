@@ -11,7 +11,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.base.formats import ClientEpsilons, GroupEpsilons, name_of, short_name_of
+from experiments.base.formats import (
+    ClientEpsilons,
+    GroupEpsilons,
+    name_of,
+    only_not_covered,
+    short_name_of,
+)
 from experiments.base.json_values import PRIVATE
 from experiments.base.spread import Spread
 from experiments.config.public import Public
@@ -185,10 +191,10 @@ class Report:
 
     @property
     def is_private(self) -> bool:
-        """Whether any epsilon is finite, claimed or certified."""
+        """Whether any epsilon is finite, claimed or certified, or would be, had no private number chosen a round."""
         numbers: list[Certificate | Claim] = [*self.certified.values()]
         numbers += [self.claimed] if self.claimed else []
-        return any(not math.isinf(number.epsilon) for number in numbers)
+        return any(not math.isinf(each.epsilon) or only_not_covered(each) for each in numbers)
 
 
 def _check_views(*numbers: Certificate | Claim | None) -> None:

@@ -55,7 +55,7 @@ def told(names: Sequence[str], sinks: Sequence[Sink], folder: Path) -> list[str]
     where = [f"{folder}: config.json aside, its files", *(f"--record {name}" for name in names)]
     where += [f"the sink {type(sink).__name__}" for sink in sinks]
     return [
-        f"note: {place} get{'s' * (i > 0)} numbers that no epsilon covers, by names that end in {MARK}; publish "
+        f"note: {place} get{'s' * (i > 0)} numbers that no epsilon covers, under names that end in {MARK}; publish "
         "the model alone"
         for i, place in enumerate(where)
     ]

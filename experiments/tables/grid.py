@@ -15,6 +15,8 @@ from experiments.base.formats import (
     mean_and_std,
     meaning_of_epsilon,
     number,
+    of_which,
+    only_not_covered,
     setting,
 )
 from experiments.config.public import Public
@@ -130,10 +132,10 @@ def _of_metric(
         columns[name] = [mean_and_std(r.score(which, metric), metric) for r in found]
     if any(metric in r.over_clients for r in found):
         over = [over_clients_text(r.over_clients.get(metric), metric) for r in found]
-        columns[f"{named} over clients (95 %)" if several else "over clients (95 %)"] = over
+        columns[f"{named}, over clients (95 %)" if several else "over clients (95 %)"] = over
     if not any(r.below for r in found):
         return columns
-    than = f"{f'{named} ' * several}above {_rival(found)}"
+    than = f"{f'{named}, ' * several}above {_rival(found)}"
     if any(metric in r.leads for r in found):
         for which in scores:
             name = f"{'best ' * (which == 'best')}{than} (95 %)"
@@ -201,9 +203,12 @@ def _epsilon(epsilon: Certificate | Claim | None, letters: dict[str, str]) -> st
     """With the letter of what it means."""
     if epsilon is None:  # a run that has not ended has one for a third party alone
         return ABSENT
-    if epsilon.epsilon == math.inf:
+    chosen = only_not_covered(epsilon)
+    if epsilon.epsilon == math.inf and not chosen:
         return "not private"
     letter = letters.setdefault(meaning_of_epsilon(epsilon), _letter(len(letters)))
+    if chosen:
+        return f"∞ [{letter}] not covered"
     doubted = isinstance(epsilon, Claim) and not epsilon.sound
     return f"{epsilon.epsilon:.4g} [{letter}]" + " not proved" * doubted
 
@@ -395,7 +400,7 @@ def _on_stopped(stopped: Sequence[Row], records: str, of_clients: bool) -> str:
 
 
 def _on_privacy(found: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(note for r in found for note in r.summary.privacy_notes))
+    return of_which((r.title, r.summary.privacy_notes) for r in found)
 
 
 def _on_groups(found: Sequence[Row], views: Sequence[str]) -> list[str]:

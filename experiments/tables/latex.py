@@ -11,7 +11,13 @@ from experiments.tables.grid import Grid
 
 TEX = {c: f"\\{c}" for c in "_%&#${}"}
 TEX |= {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
-TEX |= {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$"}
+TEX |= {
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "∞": r"$\infty$",
+}
 TEX |= {"[": "{[}", "*": "{*}"}  # at the start of a line booktabs would take them for its own
 NO_GREEK = ("OMICRON", "FINAL SIGMA")  # LaTeX has no command for them
 _POWER = re.compile(r"(?<![\w.])(-?[\d.]+)e([+-]\d+)")

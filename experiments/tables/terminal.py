@@ -24,7 +24,7 @@ from experiments.runs.contents import Report, Summary
 from experiments.runs.measured import OF_CLIENTS, measured_on
 from experiments.tables.frame import Row
 from experiments.tables.grid import counted, of_planned, on_rounds
-from fedpriv.engine.client_metric_names import by_group, by_kind, parsed
+from fedpriv.engine.client_metric_names import TRAINED, by_group, by_kind, parsed
 from fedpriv.engine.history import SHARES
 from fedpriv.privacy import SEES, VIEWS, Claim
 
@@ -58,14 +58,16 @@ def _per_client(summary: Summary, most: int) -> list[str]:
     """Further tables, of the metric that is shown, where single clients were evaluated by it, else of all."""
     found, lines = summary.per_client_not_private, list[str]()
     every = by_kind(dict.fromkeys(name for spreads in found.values() for name in spreads))
-    for (kind, metric), names in _shown(every, summary).items():
+    shown = _shown(every, summary)
+    for (kind, metric), names in shown.items():
         about = f"{metric}{', %,' * in_percent(metric)} {OF_CLIENTS[kind]}, after the last round"
         lines += [*_by_name(summary, names), "", wrapped(about, most), ""]
     if lines:
+        own = any(name.endswith(TRAINED) for names in shown.values() for name in names.values())
+        trained = " mean of trained: over those that have trained their own models, trained: how many these are;"
         about = (
-            "mean: over clients; mean of trained: over those that have trained their own models, trained: how many "
-            "these are; pooled: over their records; worst decile: mean over the worst tenth of clients; not private: "
-            "no epsilon covers publishing these numbers"
+            f"mean: over clients;{trained * own} pooled: over their records; worst decile: mean over the worst tenth "
+            "of clients; not private: no epsilon covers publishing these numbers"
         )
         lines += [wrapped(about, most), ""]
     return lines

@@ -15,6 +15,7 @@ from experiments.base.formats import (
     PROSE,
     meaning_of_epsilon,
     named,
+    only_not_covered,
     short_epsilon,
     short_metric,
     short_name_of,
@@ -65,14 +66,15 @@ class Progress:
         self._name = short_name_of(algorithm, {algorithm: name})
         self._rounds, self._metric = rounds, metric
         self._others, self.done, self._forecast = others, 0, False
-        self._private = any(x and not math.isinf(x.epsilon) for x in (certified, claim))
+        finite = any(x and not math.isinf(x.epsilon) for x in (certified, claim))
+        self._private = finite or only_not_covered(certified)
         head = ", ".join(
             [f"{rounds} rounds", *(f"{field} {_said(value)}" for field, value in solved.items())]
         )
-        self._public, self._not_private = public, "not private"
+        self._public = public
         means = f"eps: {meaning_of_epsilon(certified)}" if self._private else "not private"
         if why := [text for text in certified.assumptions if text.startswith(NOT_COVERED)]:
-            self._not_private, means = "not covered", f"{means}; {'; '.join(why)}"
+            means += f"; {'; '.join(why)}"
         _say(f"{self._name}: {head}; {means}")
         self._bar = _bar(self._name, rounds)
         self._waits = _Waits(self._show)
@@ -99,7 +101,7 @@ class Progress:
         groups: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Shows an evaluation, with the epsilons so far: the largest, and those of public groups."""
-        eps = f"eps {short_epsilon(so_far.epsilon)}" if self._private else self._not_private
+        eps = f"eps {short_epsilon(so_far.epsilon)}" if self._private else "not private"
         if groups and self._private:
             said = (f"{name} {short_epsilon(epsilon)}" for name, epsilon in groups.items())
             eps += f" ({', '.join(said)})"

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from experiments.config.stopping import decided
 from experiments.runs.contents import Line, Summary
 from experiments.runs.curves import frame
 from experiments.runs.scalars import scalars
+from experiments.tables import terminal
 from fedpriv.privacy import VIEWS
 
 MODEL = fp.models.classifier(fp.models.LogisticRegression(2), np.zeros(3, np.float32), inputs="x")
@@ -182,11 +184,27 @@ def test_a_private_choice_is_repeated_wherever_an_epsilon_would_stand(stopped, t
     for kind in ("md", "csv", "tex"):
         text = (tmp_path / f"table.{kind}").read_text().replace(r"\_", "_")
         assert why in text.replace("Not covered", "not covered")
-    assert why in experiments.report(stopped.folder, tmp_path / "page.html").read_text()
+    page = experiments.report(stopped.folder, tmp_path / "page.html").read_text()
+    assert f"is infinite: DP-FedAvg ({why})" in page  # and no assumption of what is not certified
+    assert f"Nothing is certified: {why}.</p>" in page
     (account,) = experiments.privacy(
         CONFIG, stop_at="train_loss=100", metric="train_loss", not_covered=["train_loss"]
     )
     assert all(math.isinf(c.epsilon) for c in account.certificates)
+
+
+def test_noise_that_is_not_covered_is_not_called_no_noise(stopped, tmp_path, capsys):
+    """Its epsilon is infinite, its noise is told, and of several runs those are named which are not covered."""
+    covered = trained(tmp_path / "covered")
+    assert "  inf  " in terminal.table(stopped.summary)
+    folders = [stopped.folder, covered.folder]
+    assert compare.main([*map(str, folders), "--output", str(tmp_path)]) == 0
+    one, other = (x for x in capsys.readouterr().out.splitlines() if "| DP-FedAvg |" in x)
+    assert re.search(r"∞ \[.\] not covered", one)
+    assert "∞" not in other
+    assert r"$\infty$" in (tmp_path / "table.tex").read_text()
+    (note,) = (x for x in experiments.table(folders).attrs["notes"] if "chosen by train_loss" in x)
+    assert note.endswith(" (run)")
 
 
 def test_a_stopped_run_shows_no_best_of_another_private_metric(stopped, tmp_path):

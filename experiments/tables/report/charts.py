@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from experiments.base.formats import in_percent, meaning_of_epsilon
+from experiments.base.formats import in_percent, meaning_of_epsilon, why_infinite
 from experiments.runs.contents import Line
 from experiments.runs.measured import heading, together
 from experiments.tables import plots, thinning
@@ -167,7 +167,7 @@ def _by_epsilon(
         if any(math.isfinite(c.epsilon) for c in certified):
             kinds.setdefault(meaning_of_epsilon(last), []).append(s)
         else:
-            why = "; ".join(last.assumptions) or "no finite bound"
+            why = "; ".join(why_infinite(last)) or "no finite bound"
             reasons.setdefault((view, why), []).append(s.result.label)
     without = [
         f"No curve by epsilon, as the certified one ({view}) is infinite: {'; '.join(names)} ({why})."

@@ -12,6 +12,7 @@ from experiments.base.formats import (
     epsilons_by_group,
     hyphenated,
     spread_over_clients,
+    why_infinite,
 )
 from experiments.runs.contents import Report
 from experiments.tables.report.audits import Errors
@@ -29,7 +30,7 @@ class Account(NamedTuple):
       missing: views that are not certified yet.
       verdict: on the claim; "" without one.
       bounds: what was composed and which side of the truth the bound is on, by view; none where nothing is private.
-      assumptions: each once.
+      assumptions: each once; where nothing is certified, why, if that is known.
       meaning: what an attacker of each view can do, where it is known.
       in_words: the same, a sentence for each view.
       trade_off: false-positive and false-negative rates, by view.
@@ -67,6 +68,7 @@ def _account(report: Report, found: Sequence[Result], audits: Sequence[Errors]) 
     views = sorted(report.certified, key=VIEWS.index)
     certificates = [report.certified[view] for view in views]
     claim, rows = report.claimed, list[list[str | Cell]]()
+    why = [] if _private(report) else [text for c in certificates for text in why_infinite(c)]
     for c in certificates:
         rows += _certified(c, report)
         rows += [_claimed(claim)] if claim and claim.view == c.view else []
@@ -79,7 +81,7 @@ def _account(report: Report, found: Sequence[Result], audits: Sequence[Errors]) 
         claim=claim,
         verdict=_verdict(claim) if claim else "",
         bounds=[_bound(c) for c in certificates] if _private(report) else [],
-        assumptions=assumptions(certificates),
+        assumptions=[*dict.fromkeys(why)] or assumptions(certificates),
         meaning=_meaning(report),
         in_words=[f"{view}: {said}" for view in views if (said := report.in_words(view))],
         trade_off={

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.base.files import write_text
+from experiments.base.formats import of_which
 from experiments.runs.other_metric import with_metric
 from experiments.runs.run_folder import RunFolder, runs_of
 from experiments.runs.run_names import names, with_names
@@ -115,7 +116,9 @@ def page(
         clients=tables.single_clients(results),
         hurt=groups.by_group(runs),
         evaluations=tables.evaluations(results),
-        privacy_notes=list(dict.fromkeys(x for run in runs for x in run.results.privacy_notes)),
+        privacy_notes=of_which(
+            (name, run.results.privacy_notes) for run, name in zip(runs, named, strict=True)
+        ),
         ledger=_with_curves(accounts),
         settings=tables.settings(runs, named),
         runs=tables.commands(runs, named),

@@ -205,7 +205,7 @@ def evaluations(found: Sequence[Result]) -> Table:
     public = together(r.summary.public for r in found)
     shown = [heading(metric, public) for metric in metrics]
     head = ["algorithm", "round", *shown, "MB up", "MB down"]
-    head += ["certified epsilon, third party", *map(with_unit, own)]
+    head += ["certified epsilon, third party", *(heading(name, public) for name in own)]
     rows: list[list[str | Cell]] = [
         [
             label,
