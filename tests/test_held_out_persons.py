@@ -188,9 +188,12 @@ def test_clients_that_hold_out_records_are_counted_where_clients_are_the_unit():
     assert NO_OTHERS not in several.assumptions
 
 
-def test_test_examples_of_persons_are_counted():
-    """By the column that said whose each record is."""
-    table = TABLE | {"hospital": HOSPITAL, "patient": PATIENT}
+@pytest.mark.parametrize(
+    "patient", [PATIENT, np.stack([PATIENT, -np.ones(N, int)], 1)], ids=["one", "several"]
+)
+def test_test_examples_of_persons_are_counted(patient):
+    """By the column that said whose each record is, of one person or several."""
+    table = TABLE | {"hospital": HOSPITAL, "patient": patient}
     last = np.arange(N) >= 200
     test = {name: leaf[last] for name, leaf in table.items()}
     train = {name: leaf[~last] for name, leaf in table.items()}
@@ -200,7 +203,7 @@ def test_test_examples_of_persons_are_counted():
     algorithm = clients_of(federation)
     with pytest.warns(UserWarning, match=f"^test: {both} of {len(set(PATIENT[~last]))} persons"):
         fp.simulate(algorithm, PARAMS, federation, test, **run)
-    others = test | {"patient": test["patient"] + PATIENTS}
+    others = test | {"patient": np.where(test["patient"] < 0, -1, test["patient"] + PATIENTS)}
     fp.simulate(algorithm, PARAMS, federation, others, **run)
     del test["patient"]
     fp.simulate(algorithm, PARAMS, federation, test, **run)

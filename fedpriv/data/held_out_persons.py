@@ -10,11 +10,9 @@ import numpy as np
 from fedpriv.core.arguments import require
 from fedpriv.core.code_places import warn_where_called
 from fedpriv.core.types import PyTree
-from fedpriv.data.client_ids import are_missing
 from fedpriv.data.held_out import Rows
-from fedpriv.data.person_ids import Person, owners_of
+from fedpriv.data.person_ids import Person, ids_of, owners_of
 from fedpriv.data.persons import Persons
-from fedpriv.data.validation import on_host
 
 _REMEDY = (
     "No epsilon covers what is measured on these: hold out whole persons, by fp.partition.hold_out(..., person=...), "
@@ -80,8 +78,7 @@ def warn_of_tested(test: PyTree, federation: Any) -> None:
     persons = federation.persons
     if persons is None or not isinstance(test, Mapping) or persons.column not in test:
         return
-    ids = on_host(f"test[{persons.column!r}]", test[persons.column])
-    theirs = {*ids[~are_missing(ids)].tolist()} if ids.ndim == 1 else set()
+    theirs = {*ids_of(test[persons.column]).tolist()}
     each = [persons.of_rows(rows.rows) for rows in federation.rows_on_host]
     trained = np.unique(np.concatenate(each))
     if both := len(theirs & {*persons.ids[trained].tolist()}):

@@ -55,6 +55,11 @@ def owners_of(
     return _table(number, where, total), names
 
 
+def ids_of(person: Person) -> np.ndarray:
+    """[n], all ids that are given, without those that are missing."""
+    return _Ids.of(person).ids
+
+
 class _Ids(NamedTuple):
     """Ids as they were given: ids[i] is one of those of client or record where[i], of `number`; where is sorted."""
 
@@ -145,9 +150,9 @@ def _check_public(given: _Ids, rows: np.ndarray, public: np.ndarray) -> None:
 
 def _table(number: np.ndarray, where: np.ndarray, total: int) -> np.ndarray:
     """i32[total, m], the different numbers of each row, filled with -1."""
-    persons = int(number.max()) + 1
+    persons = int(number.max(initial=0)) + 1
     row, person = np.divmod(np.unique(where.astype(np.int64) * persons + number), persons)
     place = np.arange(len(row)) - np.searchsorted(row, row)
-    owners = np.full((total, int(place.max()) + 1), -1, np.int32)
+    owners = np.full((total, int(place.max(initial=0)) + 1), -1, np.int32)
     owners[row, place] = person
     return owners

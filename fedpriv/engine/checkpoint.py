@@ -174,9 +174,7 @@ class Keeper:
         """The layout; another one would add in another order, and free memory may not be what it was."""
         planned = there["rounds"]
         wanted = self._wanted if planned == self._rounds else self._wanted_of(planned)
-        if (
-            planned == self._rounds and "clip_norms" not in there
-        ):  # earlier revisions did not say them
+        if planned == self._rounds and "clip_norms" not in there:  # as in earlier revisions
             wanted = {field: value for field, value in wanted.items() if field != "clip_norms"}
         layout = wanted["layout"]
         recorded = {f: v for f, v in there["layout"].items() if _NO_CHOICE.get(f) != v}
