@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from experiments.base.command import one_line
-from experiments.base.formats import NAMES, in_percent, meaning_of_epsilon, with_unit
+from experiments.base.formats import (
+    NAMES,
+    in_percent,
+    meaning_of_epsilon,
+    only_not_covered,
+    with_unit,
+)
 from experiments.base.spread import Spread
 from experiments.base.terminal import printable
 from experiments.runs.contents import Line
@@ -257,14 +263,15 @@ def _caption(curves: Sequence[Curve], metrics: Sequence[str], x: str) -> str:
         said += f" {less}"
     if x not in ("epsilon", *AT_ENDS):
         return said + (_meaning(curves) if any("ε" in one.look["label"] for one in curves) else "")
-    infinite = [
-        one.run.name_of(one.algorithm) if one.names else one.look["label"]
-        for one in curves
-        if _is_not_private(one)
-    ]
-    left_out = f" Not private: {', '.join(dict.fromkeys(infinite))}" if infinite else ""
-    left_out += " (no curve)." if infinite and x == "epsilon" else "." * bool(infinite)
-    return f"{said}{_meaning(curves)}{left_out}"
+    infinite: dict[str, dict[str, None]] = {}
+    for one in filter(_is_not_private, curves):
+        label = one.run.name_of(one.algorithm) if one.names else one.look["label"]
+        lines = one.run.lines.get(one.algorithm, ())
+        covered = not any(only_not_covered(line.privacy.certified) for line in lines)
+        infinite.setdefault("Not private" if covered else "Not covered", {})[label] = None
+    end = " (no curve)." if x == "epsilon" else "."
+    left_out = [f" {why}: {', '.join(names)}{end}" for why, names in infinite.items()]
+    return f"{said}{_meaning(curves)}{''.join(left_out)}"
 
 
 def _is_not_private(one: Curve) -> bool:

@@ -205,6 +205,9 @@ def test_noise_that_is_not_covered_is_not_called_no_noise(stopped, tmp_path, cap
     assert r"$\infty$" in (tmp_path / "table.tex").read_text()
     (note,) = (x for x in experiments.table(folders).attrs["notes"] if "chosen by train_loss" in x)
     assert note.endswith(" (run)")
+    drawn = experiments.figure(folders, tmp_path / "x.png", by="epsilon", metric="accuracy")
+    assert "Not covered: " in drawn.caption
+    assert "Not private" not in drawn.caption
 
 
 def test_a_stopped_run_shows_no_best_of_another_private_metric(stopped, tmp_path):
