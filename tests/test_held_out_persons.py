@@ -244,9 +244,10 @@ def test_windows_over_the_cut_are_in_neither_part():
 
 
 def test_equal_moments_are_all_trained_on():
-    held, rest = split(None, 0.5, time=np.zeros(N))
-    assert sum(map(len, held)) == 0
-    assert sum(map(len, rest)) == N
+    """Those of one client, beside others that hold out half."""
+    held, rest = split(None, 0.5, time=np.where(HOSPITAL == 0, 0, np.arange(N)))
+    assert [*map(len, held)] == [0] + [N // HOSPITALS // 2] * (HOSPITALS - 1)
+    assert len(rest[0]) == N // HOSPITALS
 
 
 @pytest.mark.parametrize(
@@ -259,6 +260,7 @@ def test_equal_moments_are_all_trained_on():
         ({"person": PATIENT, "time": TIME}, "^person: given with time; give one of stratify"),
         ({"person": PATIENT, "stratify": TIME}, "^stratify: given with person; give one of"),
         ({"person": np.zeros(N, int)}, "^count: 0.3; it holds out nobody"),
+        ({"time": np.zeros(N)}, "^count: 0.3; it holds out no row"),
         ({"time": TIME[:9]}, "^time: 9 moments, but there is a row 239; give"),
         ({"time": np.where(np.arange(N) == 6, np.nan, TIME)}, "^time: row 6 has no time"),
         ({"time": np.where(np.arange(N) == 6, np.datetime64("NaT"), DAYS)}, "^time: row 6 has no"),

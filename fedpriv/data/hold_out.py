@@ -52,8 +52,8 @@ def hold_out(
 
     Raises:
         ValueError: count outside [0, number of rows], or a share outside (0, 1]; a client left without a row; rows
-            without a label, person or time; persons so few that nobody is held out; more than one of `stratify`,
-            `person` and `time`.
+            without a label, person or time; persons so few, or moments, that nothing is held out; more than one of
+            `stratify`, `person` and `time`.
     """
     check_generator(rng)
     count = checked("count", count, CountOrZero | Rate)
@@ -72,6 +72,8 @@ def hold_out(
     elif time is not None:
         moments = Moments.of(time, clients)
         parts = [_last(rows, _number(count, len(rows)), moments) for rows in clients]
+        remedy = "it holds out no row, as too many begin at one moment; hold out more, or give finer times"
+        require(any(len(out) for out, _ in parts) or count == 0, "count", count, remedy)
     else:
         labels = None if stratify is None else array_of("stratify", stratify)
         numbers = [_number(count, len(rows)) for rows in clients]
