@@ -214,6 +214,8 @@ def test_ids_above_16_bits_are_tokens_of_their_own():
     assert norms[[1, 2**16 + 1, 2**17 + 1]].min() > 1e3 * np.median(norms)
 
 
+# It is evaluated on texts that it trains on.
+@pytest.mark.filterwarnings("ignore:test. .* persons who are trained on have test examples")
 @pytest.mark.parametrize("packed", [False, True])
 def test_private_training(packed):
     data = PACKED if packed else ROWS

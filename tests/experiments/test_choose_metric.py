@@ -94,7 +94,7 @@ def test_several_at_once_and_each_once(recorded, capsys):
     assert {"loss_lead_final_mean", "held_out_auc_mean_not_private_lead_final_mean"} < {*frame}
     assert compare.main([str(folder), "--metric", *both, "--above", "dp_fed_avg"]) == 0
     head, *_ = capsys.readouterr().out.splitlines()
-    assert "| loss above DP-FedAvg (95 %) | held out AUC mean, not private |" in head
+    assert "| loss, above DP-FedAvg (95 %) | held out AUC mean, not private |" in head
 
 
 @pytest.mark.parametrize("metric", ["height", "", "held_out_f1_mean", (), 3, ["loss", None]])
