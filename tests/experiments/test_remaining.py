@@ -66,7 +66,7 @@ def evaluation(round, seconds):
 
 
 def test_a_run_says_what_it_and_all_of_its_algorithms_will_take(capsys):
-    certificate = SimpleNamespace(epsilon=float("inf"))
+    certificate = SimpleNamespace(epsilon=float("inf"), assumptions=())
     progress = Progress("fed_avg", 100, certificate, None, {}, others=3)
     capsys.readouterr()
     progress.update(evaluation(10, 60.0), certificate)
