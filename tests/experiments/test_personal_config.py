@@ -27,13 +27,14 @@ def data_dir(tmp_path_factory):
 
 
 def test_a_metric_of_held_out_records_is_one_like_any_other(data_dir, tmp_path):
-    """In the summary, the table, and for stopping."""
+    """In the table, for stopping, and in the summary, which says that it is private."""
     run = experiments.run(
         "personal",
         algorithms=("dp_fed_avg", "fed_per"),
         metric=NAME,
         bound=0.7,
         patience=5,
+        not_covered=(NAME,),
         data_dir=data_dir,
         folder=tmp_path / "run",
         **SMALL,
@@ -41,7 +42,8 @@ def test_a_metric_of_held_out_records_is_one_like_any_other(data_dir, tmp_path):
     summary = read(run.folder).results
     assert summary.metric == NAME
     for name, history in run.history.items():
-        assert summary.final[name][NAME].per_seed == pytest.approx(history.metric(NAME)[-1])
+        assert NAME not in summary.final[name]
+        assert summary.final_not_private[name][NAME].per_seed == pytest.approx(history.metric(NAME)[-1])
         assert "held_out_accuracy_below_0.7" in summary.per_client_not_private[name]
     shared = run.history["dp_fed_avg"]
     assert shared.metric(NAME).tolist() == shared.metric("held_out_accuracy_mean").tolist()
