@@ -43,7 +43,9 @@ def test_a_metric_of_held_out_records_is_one_like_any_other(data_dir, tmp_path):
     assert summary.metric == NAME
     for name, history in run.history.items():
         assert NAME not in summary.final[name]
-        assert summary.final_not_private[name][NAME].per_seed == pytest.approx(history.metric(NAME)[-1])
+        assert summary.final_not_private[name][NAME].per_seed == pytest.approx(
+            history.metric(NAME)[-1]
+        )
         assert "held_out_accuracy_below_0.7" in summary.per_client_not_private[name]
     shared = run.history["dp_fed_avg"]
     assert shared.metric(NAME).tolist() == shared.metric("held_out_accuracy_mean").tolist()
