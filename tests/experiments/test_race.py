@@ -138,7 +138,7 @@ def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, mo
     contest = race.Contest(tmp_path / "digits", "digits", {})
     trials, _ = read_all([contest.trials("rand_k", "8")])
     assert len(trials) == 4
-    scores = [t.lines["rand_k"][-1].metrics["accuracy"].mean for t in trials]
+    scores = [t.lines["rand_k"][-1].of_score["accuracy"].mean for t in trials]
     best, final = trials[int(np.argmax(scores))], read(contest.final("rand_k", "8"))
     for field in ("p", "clip_norm"):
         assert final.settings[field] == best.settings[field]

@@ -307,7 +307,8 @@ def test_other_data_is_refused_in_a_line(folder, whole, monkeypatch, capsys):
     simulation = importlib.import_module("fedpriv.engine.simulate")  # the function hides it
     identity = simulation.identity
     with monkeypatch.context() as patch:
-        patch.setattr(simulation, "identity", lambda *args: identity(*args) | {"data": "another"})
+        other = lambda of: lambda rounds: of(rounds) | {"data": "another"}
+        patch.setattr(simulation, "identity", lambda *args: other(identity(*args)))
         assert launch("--resume", folder) == 2
     error = capsys.readouterr().err
     assert "is of another run: data " in error
