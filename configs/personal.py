@@ -117,8 +117,9 @@ def algorithm(name: Name, settings: Personal, loss: LossFn) -> Algorithm:
 
 def ledger(settings: Personal) -> Ledger:
     each = -(-settings.records_left(IMAGES) // settings.clients)
+    clients: Any = {"clients": settings.clients, "records": each, "held_out": settings.held_out}
     entries = {
-        name: blank(algorithm(name, settings, MODEL.loss), image(28, 28, 1), settings.clients, each)
+        name: blank(algorithm(name, settings, MODEL.loss), image(28, 28, 1), **clients)
         for name in settings.algorithms
     }
     return Ledger(entries, settings.delta, MODEL.init)

@@ -106,8 +106,9 @@ def algorithm(name: Name, settings: WhoIsHurt) -> Algorithm:
 def ledger(settings: WhoIsHurt) -> Ledger:
     total = 60_000 if settings.data == "fashion_mnist" else 100_038
     each = -(-settings.records_left(total) // settings.clients)
+    clients: Any = {"clients": settings.clients, "records": each, "held_out": settings.held_out}
     entries = {
-        name: blank(algorithm(name, settings), image(28, 28, 1), settings.clients, each)
+        name: blank(algorithm(name, settings), image(28, 28, 1), **clients)
         for name in settings.algorithms
     }
     return Ledger(entries, settings.delta, model(settings).init)

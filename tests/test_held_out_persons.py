@@ -181,6 +181,10 @@ def test_clients_that_hold_out_records_are_counted_where_clients_are_the_unit():
     (said,) = assumed(clients_of, federation)
     assert said.startswith("5 of 6 clients that are trained on have held-out records, too")
     assert assumed(records_of, federation) == [NO_OTHERS]  # other records than those trained on
+    planned = fp.Federation.blank(
+        {"x": np.zeros(3, np.float32), "y": np.float32(0)}, 6, 20, held_out=5
+    )
+    assert assumed(clients_of, planned) == [said.replace("5 of 6", "6 of 6")]
     several = fp.certify_together(
         [(clients_of(federation), 2), (clients_of(federation), 3)], PARAMS, federation, delta=1e-4
     )

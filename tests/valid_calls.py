@@ -125,7 +125,13 @@ FUNCTIONS = {
         "noise_decay": 2.0,
         "parts": 2,
     },
-    "Federation.blank": {"example": EXAMPLE, "clients": 2, "per_client": 3, "public": 1},
+    "Federation.blank": {
+        "example": EXAMPLE,
+        "clients": 2,
+        "per_client": 3,
+        "public": 1,
+        "held_out": 1,
+    },
     "Federation.from_arrays": {
         "examples": EXAMPLES | {"label": LABELS},
         "clients": OWNERS,

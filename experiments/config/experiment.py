@@ -236,10 +236,21 @@ class Ledger:
 
 
 def blank(
-    algorithm: Algorithm, example: Example, clients: int, records: int, public: int = 0
+    algorithm: Algorithm,
+    example: Example,
+    clients: int,
+    records: int,
+    public: int = 0,
+    held_out: float = 0.0,
 ) -> Entry:
-    """An entry of a ledger: clients with so many records each (and the server), of the shapes of `example`."""
-    return Entry(algorithm, [Federation.blank(example, clients, records, public=public)])
+    """An entry of a ledger: clients with so many records each (and the server), of the shapes of `example`.
+
+    Args:
+      held_out: the share of every client's records on which it does not train, as of `federations`.
+    """
+    out = int(held_out * records + 0.5)
+    given = {"public": public, "held_out": out}
+    return Entry(algorithm, [Federation.blank(example, clients, records - out, **given)])
 
 
 def image(*shape: int, dtype: Any = np.uint8) -> Example:

@@ -174,7 +174,13 @@ class Federation:
 
     @classmethod
     def blank(
-        cls, example: PyTree, clients: Count, per_client: Count, *, public: CountOrZero = 0
+        cls,
+        example: PyTree,
+        clients: Count,
+        per_client: Count,
+        *,
+        public: CountOrZero = 0,
+        held_out: CountOrZero = 0,
     ) -> Federation:
         """A federation of these shapes whose records are all 0, where only shapes matter, as in `certify`.
 
@@ -182,6 +188,7 @@ class Federation:
             example: the leaves of one record: arrays, or instances of `jax.ShapeDtypeStruct`.
             clients, per_client: number of clients, and of records that each holds.
             public: number of the server's examples.
+            held_out: number of records that each client holds out beside those.
 
         Raises:
             ValueError: numbers out of range.
@@ -189,6 +196,7 @@ class Federation:
         clients = checked("clients", clients, Count)
         per_client = checked("per_client", per_client, Count)
         public = checked("public", public, CountOrZero)
+        held_out = checked("held_out", held_out, CountOrZero)
         for leaf in jax.tree.leaves(example) or [example]:
             known = hasattr(leaf, "shape") and hasattr(leaf, "dtype")
             require(known, "example", leaf, "give arrays, or jax.ShapeDtypeStruct of them")
@@ -196,11 +204,14 @@ class Federation:
         def repeated(value: int, *shape: int) -> Any:  # one number in memory, however many clients
             return np.broadcast_to(np.int32(value), shape)
 
+        def rows(each: int) -> ClientRows:  # everybody's are the same
+            return ClientRows(
+                repeated(0, each), repeated(0, clients), repeated(each, clients), each
+            )
+
         examples = jax.tree.map(lambda s: np.zeros((1, *s.shape), s.dtype), example)
-        rows = ClientRows(
-            repeated(0, per_client), repeated(0, clients), repeated(per_client, clients), per_client
-        )  # everybody's are the same
-        return cls(examples, rows, repeated(0, public))
+        out = rows(held_out) if held_out else None
+        return cls(examples, rows(per_client), repeated(0, public), out)
 
     def repartition(
         self,

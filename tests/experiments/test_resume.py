@@ -306,9 +306,13 @@ def test_rounds_that_are_done_again_stay_spent(folder):
 def test_other_data_is_refused_in_a_line(folder, whole, monkeypatch, capsys):
     simulation = importlib.import_module("fedpriv.engine.simulate")  # the function hides it
     identity = simulation.identity
+
+    def other(*args):
+        of = identity(*args)
+        return lambda rounds: of(rounds) | {"data": "another"}
+
     with monkeypatch.context() as patch:
-        other = lambda of: lambda rounds: of(rounds) | {"data": "another"}
-        patch.setattr(simulation, "identity", lambda *args: other(identity(*args)))
+        patch.setattr(simulation, "identity", other)
         assert launch("--resume", folder) == 2
     error = capsys.readouterr().err
     assert "is of another run: data " in error
