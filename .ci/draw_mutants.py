@@ -1,8 +1,8 @@
 """Small changes of the code (mutants), for `run_mutants.py`, which says whether a test notices them.
 
-    python .ci/draw_mutants.py --to .ci/mutants.json                             # a set
-    python .ci/draw_mutants.py --to .ci/others.json --seed 1 --count 100         # another
-    python .ci/draw_mutants.py --to after.json --replace .ci/mutants.json        # after changes
+    python .ci/draw_mutants.py --to .ci/mutants.json                       # 15 of each room of `CORE`, 3 of others
+    python .ci/draw_mutants.py --to build/others.json --seed 1 --core 5    # another set
+    python .ci/draw_mutants.py --to after.json --replace .ci/mutants.json  # after changes
 
 A mutant is found again by the text of its line, wherever that has moved, and is gone with it. With
 `--replace`, the nearest mutant of the same kind takes its place: in the function that took over by
@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("certification", "privacy", "mechanisms", "rounds", "engine", "testing")
+PACKAGES = ("fedpriv", "experiments")
+CORE = [("fedpriv", room) for room in ("certification", "mechanisms", "privacy", "rounds")]
 PER_SCOPE = 3  # mutants of one function, at most
 
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not"}
@@ -161,9 +162,14 @@ def sites_of(path: str, text: str) -> list[Site]:
     return sites
 
 
+def room_of(path: str) -> tuple[str, ...]:
+    """Package and folder."""
+    return tuple(path.split("/")[:2])
+
+
 def sources() -> dict[str, str]:
-    """Path -> text."""
-    paths = sorted(p for f in FOLDERS for p in (ROOT / "fedpriv" / f).rglob("*.py"))
+    """Path -> text, of all rooms."""
+    paths = sorted(p for package in PACKAGES for p in (ROOT / package).glob("*/**/*.py"))
     return {p.relative_to(ROOT).as_posix(): p.read_text() for p in paths}
 
 
@@ -184,28 +190,25 @@ def mutated(text: str, site: Site) -> str:
     return text[: site.span.start] + site.key.new + text[site.span.stop :]
 
 
-def draw(count: int, seed: int) -> list[dict[str, Any]]:
-    """As many of a folder as it has of all sites; in a folder, kinds take turns."""
+def draw(core: int, each: int, seed: int) -> list[dict[str, Any]]:
+    """So many of each room of `CORE`, and of each other room; in a room, kinds take turns."""
     texts, rng = sources(), random.Random(seed)
     sites = all_sites(texts)
     order = rng.sample(list(sites.values()), len(sites))
+    rooms: dict[tuple[str, ...], dict[str, list[Site]]] = defaultdict(lambda: defaultdict(list))
+    for site in order:
+        rooms[room_of(site.key.path)][site.key.kind].append(site)
     drawn: list[Key] = []
-    per_scope, passed = Counter(), 0
-    for folder in FOLDERS:
-        kinds = defaultdict(list)
-        for site in order:
-            if site.key.path.split("/")[1] == folder:
-                kinds[site.key.kind].append(site)
-        passed += sum(map(len, kinds.values()))
+    for room, kinds in sorted(rooms.items()):
+        left, per_scope = core if room in CORE else each, Counter()
         for site in filter(None, itertools.chain(*itertools.zip_longest(*kinds.values()))):
-            if len(drawn) == round(count * passed / len(sites)):
-                break
-            if per_scope[site.key[:2]] < PER_SCOPE:
+            if left and per_scope[site.key[:2]] < PER_SCOPE:
                 text = texts[site.key.path]
                 compile(mutated(text, site), site.key.path, "exec")
                 assert text[site.span] == site.key.old != site.key.new
                 per_scope[site.key[:2]] += 1
                 drawn.append(site.key)
+                left -= 1
     rng.shuffle(drawn)
     return [key._asdict() for key in drawn]
 
@@ -252,16 +255,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--to", type=Path, required=True, help="a new file")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=150)
+    parser.add_argument(
+        "--core", type=int, default=15, help="of each room that an epsilon rests on"
+    )
+    parser.add_argument("--each", type=int, default=3, help="of each other room")
     parser.add_argument(
         "--replace", type=Path, help="draw none but for those that are gone of this"
     )
     args = parser.parse_args()
     if args.to.exists():
         raise SystemExit(f"{args.to} is there, with what became of its mutants")
-    mutants = replaced(args.replace) if args.replace else draw(args.count, args.seed)
+    mutants = replaced(args.replace) if args.replace else draw(args.core, args.each, args.seed)
     save(args.to, mutants)
-    print(f"{len(mutants)}:", Counter(mutant["path"].split("/")[1] for mutant in mutants))
+    print(f"{len(mutants)}:", Counter("/".join(room_of(mutant["path"])) for mutant in mutants))
     print(Counter(mutant["kind"] for mutant in mutants))
     print(sum("replaces" in mutant for mutant in mutants), "in the place of one that is gone")
 

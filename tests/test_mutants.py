@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -59,9 +60,11 @@ def test_a_moved_line_is_found_and_a_gone_one_replaced(mutants):
 
 
 def test_sets(mutants, tmp_path):
-    first, again, other = mutants.draw(20, 0), mutants.draw(20, 0), mutants.draw(20, 1)
+    first, again, other = (mutants.draw(2, 1, seed) for seed in (0, 0, 1))
     assert first == again != other
-    assert len({tuple(mutant.values()) for mutant in first}) == len(first) == 20
+    rooms = Counter(mutants.room_of(mutant["path"]) for mutant in first)
+    assert rooms == {room: 2 if room in mutants.CORE else 1 for room in rooms}
+    assert len({tuple(mutant.values()) for mutant in first}) == len(first) > 20
     told = [first[0] | {"outcome": "killed"}, first[1] | {"line": "gone = 1", "outcome": "killed"}]
     (tmp_path / "set.json").write_text(json.dumps(told))
     kept, new = mutants.replaced(tmp_path / "set.json")
