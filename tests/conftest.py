@@ -1,8 +1,8 @@
 """Two host devices for every test, so that runs over several devices are tested on any machine.
 
-Nothing is kept from one module to the next: what JAX has traced and compiled takes gigabytes, and modules share little.
-No cache of programs is used, neither the user's own nor one of the tests: most programs are tiny, and to write one takes
-as long as to compile it.
+Nothing is kept from one module to the next: what JAX traced and compiled takes gigabytes, and modules share little.
+No cache of programs is used, neither the user's own nor one of the tests. Most programs are tiny: to write one takes as
+long as to compile it.
 """
 
 import gc
