@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn import metrics
-from small import refused
 
 import fedpriv as fp
 from fedpriv.engine.compiled_rounds import evaluate
@@ -104,13 +103,3 @@ def test_a_model_stops_by_its_area_which_is_also_that_of_each_client():
         assert clients.metrics["auc"][0, i] == pytest.approx(expected, abs=2e-3)
     mean = history.metric("held_out_auc_mean")[-1, 0]
     assert mean == pytest.approx(clients.metrics["auc"].mean(), rel=1e-5)
-
-
-def test_what_is_refused():
-    with refused("classes: 1; give 2 or more"):
-        fp.models.classification_score(apply, 1)
-    with refused("apply: 3; give a function"):
-        fp.models.classification_score(3, 2)
-    score = fp.models.classification_score(apply, 3, "x")
-    with refused("classes: 3; apply gives 2 logits; give their number"):
-        evaluate(score, PARAMS, {"x": np.zeros((4, 2)), "label": np.zeros(4, int)})

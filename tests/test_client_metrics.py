@@ -104,17 +104,6 @@ def test_a_client_without_weight_does_not_count(metric, higher):
     np.testing.assert_allclose(list(found.values()), expected, rtol=1e-6)
 
 
-def test_wrong_input():
-    with pytest.raises(ValueError, match="clients: 0; give a whole number"):
-        fp.measures.per_client(score, 0)
-    with pytest.raises(ValueError, match=r"bound\['loss'\]: nan; give a finite number"):
-        fp.measures.per_client(score, bound={"loss": np.nan})
-    with pytest.raises(ValueError, match=r"bound: 0\.5; give a number for each metric"):
-        fp.measures.per_client(score, bound=0.5)
-    with pytest.raises(ValueError, match="no metric 'f1'; the score gives accuracy, loss"):
-        measured(fp.measures.per_client(score, bound={"f1": 0.5}))
-
-
 DERIVED = {
     "recall": lambda m: m["table"][1, 1] / m["table"][:, 1].sum(),
     "precision": lambda m: m["table"][1, 1] / m["table"][1].sum(),

@@ -229,34 +229,3 @@ def test_a_name_says_of_which_group_and_records_it_is():
     every = ["held_out_loss_mean", "held_out_loss_group_gap", "held_out[b]_loss_mean"]
     assert by_kind(every) == {("held_out", "loss"): {"mean": every[0]}}
     assert by_group(every) == {("held_out", "loss"): {"b": every[2], "group gap": every[1]}}
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"score": 1}, "score: 1; give a function"),
-        ({"groups": "rural"}, "groups: 'rural'; give a label for each"),
-        ({"groups": [None] * 12}, "groups: an object of .*; nobody has a label"),
-        ({"groups": [1.5] * 12}, r"groups\[0\]: 1.5; give a text in one line, or a whole number"),
-        ({"groups": [True] * 12}, r"groups\[0\]: True; give a text"),
-        ({"groups": ["a", "b\n"]}, r"groups\[1\]: 'b\\n'; give a text in one line"),
-        ({"groups": [["a"], ["b"]]}, "groups: .*; give a list with one label for each"),
-        ({"groups": {"a", "b"}}, "groups: .*; give a label for each, in a list"),
-        ({"on": 42}, "on: 42; give 'train', 'held_out', a federation, or examples by name"),
-        ({"clients": 0}, "clients: 0; give a whole number"),
-        ({"on": "test"}, "on: 'test'; give 'train', 'held_out', a federation"),
-        ({"personal": 3}, "personal: 3; give a function"),
-        ({"groups": "group", "on": {"x": [1.0]}}, "groups: 'group'; give a column of the examples, which has x"),
-        ({"groups": ["a"], "on": {"x": [1.0, 2.0]}}, "groups: '1 labels'; give one to each of 2"),
-        ({"groups": ["a"], "on": {"x": [1.0]}, "clients": 3}, "clients: 3; examples are no client's"),
-    ],
-)  # fmt: skip
-def test_wrong_input(change, said):
-    with pytest.raises(ValueError, match=said):
-        fp.measures.per_group(**{"score": score, "groups": GROUPS, **change})
-
-
-def test_another_number_of_clients_is_refused_where_it_is_evaluated():
-    measure = fp.measures.per_group(score, GROUPS)
-    with pytest.raises(ValueError, match="groups: '12 labels'; give one to each of 3 clients"):
-        measure(STATE, regression([2, 2, 2]))

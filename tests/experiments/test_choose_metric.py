@@ -5,7 +5,8 @@ import csv
 import numpy as np
 import pytest
 from commands import report as report_command
-from reported import record, tables, text, tree
+from recorded import made
+from reported import tables, text, tree
 
 import experiments
 from experiments import compare
@@ -18,11 +19,9 @@ PUBLIC = Public(("accuracy", "loss"))
 METRICS = ("loss", "held_out_auc_mean", "held_out_accuracy_mean", "log_gap", "mean_update_norm")
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("choose") / "run"
-    given = {"rounds": (5, 10), "seeds": 3, "of_clients": 8}
-    return folder, record(folder, algorithms=("top_k", "dp_fed_avg"), **given)
+@pytest.fixture
+def recorded():
+    return made("clients")
 
 
 def of(history, metric):
@@ -97,33 +96,9 @@ def test_several_at_once_and_each_once(recorded, capsys):
     assert "| loss, above DP-FedAvg (95 %) | held out AUC mean, not private |" in head
 
 
-@pytest.mark.parametrize("metric", ["height", "", "held_out_f1_mean", (), 3, ["loss", None]])
-def test_what_is_not_recorded_is_one_line_with_what_is(metric, recorded, tmp_path, capsys):
-    folder, _ = recorded
-    of_functions = [
-        lambda: experiments.table(folder, metric=metric),
-        lambda: experiments.table(folder, metric=metric, by="client"),
-        lambda: experiments.figure(folder, tmp_path / "f.png", metric=metric),
-        lambda: experiments.report(folder, tmp_path / "r.html", metric=metric),
-    ]
-    for function in of_functions:
-        with pytest.raises(ValueError, match=r"^metric: ") as refused:
-            function()
-        assert "\n" not in str(refused.value)
-    if isinstance(metric, str) and metric:
-        for command in (compare.main, report_command.main):
-            assert command([str(folder), "--metric", metric]) == 2
-            error = capsys.readouterr().err
-            assert error.startswith(
-                f"error: metric: there is no '{metric}'; there are accuracy, loss"
-            )
-            assert all(name in error for name in METRICS)
-
-
-def test_a_diagnostic_that_one_run_has_is_absent_in_the_other(recorded, tmp_path):
-    folder, _ = recorded
-    record(tmp_path / "plain", rounds=(5, 10), seeds=3, algorithms=("top_k",))
-    frame = experiments.table([folder, tmp_path / "plain"], metric="held_out_auc_mean")
+def test_a_diagnostic_that_one_run_has_is_absent_in_the_other(recorded):
+    both = [recorded.path, made("plain").path]
+    frame = experiments.table(both, metric="held_out_auc_mean")
     assert frame["held_out_auc_mean_not_private_final_mean"].isna().tolist() == [False, False, True]
 
 

@@ -117,6 +117,7 @@ def test_one_that_fails_is_left_out_and_the_others_go_on(monkeypatch, capsys):
     assert "left out: its process ended" in large.table(found)
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_start_says_why(capsys):
     settings = Settings("H", asdict(LargeStep()), 1, 1, "cpu")
     with ExitStack() as alive:

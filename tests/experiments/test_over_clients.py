@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from reported import record
+from recorded import made
 from scipy import stats
 
 import experiments
@@ -14,12 +14,9 @@ from experiments import compare
 from experiments.tables.over_clients import ClientScores, over_clients
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("clients") / "run"
-    return folder, record(
-        folder, rounds=(5, 10), seeds=3, algorithms=("top_k", "dp_fed_avg"), of_clients=12
-    )
+@pytest.fixture
+def recorded():
+    return made("clients")
 
 
 def last(histories, name, metric):
@@ -212,13 +209,3 @@ def test_a_metric_over_clients_names_its_metric_there(metric, columns, recorded)
     frame = experiments.table(recorded[0], by="client", metric=metric)
     assert [name for name in frame if name.endswith("_mean")] == columns
     assert set(frame["kind"]) == {"held_out"}
-
-
-def test_what_there_is_no_table_of_clients_of(recorded, tmp_path):
-    record(tmp_path / "plain", rounds=(5,))
-    with pytest.raises(ValueError, match=r"^by: nothing was recorded client by client; train with"):
-        experiments.table(tmp_path / "plain", by="client")
-    with pytest.raises(ValueError, match=r"^metric: there is no 'loss'; there are accuracy, auc"):
-        experiments.table(recorded[0], by="client", metric="loss")
-    with pytest.raises(ValueError, match=r"^by: "):
-        experiments.table(recorded[0], by="hospital")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import reported
+import recorded
 
 from experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
 from experiments.base.json_values import typed
@@ -25,11 +25,9 @@ SOLVED = {"top_k": {"noise_multiplier": 1.23456789}, "dp_fed_avg": {"noise_multi
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("shown") / "run"
-    small = {"clients": 30, "cohort": 6, "every": 5, "rounds": (20, 40)}
-    reported.record(made, status="interrupted", **small)
-    return made
+def folder():
+    """Interrupted after 40 of 400 rounds, evaluated every 5."""
+    return recorded.made("interrupted").path
 
 
 def read(folder, names=None, solved=None, **settings):
@@ -184,9 +182,12 @@ def test_no_epsilon_where_nothing_is_claimed(monkeypatch):
     assert "FedAvg 60/60 accuracy 75.0 % not private" in said
 
 
-def test_one_seed_has_no_deviation(tmp_path):
-    for seeds, said in ((1, "on the test set, one seed;"), (2, "standard deviation over 2 seeds;")):
-        reported.record(tmp_path / f"{seeds}", rounds=(5,), seeds=seeds)
-        shown = " ".join(table(read(tmp_path / f"{seeds}")).split())
+def test_one_seed_has_no_deviation():
+    ways = (
+        ("one seed", "on the test set, one seed;"),
+        ("private", "standard deviation over 3 seeds;"),
+    )
+    for kind, said in ways:
+        shown = " ".join(table(read(recorded.made(kind).path)).split())
         assert said in shown
-        assert ("±" in shown) == (seeds > 1)
+        assert ("±" in shown) == (kind != "one seed")

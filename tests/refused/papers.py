@@ -1,0 +1,131 @@
+"""Commands and configs of the papers, the race, audits."""
+
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import commands
+import numpy as np
+import reproduced
+from small import regression
+
+import configs.race as entered
+import fedpriv as fp
+from configs import dp_scaffold_mnist, dp_scaffold_synthetic
+from experiments import race
+from experiments.attacks.audit.audit import Wanted
+from experiments.attacks.audit.canary import data_of
+from experiments.papers.dp_scaffold import Authors
+from experiments.papers.hours import Speeds
+from experiments.papers.reproduce import reproduce as room
+from experiments.papers.reproduce.catalogue import PAPERS
+from experiments.papers.reproduce.item import Cell, Value
+from fedpriv.attacks.canaries import NoPlaceError
+from refused.row import Refusal
+
+
+def reproduce(*words):
+    """On the tiny paper, in a folder of its own."""
+
+    def called():
+        with patch.dict(PAPERS, {"tiny": reproduced.ITEMS}):
+            commands.reproduce.main([*words, "--output", "here", "--traceback"])
+
+    return called
+
+
+def under_srun():
+    with patch.object(room, "slurm_step", lambda: True):
+        reproduce("tiny", "table1")()
+
+
+def in_a_file():
+    Path("here").touch()
+    reproduce("tiny", "table1")()
+
+
+OF_REPRODUCE = [
+    ("no paper", [], "paper", "none given"),
+    ("an unknown paper", ["fed_sgd", "table1"], "paper", "'fed_sgd'"),
+    ("findings of an unknown paper", ["gone", "--findings"], "paper", "'gone'"),
+    ("no item", ["tiny"], "item", "none given"),
+    ("an unknown item", ["tiny", "table9"], "item", "'table9'"),
+    ("scaled to nothing", ["tiny", "table1", "--scale", "0"], "scale", "0.0"),
+    ("scaled up", ["tiny", "table1", "--scale", "1.5"], "scale", "1.5"),
+    ("scaled by NaN", ["tiny", "table1", "--scale", "nan"], "scale", "nan"),
+    ("scaled by a word", ["tiny", "table1", "--scale", "half"], "scale", "'half'"),
+    ("no seed", ["tiny", "table1", "--seeds", "0"], "seeds", "0"),
+    ("rows that no item has", ["tiny", "table1", "--only", "fed_smp"], "only", "'fed_smp'"),
+]
+ROWS = [
+    Refusal(f"reproduce: {n}", reproduce(*words), f, value) for n, words, f, value in OF_REPRODUCE
+]
+ROWS += [
+    Refusal("reproduce: under srun", under_srun, "reproduce", remedy="start it without srun"),
+    Refusal("reproduce: in a file", in_a_file, "here", error=FileExistsError),
+    Refusal(
+        "hours: quicker than the quickest",
+        lambda: Speeds((1.0,), (1.0,), "constant").up_to(0.5),
+        "slowest",
+        "0.5",
+    ),
+    Refusal(
+        "race: nobody private",
+        lambda: race.main(["--entrants", "FedAvg", "FedAdam", "--traceback"]),
+        "entrants",
+        "FedAvg, FedAdam",
+    ),
+    Refusal(
+        "race: SCAFFOLD on clients of several sizes",
+        lambda: entered.ledger(replace(entered.settings, algorithms=("dp_scaffold",), clients=480)),
+        "dp_scaffold",
+    ),
+    Refusal(
+        "scaffold: ranges of few records",
+        lambda: dp_scaffold_synthetic.load(
+            dp_scaffold_synthetic.Synthetic(
+                clients=5, records=45, authors=Authors(record_ranges=True)
+            )
+        ),
+        "records",
+        "36",
+    ),
+    Refusal(
+        "scaffold: ranges of images",
+        lambda: dp_scaffold_mnist.Digits(authors=Authors(record_ranges=True)),
+        "authors.record_ranges",
+    ),
+]
+ROWS += [
+    Refusal(
+        f"a cell that says {text!r}",
+        lambda text=text: Cell("", "", text, (), Value),
+        "published",
+        text,
+    )
+    for text in ("77 percent", "about 3", "above", "within x", "3 points")
+]
+
+
+def mislabelled(*labels):
+    given = {"label": np.array(labels)}
+    return lambda: data_of("mislabelled", fp.Federation.from_arrays(given, [[0, 1]]))
+
+
+ROWS += [
+    Refusal(
+        "audit: a canary twice",
+        lambda: Wanted(canary=("natural", "natural")),
+        "canary",
+        "['natural', 'natural']",
+    ),
+    Refusal("audit: no canary", lambda: Wanted(canary=()), "canary", "[]"),
+    Refusal(
+        "audit: no labels to change",
+        lambda: data_of("mislabelled", regression([4] * 3)),
+        "canary",
+        "mislabelled",
+        NoPlaceError,
+    ),
+    Refusal("audit: one label alone", mislabelled(0, 0), "canary", "mislabelled", NoPlaceError),
+]
