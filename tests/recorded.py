@@ -22,7 +22,7 @@ OLD = Path(__file__).parent / "run_of_2026"
 TWO = ("top_k", "dp_fed_avg")
 GROUPS = ("urban",) * 5 + ("rural",) * 4 + ("far off",) * 3
 BUDGETS = (4.0, 1.0, 2.0)
-STOPPED = "stopped at round 10: accuracy reached 0.8"
+STOPPED = "stopped at round 20: accuracy reached 0.8"
 SEEN = [
     {
         "false_positives": {"rate": x, "low": x / 2, "high": 2 * x},
@@ -41,11 +41,11 @@ class Recorded(NamedTuple):
 
 
 def _stopped(folder: Path) -> dict[str, History]:
-    """One algorithm of all was ended by the test set, at round 10 of 20."""
-    histories = record(folder, rounds=(5, 10), seeds=2)
+    """One algorithm of all was ended by the test set, at round 20 of 40."""
+    histories = record(folder)
     planned = json.loads((folder / "summary.json").read_text())["rounds_planned"]
     edit(
-        folder / "summary.json", rounds_planned=planned | {"top_k": 20}, stopped={"top_k": STOPPED}
+        folder / "summary.json", rounds_planned=planned | {"top_k": 40}, stopped={"top_k": STOPPED}
     )
     return histories
 
@@ -119,7 +119,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
         folder, seed=1, beta=5.0, status="interrupted", **RECORDS
     ),
     "going on": lambda folder: record(folder, status=None),
-    "interrupted": lambda folder: record(folder, status="interrupted", rounds=(20, 40), every=5),
+    "interrupted": lambda folder: record(folder, status="interrupted", every=5),
     "stopped": _stopped,
     "clients": lambda folder: record(folder, **CLIENTS),
     "personal": _personal,

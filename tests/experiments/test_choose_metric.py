@@ -13,6 +13,7 @@ from experiments import compare
 from experiments.base.formats import with_unit
 from experiments.config.public import Public
 from experiments.runs.measured import heading
+from experiments.tables import plots
 from experiments.tables.report import charts
 
 PUBLIC = Public(("accuracy", "loss"))
@@ -40,7 +41,8 @@ def test_a_table_has_it(metric, recorded, tmp_path, capsys):
     row = frame.loc["top_k"]
     assert row[f"{marked}_final_mean"] == pytest.approx(own[-1].mean())
     assert row[f"{marked}_lead_final_mean"] == pytest.approx((own - rival)[-1].mean(), abs=1e-6)
-    given = [str(folder), "--metric", metric, "--above", "dp_fed_avg", "--output", str(tmp_path)]
+    given = [str(folder), "--metric", metric, "--above", "dp_fed_avg", "--output"]
+    given += [str(tmp_path / name) for name in ("table.csv", "table.tex")]
     named = heading(metric, PUBLIC)
     if metric in PUBLIC:
         best = own.min(0)
@@ -64,24 +66,22 @@ def test_a_table_has_it(metric, recorded, tmp_path, capsys):
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_figure_and_a_page_have_it(metric, recorded, tmp_path, monkeypatch):
     folder, _ = recorded
+    monkeypatch.setattr(plots, "save", lambda figure, paths: None)
+    monkeypatch.setattr(charts, "_svg", lambda draw, key: "<svg viewBox='0'/>")
     drawn = experiments.figure(folder, tmp_path / "f.png", metric=metric)
     assert f"quickstart: {with_unit(metric)} " in drawn.caption
-    made = []
-    monkeypatch.setattr(charts, "_svg", lambda draw, key: made.append(key) or "<svg viewBox='0'/>")
-    pages = [
-        experiments.report(folder, tmp_path / "one.html", metric=metric),
-        tmp_path / "two.html",
-    ]
-    given = ["--metric", metric, "--output", str(pages[1]), "--paper", str(tmp_path / "paper")]
+    page, paper = tmp_path / "two.html", tmp_path / "paper"
+    given = ["--metric", metric, "--output", str(page), "--paper", str(paper)]
     assert report_command.main([str(folder), *given]) == 0
-    for page in pages:
-        root = tree(page)
-        head, *_ = tables(root)["The last state of each"]
-        assert heading(metric, PUBLIC) in head
-        assert not [name for name in head if name.startswith("accuracy")]
-        first, *_ = (text(e.find("h3")) for e in root.iter("figure"))
-        assert with_unit(metric) in first or metric in first
-    assert f"{PUBLIC.marked(metric)}_final_mean" in (tmp_path / "paper" / "table.csv").read_text()
+    root = tree(page)
+    head, *_ = tables(root)["The last state of each"]
+    assert heading(metric, PUBLIC) in head
+    assert not [name for name in head if name.startswith("accuracy")]
+    first, *_ = (text(e.find("h3")) for e in root.iter("figure"))
+    assert with_unit(metric) in first or metric in first
+    assert f"{PUBLIC.marked(metric)}_final_mean" in (paper / "table.csv").read_text()
+    again = experiments.report(folder, tmp_path / "one.html", metric=metric)
+    assert tables(tree(again)) == tables(root)
 
 
 def test_several_at_once_and_each_once(recorded, capsys):

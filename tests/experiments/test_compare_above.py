@@ -66,6 +66,8 @@ def test_what_a_score_is_above_a_rivals_is_paired(recorded, tmp_path, capsys):
 
 def test_a_rival_is_of_the_same_run_or_the_only_one(recorded):
     own, rival, other = kept(*recorded[0])[:3]
+    ended = dataclasses.replace(other.summary, privacy=own.summary.privacy)
+    other = other._replace(summary=ended)
     _, _, alone = frame.above([own, rival, other], "dp_fed_avg")
     accuracies = (r.summary.final[r.algorithm]["accuracy"].mean for r in (other, rival))
     assert alone.leads["accuracy"]["final"].mean == pytest.approx(
@@ -123,16 +125,16 @@ def test_seeds_that_only_one_has_are_left_out_and_those_of_another_config_are_no
 
 
 def test_an_interval_holds_the_truth_as_often_as_it_says():
-    """Of 4,000 intervals 3,800 are expected; fewer than 3,745 or more than 3,855 once in 10^4."""
+    """Of 1,000 intervals 950 are expected; fewer than 920 or more than 975 once in 10^4."""
     rng, hits = np.random.default_rng(0), {"paired": 0, "Welch": 0}
-    for _ in range(4000):
+    for _ in range(1000):
         shared = rng.normal(size=5)
         own, rival = shared + rng.normal(0.3, 0.2, 5), shared + rng.normal(0.0, 0.1, 5)
         for paired in (True, False):
             mine = own if paired else rng.normal(0.3, 0.5, 5)
             found = lead(mine, rival if paired else rng.normal(0.0, 0.4, 5), paired)
             hits[found.how] += found.low <= 0.3 <= found.high
-    assert all(3745 <= n <= 3855 for n in hits.values()), hits
+    assert all(920 <= n <= 975 for n in hits.values()), hits
 
 
 def test_a_rival_that_cannot_be_compared_with(recorded):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from recorded import made
 from scipy import stats
+from small import refused
 
 import experiments
 from experiments import compare
@@ -209,3 +210,8 @@ def test_a_metric_over_clients_names_its_metric_there(metric, columns, recorded)
     frame = experiments.table(recorded[0], by="client", metric=metric)
     assert [name for name in frame if name.endswith("_mean")] == columns
     assert set(frame["kind"]) == {"held_out"}
+
+
+def test_a_metric_that_no_client_has_is_refused():
+    with refused("^metric: there is no 'loss'; there are accuracy, auc"):
+        experiments.table(made("clients").path, by="client", metric="loss")

@@ -68,14 +68,14 @@ DIVERGED = "diverged: top_k: the model became NaN in round 21 (seed 0)"
 )
 def test_runs_that_did_not_end_well_say_so(tmp_path, status, cells):
     """One of the algorithms was not even begun."""
-    folder = tmp_path / "run"
-    record(folder, status=status, algorithms=("fed_avg", "top_k"))
-    for name in ("config.json", "summary.json"):
-        settings = json.loads((folder / name).read_text())["settings"]
-        edit(folder / name, settings=settings | {"algorithms": ["fed_avg", "rand_k", "top_k"]})
+    folder = shutil.copytree(made("interrupted").path, tmp_path / "run")
+    settings = read(folder).settings
+    settings["algorithms"] = [*settings["algorithms"], "fed_avg_rand_k"]
+    edit(folder / "config.json", settings=settings)
+    edit(folder / "summary.json", settings=settings, status=status)
     found = rows(folder)
     assert {name: found[name]["status"] for name in cells} == cells
-    assert found["Fed-SMP rand_k"]["status"] == f"not evaluated ({status.partition(':')[0]})"
+    assert found["FedAvg-rand_k"]["status"] == f"not evaluated ({status.partition(':')[0]})"
     assert found["FedAvg"]["rounds"] == "20 of 200"
     page = tree(folder / "report.html")
     assert f"run: {status}" in text(page)
@@ -92,12 +92,9 @@ def test_a_run_without_an_evaluation(tmp_path):
     assert "Versions and device are recorded when a run ends." in said
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """One algorithm, evaluated once."""
-    folder = tmp_path_factory.mktemp("small") / "run"
-    record(folder, rounds=(5,), seeds=1, algorithms=("top_k",))
-    return folder
+@pytest.fixture
+def small():
+    return made("one seed").path
 
 
 def test_the_folder_of_a_sweep_is_all_its_points_in_their_order(small, tmp_path):

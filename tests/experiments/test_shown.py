@@ -26,7 +26,7 @@ SOLVED = {"top_k": {"noise_multiplier": 1.23456789}, "dp_fed_avg": {"noise_multi
 
 @pytest.fixture(scope="module")
 def folder():
-    """Interrupted after 40 of 400 rounds, evaluated every 5."""
+    """Interrupted after 20 of 200 rounds, evaluated every 5."""
     return recorded.made("interrupted").path
 
 
@@ -95,15 +95,15 @@ def test_unit_and_delta_once_and_notes_elsewhere(folder):
 def test_a_stop_says_which_rounds_its_epsilon_counts(folder):
     shown = " ".join(table(read(folder)).split())
     assert (
-        "DP-FedAvg: not trained to the end; its epsilon counts 45 rounds: the 40 evaluated and up to 5 that "
+        "DP-FedAvg: not trained to the end; its epsilon counts 25 rounds: the 20 evaluated and up to 5 that "
         "may have run since" in shown
     )
     done = read(folder, stop_at_epsilon=2.0)
     done = replace(done, rounds_planned=dict(done.rounds), settings=done.settings | {"rounds": 60})
-    done = replace(done, privacy={n: replace(p, rounds=40) for n, p in done.privacy.items()})
+    done = replace(done, privacy={n: replace(p, rounds=20) for n, p in done.privacy.items()})
     shown = " ".join(table(done).split())
-    assert "DP-FedAvg 40 of 60 rounds; its epsilon counts these 40" in shown
-    assert "FedAvg 40 of 60 rounds: not private, so no budget applies" in shown
+    assert "DP-FedAvg 20 of 60 rounds; its epsilon counts these 20" in shown
+    assert "FedAvg 20 of 60 rounds: not private, so no budget applies" in shown
 
 
 class Terminal(io.StringIO):

@@ -1,6 +1,5 @@
 """Runs that differ in their noise, budget or bits alone: their ends in one panel, and in the table of a sweep."""
 
-import json
 import shutil
 from dataclasses import replace
 
@@ -8,10 +7,11 @@ import numpy as np
 import pytest
 from commands import report
 from recorded import BUDGETS, made
-from reported import record, tables, tree, with_class
+from reported import edit, tables, tree, with_class
 
 import experiments
 from experiments import compare
+from experiments.base.json_values import plain
 from experiments.runs.run_folder import read, read_all
 from experiments.search import sweep_table
 from experiments.search.sweep_grid import Point
@@ -52,14 +52,29 @@ def test_one_curve_through_the_ends(figure):
     assert "view third party" in caption
 
 
-@pytest.fixture(scope="module")
-def noises(tmp_path_factory):
-    base = tmp_path_factory.mktemp("noises")
-    folders = {noise: base / f"{noise}" for noise in (1.0, 4.0)}
-    for noise, folder in folders.items():
-        given = {"noise_multiplier": noise, "algorithms": ("top_k",)}
-        record(folder, rounds=(5,), seeds=2, seed=int(noise), **given)
-    return [*folders.values()]
+@pytest.fixture
+def noises(tmp_path):
+    """Of two noises, as they say; epsilons and mu follow them."""
+    folders = []
+    for noise in (1.0, 4.0):
+        folder = shutil.copytree(made("private").path, tmp_path / f"{noise}")
+        summary = read(folder).summary
+        privacy = summary.privacy["top_k"]
+        of = privacy.certified["third_party"]
+        meaning = privacy.operational["third_party"]
+        changed = replace(
+            privacy,
+            certified={"third_party": replace(of, epsilon=of.epsilon / noise)},
+            operational={"third_party": replace(meaning, mu=meaning.mu / noise)},
+        )
+        settings = summary.settings | {"noise_multiplier": noise}
+        edit(folder / "config.json", settings=settings | {"algorithms": ["top_k"]})
+        edit(folder / "summary.json", settings=settings, privacy=plain({"top_k": changed}))
+        lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+        own = [line for line in lines if '"algorithm": "top_k"' in line]
+        (folder / "metrics.jsonl").write_text("".join(own))
+        folders.append(folder)
+    return folders
 
 
 @pytest.mark.parametrize("by", ["epsilon", "mu"])
@@ -86,9 +101,7 @@ def test_a_sweep_of_bits_is_one_curve_by_uplink(tmp_path, figure):
     for bits in (16, None, 12):
         folders.append(shutil.copytree(made("private").path, tmp_path / f"{bits}"))
         for name in ("config.json", "summary.json"):
-            held = json.loads((folders[-1] / name).read_text())
-            held["settings"]["bits"] = bits
-            (folders[-1] / name).write_text(json.dumps(held))
+            edit(folders[-1] / name, settings=read(folders[-1]).settings | {"bits": bits})
     axes, caption = figure(folders, "bits")
     lines = {line.get_label(): line for line in axes.lines}
     ends = [read(folder).lines["top_k"][-1] for folder in folders]

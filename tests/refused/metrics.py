@@ -2,12 +2,12 @@
 
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from small import regression, start
 
 import fedpriv as fp
-from fedpriv.engine.compiled_rounds import evaluate
 from fedpriv.rounds.sent import check_diagnostics
 from refused.row import Refusal
 
@@ -26,7 +26,8 @@ def evaluated(function, derived=None):
 
 
 def measured(measure, sizes=(2, 2, 2)):
-    return measure(fp.ModelState(start(), 0), regression(sizes))
+    federation = regression(sizes)
+    return jax.eval_shape(lambda state: measure(state, federation), fp.ModelState(start(), 0))
 
 
 def per_group(**change):
@@ -73,7 +74,7 @@ OF_SCORES = [
     ("with one name for several", lambda: fp.models.Score(score, higher="auc"), "higher", "'auc'"),
     ("of one class", lambda: fp.models.classification_score(score, 1), "classes", "1"),
     ("of no model", lambda: fp.models.classification_score(3, 2), "apply", "3"),
-    ("of other classes", lambda: evaluate(CLASSES, W, EXAMPLES, 4), "classes", "3"),
+    ("of other classes", lambda: CLASSES.names(W, EXAMPLES), "classes", "3"),
 ]
 OF_NAMES = [
     refusal

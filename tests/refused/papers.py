@@ -1,7 +1,6 @@
 """Commands and configs of the papers, the race, audits."""
 
 from dataclasses import replace
-from pathlib import Path
 from unittest.mock import patch
 
 import commands
@@ -39,11 +38,6 @@ def under_srun():
         reproduce("tiny", "table1")()
 
 
-def in_a_file():
-    Path("here").touch()
-    reproduce("tiny", "table1")()
-
-
 OF_REPRODUCE = [
     ("no paper", [], "paper", "none given"),
     ("an unknown paper", ["fed_sgd", "table1"], "paper", "'fed_sgd'"),
@@ -62,7 +56,6 @@ ROWS = [
 ]
 ROWS += [
     Refusal("reproduce: under srun", under_srun, "reproduce", remedy="start it without srun"),
-    Refusal("reproduce: in a file", in_a_file, "here", error=FileExistsError),
     Refusal(
         "hours: quicker than the quickest",
         lambda: Speeds((1.0,), (1.0,), "constant").up_to(0.5),
