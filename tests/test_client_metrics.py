@@ -63,13 +63,18 @@ def test_all_clients_are_those_of_numpy():
     assert found["per_client_loss_above_0.4"] == pytest.approx((loss > 0.4).mean())
 
 
-def test_a_sample_is_the_same_every_time_and_may_hold_other_records():
+@pytest.mark.slow
+def test_a_sample_is_the_same_every_time():
     _, loss = expected(FEDERATION)
     measure = fp.measures.per_client(score, 5)
     found = measured(measure)
     assert measured(measure) == found
     chosen = np.random.default_rng(0).choice(CLIENTS, 5, replace=False)
     assert found["per_client_loss_mean"] == pytest.approx(loss[chosen].mean(), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_the_clients_may_hold_other_records():
     other = regression([2] * 3, seed=1)
     held_out = measured(fp.measures.per_client(score, 5, on=other))
     assert held_out["per_client_loss_mean"] == pytest.approx(expected(other)[1].mean(), rel=1e-5)
@@ -213,7 +218,7 @@ def test_a_client_whose_scores_are_nan_has_diverged_and_ranks_worst(name):
     assert np.isnan(clients.metrics[name][-1])
 
 
-@pytest.mark.parametrize("diverged", [False, True])
+@pytest.mark.parametrize("diverged", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_test_set_without_a_positive_is_no_divergence(diverged):
     """Scores that are NaN are, also of a metric that is undefined."""
     federation = held_by(HOSPITALS)

@@ -75,6 +75,7 @@ def test_a_column_of_a_table_may_have_gaps_and_whole_numbers():
         assert found[key] == names[f"per_client[{name}]_loss_mean"]
 
 
+@pytest.mark.slow
 def test_groups_of_one_client_each_are_those_by_client():
     both = fp.measures.per_client(score, CLIENTS), fp.measures.per_group(score, range(CLIENTS))
     clients, groups = (measure(STATE, FEDERATION) for measure in both)
@@ -113,6 +114,7 @@ def test_groups_of_public_examples_are_those_of_numpy(named):
     assert measured["test[en]"].records.tolist() == [599]
 
 
+@pytest.mark.slow
 def test_a_column_of_whole_numbers_may_be_the_scores_own():
     """As of accuracy by class."""
     rng = np.random.default_rng(0)
@@ -125,6 +127,7 @@ def test_a_column_of_whole_numbers_may_be_the_scores_own():
     assert "test[2]_accuracy_mean" in by_name
 
 
+@pytest.mark.slow
 def test_in_a_run_of_several_seeds_they_are_each_seeds_own_and_streaming_gives_the_same():
     """Held-out records of other clients of each seed, and beside other measures."""
     rows = np.array_split(np.arange(len(FEDERATION.examples["y"])), 6)

@@ -7,6 +7,8 @@ import pytest
 import fedpriv as fp
 from fedpriv.models.score import best, main_metric
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 RATE, ROUNDS = 0.1, 6
 
 
@@ -63,6 +65,7 @@ def test_a_regression_s_error_is_that_of_numpy(regression):
         _ = history.accuracy
 
 
+@pytest.mark.slow
 def test_loss_alone_suffices_and_comes_back_from_a_checkpoint(regression, tmp_path):
     *_, run = regression
     score = fp.models.Score(

@@ -263,7 +263,9 @@ def test_uplink_is_what_fed_smp_counts():
                 assert float(text) == pytest.approx(megabytes, abs=0.0051)
 
 
-@pytest.mark.parametrize("title", ["Fashion-MNIST", "Shakespeare"])
+@pytest.mark.parametrize(
+    "title", ["Fashion-MNIST", pytest.param("Shakespeare", marks=pytest.mark.slow)]
+)
 def test_the_epsilons_of_fed_smp(title):
     """The claim to the last digit, but for 2.02: the paper's q is rounded. They stand below what they mean."""
     data = SETS[title]
@@ -323,6 +325,7 @@ def test_the_epsilons_of_dp_scaffold():
     assert all("record level, " in c and "replace-one" in c for c in columns)
 
 
+@pytest.mark.slow
 def test_the_epsilons_of_the_wavelet_paper():
     """Those of the paper do not come out."""
     cells = ITEMS["wavelet", "epsilons"].cells

@@ -227,7 +227,8 @@ STEP = Transform(3, 8, lot=4, side=8, filters=(2, 3), hidden=(5,), clip_norm=0.7
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jax_privacy calls optax by an old name
-@pytest.mark.parametrize("micro", [None, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("micro", [None, 2])
 @pytest.mark.usefixtures("quick_to_compile")
 def test_a_private_step_is_that_of_jax_privacy(micro):
     """Without noise; some gradients are clipped."""

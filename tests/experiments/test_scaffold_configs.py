@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from commands import privacy, run
+from tiers import every
 
 import experiments
 import fedpriv as fp
@@ -83,8 +84,9 @@ def ask(capsys, *args):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(("sigma", "steps", "rounds"), [(10, 5, 488), (20, 40, 83), (80, 1, 546)])
-def test_the_rounds_of_table_1_come_from_the_ledger(sigma, steps, rounds, capsys):
+@every("cell", [(10, 5, 488), (20, 40, 83), (80, 1, 546)])
+def test_the_rounds_of_table_1_come_from_the_ledger(cell, capsys):
+    sigma, steps, rounds = cell
     answer = ask(
         capsys,
         *("--client-rate", "0.05", "--noise-multiplier", str(sigma), "--local-steps", str(steps)),
@@ -113,6 +115,7 @@ def certified(capsys, *args):
     return ask(capsys, *args)["certified"][0]["epsilon"]
 
 
+@pytest.mark.slow
 def test_the_authors_options_and_the_certificate(capsys):
     paper = certified(capsys)
     assert certified(capsys, "--authors.rounded-steps", "--authors.record-ranges") == paper
