@@ -155,6 +155,7 @@ def test_a_client_that_one_lacks_is_left_out_of_the_difference():
     assert difference.mean == pytest.approx([0.5, 0.5])
 
 
+@pytest.mark.slow
 def test_an_interval_over_clients_holds_the_truth_about_as_often_as_it_says():
     """Of 300 draws of 30 normal clients. Student's t is exact: 285 are expected, fewer than 269 or more than 297 once
     in 10^4. A bootstrap of 30 covers at least 0.93: fewer than 260, or more than 297, once in 10^4.

@@ -61,6 +61,7 @@ def test_every_private_entrant_costs_its_budget_and_calibrated_waves_what_plain_
     assert ledger.certify("ldp_fed_avg", 4, view="server").epsilon == pytest.approx(2, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_sweep_solves_a_noise_once_where_the_releases_are_equal(monkeypatch):
     config = replace(TINY, algorithms=("dp_fed_avg",))
     known = []

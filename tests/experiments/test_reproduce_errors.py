@@ -33,6 +33,7 @@ def test_a_training_that_diverges_is_no_number(tmp_path, monkeypatch, capsys):
     assert found["all", "found"]["measured"] == "4"  # the others are done all the same
 
 
+@pytest.mark.slow
 def test_interrupted_while_data_is_read(tmp_path, monkeypatch, capsys):
     """Before the launcher trains, so that nobody but this command can catch it."""
 

@@ -34,7 +34,7 @@ def test_no_tick_is_a_formula_and_none_overlap(drawn, tmp_path):
     rounds, histories = {5: 1, 10: 10, 20: 100}, {}
     for name, history in made("private").histories.items():
         own = [
-            e._replace(round=rounds[e.round], uplink_mb=0.01 * np.full(3, rounds[e.round]))
+            e._replace(round=rounds[e.round], uplink_mb=e.uplink_mb * rounds[e.round] / e.round)
             for e in history.evaluations
         ]
         histories[name] = replace(history, evaluations=own)

@@ -224,8 +224,8 @@ def test_unequal_sizes_are_what_clients_hold():
     whole = replace(config, sizes="equal")
     (equal,) = experiment_of(dp_scaffold_synthetic, whole).entries["dp_scaffold"].federations
     assert np.unique(equal.size).tolist() == [40]
-    for some, every, held in zip(federation.rows, equal.rows, config.held, strict=True):
-        np.testing.assert_array_equal(some[:held], every[:held])
+    for some, whole, held in zip(federation.rows, equal.rows, config.held, strict=True):
+        np.testing.assert_array_equal(some[:held], whole[:held])
 
 
 def test_the_warm_start_of_a_short_run_is_short():
