@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def expected(federation):
 
 def measured(measure, federation=FEDERATION):
     """The numbers alone."""
-    found = measure(fp.ModelState(PARAMS, 0), federation)
+    found = jax.jit(measure)(fp.ModelState(PARAMS, 0), federation)
     return {k: float(v) for k, v in found.items() if not isinstance(v, fp.types.ClientValues)}
 
 
@@ -183,7 +184,7 @@ def by_scikit_learn(s, y):
 def over_hospitals(federation):
     """(numbers, values of single clients) on their held-out records."""
     measure = fp.measures.per_client(SCORE, on="held_out")
-    found = dict(measure(fp.ModelState(PARAMS, 0), federation))
+    found = dict(jax.jit(measure)(fp.ModelState(PARAMS, 0), federation))
     clients = found.pop("held_out")
     return {name: float(value) for name, value in found.items()}, clients
 
