@@ -91,7 +91,7 @@ def test_numbers_of_each_run():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workload", ["H", "I", "J"])
+@pytest.mark.parametrize("workload", ["H", "J"])
 def test_each_run_has_a_process_of_its_own(workload, monkeypatch, capsys):
     monkeypatch.setitem(large.SMALL, workload, tiny(workload))
     words = ["--workload", workload, "--sizes", "small", "--repeats", "2"]

@@ -191,7 +191,6 @@ def test_sizes_follow_the_rates():
 WAYS = {
     "secret": ("secret", "poisson", "add_or_remove"),
     "public, subsets": ("public", "subsets", "replace_one"),
-    "public, Poisson": ("public", "poisson", "replace_one"),
 }
 
 
