@@ -1,6 +1,7 @@
 """Commands and configs of the papers, the race, audits."""
 
 from dataclasses import replace
+from functools import partial
 from unittest.mock import patch
 
 import commands
@@ -54,50 +55,41 @@ OF_REPRODUCE = [
 ROWS = [
     Refusal(f"reproduce: {n}", reproduce(*words), f, value) for n, words, f, value in OF_REPRODUCE
 ]
-ROWS += [
-    Refusal("reproduce: under srun", under_srun, "reproduce", remedy="start it without srun"),
-    Refusal(
-        "hours: quicker than the quickest",
+few = dp_scaffold_synthetic.Synthetic(clients=5, records=45, authors=Authors(record_ranges=True))
+several = replace(entered.settings, algorithms=("dp_scaffold",), clients=480)
+ENTRANTS = ["--entrants", "FedAvg", "FedAdam", "--traceback"]
+OF_OTHERS = [
+    ("reproduce: under srun", under_srun, "reproduce", "start it without srun"),
+    (
+        "hours: quicker than all",
         lambda: Speeds((1.0,), (1.0,), "constant").up_to(0.5),
         "slowest",
         "0.5",
     ),
-    Refusal(
-        "race: nobody private",
-        lambda: race.main(["--entrants", "FedAvg", "FedAdam", "--traceback"]),
-        "entrants",
-        "FedAvg, FedAdam",
-    ),
-    Refusal(
+    ("race: nobody private", lambda: race.main(ENTRANTS), "entrants", "FedAvg, FedAdam"),
+    (
         "race: SCAFFOLD on clients of several sizes",
-        lambda: entered.ledger(replace(entered.settings, algorithms=("dp_scaffold",), clients=480)),
+        lambda: entered.ledger(several),
         "dp_scaffold",
+        "",
     ),
-    Refusal(
-        "scaffold: ranges of few records",
-        lambda: dp_scaffold_synthetic.load(
-            dp_scaffold_synthetic.Synthetic(
-                clients=5, records=45, authors=Authors(record_ranges=True)
-            )
-        ),
-        "records",
-        "36",
-    ),
-    Refusal(
+    ("scaffold: ranges of few records", lambda: dp_scaffold_synthetic.load(few), "records", "36"),
+    (
         "scaffold: ranges of images",
-        lambda: dp_scaffold_mnist.Digits(authors=Authors(record_ranges=True)),
+        lambda: dp_scaffold_mnist.Digits(authors=few.authors),
         "authors.record_ranges",
+        "",
     ),
 ]
+ROWS += [Refusal(*each) for each in OF_OTHERS]
 ROWS += [
-    Refusal(
-        f"a cell that says {text!r}",
-        lambda text=text: Cell("", "", text, (), Value),
-        "published",
-        text,
-    )
+    Refusal(f"a cell that says {text!r}", partial(Cell, "", "", text, (), Value), "published", text)
     for text in ("77 percent", "about 3", "above", "within x", "3 points")
 ]
+
+
+def no_labels():
+    data_of("mislabelled", regression([4] * 3))
 
 
 def mislabelled(*labels):
@@ -105,20 +97,10 @@ def mislabelled(*labels):
     return lambda: data_of("mislabelled", fp.Federation.from_arrays(given, [[0, 1]]))
 
 
+TWICE = ("natural", "natural")
 ROWS += [
-    Refusal(
-        "audit: a canary twice",
-        lambda: Wanted(canary=("natural", "natural")),
-        "canary",
-        "['natural', 'natural']",
-    ),
+    Refusal("audit: a canary twice", lambda: Wanted(canary=TWICE), "canary", str([*TWICE])),
     Refusal("audit: no canary", lambda: Wanted(canary=()), "canary", "[]"),
-    Refusal(
-        "audit: no labels to change",
-        lambda: data_of("mislabelled", regression([4] * 3)),
-        "canary",
-        "mislabelled",
-        NoPlaceError,
-    ),
+    Refusal("audit: no labels", no_labels, "canary", "mislabelled", NoPlaceError),
     Refusal("audit: one label alone", mislabelled(0, 0), "canary", "mislabelled", NoPlaceError),
 ]

@@ -20,6 +20,10 @@ def command(main, *words):
     return lambda: main([*map(str, words), "--traceback"])
 
 
+def of_uploads(folder):
+    return command(uploads.main, folder, "--accuracy", "0.1")
+
+
 def changed(name, change, call):
     """`call` on a run of which that file was changed, as bytes; None takes it away."""
 
@@ -98,29 +102,27 @@ def in_a_folder():
 
 
 BEGUN = json.dumps({"config": "quickstart", "settings": {}})
-ROWS += [
-    Refusal("a folder without a run", empty_folder(read), "empty", "no config.json"),
-    Refusal("no such folder", lambda: experiments.report("none"), "none", "No such file"),
-    Refusal("a file in place of a folder", lambda: experiments.report(__file__), __file__),
-    Refusal("a sweep that is damaged", damaged_sweep, "sweep.json", remedy="restore it"),
-    Refusal(
-        "a run without an evaluation",
+OF_FOLDERS = [
+    ("a folder without a run", empty_folder(read), "empty", "no config.json"),
+    ("no such folder", lambda: experiments.report("none"), "none", "No such file"),
+    ("a file in place of a folder", lambda: experiments.report(__file__), __file__, ""),
+    ("a sweep that is damaged", damaged_sweep, "sweep.json", "restore it"),
+    (
+        "a run without evaluations",
         with_file("config.json", BEGUN, experiments.table),
         "runs",
         "here",
-        remedy="leave it out",
     ),
-    Refusal("no audit", lambda: read_audits([Path("none")]), "none"),
-    Refusal(
-        "an audit of others", with_file("audit.json", "[]", lambda x: read_audits([x])), "audits"
-    ),
-    Refusal("half an audit", with_file("audit.json", "{", lambda x: read_audits([x])), "audits"),
-    Refusal(
-        "an audit without rows",
-        with_file("audit.json", '{"many_runs": [{}]}', lambda x: read_audits([x])),
-        "audits",
-    ),
+    ("no audit", lambda: read_audits([Path("none")]), "none", ""),
 ]
+ROWS += [Refusal(*each) for each in OF_FOLDERS]
+ROWS += [
+    Refusal(
+        f"an audit that is {x}", with_file("audit.json", x, lambda at: read_audits([at])), "audits"
+    )
+    for x in ("[]", "{", '{"many_runs": [{}]}')
+]
+NOTHING_KEPT = ["--dimension", "8", "--clients", "2", "--bits", "12"]
 METRICS = ["height", "", "held_out_f1_mean", (), 3, ["loss", None]]
 ROWS += [
     Refusal(f"{name} of a metric that is {metric!r}", partial(function, metric=metric), "metric")
@@ -153,43 +155,28 @@ ROWS += [
     Refusal(f"compare: {name}", command(compare.main, OLD, *words), field, value)
     for name, words, field, value in OF_COMPARE
 ]
-ROWS += [
-    Refusal("compare: no folder", command(compare.main), "folders"),
-    Refusal("report: no folder", command(commands.report.main), "folders"),
-    Refusal("report: in a folder's place", in_a_folder, "output", "here"),
-    Refusal(
-        "report: where none can be",
+OF_COMMANDS = [
+    ("compare: no folder", command(compare.main), "folders", ""),
+    ("report: no folder", command(commands.report.main), "folders", ""),
+    ("report: in a folder's place", in_a_folder, "output", "here"),
+    (
+        "report: no place",
         command(commands.report.main, OLD, "--output", "no/p.html"),
         "output",
-        "no/p.html",
+        "no",
     ),
-    Refusal(
-        "a table by hospital", lambda: experiments.table(OLD, by="hospital"), "by", "'hospital'"
-    ),
+    ("a table by hospital", lambda: experiments.table(OLD, by="hospital"), "by", "'hospital'"),
+    ("uploads: in percent", command(uploads.main, OLD, "--accuracy", "80"), "--accuracy", "80.0"),
+    ("uploads: of no run", empty_folder(lambda at: of_uploads(at)()), "empty", ""),
+    ("uploads: without exchanges", of_uploads(OLD), "", "exchanges"),
+    ("uplink: nothing is kept", command(uplink.main, *NOTHING_KEPT), "p", "0.005"),
+]
+ROWS += [Refusal(*each) for each in OF_COMMANDS]
+ROWS += [
     Refusal(
         "groups in one panel",
         lambda: experiments.figure(OLD, "x.png", by="group", together=True),
         "together",
         "True",
-    ),
-    Refusal(
-        "uploads: in percent", command(uploads.main, OLD, "--accuracy", "80"), "--accuracy", "80.0"
-    ),
-    Refusal(
-        "uploads: of no run",
-        empty_folder(lambda at: uploads.main([at, "--accuracy", "0.8", "--traceback"])),
-        "empty",
-    ),
-    Refusal(
-        "uploads: without exchanges",
-        command(uploads.main, OLD, "--accuracy", "0.1"),
-        "",
-        "exchanges",
-    ),
-    Refusal(
-        "uplink: nothing is kept",
-        command(uplink.main, "--dimension", 8, "--clients", 2, "--bits", 12),
-        "p",
-        "0.005",
-    ),
+    )
 ]
