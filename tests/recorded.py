@@ -131,6 +131,19 @@ KINDS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+SPECIAL = {
+    "plain": "not private",
+    "claimed of records": "a claim that is not proved",
+    "going on": "no summary",
+    "clients": "values of clients",
+    "groups": "values of groups",
+    "statistics": "statistics",
+    "sweep": "several runs",
+    "old": "an older version",
+}
+"""What is special of a kind in what readers say of epsilons and private numbers; of others nothing."""
+
+
 @cache
 def made(kind: str) -> Recorded:
     """The folder of that kind."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 from small import records, regression, squared, start
+from tiers import every
 
 import fedpriv as fp
 from fedpriv.engine.client_metrics import _spread
@@ -210,7 +211,7 @@ def test_an_undefined_metric_leaves_its_client_out_and_is_counted():
 UNDEFINED_OF = {"recall": 1, "precision": 1, "f1": 1, "macro_recall": 2, "auc": 2}
 
 
-@pytest.mark.parametrize("name", ["loss", "auc"])
+@every("name", ["loss", "auc"])
 def test_a_client_whose_scores_are_nan_has_diverged_and_ranks_worst(name):
     found, clients = over_hospitals(held_by([*HOSPITALS, ([-1.0, 0.2], [1, 0])]))
     assert np.isnan(found[f"held_out_{name}_mean"])

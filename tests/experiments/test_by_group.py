@@ -95,6 +95,7 @@ def test_worst_group_and_gap_are_of_each_seed(recorded):
         assert np.isnan(row["clients"])
 
 
+@pytest.mark.slow
 def test_groups_of_single_clients_have_the_numbers_by_client(tmp_path):
     record(tmp_path / "run", of_clients=5, of_groups=[f"c{i}" for i in range(5)], algorithms=NAMES)
     groups = experiments.table(tmp_path / "run", by="group", metric="accuracy", above="dp_fed_avg")

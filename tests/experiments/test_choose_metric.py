@@ -7,6 +7,7 @@ import pytest
 from commands import report as report_command
 from recorded import made
 from reported import tables, text, tree
+from tiers import every
 
 import experiments
 from experiments import compare
@@ -20,6 +21,11 @@ PUBLIC = Public(("accuracy", "loss"))
 METRICS = ("loss", "held_out_auc_mean", "held_out_accuracy_mean", "log_gap", "mean_update_norm")
 
 
+def where(metric):
+    """What the choice of a metric depends on."""
+    return metric in PUBLIC, metric.startswith("held_out")
+
+
 @pytest.fixture
 def recorded():
     return made("clients")
@@ -30,7 +36,7 @@ def of(history, metric):
     return np.array([e.metric(metric) for e in history.evaluations])
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@every("metric", METRICS, kind=where)
 def test_a_table_has_it(metric, recorded, tmp_path, capsys):
     folder, histories = recorded
     frame = experiments.table(folder, metric=metric, above="dp_fed_avg").set_index("algorithm")
@@ -63,7 +69,7 @@ def test_a_table_has_it(metric, recorded, tmp_path, capsys):
     assert named.replace("%", r"\%").lower() in (tmp_path / "table.tex").read_text().lower()
 
 
-@pytest.mark.parametrize("metric", METRICS)
+@every("metric", METRICS, kind=where)
 def test_a_figure_and_a_page_have_it(metric, recorded, tmp_path, monkeypatch):
     folder, _ = recorded
     monkeypatch.setattr(plots, "save", lambda figure, paths: None)

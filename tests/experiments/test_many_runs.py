@@ -159,6 +159,7 @@ def test_the_runs_are_those_of_simulate(experiment):
     np.testing.assert_allclose(outcome.scores.T, state.scores[:, :, 0], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_exact_pair_is_drawn_where_it_is_affordable(experiment, monkeypatch):
     made, settings = experiment
     traced = made.ledger.trace("dp_fed_avg")

@@ -116,7 +116,7 @@ def test_every_epsilon_of_a_table_says_what_it_means(kind, tmp_path):
             assert rf"\textsuperscript{{{letter}}}\,{c.unit} level, view" in caption
 
 
-@every("kind", recorded.KINDS, kind=lambda kind: kind)
+@every("kind", recorded.KINDS, kind=recorded.SPECIAL.get)
 def test_every_epsilon_of_a_page_says_what_it_means(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(charts, "_svg", lambda draw, key: "<svg viewBox='0'/>")
     folder = recorded.made(kind).path
@@ -151,7 +151,7 @@ def tables_of(table):
     return [(text(table.find("caption")), [[text(c) for c in row] for row in table.iter("tr")])]
 
 
-@every("kind", recorded.KINDS, kind=lambda kind: kind)
+@every("kind", recorded.KINDS, kind=recorded.SPECIAL.get)
 def test_every_private_number_is_marked(kind, tmp_path, capsys):
     """In files, frames and tables: what is no metric of the score on public records."""
     folder = recorded.made(kind).path
