@@ -53,7 +53,7 @@ def test_pictures_are_fit_for_print(folders, tmp_path):
 @pytest.mark.slow
 def test_no_label_is_cut_off_or_over_another_and_the_legend_leaves_room(folders, drawn):
     """Also twelve curves of long names at column width."""
-    runs = compare.evaluated(folders)
+    runs = compare.evaluated([Path(folder) for folder in folders])
     for together in (False, True):
         plots.picture(plots.columns(runs, together), ["accuracy"], [], x="epsilon")
     run = read(made("private").path)
