@@ -235,16 +235,6 @@ def test_runs_of_no_rounds_cost_nothing():
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        ([], r"runs: \[\]; .*give \(algorithm, rounds\)"),
-        (made(), r"runs: a.* Algorithm; .*give \(algorithm, rounds\)"),
-        (3, r"runs: 3; .*give \(algorithm, rounds\)"),
-        ((made(), 3), r"runs\[0\]: a.* Algorithm; give \(algorithm, rounds\)"),
-        ([(made(), 3), 4], r"runs\[1\]: 4; give \(algorithm, rounds\)"),
-        ([(made(),)], r"runs\[0\]: .*; give \(algorithm, rounds\)"),
-        ([(made(), 1, start(), 2)], r"runs\[0\]: .*; give \(algorithm, rounds\)"),
-        ([(squared, 3)], r"runs\[0\]\[0\]: the function squared.*; give an fp.Algorithm"),
-        ([(made(), 3), (made(), -1)], r"rounds of runs\[1\]: -1; give a whole number from 0"),
-        ([(made(), 2.5)], r"rounds of runs\[0\]: 2\.5; give a whole number from 0"),
         (
             [(made(), 1), (made("fixed_size"), 1)],
             r"sampling: .*add-or-remove and replace-one .*; draw all cohorts the same way",
@@ -290,20 +280,6 @@ def test_an_algorithm_for_other_clients_is_named():
     with pytest.raises(ValueError, match=r"sampler: made for 7 clients, .* has 6; give") as caught:
         together((made(), 1), (other, 1))
     assert "in runs[1]" in caught.value.__notes__
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"view": "phone"}, "view: 'phone'; give one of"),
-        ({"honest": 0.0}, r"honest: 0\.0; give a number"),
-    ],
-)
-def test_other_arguments_are_checked_as_by_certify(options, said):
-    with pytest.raises(ValueError, match=said):
-        together((made(), 1), **options)
-    with pytest.raises(ValueError, match=r"delta: 2\.0; give a"):
-        fp.certify_together([(made(), 1)], start(), FEDERATION, 2.0)
 
 
 def test_a_leak_in_a_later_run_is_found():

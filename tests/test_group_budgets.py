@@ -1,7 +1,5 @@
 """Rates, weights and clip scales that budgets of groups allow."""
 
-import math
-
 import numpy as np
 import optax
 import pytest
@@ -127,10 +125,6 @@ REFUSED = {
         {"strict": 1e-3, "lax": 3.0},
         r"epsilon\['strict'\]: 0.001; even the number 9.31e-10 costs 0.\d+; raise it, or the noise",
     ),
-    "nothing": (by_rate, {}, "epsilon: {}; give group -> its epsilon"),
-    "twice": (by_rate, {1: 0.5, "1": 3.0}, "epsilon: .*; give group -> its epsilon, each once"),
-    "no mapping": (by_rate, 1.0, "epsilon: 1.0; give group -> its epsilon"),
-    "infinite": (by_rate, BUDGETS | {"lax": math.inf}, r"epsilon\['lax'\]: inf; give an epsilon"),
     "a group lacks": (
         lambda q: by_rate({"lax": 0.5} | q),
         {"strict": 0.5},
@@ -165,12 +159,6 @@ REFUSED = {
         BUDGETS,
         r"epsilon\['strict'\]: 0.5; .*no noise is added",
     ),
-    "no groups": (
-        lambda q: averaging(fp.poisson(100, 0.5)),
-        BUDGETS,
-        "whose sampler is fp.grouped",
-    ),
-    "no algorithm": (lambda q: 5, BUDGETS, "make.*return an algorithm"),
 }
 
 

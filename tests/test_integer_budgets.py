@@ -98,22 +98,11 @@ def test_a_message_of_one_value_is_not_rounded_away():
     ("changed", "words"),
     [
         ({"bits": 5}, "bits: 5, but at epsilon 2.0 sums of 40 messages of 60 values wrap; give 7"),
-        ({"noise": "gaussian"}, "noise: 'gaussian'; give one of 'discrete_gaussian', 'skellam'"),
-        ({"clip_norm": math.inf}, "clip_norm: inf; give a finite number above 0"),
-        ({"honest": 0.02}, "honest: 0.02; no share is left of 40; give 0.025 or more"),
-        ({"within": 1.0}, "within: 1.0; give a finite number above 1"),
         (
             {"within": 1.0000001},
             "within: 1.0000001, but at .* reach 1.0001 with 30 bits; give more",
         ),
-        (
-            {"clients": 5, "sampler": fp.fixed_size(50, 10)},
-            "clients: 5; a round draws up to 10, .* give 10",
-        ),
-        ({"bits": True}, "bits: True; give a whole number of bits from 2 to 30"),
         ({"epsilon": 1e-9}, "epsilon: 1e-09; its noise is too much .* raise it"),
-        ({"clients": 39, "sampler": fp.everyone(40)}, "clients: 39; .* give 40"),
-        ({"sampler": fp.everyone(40).accounting}, "sampler: .* give one such as"),
         ({"sampler": fp.poisson(400, 0.1, capacity=40)}, "give fp.skellam"),
     ],
 )

@@ -236,16 +236,6 @@ def test_canaries_find_their_places_among_records():
     assert_close(jax.tree.map(lambda g: g[1:], each), jax.tree.map(lambda g: g[1:], expected), 1e-4)
 
 
-def test_a_third_parameter_of_another_name_is_refused():
-    with pytest.raises(ValueError, match="third parameter is called 'rng'; call it `key`"):
-        fp.mean_grad(lambda params, example, rng: 0.0)
-
-
-def test_a_batch_without_keys_is_refused():
-    with pytest.raises(ValueError, match=r"give fp.with_keys\(key, batch\)"):
-        fp.mean_grad(MODEL.loss)(PARAMS, EXAMPLES, np.ones(CLIENTS * EACH, bool))
-
-
 class Unnamed(nn.Module):
     @nn.compact
     def __call__(self, x):

@@ -231,16 +231,3 @@ def test_a_mechanism_that_is_wrong_is_refuted(wrong):
     certified = certify_releases([made], 1e-3, "third_party").epsilon
     found = lower_bounds(draw_scores([made], "third_party", draws=50_000), 1e-3, 1e-6)
     assert found.least > certified
-
-
-@pytest.mark.parametrize(
-    ("made", "why"),
-    [
-        (Release("server", "client", 0.0, Everyone(3), 1, reason="no noise"), "no noise"),
-        (Release("server", "client", 1.0, Everyone(3), 1), "brings no mechanism"),
-        (release(gaussian(1.0, 0.0), view="server", reason="no noise"), "no noise"),
-    ],
-)
-def test_nothing_to_draw(made, why):
-    with pytest.raises(ValueError, match=why):
-        draw_scores([made], "server", draws=10)

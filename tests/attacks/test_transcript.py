@@ -208,13 +208,6 @@ def test_unmixing_finds_the_direction_of_the_updates(transmission):
         assert np.max(cosines(by_least_squares, updates)) < 0.5
 
 
-@pytest.mark.parametrize("attack", [least_squares, lambda *x: fit_weights(*x, 0.1)])
-def test_exchanges_must_be_more_than_weights(attack):
-    seen = np.zeros((4, 1, 2))
-    with pytest.raises(ValueError, match=r"messages: of 3 exchange.* 3 different .* at least 4"):
-        attack(seen, 0.5, DECAYS["linear"], 3)
-
-
 def test_the_ledger_says_so():
     """In the reasons for an infinite epsilon; of quantized messages less is said."""
     options = {

@@ -4,7 +4,6 @@ import dp_accounting as dp
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from small import refused
 
 from fedpriv.privacy import (
     Allocation,
@@ -16,7 +15,6 @@ from fedpriv.privacy import (
     WithReplacement,
     certify_releases,
 )
-from fedpriv.privacy.integer_sums import IntegerNoise
 
 DELTA = 1e-5
 
@@ -112,13 +110,3 @@ def test_what_has_no_event(seen):
     certificate = certified(seen)
     with pytest.raises(ValueError, match="dp-accounting has no event for 3 x"):
         certificate.dp_event()
-
-
-@pytest.mark.parametrize("kind", ["discrete_gaussian", "skellam"])
-@pytest.mark.parametrize("sampling", [ALL, FIXED])
-def test_integer_noise_has_no_event(kind, sampling):
-    """Not even that of real noise, which is exact to 1e-6 at best."""
-    noise = IntegerNoise(kind, 100, 4.0, 100, 5)
-    seen = release(noise.multiplier, sampling, 3, noise=kind, integers=noise)
-    with refused("of integers; compare a run with fp.gaussian of noise_multiplier=2$"):
-        certified(seen).dp_event()

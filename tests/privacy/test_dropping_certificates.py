@@ -242,20 +242,8 @@ def test_other_noise_of_the_same_rounds():
     assert alone * (1 - 1e-3) < both < alone + 1 / 50 + 1e-3
 
 
-def test_refusals():
-    with refused("best_of: 2; no Rényi divergences are known"):
-        found(fp.dropping(FIXED, P, "lost"), best_of=2)
+def test_the_best_run_has_divergences_where_noise_is_whole():
     assert found(fp.dropping(FIXED, P), best_of=2).epsilon < math.inf
-    with refused("dropout: 1"):
-        Dropping(N, S, 1.0)
-    with refused("size: 13"):
-        Dropping(N, 13, P)
-    with refused("participation: .*members that vanish set the noise"):
-        release(Everyone(N), local_steps=2, participation=Dropping(N, S, P, True))
-    with refused("noise: 'laplace'; Laplace noise that has lost shares"):
-        release(Dropping(N, S, P, True), noise="laplace")
-    with refused("noise: 'laplace'; Laplace noise that has lost shares"):
-        release(Everyone(N), participation=Dropping(N, S, P, True), noise="laplace")
 
 
 @pytest.mark.parametrize("then", [fp.poisson(N, 0.5), fp.dropping(ALL, P)])

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
 from scipy import optimize, stats
-from small import refused
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, curves
 from fedpriv.privacy.mixture_curves import none_delta, replaced_delta, several_delta
-from fedpriv.privacy.sampling import Allocation, Dropping, PersonsDraw, WithReplacement
+from fedpriv.privacy.sampling import Dropping, PersonsDraw, WithReplacement
 
 SIGMA, DELTA = 2.0, 1e-4
 
@@ -283,11 +282,3 @@ def test_dp_accounting_is_given_its_event():
     assert mixture.sensitivities == [0, 1, 2, 3]
     np.testing.assert_allclose(mixture.sampling_probs, stats.binom(3, 0.1).pmf(np.arange(4)))
     assert (mixture.standard_deviation, event.events[0].count) == (SIGMA, 10)
-
-
-def test_what_is_not_known_is_refused():
-    for sampling in (Allocation(20, 4), Dropping(20, 6, 0.25, noise_is_lost=True)):
-        with refused("how many of a person's 2 units it draws at once is not known, so nothing"):
-            PersonsDraw(sampling, 2).cases()
-    with refused("units: 21; give at most the population, 20"):
-        PersonsDraw(Poisson(20, 0.1), 21)

@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from small import refused
 from tree_nodes import nodes_of, tree_sensitivity_squared
 
 import fedpriv as fp
@@ -121,21 +120,6 @@ def test_how_often():
     assert most_participations(10, 50) == 1
 
 
-@pytest.mark.parametrize(
-    ("strategy", "separation", "most", "said"),
-    [
-        (np.eye(2), 0, None, "separation: 0; give a whole number"),
-        (np.eye(2), 1, 0, "most: 0; give a whole number"),
-        (np.ones(2), 1, None, r"strategy: float64\[2\]; give a matrix"),
-        (np.full((2, 2), np.nan), 1, None, "strategy: .*; give a matrix of finite numbers"),
-        (np.ones((2, 0)), 1, None, "strategy: .*; give a matrix"),
-    ],
-)
-def test_refused(strategy, separation, most, said):
-    with refused(said):
-        sensitivity(strategy, separation, most)
-
-
 @pytest.mark.parametrize("restart_every", [1, 3, 4, 8, 12])
 @pytest.mark.parametrize("rounds", [1, 7, 12])
 def test_tree_by_force(rounds, restart_every):
@@ -204,9 +188,3 @@ class TestBlocks:
         c = fp.noise_matrices.banded_inverse(60, 5).strategy(60)
         exactly = block_sensitivity(c, 10)
         assert sensitivity(c, 10, 6) < exactly < 0.9 * sensitivity(c, 1, 6)
-
-    def test_refused(self):
-        with refused("block: 0; give a whole number"):
-            block_sensitivity(np.eye(2), 0)
-        with refused(r"strategy: .*; give a matrix"):
-            block_sensitivity(np.ones(2), 1)
