@@ -123,7 +123,11 @@ def buffered(key, shard, state):
     return call(shard.examples["y"].sum())
 
 
-EXPORTED = jax.export.export(jax.jit(lambda x: x + FEDERATION.examples["y"].sum()))(jnp.float32(0))
+def calling_an_export(key, shard, state):
+    """A program with records within it."""
+    held = FEDERATION.examples["y"]
+    program = jax.export.export(jax.jit(lambda x: x + held.sum()))(jnp.float32(0))
+    return program.call(jnp.float32(0)) + shard.size
 
 
 @pytest.mark.parametrize(
@@ -132,7 +136,7 @@ EXPORTED = jax.export.export(jax.jit(lambda x: x + FEDERATION.examples["y"].sum(
         (lambda: sending(buffered), r"round: buffer_callback \(\w+\.py:\d+\) is not among"),
         (in_init, r"init: io_callback \(\w+\.py:\d+\) calls the host"),
         (
-            lambda: sending(lambda k, shard, s: EXPORTED.call(jnp.float32(0)) + shard.size),
+            lambda: sending(calling_an_export),
             r"round: call_exported \(\w+\.py:\d+\) is not among",
         ),
     ],

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from jax import lax
-from small import classification
+from small import classification, filled
 
 import fedpriv as fp
 from fedpriv.core.jaxprs import equations
@@ -159,7 +159,7 @@ def test_as_jit_a_function_is_compiled_for_each_shape():
 
 
 FEDERATION, TEST, MODEL = classification(clients=4)
-BASE = MODEL.init(jax.random.key(3))
+BASE = filled(MODEL.init)
 
 
 @pytest.mark.parametrize(("how", "devices"), [("adapters", 1), ("frozen", 2)])

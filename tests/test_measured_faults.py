@@ -6,6 +6,7 @@ Of the statistical tests behind them each refuses a sound algorithm with probabi
 import jax
 import jax.numpy as jnp
 import pytest
+import tiers
 from own_algorithms import (
     CLIENTS,
     CLIP,
@@ -19,6 +20,7 @@ from own_algorithms import (
     measured,
     scaffold,
 )
+from planted_rounds import Planted
 from small import refused
 
 import fedpriv as fp
@@ -180,44 +182,44 @@ def drawn_by_hand(declared, rate=0.4):
 
 
 FAULTS = {
-    "draws that the accounting does not know": (
+    "draws that the accounting does not know": Planted(
         fed_avg(sampler=drawn_by_hand(0.1)),
         "sampler: .* is in 0.* of the draws, but the accounting says 0",
     ),
-    "a mechanism that does not clip": (
+    "a mechanism that does not clip": Planted(
         fed_avg(GAUSSIAN._replace(clip=lambda u: (u, jnp.float32(0)))),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most .* the largest contr",
     ),
-    "a mechanism of half the noise": (
+    "a mechanism of half the noise": Planted(
         fed_avg(fp.gaussian(CLIP, SIGMA / 2)._replace(certified_multiplier=SIGMA)),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most 0.69",
     ),
-    "a mechanism of twice the noise": (
+    "a mechanism of twice the noise": Planted(
         fed_avg(fp.gaussian(CLIP, 2 * SIGMA)._replace(certified_multiplier=SIGMA)),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as 2.7",
     ),
-    "a mechanism that ignores its key": (
+    "a mechanism that ignores its key": Planted(
         fed_avg(GAUSSIAN._replace(perturb=lambda key, s: GAUSSIAN.perturb(jax.random.key(0), s))),
         "mechanism .*: it declares a multiplier of 1.4, but",
     ),
-    "a mechanism that spares a coordinate": (
+    "a mechanism that spares a coordinate": Planted(
         fed_avg(GAUSSIAN._replace(perturb=sparing)),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most 0 times",
     ),
-    "a mechanism with one key for all leaves": (
+    "a mechanism with one key for all leaves": Planted(
         fed_avg(GAUSSIAN._replace(perturb=alike)),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most .* the largest contr",
     ),
-    "a schedule of one's own that is quieter": (
+    "a schedule of one's own that is quieter": Planted(
         fed_avg(Quieter()),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most 0.1",
     ),
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@tiers.every("name", FAULTS)
 def test_a_fault_is_refused(name):
-    algorithm, said = FAULTS[name]
+    algorithm, said, _ = FAULTS[name]
     with refused(said):
         measured(algorithm)
 
@@ -227,6 +229,6 @@ def test_a_fault_is_refused(name):
     ["draws that the accounting does not know", "a mechanism of half the noise"],
 )
 def test_an_algorithm_is_measured(name):
-    algorithm, said = FAULTS[name]
+    algorithm, said, _ = FAULTS[name]
     with refused(said):
         fp.check_algorithm(algorithm, PARAMS, FEDERATION)

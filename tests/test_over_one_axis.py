@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 from jax import lax
+from small import filled
 
 import fedpriv as fp
 from fedpriv.core import over_one_axis as forms
@@ -37,7 +38,7 @@ def texts():
     return {"text": jnp.asarray(text[:, :-1]), "label": jnp.asarray(text[:, 1:])}
 
 
-PARAMS = Texts().init(jax.random.key(0), jnp.zeros(T, jnp.int32))
+PARAMS = filled(lambda key: Texts().init(key, jnp.zeros(T, jnp.int32)))
 
 
 def shapes_of_products(program):

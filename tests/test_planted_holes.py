@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from jax import lax
 from own_algorithms import (
     CLIENTS,
@@ -26,6 +27,7 @@ from planted_rounds import (
     Favouring,
     Loud,
     Peeking,
+    Planted,
     Scale,
     Warm,
     a_callback,
@@ -130,65 +132,75 @@ KEYS = {
 """No noise is drawn from a key that a round holds, so that none of these tells of any; each was once a hole."""
 
 FAULTS = {
-    "a sum on each device": (in_shard_map(), LOOP),
-    "a loop whose length is counted on the host": (
+    "a sum on each device": Planted(in_shard_map(), LOOP),
+    "a loop whose length is counted on the host": Planted(
         twice(counted_on_the_host),
         r"traced again it is another program \(\w+\.py:\d+\)",
     ),
     # records
-    "records standardised by each other": (
+    "records standardised by each other": Planted(
         changed_before(lambda e: e | {"x": (e["x"] - e["x"].mean(0)) / (1 + e["x"].std(0))}),
         "round: records were changed before private_mean",
     ),
-    "one record several times": (
+    "one record several times": Planted(
         changed_before(lambda e: jax.tree.map(lambda leaf: leaf[jnp.array([0, 0, 0])], e)),
         "round: records were changed before private_mean",
     ),
     # what a round or `init` knows without asking
-    "sizes, read on the host": (in_init(lambda f: jnp.asarray(np.asarray(f.size) / 3.0)), INIT),
-    "the largest client, as a number": (in_init(lambda f: float(f.size.max())), INIT),
-    "sizes in a static field": (in_init(lambda f: Scale(np.asarray(f.size).mean())), INIT),
-    "who holds which rows": (in_init(lambda f: jnp.asarray(np.asarray(f.rows)[:, 0])), INIT),
-    "sizes in JAX": (in_init(lambda f: f.size / 2), "init: state.extra depends on the clients'"),
-    "rows in JAX": (in_init(lambda f: f.rows.sum()), "init: state.extra depends on the clients'"),
-    "the records that the loss closes over": (
+    "sizes, read on the host": Planted(
+        in_init(lambda f: jnp.asarray(np.asarray(f.size) / 3.0)), INIT
+    ),
+    "the largest client, as a number": Planted(in_init(lambda f: float(f.size.max())), INIT),
+    "sizes in a static field": Planted(in_init(lambda f: Scale(np.asarray(f.size).mean())), INIT),
+    "who holds which rows": Planted(in_init(lambda f: jnp.asarray(np.asarray(f.rows)[:, 0])), INIT),
+    "sizes in JAX": Planted(
+        in_init(lambda f: f.size / 2), "init: state.extra depends on the clients'"
+    ),
+    "rows in JAX": Planted(
+        in_init(lambda f: f.rows.sum()), "init: state.extra depends on the clients'"
+    ),
+    "the records that the loss closes over": Planted(
         after_sum(
             lambda k, s, c, summed, m: (moved(s, FEDERATION.examples["y"].sum() * jnp.ones(D)), m)
         ),
         "it closes over federation",
     ),
-    "the rows that a round closes over": (
+    "the rows that a round closes over": Planted(
         after_sum(lambda k, s, c, summed, m: (moved(s, jnp.sum(FEDERATION.rows) * jnp.ones(D)), m)),
         r"it closes over federation\['client_rows'\]",
     ),
-    "who was drawn": (
+    "who was drawn": Planted(
         looking_at_the_cohort(lambda c: c._drawn.ids[0] * 1.0),
         r"state\.params.* depends on who takes part",
     ),
-    "who was drawn, by the mask": (
+    "who was drawn, by the mask": Planted(
         looking_at_the_cohort(lambda c: c._drawn.mask.sum() * 1.0),
         r"state\.params.* depends on who takes part",
     ),
-    "a client's number in a diagnostic fed back": (
+    "a client's number in a diagnostic fed back": Planted(
         numbered(),
         r"state\.extra.* depends on a client's data",
     ),
-    "a metric that is called so": (
+    "a metric that is called so": Planted(
         after_sum(misnamed),
         r"metrics\['my diagnostics'\].* depends on",
     ),
-    "a callback that returns": (after_sum(a_callback), "round: pure_callback .* calls the host"),
+    "a callback that returns": Planted(
+        after_sum(a_callback), "round: pure_callback .* calls the host"
+    ),
     # types
-    "complex messages": (
+    "complex messages": Planted(
         sending(complex_update),
         r"message: complex64 holds no real numbers.* give jnp\.stack\(\[z\.real, z\.imag\]\)",
     ),
-    "complex numbers beside real ones": (
+    "complex numbers beside real ones": Planted(
         sending(lambda k, shard, s: {"w": s.params["w"], "z": jnp.ones(2, jnp.complex64)}),
         r"message\['z'\]: complex64 holds no real",
     ),
-    "complex numbers with noise of their own": (sending(complex_update, adder="own"), "complex64"),
-    "an opening in an opening": (
+    "complex numbers with noise of their own": Planted(
+        sending(complex_update, adder="own"), "complex64"
+    ),
+    "an opening in an opening": Planted(
         fed_avg(
             sampler=Opening(
                 Opening(fp.everyone(CLIENTS), 1, fp.everyone(CLIENTS)),
@@ -201,51 +213,55 @@ FAULTS = {
 }
 
 MEASURED = {  # seals that can be carried over
-    "gradients that mix records": (
+    "gradients that mix records": Planted(
         of_records(mixed),
         r"gradients \(\w+\.py:\d+\): a record's gradient",
     ),
-    "norms that are too small": (
+    "norms that are too small": Planted(
         of_records(wrapped(lambda g: g._replace(norms=jax.tree.map(lambda n: n / 10, g.norms)))),
         r"gradients \(\w+\.py:\d+\): a norm is",
     ),
-    "a mechanism's subclass": (fed_avg(Loud(*GAUSSIAN)), MECHANISM + "it declares a multiplier"),
-    "a schedule's subclass": (
+    "a mechanism's subclass": Planted(
+        fed_avg(Loud(*GAUSSIAN)), MECHANISM + "it declares a multiplier"
+    ),
+    "a schedule's subclass": Planted(
         fed_avg(Fading(*fp.dynamic(GAUSSIAN, rounds=9, noise_decay=2.0))),
         MECHANISM + "it declares a multiplier",
     ),
-    "a sampler's subclass": (
+    "a sampler's subclass": Planted(
         fed_avg(sampler=Favouring(*fp.poisson(CLIENTS, 0.4, 5))),
         "sampler: .* is in 0.* of the draws, but the accounting says",
     ),
-    "a sampler's subclass that tells of other draws later": (
+    "a sampler's subclass that tells of other draws later": Planted(
         fed_avg(
             sampler=Warm(*fp.poisson(CLIENTS, 0.9, 6)._replace(accounting=Poisson(CLIENTS, 0.1)))
         ),
         "sampler: .* of the draws, but the accounting says",
     ),
-    "a schedule that is quieter later": (
+    "a schedule that is quieter later": Planted(
         fed_avg(Fading(*fp.dynamic(GAUSSIAN, rounds=900, noise_decay=2.0, parts=1))),
         MECHANISM + "it declares a multiplier",
     ),
-    "gradients that subtract the last": (
+    "gradients that subtract the last": Planted(
         of_records(wrapped(less_the_last)),
         r"gradients \(\w+\.py:\d+\): ",
     ),
-    "NaN passes": (fed_avg(GAUSSIAN._replace(clip=blind)), MECHANISM + "a contribution with NaN"),
-    "the longest pass": (
+    "NaN passes": Planted(
+        fed_avg(GAUSSIAN._replace(clip=blind)), MECHANISM + "a contribution with NaN"
+    ),
+    "the longest pass": Planted(
         fed_avg(GAUSSIAN._replace(clip=to_a_point)),
         MECHANISM + "it declares a multiplier",
     ),
-    "short ones are blown up": (
+    "short ones are blown up": Planted(
         fed_avg(GAUSSIAN._replace(clip=enlarging)),
         MECHANISM + "it declares a multiplier",
     ),
-    "a mechanism that looks at its batch": (
+    "a mechanism that looks at its batch": Planted(
         of_records(fp.per_example(squared), Peeking(*GAUSSIAN)),
         MECHANISM + "`for_batch` looks at the gradients",
     ),
-    "a mechanism that scales no record": (
+    "a mechanism that scales no record": Planted(
         of_records(
             fp.per_example(squared),
             GAUSSIAN._replace(scaling=Scaling(lambda norms: jax.tree.map(jnp.ones_like, norms))),
@@ -302,16 +318,16 @@ def test_the_keys_of_a_round_are_public(name):
     assert np.isfinite(certificate.epsilon)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@tiers.every("name", FAULTS)
 def test_a_hole_is_closed(name):
-    algorithm, said = FAULTS[name]
+    algorithm, said, _ = FAULTS[name]
     with refused(said):
         fp.check_algorithm(algorithm, PARAMS, FEDERATION)
 
 
-@pytest.mark.parametrize("name", MEASURED)
+@tiers.every("name", MEASURED)
 def test_what_a_seal_does_not_show_is_measured(name):
-    algorithm, said = MEASURED[name]
+    algorithm, said, _ = MEASURED[name]
     with refused(said):
         measured(algorithm)
 

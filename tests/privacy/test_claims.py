@@ -284,16 +284,17 @@ def test_the_noise_of_msp_with_laplace_shows_in_the_second_message():
 
 
 @pytest.mark.parametrize(
-    "claim",
+    "make",
     [
-        scaffold(10, 5, 10),
-        wavelet_claim(1.0, Poisson(100, 0.1), 5, 1e-5, "record"),
-        mspdq_claim(16, 4, 3.0, 0.01),
-        msp_laplace_claim(10.0),
+        lambda: scaffold(10, 5, 10),
+        lambda: wavelet_claim(1.0, Poisson(100, 0.1), 5, 1e-5, "record"),
+        lambda: mspdq_claim(16, 4, 3.0, 0.01),
+        lambda: msp_laplace_claim(10.0),
     ],
     ids=["dp_scaffold", "wavelet", "mspdq", "msp_laplace"],
 )
-def test_an_unproved_claim_says_so_in_one_line(claim):
+def test_an_unproved_claim_says_so_in_one_line(make):
+    claim = make()
     line = str(claim)
     assert "claimed" in line
     assert line.endswith("not proved for this run")
