@@ -47,6 +47,13 @@ class Planted(NamedTuple):
         return self.said, self.rule
 
 
+class Sound(NamedTuple):
+    """A round that is sound, and what it does that looks like a hole."""
+
+    algorithm: fp.Algorithm
+    kind: str
+
+
 def keeping(make, extra=None):
     """DP-FedAvg that puts `make(key)` into its state, beside a sum with noise from the same key."""
     like = jax.eval_shape(make, jax.random.key(0))

@@ -29,6 +29,7 @@ from planted_rounds import (
     Peeking,
     Planted,
     Scale,
+    Sound,
     Warm,
     a_callback,
     blind,
@@ -75,8 +76,7 @@ LOOP = r"round: cohort\.sum is called in a loop, a branch or a transformed funct
 INIT = r"init: it reads the federation on the host \(\w+\.py:\d+"
 MECHANISM = r"mechanism \(\w+\.py:\d+\), round \d+: "
 
-KEYS = {
-    # kept
+KEPT = {
     "the round's key in the state": keeping(lambda key: key, jax.random.key(0)),
     "its words": keeping(key_words),
     "half of its words": keeping(lambda key: key_words(key)[0]),
@@ -94,7 +94,8 @@ KEYS = {
     "a key's words in the uplink": sending(
         lambda k, shard, s: key_words(k).astype(jnp.float32) * shard.size
     ),
-    # random numbers of the sum's own key
+}
+DRAWN = {
     "bits": keeping(lambda key: jax.random.bits(key, (4,))),
     "a mask": keeping(lambda key: jax.random.bernoulli(key, 0.5, (4,))),
     "normal numbers": keeping(lambda key: jax.random.normal(key, (8,))),
@@ -104,7 +105,8 @@ KEYS = {
     ),
     "random numbers that clients keep": keeping_noise(),
     "a point by the client's key": record_level(randomly_placed),
-    # a sum's key with few values, or one for all rounds
+}
+FEW = {
     "a constant key": noise_key(lambda key: jax.random.key(0)),
     "a key of a small number": noise_key(
         lambda key: jax.random.key(jax.random.randint(key, (), 0, 1000))
@@ -128,6 +130,11 @@ KEYS = {
             jnp.tile(jax.random.key_data(key), 2), impl="unsafe_rbg"
         )
     ),
+}
+KEYS = {
+    name: Sound(algorithm, like)
+    for like, group in (("kept", KEPT), ("drawn from", DRAWN), ("of few values", FEW))
+    for name, algorithm in group.items()
 }
 """No noise is drawn from a key that a round holds, so that none of these tells of any; each was once a hole."""
 
@@ -227,6 +234,7 @@ MEASURED = {  # seals that can be carried over
     "a schedule's subclass": Planted(
         fed_avg(Fading(*fp.dynamic(GAUSSIAN, rounds=9, noise_decay=2.0))),
         MECHANISM + "it declares a multiplier",
+        "a schedule",
     ),
     "a sampler's subclass": Planted(
         fed_avg(sampler=Favouring(*fp.poisson(CLIENTS, 0.4, 5))),
@@ -250,8 +258,7 @@ MEASURED = {  # seals that can be carried over
         fed_avg(GAUSSIAN._replace(clip=blind)), MECHANISM + "a contribution with NaN"
     ),
     "the longest pass": Planted(
-        fed_avg(GAUSSIAN._replace(clip=to_a_point)),
-        MECHANISM + "it declares a multiplier",
+        fed_avg(GAUSSIAN._replace(clip=to_a_point)), MECHANISM + "it declares a multiplier", "clip"
     ),
     "short ones are blown up": Planted(
         fed_avg(GAUSSIAN._replace(clip=enlarging)),
@@ -267,6 +274,7 @@ MEASURED = {  # seals that can be carried over
             GAUSSIAN._replace(scaling=Scaling(lambda norms: jax.tree.map(jnp.ones_like, norms))),
         ),
         MECHANISM + "it declares a multiplier",
+        "scaling",
     ),
 }
 
@@ -311,9 +319,9 @@ def test_clients_may_mix_their_own_records():
     assert fp.certify(sent, PARAMS, FEDERATION, 1, 1e-3).basis == "constructed"
 
 
-@pytest.mark.parametrize("name", KEYS)
+@tiers.every("name", KEYS)
 def test_the_keys_of_a_round_are_public(name):
-    certificate = check_launch(KEYS[name], PARAMS, FEDERATION).certify(3, 1e-3)
+    certificate = check_launch(KEYS[name].algorithm, PARAMS, FEDERATION).certify(3, 1e-3)
     assert certificate.basis == "constructed"
     assert np.isfinite(certificate.epsilon)
 
