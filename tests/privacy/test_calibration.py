@@ -1,6 +1,7 @@
 """Noise and rounds for a target epsilon."""
 
 import pytest
+import tiers
 from small import blank, certified, refused, sgd, squared, start
 
 from fedpriv import (
@@ -31,10 +32,9 @@ AT_TEN = start(), blank(algorithm(1.0, everyone(10)), 1)
 AT_NINE = start(), blank(NINE, 1)
 
 
-@pytest.mark.parametrize(
-    ("view", "honest"), [("third_party", 0.8), ("server", 1.0), ("server_secagg", 0.8)]
-)
-def test_noise(view, honest):
+@tiers.every("told", [("third_party", 0.8), ("server", 1.0), ("server_secagg", 0.8)])
+def test_noise(told):
+    view, honest = told
     target = {"epsilon": 2.0, "rounds": 50, "delta": DELTA, "view": view, "honest": honest}
     sigma = calibrate_noise(algorithm, *HERE, **target, tolerance=1e-3)
 
@@ -89,13 +89,11 @@ OF_BOTH = {  # noise -> runs: statistics whose noise is fixed before training, o
 }
 
 
-@pytest.mark.parametrize(
-    ("runs", "view"),
-    [("training", "third_party"), ("both", "server_secagg"), ("seeds", "server")],
-)
-def test_noise_of_several_runs(runs, view):
+@tiers.every("told", [("training", "third_party"), ("both", "server_secagg"), ("seeds", "server")])
+def test_noise_of_several_runs(told):
     """At the noise that is found all runs together cost at most the target, and more just below it."""
-    make, target = OF_BOTH[runs], 2.0
+    (runs, view), target = told, 2.0
+    make = OF_BOTH[runs]
     options = {"delta": DELTA, "view": view, "honest": 0.9}
     sigma = calibrate_together(make, *HERE, epsilon=target, **options, tolerance=1e-3)
 

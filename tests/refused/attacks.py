@@ -91,7 +91,7 @@ ROWS = [
     ),
     Refusal(
         "draws without a mechanism",
-        lambda: draw_scores([replace(BARE, multiplier=1.0)], "server", draws=10),
+        lambda: draw_scores([replace(BARE, multiplier=1.0, reason="")], "server", draws=10),
         "brings no mechanism",
     ),
     Refusal(

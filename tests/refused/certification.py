@@ -17,9 +17,6 @@ SPLIT = {
     "coupling": fp.papers.consensus.coupling(0.4, 0.1),
     "exchanges": fp.papers.consensus.constant(3),
 }
-LOCAL = fp.LocalSteps(
-    fp.per_example(squared), fp.fixed_size(3, 2), 1, optax.sgd(0.1), fp.gaussian(1, 1)
-)
 
 
 def together(runs, delta=1e-3, **options):
@@ -62,15 +59,12 @@ OPTIMIZERS = [
         "an optimiser of splitting", lambda: unscheduled(fp.papers.msp_fl, **SPLIT), "optimizer"
     ),
     Refusal(
-        "an optimiser of private steps",
-        lambda: fp.dp_sgd(LOCAL, sampler=fp.everyone(3)),
+        "an optimiser of local steps",
+        lambda: fp.LocalSteps(
+            fp.per_example(squared), fp.fixed_size(3, 2), 1, optax.sgd(0.1), fp.gaussian(1, 1)
+        ),
         "optimizer",
         remedy="give a function of the round",
-    ),
-    Refusal(
-        "an optimiser of control variates",
-        lambda: fp.dp_scaffold(LOCAL, sampler=fp.everyone(3)),
-        "optimizer",
     ),
 ]
 

@@ -66,7 +66,7 @@ ROWS = [
     Refusal(
         "a key of another name",
         lambda: fp.mean_grad(lambda params, example, rng: 0.0),
-        "loss",
+        "third parameter",
         "'rng'",
         remedy="call it `key`",
     ),
