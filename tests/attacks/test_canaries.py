@@ -132,6 +132,7 @@ def test_clients_with_noise_of_their_own_send_that_when_they_are_away():
     assert_normal(moves * np.sqrt(CLIENTS), 1.0)
 
 
+@pytest.mark.slow
 def test_canary_records_are_in_a_warm_start_of_everyone(directions):
     """Nobody's noise: a client's control variate is the mean of its clipped gradients, its canary's among them."""
     audited = with_canaries(warm(fp.fixed_size(CLIENTS, 10), 0.0), CLIENTS, per_client=1)
