@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import optax
 import pytest
+import tiers
 from buffered_runs import DELTA as LATE_DELTA
 from buffered_runs import certified as late_certified
 from buffered_runs import fed_buff
@@ -324,8 +325,7 @@ def test_a_run_of_before_does_not_show_one_kinds_curve_for_everybody():
     assert of_one_kind.operational == numbers
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ENTRIES)
+@tiers.every("name", ENTRIES)
 def test_a_profile_has_the_certificates_epsilon_at_its_delta(name):
     for view in VIEWS:
         for delta in (1e-6, 1e-2):

@@ -8,6 +8,7 @@ from functools import partial
 import dp_accounting as dp
 import numpy as np
 import pytest
+import tiers
 from correlated_runs import ROUNDS, by_all_patterns, descent, gaussian_epsilon, matrix_of
 from dp_accounting.pld import PLDAccountant
 from every_algorithm import CLIENTS, ENTRIES, FEDERATION, PARAMS, TRAINING, that
@@ -223,7 +224,10 @@ def halves(sampler):
     return fp.grouped([*"aaabbb"], {"a": own, "b": own}), fp.poisson(6, 0.5, 6)
 
 
-@pytest.mark.parametrize("name", that(lambda entry: entry.noise))
+NOISY = {name: ENTRIES[name] for name in that(lambda entry: entry.noise)}
+
+
+@tiers.every("name", NOISY)
 def test_groups_that_are_alike_cost_what_one_draw_costs(name):
     """Of every algorithm, every view; nothing is claimed of groups, and none of the algorithms knows of them."""
     make = ENTRIES[name].make
@@ -242,7 +246,10 @@ def test_groups_that_are_alike_cost_what_one_draw_costs(name):
         assert one.of_groups["a"].epsilon == one.of_groups["b"].epsilon
 
 
-@pytest.mark.parametrize("name", that(lambda entry: entry.noise and not entry.of_integers))
+REAL = {name: entry for name, entry in NOISY.items() if not entry.of_integers}
+
+
+@tiers.every("name", REAL)
 def test_half_a_weight_is_twice_the_noise(name):
     """Of every mechanism of floats; not where a client adds noise to what it sends, which is weighted along."""
     sampler = fp.grouped([*"aaabbb"], fp.everyone(CLIENTS), weights={"a": 0.5, "b": 1.0})

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+import tiers
 from every_algorithm import ENTRIES, PER_CLIENT, traced
 from scipy import optimize, stats
 from small import FALSE_ALARM, refused, squared, start
@@ -76,7 +77,7 @@ def with_persons(name, *holdings, share=False):
 ONE = Held(PER_CLIENT, PER_CLIENT)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@tiers.every("name", ENTRIES)
 def test_a_person_with_one_client_or_record_costs_what_that_costs(name):
     """To the bit: the same releases, of another unit."""
     unit = traced(name).algorithm.unit
@@ -89,7 +90,7 @@ def test_a_person_with_one_client_or_record_costs_what_that_costs(name):
         assert tuple(replace(r, unit=unit, by_record=False) for r in of_person) == of_unit
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@tiers.every("name", ENTRIES)
 def test_more_of_a_person_never_costs_less(name):
     """Of every view; or why nothing is certified is said in a line."""
     unit = traced(name).algorithm.unit

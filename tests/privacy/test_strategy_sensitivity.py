@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import tiers
 from tree_nodes import nodes_of, tree_sensitivity_squared
 
 import fedpriv as fp
@@ -79,8 +80,9 @@ def test_exact_for_coefficients_that_fall(coefficients, separation, most):
     assert sensitivity(c, separation, most) ** 2 == pytest.approx(exact, rel=1e-12)
 
 
-@pytest.mark.parametrize(("separation", "most"), [(3, 1), (3, 2), (3, None), (4, 2), (9, None)])
-def test_exact_for_bands_within_the_separation(separation, most):
+@tiers.every("given", [(3, 1), (3, 2), (3, None), (4, 2), (9, None)])
+def test_exact_for_bands_within_the_separation(given):
+    separation, most = given
     rng = np.random.default_rng(2)
     for _ in range(5):
         c = rng.normal(size=(9, 9)) * (np.tri(9) - np.tri(9, k=-3))
@@ -120,8 +122,8 @@ def test_how_often():
     assert most_participations(10, 50) == 1
 
 
-@pytest.mark.parametrize("restart_every", [1, 3, 4, 8, 12])
-@pytest.mark.parametrize("rounds", [1, 7, 12])
+@tiers.every("restart_every", [1, 3, 4, 8, 12])
+@tiers.every("rounds", [1, 7, 12])
 def test_tree_by_force(rounds, restart_every):
     nodes = nodes_of(rounds, restart_every)
     for separation, most in SCHEMAS:
@@ -130,8 +132,9 @@ def test_tree_by_force(rounds, restart_every):
         assert sensitivity(nodes, separation, most) ** 2 >= exact * (1 - 1e-12)
 
 
-@pytest.mark.parametrize(("separation", "most"), [(5, 4), (3, 5), (8, None)])
-def test_tree_of_more_rounds_by_force(separation, most):
+@tiers.every("given", [(5, 4), (3, 5), (8, None)])
+def test_tree_of_more_rounds_by_force(given):
+    separation, most = given
     nodes = nodes_of(27, 27)
     exact = tree_sensitivity_squared(27, 27, separation, most)
     assert exact == by_force(nodes, separation, most)
@@ -144,7 +147,7 @@ def test_what_a_tree_releases_moves_less_than_its_nodes(separation, most):
     assert tree.sensitivity(64, separation, most) ** 2 < by_nodes
 
 
-@pytest.mark.parametrize("rounds", [1, 8, 64, 1024])
+@tiers.every("rounds", [1, 8, 64, 1024])
 def test_one_participation_is_dp_accountings_tree(rounds):
     import dp_accounting as dp
     from dp_accounting.rdp import RdpAccountant
@@ -167,7 +170,7 @@ class TestBlocks:
         starts = range(0, rounds, block)
         return itertools.product(*(range(s, min(s + block, rounds)) for s in starts))
 
-    @pytest.mark.parametrize("block", [1, 2, 3, 4, 9, 20])
+    @tiers.every("block", [1, 2, 3, 4, 9, 20])
     def test_no_pattern_is_beyond_the_bound(self, block):
         for c in matrices():
             bound, by_force = block_sensitivity(c, block) ** 2, 0.0
