@@ -3,6 +3,7 @@
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import refused, squared, start
 from unequal import steps
 
@@ -49,19 +50,19 @@ def of_groups(algorithm, rounds=20, delta=1e-3, **how):
     return fp.certify(algorithm, start(), HUNDRED, rounds, delta, **how).of_groups
 
 
-@pytest.mark.parametrize(
-    ("make", "how"),
-    [
-        (by_rate, {}),
-        (by_rate, {"view": "server_secagg", "honest": 0.8}),
-        (by_weight, {}),
-        (by_clip_scale, {}),
-        (by_record, {}),
-    ],
-    ids=["rates", "towards a server", "weights", "clip scales", "records"],
-)
-def test_each_group_spends_its_budget_and_no_more(make, how):
+NUMBERS = {
+    "rates": (by_rate, {}),
+    "rates towards a server": (by_rate, {"view": "server_secagg", "honest": 0.8}),
+    "weights": (by_weight, {}),
+    "clip scales": (by_clip_scale, {}),
+    "records": (by_record, {}),
+}
+
+
+@tiers.every("name", NUMBERS)
+def test_each_group_spends_its_budget_and_no_more(name):
     """Within a thousandth, by a certificate of its own."""
+    make, how = NUMBERS[name]
     found = fp.calibrate_groups(
         make, start(), HUNDRED, epsilon=BUDGETS, rounds=20, delta=1e-3, **how
     )
@@ -97,6 +98,7 @@ def test_numbers_that_depend_on_one_another_settle_within_the_budgets():
         assert 0.9 * budgets[name] <= certificate.epsilon <= budgets[name]
 
 
+@pytest.mark.slow
 def test_groups_are_named_as_the_budgets_name_them():
     """Labels that are numbers are looked up as numbers in what is the user's own."""
     labels, members = [1, 8] * 50, {1: 50, 8: 50}

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from own_algorithms import (
     CLIENTS,
     CLIP,
@@ -58,7 +59,7 @@ REPEATED = {
 }
 
 
-@pytest.mark.parametrize("name", REPEATED)
+@tiers.every("name", REPEATED)
 def test_sums_of_one_key_have_noise_of_their_own(name):
     algorithm = two_sums(REPEATED[name])
     assert np.isfinite(fp.certify(algorithm, PARAMS, FEDERATION, 1, 1e-3).epsilon)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import classification
 
 import fedpriv as fp
@@ -62,7 +63,7 @@ def error(found):
     return np.linalg.norm(found - MODELS, axis=1) / np.linalg.norm(MODELS, axis=1)
 
 
-@pytest.mark.parametrize("decay", DECAYS)
+@tiers.every("decay", DECAYS)
 def test_it_recovers_numbers_weights_and_models(decay):
     """From the first two exchanges as from all ten."""
     seen = messages(decay=decay)
@@ -73,7 +74,7 @@ def test_it_recovers_numbers_weights_and_models(decay):
         assert np.max(error(found.model)) < 5e-3
 
 
-@pytest.mark.parametrize("decay", DECAYS)
+@tiers.every("decay", DECAYS)
 def test_secret_weights_of_clients_change_nothing(decay):
     """Least squares never used that they are equal: it finds them."""
     own = splitting.per_client(0.2)
@@ -99,7 +100,7 @@ def exact_messages(weights, exchanges, decay):
     return np.stack(sent), models
 
 
-@pytest.mark.parametrize("decay", DECAYS)
+@tiers.every("decay", DECAYS)
 def test_secret_weights_of_submodels_are_as_many_unknowns_more(decay):
     """In exact arithmetic nothing of a client with r different weights is left secret after r + 1 exchanges."""
     weights = np.array([[0.02, 0.05, 0.08], [0.05, 0.05, 0.09], [0.04, 0.04, 0.04]])

@@ -18,7 +18,7 @@ def epsilon_of(view, kind, size, multiplier, steps, delta, honest):
     return certify_releases([made], delta, view, honest=honest).epsilon
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(
     view=st.sampled_from(["third_party", "server_secagg"]),
     kind=st.sampled_from(["poisson", "cut", "fixed", "laplace", "fixed laplace"]),

@@ -90,13 +90,13 @@ class Simulated:
 
 
 SAMPLINGS = [Everyone(10), FixedSize(10, 3), Poisson(10, 0.3)]
-GRID = itertools.product([(1, 1), (3, 4)], SAMPLINGS, [None, FixedSize(8, 2)])
+GRID = [*itertools.product([(3, 4), (1, 1)], SAMPLINGS, [FixedSize(8, 2), None])]
 
 
 @pytest.mark.parametrize("view", ["server", "third_party"])
-@pytest.mark.parametrize(("counts", "sampling", "participation"), list(GRID))
-def test_accountants_bound_the_simulated_event(view, counts, sampling, participation):
-    steps, local_steps = counts
+@tiers.every("given", GRID, kind=lambda given: type(given[1]))
+def test_accountants_bound_the_simulated_event(view, given):
+    (steps, local_steps), sampling, participation = given
     unit = "client" if view == "server" else "record"
     options = {"local_steps": local_steps, "participation": participation}
     made = Release(view, unit, 1.1, sampling, steps, **options)

@@ -71,8 +71,8 @@ def sampled_delta(noise, separation, rate):
     return delta
 
 
-@tiers.every("delta", [1e-5, 1e-8, 1e-12, 1e-18])
-@tiers.every("rate", [1e-6, 1e-3, 0.1, 0.9])
+@tiers.every("delta", [1e-8, 1e-5, 1e-18])
+@tiers.every("rate", [1e-3, 1e-6, 0.9])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_one_round(noise, rate, delta):
     """By the outputs themselves, in 60 digits; a replaced unit as one that is moved twice as far."""
@@ -86,7 +86,7 @@ def test_one_round(noise, rate, delta):
             is_within_a_percent(found, sampled_delta(noise, separation, rate), delta)
 
 
-@tiers.every("delta", [1e-8, 1e-12, 1e-18])
+@tiers.every("delta", [1e-8, 1e-18])
 @tiers.every("given", [(0.5, 1e-6), (1.0, 1e-6), (1.0, 1e-3), (3.0, 1e-3), (30.0, 0.1)])
 def test_two_rounds(given, delta):
     """By an integral over the first round of the closed form of the second; heavy tails."""
@@ -149,8 +149,14 @@ LOUD = {
 }
 
 
-@tiers.every("epsilon", [1e-5, 1e-3, 0.1])
-@pytest.mark.parametrize("kind", LOUD)
+def of_draw(entry):
+    """How units are drawn, and what the noise is."""
+    (seen,) = entry[0](1.0)
+    return type(seen.sampling), seen.noise
+
+
+@tiers.every("epsilon", [1e-3, 1e-5, 0.1])
+@tiers.every("kind", LOUD, kind=of_draw)
 def test_many_loud_rounds(kind, epsilon):
     """As one Gaussian release of the same variance of the loss (Dong, Roth and Su 2022, Theorem 3.4)."""
     made, squared = LOUD[kind]
@@ -164,7 +170,7 @@ def test_many_loud_rounds(kind, epsilon):
 
 
 @tiers.every("delta", [1e-5, 1e-18])
-@tiers.every("separation", [1e-5, 1e-3, 0.1, 1.0, 10.0, 17.0])
+@tiers.every("separation", [0.1, 1e-5, 17.0])
 def test_all_sizes_of_epsilon(separation, delta):
     """Everybody is drawn, and the closed form is not used: Balle and Wang's curve, towards all views."""
 
