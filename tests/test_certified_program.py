@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
+import tiers
 from jax.experimental import buffer_callback, io_callback
 from own_algorithms import (
     CLIENTS,
@@ -59,23 +60,24 @@ def changing(other):
     return of_clients(round)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        fed_avg(fp.gaussian(CLIP, SIGMA / 100)),
-        fed_avg(fp.unprotected()),
-        fed_avg(GAUSSIAN._replace(perturb=lambda key, total: total)),
-        fed_avg(fp.laplace(CLIP, SIGMA)),
-        two_sums(lambda key: [key, key]),
-        of_clients(lambda key, state, cohort: (state._replace(round=state.round + 1), NOTHING)),
-        of_clients(remembering),
-    ],
-    ids=["quieter", "bare", "silent", "laplace", "twice", "never", "remembering"],
-)
-def test_calls_that_are_others_in_training_are_refused(other):
+OTHERS = {
+    "quieter": fed_avg(fp.gaussian(CLIP, SIGMA / 100)),
+    "bare": fed_avg(fp.unprotected()),
+    "silent": fed_avg(GAUSSIAN._replace(perturb=lambda key, total: total)),
+    "laplace": fed_avg(fp.laplace(CLIP, SIGMA)),
+    "twice": two_sums(lambda key: [key, key]),
+    "never": of_clients(
+        lambda key, state, cohort: (state._replace(round=state.round + 1), NOTHING)
+    ),
+    "remembering": of_clients(remembering),
+}
+
+
+@tiers.every("name", OTHERS)
+def test_calls_that_are_others_in_training_are_refused(name):
     SEEN["traces"] = 0
     with refused(r"round: in training it calls the cohort otherwise than when it was certified"):
-        trained(changing(other))
+        trained(changing(OTHERS[name]))
 
 
 def test_mechanisms_made_in_a_round_are_the_same():

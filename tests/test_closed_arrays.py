@@ -162,6 +162,7 @@ FEDERATION, TEST, MODEL = classification(clients=4)
 BASE = filled(MODEL.init)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "devices"), [("adapters", 1), ("frozen", 2)])
 def test_a_run_is_the_same_with_its_base_as_an_argument(how, devices, monkeypatch):
     """A whole run, two seeds; the base is still there after it, and for the next."""

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 
 import fedpriv as fp
 from fedpriv.mechanisms.integers import IntegerSum
@@ -38,25 +39,20 @@ def certified(found, sampler, view):
     return fp.certify(algorithm, w, federation, rounds=ASKED["rounds"], delta=1e-5, view=view)
 
 
-@pytest.mark.parametrize(
-    ("noise", "sampler", "view"),
-    [
-        ("discrete_gaussian", fp.everyone(40), "server"),
-        ("skellam", fp.poisson(200, 0.1, capacity=40), "server_secagg"),
-        ("discrete_gaussian", fp.dropping(fp.fixed_size(50, 40), 0.2), "server_secagg"),
-        pytest.param(
-            "discrete_gaussian",
-            fp.grouped(LABELS, STRATA),
-            "third_party",
-            marks=pytest.mark.slow,
-        ),
-        ("discrete_gaussian", fp.shuffled_blocks(80, 40), "third_party"),
-        ("discrete_gaussian", BY_HAND, "server_secagg"),
-    ],
-    ids=["everyone", "poisson", "dropping", "groups", "blocks", "by hand"],
-)
-def test_a_round_that_travels_so_costs_what_was_asked(noise, sampler, view):
+COHORTS = {
+    "dropping": ("discrete_gaussian", fp.dropping(fp.fixed_size(50, 40), 0.2), "server_secagg"),
+    "everyone": ("discrete_gaussian", fp.everyone(40), "server"),
+    "poisson": ("skellam", fp.poisson(200, 0.1, capacity=40), "server_secagg"),
+    "groups": ("discrete_gaussian", fp.grouped(LABELS, STRATA), "third_party"),
+    "blocks": ("discrete_gaussian", fp.shuffled_blocks(80, 40), "third_party"),
+    "by hand": ("discrete_gaussian", BY_HAND, "server_secagg"),
+}
+
+
+@tiers.every("name", COHORTS)
+def test_a_round_that_travels_so_costs_what_was_asked(name):
     """The certificate is that of an algorithm with these cohorts, which is traced."""
+    noise, sampler, view = COHORTS[name]
     found = fp.calibrate_integers(1.5, **ASKED, sampler=sampler, view=view, bits=13, noise=noise)
     certificate = certified(found, sampler, view)
     assert 1.499 <= certificate.epsilon <= 1.5
@@ -65,7 +61,7 @@ def test_a_round_that_travels_so_costs_what_was_asked(noise, sampler, view):
     assert found.certificate.of_groups == certificate.of_groups
 
 
-@pytest.mark.parametrize("within", [1.1, 1.01])
+@tiers.every("within", [1.1, 1.01])
 def test_fewer_bits_miss_the_error(within):
     found = fp.calibrate_integers(2.0, **ASKED, within=within)
     assert 1 < found.error_ratio <= within

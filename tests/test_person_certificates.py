@@ -112,8 +112,9 @@ def test_more_of_a_person_never_costs_less(name):
             break
 
 
-@pytest.mark.parametrize(("drawn", "people"), [("poisson", 4), ("fixed", 4), ("everyone", 4)])
-def test_all_clients_in_one_cohort_or_none_divide_the_multiplier(drawn, people):
+@tiers.every("drawn", ["poisson", "fixed", "everyone"])
+def test_all_clients_in_one_cohort_or_none_divide_the_multiplier(drawn):
+    people = 4
     of = devices(N // people)
     sampler = {
         "poisson": fp.poisson(people, 0.25),
@@ -255,17 +256,17 @@ def test_records_of_several_persons_are_zeroed_out():
     assert "set to zero" in certificate.in_words()
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "of", "view"),
-    [
-        (by_client(), devices(3), "third_party"),
-        (by_client(), devices(3), "server_secagg"),
-        (by_client(fp.fixed_size(N, 11)), devices(2), "third_party"),
-        (by_client(fp.everyone(N)), devices(2), "server"),
-        (by_record(fp.poisson(N, 0.5, N)), patients(3, 2), "third_party"),
-    ],
-)
-def test_an_audit_of_the_worst_person_is_below_its_certificate_and_near_it(algorithm, of, view):
+AUDITED = {
+    "clients": (by_client(), devices(3), "third_party"),
+    "towards a server": (by_client(fp.everyone(N)), devices(2), "server"),
+    "of one size": (by_client(fp.fixed_size(N, 11)), devices(2), "third_party"),
+    "records": (by_record(fp.poisson(N, 0.5, N)), patients(3, 2), "third_party"),
+}
+
+
+@tiers.every("name", AUDITED)
+def test_an_audit_of_the_worst_person_is_below_its_certificate_and_near_it(name):
+    algorithm, of, view = AUDITED[name]
     rounds, delta = 2, 0.01
     found = fp.trace_round(algorithm, start(), of)
     certified = found.certify(rounds, delta, view=view).epsilon

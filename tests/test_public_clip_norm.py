@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from haar import haar
 from small import classification, gradient, records, regression, rows_of, squared, start, vector
 
@@ -37,7 +38,7 @@ def norm(clipping, g):
     return np.linalg.norm(haar(8)[0] @ np.pad(g, (0, 3)) if clipping == "coefficients" else g)
 
 
-@pytest.mark.parametrize("name", CLIPPINGS)
+@tiers.every("name", CLIPPINGS, kind=lambda clipping: clipping is None)
 def test_median_over_public_examples(name):
     """Of an odd and an even number; chunks that do and do not divide it."""
     several = [(1, 3), (6, 1), (6, 3), (PUBLIC, 3), (PUBLIC, 64)]
@@ -75,7 +76,7 @@ def test_it_is_a_clip_norm():
         gaussian(float(median_norm(per_example(squared), start(4), broken)), 1.0)
 
 
-@pytest.mark.parametrize("name", CLIPPINGS)
+@tiers.every("name", CLIPPINGS, kind=lambda clipping: clipping is None)
 def test_median_over_pseudo_clients(name):
     """One step on all records moves by the rate times the gradient."""
     theta = vector(start(4))
