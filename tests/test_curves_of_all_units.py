@@ -132,7 +132,7 @@ def test_of_three_groups_the_largest_at_each_point():
     holds_for_all(whole, truths)
 
 
-@pytest.mark.parametrize("view", ["server", "server_secagg"])
+@tiers.every("view", ["server", "server_secagg"])
 def test_of_three_groups_towards_a_server(view):
     """It knows who takes part, and in clear sees one's own share of the noise, of twelve."""
     whole = groups(RATES, WEIGHTS, 2 * SIGMA, dict.fromkeys("abc", 4), 1e-4, view=view)
@@ -210,7 +210,7 @@ def test_of_patients_statistics_and_training_that_knows_sizes():
     assert below(fp.certify(statistic, start(), of, 1, 1e-5).profile(), both.profile())
 
 
-@pytest.mark.parametrize("delta", [1e-6, 1e-2])
+@tiers.every("delta", [1e-6, 1e-2])
 def test_of_patients_by_clients_the_one_with_most_covers_all(delta):
     """So there is one kind: its curve is above that of fewer clients everywhere."""
     table = {"x": np.ones((24, 3), np.float32), "y": np.zeros(24, np.float32)}

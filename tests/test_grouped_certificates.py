@@ -85,7 +85,7 @@ def mixture_epsilon(rounds, rate, multiplier, delta):
     return optimize.brentq(excess, 0, 200)
 
 
-@pytest.mark.parametrize("kind", ["poisson", "fixed", "dropping"])
+@tiers.every("kind", ["fixed", "poisson", "dropping"])
 def test_servers_know_the_cohort(kind):
     """The share of a client that a server sees is one of the whole cohort, not of the group."""
     samplers, most, rates = {
@@ -120,16 +120,17 @@ def patterns(group):
     return [(number ** len(s) * (1 - number) ** (3 - len(s)), s) for s in each]
 
 
-@pytest.mark.parametrize(
-    ("drawn", "met"),
-    [
-        ((("poisson", 0.3), ("poisson", 0.6)), 0.999),
-        ((("fixed", 1), ("fixed", 2)), 0.999),
-        ((("cut", 0.3), ("cut", 0.6)), 0.0),
-    ],
-)
-def test_explicit_neighbours_of_two_small_groups(drawn, met):
+SMALL = [
+    ((("poisson", 0.3), ("poisson", 0.6)), 0.999),
+    ((("fixed", 1), ("fixed", 2)), 0.999),
+    ((("cut", 0.3), ("cut", 0.6)), 0.0),
+]
+
+
+@tiers.every("given", SMALL, kind=lambda given: given[0][0][0] == "cut")
+def test_explicit_neighbours_of_two_small_groups(given):
     """All draws of six clients: no pair exceeds its group's curve, and some pair meets it."""
+    drawn, met = given
     sigma, weights = 1.5, {"a": 0.5, "b": 1.0}
     x = np.linspace(-16, 16, 16_001)
     samplers = {
@@ -169,7 +170,7 @@ def test_explicit_neighbours_of_two_small_groups(drawn, met):
         assert closest > met
 
 
-@pytest.mark.parametrize("name", ["at once", "by group"])
+@tiers.every("name", ["by group", "at once"])
 def test_correlated_noise_is_that_of_each_groups_own_rounds(name):
     """Cohorts in a fixed order: a whole run is one Gaussian release, of each group's own separation and weight."""
     matrix, weights = matrix_of("blt"), {"a": 0.25, "b": 1.0}

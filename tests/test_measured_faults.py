@@ -3,6 +3,9 @@
 Of the statistical tests behind them each refuses a sound algorithm with probability 1e-6.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -58,20 +61,39 @@ def of_norm(s):
 
 
 MOST = POISSON.accounting.most
-BY_THE_SUM = {
-    "shrinks with its norm": lambda s: 1 / (1 + of_norm(s)),
+
+
+class Louder(NamedTuple):
+    """What noise depends on, and how."""
+
+    kind: str
+    scale: Callable
+
+
+SHRINKING = lambda s: 1 / (1 + of_norm(s))  # noqa: E731
+BY_NORM = {
+    "shrinks with its norm": SHRINKING,
     "grows with its norm": lambda s: 1 + of_norm(s),
-    "shrinks with one coordinate": lambda s: 1 / (1 + jnp.abs(s[7])),
-    "shrinks where a coordinate is large": lambda s: 1 / (1 + jnp.abs(s)),
     "shrinks beyond what one client adds": lambda s: jnp.where(of_norm(s) > 1.01, 0.26, 1.0),
     "shrinks where nearly all add the same": lambda s: jnp.where(
         of_norm(s) > 0.9 * MOST, 0.26, 1.0
     ),
+    "shrinks a little": lambda s: 1 - 0.01 * jnp.tanh(of_norm(s)),
+}
+BY_COORDINATE = {
+    "shrinks with one coordinate": lambda s: 1 / (1 + jnp.abs(s[7])),
+    "shrinks where a coordinate is large": lambda s: 1 / (1 + jnp.abs(s)),
+    "is along it": lambda s: jnp.abs(s) / jnp.maximum(jnp.abs(s).max(), 1e-9) + (s == 0).all(),
+}
+BY_SIGN = {
+    "has its sign": lambda s: jnp.where(s < 0, -1.0, 1.0),
     "shrinks where a coordinate is negative": lambda s: jnp.where(s < 0, 0.26, 1.0),
     "shrinks where they add up to more than nothing": lambda s: jnp.where(s.sum() > 0.1, 0.26, 1.0),
-    "has its sign": lambda s: jnp.where(s < 0, -1.0, 1.0),
-    "is along it": lambda s: jnp.abs(s) / jnp.maximum(jnp.abs(s).max(), 1e-9) + (s == 0).all(),
-    "shrinks a little": lambda s: 1 - 0.01 * jnp.tanh(of_norm(s)),
+}
+BY_THE_SUM = {
+    name: Louder(by, scale)
+    for by, group in {"norm": BY_NORM, "coordinate": BY_COORDINATE, "sign": BY_SIGN}.items()
+    for name, scale in group.items()
 }
 
 
@@ -83,29 +105,21 @@ def rounding(key, total):
 DEPENDS = r"mechanism .*, round 0: its noise depends on the sum: .* draw it from the key and shapes"
 
 
-QUICK = ("shrinks with its norm", "shrinks with one coordinate", "has its sign")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in BY_THE_SUM],
-)
+@tiers.every("name", BY_THE_SUM)
 def test_noise_by_the_sum(name):
     """Of clients' messages, also where hundreds add up; exact, so that nothing correct is refused by chance."""
     with refused(DEPENDS):
-        measured(fed_avg(noise_of(BY_THE_SUM[name])))
+        measured(fed_avg(noise_of(BY_THE_SUM[name].scale)))
 
 
 @pytest.mark.parametrize(
     "algorithm",
     [
-        scaffold(mechanism=noise_of(BY_THE_SUM["shrinks with its norm"])),
-        fed_avg(noise_of(BY_THE_SUM["shrinks with its norm"], fp.laplace(CLIP, SIGMA))),
+        scaffold(mechanism=noise_of(SHRINKING)),
+        fed_avg(noise_of(SHRINKING, fp.laplace(CLIP, SIGMA))),
         fed_avg(GAUSSIAN._replace(perturb=rounding)),
         fed_avg(
-            fp.correlated(
-                noise_of(BY_THE_SUM["shrinks with its norm"]), fp.noise_matrices.identity()
-            ),
+            fp.correlated(noise_of(SHRINKING), fp.noise_matrices.identity()),
             fp.fixed_order(CLIENTS, 3),
         ),
     ],

@@ -168,6 +168,7 @@ def test_the_private_mean_of_records_is_that_of_plain_jax():
 LARGE = fp.models.classifier(Net(7000), EXAMPLES["x"][0], inputs="x")
 
 
+@pytest.mark.slow
 def test_a_large_matrix_as_a_low_rank_sum_sees_the_same_masks(monkeypatch):
     params = filled(LARGE.init, 0.05)
     shard = fp.Shard(jax.tree.map(lambda x: jnp.asarray(x[:EACH]), EXAMPLES), jnp.int32(EACH))
@@ -223,6 +224,7 @@ def test_evaluation_is_without_dropout():
     assert len(np.unique(random)) > 40
 
 
+@pytest.mark.slow
 def test_canaries_find_their_places_among_records():
     from fedpriv.attacks.canaries import Canaries
 

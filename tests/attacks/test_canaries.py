@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from canary_runs import (
     CLIENTS,
     CLIP,
@@ -71,6 +72,7 @@ def test_canary_records_move_it_in_every_step(directions):
     np.testing.assert_allclose(vector(after.params), expected, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_others_are_left_alone(directions):
     """With only one place taken the rest trains as ever, canary there or not."""
     theta = vector(start())
@@ -87,7 +89,7 @@ def test_others_are_left_alone(directions):
     assert seen == {True, False}
 
 
-@pytest.mark.parametrize("per_client", [0, 2])
+@tiers.every("per_client", [2, 0])
 def test_canaries_leave_the_certificate_as_it_is(per_client):
     """Their scores are diagnostics; who certifies traces the sums of a cohort that canaries have copied."""
     algorithm = records(3.0) if per_client else clients(3.0, fp.poisson(CLIENTS, 0.3, 30))

@@ -46,7 +46,8 @@ WITHOUT_DRAWS = {
 }
 
 
-@tiers.every("name", WITHOUT_DRAWS)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITHOUT_DRAWS)
 def test_scores_are_log_likelihood_ratios(name):
     """Where nothing but noise is random: N(mu^2 / 2, mu^2), and N(-mu^2 / 2, mu^2) without the canary.
 

@@ -235,7 +235,8 @@ def test_a_message_of_zeros_tells_nothing(per_client):
     assert not scores.any()
 
 
-@tiers.every("per_client", [0, 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("per_client", [0, 1])
 def test_who_is_there_trains_as_ever_and_who_is_not_adds_nothing(per_client):
     """Without noise: with it the model is that of the algorithm alone, without it that of all others."""
     algorithm = record_steps(0.0, 1) if per_client else clients(0.0)
@@ -276,7 +277,7 @@ def test_who_is_away_has_no_weight(name):
     np.testing.assert_allclose(vector(away[0].params), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("per_client", [0, 1])
+@tiers.every("per_client", [0, 1])
 def test_the_certificate_stays_as_it_is(per_client):
     algorithm = record_steps(3.0, 1) if per_client else clients(3.0, fp.poisson(CLIENTS, 0.3, 30))
     audited = with_canaries(algorithm, 1, WIDE, 770, per_client=per_client, data=mislabelled)

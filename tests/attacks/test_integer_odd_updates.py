@@ -121,7 +121,8 @@ def test_odd_updates_show_less_than_is_certified(case):
             assert lower_bounds(seen, delta).least > (0.1 if drops else 0.3) * certified
 
 
-@tiers.every("noise", MECHANISMS)
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", MECHANISMS)
 def test_who_knows_rotation_and_rounding_learns_no_more(noise):
     """Of an update that rounding makes as long as it may: as above, with the integers that are added up."""
     used = plan(noise, 10)

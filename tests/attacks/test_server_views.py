@@ -123,6 +123,7 @@ def test_each_message_has_its_share_of_the_noise():
     assert np.isclose(server.multiplier, 3.0 / np.sqrt(COHORT))
 
 
+@pytest.mark.slow
 def test_the_noise_of_local_privacy_is_there_once():
     made = fp.papers.ldp_fed_avg(MODEL.loss, **OWN, mechanism=fp.gaussian(0.1, 3.0))
     assert_normal(noise(made, 0.1), 0.3)
@@ -216,6 +217,7 @@ def test_labels_are_read_off_what_was_sent():
     np.testing.assert_array_equal(found[true != 0], true[true != 0])
 
 
+@pytest.mark.slow
 def test_simulated_training_is_training():
     """Three steps with momentum, against what `fed_avg` sends."""
     optimizer = optax.sgd(RATE, momentum=0.5)

@@ -32,7 +32,7 @@ AT_TEN = start(), blank(algorithm(1.0, everyone(10)), 1)
 AT_NINE = start(), blank(NINE, 1)
 
 
-@tiers.every("told", [("third_party", 0.8), ("server", 1.0), ("server_secagg", 0.8)])
+@tiers.every("told", [("server_secagg", 0.8), ("third_party", 0.8), ("server", 1.0)])
 def test_noise(told):
     view, honest = told
     target = {"epsilon": 2.0, "rounds": 50, "delta": DELTA, "view": view, "honest": honest}
@@ -89,7 +89,7 @@ OF_BOTH = {  # noise -> runs: statistics whose noise is fixed before training, o
 }
 
 
-@tiers.every("told", [("training", "third_party"), ("both", "server_secagg"), ("seeds", "server")])
+@tiers.every("told", [("both", "server_secagg"), ("training", "third_party"), ("seeds", "server")])
 def test_noise_of_several_runs(told):
     """At the noise that is found all runs together cost at most the target, and more just below it."""
     (runs, view), target = told, 2.0
@@ -103,6 +103,7 @@ def test_noise_of_several_runs(told):
     assert epsilon(sigma) <= target < epsilon(sigma * (1 - 2e-3))
 
 
+@pytest.mark.slow
 def test_together_one_run_takes_the_noise_that_it_takes_alone():
     """And beside statistics that cost nothing; beside others more."""
     target = {"epsilon": 1.0, "delta": DELTA}
