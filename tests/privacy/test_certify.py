@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+import tiers
 
 from fedpriv.papers import fed_smp_claim
 from fedpriv.privacy import (
@@ -128,7 +129,6 @@ def test_a_sound_claim_is_above_the_certificate(sampling):
     assert claim.epsilon > proved.epsilon
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mean", [1.5, 10.0, 200.0])
 @pytest.mark.parametrize("sampling", [SAMPLINGS[0], SAMPLINGS[2]])
 def test_the_best_of_several_runs(mean, sampling):
@@ -154,8 +154,7 @@ def test_the_best_of_several_runs(mean, sampling):
     assert ours.epsilon < certify_releases(released, 1e-5, "third_party", best_of=2 * mean).epsilon
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mean", [1.5, 5.0, 40.0])
+@tiers.every("mean", [5.0, 1.5, 40.0])
 def test_a_choice_among_settings_costs_as_much_as_the_worst_at_every_order(mean):
     """Two settings whose Rényi divergences cross cost more than either; the theorem written out in NumPy."""
     import dp_accounting as dp
@@ -184,6 +183,7 @@ def test_a_choice_among_settings_costs_as_much_as_the_worst_at_every_order(mean)
     assert certify_choice([a, bare], 1e-5, mean).epsilon == math.inf
 
 
+@pytest.mark.slow
 def test_the_accountants_are_imported_on_first_use():
     code = "import sys, fedpriv; print('dp_accounting' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
