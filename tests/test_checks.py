@@ -70,6 +70,7 @@ def test_a_state_of_all_that_a_scan_carries_passes():
     check_algorithm(rich(), jax.tree.map(np.asarray, PARAMS), FEDERATION)
 
 
+@pytest.mark.slow
 def test_a_federation_may_be_blank_or_on_the_host():
     example = jax.tree.map(lambda leaf: leaf[0], FEDERATION.examples)
     clients, records = FEDERATION.num_clients, FEDERATION.capacity

@@ -112,22 +112,20 @@ def test_noise_by_the_sum(name):
         measured(fed_avg(noise_of(BY_THE_SUM[name].scale)))
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        scaffold(mechanism=noise_of(SHRINKING)),
-        fed_avg(noise_of(SHRINKING, fp.laplace(CLIP, SIGMA))),
-        fed_avg(GAUSSIAN._replace(perturb=rounding)),
-        fed_avg(
-            fp.correlated(noise_of(SHRINKING), fp.noise_matrices.identity()),
-            fp.fixed_order(CLIENTS, 3),
-        ),
-    ],
-    ids=["of records' gradients", "of another law", "of a rounded sum", "that may be correlated"],
-)
-def test_noise_by_the_sum_elsewhere(algorithm):
+ELSEWHERE = {
+    "of records' gradients": scaffold(mechanism=noise_of(SHRINKING)),
+    "of another law": fed_avg(noise_of(SHRINKING, fp.laplace(CLIP, SIGMA))),
+    "of a rounded sum": fed_avg(GAUSSIAN._replace(perturb=rounding)),
+    "that may be correlated": fed_avg(
+        fp.correlated(noise_of(SHRINKING), fp.noise_matrices.identity()), fp.fixed_order(CLIENTS, 3)
+    ),
+}
+
+
+@tiers.every("name", ELSEWHERE)
+def test_noise_by_the_sum_elsewhere(name):
     with refused(DEPENDS):
-        measured(algorithm)
+        measured(ELSEWHERE[name])
 
 
 def test_noise_that_is_the_same_around_every_sum_passes():

@@ -123,6 +123,7 @@ def test_sums_and_products_of_nothing():
     assert [(o.shape, o.dtype) for o in ours] == [(o.shape, o.dtype) for o in theirs]
 
 
+@pytest.mark.slow
 def test_it_is_differentiated_and_mapped():
     def length(x):
         gradient = fp.mean_grad(loss)(x, texts(), jnp.ones(B, bool))

@@ -191,6 +191,7 @@ def test_declared_without_drops(lost):
         assert never == pytest.approx(epsilon_of(release(FixedSize(N, S), view, 3)), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_it_moves_as_it_should():
     rates = (0.0, 0.3, 0.9)
     for view in fp.privacy.VIEWS:

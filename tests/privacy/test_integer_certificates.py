@@ -361,7 +361,6 @@ def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
     [
         (Everyone(20), 1.0),
         (FixedSize(100, 20), 3.0),
-        pytest.param(LOSSY.sampling, 1.0, marks=pytest.mark.slow),
         pytest.param(LOSSY.sampling, 3.0, marks=pytest.mark.slow),
     ],
 )
