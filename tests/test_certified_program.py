@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import pytest
-import tiers
 from jax.experimental import buffer_callback, io_callback
 from own_algorithms import (
     CLIENTS,
@@ -73,7 +72,7 @@ OTHERS = {
 }
 
 
-@tiers.every("name", OTHERS)
+@pytest.mark.parametrize("name", OTHERS)
 def test_calls_that_are_others_in_training_are_refused(name):
     SEEN["traces"] = 0
     with refused(r"round: in training it calls the cohort otherwise than when it was certified"):

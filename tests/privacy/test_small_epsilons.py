@@ -202,6 +202,7 @@ def test_cells_stay_few():
     is_within_a_percent(found, lambda epsilon: float(gaussian_delta(epsilon, 1e-4)), 1e-5)
 
 
+@pytest.mark.slow
 def test_losses_too_rare_for_delta_take_no_room():
     """Cohorts of two, of which another is in one of 20,000 rounds of a unit: the cut costs hardly anything."""
     whole, cut = (
@@ -222,6 +223,7 @@ def test_blocks_of_one_round():
     assert exact <= losses.pld_epsilon([one], "add_or_remove", 0.068) <= 1.01 * exact
 
 
+@pytest.mark.slow
 @tiers.every("given", [(0.001, 12_202), (0.01, 1_724)])
 def test_calibrated(given):
     epsilon, expected = given

@@ -174,6 +174,7 @@ def test_many_draws_are_rounded_up_a_little(given):
     assert len(values) <= 10_000
 
 
+@pytest.mark.slow
 def test_several_releases_stay_tractable():
     phases = [release(100.0 + i, WithReplacement(50, 40, 0.02), 5000) for i in range(3)]
     three = epsilon_of(*phases)
