@@ -83,7 +83,7 @@ class TestKnownTurns:
         assert found.epsilon == found.of_groups["fast"].epsilon
         assert found.basis == "constructed"
 
-    @pytest.mark.parametrize("name", ["banded", "blt"])
+    @tiers.every("name", ["blt", "banded"])
     def test_correlated_noise(self, name):
         """By C on every set of steps that is so far apart."""
         noise = correlated(matrix_of(name))
@@ -93,6 +93,7 @@ class TestKnownTurns:
         told = gaussian_epsilon(moved, DELTA)
         assert certified(algorithm).epsilon == pytest.approx(told, rel=1e-3)
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("quick_to_compile")
     def test_correlated_noise_trains(self):
         algorithm = fed_buff(delay=fp.delays.constant(1), mechanism=correlated(matrix_of("blt")))
@@ -178,7 +179,8 @@ AUDITED = {
 }
 
 
-@tiers.every("name", AUDITED)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AUDITED)
 def test_audits_find_most_of_the_worst_clients_epsilon(name):
     """The mechanism's own code, on a client in its worst direction: a bound is wrong with probability 1e-6."""
     algorithm, view = AUDITED[name]

@@ -177,6 +177,7 @@ class TestCertificates:
         ]
         assert_close(found.epsilon, certify_releases(blocks, 1e-5, "third_party").epsilon, 1e-9)
 
+    @pytest.mark.slow
     def test_allocated_rounds_for_a_target(self):
         sampler, target = fp.random_allocation(N, 3), {"epsilon": 2.0, "rounds": 6, "delta": 1e-5}
         sigma = fp.calibrate_noise(
@@ -220,7 +221,8 @@ class TestCertificates:
 class TestAudits:
     """The engine's own noise of whole runs, in the worst rounds, projected as the best attack does."""
 
-    @tiers.every("name", ["banded_inverse", "tree"])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", ["banded_inverse", "tree"])
     def test_a_run_lies_below_its_certificate_and_near_it(self, name):
         used = correlated(matrix_of(name), sigma=3.0)
         traced = fp.trace_round(descent(used, fp.fixed_order(N, SIZE)), start(), FEDERATION)
@@ -338,6 +340,7 @@ class TestBeside:
         with refused("9 rounds, the most that its noise is made for, do not reach it"):
             fp.calibrate_rounds(loud, start(), FEDERATION, **target)
 
+    @pytest.mark.slow
     def test_a_servers_view_is_of_bare_messages(self):
         """Whatever the noise."""
         state, key = fp.ModelState(start(), jnp.int32(0)), jax.random.key(3)

@@ -78,6 +78,7 @@ def test_no_layout_and_no_rest_of_rounds_costs_a_trace(layout, every):
     assert traces_of(loss, algorithm, PARAMS, FEDERATION, **given)[1] <= 3
 
 
+@pytest.mark.slow
 def test_a_large_matrix_costs_no_trace():
     """Whether its sum may take its place is read off the program that is trained with."""
     loss = counting(squared)

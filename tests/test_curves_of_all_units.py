@@ -168,6 +168,7 @@ def hospitals(sizes, *patients):
     return fp.Federation.from_arrays(table, clients, person=owner)
 
 
+@pytest.mark.slow
 def test_of_patients_by_records_the_largest_at_each_point():
     """Twenty of the 400 records of a client, or one of ten: batches of five, all of whose others are alike.
 
@@ -196,6 +197,7 @@ def test_of_patients_by_records_the_largest_at_each_point():
     assert any(text.startswith("whose each client and record is") for text in whole.assumptions)
 
 
+@pytest.mark.slow
 def test_of_patients_statistics_and_training_that_knows_sizes():
     """The statistics do not; twenty records are more than the smallest client has."""
     sizes, of = (400, 10), hospitals((400, 10), {0: 20})

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import pytest
-import tiers
 from faulty_rounds import (
     SKELLAM,
     added,
@@ -259,7 +258,7 @@ FAULTS = {
 }
 
 
-@tiers.every("name", FAULTS)
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_refused(name):
     algorithm, said, _ = FAULTS[name]
     with refused(said):

@@ -164,7 +164,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@tiers.every("name", REFUSED)
 def test_budgets_that_nothing_meets_are_refused(name):
     make, budgets, said = REFUSED[name]
     with refused(said):

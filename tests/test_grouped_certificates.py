@@ -64,6 +64,7 @@ def test_poisson_groups_have_the_epsilons_of_dp_accounting():
     assert (whole.epsilon, whole.relation) == (found["b"].epsilon, "add_or_remove")
 
 
+@pytest.mark.slow
 def test_fixed_sizes_have_the_epsilons_of_own_pairs():
     fixed = {"a": fp.fixed_size(10, 2), "b": fp.fixed_size(20, 10)}
     found, whole = of_groups(fp.grouped(LABELS, fixed, **COUNTS), 10, 1e-3, noise=4.0)
@@ -127,7 +128,7 @@ SMALL = [
 ]
 
 
-@tiers.every("given", SMALL, kind=lambda given: given[0][0][0] == "cut")
+@tiers.every("given", SMALL)
 def test_explicit_neighbours_of_two_small_groups(given):
     """All draws of six clients: no pair exceeds its group's curve, and some pair meets it."""
     drawn, met = given
@@ -198,7 +199,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@tiers.every("name", OTHERS)
 def test_a_group_costs_what_its_sampler_costs_alone(name):
     """Whatever draws the other; a weight of 1/2 is twice the noise. Towards a third party, and behind an aggregator."""
     samplers = dict(zip("ab", OTHERS[name], strict=True))
@@ -306,6 +307,7 @@ def test_noises_of_different_loudness_hide_nobody_who_may_stand_for_another(name
         assert all(release.sampling.takes_all for release in traced.releases(2, kind))
 
 
+@pytest.mark.slow
 def test_the_audit_of_the_worst_group_is_below_its_certificate_and_near_it():
     """A bound above a true epsilon has probability 1e-6; 60 % of the certificate are found at 95 % confidence."""
     sampler = fp.grouped(LABELS, POISSON, **COUNTS)

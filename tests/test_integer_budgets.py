@@ -61,7 +61,8 @@ def test_a_round_that_travels_so_costs_what_was_asked(name):
     assert found.certificate.of_groups == certificate.of_groups
 
 
-@tiers.every("within", [1.1, 1.01])
+@pytest.mark.slow
+@pytest.mark.parametrize("within", [1.1, 1.01])
 def test_fewer_bits_miss_the_error(within):
     found = fp.calibrate_integers(2.0, **ASKED, within=within)
     assert 1 < found.error_ratio <= within
@@ -90,8 +91,8 @@ def test_a_message_of_one_value_is_not_rounded_away():
     assert found.squared_norm > 0
 
 
-@pytest.mark.parametrize(
-    ("changed", "words"),
+@tiers.every(
+    "given",
     [
         ({"bits": 5}, "bits: 5, but at epsilon 2.0 sums of 40 messages of 60 values wrap; give 7"),
         (
@@ -102,7 +103,8 @@ def test_a_message_of_one_value_is_not_rounded_away():
         ({"sampler": fp.poisson(400, 0.1, capacity=40)}, "give fp.skellam"),
     ],
 )
-def test_bad_input_gets_one_line(changed, words):
+def test_bad_input_gets_one_line(given):
+    changed, words = given
     with pytest.raises(ValueError, match=words) as raised:
         fp.calibrate_integers(**{"epsilon": 2.0} | ASKED | changed)
     assert "\n" not in str(raised.value)

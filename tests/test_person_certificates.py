@@ -264,7 +264,8 @@ AUDITED = {
 }
 
 
-@tiers.every("name", AUDITED)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AUDITED)
 def test_an_audit_of_the_worst_person_is_below_its_certificate_and_near_it(name):
     algorithm, of, view = AUDITED[name]
     rounds, delta = 2, 0.01

@@ -173,7 +173,8 @@ def test_the_cases_of_cut_places_bound_explicit_neighbours(capacity, replaced):
 AUDITED = [("public, batches", LEAF), ("public, Poisson", WALL), ("secret", WALL)]
 
 
-@tiers.every("given", AUDITED)
+@pytest.mark.slow
+@pytest.mark.parametrize("given", AUDITED)
 def test_the_audit_of_the_worst_client_is_below_its_certificate_and_near_it(given):
     """A bound above a true epsilon has probability 1e-6; 60 % of the certificate are found at 95 % confidence.
 

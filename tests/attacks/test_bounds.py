@@ -76,9 +76,10 @@ def test_clopper_pearson():
         assert _at_least(successes, trials, 0.01) == pytest.approx(exact.low, abs=1e-12)
 
 
-@pytest.mark.parametrize(("present", "absent"), [(50, 50), (30, 80), (500, 500)])
-def test_coins_choose_nearly_all_draws(present, absent):
+@tiers.every("both", [(30, 80), (50, 50), (500, 500)])
+def test_coins_choose_nearly_all_draws(both):
     """As many as there are enough of both for, but with a probability of a twentieth of the significance."""
+    present, absent = both
     scores, rng = (np.arange(float(present)), np.arange(float(absent))), np.random.default_rng(0)
     counted = [tuple(map(len, _tossed(*scores, 0.05, rng))) for _ in range(500)]
     (runs,) = {sum(pair) for pair in counted} - {0}

@@ -56,6 +56,7 @@ def test_canary_clients_move_the_model_by_the_clip_norm_in_their_direction(direc
     np.testing.assert_array_equal(again.present, after.present)
 
 
+@pytest.mark.slow
 def test_canary_records_move_it_in_every_step(directions):
     """One canary at the first position of each client; the others' gradients as without it."""
     after = a_round(with_canaries(records(0.0), CLIENTS, per_client=1))
@@ -116,6 +117,7 @@ def test_what_has_no_place_for_them():
         traced(with_canaries(records(1.0), 2))
 
 
+@pytest.mark.slow
 def test_clients_with_noise_of_their_own_send_that_when_they_are_away():
     """Local noise: absent canaries change the sum by their update alone, not by its noise."""
     loud = fp.gaussian(1e-3, 1000.0)

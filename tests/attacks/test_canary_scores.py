@@ -167,7 +167,8 @@ def changing(noise):
 MESSAGES = {"dense": clients, "sparse": sparse, "pairs": adaptive, "of changing noise": changing}
 
 
-@tiers.every("name", MESSAGES)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MESSAGES)
 def test_too_little_noise_is_seen(name):
     """A twentieth of the noise that is certified: the bound refutes that (wrong once in 1e6), the estimate too."""
     make = MESSAGES[name]

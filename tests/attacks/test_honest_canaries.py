@@ -258,7 +258,8 @@ def test_who_is_there_trains_as_ever_and_who_is_not_adds_nothing(per_client):
 PLAYED = {"worst": None, "natural": natural}
 
 
-@tiers.every("name", PLAYED, kind=lambda data: "away")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLAYED)
 def test_who_is_away_has_no_weight(name):
     """The mean by examples, divided by the weights of those there: as if the client were not in the federation."""
     sizes = [2, 4, 3, 4]

@@ -85,7 +85,7 @@ def test_lower_bounds_keep_below_the_certificate(name):
     assert found > 0 or name == "nearly all shares vanish"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@tiers.every("kind", KINDS)
 @tiers.every("sum_of", [(10, 1.0, 10), (1, 1.0, 1), (100, 3.0, 2000)])
 def test_more_than_sixty_percent_is_found(kind, sum_of):
     """Where the noise of a member is 1 or more; a bound at 1 - 1e-6 keeps below the certificate."""

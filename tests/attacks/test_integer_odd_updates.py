@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiers
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
@@ -79,7 +78,8 @@ def rounds_of(algorithm, data):
     return many
 
 
-@tiers.every("case", CASES)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 def test_odd_updates_show_less_than_is_certified(case):
     """Each bound is wrong with probability 1e-6. The adversary knows all but whether client 0 sends its update.
 

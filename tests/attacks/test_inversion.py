@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import tiers
 from scipy.ndimage import correlate1d
 from victims import IMAGES, LABELS, PARAMS, loss
 
@@ -29,7 +28,8 @@ def test_every_label_is_read_off_the_last_layer(seen):
 SEARCHES = {"lbfgs": (None, 100), "adam": (optax.adam(0.1), 300)}
 
 
-@tiers.every("name", SEARCHES)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEARCHES)
 def test_images_are_recovered(seen, name):
     optimizer, steps = SEARCHES[name]
     seen = jax.tree.map(lambda leaf: leaf[:4], seen)

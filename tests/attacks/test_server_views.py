@@ -184,6 +184,7 @@ def splitting(**options):
     )
 
 
+@pytest.mark.slow
 def test_model_splitting_shows_visible_submodels():
     found = view(splitting())
     assert found.transcript.shape == (5, COHORT, D)

@@ -194,7 +194,8 @@ def cosines(found, true):
 SENT = {"8 bits": dynamic(8, "columns"), "exact": full_precision()}
 
 
-@tiers.every("name", SENT)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SENT)
 def test_unmixing_finds_the_direction_of_the_updates(name):
     """Also under the dynamic quantizer, where least squares and the last message have nothing of it."""
     theta = 0.3 * jax.random.normal(jax.random.key(4), (3000,))

@@ -55,13 +55,14 @@ def test_noise_against_the_closed_form():
     assert exact <= found <= exact * (1 + 2e-4)
 
 
+@pytest.mark.slow
 def test_claimed_noise_gives_the_paper_s_sigma():
     """Table 4: epsilon 1.01 at sigma 1.4 (and q = 1 / 60)."""
     sigma = calibrate_noise(algorithm, *HERE, epsilon=1.008, rounds=180, delta=DELTA, claimed=True)
     assert sigma == pytest.approx(1.4, rel=1e-3)
 
 
-@pytest.mark.parametrize("claimed", [False, True])
+@tiers.every("claimed", [True, False])
 def test_rounds(claimed):
     private = algorithm(1.4)
     rounds = calibrate_rounds(private, *HERE, epsilon=1.0, delta=DELTA, claimed=claimed)
@@ -125,8 +126,8 @@ def rounds(sigma=1.4, **changes):
     calibrate_rounds(algorithm(sigma), *HERE, **{"epsilon": 1.0, "delta": DELTA} | changes)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@tiers.every(
+    "given",
     [
         (
             lambda: noise(epsilon=1e9, view="server_secagg"),
@@ -165,6 +166,7 @@ def rounds(sigma=1.4, **changes):
         (lambda: rounds(sigma=9e5, view="server_secagg"), r"rounds do not reach it"),
     ],
 )
-def test_what_cannot_be_reached_is_said(call, message):
+def test_what_cannot_be_reached_is_said(given):
+    call, message = given
     with refused(message):
         call()

@@ -89,6 +89,7 @@ def test_cut_cohorts(given):
     assert 1 <= asked(PLDAccountant, certificate) / certificate.epsilons["PLD"] < largest
 
 
+@pytest.mark.slow
 def test_a_replaced_unit_moves_twice_as_far():
     """By 2 C in 30 rounds of noise 8 C, as one Gaussian of their squares; the PLD accountant doubles it once more."""
     event, relation = certified(release(2.4, FIXED, 3), release(8.0, ALL, 30)).dp_event()

@@ -140,6 +140,7 @@ def test_the_mixture_over_all_patterns(sampler, view, n, s):
     assert delta <= DELTA
 
 
+@pytest.mark.slow
 def test_many_rounds_keep_to_the_mixture():
     """A hundred rounds, against patterns that are drawn: within five deviations (a false alarm once in 2e6)."""
     epsilon = found(fp.dropping(FIXED, P, "lost"), "server_secagg", rounds=100, delta=0.05).epsilon
@@ -159,6 +160,7 @@ def test_a_server_hides_a_member_by_its_own_share():
         assert found(sampler, "server").epsilon == pytest.approx(epsilon_of(alone), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_whole_noise_of_everyone_and_of_poisson_cohorts_is_that_of_poisson_cohorts():
     for sampler, same in (
         (fp.dropping(ALL, P), fp.poisson(N, 1 - P, N)),
@@ -207,6 +209,7 @@ def test_it_moves_as_it_should():
         assert by_rounds == sorted(by_rounds)
 
 
+@pytest.mark.slow
 def test_few_cases_are_above_many(monkeypatch):
     """Neighbouring numbers of those who stay taken together: never below, by little."""
     sampling = Dropping(4000, 400, P, True)

@@ -148,7 +148,7 @@ def test_what_hides_all_leaves_a_positive_answer_at_the_prior():
         np.testing.assert_allclose(precisions, [0.5, 0.01], rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["poisson", "gaussian"])
+@tiers.every("name", ["poisson", "gaussian"])
 def test_operational_numbers_as_dp_accounting_has_them(name):
     from dp_accounting.pld import privacy_loss_distribution as pld
 
