@@ -7,6 +7,7 @@ import numpy as np
 import optax
 import pytest
 import tiers
+from small import refused
 
 import fedpriv as fp
 from fedpriv.mechanisms.integers import IntegerSum
@@ -91,20 +92,15 @@ def test_a_message_of_one_value_is_not_rounded_away():
     assert found.squared_norm > 0
 
 
-@tiers.every(
-    "given",
-    [
-        ({"bits": 5}, "bits: 5, but at epsilon 2.0 sums of 40 messages of 60 values wrap; give 7"),
-        (
-            {"within": 1.0000001},
-            "within: 1.0000001, but at .* reach 1.0001 with 30 bits; give more",
-        ),
-        ({"epsilon": 1e-9}, "epsilon: 1e-09; its noise is too much .* raise it"),
-        ({"sampler": fp.poisson(400, 0.1, capacity=40)}, "give fp.skellam"),
-    ],
-)
-def test_bad_input_gets_one_line(given):
-    changed, words = given
-    with pytest.raises(ValueError, match=words) as raised:
-        fp.calibrate_integers(**{"epsilon": 2.0} | ASKED | changed)
-    assert "\n" not in str(raised.value)
+WRONG = {
+    "bits: 5, but at epsilon 2.0 sums of 40 messages of 60 values wrap; give 7": {"bits": 5},
+    "within: 1.0000001, but at .* reach 1.0001 with 30 bits; give more": {"within": 1.0000001},
+    "epsilon: 1e-09; its noise is too much .* raise it": {"epsilon": 1e-9},
+    "give fp.skellam": {"sampler": fp.poisson(400, 0.1, capacity=40)},
+}
+
+
+@tiers.every("said", WRONG)
+def test_bad_input_gets_one_line(said):
+    with refused(said):
+        fp.calibrate_integers(**{"epsilon": 2.0} | ASKED | WRONG[said])
