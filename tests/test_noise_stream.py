@@ -23,7 +23,7 @@ from own_algorithms import (
     two_sums,
 )
 from scipy import stats
-from small import FALSE_ALARM, assert_normal
+from small import FALSE_ALARM, assert_normal, one_round
 
 import fedpriv as fp
 from fedpriv.core.random_streams import DROPOUT, NOISE, RECORDS
@@ -189,7 +189,7 @@ def test_a_round_is_replayed_with_the_same_noise():
     algorithm, root = fed_avg(), jax.random.key(5)
     state = State(PARAMS, jnp.int32(3))
     one, other, later = (
-        fp.one_round(algorithm)(root, s, FEDERATION)[0].params["w"]
+        one_round(algorithm)(root, s, FEDERATION)[0].params["w"]
         for s in (state, state, state._replace(round=jnp.int32(4)))
     )
     np.testing.assert_array_equal(one, other)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from refused.losses import NO_NUMBERS
 from small import records, refused, regression, squared, start, vector
 
@@ -150,7 +151,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@tiers.every("name", LOSSES)
 def test_losses_of_every_kind_have_numpys_gradient(name):
     x, y = records(FEDERATION, 0)
     batch = {"x": jnp.asarray(x, jnp.float32), "y": jnp.asarray(y, jnp.float32)}
@@ -158,10 +159,15 @@ def test_losses_of_every_kind_have_numpys_gradient(name):
     theta = vector(PARAMS)
     residual = (theta[0] + x @ theta[1:] - y)[np.asarray(mask)]
     rows = np.insert(x, 0, 1, axis=1)[np.asarray(mask)]
-    found = fp.mean_grad(LOSSES[name])(PARAMS, batch, mask)
+    found = jax.jit(fp.mean_grad(LOSSES[name]))(PARAMS, batch, mask)
     np.testing.assert_allclose(vector(found), residual @ rows / 2, rtol=1e-5)
-    weighted = fp.per_example(LOSSES[name])(PARAMS, batch)
-    each = weighted.weighted(jax.tree.map(lambda n: mask / 2, weighted.norms))
+
+    @jax.jit
+    def halves(batch):
+        found = fp.per_example(LOSSES[name])(PARAMS, batch)
+        return found.weighted(jax.tree.map(lambda n: mask / 2, found.norms))
+
+    each = halves(batch)
     np.testing.assert_allclose(vector(each), residual @ rows / 2, rtol=1e-5)
 
 

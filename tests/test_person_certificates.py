@@ -180,6 +180,7 @@ def test_records_at_several_clients_are_composed():
     assert (ours.unit, ours.relation) == ("person", "zero_out")
 
 
+@pytest.mark.slow
 def test_secret_batches_of_several_clients_are_composed():
     """All patterns of a round; of each, losses of the batches' mixtures, which other tests compute on their own."""
     algorithm = by_record(fp.poisson(N, 0.5, N), steps=2)
@@ -316,6 +317,7 @@ def test_clients_that_are_all_one_persons_stay_without_its_records():
     assert any("that they are there is not hidden" in text for text in alone.assumptions)
 
 
+@pytest.mark.slow
 def test_runs_and_calibration_are_of_persons_too():
     of = devices(2)
     together = fp.certify_together([(by_client(), 5), (by_client(), 15)], start(), of, DELTA)

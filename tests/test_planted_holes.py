@@ -319,14 +319,14 @@ def test_clients_may_mix_their_own_records():
     assert fp.certify(sent, PARAMS, FEDERATION, 1, 1e-3).basis == "constructed"
 
 
-@tiers.every("name", KEYS)
+@pytest.mark.parametrize("name", KEYS)
 def test_the_keys_of_a_round_are_public(name):
     certificate = check_launch(KEYS[name].algorithm, PARAMS, FEDERATION).certify(3, 1e-3)
     assert certificate.basis == "constructed"
     assert np.isfinite(certificate.epsilon)
 
 
-@tiers.every("name", FAULTS)
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_hole_is_closed(name):
     algorithm, said, _ = FAULTS[name]
     with refused(said):
