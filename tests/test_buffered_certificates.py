@@ -144,6 +144,7 @@ class TestSecretAnswers:
         algorithm = fed_buff(fp.poisson(N, rate, N), law, staleness=old)
         assert certified(algorithm, 1).epsilon == pytest.approx(told, rel=1e-3)
 
+    @pytest.mark.slow
     def test_unequal_weights_cost_no_more(self):
         """Of explicit neighbours whose delay is hidden, or shown: below the certificate, which counts the largest."""
         rate, weights = 0.25, {old(d): p for d, p in enumerate(LATE.chances[0])}

@@ -129,6 +129,7 @@ def test_everybody_s_rounds_are_one_gaussian():
     assert found.epsilon == pytest.approx(exact, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_records_of_several_runs():
     """Clients that are always there; each local step draws its records by itself.
 

@@ -24,7 +24,6 @@ from fedpriv.certification.unit_kinds import UnitKind
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 LABELS = ["a", "b", "b"] * 10
-MEMBERS = {"a": 10, "b": 20}
 THIRTY = fp.Federation.blank({"x": np.zeros(3, np.float32), "y": np.float32(0)}, 30, 2)
 
 

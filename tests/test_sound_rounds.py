@@ -98,13 +98,13 @@ HARMLESS = {
     "Fed-SMP, top_k of the last sum and of public data": Sound(
         fed_smp(public_and_released), "sums"
     ),
-    "error feedback in clients' own state": Sound(error_feedback(), "memory"),
+    "error feedback in clients' own state": Sound(error_feedback(), "sums"),
     "DP-SCAFFOLD of everyone with a local decay": Sound(
         scaffold(
             sampler=fp.everyone(CLIENTS),
             direction=lambda h, y, shard: jax.tree.map(lambda h, y: h + 0.01 * y, h, y),
         ),
-        "records",
+        "sums",
     ),
     "a mechanism by hand that is sound": Sound(
         fed_avg(GAUSSIAN._replace(seal=())), "mechanism by hand"

@@ -41,6 +41,7 @@ def test_images_are_recovered(seen, name):
     np.testing.assert_allclose(sum(jax.tree.leaves(off)), found.distance, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_what_matters_nothing_is_recovered(seen):
     """Only the last bias was sent: it says the label and hardly more."""
 
