@@ -167,6 +167,7 @@ def test_noise_for_fp_mechanism_that_reads_the_sum(scale):
         fp.certify(fed_avg(drawing(scale)), PARAMS, FEDERATION, 1, 1e-3)
 
 
+@pytest.mark.slow
 def test_noise_for_fp_mechanism_that_reads_shapes():
     measured(fed_avg(drawing(lambda x: jnp.ones_like(x))))
     certificate = fp.certify(fed_avg(drawing(lambda x: 1.0)), PARAMS, FEDERATION, 1, 1e-3)
@@ -236,10 +237,7 @@ def test_a_fault_is_refused(name):
         measured(algorithm)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["draws that the accounting does not know", "a mechanism of half the noise"],
-)
+@tiers.every("name", ["a mechanism of half the noise", "draws that the accounting does not know"])
 def test_an_algorithm_is_measured(name):
     algorithm, said, _ = FAULTS[name]
     with refused(said):

@@ -131,15 +131,16 @@ HARMLESS = {
     ),
     "masks from a chain of keys": Sound(from_a_chain(), "drawing and counting"),
     "a client that draws from its key, with noise of its own": Sound(
-        sending(drawing, adder="own"), "own noise"
+        sending(drawing, adder="own"), "drawing and counting"
     ),
     "a client that prints": Sound(printing(printed), "host"),
     "a client that calls back": Sound(printing(called_back), "host"),
     "a client that checks": Sound(printing(checked), "host"),
     "a client that prints, and little else": Sound(printing_alone(), "host"),
-    "counts": Sound(summed(COUNTS), "counts"),
+    "counts": Sound(summed(COUNTS), "drawing and counting"),
     "counts with noise of clients' own": Sound(
-        sending(lambda k, shard, s: jnp.sum(shard.examples["y"] > 0), adder="own"), "counts"
+        sending(lambda k, shard, s: jnp.sum(shard.examples["y"] > 0), adder="own"),
+        "drawing and counting",
     ),
     "public arrays of NumPy": Sound(
         after_sum(lambda k, s, c, summed, m: (moved(s, CLASSES.sum() * MASK * jnp.ones(D)), m)),
@@ -157,7 +158,8 @@ HARMLESS = {
     "a wrapper of gradients": Sound(of_records(wrapped(lambda found: found)), "gradients by hand"),
     "a schedule by hand": Sound(fed_avg(Dynamic(GAUSSIAN, 9, 1.0, 2.0, 3)), "mechanism by hand"),
     "an opening": Sound(
-        fed_avg(sampler=Opening(fp.everyone(CLIENTS), 1, fp.everyone(CLIENTS))), "sampler"
+        fed_avg(sampler=Opening(fp.everyone(CLIENTS), 1, fp.everyone(CLIENTS))),
+        "drawing and counting",
     ),
     "a state of zeros for each client": Sound(
         in_init(lambda f: jnp.zeros((f.num_clients, f.capacity))), "drawing and counting"
@@ -221,7 +223,7 @@ def test_tables_of_the_librarys_own_are_not_listed():
     assert not [text for text in found.assumptions if "closes over" in text]
 
 
-@pytest.mark.parametrize("generator", ["unsafe_rbg", "rbg"])
+@tiers.every("generator", ["unsafe_rbg", "rbg"])
 def test_noise_is_threefrys_whatever_the_generator(generator):
     with jax.default_prng_impl(generator):
         made = fp.certify(fed_avg(), PARAMS, FEDERATION, 1, 1e-3)

@@ -150,6 +150,7 @@ class TestReleases:
             optimize.brentq(lambda s: gaussian_epsilon(s) - 1, 0.5, 50), rel=1e-3
         )
 
+    @pytest.mark.slow
     def test_a_seed_is_of_one_statistic_alone(self, released):
         how = {"noise_multiplier": released.noise_multiplier, "delta": DELTA}
         again = MOMENTS.release(FEDERATION, **how, seed=3)
@@ -199,6 +200,7 @@ class TestReleases:
         (said,) = scaled - plain
         assert said.startswith("x of the records is on the scale of released statistics")
 
+    @pytest.mark.slow
     def test_a_streamed_federation_gives_the_same(self, released):
         streamed = fp.StreamedFederation.from_arrays(EXAMPLES, OWNERS)
         how = {"noise_multiplier": released.noise_multiplier, "delta": DELTA, "seed": 3}

@@ -197,6 +197,7 @@ def clients_of(algorithm, federation, rounds, delta, **how):
     return whole.of_clients
 
 
+@pytest.mark.slow
 def test_the_certificate_is_the_largest_of_the_clients():
     algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["public, batches"], 2.0)
     federation = regression(WALL)
