@@ -260,6 +260,7 @@ def test_what_cannot_be_composed_is_refused_in_one_line(name):
         fp.certify_together(runs, start(), FEDERATION, DELTA)
 
 
+@pytest.mark.slow
 def test_noise_of_one_s_own_goes_with_cohorts_of_known_size():
     """One client replaced by another: both would take part in the same rounds, and add their noise."""
     both = together((made("fixed_size"), 2), (own_noise(), 3))

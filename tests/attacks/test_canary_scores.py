@@ -71,7 +71,7 @@ def test_scores_of_secret_cohorts_are_those_of_the_certified_pair(make):
     """Two samples, by Kolmogorov and Smirnov; false alarm 1e-6 each."""
     sampler = fp.poisson(CLIENTS, 0.3, CLIENTS)
     algorithm = clients(1.0, sampler) if make == "dense" else sparse(1.0, sampler)
-    present, scores = runs(algorithm, 400, 4)
+    present, scores = runs(algorithm, 250, 4)
     releases = fp.trace_round(algorithm, start(), FEDERATION).releases(4)
     for v, view in enumerate(("third_party", "server_secagg")):
         pair = draw_scores(releases, view, draws=4_000)

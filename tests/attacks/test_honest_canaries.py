@@ -285,6 +285,7 @@ def test_the_certificate_stays_as_it_is(per_client):
     assert certified_of(audited) == certified_of(algorithm) < np.inf
 
 
+@pytest.mark.slow
 def test_who_keeps_something_has_to_take_part_openly():
     """Its messages tell when it took part: the score would be that of somebody who knows more than a third party."""
 
