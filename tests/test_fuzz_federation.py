@@ -112,13 +112,6 @@ def test_long_doubles_are_stored_in_float32_or_refused():
         fp.Federation.from_arrays({"x": np.array([1, 1e300], np.longdouble)}, rows)
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/b", ".x"])
-def test_names_that_are_no_files(name, tmp_path):
-    with pytest.raises(ValueError, match="cannot name a file"):
-        fp.write_clients(tmp_path, [{name: np.zeros(2)}])
-    assert not list(tmp_path.iterdir())
-
-
 @cases(100, 4000)
 @given(st.data())
 def test_partitions_give_every_row_to_one_client_or_are_refused(data):

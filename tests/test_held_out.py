@@ -232,67 +232,6 @@ def test_a_table_of_rows_that_is_made_before_the_round_is_refused(of):
         fp.trace_round(plain._replace(round=round), PARAMS, FEDERATION)
 
 
-def flagged(rows):
-    return EXAMPLES | {"test": np.isin(np.arange(TOTAL), rows)}
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: hold_out(np.random.default_rng(0), PARTS, 1.5), "^count: 1.5; give a whole"),
-        (
-            lambda: hold_out(np.random.default_rng(0), PARTS, 0.9),
-            "^count: 0.9; it leaves client 0 none",
-        ),
-        (lambda: hold_out(np.random.default_rng(0), PARTS, 5), "^count: 5; "),
-        (
-            lambda: hold_out(np.random.default_rng(0), PARTS, 2, stratify=[0, 1]),
-            "^stratify: .*; give the labels of all examples",
-        ),
-        (
-            lambda: fp.Federation.from_arrays(flagged(PARTS[2]), PARTS, held_out="test"),
-            "^held_out: all 5 records of client 2 are held out; leave it one",
-        ),
-        (
-            lambda: fp.Federation.from_arrays(flagged([]), PARTS, held_out="test"),
-            "^held_out: .*; no client's record is held out",
-        ),
-        (
-            lambda: fp.Federation.from_arrays(EXAMPLES, PARTS, held_out="y"),
-            r"^held_out: 'y' is float32\[\d+\]; give a boolean",
-        ),
-        (
-            lambda: fp.Federation.from_arrays(EXAMPLES, PARTS, held_out="split"),
-            "^held_out: there is no leaf 'split' in examples, only x, y",
-        ),
-        (
-            lambda: fp.Federation.from_arrays(EXAMPLES, REST, held_out=PARTS),
-            r"^held_out: row \d+ is given twice",
-        ),
-        (
-            lambda: fp.Federation.from_arrays(EXAMPLES, REST, held_out=HELD[1:]),
-            "^held_out: .*; give an array of row numbers for each of 12 clients",
-        ),
-        (
-            lambda: fp.StreamedFederation.from_arrays(flagged(PARTS[2]), PARTS, held_out="test"),
-            "^held_out: all 5 records of client 2 are held out; leave it one",
-        ),
-        (lambda: WHOLE.held_out, "^held_out: no records are held out; give"),
-        (lambda: run(WHOLE), "^held_out: no records are held out; give"),
-        (lambda: fp.measures.per_client(score, on="test"), "^on: 'test'; give 'train', 'held_out'"),
-        (
-            lambda: fp.measures.per_client(score, bound={"accuracy": 80})(
-                fp.ModelState(PARAMS, 0), WHOLE
-            ),
-            r"^bound: 80 is no accuracy, which is in \[0, 1\]",
-        ),
-    ],
-)
-def test_what_is_refused(call, said):
-    with refused(said):
-        call()
-
-
 def test_the_worst_tenth_is_of_the_clients_that_have_records():
     """40 clients, of whom ten hold something out: the worst of these, not the mean of the worst four."""
     labels = np.arange(80)
@@ -328,13 +267,6 @@ def test_personal_numbers_say_on_which_records_they_are():
     foreign = fp.measures.per_client(score, 5, on=others, personal=personal)
     with refused("on: 13 clients, but there are personal models of 12"):
         foreign(fp.start(PARAMS, FEDERATION), FEDERATION)
-
-
-def test_a_row_of_the_server_cannot_be_held_out():
-    out = np.zeros(TOTAL, bool)
-    out[[PARTS[0][0], PUBLIC[0]]] = True
-    with refused(f"held_out: row {PUBLIC[0]} is the server's"):
-        fp.Federation.from_arrays(EXAMPLES | {"out": out}, PARTS, public=PUBLIC, held_out="out")
 
 
 @pytest.mark.parametrize("higher", [True, False])

@@ -212,12 +212,6 @@ def test_groups_of_a_leaf_are_those_of_each_clients_rows():
     found = fp.PublicGroups.of_leaf(wards, "ward", rate={3: 0.1, 7: 0.2})
     assert [*map(list, found.groups)] == [[7, 3, 7], [3, 3]]
     assert found == fp.PublicGroups([["7", "3", "7"], ["3", "3"]], rate={"3": 0.1, "7": 0.2})
-    for leaf, said in (
-        ("x", "leaf: .x.; .*no whole number"),
-        ("room", "leaf: 'room'; .*give one of 'ward', 'x'"),
-    ):
-        with refused(said):
-            fp.PublicGroups.of_leaf(wards, leaf, rate={3: 0.1, 7: 0.2})
 
 
 def test_lists_that_change_later_change_no_groups():
@@ -227,12 +221,6 @@ def test_lists_that_change_later_change_no_groups():
     del given[0][5:]
     assert records.public_sizes == SIZES
     assert tuple(sum(own.values()) for own in records.held) == SIZES
-
-
-def test_groups_of_clients_are_not_of_records():
-    places = fp.grouped(["x", "y", "y"], {"x": fp.poisson(1, 0.5), "y": fp.poisson(2, 0.2)})
-    with refused("records: .*of groups fp.PublicGroups"):
-        descent(places)
 
 
 def test_a_client_is_not_taken_for_another():
@@ -261,35 +249,6 @@ def test_canaries_find_no_place_among_groups():
             score=lambda params, example: {"loss": squared(params, example)},
             rounds=1,
         )
-
-
-REFUSED = {
-    "no lists": (
-        ("xy", {}),
-        "groups: 'xy'; give, for each client, the names of its records' groups",
-    ),
-    "empty client": (([["x"], []], {"rate": {"x": 0.5}}), r"groups\[1\]: \[\]; give the name"),
-    "no group": (
-        ([["x", None]], {"rate": {"x": 0.5}}),
-        r"groups\[0\]\[1\]: None; each is in a group",
-    ),
-    "both": (([["x"]], {"rate": {"x": 0.5}, "batch": {"x": 1}}), "batch: .*give one of the two"),
-    "neither": (([["x"]], {}), "batch: None; give one of the two"),
-    "a group without rate": (([["x", "y"]], {"rate": {"x": 0.5}}), "rate: .*group 'y' has none"),
-    "a rate without group": (
-        ([["x"]], {"rate": {"x": 0.5, "y": 0.5}}),
-        "rate: 'y'; nobody is in this group; there are 'x'",
-    ),
-    "rate 0": (([["x"]], {"rate": {"x": 0.0}}), r"rate\['x'\]: 0.0; give a number above 0"),
-    "batch 0": (([["x"]], {"batch": {"x": 0}}), r"batch\['x'\]: 0; give a whole number"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_wrong_groups_are_refused(name):
-    (groups, options), said = REFUSED[name]
-    with refused(said):
-        fp.PublicGroups(groups, **options)
 
 
 @pytest.mark.parametrize("groups", [GROUPS[:-1], (*GROUPS[:-1], ["y"] * 5)], ids=["few", "fewer"])
