@@ -4,7 +4,7 @@ import functools
 import inspect
 import itertools
 import random
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from odd_arguments import (
     parts_of,
 )
 from public_functions import bare, everything
-from valid_calls import KNOWN, LEFT_OUT, NOT_COMPARED, is_left_out
+from valid_calls import KNOWN, LEFT_OUT, NOT_COMPARED, is_left_out, made_of
 
 from fedpriv.core.arguments import checked
 
@@ -116,9 +116,11 @@ def test_odd_parts_are_refused(value):
 
 
 def what_it_gives(name):
-    """The class of what comes back: functions that give the same are of one kind."""
+    """The class of part that is made; functions that compute are of one kind."""
     function = KNOWN[name].function
-    return function if inspect.isclass(function) else str(function.__annotations__["return"])
+    if inspect.isclass(function):
+        return function
+    return type(made_of(get_type_hints(function).get("return")))
 
 
 @tiers.every("name", [name for name in KNOWN if name not in NOT_COMPARED], kind=what_it_gives)

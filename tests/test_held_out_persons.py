@@ -186,7 +186,13 @@ def test_clients_that_hold_out_records_are_counted_where_clients_are_the_unit():
 
 
 @pytest.mark.parametrize(
-    "patient", [PATIENT, np.stack([PATIENT, -np.ones(N, int)], 1)], ids=["one", "several"]
+    "patient",
+    [
+        pytest.param(PATIENT, id="one"),
+        pytest.param(
+            np.stack([PATIENT, -np.ones(N, int)], 1), id="several", marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_test_examples_of_persons_are_counted(patient):
     """By the column that said whose each record is, of one person or several."""
@@ -197,7 +203,7 @@ def test_test_examples_of_persons_are_counted(patient):
     federation = fp.Federation.from_arrays(train, "hospital", person="patient")
     run = {"score": lambda w, e: {"loss": squared(w, e)}, "rounds": 1}
     both = len(set(PATIENT[last]) & set(PATIENT[~last]))
-    algorithm = clients_of(federation)
+    algorithm = fp.fed_sgd(squared, sampler=fp.everyone(6), learning_rate=0.1)
     with pytest.warns(UserWarning, match=f"^test: {both} of {len(set(PATIENT[~last]))} persons"):
         fp.simulate(algorithm, PARAMS, federation, test, **run)
     others = test | {"patient": np.where(test["patient"] < 0, -1, test["patient"] + PATIENTS)}

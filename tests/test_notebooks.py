@@ -20,6 +20,20 @@ SAID = {
 }
 """What a notebook's text depends on, in its output."""
 
+BRIEFLY = """
+import fedpriv as fp
+
+whole = fp.simulate
+
+
+def simulate(*given, rounds, every=1, seeds=(0,), **options):
+    return whole(*given, rounds=min(rounds, 2), seeds=list(seeds)[:40], **options)
+
+
+fp.simulate = simulate
+"""
+"""What comes before the first cell, as what is printed does not depend on how long is trained."""
+
 each = pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 
 
@@ -66,6 +80,7 @@ def test_it_runs(path, tmp_path, monkeypatch, compiled_once):
     }.items():
         monkeypatch.setenv(f"JAX_{name}", value)
     notebook = read(path)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(BRIEFLY))
     folder = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, timeout=300, resources=folder).execute()
     told = "".join(map(text_of, notebook.cells))

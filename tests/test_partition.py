@@ -291,6 +291,6 @@ def test_quantity_skew_leaves_the_classes_as_they_are():
 @pytest.mark.parametrize("make", [dirichlet, quantity_skew])
 def test_min_size_is_reached(make):
     of = {dirichlet: LABELS, quantity_skew: len(LABELS)}[make]
-    parts = make(rng(), of, 10, 0.9, min_size=40)
+    parts = make(rng(), of, 10, 3.0, min_size=40)
     check(parts, np.arange(1000), 10)
     assert min(len(part) for part in parts) >= 40

@@ -203,11 +203,10 @@ def test_a_run_does_not_go_on_with_other_persons(tmp_path):
 
     def run(rounds, owner):
         federation = of(WITHOUT, person=owner)
-        algorithm = fp.fed_avg(
+        algorithm = fp.fed_sgd(
             lambda w, example: score(w, example)["loss"],
             sampler=fp.by_person(fp.fixed_size(PEOPLE, 2), federation),
-            optimizer=lambda t: optax.sgd(0.1),
-            batches=fp.full_batch(),
+            learning_rate=0.1,
         )
         given = {"rounds": rounds, "every": 1, "checkpoints": fp.Checkpoints(tmp_path, rounds=1)}
         test = {"x": X[:4]}

@@ -29,9 +29,9 @@ DEEP = Image.fromarray(np.full((4, 5), 3000, np.uint16))
 
 def pets(**options):
     """Reads a folder of two clients' cats and dogs."""
-    for name in ("ada/cat/1.png", "ada/dog/1.png", "ben/dog/1.png"):
-        Path("pets", name).parent.mkdir(parents=True, exist_ok=True)
-        GRAY.save(Path("pets", name))
+    for folder in (Path("pets", name) for name in ("ada/cat", "ada/dog", "ben/dog")):
+        folder.mkdir(parents=True, exist_ok=True)
+        GRAY.save(folder / "1.png")
     return from_image_folder("pets", **options)
 
 
