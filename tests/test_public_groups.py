@@ -15,7 +15,6 @@ from small import (
     assert_identical,
     assert_normal,
     assert_uniform,
-    certified,
     refused,
     regression,
     squared,
@@ -127,14 +126,11 @@ def test_batches_cost_most_where_fewest_records_are_of_the_group():
     """By the client's own number of them, as two of three, or one of one."""
     algorithm = descent(BY_BATCH, 4.0, sampler=fp.everyone(8))
     whole = fp.certify(algorithm, start(), HOSPITALS, 5, 1e-3, view="server", each_client=True)
-    alone = descent(fp.fixed_size(6, 2), 4.0, fp.everyone(8))
-    of_six = certified(alone, 5, 1e-3, 6, view="server").epsilon
     for i in (3, 4, 5):
         own = GROUPS[i]
         shares = [min(BATCHES[name], own.count(name)) / own.count(name) for name in set(own)]
         expected = epsilon_of(replaced_curve(max(shares), 4.0), 10, 1e-3)
         assert whole.of_clients[i].epsilon == pytest.approx(expected, rel=1e-3)
-    assert epsilon_of(replaced_curve(2 / 6, 4.0), 10, 1e-3) == pytest.approx(of_six, rel=1e-3)
     assert whole.of_groups["x"].epsilon == whole.of_clients[5].epsilon
 
 
