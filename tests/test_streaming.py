@@ -88,7 +88,6 @@ def two_sums():
 
 MADE = {
     "two sums": two_sums(),
-    "messages": ALGORITHMS["msp_fl"],
     "everyone first": MAKERS["dp_scaffold"](sampler=FIXED, warm_start=2, everyone_first=True),
     "canaries": canaries.with_canaries(
         ALGORITHMS["dp_fed_avg"],
@@ -341,13 +340,3 @@ def test_no_more_than_two_rounds_records_are_on_the_device(monkeypatch):
     assert waited[:2] == [None, None]
     assert len({id(end) for end in waited[2:]}) == 4
     assert all(end.is_ready() for end in waited[2:])
-
-
-@pytest.mark.slow
-def test_it_fits_the_memory_too():
-    """As many clients side by side as fit: the same results up to rounding."""
-    found, expected = (
-        run(ALGORITHMS["fed_avg"], streamed(FEDERATION), strategy=fp.Strategy(clients))
-        for clients in ("fit", "map")
-    )
-    assert_close(found.state, expected.state)
