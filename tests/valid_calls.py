@@ -36,6 +36,7 @@ FEDERATION = regression([4, 4, 4])
 ROWS, KEY, PARAMS = np.arange(12), jax.random.key(0), start()
 EXAMPLES = {"x": np.ones((12, 3), np.float32), "y": np.zeros(12, np.float32), "label": ROWS % 2}
 OWNERS = [ROWS[:4], ROWS[4:8], ROWS[8:]]
+OF_PERSONS = fp.Federation.from_arrays(EXAMPLES, OWNERS, person=[0, 1, 1])
 SAMPLER, BATCHES, GAUSSIAN = fp.everyone(3), fp.full_batch(), fp.gaussian(0.5, 2.0)
 GRADIENTS, SCORES = fp.per_example(squared), np.linspace(0, 1, 8).astype(np.float32)
 MESSAGES = jnp.asarray(np.random.default_rng(0).normal(size=(6, 2, 4)), jnp.float32)
@@ -151,6 +152,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "buffered": BUFFERED
     | {"client_update": lambda k, p, shard: p, "server_step": lambda state, mean: state},
     "buffered_fed_avg": BUFFERED,
+    "by_person": {"sampler": fp.poisson(2, 0.5), "federation": OF_PERSONS},
     "calibrate_groups": {"make": with_rates, "epsilon": {"a": 0.5, "b": 0.5}},
     "calibrate_together": {"make": lambda sigma: [(with_noise(sigma), 1)]},
     "datasets.from_tokens": {"texts": [[0, 1, 2], [3, 1]], "clients": ["a", "b"], "vocabulary": 4},
@@ -164,8 +166,10 @@ TOGETHER: dict[str, dict[str, Any]] = {
         "embedding": "Embed_0",
     },
     "models.adapters": {"rank": 1},
+    "models.frozen": {"trainable": "kernel"},
     "models.load_model": KEPT,
     "models.next_token": {"network": fp.models.CharacterLSTM(4, 2, 2)},
+    "models.refactored": {"params": {"w": {"A": jnp.ones((4, 2)), "B": jnp.ones((2, 3))}}},
     "models.save_model": SAVED,
     "papers.consensus.by_rate": {"learning_rate": smooth},
     "papers.consensus.exchange": {
@@ -279,5 +283,9 @@ def is_left_out(name: str, public: Public) -> bool:
     return name in LEFT_OUT or of_left_out or issubclass(public.owner, Accounting)
 
 
-KNOWN = {n: p for n, p in everything().items() if p.kinds and not is_left_out(n, p)}
+KNOWN = {
+    name: public
+    for name, public in everything().items()
+    if (public.kinds or name in TOGETHER) and not is_left_out(name, public)
+}
 """What is tried."""
