@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts]
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 IN_TEST_DATA_PAGES = {"hugging_face.md", "pytorch.md"}  # with stand-ins for what is not installed
-LONG = re.compile(r"simulate\(|calibrate|experiments\.\w+\(")
+LONG = re.compile(r"simulate\(|calibrate|experiments\.(?!privacy\b)\w+\(")
 
 
 def is_run(page):
