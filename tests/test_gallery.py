@@ -67,7 +67,7 @@ def test_a_wrong_name_is_refused(capsys):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize("name", ["error_feedback"])
+@pytest.mark.parametrize("name", ["error_feedback", "lora", "personal_heads"])
 def test_programs_run(name, tmp_path, monkeypatch):
     """With two rounds and two seeds."""
     simulate = fp.simulate

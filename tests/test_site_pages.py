@@ -21,16 +21,11 @@ DOCS = ROOT / "docs"
 PAGES = [path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts]
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 IN_TEST_DATA_PAGES = {"hugging_face.md", "pytorch.md"}  # with stand-ins for what is not installed
-LONG = re.compile(r"simulate\(|calibrate|experiments\.(?!privacy\b)\w+\(")
-
-
-def is_run(page):
-    """Whether its examples are: those that train are looked at by `test_examples.py`, but for the first one."""
-    code = "\n".join(code for code, _ in EXAMPLE.findall(page.read_text()))
-    short = page == DOCS / "start.md" or not LONG.search(code)
-    return bool(code) and short and page.name not in IN_TEST_DATA_PAGES
-
-
+WITH_EXAMPLES = [
+    page
+    for page in PAGES
+    if EXAMPLE.search(page.read_text()) and page.name not in IN_TEST_DATA_PAGES
+]
 NAMES = re.compile(r"```\{names\} (\S+)\n(.*?)```", re.DOTALL)
 
 
@@ -51,7 +46,7 @@ def test_a_glossary_is_learned():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize("page", [*filter(is_run, PAGES)], ids=name_of)
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
 def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
     """A block that begins with the name of a file is that file, which may be imported."""
     monkeypatch.chdir(tmp_path)
