@@ -97,7 +97,3 @@ def test_roles_are_counted_where_the_data_are(tmp_path):
     federation = experiment_of(correlated_text, there).entries["dp_fed_avg"].federations[0]
     assert federation.num_clients == 8
 
-
-def test_bands_beyond_the_run_are_refused():
-    with refused("^bands: 7; give at most the 6 rounds of the run"):
-        experiments.privacy("correlated", **SMALL | {"bands": 7})

@@ -150,32 +150,6 @@ def test_who_is_in_which_group_is_the_same_for_every_seed_and_fits_the_shares():
     assert Groups(("a", "b"), labels=("b", "a", "a")).of_units(3) == ["b", "a", "a"]
 
 
-WRONG = {
-    "--groups.epsilons 1 8": r"groups.epsilons: .*name the groups, too",
-    "--groups.names a b --groups.epsilons 1": "groups.epsilons: .*for each of groups.names",
-    "--groups.names a a": "groups.names: .*each once",
-    "--groups.names a b --groups.shares 0.5 0.6": "groups.shares: .*sum to 1",
-    "--groups.names a b --groups.rates 0.5 1.5": "groups.rates: 1.5; give a number above 0 and at most 1",
-    "--groups.names a b --groups.epsilons 1 -8": "groups.epsilons: -8.0; give an epsilon above 0",
-    "--groups.names a b --groups.labels a c a": "groups.labels: .*use each of groups.names",
-    "--groups.names a b --groups.labels a b": "groups.labels: 2; give 120 labels",
-    "--groups.names a b --groups.shares 0.999 0.001": "groups.shares: .*nobody among 120",
-    "--groups.names a b --groups.rates 0.1 0.2 --groups.epsilons 1 8": "groups.rates: .*leave one of",
-    "--groups.names a b --groups.epsilons 1 8 --target-epsilon 1": "groups.epsilons: .*leave out target",
-    "--groups.names a b --groups.epsilons 1 8 --statistics 0.1": "statistics: 0.1; .*leave one of them",
-    "--groups.names a b --groups.epsilons 1 8 --sampling fixed_size": "groups.by: .*poisson",
-    "--groups.names a b --capacity 40": "capacity: 40 .*each group has its own",
-}
-
-
-@pytest.mark.parametrize("words", WRONG)
-def test_what_cannot_be_is_refused_in_one_line(words, capsys):
-    assert privacy.main(["quickstart", *words.split()]) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert len(said) == 1
-    assert re.search(WRONG[words], said[0]), said[0]
-
-
 def test_epsilons_that_nothing_reaches_are_refused_in_one_line(monkeypatch):
     monkeypatch.setattr(calibration, "_LOUDEST", 1.0)
     groups = Groups(NAMES, epsilons=(0.01, 0.02), by="clip_scales")

@@ -125,26 +125,3 @@ def test_delays_are_those_of_the_speeds():
     means = [np.dot(range(401), chances) for chances in drawn.chances]
     assert means == pytest.approx([0.75, 1.5, 6.0], rel=1e-3)
 
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"most_late": 5}, "^delay: .*it can be 6 steps, more than most_late=5; cut the law or"),
-        (
-            {"shares": (0.5, 0.4)},
-            r"^shares: \(0\.5, 0\.4\); give one for each of 3 classes, in sum",
-        ),
-        ({"shares": (0.5, 0.4, 0.3)}, "^shares: .*; give one for each of 3 classes, in sum 1"),
-        ({"hours": (1.0, -2.0, 8.0)}, r"^hours\[1\]: -2\.0; give a number"),
-        ({"buffer": 21}, "^buffer: 21; give at most the 20 clients"),
-        ({"at_work": 21}, "^at_work: 21; give at most the 20 clients"),
-        ({"slowest": 0.5}, r"^slowest: 0\.5; give at least 1 hours"),
-        ({"at_work": 19, "algorithms": ("fed_avg_quick",)}, "^at_work: 19; only 18 clients are"),
-        ({"slow_labels": 10}, "^slow_labels: 10; give at most 9 of the 10 labels"),
-        ({"delay": "uniform"}, "^delay: 'uniform'"),
-        ({"staleness": -1.0}, "^staleness: -1"),
-    ],
-)
-def test_what_is_refused(changes, said):
-    with refused(said):
-        experiments.privacy("late", **SMALL | changes)

@@ -168,23 +168,6 @@ def summaries(folder):
     return json.loads((folder / "summary.json").read_text())["resumed"]
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "said"),
-    [
-        ("patience", 3, "by which patience decides when to stop"),
-        ("bound", 0.4, "which bound is of"),
-    ],
-)
-def test_a_metric_that_decided_something_stays(field, value, said, folder, capsys):
-    about = json.loads((folder / "config.json").read_text())
-    about["settings"][field] = value
-    (folder / "config.json").write_text(json.dumps(about))
-    assert launch("--resume", folder, "--metric", "loss") == 2
-    assert capsys.readouterr().err == (
-        f"error: metric: loss in place of the default, {said}; leave it out, or begin a new run\n"
-    )
-
-
 def test_what_has_ended_is_left(whole, capsys):
     before = {f: f.stat().st_mtime_ns for f in whole.rglob("*")}
     assert launch("--resume", whole) == 0
@@ -205,30 +188,6 @@ def test_train_or_resume(tmp_path, whole):
     assert [x["round"] for x in lines(tmp_path / "new")] == [1, 1]
     with pytest.raises(ValueError, match=r"p 0\.1 there, 0\.2 here"):
         train_or_resume("quickstart", folder, **settings() | {"p": 0.2})
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--p", "0.2", "--local.epochs", "2"], "p 0.1 there, 0.2 here; local.epochs 1 there, 2"),
-        (["--keep-model", "false"], "keep_model True there, False here"),
-        (["--rounds", "20"], "rounds 9 there, 20 here"),
-        (["--algorithms", "rand_k"], "algorithms fed_avg rand_k there, rand_k here"),
-        (["--stop-at-epsilon", "3"], "stop_at_epsilon None there, 3.0 here"),
-        (["--layout.clients", "2"], "layout.clients None there, 2 here"),
-        (["mspdq_mnist"], "config quickstart there, mspdq_mnist here"),
-        (["--output", "elsewhere"], "output: elsewhere is not"),
-        (["--roundz", "3"], "did you mean --rounds"),
-    ],
-)
-def test_other_settings_are_refused_by_name(args, said, folder, capsys):
-    before = {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
-    assert launch("--resume", folder, *args) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert said in error
-    assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
 
 
 @pytest.mark.slow
@@ -332,31 +291,6 @@ def test_another_layout_is_refused(folder, capsys):
     assert (
         "layout.devices 8 there, 1 here; use as many devices as before" in capsys.readouterr().err
     )
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "holds no run (no config.json)"),
-        ('{"config": "quickstart", "sett', "JSONDecodeError"),
-        (
-            '{"config": "nonsense", "settings": {}, "environment": {"code": {}}}',
-            "there is no 'nonsense'",
-        ),
-        ('{"config": "quickstart", "settings": {}}', "KeyError: 'environment'"),
-        (
-            '{"config": "quickstart", "settings": {"q": 1}, "environment": {"code": {}}}',
-            "q: there is no such setting",
-        ),
-    ],
-)
-def test_folders_that_hold_no_run(content, said, tmp_path, capsys):
-    if content:
-        (tmp_path / "config.json").write_text(content)
-    assert launch("--resume", tmp_path) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", modules.names())

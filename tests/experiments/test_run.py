@@ -148,24 +148,6 @@ def test_a_run_is_reproduced_by_its_seeds_and_shown(finished, tmp_path, capsys):
     assert "Fed-SMP rand_k 4/5 accuracy " in progress
 
 
-def test_every_config_is_listed_and_explains_its_fields(capsys):
-    assert launch("--list") == 0
-    listed = capsys.readouterr().out
-    shipped = {"quickstart", "fed_smp_fashion_mnist", "fed_smp_svhn", "fed_smp_shakespeare"}
-    assert shipped <= set(modules.names())
-    for name in modules.names():
-        assert name in listed
-        with pytest.raises(SystemExit) as stop:
-            launch(name, "--help")
-        assert stop.value.code == 0
-        page = capsys.readouterr().out
-        config = modules.load(name).settings
-        given = {f.name for f in fields(config)} - {f.name for f in fields(Settings)}
-        assert given
-        for field in ("rounds", "seeds", "output", "data_dir", *given):
-            assert f"--{field.replace('_', '-')}" in page
-
-
 def test_a_config_may_be_a_file_anywhere(tmp_path, monkeypatch, capsys):
     """Here of Poisson cohorts, which make the claim sound."""
     source = Path(configs.__file__).with_name("quickstart.py").read_text()
@@ -192,22 +174,6 @@ def test_a_folder_with_a_run_is_not_overwritten(finished, capsys):
     assert {f: f.read_bytes() for f in finished.rglob("*") if f.is_file()} == before
 
 
-@pytest.mark.parametrize(
-    ("left", "said"),
-    [
-        ("metrics.jsonl", "already holds a run; choose another folder"),
-        ("checkpoints", "has checkpoints of a run whose config.json is gone; delete "),
-        ("secret_seed", "has the secret seed of a run whose config.json is gone; delete "),
-    ],
-)
-def test_what_is_left_of_a_run_is_not_added_to(left, said, tmp_path, capsys):
-    """Whoever took its config.json away."""
-    (tmp_path / left).mkdir()
-    assert launch(*SMALL, "--output", tmp_path) == 2
-    assert said in capsys.readouterr().err
-    assert [f.name for f in tmp_path.iterdir()] == [left]
-
-
 def test_a_model_that_becomes_nan_stops_the_run_and_keeps_what_was_recorded(tmp_path, capsys):
     # FedAvg has no noise; that of DP-FedAvg blows its model up in the first round.
     options = ["--algorithms", "fed_avg", "dp_fed_avg", "--rounds", 3, "--every", 1, "--seeds", 1]
@@ -221,14 +187,6 @@ def test_a_model_that_becomes_nan_stops_the_run_and_keeps_what_was_recorded(tmp_
     assert recorded == [("fed_avg", r) for r in (1, 2, 3)]
     assert summary["status"].startswith("diverged: dp_fed_avg")
     assert summary["rounds"] == {"fed_avg": 3}
-
-
-@pytest.mark.slow
-def test_python_m_experiments_run_is_the_launcher():
-    command = [sys.executable, "-m", "experiments.run", "--roundz", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: --roundz")
 
 
 def test_public_shakespeare_comes_from_whole_roles():

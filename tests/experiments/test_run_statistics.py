@@ -127,24 +127,6 @@ def test_privacy_shows_the_statistics_beside_the_whole(capsys):
     assert found["statistics"]["third_party"]["epsilon"] == pytest.approx(0.5, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"statistics": 1.0}, r"statistics: 1\.0; give the share of target_epsilon"),
-        ({"statistics": 0.0}, r"statistics: 0\.0; give the share"),
-        ({"target_epsilon": None}, r"statistics: 0\.25; it is a share of target_epsilon"),
-        ({"statistics_bounds": (1.0, 0.0)}, r"statistics_bounds: .* the lower one first"),
-        (
-            {"statistics": None, "statistics_bounds": (0.0, 1.0)},
-            r"statistics_bounds: .* has no effect",
-        ),
-    ],
-)
-def test_a_share_or_bounds_that_cannot_be_are_refused(given, said):
-    with pytest.raises(ValueError, match=rf"^{said}[^\n]*$"):
-        changed(CONFIG, given)
-
-
 def test_what_cannot_be_normalised_is_refused_in_one_line():
     (of_bytes,) = asked_of(image(8, 8, 3), None).values()
     assert of_bytes.axis == (0, 1)  # by channel
@@ -160,13 +142,6 @@ def test_what_cannot_be_normalised_is_refused_in_one_line():
 def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
     with pytest.raises(ValueError, match=r"^statistics: 0\.25; none of fed_avg has an epsilon"):
         budget.solved(quickstart, replace(CONFIG, algorithms=("fed_avg",)))
-    for refused in (
-        partial(experiments.privacy, best_of=3, algorithms=("dp_fed_avg",)),
-        experiments.audit,
-        partial(experiments.sweep, grid={"p": (0.1, 0.2)}),
-    ):
-        with pytest.raises(ValueError, match=r"^(statistics|best_of): [^\n]*$"):
-            refused("quickstart", target_epsilon=2.0, statistics=0.1, rounds=2)
 
 
 @pytest.fixture(scope="module")

@@ -272,8 +272,3 @@ def test_from_python_it_is_drawn_and_not_given(given, tmp_path):
     assert str(SECRET) not in str(error.value)
     assert not (tmp_path / "r").exists()
 
-
-def test_others_take_no_secret_seed(capsys):
-    """Such as a sweep, which trains many runs."""
-    assert sweep.main(["quickstart", "--grid", "p=0.1", "--secret-seed"]) == 2
-    assert "--secret-seed: unknown field" in one_line_of(capsys)
