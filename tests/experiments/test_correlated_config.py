@@ -7,10 +7,8 @@ import jax
 import numpy as np
 import pytest
 from prepared import write_random
-from small import refused
 from test_shakespeare import LONG, write_plays
 
-import experiments
 import fedpriv as fp
 from configs import correlated, correlated_text
 from experiments.accounting.cost import costs
@@ -96,4 +94,3 @@ def test_roles_are_counted_where_the_data_are(tmp_path):
     assert [len(each.notes) for each in found] == [0, 1]
     federation = experiment_of(correlated_text, there).entries["dp_fed_avg"].federations[0]
     assert federation.num_clients == 8
-

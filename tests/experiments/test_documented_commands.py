@@ -1,7 +1,7 @@
 """Every command of the guides and of the results pages runs, at a tiny scale and on made-up data.
 
-Of those that train one config, as many train as have every option of them all, and the first and the last algorithm
-that each names; of the others the settings are made, which says what is wrong with what they give.
+The settings of all runs are made, which says what is wrong with what they give. As many train as have every option of
+them all, and the first and the last algorithm that each names.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ PAGES += sorted((ROOT / "experiments" / "results").glob("*.md"))
 OWN_CONFIG = re.compile(r"```python\n(# (?:hospitals|tumours).py\n.*?)```", re.DOTALL)
 EXAMPLE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SHORT = ["--rounds", "2", "--seeds", "1", "--layout.devices", "1", "--every", "2"]
 FED_SMP = ["--clients", "8", "--cohort", "2", "--public-examples", "16", "--public-epochs", "1"]
@@ -196,6 +196,14 @@ def trained_ones() -> set[tuple[str, ...]]:
 
 
 TRAINED = trained_ones()
+NOT_MADE = {
+    "--resume",
+    "--help",
+    "--list",
+    "--coordinator",
+}  # of runs that need a folder or processes, or are none
+RUNS = [args for module, args in COMMANDS if module == "run" and not NOT_MADE & {*args}]
+DONE = [(module, args) for module, args in COMMANDS if module != "run" or args in TRAINED]
 
 
 @pytest.fixture(scope="module")
@@ -342,16 +350,24 @@ def fewest(module: str, config: str) -> list[str]:
     return ["--algorithms", *(own[1:2] or own)] if own else []
 
 
+@pytest.mark.parametrize("args", RUNS, ids=lambda x: " ".join(x)[:60])
+def test_the_settings_of_a_run_are_made(args, tmp_path, monkeypatch, capsys):
+    """Whatever it is given; nothing is trained."""
+    monkeypatch.chdir(tmp_path)
+    write_configs(tmp_path)
+    monkeypatch.setattr(train, "prepare", lambda *_: None)
+    ended = TrainedRun(tmp_path / "run", "complete", {})
+    monkeypatch.setattr(train, "train_algorithms", lambda _: ended)
+    assert launch("run", *args) == 0, capsys.readouterr().err
+
+
 # Two rounds of two clients, mostly noise, may end in models whose gradients are not finite.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*NaN or infinite:RuntimeWarning")
-@pytest.mark.parametrize(("module", "args"), COMMANDS, ids=lambda x: str(x)[:60])
+@pytest.mark.parametrize(("module", "args"), DONE, ids=lambda x: str(x)[:60])
 def test_it_runs(module, args, data_dir, trained, tmp_path, monkeypatch, capsys, tiny):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
     write_configs(tmp_path)
     small = shrunk(module, list(two_algorithms(args)), data_dir, trained)
-    if module == "run" and args not in TRAINED:
-        monkeypatch.setattr(train, "prepare", lambda *_: None)
-        ended = TrainedRun(tmp_path / "run", "complete", {})
-        monkeypatch.setattr(train, "train_algorithms", lambda _: ended)
     assert launch(module, *small) == 0, capsys.readouterr().err

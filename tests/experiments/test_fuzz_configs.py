@@ -139,4 +139,3 @@ def test_any_words_at_all(command, args):
             return
     assert code in (0, 2)
     assert err == "" if code == 0 else is_one_line(err)
-

@@ -1,12 +1,11 @@
 """Public groups in configs: what each costs, in a config's cost, a run's folder and its pages; budgets of their own."""
 
 import json
-import re
 from dataclasses import replace
 from functools import partial
 
 import pytest
-from commands import privacy, run
+from commands import run
 from reported import record, text, tree
 from resumed import OFTEN, KilledError, Stop, assert_same
 

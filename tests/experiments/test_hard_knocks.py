@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tiers
 from commands import run
 
 from experiments.base import signals
@@ -251,16 +252,14 @@ LOST = {
     "summary.json": "summary.json",
     "model.safetensors": "model of fed_avg, seed 0",
 }
+NUMBERS = dict(zip(LOST, [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES], strict=True))
 
 
 @pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize(
-    ("name", "number"),
-    list(zip(LOST, [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES], strict=True)),
-)
-def test_a_disk_that_is_full(name, number, tmp_path, monkeypatch, capsys):
+@tiers.every("name", LOST, kind=lambda said: said == "config.json")
+def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
     """What can be written is; it is said as it happens, once, and at the end."""
-    folder = tmp_path / "r"
+    folder, number = tmp_path / "r", NUMBERS[name]
     with monkeypatch.context() as patch:
         Full(patch, name, number=number)
         code = run.main([*SMALL, "--rounds", "2", "--output", str(folder)])
@@ -289,6 +288,7 @@ def test_a_disk_that_is_full(name, number, tmp_path, monkeypatch, capsys):
     assert [line.round for line in run_folder.read(folder).lines["fed_avg"]] == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize(
     "names", [["metrics.jsonl", "accuracy.png"], ["model.safetensors", ".npz"]]
@@ -312,6 +312,7 @@ def test_a_disk_that_was_full_for_a_while(names, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("quick_to_compile")
+@pytest.mark.slow
 def test_a_folder_that_is_deleted_during_a_run_is_written_again(tmp_path):
     folder, seen = tmp_path / "r", []
 

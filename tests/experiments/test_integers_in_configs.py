@@ -1,10 +1,8 @@
 """Configs whose messages travel as integers: budgets, what is refused, what a run's folder and a sweep say."""
 
-import re
 from dataclasses import replace
 
 import pytest
-from commands import privacy
 
 import fedpriv as fp
 from configs import quickstart
@@ -61,4 +59,3 @@ def test_a_budget_for_which_bits_are_too_few_says_how_many_do():
 def test_clients_vanish_with_their_shares():
     drawn = fed_smp.sampler(replace(SMALL, dropout=0.3), 120).accounting
     assert drawn == fp.dropping(fp.fixed_size(120, 30), 0.3, "lost").accounting
-

@@ -39,6 +39,7 @@ def run(data_dir, tmp_path_factory):
     return experiments.run("late", data_dir=data_dir, folder=folder, progress=False, **given)
 
 
+@pytest.mark.slow
 def test_all_train_for_the_same_hours(run):
     """As many rounds as fit in 16 hours, which the folder tells."""
     summary = read(run.folder).results
@@ -48,6 +49,7 @@ def test_all_train_for_the_same_hours(run):
         assert summary.hours_per_round(name) == pytest.approx(hours)
 
 
+@pytest.mark.slow
 def test_curves_and_leads_go_by_hours(run, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.append(figure))
@@ -124,4 +126,3 @@ def test_delays_are_those_of_the_speeds():
     drawn = replace(settings, delay="geometric", most_late=400).delays()
     means = [np.dot(range(401), chances) for chances in drawn.chances]
     assert means == pytest.approx([0.75, 1.5, 6.0], rel=1e-3)
-

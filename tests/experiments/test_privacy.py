@@ -128,6 +128,15 @@ def test_a_new_process_answers(tmp_path):
     assert "certified" in done.stdout
 
 
+def test_a_folder_that_cannot_be_made_is_said(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    args = ["quickstart", "--rounds", "1", "--algorithms", "dp_fed_avg"]
+    assert privacy.main([*args, "--output", str(tmp_path / "file")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+
+
 def test_without_noise_there_is_no_picture_and_a_reason(capsys, tmp_path):
     shown = ask(capsys, "quickstart", "--noise-multiplier", 0, "--output", tmp_path / "none")
     assert "no noise is added" in shown

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+import tiers
 
 import experiments
 import fedpriv as fp
@@ -193,6 +194,7 @@ def test_a_private_choice_is_repeated_wherever_an_epsilon_would_stand(stopped, t
     assert all(math.isinf(c.epsilon) for c in account.certificates)
 
 
+@pytest.mark.slow
 def test_noise_that_is_not_covered_is_not_called_no_noise(stopped, tmp_path, capsys):
     """Its epsilon is infinite, its noise is told, and of several runs those are named which are not covered."""
     covered = trained(tmp_path / "covered")
@@ -210,6 +212,7 @@ def test_noise_that_is_not_covered_is_not_called_no_noise(stopped, tmp_path, cap
     assert "Not private" not in drawn.caption
 
 
+@pytest.mark.slow
 def test_a_stopped_run_shows_no_best_of_another_private_metric(stopped, tmp_path):
     folder = shutil.copytree(stopped.folder, tmp_path / "run")
     with pytest.raises(ValueError, match="not_covered"):  # nothing would be chosen by train_loss
@@ -218,7 +221,7 @@ def test_a_stopped_run_shows_no_best_of_another_private_metric(stopped, tmp_path
     assert again.summary.not_covered == stopped.summary.not_covered
 
 
-@pytest.mark.parametrize("own_test", [False, True])
+@tiers.every("own_test", [False, True])
 def test_every_private_number_stands_under_a_name_that_says_so(own_test, tmp_path):
     """In every file of the folder, in sinks, and in tables; metrics of a public test set alone do not."""
     got = []
@@ -310,6 +313,7 @@ def _unmarked(held):
     return {key if key in kept else key.removesuffix(MARK): each for key, each in held.items()}
 
 
+@pytest.mark.slow
 def test_a_run_with_a_secret_seed_names_each_sink_once(tmp_path, capsys):
     class Mine:
         def write(self, record):
@@ -322,6 +326,7 @@ def test_a_run_with_a_secret_seed_names_each_sink_once(tmp_path, capsys):
     assert "Mine" in said[1]
 
 
+@pytest.mark.slow
 def test_held_out_records_that_are_declared_public_may_choose(tmp_path):
     run = trained(tmp_path / "run", declared=True, stop_at="held_out_accuracy_mean=0.01")
     assert run.summary.stopped

@@ -164,4 +164,3 @@ def test_other_settings_in_one_process_end_all(tmp_path):
         "error: settings: process 1 has another than process 0; give every process the same\n"
     )
     assert not folder.exists()
-

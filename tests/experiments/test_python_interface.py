@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -49,6 +48,7 @@ def test_a_run_says_what_its_folder_says(trained):
     assert set(trained.certificates["dp_fed_avg"]) == set(VIEWS)
 
 
+@pytest.mark.slow
 def test_it_is_the_commands_run(trained, tmp_path):
     words = ["--rounds", "4", "--every", "2", "--seeds", "2", "--algorithms", "dp_fed_avg"]
     assert main([*WORDS, *words, "--output", str(tmp_path / "r")]) == 0
@@ -71,6 +71,7 @@ def test_one_that_has_ended_is_read(trained):
         experiments.resume(trained.folder, p=0.2)
 
 
+@pytest.mark.slow
 def test_what_is_interrupted_is_returned_and_goes_on_in_a_thread(trained, tmp_path, monkeypatch):
     evaluation = Recorder.evaluation
 
@@ -89,6 +90,7 @@ def test_what_is_interrupted_is_returned_and_goes_on_in_a_thread(trained, tmp_pa
     assert lines(tmp_path / "r") == lines(trained.folder)
 
 
+@pytest.mark.slow
 def test_what_fails_is_an_exception_with_what_there_is(tmp_path):
     hot = SHORT | {"algorithms": ("fed_avg",), "local": {"epochs": 1, "learning_rate": 1e30}}
     with pytest.raises(experiments.TrainingError, match="diverged: fed_avg") as caught:
@@ -130,6 +132,7 @@ def test_what_a_run_costs_is_what_it_cost(trained):
     assert found == trained.certificates["dp_fed_avg"]
 
 
+@pytest.mark.slow
 def test_a_budget_costs_what_a_run_with_it_would():
     """The noise that is solved for, and the rounds that are allowed, not the config's."""
     (aimed,) = experiments.privacy("quickstart", **SHORT, target_epsilon=2.0, view="third_party")
@@ -178,6 +181,7 @@ class Mine:
         return dataclasses.replace(found, entries=named)
 
 
+@pytest.mark.slow
 def test_an_object_is_a_config(tmp_path):
     own = {**SMALL, "algorithms": ("fed_avg",), "folder": tmp_path / "r", "progress": False}
     run = experiments.run(Mine(), **own)
@@ -199,6 +203,7 @@ def test_functions_of_before_warn(old, now):
     assert old not in dir(experiments)
 
 
+@pytest.mark.slow
 def test_importing_it_imports_nothing_heavy():
     script = (
         "import sys, experiments; print({'jax', 'jinja2', 'pandas', 'fedpriv'} & set(sys.modules)); "

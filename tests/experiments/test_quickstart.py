@@ -1,5 +1,8 @@
 """The quickstart: a delta that nobody has to defend, and results that do not depend on it."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -26,3 +29,13 @@ def test_accuracies_do_not_depend_on_delta(tmp_path):
             np.testing.assert_array_equal(one, other)
         small, large = (run.certificates[name]["third_party"].epsilon for run in runs)
         assert small > large
+
+
+def test_the_command_trains_in_a_process_of_its_own(tmp_path):
+    """The only one that the default tests start."""
+    words = ["--algorithms", "fed_avg", "--rounds", "1", "--seeds", "1", "--output", "run"]
+    command = [sys.executable, "-m", "experiments.run", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "FedAvg" in done.stdout
+    assert experiments.runs.read(tmp_path / "run").summary.status == "complete"

@@ -7,6 +7,7 @@ import typing
 from pathlib import Path
 
 import pytest
+
 from experiments.config import modules
 from experiments.config.settings import changed
 

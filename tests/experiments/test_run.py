@@ -1,9 +1,6 @@
 """The launcher, end to end on the quickstart at a few rounds."""
 
 import json
-import subprocess
-import sys
-from dataclasses import fields
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -16,7 +13,6 @@ import configs
 import fedpriv as fp
 from experiments.config import modules
 from experiments.config.options import parse
-from experiments.config.settings import Settings
 from experiments.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -127,6 +123,7 @@ def test_every_epsilon_says_what_it_means(finished):
     assert {"unit", "view", "relation", "source", "sound"} <= lines[-1]["privacy"]["claimed"].keys()
 
 
+@pytest.mark.slow
 def test_a_run_is_reproduced_by_its_seeds_and_shown(finished, tmp_path, capsys):
     """The first of two seeds, alone; the table names unit, view and adjacency."""
     options = ["--algorithms", "rand_k", "--rounds", 5, "--every", 2, "--seeds", 1]
@@ -148,6 +145,7 @@ def test_a_run_is_reproduced_by_its_seeds_and_shown(finished, tmp_path, capsys):
     assert "Fed-SMP rand_k 4/5 accuracy " in progress
 
 
+@pytest.mark.slow
 def test_a_config_may_be_a_file_anywhere(tmp_path, monkeypatch, capsys):
     """Here of Poisson cohorts, which make the claim sound."""
     source = Path(configs.__file__).with_name("quickstart.py").read_text()
@@ -167,13 +165,7 @@ def test_a_config_may_be_a_file_anywhere(tmp_path, monkeypatch, capsys):
     assert privacy["certified"]["third_party"]["epsilon"] <= privacy["claimed"]["epsilon"]
 
 
-def test_a_folder_with_a_run_is_not_overwritten(finished, capsys):
-    before = {f: f.read_bytes() for f in finished.rglob("*") if f.is_file()}
-    assert launch(*SMALL, "--output", finished) == 2
-    assert "already holds a run" in capsys.readouterr().err
-    assert {f: f.read_bytes() for f in finished.rglob("*") if f.is_file()} == before
-
-
+@pytest.mark.slow
 def test_a_model_that_becomes_nan_stops_the_run_and_keeps_what_was_recorded(tmp_path, capsys):
     # FedAvg has no noise; that of DP-FedAvg blows its model up in the first round.
     options = ["--algorithms", "fed_avg", "dp_fed_avg", "--rounds", 3, "--every", 1, "--seeds", 1]

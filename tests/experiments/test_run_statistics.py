@@ -18,7 +18,6 @@ from configs import quickstart
 from experiments.accounting import budget
 from experiments.config.experiment import Entry, Ledger, image, text
 from experiments.config.made import experiment_of, ledger_of
-from experiments.config.settings import changed
 from experiments.config.statistics import asked_of, planned
 from experiments.run import main
 from experiments.runs.run_folder import read
@@ -100,6 +99,7 @@ def ledger_of_few(sampler, **whose):
     return Ledger({"it": Entry(training, [federation], statistics=plan)}, 1e-3, model.init)
 
 
+@pytest.mark.slow
 def test_public_groups_pay_for_the_same_statistics():
     """Beside what each group's own rate costs."""
     own = {name: fp.poisson(5, rate, 5) for name, rate in (("a", 0.3), ("b", 0.6))}
@@ -144,6 +144,13 @@ def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
         budget.solved(quickstart, replace(CONFIG, algorithms=("fed_avg",)))
 
 
+@pytest.mark.slow
+def test_statistics_are_not_part_of_a_best_of():
+    given = {"algorithms": ("dp_fed_avg",), "target_epsilon": 2.0, "statistics": 0.1}
+    with pytest.raises(ValueError, match=r"^best_of: [^\n]*$"):
+        experiments.privacy("quickstart", best_of=3, rounds=2, **given)
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run") / "whole"
@@ -186,6 +193,7 @@ def test_damage_is_said_in_one_line(whole, tmp_path):
         _ = read(folder).statistics
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_releases_nothing_again(whole, tmp_path, monkeypatch):
     folder = tmp_path / "killed"
     with pytest.raises(KilledError):

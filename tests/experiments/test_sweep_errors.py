@@ -152,7 +152,6 @@ def test_a_damaged_sweep_json_gets_a_remedy_and_is_not_made_by_being_stopped(
     assert [f.name for f in tmp_path.iterdir()] == ["sweep.json"]
 
 
-
 STREAMED = '''"""Its records stay on the host."""
 from dataclasses import replace
 
