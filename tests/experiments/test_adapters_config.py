@@ -4,7 +4,6 @@ from typing import get_args
 
 import numpy as np
 import pytest
-import tiers
 from test_shakespeare import LONG, write_plays
 
 import experiments
@@ -52,7 +51,8 @@ def test_every_way_trains_from_one_base(given, tmp_path, monkeypatch):
     assert len({str(found) for found in epsilons.values()}) == 1
 
 
-@tiers.every("way", ["la_lora", "fed_svd", "prompt"])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["la_lora", "fed_svd", "prompt"])
 def test_a_way_is_accounted_for_without_a_base(way, given):
     (account,) = experiments.privacy("adapters", trained=way, **given)
     assert {c.basis for c in account.certificates} == {"constructed"}

@@ -49,7 +49,7 @@ def test_an_option_that_it_does_not_know_is_refused_in_a_line(name, tmp_path, mo
     assert out == ""
     assert err.startswith("error: --nonsuch: ")
     assert err.count("\n") == 1
-    assert not [*tmp_path.iterdir()]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -52,6 +52,7 @@ def test_a_target_gives_all_the_same_multiplier():
     assert [*ratios.values()] == pytest.approx([fresh] * len(ratios), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [None, 3])
 def test_the_mask_stays_for_its_period(data_dir, period):
     """From three rounds to six a quarter of the coordinates moves, those of the first three if for the whole run."""
@@ -68,6 +69,7 @@ def test_the_mask_stays_for_its_period(data_dir, period):
     assert np.array_equal(early, late) == (period is None)
 
 
+@pytest.mark.slow
 def test_the_matrix_of_least_error():
     """Of all, under the server's momentum where that is asked for."""
     made = {}

@@ -14,6 +14,7 @@ import pytest
 from commands import loaded
 from prepared import write_random
 from test_shakespeare import LONG, write_plays
+from tiers import cases
 
 from experiments.config import modules
 from experiments.papers.reproduce import work
@@ -350,7 +351,7 @@ def fewest(module: str, config: str) -> list[str]:
     return ["--algorithms", *(own[1:2] or own)] if own else []
 
 
-@pytest.mark.parametrize("args", RUNS, ids=lambda x: " ".join(x)[:60])
+@pytest.mark.parametrize("args", cases(RUNS, kind=lambda x: x[:1]), ids=lambda x: " ".join(x)[:60])
 def test_the_settings_of_a_run_are_made(args, tmp_path, monkeypatch, capsys):
     """Whatever it is given; nothing is trained."""
     monkeypatch.chdir(tmp_path)

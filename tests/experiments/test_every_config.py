@@ -1,5 +1,7 @@
 """Laws of every config that ships: it trains, costs what it said, is reported; the first of a kind is resumed, too."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from every_config import CONFIGS, FIRST, SMALL
@@ -10,6 +12,7 @@ from test_shakespeare import LONG, write_plays
 import experiments
 from experiments.base.formats import short_name_of
 from experiments.base.json_values import plain
+from experiments.config.made import ledger_of
 from experiments.config.options import parse
 from experiments.run import main
 from fedpriv import models
@@ -34,6 +37,16 @@ def data_dir(tmp_path_factory):
 
 def test_the_laws_are_of_every_config():
     assert sorted(SMALL) == sorted(CONFIGS)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_releases_are_of_is_known_without_data(name, tmp_path):
+    """The first of its algorithms."""
+    settings = CONFIGS[name].settings
+    settings = replace(settings, data_dir=tmp_path, algorithms=settings.algorithms[:1])
+    ledger = ledger_of(CONFIGS[name], settings)
+    assert [*ledger.entries] == [*settings.algorithms]
+    assert 0 < ledger.delta < 1
 
 
 @pytest.mark.slow

@@ -143,7 +143,23 @@ def settled(case, fold):
     return module, changed(module.settings, settings), name
 
 
-@tiers.every("case", CONFIGS)
+@pytest.mark.parametrize("case", CONFIGS)
+def test_no_client_holds_a_record_of_the_fold(case):
+    module, config, name = settled(case, (3, 3))
+    made = experiment_of(module, config)
+    assert made.own_test
+    (federation,) = made.entries[name].federations
+    rows = np.concatenate(
+        [own[:n] for own, n in zip(federation.rows, federation.size, strict=True)]
+    )
+    held = {row.tobytes() for row in np.asarray(made.test["image"])}
+    images = np.asarray(federation.examples["image"])
+    assert held
+    assert not held & {images[row].tobytes() for row in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CONFIGS)
 def test_nothing_of_the_fold_or_of_the_test_records_is_trained_on(case, monkeypatch):
     module, config, name = settled(case, (3, 3))
     load = module.load

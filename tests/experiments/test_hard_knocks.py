@@ -256,7 +256,7 @@ NUMBERS = dict(zip(LOST, [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES]
 
 
 @pytest.mark.usefixtures("quick_to_compile")
-@tiers.every("name", LOST, kind=lambda said: said == "config.json")
+@tiers.every("name", LOST)
 def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
     """What can be written is; it is said as it happens, once, and at the end."""
     folder, number = tmp_path / "r", NUMBERS[name]

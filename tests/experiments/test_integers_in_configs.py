@@ -37,6 +37,7 @@ def test_bits_and_integer_noise_are_the_mechanism_s(sampling, noise, used):
     assert mechanism(SMALL).integers is None
 
 
+@pytest.mark.slow
 def test_a_budget_is_reached_where_larger_noise_would_wrap():
     """The search tries noise for which the bits do not do; what it finds costs little less than the budget."""
     config = replace(SMALL, bits=9, view=VIEW, target_epsilon=4.0)

@@ -63,6 +63,7 @@ def test_curves_and_leads_go_by_hours(run, tmp_path, monkeypatch):
     assert frame["accuracy_lead_final_mean"][1] == pytest.approx((own - rival).mean())
 
 
+@pytest.mark.slow
 def test_what_has_no_hours_has_no_curve_by_them(tmp_path, recorded_without_hours):
     with refused("by: none of these runs has simulated hours, .* draw by round or uplink"):
         experiments.figure(recorded_without_hours, tmp_path / "f.png", by="hours")
@@ -76,6 +77,7 @@ def recorded_without_hours(tmp_path):
     return tmp_path / "plain"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", ["known", pytest.param("secret", marks=pytest.mark.slow)])
 def test_each_noise_is_solved_for_its_own_rounds(turns):
     settings = replace(late.settings, **SMALL | {"turns": turns, "target_epsilon": 4.0})

@@ -72,6 +72,7 @@ def test_every_client_holds_out_its_share(data_dir):
     assert not np.array_equal(first.held_out.rows, other.held_out.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

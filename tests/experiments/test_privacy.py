@@ -69,6 +69,7 @@ def test_overrides_and_honesty(capsys):
     assert plain["certified"][0]["assumptions"] == ["not private: no noise is added"]
 
 
+@pytest.mark.slow
 def test_the_table_names_everything_and_a_picture_is_drawn(capsys, tmp_path):
     shown = ask(capsys, PAPER, "--rounds", 20, "--output", tmp_path / "there")
     for word in (
@@ -238,6 +239,7 @@ def test_a_budget_ends_training(tmp_path, capsys):
     assert fp.certify(*same, done + 1, spent["delta"]).epsilon > 3.0
 
 
+@pytest.mark.slow
 def test_a_curve_of_many_rounds_is_cheap():
     """Well under a second a point (about 0.2 s), once the first is there; a busy machine gets 1 s."""
     trained = dp_fed_avg(fp.fixed_size(6000, 100), 1.4)

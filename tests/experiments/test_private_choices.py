@@ -26,6 +26,8 @@ from experiments.runs.scalars import scalars
 from experiments.tables import terminal
 from fedpriv.privacy import VIEWS
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 MODEL = fp.models.classifier(fp.models.LogisticRegression(2), np.zeros(3, np.float32), inputs="x")
 OF_SCORE = ("accuracy", "loss")
 OF_TEST = ("test[a]_accuracy_mean", "test_loss_worst_group")

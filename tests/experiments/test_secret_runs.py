@@ -194,6 +194,7 @@ def test_what_is_recorded_says_that_there_is_one(whole, plain):
     assert not read(plain).begun.secret_seed
 
 
+@pytest.mark.slow
 def test_tables_do_not_say_that_it_shares_all_random_numbers(whole, plain):
     alike = "initial model, random numbers, unless settings change them"
     notes = experiments.table([whole, plain]).attrs["notes"]
@@ -202,6 +203,7 @@ def test_tables_do_not_say_that_it_shares_all_random_numbers(whole, plain):
     assert any(f"{alike}): " in n for n in notes)
 
 
+@pytest.mark.slow
 def test_reports_read_it(whole, plain, secret, tmp_path):
     page = experiments.report([whole, plain], tmp_path / "report.html")
     assert "the secret seed of the run stays secret" in page.read_text()
@@ -238,6 +240,7 @@ def test_without_it_the_run_does_not_go_on(harm, folder, secret, capsys):
     assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
 
 
+@pytest.mark.slow
 def test_with_another_one_the_run_does_not_go_on(folder, secret, capsys):
     (folder / "secret_seed").write_text(f"{secret ^ 1}\n")
     before = {f: f.read_bytes() for f in folder.rglob("*.npz")}
