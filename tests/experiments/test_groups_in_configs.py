@@ -129,6 +129,7 @@ def test_epsilons_by_rates():
     assert at[8.0] < noise < at[1.0]
 
 
+@pytest.mark.slow
 def test_records_in_groups():
     """DP-SGD draws each group's records at its rate, and says what each costs."""
     config = replace(

@@ -88,6 +88,7 @@ def test_the_table_names_everything_and_a_picture_is_drawn(capsys, tmp_path):
     assert (tmp_path / "there" / "privacy.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path, monkeypatch):
     asked = []
 

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 import optax
 import pytest
-import tiers
 
 import experiments
 import fedpriv as fp
@@ -130,6 +129,7 @@ def test_a_round_is_chosen_by_a_public_number_or_by_one_that_is_named(way, own_t
         assert public.by_what(named, known) == {chosen: (name,)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -223,7 +223,32 @@ def test_a_stopped_run_shows_no_best_of_another_private_metric(stopped, tmp_path
     assert again.summary.not_covered == stopped.summary.not_covered
 
 
-@tiers.every("own_test", [False, True])
+def _check_named(held, known, of_clients=False):
+    """Each number that is not public stands under a key that says so."""
+    for *above, name in _leaves(held):
+        said = any(key.endswith(MARK) for key in above) or name.endswith(MARK)
+        metric = next((m for m in (*OF_SCORE, *OF_TEST, "train_loss") if m in (*above, name)), None)
+        if metric:
+            assert said or (metric in known and not of_clients), (above, name)
+        if "mb" in name.split("_") or "second" in name or name == "seconds":
+            assert said or name == "compile_seconds", (above, name)
+
+
+def _recorded(folder):
+    """The summary and every line, and whether it is of single clients."""
+    yield json.loads((folder / "summary.json").read_text()), False
+    for file in ("metrics.jsonl", "clients.jsonl"):
+        for line in (folder / file).read_text().splitlines():
+            yield json.loads(line), file == "clients.jsonl"
+
+
+def test_every_number_of_a_folder_stands_under_a_name_that_says_what_it_is(stopped):
+    for held, of_clients in _recorded(stopped.folder):
+        _check_named(held, Public(OF_SCORE), of_clients)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own_test", [False, True])
 def test_every_private_number_stands_under_a_name_that_says_so(own_test, tmp_path):
     """In every file of the folder, in sinks, and in tables; metrics of a public test set alone do not."""
     got = []
@@ -231,16 +256,8 @@ def test_every_private_number_stands_under_a_name_that_says_so(own_test, tmp_pat
     run = trained(tmp_path / "run", own_test=own_test, metric="train_loss", sinks=[sink])
     known = Public(OF_SCORE, own_test)
     summary = json.loads((run.folder / "summary.json").read_text())
-    lines = (run.folder / "metrics.jsonl").read_text().splitlines()
-    clients = [json.loads(x) for x in (run.folder / "clients.jsonl").read_text().splitlines()]
-    for held in (summary, *map(json.loads, lines), *got, *clients):
-        for *above, name in _leaves(held):
-            said = any(key.endswith(MARK) for key in above) or name.endswith(MARK)
-            if any(metric in (*above, name) for metric in (*OF_SCORE, *OF_TEST, "train_loss")):
-                metric = next(m for m in (*OF_SCORE, *OF_TEST, "train_loss") if m in (*above, name))
-                assert said or (metric in known and held not in clients), (above, name)
-            if "mb" in name.split("_") or "second" in name or name == "seconds":
-                assert said or name == "compile_seconds", (above, name)
+    for held, of_clients in [*_recorded(run.folder), *((one, False) for one in got)]:
+        _check_named(held, known, of_clients)
     assert set(summary["best"]["dp_fed_avg"]) == set() if own_test else set(OF_SCORE)
     assert summary["best_not_private"] == {}
     assert "train_loss" in summary["final_not_private"]["dp_fed_avg"]

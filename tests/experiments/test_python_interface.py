@@ -39,6 +39,7 @@ def lines(folder):
     return [{k: v for k, v in line.items() if k != "seconds_not_private"} for line in found]
 
 
+@pytest.mark.slow
 def test_a_run_says_what_its_folder_says(trained):
     assert trained.status == "complete"
     assert list(trained.history) == list(trained.certificates) == ["dp_fed_avg"]
@@ -58,6 +59,7 @@ def test_it_is_the_commands_run(trained, tmp_path):
         assert model.read_bytes() == same.read_bytes()
 
 
+@pytest.mark.slow
 def test_one_that_has_ended_is_read(trained):
     before = {f: f.stat().st_mtime_ns for f in trained.folder.rglob("*")}
     again = experiments.resume(trained.folder)
@@ -139,6 +141,7 @@ def test_a_sweep_trains_every_point(tmp_path):
     assert "compiled programs: 1 for 2 trainings" in (swept.folder / "table.md").read_text()
 
 
+@pytest.mark.slow
 def test_what_a_run_costs_is_what_it_cost(trained):
     (account,) = experiments.privacy("quickstart", **SHORT)
     found = {certificate.view: certificate for certificate in account.certificates}

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from commands import privacy, sweep
 
 import configs
@@ -199,6 +200,7 @@ def test_public_shakespeare_comes_from_whole_roles():
         _partition(FedSMP(), data, 0, 59)
 
 
+@pytest.mark.slow
 def test_the_server_never_learns_less_than_through_secure_aggregation():
     """With cohorts of varying size, too: a member's share of the noise is then 1 / slots at worst."""
     import fedpriv as fp
@@ -248,7 +250,7 @@ def leaking(entry):
 '''
 
 
-@pytest.mark.parametrize("command", [main, privacy.main, sweep.main])
+@tiers.every("command", [main, privacy.main, sweep.main])
 def test_a_round_that_leaks_is_refused_in_one_line_before_anything_trains(
     command, tmp_path, capsys
 ):

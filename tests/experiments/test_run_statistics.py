@@ -40,6 +40,24 @@ RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "4", "--every", 
 RUN += ["--seeds", "2", "--target-epsilon", "8", "--statistics", "0.25"]
 
 
+def test_statistics_and_training_are_composed():
+    """By dp-accounting, from the multipliers alone."""
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    ledger = ledger_of(quickstart, replace(CONFIG, delta=1e-3, capacity=30))  # no cut
+    alone = PLDAccountant().compose(
+        GaussianDpEvent(ledger.statistics("dp_fed_avg").noise_multiplier)
+    )
+    assert alone.get_epsilon(1e-3) == pytest.approx(0.25 * 2, rel=1e-3)
+    then = GaussianDpEvent(CONFIG.noise_multiplier)
+    both = alone.compose(PoissonSampledDpEvent(6 / 30, then), 4)
+    assert ledger.certify("dp_fed_avg", 4).epsilon == pytest.approx(
+        both.get_epsilon(1e-3), rel=1e-3
+    )
+
+
+@pytest.mark.slow
 def test_statistics_cost_their_share_and_training_what_they_leave():
     """By dp-accounting, from the multipliers alone."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
@@ -117,6 +135,7 @@ def test_statistics_of_persons_are_not_taken_for_those_of_clients():
         ledger.certify("it", 3)
 
 
+@pytest.mark.slow
 def test_privacy_shows_the_statistics_beside_the_whole(capsys):
     args = ["quickstart", "--algorithms", "dp_fed_avg", "--rounds", "4", "--json"]
     args += ["--target-epsilon", "2", "--statistics", "0.25"]
@@ -158,6 +177,7 @@ def whole(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_keeps_what_it_released_and_its_epsilon_counts_it(whole):
     run = read(whole)
     first, second = run.statistics.values()
@@ -179,6 +199,7 @@ def test_a_run_keeps_what_it_released_and_its_epsilon_counts_it(whole):
         assert right.mean() == pytest.approx(accuracy)
 
 
+@pytest.mark.slow
 def test_a_run_and_its_report_say_what_was_spent_before_training(whole, tmp_path):
     said = " ".join(table(read(whole).summary).split())
     assert "statistics released before training, which alone cost 2 (third_party), 25 %" in said
@@ -186,6 +207,7 @@ def test_a_run_and_its_report_say_what_was_spent_before_training(whole, tmp_path
     assert "of these the statistics, alone" in page
 
 
+@pytest.mark.slow
 def test_damage_is_said_in_one_line(whole, tmp_path):
     folder = shutil.copytree(whole, tmp_path / "copy")
     (folder / "statistics.json").write_text('{"rand_k": {"features": 3}}')
@@ -206,6 +228,7 @@ def test_a_run_that_goes_on_releases_nothing_again(whole, tmp_path, monkeypatch)
     assert_same(folder, whole)
 
 
+@pytest.mark.slow
 def test_nothing_trains_on_what_is_not_yet_released(tmp_path, monkeypatch):
     """A statistic that cannot be kept is not used: training does not begin."""
 
@@ -218,6 +241,7 @@ def test_nothing_trains_on_what_is_not_yet_released(tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+@pytest.mark.slow
 def test_all_seeds_train_on_the_clients_that_the_statistics_are_of():
     """Clients of top_k hold less, as some examples are the server's: statistics of others, with noise of their own."""
     little = {"target_epsilon": 100.0}  # noise, so that it is far below the variance

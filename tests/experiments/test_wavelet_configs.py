@@ -85,6 +85,7 @@ def test_schedules_meet_the_budget_of_the_constant_noise():
         assert falling == pytest.approx(plain, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_sound_variants_have_the_certificate_of_the_plain_ones():
     for names in (("dp_sgd", "dp_sgd_wav_sound"), ("dp_fed_avg", "dp_fed_avg_wav_sound")):
         plain, sound = epsilons(*names)
