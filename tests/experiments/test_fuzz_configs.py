@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from commands import audit, privacy, run, sweep
+from every_config import FIRST
 from hypothesis import given
 from hypothesis import strategies as st
 from odd_values import WORDS, cases, overrides
@@ -24,9 +25,6 @@ from experiments.training import train as training
 from experiments.training.trained_run import TrainedRun
 from fedpriv.engine import compilation_cache
 
-CONFIGS = [
-    name for name in modules.names() if name != "fed_smp_shakespeare"
-]  # its ledger reads its data
 SMALL = {
     "quickstart": "--clients 24 --cohort 4 --seeds 1",
     "dp_scaffold_synthetic": "--clients 6 --records 25 --client-rate 0.5 --local-steps 2 --warm-start 0",
@@ -64,8 +62,8 @@ def is_one_line(err):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny_networks", "tiny_transformers")
-@pytest.mark.parametrize("name", CONFIGS)
-@cases(8, 600)
+@pytest.mark.parametrize("name", FIRST.values())
+@cases(6, 600)
 @given(st.data())
 def test_a_ledger_answers_or_says_what_is_wrong(name, data):
     kind = type(modules.load(name).settings)

@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 import time
 
 import jax.numpy as jnp
@@ -11,9 +9,9 @@ import numpy as np
 import optax
 import pytest
 from commands import privacy, run
+from every_config import FIRST
 
 import fedpriv as fp
-from experiments.config import modules
 from fedpriv.certification.certificate import TracedRound
 from fedpriv.privacy import VIEWS
 
@@ -110,24 +108,15 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in modules.names() if hasattr(modules.load(n), "ledger")])
+@pytest.mark.parametrize("name", [*FIRST.values(), "fed_smp_shakespeare"])
 def test_nothing_is_loaded_and_no_config_takes_long(name, capsys, tmp_path):
-    """Each config with a ledger answers, without its data, in less than a minute of its own work."""
+    """The first config of each kind answers, without its data, in less than a minute of its own work."""
     began = time.process_time()  # a busy machine does not change it much
     shown = ask(capsys, name, "--output", tmp_path / "out", "--data-dir", tmp_path)
     assert time.process_time() - began < 60
     assert "certified" in shown
     if name == "fed_smp_shakespeare":
         assert "note: counted for 1138 clients" in shown
-
-
-@pytest.mark.slow
-def test_a_new_process_answers(tmp_path):
-    command = [sys.executable, "-m", "experiments.privacy", PAPER, "--output", str(tmp_path)]
-    done = subprocess.run(
-        [*command, "--data-dir", str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert "certified" in done.stdout
 
 
 def test_a_folder_that_cannot_be_made_is_said(capsys, tmp_path):

@@ -250,14 +250,18 @@ def leaking(entry):
 '''
 
 
-@tiers.every("command", [main, privacy.main, sweep.main])
-def test_a_round_that_leaks_is_refused_in_one_line_before_anything_trains(
-    command, tmp_path, capsys
-):
+COMMANDS = {"run": main, "privacy": privacy.main, "sweep": sweep.main}
+
+
+@tiers.every("name", COMMANDS)
+def test_a_round_that_leaks_is_refused_in_one_line_before_anything_trains(name, tmp_path, capsys):
     file, folder = tmp_path / "leaky.py", tmp_path / "never"
     file.write_text(LEAKY)
-    grid = ["--grid", "rounds=2,3"] if command is sweep.main else []
-    assert command([str(file), "--algorithms", "dp_fed_avg", *grid, "--output", str(folder)]) == 2
+    grid = ["--grid", "rounds=2,3"] if name == "sweep" else []
+    assert (
+        COMMANDS[name]([str(file), "--algorithms", "dp_fed_avg", *grid, "--output", str(folder)])
+        == 2
+    )
     shown, error = capsys.readouterr()
     assert shown == ""
     assert error.startswith("error: round: state.params")
