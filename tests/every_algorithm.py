@@ -79,6 +79,21 @@ class Entry(NamedTuple):
     sends: int = D
 
     @property
+    def algorithm(self) -> fp.Algorithm:
+        """Made once."""
+        return made(self.make)
+
+    @property
+    def keeps(self) -> type:
+        """The class of its state: the model alone, an optimiser's, models of before, what clients keep, and so on."""
+        return kept(self.make)
+
+    @property
+    def kind(self) -> tuple:
+        """Who adds noise to what, in which numbers: on this depends what is certified, drawn and rounded."""
+        return self.noise, self.algorithm.unit, self.of_integers, self.rounds
+
+    @property
     def shipped(self) -> bool:
         """Whether it is the library's, and not one of a user's own."""
         return self.make.func.__module__.startswith("fedpriv.")
@@ -106,6 +121,18 @@ class Entry(NamedTuple):
             return self.make(loss=loss)
         local = self.make.keywords["local"]
         return self.make(local=local._replace(gradients=fp.per_example(loss, 1e-2)))
+
+
+@cache
+def made(make: Callable[..., fp.Algorithm]) -> fp.Algorithm:
+    """The algorithm of an entry."""
+    return make()
+
+
+@cache
+def kept(make: Callable[..., fp.Algorithm]) -> type:
+    """The class of its states."""
+    return type(jax.eval_shape(made(make).init, PARAMS, FEDERATION))
 
 
 def entry(
@@ -298,13 +325,29 @@ ENTRIES = {
 }
 
 
+EXCEPTIONS = {
+    "server": {
+        "fed_sgd": "its rate is the server's",
+        "msp_fl": "clients agree among themselves on the model",
+        "mspdq_fl": "clients agree among themselves on the model",
+        "jopeq": "",
+    },
+}
+"""Law -> entries to which it does not apply, and why."""
+
+
+def but(law: str) -> dict[str, Entry]:
+    """All entries to which a law applies."""
+    return {name: entry for name, entry in ENTRIES.items() if name not in EXCEPTIONS[law]}
+
+
 def that(fit: Callable[[Entry], bool]) -> list[str]:
     """The names of those whose entry fits."""
     return [name for name, entry in ENTRIES.items() if fit(entry)]
 
 
 MAKERS = {name: entry.make for name, entry in ENTRIES.items()}
-ALGORITHMS = {name: make() for name, make in MAKERS.items()}
+ALGORITHMS = {name: entry.algorithm for name, entry in ENTRIES.items()}
 
 
 def public_algorithms() -> set[Callable]:

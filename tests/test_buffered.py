@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from buffered_runs import DELTA, FREE, GAUSSIAN, LATE, TRAINING, K, certified, fed_buff, old
+from buffered_runs import FREE, GAUSSIAN, LATE, TRAINING, K, certified, fed_buff, old
 from correlated_runs import (
     CLIP,
     FEDERATION,
@@ -22,7 +22,6 @@ from small import (
     gradient,
     records,
     refused,
-    regression,
     squared,
     start,
     vector,
@@ -75,22 +74,6 @@ class TestTraining:
         for back in range(rows):
             kept = jax.tree.map(lambda leaf: leaf[(ROUNDS - back) % rows], ended.models)  # noqa: B023
             assert_close(vector(kept), told[ROUNDS - back], 1e-4)
-
-    @pytest.mark.parametrize(
-        ("who", "server"),
-        [
-            (fp.fixed_size(N, K), {}),
-            (fp.poisson(N, 0.3), {}),
-            (fp.poisson(N, 0.3), {"server": fp.fed_opt.adam(0.1)}),
-        ],
-    )
-    def test_without_delays_it_is_fed_avg(self, who, server):
-        """To the bit; optimisers at the server are compiled with another order of signs."""
-        late = fed_buff(who, fp.delays.constant(0), staleness=[1.0], **server)
-        at_once = fp.fed_avg(squared, sampler=who, mechanism=GAUSSIAN, **server, **TRAINING)
-        one, other = run(late).state, run(at_once).state
-        assert one.models == ()
-        (assert_close if server else assert_identical)(one.inner, other)
 
     def test_parts_of_ones_own(self):
         """Whatever the client does with the model, and the server with the mean."""
@@ -209,42 +192,3 @@ class TestPlantedFaults:
         made = fp.fed_avg(squared, sampler=by_hand, mechanism=GAUSSIAN, **TRAINING)
         with refused(f"draw: answer: .*{name}.*made by hand, it could follow the data"):
             certified(made)
-
-
-def test_bad_input():
-    with refused(r"delay: .*; it can be 3 steps, more than most_late=2; cut the law or raise"):
-        fed_buff(most_late=2)
-    with refused(r"it can be 20 steps, more than most_late=4"):
-        fed_buff(delay=fp.delays.geometric(5, most_late=20), most_late=4)
-    with refused("sampler: .*; fp.FreeClients goes with fp.buffered_fed_avg alone"):
-        fp.fed_avg(squared, sampler=FREE, **TRAINING)
-    with refused("most_late: -1; give a whole number from 0"):
-        fed_buff(most_late=-1)
-    with refused("sampler: .*; give one such as fp.FreeClients"):
-        fed_buff(sampler=K)
-    with refused("delay: 2; give one such as fp.delays.constant"):
-        fed_buff(delay=2)
-    with refused("mechanism: 1.0; give"):
-        fed_buff(mechanism=1.0)
-    step = lambda state, mean: state  # noqa: E731
-    wrong = fp.buffered(lambda key, shard: 0, step, sampler=FREE, delay=LATE)
-    with refused(
-        r"client_update: it takes \(key, shard\).*; give a function of \(key, params, shard\)"
-    ):
-        certified(wrong)
-    update = lambda key, params, shard: params  # noqa: E731
-    for wrong, said in (
-        (
-            lambda state: state,
-            r"server_step: it takes \(state\).*; give a function of \(state, mean\)",
-        ),
-        (
-            lambda state, mean: mean,
-            "server_step: .* came back.*; return a state with a field `params`",
-        ),
-        (lambda state, mean: None, "server_step: None came back.*; return a state"),
-    ):
-        with refused(said):
-            certified(fp.buffered(update, wrong, sampler=FREE, delay=LATE))
-    with refused("sampler: made for 12 clients, but the federation has 11"):
-        fp.certify(fed_buff(), start(), regression([3] * 11), 1, DELTA)

@@ -10,12 +10,10 @@ import pytest
 from own_algorithms import error_feedback
 from small import (
     assert_close,
-    assert_identical,
     gradient,
     members,
     one_round,
     records,
-    refused,
     regression,
     squared,
     start,
@@ -23,7 +21,6 @@ from small import (
 )
 
 import fedpriv as fp
-from fedpriv.compression.codecs import UNCODED
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -65,19 +62,6 @@ def test_error_feedback_against_numpy(k):
     assert_close(state.memory, memory, 1e-6)
     assert np.count_nonzero(memory.any(1)) > 2
     assert metrics["uplink"].bits() == {1: 32 + 2, 2: 64 + 4, 3: 96 + 4}[k]
-
-
-def test_all_coordinates_are_the_dense_message_to_the_bit():
-    """Then nothing is remembered."""
-    sparse, dense = (
-        after(error_feedback(squared, SAMPLER, NOISY, codec), 3) for codec in (fp.top_k(D), UNCODED)
-    )
-    assert_identical(sparse, dense)
-    assert not np.any(sparse[0].memory)
-    sparse, dense = (
-        after(fp.dp_fed_avg(squared, codec=codec, **RIVAL), 3) for codec in (fp.top_k(D), UNCODED)
-    )
-    assert_identical(sparse, dense)
 
 
 @pytest.mark.parametrize("codec", [fp.top_k(2), fp.qsgd(2)], ids=["top_k", "qsgd"])
@@ -142,9 +126,3 @@ def test_coordinates_that_come_twice_or_do_not_exist_get_nobody_past_the_clip(pl
     certificate = fp.trace_round(noisy, zeros, FEDERATION).certify(1, 1e-3)
     assert certificate.basis == "constructed"
     assert certificate.epsilon < math.inf
-
-
-def test_more_coordinates_than_a_message_has_are_refused_in_one_line():
-    algorithm = error_feedback(squared, SAMPLER, NOISY, fp.top_k(D + 1))
-    with refused("k: 5; a message has 4 coordinates"):
-        fp.trace_round(algorithm, PARAMS, FEDERATION)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
-from small import FALSE_ALARM, assert_identical, assert_uniform, refused
+from small import FALSE_ALARM, assert_identical, assert_uniform
 
 from fedpriv import capacity_for, everyone, fixed_size, poisson, with_replacement
 from fedpriv.privacy import Everyone, FixedSize, Poisson
@@ -195,26 +195,6 @@ def test_probabilities_with_replacement_are_those_accounted_for():
     """Whole shares of the 2^31 numbers that are drawn."""
     sampler = with_replacement(np.ones(100_000), 5)
     assert 1e-5 <= sampler.accounting.largest <= 1e-5 + 2 * 2**-31
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: fixed_size(5, 6), "size: 6; give at most the population, 5"),
-        (lambda: fixed_size(5, 0), "size: 0; give a whole number from 1"),
-        (lambda: everyone(0), "population: 0; give a whole number from 1"),
-        (lambda: poisson(5, 0.0, 5), r"rate: 0\.0; give"),
-        (lambda: poisson(5, 1.1, 5), r"rate: 1\.1; give"),
-        (lambda: poisson(5, float("nan"), 5), "rate: nan; give"),
-        (lambda: poisson(5, 0.5, 0), "capacity: 0; give a whole number from 1"),
-        (lambda: with_replacement([1, 0], 2), r"sizes\[1\]: 0; give a finite number above 0"),
-        (lambda: with_replacement([], 2), r"sizes: \[\]; give the records"),
-        (lambda: with_replacement([1, 2], 0), "size: 0; give a whole number from 1"),
-    ],
-)
-def test_errors(make, message):
-    with refused(message):
-        make()
 
 
 def test_a_poisson_cohort_hardly_ever_exceeds_its_capacity():

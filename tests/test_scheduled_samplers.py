@@ -62,12 +62,6 @@ class TestSchedules:
         cyclic = cohorts(fp.cyclic_poisson(6, 3, 1.0), 9)
         assert [*map(sorted, cyclic)] == [[t % 3, t % 3 + 3] for t in range(9)]
 
-    def test_what_is_not_possible(self):
-        with refused("size: 13; give at most the population, 12"):
-            fp.fixed_order(12, 13)
-        with refused("groups: 5; give a number that divides"):
-            fp.cyclic_poisson(12, 5, 0.3)
-
     def test_a_schedule_made_by_hand_is_checked(self):
         sooner = fp.fixed_order(N, SIZE)
         draw = sooner.draw
@@ -108,14 +102,6 @@ class TestSchedules:
         sampler = fp.random_allocation(1000, 10)
         assert sampler.slots == fp.poisson(1000, 0.1).slots
         assert sampler.expected_size == 100
-
-    def test_allocation_that_is_not_possible(self):
-        with refused("block: 0; give a whole number"):
-            fp.random_allocation(12, 0)
-        with refused("block: 65537; give at most 65536 rounds"):
-            fp.random_allocation(12, 2**16 + 1)
-        with refused("sampler: an object of type ScheduledSampler; give one of fp.everyone"):
-            fp.dropping(fp.random_allocation(12, 3), 0.5)
 
     def test_allocation_made_by_hand(self):
         sampler = fp.random_allocation(N, 3)._replace(seal=())

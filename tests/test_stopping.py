@@ -9,7 +9,7 @@ from resumed import OFTEN, SMALL, assert_same, launch, lines
 from small import assert_identical, regression, squared, start
 
 import fedpriv as fp
-from experiments.config.stopping import Stopping, decided, target
+from experiments.config.stopping import Stopping, decided
 from experiments.run import main
 from fedpriv.engine.history import Evaluation
 
@@ -124,20 +124,6 @@ def test_a_private_number_is_asked_for_by_name_and_no_certificate_covers_it(tmp_
     assert not any("metrics on private records" in text for text in no_more.assumptions)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"not_covered": ("height",)}, "not_covered: 'height'; name measures or diagnostics"),
-        ({"not_covered": "train_loss"}, "not_covered: 'train_loss'; give names of"),
-        ({"not_covered": ("train_loss",), "on_evaluation": None}, "not_covered: .*on_evaluation"),
-        ({"record": 3}, "record: 3; give a function"),
-    ],
-)
-def test_what_cannot_be_asked_for(options, said):
-    with pytest.raises(ValueError, match=said):
-        simulated(**({"on_evaluation": print} | options))
-
-
 def test_what_is_not_true_goes_on():
     """Such as an array, or a list that `append` of something returns."""
     assert run()[1] == [2, 4, 6, 7]
@@ -197,19 +183,6 @@ def test_what_stops_says_which_way_is_better(higher, said):
     wanted = Stopping.of(f"{name}=0.85", None, None, *given[3:])
     way = "higher" if higher else "lower (lower is better"
     assert f"reached 0.85 or {way}" in wanted.why(evaluations(0.85, metric=name))
-
-
-@pytest.mark.parametrize("text", ["accuracy", "accuracy=", "=0.5", "accuracy=x", "loss=nan"])
-def test_a_target_that_is_none(text):
-    with pytest.raises(ValueError, match=r"stop_at: .* is not NAME=VALUE, such as accuracy=0\.8"):
-        target(text)
-
-
-def test_a_target_in_percent_or_of_no_metric():
-    with pytest.raises(ValueError, match=r"80 % is accuracy=0\.8"):
-        target("accuracy=80")
-    with pytest.raises(ValueError, match="there is no 'f1'; the score gives accuracy, loss"):
-        Stopping.of("f1=0.8", None, None, ["accuracy", "loss"], ())
 
 
 @pytest.mark.slow

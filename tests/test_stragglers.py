@@ -9,12 +9,10 @@ from scipy import stats
 from small import (
     FALSE_ALARM,
     assert_close,
-    assert_identical,
     assert_uniform,
     heavy_ball,
     one_round,
     records,
-    refused,
     regression,
     squared,
     start,
@@ -109,13 +107,6 @@ def test_a_stragglers_mean_is_of_the_steps_it_takes(rate):
     assert_close(away, 0.1 * np.round(taken)[:, None] * mean, 1e-4)
 
 
-def test_without_stragglers_nothing_changes():
-    assert fp.straggling(local(), 0).stragglers == local().stragglers == 0
-    plain = fp.fed_avg(squared, sampler=FIXED, **PLAIN)
-    late = {"optimizer": PLAIN["optimizer"], "batches": fp.straggling(fp.full_batch(), 0)}
-    assert_identical(after(plain)[0], after(fp.fed_avg(squared, sampler=FIXED, **late))[0])
-
-
 @pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
 def test_record_level_certificates_count_all_steps(make):
     noisy_steps = local(noise=2.0, records=fp.poisson(3, 0.5, 3))
@@ -140,10 +131,3 @@ def test_client_level_certificates_do_not_ask_how_many():
         for batches in (fp.straggling(fp.epochs(2, 2), 0.5), fp.epochs(2, 2))
     )
     assert found == whole
-
-
-def test_refused_stragglers():
-    with refused("rate: 1.5; give a number from 0 to 1"):
-        fp.straggling(fp.full_batch(), 1.5)
-    with refused("work: 3; give one such as fp.epochs"):
-        fp.straggling(3, 0.5)

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from jax import lax
-from small import assert_close, refused, regression, sgd, squared, start, with_capacity
+from small import assert_close, regression, sgd, squared, start, with_capacity
 
 from fedpriv import Federation, Strategy, epochs, fed_avg, fed_smp, fixed_size, models, one_round
 from fedpriv.devices.layout import current, default, spmd, sum_over, use
@@ -133,18 +133,3 @@ def test_what_is_in_force():
         fail()
     assert current() == Strategy()
     assert default() == Strategy("map", 2)  # of two host devices
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"clients": 0}, "clients: 0; give"),
-        ({"clients": "chunk"}, "clients: 'chunk'; give"),
-        ({"clients": 2.5}, r"clients: 2\.5; give"),
-        ({"devices": 0}, "devices: 0; give"),
-        ({"devices": 3}, r"devices: 3; give 1 to 2, .*split_cpu"),
-    ],
-)
-def test_errors(given, message):
-    with refused(message):
-        Strategy(**given)

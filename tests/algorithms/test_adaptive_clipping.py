@@ -10,19 +10,17 @@ import optax
 import pytest
 from noise import check_noise
 from scipy import stats
-from small import FALSE_ALARM, assert_close, assert_identical, keys_of, members, one_round, refused
+from small import FALSE_ALARM, assert_close, assert_identical, keys_of, members, one_round
 
 import fedpriv as fp
 from fedpriv import (
     Federation,
     certify,
     dp_fed_avg,
-    dynamic,
     everyone,
     fixed_size,
     full_batch,
     gaussian,
-    laplace,
     mechanism,
     poisson,
 )
@@ -291,47 +289,7 @@ def test_metrics():
 
 
 def test_the_count_s_noise_is_a_twentieth_of_the_cohort_by_default():
-    few, many = everyone(20), everyone(2000)
-    release = third_party(adaptive(sampler=many, count_noise=None), 1, 2000)
+    release = third_party(adaptive(sampler=everyone(2000), count_noise=None), 1, 2000)
     assert release.multiplier == pytest.approx(Z)
     of_40 = rounds_of(adaptive(count_noise=None), 2)[0]
     assert_identical(of_40, rounds_of(DEFAULT, 2)[0])  # whose sigma_b is 2
-    with pytest.raises(
-        ValueError, match=r"count_noise: 1\.0; give more than half the noise_multiplier, 1"
-    ):
-        adaptive(sampler=few, count_noise=None, noise_multiplier=2.0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"quantile": 0.0}, r"quantile: 0\.0; give"),
-        ({"quantile": math.nan}, "quantile: nan"),
-        ({"clip_norm": 0.0}, r"clip_norm: 0\.0; give"),
-        ({"clip_norm": 1e9}, r"clip_norm: 1000000000\.0; give"),
-        ({"noise_multiplier": -1.0}, r"noise_multiplier: -1\.0; give"),
-        ({"noise_multiplier": -1.0, "mechanism": HAAR}, r"noise_multiplier: -1\.0; give"),
-        ({"count_noise": math.inf}, r"count_noise: inf; give"),
-        ({"clip_rate": -0.2}, r"clip_rate: -0\.2; give"),
-        (
-            {"count_noise": 0.6},
-            r"count_noise: 0\.6; give more than half the noise_multiplier, 0\.6",
-        ),
-        (
-            {"mechanism": laplace(1.0, 1.0)},
-            "mechanism: .*; give one whose clip norm can be changed",
-        ),
-        (
-            {"mechanism": dynamic(HAAR, rounds=3)},
-            "mechanism: .*; give one whose clip norm can be changed",
-        ),
-    ],
-)
-def test_wrong_input(changes, message):
-    with refused(message):
-        adaptive(**changes)
-
-
-def test_another_number_of_clients():
-    with pytest.raises(ValueError, match="sampler: made for 3 clients"):
-        fp.trace_round(adaptive(sampler=everyone(3)), START, FEDERATION)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import assert_close, assert_identical, classification, filled, one_round, refused
+from small import assert_close, assert_identical, classification, filled, one_round
 
 import fedpriv as fp
 
@@ -161,21 +161,3 @@ def test_factoring_anew_keeps_the_product(layers, zero):
     assert_close(np.swapaxes(new["A"], -1, -2) @ new["A"], identity, rtol=1e-5)
     singular = np.linalg.svd(np.float64(a) @ np.float64(b), compute_uv=False)[..., :2]
     assert_close(np.linalg.norm(new["B"], axis=-1), singular, rtol=1e-5)
-
-
-def test_what_does_not_fit_is_refused_in_a_line():
-    for options, said in (
-        ({"turns": "B$"}, "^turns: 'B\\$'; give regular expressions"),
-        ({"turns": ()}, "^turns: "),
-        ({"by": "epochs"}, "^by: 'epochs'; give one of"),
-        ({"after": 3}, "^after: 3; give one as fp.models.refactored"),
-    ):
-        with refused(said):
-            fp.fed_avg_alternating(LORA.loss, **options, **ROUNDS)
-    algorithm = fp.fed_avg_alternating(LORA.loss, turns=("C$",), **ROUNDS)
-    with refused("^turns: 'C\\$' matches none of the possible leaves"):
-        algorithm.init(START, FEDERATION)
-    with refused("^params: .*; give those of fp.models.adapters"):
-        fp.models.refactored([1])
-    with refused(r"^params\['w'\]: .*; give A and B alone"):
-        fp.models.refactored({"w": {"A": jnp.ones((2, 1))}})

@@ -21,7 +21,7 @@ from small import (
 )
 
 from experiments.papers.dp_scaffold import local_steps
-from fedpriv import everyone, fixed_size, poisson, trace_round, with_replacement
+from fedpriv import everyone, fixed_size, poisson
 from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.algorithms.dp_sgd import dp_sgd
 from fedpriv.mechanisms.per_example import per_example
@@ -237,52 +237,3 @@ def test_user_drift_is_the_mean_distance_from_the_start():
             y = y - RATE * gradient(y, *records_of(i))
             expected.append(np.sum((y - x) ** 2))
     assert float(told["diagnostics"]["user_drift"]) == pytest.approx(np.mean(expected), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: dp_scaffold(local(steps=0), sampler=ALL), "steps: 0; give"),
-        (
-            lambda: dp_sgd(local(clip_norm=0.0), sampler=ALL),
-            r"clip_norm: 0\.0; give",
-        ),
-        (
-            lambda: dp_sgd(local(clip_norm="mean"), sampler=ALL),
-            "clip_norm: 'mean'; give",
-        ),
-        (
-            lambda: dp_scaffold(local(noise_multiplier=-1.0), sampler=ALL),
-            r"noise_multiplier: -2\.0",
-        ),
-        (lambda: dp_scaffold(local(noise_multiplier=1.0), sampler=ALL), "clip_norm: inf leaves"),
-        (lambda: dp_scaffold(local(), sampler=ALL, warm_start=-1), "warm_start: -1"),
-        (
-            lambda: dp_scaffold(local(), sampler=ALL, everyone_first=True),
-            "everyone_first: there is no warm start",
-        ),
-        (
-            lambda: dp_scaffold(local(), sampler=with_replacement([1] * CLIENTS, 2)),
-            "sampler: a client drawn twice counts twice",
-        ),
-        (lambda: dp_scaffold(local(unit="user"), sampler=ALL), "unit: 'user'; give"),
-        (lambda: dp_scaffold(local(tensors=0), sampler=ALL), "tensors: 0; give"),
-        (
-            lambda: rounds_of(dp_scaffold(local(tensors=5), sampler=everyone(5)), 1),
-            "tensors: 5, but the model has 2; give 2",
-        ),
-        (
-            lambda: trace_round(
-                dp_scaffold(local(), sampler=everyone(2)), start(), regression([5, 7])
-            ),
-            "records: drawn among 6, but client 1 holds 7",
-        ),
-        (
-            lambda: trace_round(dp_scaffold(local(), sampler=everyone(3)), start(), FEDERATION),
-            "sampler: made for 3 clients",
-        ),
-    ],
-)
-def test_wrong_input(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -24,7 +24,6 @@ from fedpriv import (
     noise,
     per_example,
     poisson,
-    trace_round,
 )
 from fedpriv.algorithms.wavelet import clipped_mean
 from fedpriv.core.trees import flatten, unflatten
@@ -217,41 +216,3 @@ def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
     g = gradients_of(0)[:5]
     g *= np.minimum(1, 0.3 / np.linalg.norm(g, axis=1))[:, None]
     assert_close(found, unflatten(jnp.asarray(g.mean(0), jnp.float32), start()), 1e-5)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: haar_mechanism(4, clip_norm=1.0, noise_multiplier=1.0, clip="level"),
-            "clip: 'level'; give",
-        ),
-        (
-            lambda: dp_fed_avg_wav(
-                squared, d=4, **BY_CLIENT, batches=full_batch(), clip_norm=1.0,
-                noise_multiplier=1.0, bounded="updates",
-            ),
-            "bounded: 'updates'; give",
-        ),
-        (
-            lambda: dp_sgd_wav(
-                local(haar_mechanism(4, clip_norm=1.0, noise_multiplier=1.0),
-                      records=poisson(RECORDS, 0.5, 8)),
-                sampler=everyone(CLIENTS), noise_on_each=True,
-            ),
-            "noise_on_each: the lots are Poisson",
-        ),
-        (
-            lambda: trace_round(
-                dp_sgd_wav(
-                    local(haar_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)),
-                    sampler=everyone(CLIENTS),
-                ), start(), FEDERATION,
-            ),
-            "d: 5, but a contribution has 4 coordinates; give that",
-        ),
-    ],
-)  # fmt: skip
-def test_wrong_input(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -12,7 +12,6 @@ from small import (
     heavy_ball,
     one_round,
     records,
-    refused,
     regression,
     rows_of,
     sgd,
@@ -22,15 +21,12 @@ from small import (
 )
 
 from fedpriv import (
-    dp_fed_avg,
     epochs,
     everyone,
     fed_smp,
     fixed_size,
     full_batch,
     poisson,
-    random_batches,
-    trace_round,
 )
 from fedpriv.core.trees import flatten
 from fedpriv.papers import fed_avg_sparse, select_rand_k, select_top_k
@@ -58,27 +54,6 @@ def deltas_of(federation, steps):
         for i in range(federation.num_clients)
     ]
     return theta - np.stack(trained)
-
-
-def test_all_coordinates_is_dp_fed_avg():
-    """With the same keys: the same cohort, the same batches, the same noise.
-
-    Fed-SMP keeps half of its key for choosing coordinates.
-    """
-    federation = regression(SIZES, features=FEATURES)
-    common = {
-        "sampler": fixed_size(5, 3),
-        "optimizer": sgd,
-        "batches": random_batches(2, 2),
-        "clip_norm": 0.3,
-        "noise_multiplier": 1.1,
-    }
-    plain = dp_fed_avg(squared, **common)
-    half = plain._replace(round=lambda key, *rest: plain.round(jax.random.split(key)[1], *rest))
-    dense, expected = step_of(half, federation)
-    sparse, metrics = step_of(fed_smp(squared, sparsifier=select_rand_k(1.0), **common), federation)
-    assert_close(sparse, dense)
-    assert_close(metrics, expected)
 
 
 def clipped_mean(contributions, clip_norm):
@@ -242,32 +217,3 @@ def test_noise_on_the_kept_coordinates_only(sampler, divisor, sparsifier):
     assert_normal(step[step != 0], clip_norm * sigma / divisor)
     if divisor < 1:
         assert metrics["cohort_size"] == 0
-
-
-COMMON = {"sampler": everyone(5), "optimizer": sgd, "batches": full_batch()}
-
-
-def traced(sparsifier, **changed):
-    settings = COMMON | {"clip_norm": 1.0, "noise_multiplier": 1.0} | changed
-    algorithm = fed_smp(squared, sparsifier=sparsifier, **settings)
-    return trace_round(algorithm, start(FEATURES), regression(SIZES, features=FEATURES))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: select_rand_k(0), r"p: 0; give"),
-        (lambda: select_rand_k(1.01), r"p: 1\.01; give"),
-        (lambda: select_top_k(float("nan"), full_batch()), r"p: nan; give"),
-        (lambda: select_rand_k(0.5, period=0), "period: 0; give"),
-        (lambda: select_top_k(0.5, full_batch(), period=0), "period: 0; give"),
-        (lambda: traced(select_rand_k(0.5), clip_norm=-1), "clip_norm: -1; give"),
-        (lambda: traced(select_rand_k(0.5), noise_multiplier=-1), "noise_multiplier: -1; give"),
-        (lambda: traced(select_rand_k(0.04)), r"p: 0\.04 keeps k = 0 of d = 12 .*; choose p"),
-        (lambda: traced(select_top_k(0.5, full_batch())), "public: top_k needs public examples"),
-        (lambda: traced(select_rand_k(0.5), sampler=everyone(4)), "sampler: made for 4 clients"),
-    ],
-)
-def test_wrong_input(make, message):
-    with refused(message):
-        make()

@@ -12,7 +12,6 @@ from scipy import stats
 from small import (
     FALSE_ALARM,
     assert_close,
-    assert_identical,
     certified,
     gradient,
     one_round,
@@ -28,7 +27,6 @@ from fedpriv import (
     LocalSteps,
     dp_fed_avg,
     everyone,
-    fed_avg,
     fixed_size,
     full_batch,
     gaussian,
@@ -70,12 +68,6 @@ def epsilon(algorithm, rounds=4, delta=DELTA, view="third_party"):
 def seen(algorithm):
     """View -> the release that it sees."""
     return {view: release for view, (release,) in released(algorithm, 3).items()}
-
-
-def test_without_clip_and_noise_it_is_fed_avg_to_the_bit():
-    drawn = fixed_size(CLIENTS, 3)
-    quiet, _ = a_round(ldp(gaussian(math.inf, 0), drawn))
-    assert_identical(quiet, a_round(fed_avg(squared, sampler=drawn, **COMMON))[0])
 
 
 @pytest.mark.parametrize(

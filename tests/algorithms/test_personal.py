@@ -13,7 +13,6 @@ from small import (
     gradient,
     one_round,
     records,
-    refused,
     regression,
     squared,
     start,
@@ -106,30 +105,6 @@ def test_ditto_against_numpy():
     assert_close(own_models(algorithm, state), own, 1e-6)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        partial(fp.fed_per, head=()),
-        partial(fp.fed_rep, head=(), head_batches=fp.epochs(3, 1)),
-        partial(fp.ditto, lam=LAM),
-    ],
-)
-def test_the_shared_model_is_that_of_dp_fed_avg_to_the_bit(make):
-    """Where there is no head, and Ditto's global model always; so are what is sent, and the certificate."""
-    rival = fp.dp_fed_avg(squared, **NOISY, **PRIVATE)
-    expected, sent = after(rival, 3)
-    algorithm = make(squared, **NOISY, mechanism=fp.gaussian(**PRIVATE))
-    state, metrics = after(algorithm, 3)
-    assert_identical(state.params, expected.params)
-    assert_identical(metrics["uplink"], sent["uplink"])
-    assert_identical(metrics["downlink"], sent["downlink"])
-    traced, theirs = (fp.trace_round(a, PARAMS, FEDERATION) for a in (algorithm, rival))
-    assert traced.basis == "constructed"
-    for view in fp.privacy.VIEWS:
-        found = traced.certify(9, 1e-3, view=view)
-        assert found.epsilon == theirs.certify(9, 1e-3, view=view).epsilon
-
-
 def test_without_a_pull_a_personal_model_is_trained_on_its_client_alone():
     algorithm = fp.ditto(squared, lam=0.0, **HEAD)
     state, _ = after(algorithm, 3)
@@ -154,19 +129,6 @@ def test_a_personal_model_that_is_released_is_a_leak():
         fp.trace_round(algorithm._replace(round=round), PARAMS, FEDERATION)
 
 
-@pytest.mark.parametrize(
-    ("head", "said"),
-    [
-        (("c",), "head: 'c' matches no parameter; give parts of b, w"),
-        (("b", "w"), r"head: \('b', 'w'\) matches every parameter; leave some"),
-        ("b", "head: 'b'; give parts of parameters' paths"),
-    ],
-)
-def test_heads_that_are_none(head, said):
-    with refused(said):
-        fp.fed_per(squared, head=head, **HEAD).init(PARAMS, FEDERATION)
-
-
 @pytest.mark.parametrize("make", [partial(fp.fed_per, head=("b",)), partial(fp.ditto, lam=LAM)])
 def test_the_model_of_a_client_is_that_of_one_seed_and_one_client(make):
     algorithm = make(squared, **HEAD)
@@ -181,14 +143,6 @@ def test_the_model_of_a_client_is_that_of_one_seed_and_one_client(make):
         assert_identical(
             one, jax.jit(algorithm.personal)(jax.tree.map(lambda x: x[1], history.state), 2)
         )
-    with refused(
-        r"^state: it has an axis of seeds; give the state of one, history.state_of\(seed\)"
-    ):
-        algorithm.personal(history.state, 2)
-    with refused("^client: 4, but there are 4; give one of 0 to 3"):
-        algorithm.personal(history.state_of(7), CLIENTS)
-    with refused("^client: -1; give"):
-        algorithm.personal(history.state_of(7), -1)
 
 
 @pytest.mark.parametrize("name", ["fed_per", "fed_rep", "ditto", "fed_sgd"])

@@ -1,0 +1,56 @@
+"""Laws of runs with every sampler: cohorts are those of the draws alone, wherever clients and records are."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import tiers
+from correlated_runs import ROUNDS, run
+from every_sampler import ENTRIES, SAMPLERS
+from recorded_runs import STREAMED, drawn_for, recording
+from small import assert_close, assert_identical, compiler_of_one_program
+
+import fedpriv as fp
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+SEEDS = (3, 8)
+KEPT = {name: entry for name, entry in ENTRIES.items() if name != "with replacement"}
+"""A client that is drawn twice cannot keep anything."""
+
+
+def trained(name, **options):
+    """The state in the end."""
+    return run(recording(SAMPLERS[name]), **{"seeds": SEEDS, "every": 2} | options).state
+
+
+@tiers.every("name", KEPT, lambda entry: (entry.has_parts, entry.has_memory))
+def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
+    """To the bit as one that was never stopped, of the cohorts of the draws alone."""
+    train = partial(trained, name, compiler=compiler_of_one_program())
+    whole = train()
+    np.testing.assert_array_equal(whole.table, drawn_for(SAMPLERS[name], SEEDS))
+    checkpoints = fp.Checkpoints(tmp_path, rounds=1)
+
+    def kill(e):
+        if e.round == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(rounds=ROUNDS - 3, checkpoints=checkpoints, on_evaluation=kill)
+    assert_identical(train(checkpoints=checkpoints), whole)
+
+
+@tiers.every("name", KEPT, lambda entry: entry.has_memory)
+def test_streamed_cohorts_have_their_own_records(name):
+    """In chunks of another length."""
+    expected, found = trained(name), trained(name, federation=STREAMED, every=4)
+    np.testing.assert_array_equal(found.table, expected.table)
+    assert_close(found.params, expected.params)
+
+
+@tiers.every("name", KEPT, lambda entry: entry.is_late)
+def test_on_two_devices(name):
+    expected, found = trained(name), trained(name, strategy=fp.Strategy("map", 2))
+    np.testing.assert_array_equal(found.table, expected.table)
+    assert_close(found.params, expected.params)
