@@ -86,12 +86,22 @@ class Entry(NamedTuple):
     @property
     def keeps(self) -> type:
         """The class of its state: the model alone, an optimiser's, models of before, what clients keep, and so on."""
-        return kept(self.make)
+        return type(begun(self.make))
 
     @property
     def kind(self) -> tuple:
-        """Who adds noise to what, in which numbers: on this depends what is certified, drawn and rounded."""
+        """Who adds noise to what, in which numbers: on this depends what is certified."""
         return self.noise, self.algorithm.unit, self.of_integers, self.rounds
+
+    @property
+    def work(self) -> tuple:
+        """Whose clients' work it is: on a message or on records, with or without something that each of them keeps."""
+        return self.algorithm.unit, self.has_own
+
+    @property
+    def has_own(self) -> bool:
+        """Whether something of its state is there once for each client."""
+        return any(leaf.shape[:1] == (CLIENTS,) for leaf in jax.tree.leaves(begun(self.make)))
 
     @property
     def shipped(self) -> bool:
@@ -130,9 +140,9 @@ def made(make: Callable[..., fp.Algorithm]) -> fp.Algorithm:
 
 
 @cache
-def kept(make: Callable[..., fp.Algorithm]) -> type:
-    """The class of its states."""
-    return type(jax.eval_shape(made(make).init, PARAMS, FEDERATION))
+def begun(make: Callable[..., fp.Algorithm]):
+    """Its first state, in shapes."""
+    return jax.eval_shape(made(make).init, PARAMS, FEDERATION)
 
 
 def entry(
@@ -325,13 +335,34 @@ ENTRIES = {
 }
 
 
+AGREED = "clients agree on the model among themselves, each with each"
+BOUNDED = "what clips does not bound a message that is weighted"
+FIXED_NUMBER = "noise of integers adds up in cohorts of one size alone"
 EXCEPTIONS = {
-    "server": {
-        "fed_sgd": "its rate is the server's",
-        "msp_fl": "clients agree among themselves on the model",
-        "mspdq_fl": "clients agree among themselves on the model",
-        "jopeq": "",
+    "server": {"msp_fl": AGREED, "mspdq_fl": AGREED},
+    "weighting": {
+        "dp_fed_avg_wav": BOUNDED,
+        "dp_sgd_wav": BOUNDED,
+        "adaptive_fed_avg": "the quantile is of clients, each of whom has one bit",
+        "ldp_fed_avg": "each message carries its noise already",
+        "msp_fl": AGREED,
+        "mspdq_fl": AGREED,
+        "error feedback": "a user's own, without that option",
     },
+    "loss": {"error feedback": "a user's own, whose gradients take no key"},
+    "vanish": {
+        "msp_fl": AGREED,
+        "mspdq_fl": AGREED,
+        "dp_sgd, together": "a client's own noise counts where some vanish",
+        "dp_sgd, together, integers": FIXED_NUMBER,
+    },
+    "nobody": {
+        "msp_fl": AGREED,
+        "mspdq_fl": AGREED,
+        "fed_avg_sparse integers": FIXED_NUMBER,
+        "dp_sgd, together, integers": FIXED_NUMBER,
+    },
+    "everybody": {name: "a slot has a key of its own" for name in ("msp_fl", "mspdq_fl")},
 }
 """Law -> entries to which it does not apply, and why."""
 
@@ -339,6 +370,12 @@ EXCEPTIONS = {
 def but(law: str) -> dict[str, Entry]:
     """All entries to which a law applies."""
     return {name: entry for name, entry in ENTRIES.items() if name not in EXCEPTIONS[law]}
+
+
+def varied(entries: dict[str, Entry]) -> dict[str, Entry]:
+    """One of each kind and state, for dear laws that depend on nothing else."""
+    first = {(entry.kind, entry.keeps): name for name, entry in reversed(entries.items())}
+    return {name: entries[name] for name in entries if name in first.values()}
 
 
 def that(fit: Callable[[Entry], bool]) -> list[str]:

@@ -10,7 +10,7 @@ from jax import lax
 
 import fedpriv as fp
 from fedpriv.rounds.late_samplers import late
-from fedpriv.rounds.samplers import parts_of
+from fedpriv.rounds.samplers import Sampler, parts_of
 from fedpriv.rounds.scheduled_samplers import answers_drawn
 
 N, RUNS, ROUNDS = 12, 300, 24
@@ -25,10 +25,8 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> tuple:
-        """By what it is made, by what it is accounted, who vanishes, whether it is cut, and what answers say."""
-        told = self.sampler.accounting
-        vanishes = told.of_a_round.dropout > 0
-        return type(self.sampler), type(told), vanishes, self.is_cut, self.is_weighted
+        """What it is accounted as, and whether a run remembers something."""
+        return type(self.sampler.accounting), self.has_memory
 
     @property
     def has_memory(self) -> bool:
@@ -61,9 +59,7 @@ class Entry(NamedTuple):
     def is_alike(self) -> bool:
         """Whether each draw is as the other, of clients that are all alike."""
         told = self.sampler.accounting
-        return isinstance(self.sampler, fp.types.Sampler) and not (
-            told.group_names or self.is_weighted
-        )
+        return isinstance(self.sampler, Sampler) and not (told.group_names or self.is_weighted)
 
 
 def by_groups(samplers, **options):
@@ -81,8 +77,8 @@ SAMPLERS = {
     "poisson, some vanish": fp.dropping(fp.poisson(N, 0.3, N), 0.25),
     "poisson, cut": fp.poisson(N, 0.4, 4),
     "with replacement": fp.with_replacement([*range(1, N + 1)], 4),
-    "opening": fp.Opening(fp.everyone(N), 2, fp.poisson(N, 0.3, N)),
     "opening, then rests": fp.Opening(fp.everyone(N), 2, fp.random_availability(N, 3, 2, 0.7, 2)),
+    "opening": fp.Opening(fp.everyone(N), 2, fp.poisson(N, 0.3, N)),
     "groups": by_groups(BY_RATE),
     "weights": by_groups(BY_RATE, weights={"a": 0.5, "b": 1.0}),
     "turns of groups": by_groups(

@@ -20,8 +20,8 @@ from every_sampler import (
 from scipy import stats
 from small import FALSE_ALARM, assert_uniform, z_bound
 
-import fedpriv as fp
-from fedpriv.privacy.sampling import RandomAllocation
+from fedpriv.privacy.sampling import FixedSize, RandomAllocation
+from fedpriv.rounds.samplers import Sampler
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -80,9 +80,10 @@ def test_chances_are_those_that_are_told(name):
 def test_pairs_are_drawn_as_often_as_is_told(name):
     """Of any two clients no more often, and on average as often where nobody is cut."""
     accounting, there = SAMPLERS[name].accounting, draws(name).times.reshape(EACH, N) > 0
-    stays = (1 - accounting.dropout) ** 2
     pairs = (there.T.astype(int) @ there)[np.triu_indices(N, 1)]
-    rate = accounting.together * (stays if type(accounting).__name__ == "Dropping" else 1)
+    rate = accounting.together
+    if accounting.dropout:
+        rate = FixedSize(N, accounting.size).together * (1 - accounting.dropout) ** 2
     assert pairs.max() <= stats.binom.isf(FALSE_ALARM / len(pairs), EACH, rate)
     if not DRAWN[name].is_cut:
         assert_uniform(pairs, EACH, rate)
@@ -94,11 +95,11 @@ def test_a_mean_divides_by_what_is_expected(name):
     sampler, weight = SAMPLERS[name], draws(name).weight.ravel()
     away = (weight.mean() - sampler.expected_size) / max(weight.std(), 1e-6) * EACH**0.5
     assert away <= z_bound(1)
-    if isinstance(sampler, fp.types.Sampler) and not DRAWN[name].is_cut and name != "late":
+    if isinstance(sampler, Sampler) and not DRAWN[name].is_cut and name != "late":
         assert away >= -z_bound(1)
 
 
-@pytest.mark.parametrize("name", EVERYBODY)
+@tiers.every("name", EVERYBODY, lambda sampler: type(sampler.accounting))
 def test_everybody(name):
     """Where nothing is left to chance, all take part in every round."""
     drawn = drawn_by(EVERYBODY[name], runs=3, rounds=4)
@@ -106,7 +107,7 @@ def test_everybody(name):
     assert EVERYBODY[name].expected_size == N
 
 
-@pytest.mark.parametrize("name", NOBODY)
+@tiers.every("name", NOBODY, lambda sampler: type(sampler.accounting))
 def test_nobody(name):
     """Where nobody is there, all slots are empty."""
     assert not drawn_by(NOBODY[name], runs=3, rounds=4).mask.any()

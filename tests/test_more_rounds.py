@@ -10,7 +10,7 @@ import tiers
 from checkpointed import CLIENTS, FED_AVG, FEDERATION, SEEDS, TEST, raw, rounds_in, run, score
 from correlated_runs import FEDERATION as MANY
 from correlated_runs import MATRICES, SIZE, N, correlated, descent, matrix_of
-from every_algorithm import ALGORITHMS, ENTRIES, NOISY
+from every_algorithm import ALGORITHMS, ENTRIES, NOISY, varied
 from every_algorithm import FEDERATION as PUBLIC
 from small import assert_identical, compiler_of_one_program, start
 
@@ -43,7 +43,7 @@ def goes_on(algorithm, folder, federation, **options):
             assert_identical(at[e.round].diagnostics, e.diagnostics)
 
 
-@tiers.every("name", ENTRIES, lambda entry: entry.keeps)
+@tiers.every("name", varied(ENTRIES), lambda entry: entry.has_own)
 def test_every_algorithm(name, tmp_path):
     goes_on(ALGORITHMS[name], tmp_path, PUBLIC, compiler=compiler_of_one_program())
 

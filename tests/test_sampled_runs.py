@@ -24,7 +24,7 @@ def trained(name, **options):
     return run(recording(SAMPLERS[name]), **{"seeds": SEEDS, "every": 2} | options).state
 
 
-@tiers.every("name", KEPT, lambda entry: (entry.has_parts, entry.has_memory))
+@tiers.every("name", KEPT, lambda entry: entry.has_memory)
 def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
     """To the bit as one that was never stopped, of the cohorts of the draws alone."""
     train = partial(trained, name, compiler=compiler_of_one_program())
@@ -41,7 +41,11 @@ def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
     assert_identical(train(checkpoints=checkpoints), whole)
 
 
-@tiers.every("name", KEPT, lambda entry: entry.has_memory)
+SEVERAL = {name: entry for name, entry in KEPT.items() if entry.has_memory or entry.has_parts}
+"""`test_streaming.py` has the others."""
+
+
+@tiers.every("name", SEVERAL, type)
 def test_streamed_cohorts_have_their_own_records(name):
     """In chunks of another length."""
     expected, found = trained(name), trained(name, federation=STREAMED, every=4)
@@ -49,7 +53,11 @@ def test_streamed_cohorts_have_their_own_records(name):
     assert_close(found.params, expected.params)
 
 
-@tiers.every("name", KEPT, lambda entry: entry.is_late)
+ANSWERED = {name: entry for name, entry in KEPT.items() if entry.is_weighted or entry.is_late}
+"""`test_every_algorithm.py` has the others."""
+
+
+@tiers.every("name", ANSWERED, type)
 def test_on_two_devices(name):
     expected, found = trained(name), trained(name, strategy=fp.Strategy("map", 2))
     np.testing.assert_array_equal(found.table, expected.table)
