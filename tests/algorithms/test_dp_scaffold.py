@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import (
     assert_identical,
     assert_normal,
@@ -118,6 +119,7 @@ def test_a_client_s_control_is_the_mean_of_its_noisy_gradients():
     )  # the correction moves y, and so the gradients
 
 
+@pytest.mark.slow
 def test_without_control_variates_it_is_dp_fed_avg_to_the_bit():
     scaffold = dp_scaffold(local(**NOISY), sampler=fixed_size(CLIENTS, 3))
     average = dp_sgd(local(**NOISY), sampler=fixed_size(CLIENTS, 3))
@@ -131,9 +133,10 @@ def test_without_control_variates_it_is_dp_fed_avg_to_the_bit():
         assert_identical(state.params, plain.params)
 
 
-@pytest.mark.parametrize("sampler", [poisson(CLIENTS, 0.4, CLIENTS), poisson(CLIENTS, 0.4, 2)])
-def test_an_empty_slot_touches_no_client(sampler):
+@tiers.every("capacity", [2, CLIENTS])
+def test_an_empty_slot_touches_no_client(capacity):
     """Who is not drawn keeps its control variate; the server's stays the mean of the clients'."""
+    sampler = poisson(CLIENTS, 0.4, capacity)
     algorithm = dp_scaffold(local(**NOISY), sampler=sampler)
     controls = np.random.default_rng(0).normal(size=(CLIENTS, 4)).astype(np.float32)
     state = algorithm.init(start(), FEDERATION)
@@ -147,6 +150,7 @@ def test_an_empty_slot_touches_no_client(sampler):
         np.testing.assert_allclose(after.control - state.control, moved, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_a_warm_start_keeps_the_model_and_sends_one_message():
     """What it does not send is not decoded, as a grid without 0 would move the model.
 
@@ -177,7 +181,7 @@ def test_noise_of_a_step():
     assert_normal(np.asarray(state.controls), 2 * 1e-6 * 2e6 / 2 / math.sqrt(4))
 
 
-@pytest.mark.parametrize("tensors", [1, 2])
+@tiers.every("tensors", [2, 1])
 def test_one_record_moves_a_step_by_what_is_declared(tensors):
     """One step, a record's y from 1e6 to -1e6: 2 C / (s R), times sqrt(tensors) where each is clipped by itself."""
     shift = steps_apart(FEDERATION.rows[0, :1], tensors)
@@ -199,6 +203,7 @@ def steps_apart(rows, tensors=1):
     return np.linalg.norm(found[0] - found[1], axis=1)
 
 
+@pytest.mark.slow
 def test_noise_of_a_client_s_step():
     """S = 2 C / s: 2 C sigma / s per coordinate of a step's mean, R times that of a record."""
     many = regression([4] * 500)
@@ -210,12 +215,14 @@ def test_noise_of_a_client_s_step():
     assert_normal(np.asarray(state.controls), 2 * 1e-6 * 2e6 / 0.5 / math.sqrt(3))
 
 
+@pytest.mark.slow
 def test_a_client_moves_a_step_by_no_more_than_declared():
     """All of its records together: by 2 C if they pointed the same way, which these nearly do."""
     shift = steps_apart(FEDERATION.rows[0])
     assert 0.7 * 0.3 < shift[0] <= 2 * 0.3 * (1 + 1e-5)
 
 
+@pytest.mark.slow
 def test_everyone_sets_a_control_variate_first():
     sampler = fixed_size(CLIENTS, 2)
     first = dp_scaffold(local(**NOISY), sampler=sampler, warm_start=2, everyone_first=True)
@@ -227,6 +234,7 @@ def test_everyone_sets_a_control_variate_first():
         np.testing.assert_allclose(state.control, np.asarray(state.controls).mean(0), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_user_drift_is_the_mean_distance_from_the_start():
     algorithm = dp_sgd(local(steps=2), sampler=everyone(CLIENTS))
     _, (told,) = rounds_of(algorithm, 1)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from every_algorithm import CLIENTS, COMMON, FEDERATION, FIXED, MAKERS, PARAMS, RAND_K, D
 from small import (
     assert_close,
@@ -65,7 +66,7 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@tiers.every("name", SERVERS, lambda server: server[1].__qualname__)
 def test_rounds_are_numpys(name):
     """Five rounds of everyone's one step on all records, the server's rate falling by a schedule."""
     make, step = SERVERS[name]
@@ -85,6 +86,7 @@ def test_rounds_are_numpys(name):
         assert_close(vector(state.params), x, 1e-6)
 
 
+@pytest.mark.slow
 def test_momentum_moves_coordinates_that_were_not_kept():
     private = {**COMMON, "clip_norm": 0.5, "noise_multiplier": 0}
     momentum = optax.sgd(1.0, momentum=0.9)
@@ -98,6 +100,7 @@ def test_momentum_moves_coordinates_that_were_not_kept():
     assert np.all(moves[1] >= moves[0])
 
 
+@pytest.mark.slow
 def test_a_warm_start_leaves_model_and_optimiser_alone():
     """So that a schedule begins with the first round that moves the model."""
     server = fp.fed_opt.adam(optax.exponential_decay(0.1, 1, 0.5))

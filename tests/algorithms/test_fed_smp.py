@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from scipy import stats
 from small import (
     FALSE_ALARM,
@@ -61,8 +62,9 @@ def clipped_mean(contributions, clip_norm):
     return np.mean(contributions * np.minimum(1, clip_norm / norms), axis=0)
 
 
-@pytest.mark.parametrize(("unbiased", "scale"), [(True, 12 / 5), (False, 1.0)])
-def test_rand_k_sparsifies_scales_and_then_clips(unbiased, scale):
+@tiers.every("unbiased", [True, False])
+def test_rand_k_sparsifies_scales_and_then_clips(unbiased):
+    scale = 12 / 5 if unbiased else 1.0
     federation = regression(SIZES, features=FEATURES)
     deltas = deltas_of(federation, 3)
     clip_norm = 13 / 24 * scale * float(np.median(np.linalg.norm(deltas, axis=1)))
@@ -128,6 +130,7 @@ def test_top_k_keeps_what_public_training_moves_most_and_does_not_scale():
     assert np.abs(changed - step).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rand_k", "top_k"])
 def test_a_mask_stays_for_its_period(kind):
     """That of the first round by the run's key; public training chooses by the model of that round."""
@@ -158,6 +161,7 @@ def test_a_mask_stays_for_its_period(kind):
     assert kind == "top_k" or masks(None, jax.random.key(4)) != whole
 
 
+@pytest.mark.slow
 def test_rand_k_is_unbiased():
     """The mean over masks of the released step is FedAvg's step."""
     federation = regression(SIZES, features=FEATURES)
@@ -191,16 +195,14 @@ def still(features, clients, public):
     return federation.replace(examples=zero | {"y": zero["y"] + start()["b"]})
 
 
-@pytest.mark.parametrize(
-    ("sampler", "divisor", "sparsifier"),
-    [
-        (fixed_size(6, 3), 3, select_rand_k(0.4)),
-        (poisson(6, 1e-6, 2), 6e-6, select_top_k(0.4, full_batch())),
-    ],
-    ids=["rand_k", "top_k, empty cohort"],
-)
-def test_noise_on_the_kept_coordinates_only(sampler, divisor, sparsifier):
+@tiers.every("name", ["rand_k", "top_k"])
+def test_noise_on_the_kept_coordinates_only(name):
     """Of the released mean: standard deviation C sigma / r where kept, exactly 0 elsewhere."""
+    sampler, sparsifier = {
+        "rand_k": (fixed_size(6, 3), select_rand_k(0.4)),
+        "top_k": (poisson(6, 1e-6, 2), select_top_k(0.4, full_batch())),  # nobody is drawn
+    }[name]
+    divisor = sampler.expected_size
     features, clip_norm, sigma = 4999, 0.4, 1.4
     algorithm = fed_smp(
         squared,

@@ -143,6 +143,7 @@ def test_weights_of_clients_and_submodels():
         assert np.abs(few[0] - few[1]).max() > 1e-4
 
 
+@pytest.mark.slow
 def test_a_round_keeps_no_transcript():
     """What travels is there for attacks; rounds of many exchanges need no more memory than those of few."""
     d = 4000

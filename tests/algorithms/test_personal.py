@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import (
     assert_close,
     assert_identical,
@@ -69,7 +70,7 @@ def clipped(update):
 ALL, BIAS, WEIGHTS = np.ones(4), np.eye(4)[0], 1 - np.eye(4)[0]
 
 
-@pytest.mark.parametrize("name", ["fed_per", "fed_rep"])
+@tiers.every("name", ["fed_rep", "fed_per"])
 def test_personal_heads_against_numpy(name):
     """Three rounds; the bias is the head. What is clipped is the update of the weights alone."""
     shared, heads = vector(PARAMS), np.full(CLIENTS, float(PARAMS["b"]))
@@ -105,6 +106,7 @@ def test_ditto_against_numpy():
     assert_close(own_models(algorithm, state), own, 1e-6)
 
 
+@pytest.mark.slow
 def test_without_a_pull_a_personal_model_is_trained_on_its_client_alone():
     algorithm = fp.ditto(squared, lam=0.0, **HEAD)
     state, _ = after(algorithm, 3)
@@ -112,6 +114,7 @@ def test_without_a_pull_a_personal_model_is_trained_on_its_client_alone():
     assert_close(own_models(algorithm, state), np.stack(alone), 1e-6)
 
 
+@pytest.mark.slow
 def test_who_does_not_take_part_keeps_what_it_has():
     options = HEAD | {"sampler": fp.fixed_size(CLIENTS, 2)}
     state, _ = after(fp.fed_per(squared, head=("b",), **options), 1)
@@ -129,9 +132,9 @@ def test_a_personal_model_that_is_released_is_a_leak():
         fp.trace_round(algorithm._replace(round=round), PARAMS, FEDERATION)
 
 
-@pytest.mark.parametrize("make", [partial(fp.fed_per, head=("b",)), partial(fp.ditto, lam=LAM)])
-def test_the_model_of_a_client_is_that_of_one_seed_and_one_client(make):
-    algorithm = make(squared, **HEAD)
+@pytest.mark.slow
+def test_the_model_of_a_client_is_that_of_one_seed_and_one_client():
+    algorithm = fp.fed_per(squared, head=("b",), **HEAD)
     score = lambda params, example: {"loss": squared(params, example)}  # noqa: E731
     options = {"score": score, "rounds": 2, "seeds": (0, 7)}
     test = jax.tree.map(np.asarray, FEDERATION.examples)
@@ -145,6 +148,7 @@ def test_the_model_of_a_client_is_that_of_one_seed_and_one_client(make):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fed_per", "fed_rep", "ditto", "fed_sgd"])
 def test_clients_of_unequal_weight_share_what_fed_avg_would(name):
     """Where nothing is kept, or what is kept is beside the shared model."""
@@ -223,21 +227,19 @@ def check_trained(algorithm, history):
     return [int(np.sum(history.state_of(seed).trained)) for seed in history.seeds]
 
 
-@pytest.mark.parametrize(
-    ("name", "cohort"),
-    [
-        ("ditto", "two a round"),
-        ("fed_per", "everyone"),
-        ("fed_rep", "nobody"),
-        *(
-            pytest.param(name, cohort, marks=pytest.mark.slow)
-            for name in MAKES
-            for cohort in COHORTS
-        ),
-    ],
-)
-def test_evaluations_say_who_has_trained(name, cohort):
+TRAINED = [
+    ("ditto", "two a round"),
+    ("fed_per", "everyone"),
+    ("fed_rep", "nobody"),
+    ("ditto", "some vanish"),
+    ("fed_per", "two a round"),
+]
+
+
+@tiers.every("case", TRAINED)
+def test_evaluations_say_who_has_trained(case):
     """After no round nobody; then who was in a cohort, of each seed, which a step of training moves."""
+    name, cohort = case
     algorithm, history = trained_so_far(MAKES[name], cohort, 2, seeds=(0, 5), every=1)
     assert not np.any(algorithm.init(PARAMS, FEDERATION).trained)
     counts = check_trained(algorithm, history)
@@ -250,10 +252,9 @@ def test_evaluations_say_who_has_trained(name, cohort):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", [fp.Strategy(), fp.Strategy(2, 2)])
-def test_streamed_and_resumed_runs_say_the_same(tmp_path, strategy):
+def test_streamed_and_resumed_runs_say_the_same(tmp_path):
     streamed = fp.StreamedFederation.from_arrays(RECORDS, PARTS)
-    options = {"seeds": (0, 5), "strategy": strategy}
+    options = {"seeds": (0, 5), "strategy": fp.Strategy(2, 2)}
     _, expected = trained_so_far(MAKES["ditto"], "two a round", 3, **options)
     _, found = trained_so_far(MAKES["ditto"], "two a round", 3, streamed, **options)
     assert_identical(found.state.trained, expected.state.trained)
@@ -266,6 +267,7 @@ def test_streamed_and_resumed_runs_say_the_same(tmp_path, strategy):
     assert_identical(dict(again.evaluations[-1].measures), dict(expected.evaluations[-1].measures))
 
 
+@pytest.mark.slow
 def test_where_clients_keep_nothing_nobody_says_who_has_trained():
     _, history = trained_so_far(partial(fp.fed_per, head=()), "everyone", 1)
     assert history.state.trained == ()
