@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from buffered_runs import FREE, GAUSSIAN, LATE, TRAINING, K, certified, fed_buff, old
 from correlated_runs import (
     CLIP,
@@ -52,14 +53,20 @@ def by_numpy(algorithm, staleness, rounds=ROUNDS, seed=0, server=0.7, clip=CLIP)
     return np.array(models)
 
 
+WHO = {
+    "free": (FREE, None),
+    "free, with room": (FREE, 5),
+    "poisson": (fp.poisson(N, 0.3), None),
+    "blocks": (fp.shuffled_blocks(N, 4), 5),
+}
+
+
 @pytest.mark.usefixtures("quick_to_compile")
 class TestTraining:
-    @pytest.mark.parametrize(
-        ("sampler", "most_late"),
-        [(FREE, None), (FREE, 5), (fp.poisson(N, 0.3), None), (fp.shuffled_blocks(N, 4), 5)],
-    )
-    def test_as_numpy_computes_it(self, sampler, most_late):
+    @tiers.every("name", WHO)
+    def test_as_numpy_computes_it(self, name):
         """Weights that go above 1, a clip that some answers meet."""
+        sampler, most_late = WHO[name]
         algorithm = fed_buff(
             sampler,
             staleness=lambda d: 3 * old(d),
@@ -75,6 +82,7 @@ class TestTraining:
             kept = jax.tree.map(lambda leaf: leaf[(ROUNDS - back) % rows], ended.models)  # noqa: B023
             assert_close(vector(kept), told[ROUNDS - back], 1e-4)
 
+    @pytest.mark.slow
     def test_parts_of_ones_own(self):
         """Whatever the client does with the model, and the server with the mean."""
 
@@ -99,6 +107,7 @@ class TestTraining:
         history = run(made)
         assert all(e.diagnostics["delay"] == 2.0 for e in history.evaluations)
 
+    @pytest.mark.slow
     def test_streamed_resumed_and_on_two_devices(self, tmp_path):
         from fedpriv.devices.layout import default
 

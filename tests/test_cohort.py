@@ -177,6 +177,7 @@ def test_members_who_perturb_their_own_messages_have_noise_of_their_own():
     assert_normal(total, math.sqrt(3))
 
 
+@pytest.mark.slow
 def test_messages_as_they_are():
     """The protocol gets those of the members, in their slots, and says what comes of them."""
     federation = regression([2, 1, 3])

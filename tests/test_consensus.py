@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from scipy import stats
 from small import FALSE_ALARM
 
@@ -129,7 +130,7 @@ def test_an_exchange_is_the_paper_s_matrix(m, least):
 OWN = jax.random.uniform(jax.random.key(9), (M, 3), minval=0.2)
 
 
-@pytest.mark.parametrize("decay", ["linear", "root", "none"])
+@tiers.every("decay", ["linear", "root", "none"])
 def test_a_trajectory_with_own_weights_is_the_paper_s_matrices(decay):
     """All that is sent, and what is not, after each of 6 exchanges: P[5] ... P[0] (eq. 41), by NumPy."""
     used, m = coupling(0.4, 0.1, decay), UNEQUAL
@@ -225,7 +226,7 @@ def test_the_cohort_s_sum_is_invariant_in_every_step(quantized):
             np.testing.assert_allclose(after, total, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("m", [[1, 1, 1, 1], [2, 2, 2, 2], [1, 3, 2, 3]])
+@tiers.every("m", [[1, 3, 2, 3], [1, 1, 1, 1], [2, 2, 2, 2]], len)
 def test_consensus_is_the_weighted_mean(m):
     begun = split(jax.random.key(4), MODELS, jnp.array(m), 3)
     end = agreed(begun, LASTING, EXACT, 600, 600)
@@ -235,15 +236,14 @@ def test_consensus_is_the_weighted_mean(m):
     assert end.saturated == 0
 
 
-@pytest.mark.parametrize(
-    ("step", "decay"), [(0.3, "linear"), (0.9, "linear"), (0.9, "root"), (0.3, "none")]
-)
-def test_what_remains_of_the_splitting(step, decay):
+@tiers.every("how", [(0.9, "linear"), (0.3, "linear"), (0.9, "root"), (0.3, "none")])
+def test_what_remains_of_the_splitting(how):
     """For equal m_i the model is off the mean by prod_k (1 - (1 + m) alpha[k]) of what a[0] was off, whatever e.
 
     In exact arithmetic the cohort's mean of a moves by alpha m (mean b - mean a), that of the b by -alpha of it.
     """
-    used, mean = coupling(step, 0.1, decay), np.asarray(MODELS, np.float64).mean(0)
+    (step, decay), mean = how, np.asarray(MODELS, np.float64).mean(0)
+    used = coupling(step, 0.1, decay)
     for m in (1, 3, 18):
         begun = split(jax.random.key(8), MODELS, jnp.full(M, m), 18)
         off = np.asarray(begun.visible, np.float64).mean(0) - mean
@@ -290,8 +290,9 @@ def from_one_point(models):
     return Submodels(common, (2 * models - common)[:, None], jnp.ones((M, 1)))
 
 
-@pytest.mark.parametrize(("norm", "bits"), [("frobenius", 8), ("columns", 4)])
-def test_the_dynamic_quantizer_against_numpy(norm, bits):
+@tiers.every("how", [("columns", 4), ("frobenius", 8)])
+def test_the_dynamic_quantizer_against_numpy(how):
+    norm, bits = how
     begun = from_one_point(MODELS)
     end = agreed(begun, FAST, consensus.dynamic(bits, norm), 12, 12)
     expected = by_hand(jax.random.key(7), begun, begun.visible, 0.4, 0.2, bits, 12, norm)

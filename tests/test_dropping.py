@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import (
     assert_close,
     assert_identical,
@@ -82,7 +83,7 @@ def test_what_is_drawn_by_is_what_is_accounted_for(rate):
     assert fp.dropping(FIXED, 2**-34) is FIXED
 
 
-@pytest.mark.parametrize("noise", ["whole", "lost"])
+@tiers.every("noise", ["whole", "lost"])
 def test_each_subset_stays_as_often_as_it_should(noise):
     """A fifth of the probability of pairs for 6 pairs, and so on; a false alarm once in 3e5."""
     sampler = fp.dropping(fp.fixed_size(4, 2), RATE, noise)
@@ -143,7 +144,7 @@ def test_training_is_numpys_on_the_messages_that_arrive():
     assert min(sizes) < max(sizes) <= SIZE
 
 
-@pytest.mark.parametrize("stay", range(SIZE + 1))
+@tiers.every("stay", [1, 0, 2, 3, 4])
 def test_lost_shares_are_missing_from_the_noise(stay):
     """The same draw of the noise, times sqrt(k / s)."""
     key = key_where(LOST, stay)
@@ -152,6 +153,7 @@ def test_lost_shares_are_missing_from_the_noise(stay):
     assert_close(lost, np.sqrt(stay / SIZE) * whole)
 
 
+@pytest.mark.slow
 def test_the_noise_that_is_left_is_normal():
     sampler = fp.dropping(fp.fixed_size(CLIENTS, 2), RATE, "lost")
     keys = jax.random.split(KEY, 4000)
@@ -165,9 +167,10 @@ def test_the_noise_that_is_left_is_normal():
     assert np.all(noise[size == 0] == 0)
 
 
-@pytest.mark.parametrize(("sampler", "moves"), [(WHOLE, True), (LOST, False)])
-def test_a_cohort_that_vanishes_whole(sampler, moves):
+@tiers.every("noise", ["lost", "whole"])
+def test_a_cohort_that_vanishes_whole(noise):
     """It releases noise where the server adds it, nothing where clients do; without noise the model stays."""
+    sampler, moves = {"whole": (WHOLE, True), "lost": (LOST, False)}[noise]
     key = key_where(sampler, 0)
     assert bool(moved(noisy(sampler), key).any()) == moves
     assert not moved(fp.fed_avg(squared, sampler=sampler, **PLAIN), key).any()
@@ -207,8 +210,8 @@ def counting(sampler):
     return fp.Algorithm(init, round, sampler)
 
 
-@pytest.mark.parametrize("sampler", [WHOLE, LOST])
-def test_what_a_vanished_member_keeps_stays_as_it_was(sampler):
+def test_what_a_vanished_member_keeps_stays_as_it_was():
+    sampler = LOST
     algorithm, expected = counting(sampler), np.zeros(CLIENTS, int)
     state = algorithm.init(start(), FEDERATION)
     for t in range(5):
@@ -242,6 +245,7 @@ def test_a_sampler_made_by_hand_is_refused():
         fp.check_algorithm(by_hand, start(), FEDERATION)
 
 
+@pytest.mark.slow
 def test_a_server_sees_each_message_with_its_share_of_what_was_drawn():
     keys = jax.random.split(KEY, 500)
     algorithm = noisy(LOST)
@@ -257,6 +261,7 @@ def run(algorithm, federation=FEDERATION, **more):
     return fp.simulate(algorithm, start(), federation, test, **options)
 
 
+@pytest.mark.slow
 def test_uplink_is_of_the_messages_that_arrive():
     """32 bits for each of four values; on average over the clients."""
     found = run(fp.fed_avg(squared, sampler=WHOLE, **PLAIN), seeds=(3,))
@@ -266,6 +271,7 @@ def test_uplink_is_of_the_messages_that_arrive():
     assert messages < of_all == pytest.approx(4 * SIZE)
 
 
+@pytest.mark.slow
 def test_streamed_and_on_several_devices():
     """The same bits as in memory, on one device, also of what is left of the noise."""
     algorithm = noisy(LOST)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from checkpointed import run as interrupted
 from small import (
     assert_close,
@@ -42,7 +43,7 @@ def averaging(sampler, noise=0.0, clip=0.08, **how):
     return fp.fed_avg(squared, sampler=sampler, **steps, mechanism=mechanism, **how)
 
 
-@pytest.mark.parametrize("kind", ["everyone", "strata", "in turn"])
+@tiers.every("kind", ["strata", "everyone", "in turn"])
 def test_weights_and_clip_scales_are_numpys(kind):
     """Clipped to the group's own norm, then weighted; the mean divides by the expected sum of the weights."""
     sampler = {
@@ -107,6 +108,7 @@ TRAINED = {
 }
 
 
+@pytest.mark.slow
 def test_streamed_records_train_the_same_to_the_bit():
     """With clip norms and weights of the groups; `test_sampled_runs.py` has the laws of other samplers."""
     algorithm = averaging(TRAINED["weights"], 1.0)
@@ -114,6 +116,7 @@ def test_streamed_records_train_the_same_to_the_bit():
     assert_identical(found.state, expected.state)
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_with_other_groups(tmp_path):
     """Not with a client in another group, nor with another weight."""
     few = {"federation": FEDERATION, "rounds": 4}
@@ -124,6 +127,7 @@ def test_a_run_does_not_go_on_with_other_groups(tmp_path):
             interrupted(averaging(other, 1.0), tmp_path, **few)
 
 
+@pytest.mark.slow
 def test_an_opening_and_groups_go_together():
     """Everyone first, then each group at its own rate: each group's certificate counts both."""
     sampler = fp.Opening(fp.poisson(6, 1.0, 6), 2, fp.grouped(LABELS, BY_RATE))
@@ -134,6 +138,7 @@ def test_an_opening_and_groups_go_together():
         assert found[name].epsilon == pytest.approx(expected.epsilon, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_groups_are_checked_like_other_samplers():
     fp.check_algorithm(averaging(TRAINED["weights"], 1.0), start(), FEDERATION, rounds=3)
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from small import assert_identical, filled, refused
 
 import fedpriv as fp
@@ -35,7 +36,7 @@ def kept(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", SMALL)
+@tiers.every("name", SMALL)
 def test_every_network_of_the_package_comes_back_to_the_bit(name, tmp_path):
     model = SMALL[name]
     params = filled(model.init)
@@ -57,6 +58,7 @@ def test_short_types_survive(dtype, tmp_path):
     assert_identical(found, params)
 
 
+@pytest.mark.slow
 def test_predict_is_apply_of_each_in_batches(kept):
     trained = fp.models.load_model(kept, "a")
     images = np.random.default_rng(0).integers(0, 255, (501, 2, 2, 1)).astype(np.uint8)

@@ -5,6 +5,7 @@ import tracemalloc
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from small import sgd, squared, start
 
 import fedpriv as fp
@@ -39,6 +40,7 @@ def test_a_large_client_widens_no_other_s_room():
     np.testing.assert_array_equal(federation.client_rows.of_client(jnp.int32(7)), MOST + 6)
 
 
+@pytest.mark.slow
 def test_a_round_and_scores_of_each_client_hold_no_table():
     """No value of their programs has an entry for each client and for each record of the largest."""
     federation = crowded()

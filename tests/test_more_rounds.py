@@ -54,6 +54,7 @@ def test_noise_that_remembers(name, tmp_path):
     goes_on(descent(correlated(matrix_of(name)), ORDER), tmp_path, MANY)
 
 
+@pytest.mark.slow
 def test_a_streamed_federation(tmp_path):
     examples = jax.tree.map(np.asarray, FEDERATION.examples)
     rows = [np.arange(3) + 3 * i for i in range(CLIENTS)]
@@ -88,7 +89,7 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGED)
+@tiers.every("name", CHANGED)
 def test_what_would_change_rounds_that_are_done_is_refused(name, tmp_path):
     """In one line that says nothing twice; the folder stays as it was."""
     make, said = CHANGED[name]
@@ -105,6 +106,7 @@ def test_what_would_change_rounds_that_are_done_is_refused(name, tmp_path):
     train(make(FEWER), rounds=FEWER)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_does_not_say_clip_norms(tmp_path):
     """As those of earlier revisions: the same call goes on, as it did; one of more rounds cannot be compared."""
     changing = noisy(fp.dynamic(NOISY, rounds=MORE, clip_decay=2.0))

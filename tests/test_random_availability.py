@@ -127,6 +127,7 @@ class TestCertificates:
 class TestMemory:
     """`test_sampled_runs.py` has the laws of runs."""
 
+    @pytest.mark.slow
     def test_blocks_of_an_opening_and_after_it_share_no_draw(self):
         """As certificates count on it, whatever their lengths; false alarm 1e-6 by Fisher's exact test."""
         opening = fp.Opening(fp.random_allocation(N, 2, N), 2, fp.random_allocation(N, 4, N))
@@ -149,6 +150,7 @@ class TestMemory:
         assert view.update.shape == (SELDOM.slots, 4)
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_with_other_cohorts(tmp_path):
     checkpoints = fp.Checkpoints(tmp_path, rounds=1)
     run(descent(fp.gaussian(CLIP, SIGMA), OFTEN), checkpoints=checkpoints)
@@ -190,6 +192,7 @@ class TestByHand:
             with refused("a client takes part sooner, or more often"):
                 check_schedule(keeps._replace(accounting=told), 1)
 
+    @pytest.mark.slow
     def test_python_numbers_will_do(self):
         """And are arrays from the first round on."""
         sampler = BY_HAND._replace(init=lambda: 0)

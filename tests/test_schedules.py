@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from dp_accounting import pld
 from noise import check_noise
 from small import (
@@ -109,7 +110,7 @@ def by_hand(sampling=None):
     return accountant.get_epsilon(DELTA)
 
 
-@pytest.mark.parametrize("rate", [None, 1 / 16])
+@tiers.every("rate", [1 / 16, None], lambda rate: 0)
 def test_certificate_against_dp_accounting(rate):
     sampler = everyone(64) if rate is None else poisson(64, rate, 64)
     schedule = dynamic(gaussian(0.5, 2.0), rounds=10, parts=3, **FALLING)
@@ -121,6 +122,7 @@ def test_certificate_against_dp_accounting(rate):
         assert found.epsilon == pytest.approx(whole.epsilon, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_calibrated_noise_meets_the_budget():
     def make(sigma):
         used = dynamic(gaussian(0.5, sigma), rounds=10, parts=3, **FALLING)

@@ -162,6 +162,7 @@ def test_a_run_is_a_loop_over_rounds(run):
     assert run.history.loss[0, 0] != run.history.loss[0, 1]
 
 
+@pytest.mark.slow
 def test_a_secret_seed_gives_each_seed_another_root(run):
     """The same for the same two, whose every bit counts; the history names the seeds alone."""
     secret = fp.secret_seed()
@@ -191,6 +192,7 @@ def test_what_is_no_secret_seed_is_not_shown(given):
     assert str(given).strip("[]") not in str(error.value)
 
 
+@pytest.mark.slow
 def test_seeds_federations_and_parameters_of_their_own(run):
     """One seed alone, with its own partition beside it; the number of rounds changes nothing."""
     other = FEDERATION.repartition(np.arange(24).reshape(6, 4), public=[24, 25, 26, 27])
@@ -273,6 +275,7 @@ def test_more_rounds_per_evaluation_than_rounds():
     np.testing.assert_array_equal(history.state.round, [2])
 
 
+@pytest.mark.slow
 def test_on_several_devices_a_run_is_compiled_once():
     result = watched(
         toy(plain, lambda state: state.params * 0.5),
@@ -330,6 +333,7 @@ def test_what_is_refused_leaves_no_strategy_in_force():
     assert current() == Strategy()
 
 
+@pytest.mark.slow
 def test_a_round_is_traced_three_times_by_chex_s_count():
     """To be looked at, twice, and to be compiled; nothing is remembered of a round that may have changed since."""
     chex.clear_trace_counter()

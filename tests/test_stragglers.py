@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from scipy import stats
 from small import (
     FALSE_ALARM,
@@ -70,10 +71,14 @@ def by_local_steps(rate):
     return lambda key: steps.run(key, start(), with_stream(SHARD, key))[0]
 
 
-@pytest.mark.parametrize("trained", [by_batches, by_local_steps])
-@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
-def test_stragglers_take_a_uniform_number_of_their_steps(trained, rate):
+BY = {"batches": by_batches, "local steps": by_local_steps}
+
+
+@tiers.every("name", BY, lambda by: by)
+@tiers.every("rate", [0.5, 0.0, 1.0])
+def test_stragglers_take_a_uniform_number_of_their_steps(name, rate):
     """The model after one, two, three or four steps, by NumPy."""
+    trained = BY[name]
     trials = 4000
     keys = jax.random.split(KEY, trials)
     found = jax.jit(jax.vmap(trained(rate)))(keys)
@@ -92,7 +97,7 @@ def test_stragglers_take_a_uniform_number_of_their_steps(trained, rate):
     assert low <= counts[-1] <= high
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.5])
+@tiers.every("rate", [0.5, 0.0])
 def test_a_stragglers_mean_is_of_the_steps_it_takes(rate):
     """Of SCAFFOLD's line 16: (x - y) / (k eta)."""
     steps = fp.straggling(local(STEPS), rate)
@@ -107,6 +112,7 @@ def test_a_stragglers_mean_is_of_the_steps_it_takes(rate):
     assert_close(away, 0.1 * np.round(taken)[:, None] * mean, 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
 def test_record_level_certificates_count_all_steps(make):
     noisy_steps = local(noise=2.0, records=fp.poisson(3, 0.5, 3))
@@ -118,6 +124,7 @@ def test_record_level_certificates_count_all_steps(make):
     assert found.basis == "constructed"
 
 
+@pytest.mark.slow
 def test_client_level_certificates_do_not_ask_how_many():
     private = {"sampler": WHOLE, "optimizer": PLAIN["optimizer"], "clip_norm": 1.0}
     found, whole = (

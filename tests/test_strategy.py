@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from jax import lax
 from small import assert_close, regression, sgd, squared, start, with_capacity
 
@@ -15,7 +16,7 @@ from fedpriv.papers import select_rand_k
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-LAYOUTS = [Strategy(clients, devices) for devices in (1, 2) for clients in ("map", 2, 3, "vmap")]
+LAYOUTS = [Strategy(clients, devices) for devices in (1, 2) for clients in (3, "map", 2, "vmap")]
 
 
 def run(strategy, fn, *args):
@@ -24,7 +25,7 @@ def run(strategy, fn, *args):
         return jax.device_get(jax.jit(spmd(fn))(*args))
 
 
-@pytest.mark.parametrize("strategy", LAYOUTS, ids=str)
+@tiers.every("strategy", LAYOUTS, lambda strategy: strategy.devices)
 def test_sum_over_is_a_loop(strategy):
     x = {"a": np.arange(10.0, dtype=np.float32).reshape(5, 2), "n": np.arange(5, dtype=np.int32)}
     factor = np.array([1, 2, 0, 4, 5], np.float32)
@@ -82,7 +83,7 @@ def round_of():
     return result, federation, result(Strategy(), federation)
 
 
-@pytest.mark.parametrize("strategy", [Strategy(2), Strategy(3, 2)], ids=str)
+@tiers.every("strategy", [Strategy(3, 2), Strategy(2)])
 def test_a_round_does_not_depend_on_chunks_and_devices(round_of, strategy):
     result, federation, expected = round_of
     assert_close(result(strategy, federation), expected)
@@ -94,6 +95,7 @@ def test_a_round_does_not_depend_on_padding(round_of):
     assert_close(result(Strategy("vmap"), with_capacity(federation, 7, poison=True)), expected)
 
 
+@pytest.mark.slow
 def test_a_round_with_the_fast_convolution_is_one_with_xlas(monkeypatch):
     """Three local steps of a CNN; side by side, each client has kernels of its own."""
     rng = np.random.default_rng(0)

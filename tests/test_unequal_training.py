@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import (
     assert_close,
     assert_normal,
@@ -71,7 +72,7 @@ def one(theta, federation, i):
     return clipped_gradients(theta, federation)[i]
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@tiers.every("name", DRAWS, type)
 def test_federated_averaging_is_numpys(name):
     federation, theta = alike(), vector(start())
     for _ in range(ROUNDS):
@@ -86,7 +87,7 @@ def test_federated_averaging_is_numpys(name):
     assert_close(vector(state.params), theta, 1e-6)
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@tiers.every("name", dict(reversed(DRAWS.items())))
 def test_scaffold_is_numpys(name):
     federation, theta = alike(), vector(start())
     control, controls = np.zeros(4), np.zeros((4, 4))
@@ -107,8 +108,8 @@ def test_scaffold_is_numpys(name):
     assert_close(state.controls, controls, 1e-6)
 
 
-@pytest.mark.parametrize("name", ["secret, Poisson", "public, batches"])
-@pytest.mark.parametrize("kind", ["wavelet", "dynamic"])
+@tiers.every("name", ["public, batches", "secret, Poisson"])
+@tiers.every("kind", ["wavelet", "dynamic"])
 def test_other_mechanisms_take_them(name, kind):
     """With next to no noise: the Haar mechanism clips alike, and a schedule's clip norm falls."""
     federation, theta = alike(), vector(start())
@@ -125,6 +126,7 @@ def test_other_mechanisms_take_them(name, kind):
     assert_close(vector(state.params), theta, 1e-5)
 
 
+@pytest.mark.slow
 def test_equal_sizes_cost_what_exact_subsets_do():
     """`test_limits.py` has that they train the same."""
     federation = regression([8] * 4)
@@ -139,7 +141,7 @@ def test_equal_sizes_cost_what_exact_subsets_do():
         assert public.relation == fixed.relation
 
 
-@pytest.mark.parametrize("size", [3, 7, 40])
+@tiers.every("size", [7, 3, 40])
 def test_batches_are_uniform_subsets_of_a_clients_own_records(size):
     """Every record, and every pair, as often as any other, by binomial bounds of 1e-6 for all of them."""
     draws, batch = 40_000, 5
@@ -159,8 +161,8 @@ def test_batches_are_uniform_subsets_of_a_clients_own_records(size):
         assert_uniform(pairs, draws, kept * (kept - 1) / (size * (size - 1)))
 
 
-@pytest.mark.parametrize("name", ["secret, Poisson", "public, Poisson", "public, batches"])
-@pytest.mark.parametrize("size", SIZES)
+@tiers.every("name", ["public, batches", "secret, Poisson", "public, Poisson"])
+@tiers.every("size", [7, 1, 40])
 def test_a_batch_is_drawn_among_a_clients_own_records(name, size):
     """Run through the engine: a mean over a batch of one-hot records shows which it held, and its divisor."""
     rate, batch, draws = 0.3, 5, 4000
@@ -189,8 +191,8 @@ def test_a_batch_is_drawn_among_a_clients_own_records(name, size):
         assert_uniform(pairs, draws, rate**2)
 
 
-@pytest.mark.parametrize("name", ["secret, Poisson", "public, Poisson", "public, batches"])
-@pytest.mark.parametrize("size", SIZES)
+@tiers.every("name", ["public, batches", "secret, Poisson", "public, Poisson"])
+@tiers.every("size", [7, 1, 40])
 def test_a_clients_noise_is_that_of_its_divisor(name, size):
     """Gradients are 0, so that a step is noise alone: sigma C over the divisor, by a chi-square and a KS test."""
     sampler = {
@@ -210,6 +212,7 @@ def test_a_clients_noise_is_that_of_its_divisor(name, size):
     assert_normal(np.asarray(moved), 1.7 * CLIP / divisor)
 
 
+@pytest.mark.slow
 def test_scaffold_without_privacy_takes_them_and_c_is_the_mean_of_all():
     federation = regression(LEAF)
     records = fp.PublicSizes(federation.size, batch=10)
@@ -219,6 +222,7 @@ def test_scaffold_without_privacy_takes_them_and_c_is_the_mean_of_all():
     assert np.all(np.isfinite(vector(state.params)))
 
 
+@pytest.mark.slow
 def test_clients_count_by_their_public_sizes():
     federation, theta = alike(), vector(start())
     weights = np.array(SIZES) / np.mean(SIZES)
@@ -260,6 +264,7 @@ def test_scaffold_counts_clients_by_their_public_sizes():
     assert_close(state.controls, controls, 1e-6)
 
 
+@pytest.mark.slow
 def test_a_streamed_federation_trains_the_same():
     federation = regression(WALL)
     algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["public, batches"], 2.0)
