@@ -209,6 +209,7 @@ def test_what_is_not_secret():
     assert (int(size), int(t)) == (4, 7)
 
 
+@pytest.mark.slow
 def test_an_opening_draws_the_first_rounds():
     """Each with its own slots and its own expected size."""
     federation = regression([1] * 4)

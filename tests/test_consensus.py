@@ -60,7 +60,7 @@ UNEQUAL = jnp.array([1, 3, 2, 3])
 PAPER, LASTING, FAST = coupling(0.5, 0.1), coupling(0.5, 0.1, "none"), coupling(0.4, 0.2)
 
 
-@pytest.mark.parametrize("name", SPLITTINGS)
+@tiers.every("name", SPLITTINGS)
 def test_submodels_add_up(name):
     with jax.enable_x64(True):
         models = MODELS.astype(jnp.float64)
@@ -107,8 +107,8 @@ def paper_matrix(size, most, e, alphas):
     return p
 
 
-@pytest.mark.parametrize("m", [[1, 1, 1, 1], [1, 3, 2, 3]])
-@pytest.mark.parametrize("least", [1.0, 0.2])
+@tiers.every("m", [[1, 3, 2, 3], [1, 1, 1, 1]], len)
+@tiers.every("least", [0.2, 1.0])
 def test_an_exchange_is_the_paper_s_matrix(m, least):
     """With equal weights, and with some of every client and submodel."""
     most, e, alpha = max(m), 0.4, 0.07
@@ -299,6 +299,7 @@ def test_the_dynamic_quantizer_against_numpy(how):
     np.testing.assert_allclose(end.model, expected, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_longest_column_is_enough():
     """With 2^B >= sqrt(M) pi + 1 nothing leaves the interval (Lemma 10 by coordinates), however many they are.
 

@@ -170,6 +170,7 @@ def test_a_warm_start_keeps_the_model_and_sends_one_message():
         np.testing.assert_allclose(state.control, np.asarray(state.controls).mean(0), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_noise_of_a_step():
     """At learning rate next to 0 and a clip next to 0 a control variate is noise alone: 2 C sigma / (s R sqrt K)."""
     many = regression([4] * 500)

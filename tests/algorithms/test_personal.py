@@ -236,6 +236,7 @@ TRAINED = [
 ]
 
 
+@pytest.mark.slow
 @tiers.every("case", TRAINED)
 def test_evaluations_say_who_has_trained(case):
     """After no round nobody; then who was in a cohort, of each seed, which a step of training moves."""
