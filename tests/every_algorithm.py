@@ -94,9 +94,9 @@ class Entry(NamedTuple):
         return self.noise, self.algorithm.unit, self.of_integers, self.rounds
 
     @property
-    def work(self) -> tuple:
-        """Whose clients' work it is: on a message or on records, with or without something that each of them keeps."""
-        return self.algorithm.unit, self.has_own
+    def work(self) -> str:
+        """What clients bound: their message, or what they compute of each record."""
+        return self.algorithm.unit
 
     @property
     def has_own(self) -> bool:

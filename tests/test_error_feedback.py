@@ -65,6 +65,7 @@ def test_error_feedback_against_numpy(k):
     assert metrics["uplink"].bits() == {1: 32 + 2, 2: 64 + 4, 3: 96 + 4}[k]
 
 
+@pytest.mark.slow
 @tiers.every("name", ["qsgd", "top_k"])
 def test_what_is_sent_and_what_is_remembered_are_the_update(name):
     """The client's own coding is that of the cohort, also where levels are drawn."""

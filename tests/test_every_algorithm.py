@@ -139,7 +139,7 @@ def of_clients(state):
     return [leaf for leaf in jax.tree.leaves(state) if leaf.shape[:1] == (CLIENTS,)]
 
 
-@tiers.every("name", varied(but("nobody")), lambda entry: (entry.noise, entry.has_own))
+@tiers.every("name", varied(but("nobody")), lambda entry: entry.noise)
 def test_nobody_is_drawn(name):
     """The model moves by noise alone, where somebody else adds it; what clients keep stays as it is."""
     entry = ENTRIES[name]
@@ -151,7 +151,7 @@ def test_nobody_is_drawn(name):
     assert_identical(of_clients(after), of_clients(state))
 
 
-@tiers.every("name", varied(but("everybody")), lambda entry: entry.algorithm.unit)
+@tiers.every("name", varied(but("everybody")), type)
 def test_everybody_is_drawn(name):
     """A cohort of all clients is one of everyone, whatever their order."""
     both = [

@@ -50,8 +50,8 @@ class Limit(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What is in its limit."""
-        return repr(self.one).partition(",")[0]
+        """What it is in the limit."""
+        return repr(self.other).partition(",")[0]
 
 
 def averaging(make=fp.fed_avg, **changes):

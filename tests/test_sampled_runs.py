@@ -24,7 +24,11 @@ def trained(name, **options):
     return run(recording(SAMPLERS[name]), **{"seeds": SEEDS, "every": 2} | options).state
 
 
-@tiers.every("name", KEPT, lambda entry: entry.has_memory)
+SEVERAL = {name: entry for name, entry in KEPT.items() if entry.has_memory or entry.has_parts}
+"""`test_checkpoint.py` and `test_streaming.py` have one of the others."""
+
+
+@tiers.every("name", SEVERAL | KEPT, type)
 def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
     """To the bit as one that was never stopped, of the cohorts of the draws alone."""
     train = partial(trained, name, compiler=compiler_of_one_program())
@@ -41,10 +45,6 @@ def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
     assert_identical(train(checkpoints=checkpoints), whole)
 
 
-SEVERAL = {name: entry for name, entry in KEPT.items() if entry.has_memory or entry.has_parts}
-"""`test_streaming.py` has the others."""
-
-
 @tiers.every("name", SEVERAL, type)
 def test_streamed_cohorts_have_their_own_records(name):
     """In chunks of another length."""
@@ -57,7 +57,8 @@ ANSWERED = {name: entry for name, entry in KEPT.items() if entry.is_weighted or 
 """`test_every_algorithm.py` has the others."""
 
 
-@tiers.every("name", ANSWERED, type)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ANSWERED)
 def test_on_two_devices(name):
     expected, found = trained(name), trained(name, strategy=fp.Strategy("map", 2))
     np.testing.assert_array_equal(found.table, expected.table)

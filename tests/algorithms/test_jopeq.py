@@ -48,7 +48,7 @@ def laplace_plus_uniform(x, b, step):
     return (primitive(x + step / 2) - primitive(x - step / 2)) / step
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@tiers.every("bits", [8, 4])
 def test_total_noise_is_laplace_plus_uniform_of_the_target_s_variance(bits):
     private = private_laplace(bits, 1.0, 2.0)
     b = 2 * 1.0 / 2.0
@@ -77,7 +77,7 @@ def test_with_enough_bits_the_total_is_the_target():
     assert stats.kstest(noise_of(coarse), stats.laplace(0, 1.0).cdf).pvalue < 1e-12
 
 
-@pytest.mark.parametrize("bits", [6, 9])
+@tiers.every("bits", [9, 6])
 def test_total_t_noise_has_the_target_s_covariance_and_with_enough_bits_its_law(bits):
     private = private_t(bits, 1.0, 3.0, degrees=8.0)
     total = noise_of(private, count=60_000).reshape(-1, 2)
