@@ -24,6 +24,7 @@ def crowded():
     return fp.Federation.from_arrays(data, clients, held_out=held)
 
 
+@pytest.mark.slow
 def test_a_large_client_widens_no_other_s_room():
     """Neither where a federation is made, divided anew or stacked, nor where all of its records are looked at."""
     federation = crowded()
@@ -40,7 +41,6 @@ def test_a_large_client_widens_no_other_s_room():
     np.testing.assert_array_equal(federation.client_rows.of_client(jnp.int32(7)), MOST + 6)
 
 
-@pytest.mark.slow
 def test_a_round_and_scores_of_each_client_hold_no_table():
     """No value of their programs has an entry for each client and for each record of the largest."""
     federation = crowded()

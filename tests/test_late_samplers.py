@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from drawn_rounds import draws_of
 from scipy import stats
 from small import FALSE_ALARM
@@ -67,7 +68,7 @@ class TestLaws:
         drawn = law.draw(jax.random.key(0), jnp.zeros(10_000, jnp.int32))
         assert {*np.asarray(drawn).tolist()} == {1, 2}
 
-    @pytest.mark.parametrize("name", LAWS)
+    @tiers.every("name", ["by class", "constant", "geometric"])
     def test_delays_are_drawn_by_them(self, name):
         """By the chi-square law, for each class; a false alarm has probability 1e-6."""
         law, draws = LAWS[name], 4000
@@ -85,8 +86,8 @@ class TestLaws:
 
 
 class TestFreeClients:
-    @pytest.mark.parametrize("name", LAWS)
-    @pytest.mark.parametrize("separation", [1, 3])
+    @tiers.every("name", ["by class", "constant", "geometric"])
+    @tiers.every("separation", [3, 1])
     def test_a_client_has_one_answer_out(self, name, separation):
         """It was given its model after its last answer was in; the separation is kept. In each of two runs."""
         law, rounds = LAWS[name], 300
@@ -146,13 +147,13 @@ class TestFreeClients:
 class TestBeside:
     """Delays beside the draws of another sampler."""
 
-    @pytest.mark.parametrize("name", LAWS)
+    @tiers.every("name", ["by class", "constant", "geometric"])
     def test_who_answers_is_drawn_as_without_them(self, name):
         weights = [1 / (1 + d) for d in range(LAWS[name].most_late + 1)]
         for who in (fp.poisson(N, 0.1), fp.fixed_size(N, K)):
             sampler, largest = late(who, LAWS[name], lambda d: 1 / (1 + d))
             key = jax.random.key(3)
-            one, other = sampler.draw(key), who.draw(key)
+            one, other = jax.jit(lambda k, a=sampler, b=who: (a.draw(k), b.draw(k)))(key)
             np.testing.assert_array_equal(one.ids, other.ids)
             np.testing.assert_array_equal(one.mask, other.mask)
             assert sampler.accounting is who.accounting
@@ -175,9 +176,9 @@ class TestBeside:
     def test_turns_stay(self):
         who = fp.shuffled_blocks(20, 5)
         sampler, _ = late(who, fp.delays.constant(2))
-        key = jax.random.key(1)
+        both = jax.jit(lambda *given: [each.draw(*given)[0] for each in (sampler, who)])
         for t in range(6):
-            one, other = (each.draw(key, jnp.int32(t), ())[0] for each in (sampler, who))
+            one, other = both(jax.random.key(1), jnp.int32(t), ())
             np.testing.assert_array_equal(one.ids, other.ids)
         assert sampler.accounting is who.accounting
 

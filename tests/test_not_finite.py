@@ -134,6 +134,7 @@ def test_however_messages_are_coded_and_drawn(name):
     assert float(metrics["not_finite"]["messages"]) == 1 / CLIENTS
 
 
+@pytest.mark.slow
 def test_of_those_who_take_part_alone():
     algorithm, federation = sending(sampler=fp.fixed_size(CLIENTS, 1)), spoilt(1)
     found = {
@@ -182,6 +183,7 @@ def test_every_run_of_a_process_says_it():
     assert "1 of 12 records hold NaN" in str(caught[0].message)
 
 
+@pytest.mark.slow
 def test_nothing_is_said_where_all_is_finite():
     history, said = told(sending(), WHOLE)
     assert not said
@@ -207,6 +209,7 @@ def test_the_cause_where_it_can_be_told(name):
     np.testing.assert_array_equal(later, [float(round == 1), 1.0])
 
 
+@pytest.mark.slow
 def test_a_gradient_of_ones_own_leaves_the_cause_open():
     def round(key, state, cohort):
         def client(key, shard):
@@ -221,6 +224,7 @@ def test_a_gradient_of_ones_own_leaves_the_cause_open():
     assert history.metric("not_finite_messages")[-1, 0] == 1
 
 
+@pytest.mark.slow
 def test_a_streamed_federation_tells_the_same():
     rows = [np.asarray(r) for r in WHOLE.rows]
     arrays = {name: np.asarray(leaf) for name, leaf in WHOLE.examples.items()}
@@ -255,6 +259,7 @@ def test_a_run_that_goes_on_does_not_say_it_again(tmp_path):
         assert_identical(again.state, whole.state)
 
 
+@pytest.mark.slow
 def test_a_model_that_diverges_is_still_refused():
     made = fp.fed_avg(squared, sampler=SAMPLER, optimizer=sgd, batches=fp.full_batch())
     with pytest.raises(fp.DivergedError, match="round 1"):
@@ -291,6 +296,7 @@ def test_what_a_summary_says():
     assert _not_finite(lines[:1]) == {}
 
 
+@pytest.mark.slow
 def test_what_a_run_folder_keeps_and_shows(tmp_path, monkeypatch):
     made = reported._evaluation
 

@@ -140,6 +140,7 @@ class TestMemory:
         assert counts.sum() > 30
         assert stats.fisher_exact(counts).pvalue > 1e-6
 
+    @pytest.mark.slow
     def test_a_round_by_itself_begins_anew(self):
         algorithm, key = recording(SELDOM), jax.random.key(0)
         state = algorithm.init(start(), FEDERATION)
