@@ -176,6 +176,7 @@ BY_HAND = fp.types.ScheduledSampler(
 
 
 class TestByHand:
+    @pytest.mark.slow
     def test_with_a_memory_of_its_own(self):
         algorithm = recording(BY_HAND, correlated(matrix_of("blt")))
         fp.check_algorithm(algorithm, start(), FEDERATION)
