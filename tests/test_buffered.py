@@ -19,7 +19,6 @@ from correlated_runs import (
 )
 from small import (
     assert_close,
-    assert_identical,
     gradient,
     records,
     refused,
@@ -108,32 +107,12 @@ class TestTraining:
         assert all(e.diagnostics["delay"] == 2.0 for e in history.evaluations)
 
     @pytest.mark.slow
-    def test_streamed_resumed_and_on_two_devices(self, tmp_path):
-        from fedpriv.devices.layout import default
-
-        algorithm, options = fed_buff(staleness=old), {"seeds": (3, 8), "every": 2}
-        whole = run(algorithm, **options).state
-        assert_close(run(algorithm, strategy=default(), **options).state, whole)
-        streamed = fp.StreamedFederation.from_arrays(
-            jax.tree.map(np.asarray, FEDERATION.examples), list(np.asarray(FEDERATION.rows))
-        )
-        for federation in (FEDERATION, streamed):
-            folder = tmp_path / type(federation).__name__
-            checkpoints = fp.Checkpoints(folder, rounds=1)
-            given = options | {"federation": federation}
-
-            def kill(e):
-                if e.round == 4:
-                    raise KeyboardInterrupt
-
-            with pytest.raises(KeyboardInterrupt):
-                run(algorithm, checkpoints=checkpoints, on_evaluation=kill, **given)
-            with refused("of another run: .*(schedule|answers)"):
-                run(fed_buff(staleness=[1, 1, 1, 0]), checkpoints=checkpoints, **given)
-            resumed = run(algorithm, checkpoints=checkpoints, **given).state
-            at_once = whole if federation is FEDERATION else run(algorithm, **given).state
-            assert_identical(at_once, resumed)
-            assert_close(resumed, whole)
+    def test_a_run_does_not_go_on_with_other_weights(self, tmp_path):
+        """`test_sampled_runs.py` has the laws of runs."""
+        checkpoints = fp.Checkpoints(tmp_path, rounds=1)
+        run(fed_buff(staleness=old), checkpoints=checkpoints, rounds=4, every=2)
+        with refused("of another run: .*(schedule|answers)"):
+            run(fed_buff(staleness=[1, 1, 1, 0]), checkpoints=checkpoints, every=2)
 
 
 def weighted_by(factor, sampler=None):

@@ -116,16 +116,6 @@ def test_a_finished_run_is_given_back_without_training(whole, folder):
 
 
 @pytest.mark.slow
-def test_several_devices(folder, tmp_path):
-    two = fp.Strategy(devices=2)
-    expected, _ = run(strategy=two)
-    run(folder=tmp_path / "two", strategy=two, stop=4)
-    history, called = run(folder=tmp_path / "two", strategy=two)
-    assert called == [6, 7]
-    assert_same(history, expected)
-
-
-@pytest.mark.slow
 def test_a_streamed_run_goes_on(tmp_path):
     examples, public = jax.tree.map(np.asarray, (FEDERATION.examples, FEDERATION.public))
     rows, size = np.asarray(FEDERATION.rows), np.asarray(FEDERATION.size)

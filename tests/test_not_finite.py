@@ -183,14 +183,6 @@ def test_every_run_of_a_process_says_it():
     assert "1 of 12 records hold NaN" in str(caught[0].message)
 
 
-@pytest.mark.slow
-def test_nothing_is_said_where_all_is_finite():
-    history, said = told(sending(), WHOLE)
-    assert not said
-    assert not any("not_finite" in name for e in history.evaluations for name in e.diagnostics)
-    assert history.metric("not_finite_messages").max() == 0
-
-
 CAUSES = {
     "learning rate": (squared, 1e38, 3, "likely a learning rate too high"),
     "loss": (of_nan, 0.1, 1, "The loss itself is NaN or infinite for 12 of 12 records"),
@@ -272,15 +264,6 @@ def test_a_check_of_the_algorithm_says_so(name):
     make = {"sending": sending, **MAKERS}[name]
     with pytest.raises(ValueError, match=f"^round: 100 % of its {what} are NaN or infinite"):
         fp.check_algorithm(make(of_nan), PARAMS, WHOLE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [sending, by_record])
-def test_certificates_do_not_see_it(make):
-    def certificate(algorithm):
-        return fp.certify(algorithm, PARAMS, WHOLE, rounds=3, delta=1e-3)
-
-    assert certificate(make(of_nan)) == certificate(make())
 
 
 def test_what_a_summary_says():

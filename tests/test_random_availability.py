@@ -21,7 +21,7 @@ from correlated_runs import (
 )
 from recorded_runs import STREAMED, recording
 from scipy import stats
-from small import FALSE_ALARM, assert_identical, one_round, refused, start
+from small import FALSE_ALARM, one_round, refused, start
 
 import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
@@ -193,12 +193,3 @@ class TestByHand:
         for told in MinimumSeparation(N, SIZE, 3, 25), MinimumSeparation(N, SIZE, 2, 24):
             with refused("a client takes part sooner, or more often"):
                 check_schedule(keeps._replace(accounting=told), 1)
-
-    @pytest.mark.slow
-    def test_python_numbers_will_do(self):
-        """And are arrays from the first round on."""
-        sampler = BY_HAND._replace(init=lambda: 0)
-        one, other = (
-            run(recording(each), every=4, seeds=(3, 8)).state for each in (sampler, BY_HAND)
-        )
-        assert_identical(one, other)

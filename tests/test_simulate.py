@@ -275,22 +275,6 @@ def test_more_rounds_per_evaluation_than_rounds():
     np.testing.assert_array_equal(history.state.round, [2])
 
 
-@pytest.mark.slow
-def test_on_several_devices_a_run_is_compiled_once():
-    result = watched(
-        toy(plain, lambda state: state.params * 0.5),
-        jnp.float32(1),
-        regression([1, 1, 1]),
-        np.zeros(2, np.float32),
-        score=nothing,
-        rounds=5,
-        every=2,
-        strategy=Strategy("map", 2),
-    )
-    assert len(set(result.compilations)) == len(set(result.traces)) == 1
-    np.testing.assert_array_equal(result.history.state.params, [0.5**5])
-
-
 def test_a_model_that_diverges():
     """Seed 5 breaks in round 4: it is named, and what was recorded before is kept."""
     marked = jax.random.key_data(first_key(jax.random.key(5)))

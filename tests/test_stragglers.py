@@ -122,19 +122,3 @@ def test_record_level_certificates_count_all_steps(make):
     )
     assert found.epsilon == whole.epsilon
     assert found.basis == "constructed"
-
-
-@pytest.mark.slow
-def test_client_level_certificates_do_not_ask_how_many():
-    private = {"sampler": WHOLE, "optimizer": PLAIN["optimizer"], "clip_norm": 1.0}
-    found, whole = (
-        fp.certify(
-            fp.dp_fed_avg(squared, batches=batches, noise_multiplier=1.0, **private),
-            start(),
-            FEDERATION,
-            5,
-            1e-3,
-        )
-        for batches in (fp.straggling(fp.epochs(2, 2), 0.5), fp.epochs(2, 2))
-    )
-    assert found == whole

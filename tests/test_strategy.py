@@ -83,13 +83,6 @@ def round_of():
     return result, federation, result(Strategy(), federation)
 
 
-@pytest.mark.slow
-@tiers.every("strategy", [Strategy(3, 2), Strategy(2)])
-def test_a_round_does_not_depend_on_chunks_and_devices(round_of, strategy):
-    result, federation, expected = round_of
-    assert_close(result(strategy, federation), expected)
-
-
 def test_a_round_does_not_depend_on_padding(round_of):
     """Of the clients' rows; and, at once, not on whether all clients run side by side."""
     result, federation, expected = round_of

@@ -11,28 +11,21 @@ from small import (
     assert_normal,
     assert_uniform,
     regression,
-    squared,
     start,
     vector,
     with_stream,
 )
 from unequal import (
     CLIP,
-    GRADIENTS,
-    LEAF,
     RATE,
     ROUNDS,
     SIZES,
     STEPS,
-    WALL,
-    algorithm_of,
     steps,
-    three_ways,
     trained,
 )
 
 import fedpriv as fp
-from fedpriv.core.trees import flatten
 from fedpriv.mechanisms.clipping import flat
 from fedpriv.mechanisms.noise import haar_noise
 
@@ -213,16 +206,6 @@ def test_a_clients_noise_is_that_of_its_divisor(name, size):
 
 
 @pytest.mark.slow
-def test_scaffold_without_privacy_takes_them_and_c_is_the_mean_of_all():
-    federation = regression(LEAF)
-    records = fp.PublicSizes(federation.size, batch=10)
-    local = fp.LocalSteps(GRADIENTS, records, 2, lambda t: optax.sgd(0.1), fp.gaussian(np.inf, 0.0))
-    state = trained(fp.dp_scaffold(local, sampler=fp.everyone(8)), federation, 3)
-    assert_close(state.control, np.mean(np.asarray(state.controls, np.float64), 0), 1e-5)
-    assert np.all(np.isfinite(vector(state.params)))
-
-
-@pytest.mark.slow
 def test_clients_count_by_their_public_sizes():
     federation, theta = alike(), vector(start())
     weights = np.array(SIZES) / np.mean(SIZES)
@@ -263,22 +246,3 @@ def test_scaffold_counts_clients_by_their_public_sizes():
     assert_close(vector(state.params), theta, 1e-6)
     assert_close(state.control, control, 1e-6)
     assert_close(state.controls, controls, 1e-6)
-
-
-@pytest.mark.slow
-def test_a_streamed_federation_trains_the_same():
-    federation = regression(WALL)
-    algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["public, batches"], 2.0)
-    examples = jax.tree.map(np.asarray, federation.examples)
-    rows = [np.asarray(r)[:n] for r, n in zip(federation.rows, WALL, strict=True)]
-    streamed = fp.StreamedFederation.from_arrays(examples, rows)
-    test = jax.tree.map(lambda leaf: leaf[:4], examples)
-
-    def score(params, example):
-        return {"loss": squared(params, example)}
-
-    runs = [
-        fp.simulate(algorithm, start(), each, test, score=score, rounds=2, every=2)
-        for each in (federation, streamed)
-    ]
-    assert_close(*(flatten(run.state.params) for run in runs), 1e-5)

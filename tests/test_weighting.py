@@ -149,8 +149,3 @@ def test_the_certificate_is_that_of_the_mechanism(sampler):
     for view in ("server", "server_secagg"):
         assert clipped[view].multiplier == 0
         assert "divided by the clients' weights" in clipped[view].reason
-
-
-@pytest.mark.slow
-def test_the_contract():
-    fp.check_algorithm(fed_avg(CLIPPED, server=fp.fed_opt.adam(0.1)), PARAMS, FEDERATION)

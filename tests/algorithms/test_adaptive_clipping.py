@@ -11,15 +11,12 @@ import pytest
 import tiers
 from noise import check_noise
 from scipy import stats
-from small import FALSE_ALARM, assert_close, assert_identical, keys_of, members, one_round
+from small import FALSE_ALARM, assert_close, assert_identical, members, one_round
 
 import fedpriv as fp
 from fedpriv import (
     Federation,
-    certify,
-    dp_fed_avg,
     everyone,
-    fixed_size,
     full_batch,
     gaussian,
     mechanism,
@@ -128,25 +125,6 @@ def test_against_numpy(name):
         assert float(states.clip_norm[t + 1]) == pytest.approx(bound, rel=1e-5)
 
 
-@pytest.mark.slow
-def test_at_rate_zero_it_is_dp_fed_avg():
-    """But for the noise of updates, which has a key of its own, the first of two.
-
-    So little is spent on the count that z_Delta is z.
-    """
-    sampler = poisson(CLIENTS, 0.2, 20)
-    fixed = dp_fed_avg(linear, sampler=sampler, **COMMON, clip_norm=0.5, noise_multiplier=Z)
-    still = adaptive(sampler=sampler, clip_rate=0.0, count_noise=1e9)
-    states, _, keys = rounds_of(still, 3)
-    expected, _, _ = rounds_of(fixed, 3)
-    assert_identical(states.clip_norm, np.full(4, 0.5, np.float32))
-    noise = [keys_of(key, t).noise for t, key in enumerate(keys)]
-    other = sum(np.asarray(jax.random.normal(jax.random.split(key)[0], (D,))) for key in noise)
-    same = sum(np.asarray(jax.random.normal(key, (D,))) for key in noise)
-    apart = states.params["w"][-1] - expected.params["w"][-1]
-    assert_close(apart, 0.5 * Z / sampler.expected_size * (same - other), 1e-4)
-
-
 @tiers.every("gamma", [0.1, 0.9])
 def test_it_finds_the_quantile(gamma):
     """Without noise: all but one client's worth of the fraction, from below and from above."""
@@ -223,20 +201,6 @@ def test_one_client_moves_both_parts_by_no_more_than_declared():
 def test_theorem_1(sigma_b):
     given = [update_noise(Z, sigma_b), 2 * sigma_b]
     assert joint_multiplier(given) == pytest.approx(Z, rel=1e-12)
-
-
-@pytest.mark.slow
-def test_it_costs_what_dp_fed_avg_costs():
-    """In every view, and where some of the shares are missing."""
-    sampler = fixed_size(CLIENTS, 8)
-    plain = dp_fed_avg(linear, sampler=sampler, **COMMON, clip_norm=1.0, noise_multiplier=Z)
-    for view, honest in ((VIEWS[0], 1.0), *((view, 0.5) for view in VIEWS)):
-        found, expected = (
-            certify(a, START, FEDERATION, 10, 1e-3, view=view, honest=honest)
-            for a in (adaptive(sampler=sampler), plain)
-        )
-        assert found.epsilon == pytest.approx(expected.epsilon, rel=1e-6)
-        assert (found.unit, found.relation) == (expected.unit, expected.relation)
 
 
 def third_party(algorithm, rounds, clients=CLIENTS):

@@ -109,28 +109,6 @@ def test_local_steps_are_those_of_a_loop(by):
     )
 
 
-@pytest.mark.slow
-def test_the_certificate_is_that_of_dp_fed_avg():
-    made = {
-        (by, turns): fp.fed_avg_alternating(
-            LORA.loss,
-            turns=turns,
-            by=by,
-            after=fp.models.refactored,
-            mechanism=NOISY,
-            **ROUNDS,
-        )
-        for by, turns in [("rounds", ("B$",)), ("rounds", ("B$", "A$")), ("steps", ("B$", "A$"))]
-    }
-    expected = fp.certify(
-        fp.fed_avg(LORA.loss, mechanism=NOISY, **ROUNDS), START, FEDERATION, 4, 1e-3
-    )
-    for algorithm in made.values():
-        found = fp.certify(algorithm, START, FEDERATION, 4, 1e-3)
-        assert (found.basis, found.epsilon) == ("constructed", expected.epsilon)
-        assert found.assumptions == expected.assumptions
-
-
 def test_a_message_is_as_long_as_the_largest_part():
     """A is [4, 2], and B [2, 3]."""
     for options, sent in (({}, 8), ({"turns": ("B$",)}, 6), ({"by": "steps"}, 14)):

@@ -119,20 +119,6 @@ def test_a_client_s_control_is_the_mean_of_its_noisy_gradients():
     )  # the correction moves y, and so the gradients
 
 
-@pytest.mark.slow
-def test_without_control_variates_it_is_dp_fed_avg_to_the_bit():
-    scaffold = dp_scaffold(local(**NOISY), sampler=fixed_size(CLIENTS, 3))
-    average = dp_sgd(local(**NOISY), sampler=fixed_size(CLIENTS, 3))
-    state, plain = scaffold.init(start(), FEDERATION), average.init(start(), FEDERATION)
-    for t in range(3):
-        key = jax.random.key(t)
-        zeros = jnp.zeros_like(state.control), jnp.zeros_like(state.controls)
-        forced = state._replace(control=zeros[0], controls=zeros[1])
-        state, _ = one_round(scaffold)(key, forced, FEDERATION)
-        plain, _ = one_round(average)(key, plain, FEDERATION)
-        assert_identical(state.params, plain.params)
-
-
 @tiers.every("capacity", [2, CLIENTS])
 def test_an_empty_slot_touches_no_client(capacity):
     """Who is not drawn keeps its control variate; the server's stays the mean of the clients'."""
@@ -168,18 +154,6 @@ def test_a_warm_start_keeps_the_model_and_sends_one_message():
     assert metrics[0]["diagnostics"]["saturated"] > 0.9
     for state in states:
         np.testing.assert_allclose(state.control, np.asarray(state.controls).mean(0), atol=1e-6)
-
-
-@pytest.mark.slow
-def test_noise_of_a_step():
-    """At learning rate next to 0 and a clip next to 0 a control variate is noise alone: 2 C sigma / (s R sqrt K)."""
-    many = regression([4] * 500)
-    steps = local(records=fixed_size(4, 2), clip_norm=1e-6, noise_multiplier=2e6, steps=4)
-    algorithm = dp_scaffold(
-        steps._replace(optimizer=lambda t: optax.sgd(1e-9)), sampler=everyone(500)
-    )
-    (_, state), _ = rounds_of(algorithm, 1, federation=many)
-    assert_normal(np.asarray(state.controls), 2 * 1e-6 * 2e6 / 2 / math.sqrt(4))
 
 
 @tiers.every("tensors", [2, 1])

@@ -11,7 +11,6 @@ import tiers
 from noise import check_noise
 from small import (
     assert_close,
-    certified,
     gradient,
     one_round,
     records,
@@ -96,18 +95,6 @@ def test_a_schedule_is_composed_piece_by_piece():
     assert found == [(5, 5, 2.0), (5, 5, 1.0)]
     assert sum(r.rounds for r in releases(falling, 7)) == 7
     assert len(releases(gaussian(1.0, 2.0), 10)) == 1
-
-
-@pytest.mark.slow
-def test_more_noise_than_at_any_time_is_an_upper_bound():
-    drawn = poisson(600, 0.1, 120)
-
-    def epsilon(used):
-        local = LocalSteps(per_example(squared), drawn, 5, lambda t: optax.sgd(0.1), used)
-        return certified(dp_sgd(local, sampler=everyone(3)), 10, 1e-5, records=600).epsilon
-
-    falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
-    assert epsilon(gaussian(1.0, 2.0)) < epsilon(falling) < epsilon(gaussian(1.0, 1.0))
 
 
 def test_a_record_that_is_drawn_again_and_again():

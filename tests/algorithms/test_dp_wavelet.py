@@ -19,7 +19,6 @@ from fedpriv import (
     epochs,
     everyone,
     fixed_size,
-    full_batch,
     gaussian,
     laplace,
     noise,
@@ -151,28 +150,6 @@ def test_no_claim_is_printed_for_what_the_paper_does_not_speak_of():
 
 
 BY_CLIENT = {"sampler": everyone(CLIENTS), "optimizer": lambda t: optax.sgd(RATE)}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("clip", ["gradients", "update"])
-def test_the_noise_of_the_aggregate(clip):
-    """Algorithm 2: z C / (q_c d W) on the coefficients of the mean."""
-    algorithm = dp_fed_avg_wav(
-        squared,
-        d=D,
-        **BY_CLIENT,
-        batches=full_batch(),
-        clip_norm=1e-6,
-        noise_multiplier=2e6,
-        bounded=clip,
-    )
-    state = algorithm.init(start(), FEDERATION)
-
-    def coefficients(key):
-        params = one_round(algorithm)(key, state, FEDERATION)[0].params
-        return haar.haar(flatten(start()) - flatten(params))
-
-    check_noise(coefficients, 2.0 / CLIENTS / WEIGHTS, draws=2000)
 
 
 def test_clients_that_clip_gradients():

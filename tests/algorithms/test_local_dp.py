@@ -3,7 +3,6 @@
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -41,7 +40,6 @@ from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.compression.codecs import UNCODED
 from fedpriv.core import random_streams
 from fedpriv.papers import fixed_interval
-from fedpriv.types import Draw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -121,27 +119,6 @@ def test_no_secrecy_of_the_cohort_is_used():
     assert third.epsilon == server.epsilon
 
 
-def with_empty_slots(population, size):
-    """`fixed_size` with three slots that nobody fills."""
-    full = fixed_size(population, size)
-
-    def draw(key):
-        ids, mask, _ = full.draw(key)
-        return Draw(jnp.pad(ids, (0, 3), constant_values=population), jnp.pad(mask, (0, 3)))
-
-    return full._replace(draw=draw, slots=size + 3)
-
-
-@pytest.mark.slow
-def test_empty_slots_add_no_noise():
-    """Only members' noise counts."""
-    spent = [
-        epsilon(ldp(gaussian(1.0, 2.0), of(20, 5)), view="server_secagg")
-        for of in (with_empty_slots, fixed_size)
-    ]
-    assert spent[0] == spent[1]
-
-
 # Codecs
 
 LOUD = {"clip_norm": 0.5, "noise_multiplier": 1.0}
@@ -194,13 +171,6 @@ def test_codecs_compose_with_every_algorithm(name):
     if not entry.takes("head_batches"):
         assert np.abs(step - scale * plain)[sent].max() <= CELL + loose
         assert np.abs(step - scale * plain)[sent].max() > 1e-5
-
-
-@pytest.mark.slow
-def test_what_does_not_fit_is_reported():
-    _, metrics = a_round(coded("ldp_fed_avg", fixed_interval(8, 1e-3), LOUD))
-    assert metrics["diagnostics"]["saturated"] > 0.9
-    assert "saturated" not in a_round(coded("fed_avg", qsgd(8), LOUD))[1]["diagnostics"]
 
 
 @tiers.every("name", BY_SERVER)

@@ -106,21 +106,6 @@ def test_ditto_against_numpy():
     assert_close(own_models(algorithm, state), own, 1e-6)
 
 
-@pytest.mark.slow
-def test_without_a_pull_a_personal_model_is_trained_on_its_client_alone():
-    algorithm = fp.ditto(squared, lam=0.0, **HEAD)
-    state, _ = after(algorithm, 3)
-    alone = [steps(vector(PARAMS), i, 12, ALL) for i in range(CLIENTS)]
-    assert_close(own_models(algorithm, state), np.stack(alone), 1e-6)
-
-
-@pytest.mark.slow
-def test_who_does_not_take_part_keeps_what_it_has():
-    options = HEAD | {"sampler": fp.fixed_size(CLIENTS, 2)}
-    state, _ = after(fp.fed_per(squared, head=("b",), **options), 1)
-    assert np.sum(np.asarray(state.own["b"]) != float(PARAMS["b"])) == 2
-
-
 def test_a_personal_model_that_is_released_is_a_leak():
     algorithm = fp.ditto(squared, lam=LAM, **NOISY, mechanism=fp.gaussian(**PRIVATE))
 
