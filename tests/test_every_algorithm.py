@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 every_kind = tiers.every("name", ENTRIES)
 every_work = tiers.every("name", varied(ENTRIES), lambda entry: entry.work)
-every_noise = tiers.every("name", ENTRIES, lambda entry: (entry.noise, entry.of_integers))
+every_noise = tiers.every("name", ENTRIES, lambda entry: entry.noise)
 
 
 def test_an_exception_has_a_reason_and_is_looked_at():
@@ -139,7 +139,7 @@ def of_clients(state):
     return [leaf for leaf in jax.tree.leaves(state) if leaf.shape[:1] == (CLIENTS,)]
 
 
-@tiers.every("name", varied(but("nobody")), lambda entry: entry.noise)
+@tiers.every("name", varied(but("nobody")), lambda entry: bool(entry.noise))
 def test_nobody_is_drawn(name):
     """The model moves by noise alone, where somebody else adds it; what clients keep stays as it is."""
     entry = ENTRIES[name]
@@ -151,7 +151,8 @@ def test_nobody_is_drawn(name):
     assert_identical(of_clients(after), of_clients(state))
 
 
-@tiers.every("name", varied(but("everybody")), type)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", varied(but("everybody")))
 def test_everybody_is_drawn(name):
     """A cohort of all clients is one of everyone, whatever their order."""
     both = [
@@ -203,7 +204,7 @@ def test_models_of_other_types_keep_theirs(name):
             assert types(after) == types(state)
 
 
-@every_kind
+@tiers.every("name", ENTRIES, lambda entry: (entry.noise, entry.algorithm.unit))
 def test_what_is_hidden(name):
     """By the releases and the certificate of every view."""
     assert traced(name).basis == "constructed"
@@ -271,7 +272,7 @@ def assert_not_refuted(releases, view):
 @tiers.every(
     "name",
     {name: entry for name, entry in ENTRIES.items() if entry.noise},
-    lambda entry: entry.noise,
+    type,
 )
 def test_an_audit_does_not_refute_the_certificate(name):
     """Seen by the first view; `test_mechanism_audit.py` has every sampling and every view."""

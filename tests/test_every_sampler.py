@@ -99,7 +99,7 @@ def test_a_mean_divides_by_what_is_expected(name):
         assert away >= -z_bound(1)
 
 
-@tiers.every("name", EVERYBODY, lambda sampler: type(sampler.accounting))
+@tiers.every("name", EVERYBODY)
 def test_everybody(name):
     """Where nothing is left to chance, all take part in every round."""
     drawn = drawn_by(EVERYBODY[name], runs=3, rounds=4)
@@ -107,7 +107,7 @@ def test_everybody(name):
     assert EVERYBODY[name].expected_size == N
 
 
-@tiers.every("name", NOBODY, lambda sampler: type(sampler.accounting))
+@tiers.every("name", NOBODY)
 def test_nobody(name):
     """Where nobody is there, all slots are empty."""
     assert not drawn_by(NOBODY[name], runs=3, rounds=4).mask.any()

@@ -50,8 +50,8 @@ class Limit(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is in the limit."""
-        return repr(self.other).partition(",")[0]
+        """What it is in the limit: FedAvg, DP-FedAvg, or something else."""
+        return {PLAIN: "plain", PRIVATELY: "private"}.get(self.other, "")
 
 
 def averaging(make=fp.fed_avg, **changes):

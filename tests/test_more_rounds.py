@@ -43,7 +43,8 @@ def goes_on(algorithm, folder, federation, **options):
             assert_identical(at[e.round].diagnostics, e.diagnostics)
 
 
-@tiers.every("name", varied(ENTRIES), type)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", varied(ENTRIES))
 def test_every_algorithm(name, tmp_path):
     goes_on(ALGORITHMS[name], tmp_path, PUBLIC, compiler=compiler_of_one_program())
 
