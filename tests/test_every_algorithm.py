@@ -10,19 +10,17 @@ import numpy as np
 import optax
 import pytest
 import tiers
+from algorithm_exceptions import EXCEPTIONS, but, varied
 from every_algorithm import (
     ALGORITHMS,
     CLIENTS,
     ENTRIES,
-    EXCEPTIONS,
     FEDERATION,
     PARAMS,
-    but,
     first_round,
     public_algorithms,
     that,
     traced,
-    varied,
 )
 from small import assert_close, assert_identical, one_round, squared
 

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import pytest
 import tiers
+from algorithm_exceptions import varied
 from checkpointed import CLIENTS, FED_AVG, FEDERATION, SEEDS, TEST, raw, rounds_in, run, score
 from correlated_runs import FEDERATION as MANY
 from correlated_runs import MATRICES, SIZE, N, correlated, descent, matrix_of
-from every_algorithm import ALGORITHMS, ENTRIES, NOISY, varied
+from every_algorithm import ALGORITHMS, ENTRIES, NOISY
 from every_algorithm import FEDERATION as PUBLIC
 from small import assert_identical, compiler_of_one_program, start
 
