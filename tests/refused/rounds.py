@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 from every_algorithm import CLIENTS, ENTRIES, FEDERATION, PARAMS, PER_CLIENT
 from every_sampler import BY_RATE, N, by_groups
-from own_algorithms import error_feedback
 from small import regression, squared, start
 
 import fedpriv as fp
@@ -16,6 +15,10 @@ NOISY, FREE = fp.gaussian(0.5, 1.2), fp.FreeClients(CLIENTS, buffer=3)
 LOST = fp.dropping(fp.fixed_size(CLIENTS, 4), 0.3125, "lost")
 GRADIENTS, LOCAL = fp.per_example(squared), ENTRIES["dp_sgd, claimed"].make.keywords["local"]
 OTHERS = fp.everyone(CLIENTS - 1)
+CORRELATED = fp.correlated(NOISY, fp.noise_matrices.banded_toeplitz(3, bands=2))
+OF_FIVE = haar_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)
+VANISHING = fp.dropping(fp.fixed_size(PER_CLIENT, 2), 0.1)
+UNEVEN = regression([3, 4, 3, 3, 3, 3])
 
 
 def certifying(name, federation=FEDERATION, **changes):
@@ -98,115 +101,47 @@ SCHEDULED = [
     ("that remembers a text", {"init": lambda: "none"}, "init: memory", "'none'"),
 ]
 
-ROWS = [
-    *(
-        Refusal(
-            f"a schedule by hand {name}",
-            certifying("fed_avg changing", sampler=BY_HAND._replace(**changed)),
-            *told,
-        )
-        for name, changed, *told in SCHEDULED
-    ),
-    Refusal("a sampler of other clients", certifying("dp_fed_avg", sampler=OTHERS), "sampler"),
-    Refusal(
-        "more tensors than the model has",
-        certifying("dp_scaffold", local=steps(tensors=5)),
-        "tensors",
-        "5",
-    ),
-    Refusal(
-        "a client with more records than are drawn among",
-        certifying("dp_scaffold", regression([3, 4, 3, 3, 3, 3]), local=steps()),
-        "records",
-        "4",
-    ),
-    Refusal(
-        "a Haar transform of other numbers",
-        certifying(
-            "dp_sgd_wav",
-            local=LOCAL._replace(mechanism=haar_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)),
-        ),
-        "d",
-        "5",
-    ),
-    Refusal(
-        "a sparsifier that keeps nothing",
-        certifying("fed_smp rand_k", sparsifier=fp.papers.select_rand_k(0.1)),
-        "p",
-        "0.1",
-    ),
-    Refusal(
-        "top_k without public examples",
-        certifying("fed_smp top_k", regression([PER_CLIENT] * CLIENTS)),
-        "public",
-    ),
-    Refusal(
-        "more coordinates than a message has",
-        lambda: fp.certify(error_feedback(codec=fp.top_k(5)), PARAMS, FEDERATION, 3, 1e-3),
-        "k",
-        "5",
-    ),
-    Refusal(
-        "correlated noise of cohorts that lose some",
-        certifying(
-            "fed_avg changing",
-            sampler=LOST,
-            mechanism=fp.correlated(NOISY, fp.noise_matrices.banded_toeplitz(3, bands=2)),
-        ),
-        "sampler",
-        "Dropping",
-    ),
-    Refusal(
-        "Laplace noise of which some is lost",
-        certifying("fed_avg changing", sampler=LOST, mechanism=fp.laplace(1.0, 1.0)),
+# An entry of the registry, what is wrong with it, the field, what is shown.
+ENTRY = [
+    ("dp_fed_avg", {"sampler": OTHERS}, "sampler", ""),
+    ("dp_scaffold", {"local": steps(tensors=5)}, "tensors", "5"),
+    ("dp_scaffold", {"local": steps(), "federation": UNEVEN}, "records", "4"),
+    ("dp_sgd_wav", {"local": LOCAL._replace(mechanism=OF_FIVE)}, "d", "5"),
+    ("fed_smp rand_k", {"sparsifier": fp.papers.select_rand_k(0.1)}, "p", "0.1"),
+    ("fed_smp top_k", {"federation": regression([PER_CLIENT] * CLIENTS)}, "public", ""),
+    ("error feedback", {"codec": fp.top_k(5)}, "k", "5"),
+    ("fed_avg changing", {"sampler": LOST, "mechanism": CORRELATED}, "sampler", "Dropping"),
+    (
+        "fed_avg changing",
+        {"sampler": LOST, "mechanism": fp.laplace(1.0, 1.0)},
         "mechanism",
         "whole",
     ),
-    Refusal(
-        "records that vanish",
-        certifying(
-            "dp_sgd, claimed",
-            local=LOCAL._replace(records=fp.dropping(fp.fixed_size(PER_CLIENT, 2), 0.1)),
-        ),
-        "records",
+    ("dp_sgd, claimed", {"local": LOCAL._replace(records=VANISHING)}, "records", ""),
+    ("dp_fed_avg", {"weighting": Unbounded()}, "weighting", ""),
+    ("dp_fed_avg", {"weighting": 20}, "weighting", "20"),
+    ("dp_fed_avg", {"weighting": fp.ByExamples}, "weighting", ""),
+    *(
+        ("fed_avg changing", {"sampler": BY_HAND._replace(**changed)}, *told)
+        for _, changed, *told in SCHEDULED
+    ),
+]
+OWN = [
+    (weighted(mechanism=fp.ALREADY_PRIVATE), "weighting", ""),
+    (weighted(adder="own"), "weighting", ""),
+    (mean_over_weights(by_groups(BY_RATE, weights={"a": 0.5, "b": 1.0})), "estimator", ""),
+    (buffered(lambda key, shard: 0, lambda state, mean: state), "client_update", "(key, shard)"),
+    (buffered(unchanged, lambda state: state), "server_step", "(state)"),
+    (buffered(unchanged, lambda state, mean: mean), "server_step", "params"),
+    (buffered(unchanged, lambda state, mean: None), "server_step", "None"),
+]
+ROWS = [
+    *(
+        Refusal(f"{name}, {field}, {place}", certifying(name, **changes), field, shown)
+        for place, (name, changes, field, shown) in enumerate(ENTRY)
     ),
     *(
-        Refusal(f"weights {shown}", certifying("dp_fed_avg", weighting=weighting), "weighting", "")
-        for shown, weighting in (
-            ("without a bound", Unbounded()),
-            ("that are a number", 20),
-            ("that are a class", fp.ByExamples),
-        )
-    ),
-    Refusal("weights of messages with noise", weighted(mechanism=fp.ALREADY_PRIVATE), "weighting"),
-    Refusal("weights of messages that get noise", weighted(adder="own"), "weighting"),
-    Refusal(
-        "weights of groups, divided by what members weigh",
-        mean_over_weights(by_groups(BY_RATE, weights={"a": 0.5, "b": 1.0})),
-        "estimator",
-    ),
-    Refusal(
-        "a client's update without the model",
-        buffered(lambda key, shard: 0, lambda state, mean: state),
-        "client_update",
-        "(key, shard)",
-    ),
-    Refusal(
-        "a server's step without the mean",
-        buffered(unchanged, lambda state: state),
-        "server_step",
-        "(state)",
-    ),
-    Refusal(
-        "a server's step that gives back the mean",
-        buffered(unchanged, lambda state, mean: mean),
-        "server_step",
-        "params",
-    ),
-    Refusal(
-        "a server's step that gives back nothing",
-        buffered(unchanged, lambda state, mean: None),
-        "server_step",
-        "None",
+        Refusal(f"a round of one's own, {field}, {place}", call, field, shown)
+        for place, (call, field, shown) in enumerate(OWN)
     ),
 ]
