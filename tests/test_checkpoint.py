@@ -61,13 +61,14 @@ def folder(stopped, tmp_path):
 def test_a_run_that_was_killed_goes_on_to_the_same_end(name, tmp_path):
     """Whose state has every kind of leaf, and which keeps clients' rows and an optimiser's state and schedule."""
     algorithm = {"odd": ODD, "scaffold": SCAFFOLD}[name]
-    of_clients = fp.measures.per_client(score)
+    of_clients = fp.measures.per_client(score) if name == "scaffold" else lambda s, f: {}
     measure = {
         "measure": lambda s, f: {"sum": jax.tree.leaves(s.params)[0].sum(), **of_clients(s, f)},
         "compiler": compiler_of_one_program(),
     }
     expected, _ = run(algorithm, **measure)
-    assert expected.evaluations[0].clients["per_client"].metrics["loss"].shape == (2, CLIENTS)
+    if name == "scaffold":
+        assert expected.evaluations[0].clients["per_client"].metrics["loss"].shape == (2, CLIENTS)
     run(algorithm, tmp_path, stop=2, **measure)
     history, called = run(algorithm, tmp_path, **measure)
     assert called == [4, 6, 7]
