@@ -25,8 +25,8 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> tuple:
-        """What it is accounted as, and whether a run remembers something."""
-        return type(self.sampler.accounting), self.has_memory
+        """What it is accounted as, whether a run remembers something, and whether it has parts."""
+        return type(self.sampler.accounting), self.has_memory, self.has_parts
 
     @property
     def has_memory(self) -> bool:
