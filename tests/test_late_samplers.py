@@ -192,7 +192,7 @@ class TestStaleness:
         sampler, largest = late(
             fp.fixed_size(N, K), fp.delays.DelayLaw([[0.0, 0.5, 0.5]]), [9.0, 4.0, 1.0]
         )
-        drawn = sampler.draw(jax.random.key(0))
+        drawn = jax.jit(sampler.draw)(jax.random.key(0))
         assert largest == 4.0
         told = np.where(np.asarray(drawn.answer.delay) == 1, 1.0, 0.25)
         np.testing.assert_array_equal(drawn.answer.weight, told)
