@@ -132,23 +132,3 @@ def test_orthonormal_with_equal_noise_is_the_plain_gaussian():
     covariance = found.T @ found / draws
     deviation = np.where(np.eye(m), 2**0.5, 1) / draws**0.5
     assert (np.abs(covariance - np.eye(m)) < 6 * deviation).all()
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: haar(jnp.zeros((2, 0))), "length: 0; give"),
-        (lambda: haar_norm(jnp.zeros(0)), "length: 0; give"),
-        (lambda: haar(jnp.zeros(2), "db4"), "form: 'db4'; give"),
-        (
-            lambda: inverse_haar(jnp.zeros(8), 4),
-            "coefficients: 8 do not belong to a vector of length 4",
-        ),
-        (lambda: inverse_haar(jnp.zeros(6), 6), "coefficients: 6 do not belong"),
-        (lambda: weights(6), "m: 6; give a power of two"),
-        (lambda: variance_left(np.ones(3)), "m: 3; give a power of two"),
-    ],
-)
-def test_wrong_input(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -112,16 +112,6 @@ def test_late_answers_weigh_at_most_what_they_are_counted_at():
     assert real.epsilon < found.epsilon < 1.001 * real.epsilon
 
 
-@pytest.mark.parametrize("mechanism", [DISCRETE, SKELLAM], ids=["discrete", "skellam"])
-def test_mechanisms_made_of_others_take_no_integers(mechanism):
-    with refused(r"^start.*: .*no Gaussian noise"):
-        fp.dynamic(mechanism, rounds=5, noise_decay=2.0)
-    with refused(r"^parts\[0\].*: .*Gaussian noise"):
-        fp.joint(mechanism, GAUSSIAN)
-    with refused(r"^mechanism: .*Gaussian noise"):
-        fp.correlated(mechanism, fp.noise_matrices.tree(rounds=4))
-
-
 def test_what_is_assumed_names_no_table_of_the_library():
     texts = certified(fp.everyone(N), DISCRETE, "server_secagg").assumptions
     assert not any("closes over" in text or "real-valued" in text for text in texts)

@@ -73,16 +73,3 @@ def test_what_is_outside_is_counted():
     decoded, outside = dithered(jax.random.key(0), x, lattice, limit)
     assert outside == 0.25
     assert decoded.max() < 1.2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((1, 1.0, 1), "bits: 1; give"),
-        ((4, 0.0, 1), "largest: 0.0; give"),
-        ((4, 1.0, 3), "dim: 3; give"),
-    ],
-)
-def test_wrong_input(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        lattice_for(*arguments)

@@ -148,13 +148,3 @@ def test_training_is_optax_in_a_loop(optimizer):
         updates, state = optimizer.update(grads, state, params)
         params = optax.apply_updates(params, updates)
     assert_close(trained, params)
-
-
-@pytest.mark.parametrize("make", [epochs, random_batches])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [((1, 0), "batch_size: 0; give"), ((0, 1), ": 0; give")],
-)
-def test_errors(make, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make(*arguments)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax_privacy import clipping
-from small import assert_close, assert_identical, assert_normal, certified, refused, sgd, squared
+from small import assert_close, assert_identical, assert_normal, certified, sgd, squared
 
 from fedpriv import everyone, fed_avg, full_batch, gaussian, laplace
 
@@ -89,23 +89,6 @@ def test_what_the_accountant_is_told():
     assert gaussian(math.inf, 0).reason
 
 
-@pytest.mark.parametrize(
-    ("clip_norm", "noise_multiplier", "message"),
-    [
-        (0, 1, "clip_norm: 0; give"),
-        (-1.5, 1, r"clip_norm: -1\.5; give"),
-        (math.nan, 1, "clip_norm: nan; give"),
-        (1, -0.1, r"noise_multiplier: -0\.1; give"),
-        (1, math.nan, "noise_multiplier: nan; give"),
-        (1, math.inf, "noise_multiplier: inf; give"),
-        (math.inf, 1, "clip_norm: inf leaves the noise unbounded; give a finite"),
-    ],
-)
-def test_errors(clip_norm, noise_multiplier, message):
-    with refused(message):
-        gaussian(clip_norm, noise_multiplier)
-
-
 def l1(tree):
     return sum(np.sum(np.abs(np.asarray(leaf, np.float64))) for leaf in jax.tree.leaves(tree))
 
@@ -125,8 +108,6 @@ def test_laplace_clips_in_the_l1_norm(scale):
 def test_laplace_declares_itself():
     assert (laplace(1.0, 2.0).noise, laplace(1.0, 2.0).certified_multiplier) == ("laplace", 2.0)
     assert laplace(1.0, 0.0).reason == "no noise is added"
-    with pytest.raises(ValueError, match="clip_norm: 0; give"):
-        laplace(0, 1)
 
 
 def test_the_ledger_follows_laplace_noise():

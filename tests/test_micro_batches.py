@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from small import assert_close, filled, one_round, refused, regression, squared, start
+from small import assert_close, filled, one_round, regression, squared, start
 
 import fedpriv as fp
 from fedpriv.mechanisms.micro_batches import mean_of_parts
 from fedpriv.mechanisms.not_finite_counts import counted_records
-from fedpriv.mechanisms.per_example import MedianClipping, private_mean
+from fedpriv.mechanisms.per_example import private_mean
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -178,18 +178,3 @@ def test_a_clipped_sum_in_parts_takes_less_memory():
         return lambda params, *batch: mean(jax.random.key(0), params, *batch)
 
     assert temporary(8, clipped) < temporary(None, clipped) / 4
-
-
-def test_what_is_refused():
-    with refused("micro: 4"):
-        fp.epochs(1, 3, micro=4)
-    with refused("micro: 4"):
-        fp.random_batches(1, 3, micro=4)
-    for wrong in (0, 1.5, True):
-        with refused("micro"):
-            fp.full_batch(wrong)
-        with refused("micro"):
-            fp.per_example(squared, micro=wrong)
-    mean = private_mean(fp.per_example(NETWORK.loss, micro=2), MedianClipping(1.0), 1.0)
-    with refused("micro: 2"):
-        mean(jax.random.key(0), PARAMS, BATCH, MASK)

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from small import assert_close, assert_identical, assert_uniform, classification, filled, refused
+from small import assert_close, assert_identical, assert_uniform, classification, filled
 
 from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
 from fedpriv.core.trees import as_float, dimension
@@ -289,62 +289,14 @@ def test_dropout_of_nnx_draws_from_the_key_and_only_in_training():
     assert_identical(run(keys), drawn)
 
 
-class Normed(nn.Module):
-    """With a layer of flax.linen that normalises."""
+def test_other_normalisation_than_of_batches_is_taken():
+    class Normed(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dense(3)(nn.LayerNorm()(x))
 
-    layer: type
-
-    @nn.compact
-    def __call__(self, x, train=False):
-        given = {"use_running_average": not train} if self.layer is nn.BatchNorm else {}
-        return nn.Dense(3)(self.layer(**given)(x))
-
-
-class NormedNnx(nnx.Module):
-    def __init__(self, rngs):
-        self.norm = nnx.BatchNorm(4, rngs=rngs)
-
-    def __call__(self, x):
-        return self.norm(x)
-
-
-def of_linen(layer):
-    model = models.classifier(Normed(layer), np.zeros(4, np.float32))
-    return jax.eval_shape(model.init, jax.random.key(0))
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: of_linen(nn.BatchNorm), lambda: models.from_nnx(NormedNnx)]
-)
-def test_batch_normalisation_is_refused_in_one_line(make):
-    with refused(r"batch normalisation mixes .*; take GroupNorm"):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: nnx.Linear(3, 2, rngs=nnx.Rngs(0)), "make: an object of type Linear; give one"),
-        (lambda: lambda rngs: 3, "make: 3; give one such as lambda rngs"),
-        (lambda: lambda: 0, r"make: it takes \(\) .*; give a function of \(rngs\)"),
-    ],
-)
-def test_what_makes_no_module_of_nnx(make, said):
-    with refused(said):
-        models.from_nnx(make())
-
-
-def test_other_state_of_nnx_is_refused_and_constants_are_not():
-    class Counting(nnx.Module):
-        def __init__(self, rngs):
-            self.dense, self.calls = nnx.Linear(3, 2, rngs=rngs), nnx.Variable(jnp.zeros(()))
-
-    with pytest.raises(ValueError, match=r"module: it has state .*\(Variable\)"):
-        models.from_nnx(lambda rngs: Counting(rngs))
-
-
-def test_other_normalisation_is_not_refused():
-    assert dimension(of_linen(nn.LayerNorm)) == 23
+    model = models.classifier(Normed(), np.zeros(4, np.float32))
+    assert dimension(jax.eval_shape(model.init, jax.random.key(0))) == 23
 
 
 class Tokens(nn.Module):

@@ -266,21 +266,3 @@ def test_networks_of_nnx_with_dropout():
 def test_the_characters_networks_take_tokens():
     model = next_token(fp.models.CharacterLSTM(V, 2, 3), LENGTH)
     assert jax.eval_shape(model.loss, model.init(jax.random.key(0)), row(ROWS, 0)).shape == ()
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: next_token(3, 8), "network: 3; give a module"),
-        (lambda: next_token(fp.models.Model(None, None, None)), "network: .*with `apply`"),
-        (lambda: next_token(MODULE), "length: None; give how many"),
-        (lambda: next_token(MODULE, 0), "length: 0; give"),
-        (lambda: next_token(MODEL, 8), "length: 8; leave it out"),
-        (lambda: Transformer(V, 6, 2, 1), "width: 6; give a multiple of 4"),
-        (lambda: Transformer(V, 0, 2, 1), "width: 0; give"),
-        (lambda: MODEL.loss(PARAMS, {"text": ROWS["text"][0]}), 'there is no "label"'),
-    ],
-)
-def test_refused(call, said):
-    with refused(said):
-        call()

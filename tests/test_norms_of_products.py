@@ -72,3 +72,40 @@ def test_a_loop_over_no_layers_has_gradients_of_no_length(wrap):
     norms = jax.jit(lambda *given: per_example(loss)(*given).norms)(params, jnp.ones((2, 9)))
     np.testing.assert_array_equal(norms["layers"], [0.0, 0.0])
     np.testing.assert_allclose(norms["last"], [3.0, 3.0])
+
+
+@jax.jit
+def norms_of(left, right):
+    return Stacked((Product(left, right),)).norms()
+
+
+@pytest.mark.parametrize("rows", [2, 16])
+@pytest.mark.parametrize("equal", [False, True], ids=["drawn", "of equal entries"])
+def test_the_norm_of_a_sequence_is_never_too_small(rows, equal):
+    """Rows that cancel: what float32 makes of the norm of nearly nothing is not below the true one."""
+    rng = np.random.default_rng(0)
+    i, o = 4096, 30
+    shape = (50, 1, 1) if equal else (50, 1, i)
+    left = np.broadcast_to(rng.normal(size=shape), (50, 1, i))
+    signs = np.tile([1.0, -1.0], rows // 2)[None, :, None]
+    left = (signs * left * (1 + 1e-7 * rng.normal(size=(50, rows, i)))).astype(np.float32)
+    right = np.repeat(rng.normal(size=(50, 1, o)).astype(np.float32), rows, 1)
+    exact = np.einsum("bti,bto->bio", left.astype(np.float64), right.astype(np.float64))
+    assert np.all(norms_of(left, right) >= np.linalg.norm(exact.reshape(50, -1), axis=1))
+
+
+def test_the_norm_of_a_long_sequence_is_hardly_too_large():
+    """A record is not clipped further for what its norm may be rounded by."""
+    rng = np.random.default_rng(0)
+    left, right = (rng.normal(size=(2, 256, n)).astype(np.float32) for n in (700, 800))
+    exact = np.einsum("bti,bto->bio", left, right).reshape(2, -1)
+    norms = np.linalg.norm(exact, axis=1)
+    found = norms_of(left, right)
+    assert np.all((norms * (1 - 1e-5) <= found) & (found <= norms * 1.01))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_factor_whose_squares_are_zero_counts(rows):
+    """1e-23 squared is 0 in float32; times 1e22 it is an entry of 0.1 all the same."""
+    left, right = jnp.full((3, rows, 784), 1e-23), jnp.full((3, rows, 100), 1e22)
+    np.testing.assert_allclose(norms_of(left, right), 0.1 * rows * (784 * 100) ** 0.5, rtol=1e-3)

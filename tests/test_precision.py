@@ -262,22 +262,13 @@ def test_leaves_that_are_trained_are_float32_and_others_are_not():
     assert kinds(head.merged(params)) == FLOAT
 
 
-def test_what_is_refused():
+def test_products_that_are_not_of_bfloat16_are_refused():
     class Table(nn.Module):
         @nn.compact
         def __call__(self, x):
             return nn.Dense(CLASSES)(x + np.arange(D, dtype=np.float32))
 
-    with refused("model: 'bfloat16'"):
-        fp.models.in_bfloat16(HALF)
-    with refused("model: a fine-tuned one"):
-        fp.models.in_bfloat16(fp.models.adapters(NETWORK, PARAMS, 2))
-    with refused("model"):
-        fp.models.in_bfloat16(NETWORK.loss)
     model = fp.models.in_bfloat16(fp.models.classifier(Table(), BATCH["x"][0], inputs="x"))
     for _ in range(2):
         with refused("model: 1 of its 1 products are in float32"):
             jax.grad(model.loss)(filled(model.init), EXAMPLE)
-    with refused("closed_form"):
-        of_images = fp.models.classifier(fp.models.MLP((4,), 3), (2, 2, 1))
-        fp.per_example(fp.models.in_bfloat16(of_images).loss, closed_form=True)

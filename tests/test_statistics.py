@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 from scipy import stats
-from small import FALSE_ALARM, refused
+from small import FALSE_ALARM
 
 import fedpriv as fp
 from fedpriv.rounds.noise_stream import root_of
@@ -238,62 +238,3 @@ def test_items_that_a_type_cannot_hold_are_not_counted():
     value, _ = drawn(labels, "record", 0.0, 1)
     np.testing.assert_array_equal(value.items[0], [1, 257])
     np.testing.assert_allclose(value.counts[0], [np.sum(LABEL == 1), 0], atol=1e-5)
-
-
-BAD = {
-    r"where: .*; let it give one value, not \[2\]": lambda: S.count(lambda e: e["x"] > 0).algorithm(
-        FEDERATION, noise_multiplier=1.0
-    ),
-    r"bounds: .*; float32 cannot tell values": lambda: S.mean("age", bounds=(1.7e9, 1.7e9 + 60)),
-    r"bounds: .*; float32 cannot tell values between": lambda: S.mean("age", bounds=(0, 1e39)),
-    r"bins: .*; float32 cannot tell all edges": lambda: S.histogram("age", bins=[1.7e9, 1.7e9 + 1]),
-    r"bins: \[\]; give the edges of at least one bin": lambda: S.histogram("age", bins=[]),
-    r"bins: 10; give the edges": lambda: S.histogram("age", bins=10),
-    r"bins: .*; give the edges": lambda: S.quantile("age", 0.5, bins=[0, 2, 1]),
-    r"bounds: \(5, 1\); give \(low, high\)": lambda: S.mean("age", bounds=(5, 1)),
-    r"bounds: 5; give \(low, high\)": lambda: S.sum("age", bounds=5),
-    r"bounds: .*inf.*; give \(low, high\), finite": lambda: S.mean("age", bounds=(0, np.inf)),
-    r"candidates: \[\]; give a list of whole numbers": lambda: S.heavy_hitters(
-        "label", candidates=[], most=1
-    ),
-    r"candidates: .*; give each item once": lambda: S.heavy_hitters(
-        "label", candidates=[1, 1], most=1
-    ),
-    r"candidates: .*; give a list of whole": lambda: S.heavy_hitters(
-        "label", candidates=["a"], most=1
-    ),
-    r"most: 3; give at most the number of candidates, 2": lambda: S.heavy_hitters(
-        "label", candidates=[0, 1], most=3
-    ),
-    r"q: 1.5; give a probability strictly between 0 and 1 or several": lambda: S.quantile(
-        "age", 1.5, bins=EDGES
-    ),
-    r"values: 5; give the name of a leaf": lambda: S.mean(5, bounds=(0, 1)),
-    r"values: 'height'; give one of": lambda: S.mean("height", bounds=(0, 1)).algorithm(
-        FEDERATION, noise_multiplier=1.0
-    ),
-    r"values: .*; let it be one number": lambda: S.adaptive_quantile(
-        "x", 0.5, start=1.0, rounds=2
-    ).algorithm(FEDERATION, noise_multiplier=1.0),
-    r"bounds: .*; give numbers, or arrays for \[2\] numbers": lambda: S.mean(
-        "x", bounds=(np.zeros(3), np.ones(3))
-    ).algorithm(FEDERATION, noise_multiplier=1.0),
-    r"axis: .*; give axes of a value, whose shape is \[2\]": lambda: S.mean(
-        "x", bounds=(0, 1), axis=1
-    ).algorithm(FEDERATION, noise_multiplier=1.0),
-    r"noise_multiplier: None; give one of the two": lambda: S.count().release(
-        FEDERATION, delta=1e-3
-    ),
-    r"federation: 5; give one such as": lambda: S.count().release(
-        5, delta=1e-3, noise_multiplier=1.0
-    ),
-    r"unit: 'person'; give one of": lambda: S.count().release(
-        FEDERATION, delta=1e-3, noise_multiplier=1.0, unit="person"
-    ),
-}
-
-
-@pytest.mark.parametrize("said", BAD)
-def test_bad_input_is_refused_in_a_line(said):
-    with refused(said):
-        BAD[said]()
