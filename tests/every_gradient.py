@@ -1,7 +1,7 @@
 """Losses whose gradients of records are of every kind: a new one gets one entry, and is held to the laws of gradients."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import factored_models as of
 import jax
@@ -68,8 +68,6 @@ ATTENTION = {name: filled(8, 2, 4, seed=i) for i, name in enumerate("qkv")} | {
 }
 
 
-
-
 CASES = {
     "shared, transposed": Case("product", of.shared_transposed, MATRIX, IN, ["w"]),
     "dense": Case("product", of.dense, MATRIX, IN, ["w"]),
@@ -108,9 +106,7 @@ CASES = {
     "tied": Case("look-up", of.tied, TIED, IN, ["table", "w"]),
     "tied, scan": Case("scan", of.tied_scanned(lambda f: f), ALL, IN, ["table", "layers"]),
     "scan": Case("scan", lambda p, e: square(of.scanned(p, e)), LAYERS, IN, ["layers"]),
-    "tables": Case(
-        "scan", of.tables, {"tables": filled(3, VOCABULARY, WIDTH)}, IN, ["tables"]
-    ),
+    "tables": Case("scan", of.tables, {"tables": filled(3, VOCABULARY, WIDTH)}, IN, ["tables"]),
     "over time": Case("shared in a loop", of.over_time(), TIED, IN, ["table", "w"]),
     "shared layers": Case("shared in a loop", of.shared_layers, MATRIX, IN, ["w"]),
     "over time, remat": Case(
@@ -137,8 +133,6 @@ CASES = {
     "large part": Case("by size", of.part, layer(6, 8, 24), rows(6), ["w"], 100),
     "large": Case("by size", of.tanh_layer, layer(6, 8), rows(6), ["w", "out"], 100),
     "large, turned": Case("by size", of.turned_layer, layer(6, 8), rows(6), ["w", "out"], 100),
-    "large sequence": Case(
-        "by size", of.sequence, layer(30, 20), rows(2, 30), ["w", "out"], 100
-    ),
+    "large sequence": Case("by size", of.sequence, layer(30, 20), rows(2, 30), ["w", "out"], 100),
     "a sequence too long": Case("by size", of.sequence, layer(6, 8), rows(30, 6), ["out"], 100),
 }

@@ -157,30 +157,6 @@ def test_multipliers_are_those_of_the_ledger(clip, kind, d, m):
         assert made.certified_multiplier == pytest.approx(found)
 
 
-def test_without_a_bound_nothing_changes(name, d):
-    """To the bit, where nothing is transformed back."""
-    clip = clip_of(name, d)
-    for u in contributions(d):
-        given = tree(u)
-        free, norm = clip(given, math.inf)
-        if name == "per_level":
-            if np.isfinite(norm):
-                assert_close(flatten(free), flatten(given), 1e-6)
-        else:
-            assert_identical(free, given)
-
-
-def test_what_is_inside_stays_as_it_is(name, d):
-    clip = clip_of(name, d)
-    for u in contributions(d)[:4]:
-        for given in (tree(u), jax.tree.map(jnp.zeros_like, tree(u))):
-            bounded, _ = clip(given, 100.0)
-            if name == "per_level":
-                assert_close(flatten(bounded), flatten(given), 1e-6)
-            else:
-                assert_identical(bounded, given)
-
-
 def test_the_norm_that_is_told(name, d):
     """Of the contribution, or of its coefficients."""
     u = np.random.default_rng(3).normal(size=d)

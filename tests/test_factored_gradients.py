@@ -17,6 +17,8 @@ from fedpriv.mechanisms.per_example import private_mean
 from fedpriv.mechanisms.recomputed_gradients import asked_twice
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
 def formed_from(monkeypatch, large):
     """What counts as large; None: factors pay also in models as small as these."""
     if large is None:

@@ -80,7 +80,10 @@ def test_no_gradient_of_a_large_layer_is_formed():
     """DP-SGD's step of a CNN: nothing in it is as large as a batch of the dense layer's gradients."""
     model = small_mnist_cnn()
     params = jax.eval_shape(model.init, jax.random.key(0))
-    batch = {"image": jnp.zeros((RECORDS, 28, 28, 1), jnp.uint8), "label": jnp.zeros(RECORDS, jnp.int32)}
+    batch = {
+        "image": jnp.zeros((RECORDS, 28, 28, 1), jnp.uint8),
+        "label": jnp.zeros(RECORDS, jnp.int32),
+    }
     mean = private_mean(per_example(model.loss), gaussian(1.0, 1.0), RECORDS)
     text = jax.jit(mean).lower(jax.random.key(0), params, batch, jnp.ones(RECORDS, bool)).as_text()
     layer = params["params"]["Dense_0"]["kernel"]
