@@ -1,4 +1,4 @@
-"""Losses whose gradients of records are of every kind: a new one gets one entry, and is held to the laws of gradients."""
+"""Losses whose gradients of records are of every kind: a new one gets one entry, and is held to all laws."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -104,6 +104,6 @@ ENTRIES = {
 }
 
 
-def that(fit: Callable[[Entry], bool]) -> list[str]:
-    """The names of those whose entry fits."""
-    return [name for name, entry in ENTRIES.items() if fit(entry)]
+def that(fit: Callable[[Entry], bool]) -> dict[str, Entry]:
+    """Those that fit."""
+    return {name: entry for name, entry in ENTRIES.items() if fit(entry)}

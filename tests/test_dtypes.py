@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from every_algorithm import COMMON, FEDERATION, MAKERS, PARAMS, TOP_K
 from every_mechanism import ENTRIES, Size, that
 from small import assert_identical, assert_normal, classification, filled, squared
@@ -49,7 +50,7 @@ def test_a_run(kind, x64):
 BIG = Size(5000, 2)
 
 
-@pytest.mark.parametrize("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
+@tiers.every("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
 def test_a_bound_holds_in_32_bits(name):
     """In 16 bits 5000 entries would be rounded, or (float16 below 6e-8) doubled, and their squares not summed."""
     rng = np.random.default_rng(0)

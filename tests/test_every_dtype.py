@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from every_mechanism import ENTRIES, Size, that
 from scipy import stats
 from small import refused, regression
@@ -99,7 +100,7 @@ def test_noise_on_leaves_of_every_type(call):
     assert_scale(noise, SCALE * (2 if call == "weighted, clipped" else 1))
 
 
-@pytest.mark.parametrize(
+@tiers.every(
     "name", that(lambda entry: entry.white and not entry.joint and entry.whole is not fp.laplace)
 )
 def test_every_mechanism_s_noise_on_leaves_of_every_type(name):
@@ -130,7 +131,7 @@ def test_noise_on_leaves_of_64_bits():
             assert leaf.dtype == (np.float32 if small else np.float64)  # integers and booleans, too
 
 
-@pytest.mark.parametrize("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
+@tiers.every("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
 def test_bounds_hold_for_every_type(name):
     """Without wrapping: the largest and the least numbers of each type."""
     used = NOISY[name].in_round(0)

@@ -1,4 +1,7 @@
-"""Laws of every mechanism: a bound that holds, and its limits. What noise each adds, says `privacy/test_declared_noise.py`."""
+"""Laws of every mechanism: a bound that holds, and its limits.
+
+What noise each adds, says `privacy/test_declared_noise.py`.
+"""
 
 import functools
 import math
@@ -8,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiers
-from every_mechanism import ENTRIES, Size
+from every_mechanism import ENTRIES, Size, that
 from small import assert_close, assert_identical, assert_normal
 
-from fedpriv.mechanisms.clipping import per_level
+from fedpriv.mechanisms.clipping import flat, per_level
+from fedpriv.mechanisms.mechanisms import LEAST_CLIP
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -62,6 +66,46 @@ def test_no_contribution_is_longer_than_the_bound(name):
                 assert length <= C * ENTRIES[name].longest(size) * (1 + 1e-6)
 
 
+LONG = Size(1024, 3)
+
+
+def of_all_sizes(tree):
+    """Times powers of ten that float32 has: squares of the least are 0, of the largest infinite."""
+    leaves, tree = jax.tree.flatten(tree)
+    rng = np.random.default_rng(0)
+    directions = (
+        lambda x: np.ones(x.shape),
+        lambda x: rng.normal(size=x.shape),
+        lambda x: 10.0 ** rng.uniform(-8, 0, size=x.shape),
+        lambda x: np.float64(x),
+    )
+    for of in directions:
+        u = [of(x) for x in leaves]
+        largest = max(np.abs(x).max() for x in u)
+        for power in range(-42, 39, 5):
+            if largest * 10.0**power < 3e38:
+                yield jax.tree.unflatten(tree, [(x * 10.0**power).astype(np.float32) for x in u])
+
+
+@tiers.every("name", that(lambda entry: not entry.joint))
+def test_no_size_gets_past_the_bound(name):
+    for bound in (1.0, LEAST_CLIP, 1 / LEAST_CLIP):
+        used = made(name, LONG, bound)
+        clip = jax.jit(used.clip)
+        for whole in of_all_sizes(like(name, LONG)):
+            bounded, norm = clip(whole)
+            u = np.concatenate([np.ravel(x) for x in jax.tree.leaves(bounded)]).astype(float)
+            order = 1 if used.noise == "laplace" else 2
+            longest = bound * ENTRIES[name].longest(LONG)
+            assert np.linalg.norm(u, order) <= longest * (1 + 1e-3)
+            if not np.isfinite(norm):  # from 1.8e19 on
+                assert not u.any()
+            elif ENTRIES[name].clipping is flat:
+                given = np.concatenate([np.ravel(x) for x in jax.tree.leaves(whole)]).astype(float)
+                true = np.linalg.norm(given, order)
+                assert np.linalg.norm(u, order) == pytest.approx(min(true, bound), rel=1e-3)
+
+
 def assert_kept(name, found, norm, given):
     """To the bit, where nothing is transformed back."""
     if not ENTRIES[name].joint and ENTRIES[name].clipping is not per_level:
@@ -78,7 +122,7 @@ def test_what_is_within_the_bound_stays_as_it_is(name):
         assert_kept(name, *jax.jit(made(name, size).clip)(given), given)
 
 
-@tiers.every("name", [name for name, e in ENTRIES.items() if not e.joint])
+@tiers.every("name", that(lambda entry: not entry.joint))
 def test_without_bound_and_noise_nothing_changes(name):
     """Not even what is no number."""
     size = SIZES[1]
@@ -91,7 +135,7 @@ def test_without_bound_and_noise_nothing_changes(name):
         assert_identical(free.perturb(jax.random.key(0), given), given)
 
 
-@tiers.every("name", [name for name, e in ENTRIES.items() if not e.joint])
+@tiers.every("name", that(lambda entry: not entry.joint))
 def test_a_single_parameter(name):
     """It is clipped to C, and hidden by noise of one deviation: 20,000 draws, false alarm 1e-6."""
     used = made(name, Size(1, 1))
