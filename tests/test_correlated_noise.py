@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from correlated_runs import (
     CLIP,
     FEDERATION,
@@ -27,7 +28,7 @@ from correlated_runs import (
     run,
     silent,
 )
-from every_algorithm import CLIENTS, NOISY, PARAMS
+from every_algorithm import CLIENTS, ENTRIES, NOISY, PARAMS
 from every_algorithm import FEDERATION as ALL_SMALL
 from every_algorithm import MAKERS as ALGORITHMS
 from scipy import stats
@@ -42,6 +43,7 @@ from small import (
 )
 
 import fedpriv as fp
+from fedpriv.devices.layout import default
 from fedpriv.rounds.one_round import Carried, round_in_run
 
 
@@ -53,7 +55,7 @@ def with_fresh_noise():
 
 @pytest.mark.usefixtures("quick_to_compile")
 class TestNoise:
-    @pytest.mark.parametrize("name", MATRICES)
+    @tiers.every("name", MATRICES, kind=lambda make: "a matrix")
     def test_a_run_adds_the_matrix_times_fresh_noise(self, name):
         """Against the run whose noise is fresh: the same keys, so the same z."""
         sampler = fp.fixed_order(N, SIZE)
@@ -143,15 +145,18 @@ class Two(NamedTuple):
     other: jax.Array
 
 
+SAMPLERS = {"blocks": fp.shuffled_blocks(N, SIZE), "allocation": fp.random_allocation(N, 3)}
+
+
 @pytest.mark.usefixtures("quick_to_compile")
+@tiers.every("name", SAMPLERS, kind=lambda sampler: "by blocks")
 class TestMemory:
     """Is carried to the bit through whatever a run goes through, and seen by nobody."""
 
-    ALGORITHM = descent(correlated(matrix_of("blt")), fp.shuffled_blocks(N, SIZE))
-
-    def test_stopped_and_resumed(self, tmp_path):
+    def test_stopped_and_resumed(self, name, tmp_path):
         options = {"seeds": (3, 8), "every": 2}
-        whole = run(self.ALGORITHM, **options)
+        whole = run(remembering(name), **options)
+        assert whole.state._fields == ("params", "round")
         checkpoints = fp.Checkpoints(tmp_path, rounds=1)
 
         def kill(e):
@@ -159,35 +164,25 @@ class TestMemory:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            run(self.ALGORITHM, checkpoints=checkpoints, on_evaluation=kill, **options)
-        resumed = run(self.ALGORITHM, checkpoints=checkpoints, **options)
+            run(remembering(name), checkpoints=checkpoints, on_evaluation=kill, **options)
+        resumed = run(remembering(name), checkpoints=checkpoints, **options)
         assert_identical(whole.state, resumed.state)
 
-    def test_streamed_as_in_memory(self):
+    def test_streamed_in_longer_chunks_and_on_two_devices(self, name):
+        """As in memory, in chunks of one round, on one device; longer chunks to the bit."""
+        there = run(remembering(name), strategy=fp.Strategy())
+        longer = run(remembering(name), strategy=fp.Strategy(), every=4)
+        assert_identical(longer.params(), there.params())
         examples = jax.tree.map(np.asarray, FEDERATION.examples)
-        rows = list(np.asarray(FEDERATION.rows))
-        streamed = fp.StreamedFederation.from_arrays(examples, rows)
-        there = run(self.ALGORITHM, federation=streamed, seeds=(3, 8), every=2)
-        assert_close(vectors(there), vectors(run(self.ALGORITHM, seeds=(3, 8), every=2)))
-
-    def test_on_two_devices(self):
-        from fedpriv.devices.layout import default
-
-        split = run(self.ALGORITHM, strategy=default())
-        one = run(self.ALGORITHM, strategy=fp.Strategy())
-        assert_close(vectors(split), vectors(one))
-
-    def test_no_state_holds_it(self):
-        assert run(self.ALGORITHM).state._fields == ("params", "round")
-
-    def test_a_chunk_longer_than_the_run(self):
-        assert_identical(run(self.ALGORITHM, every=4).params(), run(self.ALGORITHM).params())
+        streamed = fp.StreamedFederation.from_arrays(examples, list(np.asarray(FEDERATION.rows)))
+        for options in ({"federation": streamed}, {"strategy": default()}):
+            found = run(remembering(name), **options)
+            assert_close(vectors(found), vectors(there))
 
 
-class TestAllocation(TestMemory):
-    """Cohorts by blocks go through whatever a run goes through, too."""
-
-    ALGORITHM = descent(correlated(matrix_of("blt")), fp.random_allocation(N, 3))
+@cache
+def remembering(name):
+    return descent(correlated(matrix_of("blt")), SAMPLERS[name])
 
 
 def vectors(history):
@@ -233,7 +228,7 @@ class TestSparse:
     PERIODS = (1, 2, 4, None)
     MATRIX = matrix_of("banded_inverse")
 
-    @pytest.mark.parametrize("period", PERIODS)
+    @tiers.every("period", PERIODS, kind=lambda period: "a period")
     def test_noise_of_different_periods_adds_up(self, period):
         """The squared norm of the run's noise; z-test by the deviation over the seeds, false alarm 1e-6."""
         ends = run(self.sparse(period), seeds=range(self.SEEDS), every=ROUNDS).state.params
@@ -287,13 +282,13 @@ class TestSparse:
 class TestAlgorithms:
     """Whatever sums clients by a mechanism, sums them by a correlated one."""
 
-    TAKES_ONE: ClassVar = [
-        name
+    TAKES_ONE: ClassVar = {
+        name: ENTRIES[name]
         for name, make in ALGORITHMS.items()
         if "mechanism" in signature(make.func).parameters and name != "ldp_fed_avg"
-    ]
+    }
 
-    @pytest.mark.parametrize("name", TAKES_ONE)
+    @tiers.every("name", TAKES_ONE)
     def test_is_certified_and_keeps_the_shapes_of_its_memory(self, name):
         matrix = matrix_of("banded_inverse")
         algorithm = ALGORITHMS[name](
