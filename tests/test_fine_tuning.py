@@ -107,7 +107,7 @@ def test_loss_and_gradients_are_the_formulas():
 @tiers.every("name", INPUTS, kind=len)
 def test_it_begins_at_the_base_and_merges_to_a_model_that_scores_the_same(name):
     model, one = MODELS[name](), example(INPUTS[name])
-    base = moved(filled(model.init))
+    base = filled(model.init)
     adapted = fp.models.adapters(model, base, rank=2)
     params = adapted.init(KEY)
     assert_identical(adapted.merged(params), base)
@@ -125,7 +125,7 @@ def test_it_begins_at_the_base_and_merges_to_a_model_that_scores_the_same(name):
 def test_a_base_is_known_by_its_paths_whatever_holds_it(name):
     """Such as the nested dicts in which a kept model of a network of one's own comes back."""
     model = MODELS[name]()
-    base = moved(filled(model.init))
+    base = filled(model.init)
     nested = {}
     for path, leaf in reversed(named_leaves(base).items()):
         *outer, last = path.split(".")
