@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from checkpointed import CLIENTS, FEDERATION, FIXED, PER_CLIENT, assert_same, run
 from small import one_round, regression, squared, start
 
@@ -45,7 +46,7 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
+@tiers.every("name", MADE, kind=lambda made: "a run")
 def test_a_streamed_run_that_was_killed_ends_as_one_in_memory(name, tmp_path):
     """To the bit, of two secret seeds, on two devices."""
     examples, rows = jax.tree.map(np.asarray, (FEDERATION.examples, FEDERATION.rows))

@@ -3,11 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from scipy.linalg import hadamard
 
-import fedpriv as fp
 from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
 from fedpriv.mechanisms.rounding import is_within, round_within, rounded_bound
@@ -37,14 +35,14 @@ def test_a_rotation_is_the_hadamard_matrix_times_signs():
     np.testing.assert_allclose(columns, signs[:, None] * rows, atol=1e-6)
 
 
-@pytest.mark.parametrize("size", [1, 1000, 65535])
 @pytest.mark.parametrize("d", [1, 5, 1000, 300_000])
-def test_norms_are_compared_exactly(d, size):
-    x = np.random.default_rng(0).integers(-size, size + 1, d)
-    squared = int(np.sum(x.astype(object) ** 2))
-    integers = jnp.asarray(x, jnp.int32)
-    assert is_within(integers, squared)
-    assert squared == 0 or not is_within(integers, squared - 1)
+def test_norms_are_compared_exactly(d):
+    for size in (1, 1000, 65535):
+        x = np.random.default_rng(0).integers(-size, size + 1, d)
+        squared = int(np.sum(x.astype(object) ** 2))
+        integers = jnp.asarray(x, jnp.int32)
+        assert is_within(integers, squared)
+        assert squared == 0 or not is_within(integers, squared - 1)
 
 
 def test_integers_beyond_16_bits_are_never_within():
@@ -93,28 +91,3 @@ def test_sums_are_taken_modulo():
     used = IntegerSum("skellam", 8, 1.0, 0.0, 1, 4)
     total = jnp.array([127, 128, -128, -129, 300], jnp.int32)
     assert used._modulo(total).tolist() == [127, -128, -128, 127, 44]
-
-
-@pytest.mark.parametrize("mechanism", [fp.discrete_gaussian, fp.skellam])
-def test_noise_is_certified_at_what_it_says(mechanism):
-    def loss(w, example):
-        return jnp.sum((w - example) ** 2)
-
-    examples = np.random.default_rng(0).normal(size=(120, 16)).astype(np.float32)
-    federation = fp.Federation.from_arrays(examples, fp.partition.natural(np.arange(120) % 30))
-    options = {
-        "sampler": fp.everyone(30),
-        "optimizer": lambda t: optax.sgd(0.1),
-        "batches": fp.full_batch(),
-    }
-    certificates = []
-    for used in (mechanism(1.0, 2.0, bits=16), fp.gaussian(1.0, 2.0)):
-        algorithm = fp.fed_avg(loss, mechanism=used, **options)
-        certificates.append(
-            fp.certify(
-                algorithm, jnp.zeros(16), federation, rounds=3, delta=1e-5, view="server_secagg"
-            )
-        )
-    of_integers, real = certificates
-    assert real.epsilon <= of_integers.epsilon <= 1.1 * real.epsilon
-    assert of_integers.basis == "constructed"
