@@ -74,9 +74,9 @@ ROWS = [
     Refusal("a rank above a side", adapted, "rank:", "4"),
     Refusal(
         "a rank above one of several sides",
-        lambda: adapted(TWO_LAYERS, rank=5),
+        lambda: adapted(TWO_LAYERS, rank=4),
         "rank:",
-        "5",
+        "4",
         remedy="where='params.Dense_",
     ),
     Refusal(

@@ -4,7 +4,7 @@ import functools
 import math
 
 import fedpriv as fp
-from fedpriv.mechanisms.integers import IntegerSum
+from fedpriv.mechanisms.integers import IntegerSum, WrapsError
 from refused.row import Refusal
 
 SKELLAM = fp.skellam(0.5, 1.2, bits=16)
@@ -38,19 +38,16 @@ ROWS = [
                 f"{name} that changes",
                 lambda used=used: fp.dynamic(used, rounds=5, noise_decay=2.0),
                 "start:",
-                name,
             ),
             Refusal(
                 f"{name} beside another",
                 lambda used=used: fp.joint(fp.gaussian(0.5, 1.2), used),
                 "parts[1]:",
-                name,
             ),
             Refusal(
                 f"{name} over rounds",
                 lambda used=used: fp.correlated(used, TREE),
                 "mechanism:",
-                name,
             ),
         )
     ),
@@ -59,6 +56,7 @@ ROWS = [
         lambda: IntegerSum("skellam", 8, 1.0, 1.5, 100, 54_000).scale,
         "bits:",
         "8",
+        WrapsError,
         remedy="give 1",
     ),
 ]

@@ -42,7 +42,7 @@ ROWS = [
             f"{make.__name__} at a clip norm of {c} and noise of {s}",
             functools.partial(make, c, s),
             "clip_norm:",
-            str(c),
+            f"{c:g}",
         )
         for make in (fp.gaussian, fp.laplace)
         for c in (1e-20, 9e-13, 1.1e12, 1e25)
@@ -61,7 +61,7 @@ ROWS = [
     *(
         Refusal(
             f"{make.__name__} of other tensors",
-            lambda make=make: make(3).clip(FOUR, 1.0),
+            lambda make=make: jax.eval_shape(make(3).clip, FOUR, 1.0),
             "tensors:",
             "3",
         )
@@ -70,7 +70,7 @@ ROWS = [
     *(
         Refusal(
             f"{make.__name__} of another dimension",
-            lambda make=make: make(8).clip(FOUR, 1.0),
+            lambda make=make: jax.eval_shape(make(8).clip, FOUR, 1.0),
             "d:",
             "8",
         )

@@ -13,6 +13,7 @@ import fedpriv as fp
 from fedpriv import models
 from fedpriv.models import Transformer, next_token
 from fedpriv.models.conv import conv_same
+from fedpriv.models.example_checks import ExampleError
 from refused.row import Refusal
 
 KEY = jax.random.key(0)
@@ -58,7 +59,8 @@ def of_linen():
 
 def prompted(*given):
     """The start of the network of next characters with that prompt."""
-    return models.next_character(models.Prompted(Means(), *given)).init(KEY)
+    model = models.next_character(models.Prompted(Means(), *given))
+    return jax.eval_shape(model.init, KEY)
 
 
 def closed_form(loss):
@@ -124,6 +126,7 @@ ROWS = [
         lambda: next_token(TOKENS, 8).loss({}, {"text": np.zeros(8, int)}),
         "label",
         "",
+        ExampleError,
     ),
     Refusal("a prompt of no vector", lambda: models.Prompted(Means(), 0, 4), "vectors:", "0"),
     Refusal("a prompt of another layer", lambda: prompted(2, 4), "embedding:", "'Embed_0'"),
@@ -161,6 +164,7 @@ ROWS = [
         lambda: IMAGE.predict(PARAMS, np.zeros((5, 3, 2, 1), np.uint8)),
         "image:",
         "[3, 2, 1]",
+        ExampleError,
     ),
     *(
         Refusal(f"{name} of a model", lambda make=make: make(IMAGE), "loss:", "Model")

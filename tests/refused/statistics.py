@@ -27,7 +27,12 @@ def items(candidates, most=1):
 
 ROWS = [
     Refusal("a count of several", of(lambda: S.count(lambda e: e["x"] > 0)), "where:", "[2]"),
-    Refusal("bounds too near", lambda: S.mean("y", bounds=(1.7e9, 1.7e9 + 60)), "bounds:", "1.7"),
+    Refusal(
+        "bounds too near",
+        lambda: S.mean("y", bounds=(1.7e9, 1.7e9 + 60)),
+        "bounds:",
+        "1700000000.0",
+    ),
     Refusal("bounds too far", lambda: S.mean("y", bounds=(0, 1e39)), "bounds:", "1e+39"),
     Refusal("bounds in a wrong order", lambda: S.mean("y", bounds=(5, 1)), "bounds:", "(5, 1)"),
     Refusal("a bound", lambda: S.sum("y", bounds=5), "bounds:", "5"),
@@ -38,7 +43,9 @@ ROWS = [
         "bounds:",
         "[2]",
     ),
-    Refusal("bins too near", lambda: S.histogram("y", bins=[1.7e9, 1.7e9 + 1]), "bins:", "1.7"),
+    Refusal(
+        "bins too near", lambda: S.histogram("y", bins=[1.7e9, 1.7e9 + 1]), "bins:", "1700000000.0"
+    ),
     Refusal("no bin", lambda: S.histogram("y", bins=[]), "bins:", "[]"),
     Refusal("a number of bins", lambda: S.histogram("y", bins=10), "bins:", "10"),
     Refusal("bins in a wrong order", lambda: S.quantile("y", 0.5, bins=[0, 2, 1]), "bins:", ""),
