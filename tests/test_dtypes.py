@@ -33,8 +33,10 @@ def as_type(tree, kind):
     return jax.tree.map(lambda x: x.astype(kind), tree)
 
 
-@pytest.mark.parametrize(("kind", "x64"), [("bfloat16", False), ("float32", True)])
-def test_a_run(kind, x64):
+@tiers.every("how", [("bfloat16", False), ("float32", True)])
+def test_a_run(how):
+    kind, x64 = how
+
     def score(params, example):
         return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
@@ -99,10 +101,10 @@ def test_what_clients_contribute_is_bounded_in_32_bits():
         seen.clear()
 
 
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-def test_clipped_records_of_a_model_of_16_bits(closed, kind):
+@tiers.every("how", [("bfloat16", False), ("float16", True)])
+def test_clipped_records_of_a_model_of_16_bits(how):
     """Each by itself; the mean is in 32 bits, also with its noise."""
+    kind, closed = how
     federation, _, model = classification()
     gradients = fp.per_example(model.loss, 1e-2, closed_form=closed)
     params = as_type(filled(model.init), kind)

@@ -93,16 +93,14 @@ def assert_scale(noise, scale=SCALE):
     assert (measured < high).all()
 
 
-@pytest.mark.parametrize("call", CALLS)
+@tiers.every("call", CALLS)
 def test_noise_on_leaves_of_every_type(call):
     """As it is counted: the deviation of each coordinate is C sigma, whatever its type."""
     noise = noise_of(FLAT, TREE, CALLS[call])
     assert_scale(noise, SCALE * (2 if call == "weighted, clipped" else 1))
 
 
-@tiers.every(
-    "name", that(lambda entry: entry.white and not entry.joint and entry.whole is not fp.laplace)
-)
+@tiers.every("name", that(lambda entry: entry.white and not entry.joint and not entry.whole))
 def test_every_mechanism_s_noise_on_leaves_of_every_type(name):
     assert_scale(noise_of(NOISY[name], TREE))
 
@@ -114,6 +112,7 @@ def test_laplace_noise_on_leaves_of_every_type():
     assert (np.abs(np.abs(noise).mean(0) / b - 1) < 8 / np.sqrt(len(noise))).all()
 
 
+@pytest.mark.slow
 def test_joint_noise_on_leaves_of_every_type():
     used = fp.joint(fp.gaussian(4.0, 0.5), fp.gaussian(1.0, 1.0))
     assert_scale(noise_of(used, TREE, joint=True))
@@ -158,7 +157,7 @@ NO_REALS = {
 
 
 @pytest.mark.parametrize("kind", NO_REALS)
-@pytest.mark.parametrize("call", CALLS)
+@tiers.every("call", CALLS)
 def test_what_holds_no_real_numbers_is_refused(kind, call):
     value, remedy = NO_REALS[kind]
     with refused(rf"message\['x'\]: {kind} holds no real .*{remedy}"):
