@@ -136,13 +136,16 @@ def test_what_is_right_is_not_traced_into_another_result():
     np.testing.assert_allclose(jax.jit(MODEL.loss)(params, example), expected, rtol=1e-5)
 
 
-NETWORKS = [
-    fp.models.CNN((2,), (3,), 3),
-    LINEAR,
-    fp.models.MLP((4,), 3),
-    fp.models.DropoutCNN(3),
-    fp.models.SigmoidLeNet(3),
-]
+NETWORKS = {
+    type(module).__name__: module
+    for module in (
+        fp.models.CNN((2,), (3,), 3),
+        LINEAR,
+        fp.models.MLP((4,), 3),
+        fp.models.DropoutCNN(3),
+        fp.models.SigmoidLeNet(3),
+    )
+}
 
 
 class Own(nn.Module):
@@ -151,11 +154,11 @@ class Own(nn.Module):
         return nn.Dense(3)(x.reshape(-1) / 255)
 
 
-@tiers.every("module", NETWORKS, kind=lambda module: "a network")
+@tiers.every("network", NETWORKS, kind=lambda module: "a network")
 @pytest.mark.parametrize("name", ["image", "photo"])
-def test_every_network_of_images_asks_for_bytes(module, name):
+def test_every_network_of_images_asks_for_bytes(network, name):
     """Whatever its input is called, if it has the axes of an image; flat ones may be other features."""
-    model = fp.models.classifier(module, (32, 32, 3), name)
+    model = fp.models.classifier(NETWORKS[network], (32, 32, 3), name)
     params = jax.eval_shape(model.init, jax.random.key(0))
     shape = jax.ShapeDtypeStruct((32, 32, 3), np.int32)
     label = jax.ShapeDtypeStruct((), np.int32)

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from flax import nnx
 from small import assert_close, filled
 
@@ -54,11 +55,11 @@ class Fast(nn.Module):
 
 
 MODELS = {
-    "scanned": (lambda: transformer(), TOKENS, "layers"),
+    "own": (lambda: fp.models.classifier(Own(), VECTOR["x"], "x"), VECTOR, None),
     "scanned again": (lambda: transformer(remat=True), TOKENS, "layers"),
+    "scanned": (lambda: transformer(), TOKENS, "layers"),
     "unrolled again": (lambda: transformer(scan_layers=False, remat=True), TOKENS, None),
     "attention": (lambda: fp.models.classifier(Attention(), VECTOR["x"], "x"), VECTOR, None),
-    "own": (lambda: fp.models.classifier(Own(), VECTOR["x"], "x"), VECTOR, None),
     "fast": (lambda: fp.models.classifier(Fast(), VECTOR["x"], "x"), VECTOR, None),
     "nnx": (
         lambda: fp.models.from_nnx(lambda rngs: nnx.Linear(6, 3, rngs=rngs), "x"),
@@ -75,7 +76,7 @@ def adapted(name, dtype=jnp.float32):
     return fp.models.adapters(model, base, 2, alpha=3.0, stacked=stacked), example
 
 
-@pytest.mark.parametrize("name", MODELS)
+@tiers.every("name", MODELS, kind=lambda entry: entry[-1])
 def test_losses_and_gradients_are_those_of_formed_kernels(name, monkeypatch):
     """Embeddings, which are looked up and multiplied by, have adapters, too."""
     found = []
@@ -99,10 +100,10 @@ def test_dropout_is_that_of_the_key(monkeypatch):
     assert len(set(drawn)) > 1
 
 
-@pytest.mark.parametrize("name", ["scanned", "unrolled again"])
-@pytest.mark.parametrize("formed", [False, True])
-def test_clients_side_by_side_share_the_kernels(name, formed, monkeypatch):
+@tiers.every("how", [("scanned", False), ("scanned", True), ("unrolled again", False)])
+def test_clients_side_by_side_share_the_kernels(how, monkeypatch):
     """No array [clients, ...] of a kernel's size, nor of its gradient's; where kernels are formed, there is one."""
+    name, formed = how
     monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 2**18 if formed else 1)
     make, example, stacked = MODELS[name]
     base = filled(make().init)
@@ -122,7 +123,7 @@ def test_bfloat16_products_stay_in_it(monkeypatch):
     assert {leaf.dtype for leaf in jax.tree.leaves(grad)} == {jnp.dtype(jnp.bfloat16)}
 
 
-@pytest.mark.parametrize("name", ["scanned", "unrolled again"])
+@tiers.every("name", ["unrolled again", "scanned"])
 def test_a_network_in_bfloat16_multiplies_in_it(name, monkeypatch):
     """The adapters, in float32, are rounded as the base is; their gradients are as long as they are."""
     make, example, stacked = MODELS[name]

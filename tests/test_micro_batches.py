@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import assert_close, filled, one_round, regression, squared, start
 
 import fedpriv as fp
@@ -32,14 +33,17 @@ def dropped(params, example, key):
     return squared(params, {**example, "x": example["x"] * kept})
 
 
-@pytest.mark.parametrize("loss", [squared, dropped])
-@pytest.mark.parametrize("made", [
-    lambda micro: fp.epochs(2, 3, micro),
-    lambda micro: fp.random_batches(2, 4, micro),
-    lambda micro: fp.full_batch(micro),
-])  # fmt: skip
-def test_local_training_in_parts_is_that_of_whole_batches(made, loss):
+BATCHES = {
+    "epochs": (dropped, lambda micro: fp.epochs(2, 3, micro)),
+    "random": (squared, lambda micro: fp.random_batches(2, 4, micro)),
+    "full": (squared, fp.full_batch),
+}
+
+
+@tiers.every("name", BATCHES)
+def test_local_training_in_parts_is_that_of_whole_batches(name):
     """Clients hold 5, 2 and 4 records: parts are filled up, and some are empty."""
+    loss, made = BATCHES[name]
 
     def trained(micro):
         algorithm = fp.fed_avg(
@@ -79,9 +83,15 @@ def test_without_records_what_a_gradient_adds_by_itself_stays():
     assert_close(mean_of_parts(variate, 2)(*given), variate(*given))
 
 
-@pytest.mark.parametrize("micro", [1, 2, 3, 7, 9])
-@pytest.mark.parametrize("given", [{}, {"l2": 0.3}, {"l2": 0.3, "closed_form": True}])
-def test_a_private_sum_in_parts_is_that_of_the_whole_batch(given, micro):
+@tiers.every(
+    "how",
+    [(3, {}), (2, {"l2": 0.3, "closed_form": True}), (1, {"l2": 0.3}), (7, {}), (9, {"l2": 0.3})],
+    kind=lambda how: len(how[1]) == 2,
+)
+def test_a_private_sum_in_parts_is_that_of_the_whole_batch(how):
+    """Of 7 records."""
+    micro, given = how
+
     def total(**parts):
         gradients = fp.per_example(NETWORK.loss, **given, **parts)
         mean = jax.jit(private_mean(gradients, NOISELESS, 2.0))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from flax import nnx
 from small import assert_close, assert_identical, assert_uniform, classification, filled
 
@@ -32,18 +33,18 @@ def test_parameter_counts(make, count):
     assert dimension(jax.eval_shape(make().init, jax.random.key(0))) == count
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        models.MLP([7], 4),  # a list, which has no hash
-        models.CNN((2, 3), (5,), 4),
-        models.CNN((2,), (5,), 4, "pytorch"),
-        pytest.param(models.SigmoidLeNet(4), marks=pytest.mark.slow),
-    ],
-)
-def test_initial_weights_compiled_as_a_whole_are_those_of_flax(module):
+NETWORKS = {
+    "CNN as PyTorch's": models.CNN((2,), (5,), 4, "pytorch"),
+    "MLP": models.MLP([7], 4),  # a list, which has no hash
+    "CNN": models.CNN((2, 3), (5,), 4),
+    "LeNet": models.SigmoidLeNet(4),
+}
+
+
+@tiers.every("name", NETWORKS, kind=lambda module: "a network")
+def test_initial_weights_compiled_as_a_whole_are_those_of_flax(name):
     """Up to the rounding of one program instead of many, which depends on the processor."""
-    key = jax.random.key(5)
+    module, key = NETWORKS[name], jax.random.key(5)
     init = models.classifier(module, (8, 8, 1)).init
     ours = init(key)
     theirs = module.init(key, jnp.zeros((8, 8, 1), jnp.uint8))
@@ -116,7 +117,7 @@ def test_bytes_are_scaled_and_floats_are_not():
     np.testing.assert_array_equal(as_float(1000 * jnp.ones(3)), 1000)
 
 
-@pytest.fixture(scope="module", params=["LSTM", "transformer"])
+@pytest.fixture(scope="module", params=tiers.cases(["transformer", "LSTM"]))
 def characters(request):
     transformer = models.next_character(models.CharacterTransformer(90, 8, 2, 2))
     model = models.shakespeare_lstm() if request.param == "LSTM" else transformer
@@ -239,14 +240,13 @@ def equinox():
     return models.from_apply(lambda key: eqx.filter(make(key), eqx.is_array), apply)
 
 
-SLOW = (plain_jax, equinox)
-LIBRARIES = [by_hand, flax_nnx, *(pytest.param(f, marks=pytest.mark.slow) for f in SLOW)]
+LIBRARIES = {make.__name__: make for make in (flax_nnx, by_hand, plain_jax, equinox)}
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@tiers.every("library", LIBRARIES)
 def test_a_model_of_any_library_trains_and_is_kept(library, tmp_path):
     federation, test, _ = classification(tests=30)
-    model = library()
+    model = LIBRARIES[library]()
     algorithm = fed_avg(
         model.loss, sampler=everyone(8), optimizer=lambda t: optax.sgd(1.0), batches=full_batch()
     )

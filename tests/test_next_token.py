@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from flax import nnx
 from small import assert_close, assert_identical, filled, refused
 
@@ -169,8 +170,9 @@ def test_the_transformer_is_numpys():
     assert_close(MODULE.apply(PARAMS, text), logits, 1e-5)
 
 
-@pytest.mark.parametrize(("scan", "remat"), [(True, True), (False, False), (False, True)])
-def test_scanned_layers_and_those_computed_again_are_the_same(scan, remat):
+@tiers.every("how", [(False, True), (True, True), (False, False)])
+def test_scanned_layers_and_those_computed_again_are_the_same(how):
+    scan, remat = how
     stacked = PARAMS["params"]["layers"]
     own = dict(PARAMS["params"])
     if not scan:
@@ -216,7 +218,7 @@ def test_ids_above_16_bits_are_tokens_of_their_own():
 
 # It is evaluated on texts that it trains on.
 @pytest.mark.filterwarnings("ignore:test. .* persons who are trained on have test examples")
-@pytest.mark.parametrize("packed", [False, True])
+@tiers.every("packed", [True, False])
 def test_private_training(packed):
     data = PACKED if packed else ROWS
     federation = fp.Federation.from_arrays(data, "client", person=None if packed else "document")

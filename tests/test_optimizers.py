@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+import tiers
 from small import assert_close, blank, one_round, refused, regression, squared, start
 
 import fedpriv as fp
@@ -178,7 +179,7 @@ TRAINED = {
 }
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@tiers.every("name", TRAINED, kind=lambda optimizer: "an optimiser")
 def test_one_client_without_noise_trains_as_optax_alone(name):
     """As the client's optimiser in steps, as the server's in rounds of one step of rate 1."""
     optimizer, steps = TRAINED[name], 4

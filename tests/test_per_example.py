@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from jax_privacy import clipping
 from small import assert_close, assert_normal, filled
 
@@ -83,10 +84,17 @@ def weights_of(norms):
     return jax.tree.map(lambda n: WEIGHTS * n.ndim + jnp.sum(n) / 100, norms)
 
 
-@pytest.mark.parametrize("l2", [0.0, 0.3])
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("name", MODELS)
-def test_norms_and_weighted_sums(name, l2, closed):
+HOW = [
+    ("two hidden layers", 0.3, True),
+    ("logistic regression", 0.3, False),
+    ("two hidden layers", 0.0, False),
+    ("logistic regression", 0.0, True),
+]
+
+
+@tiers.every("how", HOW, kind=lambda how: how[-1])
+def test_norms_and_weighted_sums(how):
+    name, l2, closed = how
     model = MODELS[name]
     gradients = per_example(model.loss, l2, closed_form=closed)
 
@@ -179,9 +187,9 @@ def test_a_batch_without_records_has_no_median():
 
 
 @pytest.mark.filterwarnings(OLD_NAMES)
-@pytest.mark.parametrize("clip_norm", [0.1, 1.0, 5.0])
-@pytest.mark.parametrize("closed", [False, True])
-def test_clipping_against_jax_privacy(clip_norm, closed):
+@tiers.every("how", [(1.0, True), (0.1, False), (5.0, True)], kind=lambda how: how[-1])
+def test_clipping_against_jax_privacy(how):
+    clip_norm, closed = how
     gradients = per_example(MODEL.loss, closed_form=closed)
     mean = jax.jit(private_mean(gradients, gaussian(clip_norm, 0.0), 7.0))
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))

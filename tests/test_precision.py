@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from flax import nnx
 from small import assert_close, assert_identical, filled, refused
 
@@ -133,16 +134,20 @@ def by_records(model):
     return fp.dp_sgd(steps, sampler=fp.everyone(3))
 
 
-@pytest.mark.parametrize("made", [private, by_records])
-def test_certificates_are_those_in_float32(made):
-    fp.check_algorithm(made(HALF), PARAMS, FEDERATION)
+MADE = {"records": by_records, "clients": private}
+
+
+@tiers.every("name", MADE)
+def test_certificates_are_those_in_float32(name):
+    fp.check_algorithm(MADE[name](HALF), PARAMS, FEDERATION)
     one, other = (
-        fp.certify(made(model), PARAMS, FEDERATION, rounds=3, delta=1e-3)
+        fp.certify(MADE[name](model), PARAMS, FEDERATION, rounds=3, delta=1e-3)
         for model in (HALF, NETWORK)
     )
     assert str(one) == str(other)
 
 
+@pytest.mark.slow
 def test_training_keeps_float32_and_learns_what_float32_learns():
     def trained(model):
         algorithm = fp.fed_avg(
@@ -190,7 +195,7 @@ def test_token_ids_keep_all_their_digits():
     assert np.flatnonzero(rows).tolist() == [1001]
 
 
-@pytest.mark.parametrize("name", ["CNN", "DropoutCNN", "MLP"])
+@tiers.every("name", ["CNN", "DropoutCNN", "MLP"])
 def test_bytes_are_scaled_and_then_rounded(name):
     module = {
         "CNN": fp.models.CNN((2,), (4,), 3),
