@@ -65,8 +65,12 @@ def after(algorithm, federation=FEDERATION, params=None):
     return state.params, metrics
 
 
-@pytest.mark.parametrize("records", [TWO, fp.poisson(PER_CLIENT, 0.5)], ids=["fixed", "poisson"])
-def test_without_noise_the_mean_is_that_of_the_same_records_in_floats(records):
+RECORDS = {"poisson": fp.poisson(PER_CLIENT, 0.5), "fixed": TWO}
+
+
+@tiers.every("name", RECORDS, kind=lambda sampler: "records")
+def test_without_noise_the_mean_is_that_of_the_same_records_in_floats(name):
+    records = RECORDS[name]
     floats, _ = after(of_records(fp.gaussian(0.5, 0.0), records=records))
     integers, metrics = after(of_records(fp.skellam(0.5, 0.0, bits=24), records=records))
     used = IntegerSum("skellam", 24, 0.5, 0.0, 3, 4, records.slots)
