@@ -85,7 +85,8 @@ def test_short_floats_are_added_up_in_float32(name):
     check(models.in_bfloat16(loss), params, batch, 0.02)
 
 
-@tiers.every("recompute", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize("recompute", [True, False])
 def test_a_transformer_of_flax(recompute):
     loss, params = models.transformer(recompute)
     check(loss, params, IN, 2e-4)

@@ -9,7 +9,7 @@ import pytest
 import tiers
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
-from small import assert_close, assert_identical, classification, filled, refused
+from small import assert_close, assert_identical, classification, filled, one_round, refused
 
 import fedpriv as fp
 from fedpriv.certification.closed_over import closed_over
@@ -151,18 +151,19 @@ def test_dropout_gets_its_key():
     assert len(set(map(float, drawn))) > 1
 
 
-@pytest.mark.parametrize(
-    ("shape", "sides"),
-    [
-        ((5, 3), (5, 3)),
-        ((3, 5), (3, 5)),
-        ((5, 5, 1, 32), (25, 32)),
-        ((3, 3, 64, 128), (576, 128)),
-        ((64, 32, 5, 5), (64, 800)),  # outputs first
-        ((64, 4, 16), (64, 64)),  # attention: features, heads, size
-    ],
-)
-def test_a_kernel_is_a_matrix_of_which_full_rank_reaches_everything(shape, sides):
+SIDES = {
+    (3, 5): (3, 5),
+    (5, 3): (5, 3),
+    (5, 5, 1, 32): (25, 32),
+    (3, 3, 64, 128): (576, 128),
+    (64, 32, 5, 5): (64, 800),  # outputs first
+    (64, 4, 16): (64, 64),  # attention: features, heads, size
+}
+
+
+@tiers.every("shape", list(SIDES), kind=len)
+def test_a_kernel_is_a_matrix_of_which_full_rank_reaches_everything(shape):
+    sides = SIDES[shape]
     model = fp.models.from_apply(lambda key: jnp.zeros(shape), lambda w, x: x, inputs="x")
     base = moved(jnp.zeros(shape))
     one = fp.models.adapters(model, base, rank=1)
@@ -208,9 +209,9 @@ def test_adapters_and_leaves_keep_the_bases_type(dtype):
         assert found == {jnp.dtype(dtype)}
 
 
-def trained(algorithm, model, rounds=3):
-    history = fp.simulate(algorithm, model.init, FEDERATION, TEST, score=model.score, rounds=rounds)
-    return history.params()
+def trained(algorithm, model):
+    state = algorithm.init(model.init(KEY), FEDERATION)
+    return one_round(algorithm)(jax.random.key(0), state, FEDERATION)[0].params
 
 
 def test_private_training_is_that_of_the_low_rank_parameters_by_hand():
@@ -229,6 +230,7 @@ def test_private_training_is_that_of_the_low_rank_parameters_by_hand():
     assert not np.allclose(ours[KERNEL]["B"], 0)
 
 
+@pytest.mark.slow
 def test_all_leaves_but_one_train_as_if_that_one_had_no_gradient():
     model = fp.models.classifier(fp.models.MLP((4,), 3), (2, 2, 1))
     base = filled(model.init)

@@ -39,8 +39,8 @@ def certified(sampler, mechanism, view="third_party", of=None):
 
 
 EXACT = {
-    "groups": fp.grouped(GROUPS, STRATA),
     "turns": fp.fixed_order(N, 10),
+    "groups": fp.grouped(GROUPS, STRATA),
     "dropping": fp.dropping(fp.fixed_size(N, 20), 0.3),
 }
 
