@@ -126,6 +126,7 @@ def test_rounds_are_refused_in_one_line(name):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_no_noise_reaches_no_epsilon():
     options = {"epsilon": 2.0, "rounds": 3, "delta": 1e-5, "view": "server_secagg"}
     with refused("^epsilon: 2.0; "):

@@ -46,7 +46,8 @@ MADE = {
 }
 
 
-@tiers.every("name", MADE, kind=lambda made: "a run")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MADE)
 def test_a_streamed_run_that_was_killed_ends_as_one_in_memory(name, tmp_path):
     """To the bit, of two secret seeds, on two devices."""
     examples, rows = jax.tree.map(np.asarray, (FEDERATION.examples, FEDERATION.rows))
@@ -203,6 +204,7 @@ def taken_twice(mechanism, second):
     return fp.Algorithm(fp.start, round, FIXED, unit="record")
 
 
+@pytest.mark.slow
 def test_several_means_of_records_are_counted_together_or_refused():
     found, real = (
         fp.certify(taken_twice(used, lambda p: p), start(), FEDERATION, 3, 1e-5)
