@@ -83,7 +83,7 @@ def test_losses_and_gradients_are_those_of_formed_kernels(name, monkeypatch):
     for least in (2**18, 1):
         monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", least)
         model, example = adapted(name)
-        found.append(jax.value_and_grad(model.loss)(filled(model.init), example))
+        found.append(jax.jit(jax.value_and_grad(model.loss))(filled(model.init), example))
     (loss, grad), ours = found
     assert_close(ours[0], loss)
     jax.tree.map(lambda g, o: np.testing.assert_allclose(o, g, rtol=2e-4, atol=1e-6), grad, ours[1])
@@ -93,10 +93,11 @@ def test_dropout_is_that_of_the_key(monkeypatch):
     monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 1)
     model, example = adapted("attention")
     params = filled(model.init)
-    drawn = [float(model.loss(params, example, jax.random.key(i))) for i in range(3)]
-    whole = MODELS["attention"][0]()
-    for i, loss in enumerate(drawn):
-        assert_close(loss, whole.loss(model.merged(params), example, jax.random.key(i)))
+    loss, whole = jax.jit(model.loss), jax.jit(MODELS["attention"][0]().loss)
+    drawn = [float(loss(params, example, jax.random.key(i))) for i in range(3)]
+    merged = model.merged(params)
+    for i, of_key in enumerate(drawn):
+        assert_close(of_key, whole(merged, example, jax.random.key(i)))
     assert len(set(drawn)) > 1
 
 
@@ -119,7 +120,7 @@ def test_clients_side_by_side_share_the_kernels(how, monkeypatch):
 def test_bfloat16_products_stay_in_it(monkeypatch):
     monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 1)
     model, example = adapted("scanned", jnp.bfloat16)
-    grad = jax.grad(model.loss)(filled(model.init), example)
+    grad = jax.eval_shape(jax.grad(model.loss), filled(model.init), example)
     assert {leaf.dtype for leaf in jax.tree.leaves(grad)} == {jnp.dtype(jnp.bfloat16)}
 
 
@@ -133,7 +134,7 @@ def test_a_network_in_bfloat16_multiplies_in_it(name, monkeypatch):
         network = fp.models.in_bfloat16(make())
         model = fp.models.adapters(network, filled(make().init), 2, "kernel$", stacked=stacked)
         params = filled(model.init)
-        found.append(jax.grad(model.loss)(params, example))
+        found.append(jax.jit(jax.grad(model.loss))(params, example))
     assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {jnp.dtype(jnp.float32)}
     for one, other in zip(*map(jax.tree.leaves, found), strict=True):
         assert jnp.linalg.norm(one - other) <= 0.05 * jnp.linalg.norm(one) + 1e-4
