@@ -55,6 +55,7 @@ def tied(layers):
     return models.tied_scanned(jax.checkpoint), {**params, "biases": jnp.zeros((layers, WIDTH))}
 
 
+@pytest.mark.slow
 def test_layers_that_are_computed_again_are_not_kept():
     """A step of a tied model needs hardly more than its plain gradient; a layer more, no more than there."""
     batch = models.batch()

@@ -34,8 +34,8 @@ def test_parameter_counts(make, count):
 
 
 NETWORKS = {
-    "CNN as PyTorch's": models.CNN((2,), (5,), 4, "pytorch"),
     "MLP": models.MLP([7], 4),  # a list, which has no hash
+    "CNN as PyTorch's": models.CNN((2,), (5,), 4, "pytorch"),
     "CNN": models.CNN((2, 3), (5,), 4),
     "LeNet": models.SigmoidLeNet(4),
 }
@@ -56,7 +56,7 @@ def test_initial_weights_within_another_program():
     init = models.classifier(models.MLP((3,), 4), (2, 2, 1)).init
     key = jax.random.key(5)
     assert_close(jax.jit(init)(key), init(key), rtol=5e-7)
-    each = jax.vmap(init)(key[None])
+    each = jax.jit(jax.vmap(init))(key[None])
     assert_close(jax.tree.map(lambda leaf: leaf[0], each), init(key), rtol=5e-7)
 
 
@@ -187,7 +187,7 @@ def test_a_transformer_is_numpys():
     y = y * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))) / 2
     x = x + dense(y, p["Dense_1"])
     logits = dense(normal(x, p["LayerNorm_2"]), p["head"])
-    assert_close(module.apply({"params": params}, text), logits, 1e-5)
+    assert_close(jax.jit(module.apply)({"params": params}, text), logits, 1e-5)
 
 
 def by_hand():
