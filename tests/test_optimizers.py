@@ -136,6 +136,7 @@ def test_what_asks_for_more_than_gradients_is_refused_at_every_door(door):
     assert wrong == {}
 
 
+@pytest.mark.slow
 def test_every_optimiser_trains_or_is_refused_in_one_line():
     """At the construction of an algorithm, or where it is for another model, before the first round."""
     assert len(OFFERED) > 90
