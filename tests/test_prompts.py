@@ -40,12 +40,13 @@ def test_outputs_are_those_after_tokens_with_these_embeddings():
     longer = {**its, "tokens": {"embedding": its["tokens"]["embedding"].at[5:7].set(prompt[:2])}}
     two = {"module": its, "prompt": prompt[:2]}
     module = fp.models.Prompted(Means(), 2, WIDTH, "tokens")
-    ours = module.apply({"params": two}, jnp.asarray(TEXT))
+    ours = jax.jit(module.apply)({"params": two}, jnp.asarray(TEXT))
     tokens = np.concatenate([[5, 6], TEXT])
-    assert_close(ours, Means().apply({"params": longer}, tokens)[2:])
+    assert_close(ours, jax.jit(Means().apply)({"params": longer}, tokens)[2:])
     assert ours.shape == (80, VOCABULARY)
 
 
+@pytest.mark.slow
 def test_only_the_prompt_is_trained_privately():
     base = {"params": {"module": filled(PLAIN.init)["params"], "prompt": np.ones((VECTORS, WIDTH))}}
     tuned = fp.models.frozen(MODEL, jax.tree.map(jnp.float32, base), "prompt$")

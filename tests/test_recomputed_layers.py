@@ -158,8 +158,8 @@ def test_a_further_client_takes_no_more_than_its_own(make):
 
 
 KEEPING = {
-    "scanned": (scanned, of_records),
-    "in turn": (in_turn, of_clients),
+    "scanned": (scanned, of_clients),
+    "in turn": (in_turn, of_records),
     "linen": (linen, of_records),
 }
 
