@@ -112,6 +112,7 @@ def after_a_round(algorithm, params):
     return state.params, metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("apply", "make"), [(by_linen, by_fed_avg), (again, by_dp_sgd)])
 def test_scanned_layers_train_as_those_of_a_loop(apply, make):
     """Clipped as one, at the same epsilon, and as much is sent; each leaf has noise in its own shape."""
