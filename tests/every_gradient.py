@@ -95,9 +95,9 @@ CASES = {
     "fixed places": Case("look-up", of.fixed_places, TABLE, IN, ["table"]),
     "one-hot": Case("look-up", of.one_hot, TABLE, IN, ["table"]),
     "rows and columns": Case("look-up", of.rows_and_columns, TABLE, IN, ["table"]),
-    "embedding of bytes": Case("bytes", of.embedding, TABLE, BYTES, ["table"]),
+    "embedding of bytes": Case("look-up", of.embedding, TABLE, BYTES, ["table"]),
     "embedding, from the end": Case("beyond", of.embedding, TABLE, NEGATIVE, ["table"]),
-    "taken, filled": Case("filled", of.taken("fill"), TABLE, OUT, ["table"]),
+    "taken, filled": Case("beyond", of.taken("fill"), TABLE, OUT, ["table"]),
     "taken, clipped": Case("beyond", of.taken("clip"), TABLE, OUT, ["table"]),
     "taken, wrapped": Case("beyond", of.taken("wrap"), TABLE, OUT, ["table"]),
     "tied, scan, remat": Case(
@@ -120,7 +120,7 @@ CASES = {
     "nested, remat": Case(
         "scan, remat", of.nested_leaf, {"nested": filled(2, 3, WIDTH, WIDTH)}, IN, ["nested"]
     ),
-    "dropout": Case("dropout", of.with_dropout, LAYERS, IN, ["layers"]),
+    "dropout": Case("scan, remat", of.with_dropout, LAYERS, IN, ["layers"]),
     "odd leaves": Case(
         "scan, remat",
         of.odd_leaves,

@@ -93,6 +93,7 @@ def test_the_random_factors_of_the_layers_differ():
     assert len(np.unique(a)) == a.size
 
 
+@pytest.mark.slow
 def test_a_network_of_nnx_has_ranks_and_stacked_layers_alike():
     class Net(nnx.Module):
         def __init__(self, *, rngs):

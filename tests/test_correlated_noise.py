@@ -95,6 +95,7 @@ class TestNoise:
             changing, steady * np.where(np.arange(9) < 4, 1, 2)[:, None], atol=5e-6
         )
 
+    @pytest.mark.slow
     def test_two_calls_remember_apart(self):
         sampler = fp.fixed_order(N, SIZE)
         one, other = (correlated(matrix_of(name)) for name in ("blt", "tree"))
@@ -157,6 +158,7 @@ SAMPLERS = {"blocks": fp.shuffled_blocks(N, SIZE), "allocation": fp.random_alloc
 class TestMemory:
     """Is carried to the bit through whatever a run goes through, and seen by nobody."""
 
+    @pytest.mark.slow
     def test_stopped_and_resumed(self, name, tmp_path):
         options = {"seeds": (3, 8), "every": 2}
         whole = run(remembering(name), **options)

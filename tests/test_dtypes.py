@@ -34,6 +34,7 @@ def as_type(tree, kind):
 
 
 @tiers.every("how", [("bfloat16", False), ("float32", True)])
+@pytest.mark.slow
 def test_a_run(how):
     kind, x64 = how
 

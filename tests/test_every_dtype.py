@@ -121,6 +121,7 @@ def test_joint_noise_on_leaves_of_every_type():
     assert_scale(noise_of(used, TREE, joint=True))
 
 
+@pytest.mark.slow
 def test_noise_on_leaves_of_64_bits():
     with jax.enable_x64(True):
         tree = of_every_type([*REALS, *WIDE])

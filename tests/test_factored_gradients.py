@@ -101,6 +101,7 @@ def test_a_transformer_of_flax_in_bfloat16(recompute):
     check(*models.transformer(recompute, jnp.bfloat16), IN, 0.03)
 
 
+@pytest.mark.slow
 def test_clients_side_by_side():
     """Each with parameters of its own, and a base that all share."""
     _, loss, params, batch, *_ = CASES["tied, scan, remat"]
@@ -139,6 +140,7 @@ def test_a_record_that_is_masked_out_does_not_count(name):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(one))
 
 
+@pytest.mark.slow
 def test_a_single_record():
     _, loss, params, batch, *_ = CASES["tied, scan, remat"]
     one = jax.tree.map(lambda x: x[:1], batch)

@@ -214,6 +214,7 @@ def trained(algorithm, model):
     return one_round(algorithm)(jax.random.key(0), state, FEDERATION)[0].params
 
 
+@pytest.mark.slow
 def test_private_training_is_that_of_the_low_rank_parameters_by_hand():
     """The same clipping and the same noise, on A and B alone."""
     adapted = fp.models.adapters(LOGISTIC, BASE, rank=2, alpha=4.0)

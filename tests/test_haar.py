@@ -95,6 +95,7 @@ def test_haar_norm_of_what_is_not_finite_is_not_finite(bad):
     assert not np.isfinite(jax.jit(haar_norm)(jnp.ones(50).at[20].set(bad)))
 
 
+@pytest.mark.slow
 def test_orthonormal_keeps_norms_and_inner_products():
     x, y = jax.random.normal(jax.random.key(0), (2, 37))
     in_waves = haar(jnp.stack([x, y]), "orthonormal")

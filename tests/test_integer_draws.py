@@ -84,6 +84,7 @@ def test_unequal_or_repeated_members_are_refused(name):
 
 
 @tiers.every("view", ["server", "third_party", "server_secagg"], kind=lambda v: v == "server")
+@pytest.mark.slow
 def test_a_persons_clients_are_counted_together(view):
     of = federation(np.repeat(np.arange(N // 2), 2)[IDS])
     real = certified(fp.fixed_size(N, 10), GAUSSIAN, view, of)
@@ -101,6 +102,7 @@ def test_a_persons_clients_by_turns_are_refused():
         certified(fp.fixed_order(N, 10), DISCRETE, "server_secagg", of)
 
 
+@pytest.mark.slow
 def test_late_answers_weigh_at_most_what_they_are_counted_at():
     def certificate(mechanism):
         algorithm = fp.buffered(

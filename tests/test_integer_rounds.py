@@ -83,6 +83,7 @@ def test_without_noise_the_mean_is_that_of_the_same_records_in_floats(name):
     assert metrics["uplink"].bits() == 4 * 24
 
 
+@pytest.mark.slow
 def test_the_noise_is_that_of_all_members_once():
     """Of 3,000 numbers: false alarm below 1e-4."""
     d, clients = 3000, 6
@@ -134,6 +135,7 @@ def test_what_wraps_is_counted():
     assert (taken.tolist(), float(wrapped)) == ([127, -128, 127, -128], 0.5)
 
 
+@pytest.mark.slow
 def test_integers_are_of_32_bits_whatever_jax_has():
     used = IntegerSum("discrete_gaussian", 16, 1.0, 1.0, 10, 100)
     message = 0.1 * np.asarray(jax.random.normal(KEY, (100,)))

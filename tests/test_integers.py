@@ -28,6 +28,7 @@ def test_a_rotation_keeps_lengths_and_is_undone(d):
     )
 
 
+@pytest.mark.slow
 def test_a_rotation_is_the_hadamard_matrix_times_signs():
     turned = jax.jit(jax.vmap(rotate, (None, 0)))
     columns = np.asarray(turned(KEY, np.eye(128, dtype=np.float32)))

@@ -153,6 +153,7 @@ def test_a_constant_gradient_is_no_product():
         FactoredGradient(jax.make_jaxpr(lambda w: constant)(constant), 0)
 
 
+@pytest.mark.slow
 def test_other_optimisers_are_run_plainly(shard):
     adam = optax.adam(0.01)
     assert not is_low_rank(usual, adam)
@@ -160,6 +161,7 @@ def test_other_optimisers_are_run_plainly(shard):
     np.testing.assert_array_equal(auto[0]["w"], plain[0]["w"])
 
 
+@pytest.mark.slow
 def test_of_two_matrices_that_are_multiplied_by_each_other_one_is_a_sum(shard):
     rng = np.random.default_rng(0)
     sides = {"v": (I, 3), "w": (I, I)}
@@ -191,6 +193,7 @@ def test_products_keep_their_precision():
     assert all("HIGHEST" in str(e) for e in products)
 
 
+@pytest.mark.slow
 def test_a_plan_that_goes_beyond_its_bound_stops_there(shard):
     def bounded(key, size, capacity):
         plan = epochs(2, 4)(key, size, capacity)
@@ -209,6 +212,7 @@ def test_it_is_chosen_by_cost():
     )  # small
 
 
+@pytest.mark.slow
 def test_a_plan_without_a_bound_is_run_plainly(shard):
     def unbounded(key, size, capacity):
         bounded = epochs(2, 4)(key, size, capacity)
@@ -219,6 +223,7 @@ def test_a_plan_without_a_bound_is_run_plainly(shard):
 
 
 @tiers.every("strategy", [Strategy("vmap"), Strategy(2, 2), Strategy()])
+@pytest.mark.slow
 def test_a_round_of_a_network_in_every_layout(strategy):
     rng = np.random.default_rng(0)
     examples = {

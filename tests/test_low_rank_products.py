@@ -76,7 +76,7 @@ def adapted(name, dtype=jnp.float32):
     return fp.models.adapters(model, base, 2, alpha=3.0, stacked=stacked), example
 
 
-@tiers.every("name", MODELS, kind=lambda entry: entry[-1])
+@tiers.every("name", MODELS)
 def test_losses_and_gradients_are_those_of_formed_kernels(name, monkeypatch):
     """Embeddings, which are looked up and multiplied by, have adapters, too."""
     found = []
@@ -89,6 +89,7 @@ def test_losses_and_gradients_are_those_of_formed_kernels(name, monkeypatch):
     jax.tree.map(lambda g, o: np.testing.assert_allclose(o, g, rtol=2e-4, atol=1e-6), grad, ours[1])
 
 
+@pytest.mark.slow
 def test_dropout_is_that_of_the_key(monkeypatch):
     monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 1)
     model, example = adapted("attention")
@@ -125,6 +126,7 @@ def test_bfloat16_products_stay_in_it(monkeypatch):
 
 
 @tiers.every("name", ["unrolled again", "scanned"])
+@pytest.mark.slow
 def test_a_network_in_bfloat16_multiplies_in_it(name, monkeypatch):
     """The adapters, in float32, are rounded as the base is; their gradients are as long as they are."""
     make, example, stacked = MODELS[name]

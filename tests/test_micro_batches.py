@@ -110,17 +110,18 @@ def test_each_record_keeps_its_key():
     assert_close(total(3), total(None))
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        fp.gaussian(0.5, 2.0),
-        fp.papers.haar_mechanism(d=51, clip_norm=0.5, noise_multiplier=2.0, clip="levels"),
-    ],
-    ids=["scales", "does more than scale"],
-)
-def test_the_noise_is_that_of_the_whole_batch_and_added_once(mechanism):
-    d = fp.dimension(PARAMS)
-    assert d == 51
+MECHANISMS = {
+    "scales": fp.gaussian(0.5, 2.0),
+    "does more than scale": fp.papers.haar_mechanism(
+        d=51, clip_norm=0.5, noise_multiplier=2.0, clip="levels"
+    ),
+}
+
+
+@tiers.every("name", MECHANISMS)
+def test_the_noise_is_that_of_the_whole_batch_and_added_once(name):
+    mechanism = MECHANISMS[name]
+    assert fp.dimension(PARAMS) == 51
 
     def noisy(micro):
         mean = private_mean(fp.per_example(NETWORK.loss, micro=micro), mechanism, 1.0)
@@ -153,6 +154,7 @@ def dp_sgd(micro, mechanism, **given):
     return fp.dp_sgd(local, sampler=fp.everyone(3), **given)
 
 
+@pytest.mark.slow
 def test_a_step_in_parts_is_counted_once():
     def certified(micro):
         algorithm = dp_sgd(micro, fp.gaussian(0.5, 2.0))
@@ -181,6 +183,7 @@ def temporary(micro, gradient):
     return program.compile().memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.slow
 def test_a_clipped_sum_in_parts_takes_less_memory():
     def clipped(loss, micro):
         mean = private_mean(fp.per_example(loss, l2=0.1, micro=micro), NOISELESS, 1.0)

@@ -52,6 +52,7 @@ def test_initial_weights_compiled_as_a_whole_are_those_of_flax(name):
     assert_close(ours, theirs, rtol=5e-7)
 
 
+@pytest.mark.slow
 def test_initial_weights_within_another_program():
     init = models.classifier(models.MLP((3,), 4), (2, 2, 1)).init
     key = jax.random.key(5)
@@ -244,6 +245,7 @@ LIBRARIES = {make.__name__: make for make in (flax_nnx, by_hand, plain_jax, equi
 
 
 @tiers.every("library", LIBRARIES)
+@pytest.mark.slow
 def test_a_model_of_any_library_trains_and_is_kept(library, tmp_path):
     federation, test, _ = classification(tests=30)
     model = LIBRARIES[library]()
@@ -274,6 +276,7 @@ class Dropped(nnx.Module):
         return self.layers[1](self.layers[0](self.scale * x))
 
 
+@pytest.mark.slow
 def test_dropout_of_nnx_draws_from_the_key_and_only_in_training():
     """Both layers draw, each by itself: a quarter is left of 400 ones, four times as large."""
     model = models.from_nnx(Dropped, "x")

@@ -44,8 +44,9 @@ def nats(w, data):
     return (lost * data["mask"]).sum(-1)
 
 
-@pytest.mark.parametrize("data", [ROWS, PACKED], ids=["rows", "packed"])
-def test_losses_and_sums_are_numpys(data):
+@tiers.every("packed", [True, False])
+def test_losses_and_sums_are_numpys(packed):
+    data = PACKED if packed else ROWS
     model = of_bigrams()
     w = model.init(jax.random.key(0))
     examples = {name: leaf for name, leaf in data.items() if name != "client"}
@@ -58,6 +59,7 @@ def test_losses_and_sums_are_numpys(data):
     np.testing.assert_array_equal(sums["accuracy"], (right & data["mask"]).sum(-1))
 
 
+@pytest.mark.slow
 def test_a_row_of_padding_counts_nothing():
     example = row(PACKED, 0) | {"mask": np.zeros(LENGTH, bool), "segment": np.zeros(LENGTH, int)}
     loss, gradient = jax.jit(jax.value_and_grad(MODEL.loss))(PARAMS, example)
@@ -66,6 +68,7 @@ def test_a_row_of_padding_counts_nothing():
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.slow
 def test_perplexity_is_per_token_of_the_test_set_and_of_each_client():
     model = of_bigrams()
     federation = fp.Federation.from_arrays(PACKED, "client")
@@ -171,6 +174,7 @@ def test_the_transformer_is_numpys():
 
 
 @tiers.every("how", [(False, True), (True, True), (False, False)])
+@pytest.mark.slow
 def test_scanned_layers_and_those_computed_again_are_the_same(how):
     scan, remat = how
     stacked = PARAMS["params"]["layers"]
@@ -189,6 +193,7 @@ def test_scanned_layers_and_those_computed_again_are_the_same(how):
     assert_close(found, theirs["params"], 1e-4)
 
 
+@pytest.mark.slow
 def test_every_layer_begins_otherwise():
     kernels = np.asarray(MODEL.init(jax.random.key(0))["params"]["layers"]["up"]["kernel"])
     assert kernels.shape == (2, 8, 32)
@@ -196,6 +201,7 @@ def test_every_layer_begins_otherwise():
     np.testing.assert_allclose(kernels.var((1, 2)), 1 / 8, rtol=0.4)
 
 
+@pytest.mark.slow
 def test_short_parameters_lose_no_more_than_their_precision():
     short = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), PARAMS)
     assert jax.eval_shape(MODULE.apply, short, PACKED["text"][0]).dtype == jnp.bfloat16
@@ -204,6 +210,7 @@ def test_short_parameters_lose_no_more_than_their_precision():
     np.testing.assert_allclose(loss, exact, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_ids_above_16_bits_are_tokens_of_their_own():
     vocabulary = 2**17 + 2
     model = next_token(Transformer(vocabulary, 4, 1, 1), 2)
@@ -254,6 +261,7 @@ class Own(nnx.Module):
         return self.head(self.dropout(self.embed(text)))
 
 
+@pytest.mark.slow
 def test_networks_of_nnx_with_dropout():
     model = next_token(fp.models.from_nnx(lambda rngs: Own(rngs), inputs="text"))
     params = model.init(jax.random.key(0))

@@ -204,6 +204,7 @@ def test_an_optimiser_for_another_model_is_refused_before_the_first_round():
             fp.certify(made, PARAMS, blank(made, 6), 2, 1e-3)
 
 
+@pytest.mark.slow
 def test_an_attack_gives_the_loss_to_those_that_ask_for_it():
     def one(optimizer):
         seen = {"observed": jnp.ones((1, 2)), "labels": jnp.zeros(1, jnp.int32)}

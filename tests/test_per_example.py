@@ -165,6 +165,7 @@ def test_every_tensor_clipped_by_itself():
         assert_close(found, jax.tree.map(clipped, each), 1e-4)
 
 
+@pytest.mark.slow
 def test_noise_of_every_tensor_follows_its_own_clip():
     noisy = jax.jit(private_mean(CLOSED, MedianClipping(3.0, tensors=2), 4.0))
     bare = jax.jit(private_mean(CLOSED, MedianClipping(0.0, tensors=2), 4.0))
@@ -222,6 +223,7 @@ def test_noise_of_the_mean():
     assert_normal(np.asarray(drawn), 2 * 0.5 * 1.5 / 4)
 
 
+@pytest.mark.slow
 def test_the_median_of_the_real_records():
     norms = [
         np.linalg.norm(flatten(jax.tree.map(lambda g, j=j: g[j], one_by_one(0.0))))

@@ -79,6 +79,7 @@ def test_gradients_are_those_of_casts_by_hand_in_float32():
     assert 1e-5 < gap[0] / optax.tree.norm(exact) < 0.02
 
 
+@pytest.mark.slow
 def test_logits_are_rounded_but_cross_entropy_is_not():
     transformer = fp.models.next_character(fp.models.CharacterTransformer(9, 4, 2, 1))
     half = fp.models.in_bfloat16(transformer)
@@ -139,6 +140,7 @@ MADE = {"records": by_records, "clients": private}
 
 
 @tiers.every("name", MADE)
+@pytest.mark.slow
 def test_certificates_are_those_in_float32(name):
     if name == "clients":  # of records the check takes longer
         fp.check_algorithm(MADE[name](HALF), PARAMS, FEDERATION)
@@ -167,6 +169,7 @@ def test_training_keeps_float32_and_learns_what_float32_learns():
     np.testing.assert_allclose(loss, exact, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_dropout_draws_what_it_draws_in_float32():
     model = fp.models.classifier(Dropped(), BATCH["x"][0], inputs="x")
     half, params = fp.models.in_bfloat16(model), filled(model.init)
@@ -180,6 +183,7 @@ def test_dropout_draws_what_it_draws_in_float32():
     assert_close(other.loss(params, EXAMPLE, key), half.loss(params, EXAMPLE, key))
 
 
+@pytest.mark.slow
 def test_token_ids_keep_all_their_digits():
     """In bfloat16, 1,001 would be 1,000."""
 
@@ -212,6 +216,7 @@ def test_bytes_are_scaled_and_then_rounded(name):
     np.testing.assert_allclose(*losses, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_score_and_outputs_are_float32_and_near_those_of_float32():
     def of(model):
         outputs = model.predict(PARAMS, BATCH["x"])
@@ -237,6 +242,7 @@ def constants(fn, *args):
     return kinds(jax.make_jaxpr(fn)(*args).consts)
 
 
+@pytest.mark.slow
 def test_adapters_are_float32_beside_a_base_in_bfloat16(tmp_path):
     lora = fp.models.adapters(HALF, PARAMS, 2, "kernel")
     params = filled(lora.init)

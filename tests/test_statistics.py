@@ -204,6 +204,7 @@ def test_two_standard_errors_cover_means_and_variances(of):
             assert least <= one <= most
 
 
+@pytest.mark.slow
 def test_a_variance_is_unbiased_however_much_noise_there_is():
     value, error = drawn(STATISTICS["moments"][0], "client", 3.0, 4000)
     off = value.variance.mean(0) - moments("client", X).variance
@@ -214,6 +215,7 @@ def test_a_variance_is_unbiased_however_much_noise_there_is():
 
 
 @tiers.every("unit", UNITS)
+@pytest.mark.slow
 def test_quantiles_errors_are_of_the_size_that_they_say(unit):
     value, error = drawn(QUANTILES, unit, 0.05, 300, CROWD)
     within = np.abs(value - exact_quantiles(unit)) <= 2 * error + 1  # and a bin

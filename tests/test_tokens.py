@@ -132,6 +132,7 @@ def test_packed_rows_are_known_under_another_name_of_the_text_and_within_other_l
         _check_texts("client", federation)
 
 
+@pytest.mark.slow
 def test_a_text_of_several_rows_is_protected_as_a_whole():
     data = from_tokens(TEXTS, CLIENTS, length=8, vocabulary=50)
     with refused("a document may have several rows; give .*person='document'"):

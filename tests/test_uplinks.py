@@ -133,6 +133,7 @@ def test_metrics_of_a_call_before_the_last_are_named():
 
 
 @pytest.mark.parametrize("sums", [1, 2])
+@pytest.mark.slow
 def test_the_size_of_a_message_may_be_in_arrays(sums):
     found = []
     for codec in (NARROW, in_arrays(NARROW)):
