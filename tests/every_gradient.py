@@ -104,9 +104,11 @@ CASES = {
         "scan, remat", of.tied_scanned(jax.checkpoint), ALL, IN, ["table", "layers"]
     ),
     "tied": Case("look-up", of.tied, TIED, IN, ["table", "w"]),
-    "tied, scan": Case("scan", of.tied_scanned(lambda f: f), ALL, IN, ["table", "layers"]),
-    "scan": Case("scan", lambda p, e: square(of.scanned(p, e)), LAYERS, IN, ["layers"]),
-    "tables": Case("scan", of.tables, {"tables": filled(3, VOCABULARY, WIDTH)}, IN, ["tables"]),
+    "tied, scan": Case("scan, remat", of.tied_scanned(lambda f: f), ALL, IN, ["table", "layers"]),
+    "scan": Case("scan, remat", lambda p, e: square(of.scanned(p, e)), LAYERS, IN, ["layers"]),
+    "tables": Case(
+        "scan, remat", of.tables, {"tables": filled(3, VOCABULARY, WIDTH)}, IN, ["tables"]
+    ),
     "over time": Case("shared in a loop", of.over_time(), TIED, IN, ["table", "w"]),
     "shared layers": Case("shared in a loop", of.shared_layers, MATRIX, IN, ["w"]),
     "over time, remat": Case(
@@ -128,7 +130,7 @@ CASES = {
         IN,
         ["layers"],
     ),
-    "attention": Case("heads", of.attention, ATTENTION, rows(4, 8), [], 2**18),
+    "attention": Case("formed", of.attention, ATTENTION, rows(4, 8), [], 2**18),
     "large": Case("by size", of.tanh_layer, layer(6, 8), rows(6), ["w", "out"], 100),
     "large, turned": Case("by size", of.turned_layer, layer(6, 8), rows(6), ["w", "out"], 100),
     "large sequence": Case("by size", of.sequence, layer(30, 20), rows(2, 30), ["w", "out"], 100),

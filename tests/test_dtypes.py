@@ -132,7 +132,7 @@ def test_clipped_records_of_a_model_of_16_bits(how):
     assert {x.dtype for x in jax.tree.leaves(found)} == {np.dtype("float32")}
 
 
-@pytest.mark.parametrize("clients", ["map", 3, "vmap"])
+@tiers.every("clients", [3, "map", "vmap"], kind=lambda clients: "a layout")
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_sums_do_not_stop_where_16_bits_end(clients, kind):
     """1 + 1 + ... stays 256 in bfloat16, 2048 in float16."""
@@ -149,9 +149,10 @@ def test_sums_do_not_stop_where_16_bits_end(clients, kind):
 SUMS = {"a": (40, 50), "b": (1000,)}
 
 
-@pytest.mark.parametrize("make", [fp.gaussian, fp.laplace])
-@pytest.mark.parametrize("kind", ["bfloat16", "float32"])
-def test_noise_has_32_bits(make, kind):
+@tiers.every("noise", ["gaussian", "laplace"])
+@tiers.every("kind", ["bfloat16", "float32"])
+def test_noise_has_32_bits(noise, kind):
+    make = getattr(fp, noise)
     zeros = {name: jnp.zeros(shape, kind) for name, shape in SUMS.items()}
     key = jax.random.key(0)
     noisy = make(0.5, 2.0).perturb(key, zeros)

@@ -78,7 +78,8 @@ SHORT = {
 }
 
 
-@tiers.every("name", SHORT, kind=lambda case: "short")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHORT)
 def test_short_floats_are_added_up_in_float32(name):
     """What is left are the roundings of the losses themselves, 2^-9 of every number."""
     _, loss, params, batch, *_ = CASES[name]

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from haar import haar as matrix_of
 
 from fedpriv.mechanisms.haar import (
@@ -38,7 +39,7 @@ def test_the_worked_example_of_the_paper():
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("m", [1, 2, 4, 32])
+@tiers.every("m", [32, 1, 2, 4])
 def test_it_is_the_matrix(m, form):
     x = np.random.default_rng(m).normal(size=(3, m)).astype(np.float32)
     np.testing.assert_allclose(haar(jnp.asarray(x), form), x @ matrix(m, form).T, atol=2e-6)
@@ -59,7 +60,7 @@ def test_the_inverse_is_exact_whatever_the_padding(form):
         np.testing.assert_allclose(found, x, atol=1e-6 * np.abs(x).max())
 
 
-@pytest.mark.parametrize("form", FORMS)
+@tiers.every("form", FORMS)
 def test_batches_are_vectors_side_by_side(form):
     x = jax.random.normal(jax.random.key(0), (2, 3, 37))
 
@@ -73,7 +74,7 @@ def test_batches_are_vectors_side_by_side(form):
     np.testing.assert_array_equal(mapped, each)
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 8, 16, 17, 100, 1024])
+@tiers.every("length", [17, 1, 2, 3, 8, 16, 100, 1024])
 def test_haar_norm_is_that_of_the_matrix(length):
     """With two leading axes, by itself and under `vmap`."""
     x = np.random.default_rng(length).normal(size=(2, 3, length)).astype(np.float32)

@@ -162,6 +162,7 @@ def epsilons(mechanism):
     return {v: traced.certify(5, 1e-5, view=v).epsilon for v in fp.privacy.VIEWS}
 
 
+@pytest.mark.slow
 def test_records_are_certified_as_with_real_noise():
     """Towards a server that sees messages by one share, elsewhere by all, and within 1 in 1,000."""
     real, integers = (
