@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from haar import haar
 from small import assert_close, assert_identical
 
@@ -34,8 +35,8 @@ def clip_of(name, d):
     return jax.jit(CLIPPINGS[name](d).clip)
 
 
-LENGTHS = (16, 11)
-"""A power of two, and one that is padded to 16."""
+LENGTHS = (11, 16)
+"""One that is padded to 16, and a power of two."""
 
 
 @pytest.fixture(params=CLIPPINGS)
@@ -43,7 +44,7 @@ def name(request):
     return request.param
 
 
-@pytest.fixture(params=LENGTHS)
+@pytest.fixture(params=tiers.cases(LENGTHS))
 def d(request):
     return request.param
 

@@ -234,6 +234,7 @@ class TestSparse:
     MATRIX = matrix_of("banded_inverse")
 
     @tiers.every("period", PERIODS, kind=lambda period: "a period")
+    @pytest.mark.slow
     def test_noise_of_different_periods_adds_up(self, period):
         """The squared norm of the run's noise; z-test by the deviation over the seeds, false alarm 1e-6."""
         ends = run(self.sparse(period), seeds=range(self.SEEDS), every=ROUNDS).state.params

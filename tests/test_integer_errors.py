@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiers
 from dp_accounting import get_epsilon_gaussian
 from scipy import optimize, stats
 from small import FALSE_ALARM
@@ -67,7 +66,8 @@ PROMISES = [
 ]
 
 
-@tiers.every("promise", PROMISES)
+@pytest.mark.slow
+@pytest.mark.parametrize("promise", PROMISES)
 def test_the_error_is_within_what_calibration_promises(promise):
     """Of messages that are as long as they may be and all the same, against the real noise of that epsilon."""
     noise, d, clients, epsilon, rounds, within = promise

@@ -41,7 +41,8 @@ NETWORKS = {
 }
 
 
-@tiers.every("name", NETWORKS, kind=lambda module: "a network")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
 def test_initial_weights_compiled_as_a_whole_are_those_of_flax(name):
     """Up to the rounding of one program instead of many, which depends on the processor."""
     module, key = NETWORKS[name], jax.random.key(5)

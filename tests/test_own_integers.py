@@ -31,7 +31,8 @@ def counting(mechanism):
     return fp.Algorithm(fp.start, round, EVERYONE)
 
 
-@tiers.every("name", ["skellam", "discrete_gaussian"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["skellam", "discrete_gaussian"])
 def test_integer_messages_of_a_round_of_ones_own(name):
     """They are added up as any; without noise, to the number, as they are far below the clip norm."""
     begin, make = {"of": jnp.zeros(4)}, getattr(fp, name)

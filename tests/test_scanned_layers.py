@@ -136,6 +136,7 @@ def frozen(model, base):
     return fp.models.frozen(model, base, STACKED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tune", [adapted, frozen])
 def test_a_base_of_stacked_leaves_is_known_as_public(tune):
     loss = loss_of(by_linen)
