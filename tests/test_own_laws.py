@@ -250,3 +250,9 @@ def test_how_often_clients_join_in_their_turns_is_measured():
     check_schedule(by_hand(0.9), 1)
     with refused("of its .* turns, but the accounting says 0.1"):
         check_schedule(by_hand(0.1), 1)
+
+
+@pytest.mark.parametrize("adder", ["enclave", "own_summed"])
+def test_the_noise_of_a_sum_hides_nothing_from_whoever_sees_every_message(adder):
+    bare = release(FixedSize(N, SIZE), view="server", adder=adder, multiplier=0.0)
+    assert certify_releases([bare], 1e-4, "server").epsilon == math.inf

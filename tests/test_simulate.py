@@ -326,3 +326,19 @@ def test_a_round_is_traced_three_times_by_chex_s_count():
     assert list(run(strategy=ONE).rounds) == [2, 4]
     with pytest.raises(AssertionError, match="traced > 3 times"):
         run(strategy=ONE)
+
+
+@pytest.mark.slow
+def test_on_several_devices_a_run_is_compiled_once():
+    result = watched(
+        toy(plain, lambda state: state.params * 0.5),
+        jnp.float32(1),
+        regression([1, 1, 1]),
+        np.zeros(2, np.float32),
+        score=nothing,
+        rounds=5,
+        every=2,
+        strategy=Strategy("map", 2),
+    )
+    assert len(set(result.compilations)) == len(set(result.traces)) == 1
+    np.testing.assert_array_equal(result.history.state.params, [0.5**5])

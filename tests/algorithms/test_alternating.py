@@ -144,3 +144,24 @@ def test_factoring_anew_keeps_the_product(layers, zero):
     assert_close(np.swapaxes(new["A"], -1, -2) @ new["A"], identity, rtol=1e-5)
     singular = np.linalg.svd(np.float64(a) @ np.float64(b), compute_uv=False)[..., :2]
     assert_close(np.linalg.norm(new["B"], axis=-1), singular, rtol=1e-5)
+
+
+def test_the_certificate_is_that_of_dp_fed_avg():
+    made = {
+        (by, turns): fp.fed_avg_alternating(
+            LORA.loss,
+            turns=turns,
+            by=by,
+            after=fp.models.refactored,
+            mechanism=NOISY,
+            **ROUNDS,
+        )
+        for by, turns in [("rounds", ("B$",)), ("rounds", ("B$", "A$")), ("steps", ("B$", "A$"))]
+    }
+    expected = fp.certify(
+        fp.fed_avg(LORA.loss, mechanism=NOISY, **ROUNDS), START, FEDERATION, 4, 1e-3
+    )
+    for algorithm in made.values():
+        found = fp.certify(algorithm, START, FEDERATION, 4, 1e-3)
+        assert (found.basis, found.epsilon) == ("constructed", expected.epsilon)
+        assert found.assumptions == expected.assumptions

@@ -220,3 +220,15 @@ def test_user_drift_is_the_mean_distance_from_the_start():
             y = y - RATE * gradient(y, *records_of(i))
             expected.append(np.sum((y - x) ** 2))
     assert float(told["diagnostics"]["user_drift"]) == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_noise_of_a_step():
+    """At learning rate next to 0 and a clip next to 0 a control variate is noise alone: 2 C sigma / (s R sqrt K)."""
+    many = regression([4] * 500)
+    steps = local(records=fixed_size(4, 2), clip_norm=1e-6, noise_multiplier=2e6, steps=4)
+    algorithm = dp_scaffold(
+        steps._replace(optimizer=lambda t: optax.sgd(1e-9)), sampler=everyone(500)
+    )
+    (_, state), _ = rounds_of(algorithm, 1, federation=many)
+    assert_normal(np.asarray(state.controls), 2 * 1e-6 * 2e6 / 2 / math.sqrt(4))

@@ -48,3 +48,14 @@ def test_against_numpy():
 def test_without_a_proximal_term_it_is_the_optimiser_itself():
     inner = optax.sgd(0.2)
     assert fp.proximal(inner, 0.0) is inner
+
+
+def test_records_are_as_private_with_it():
+    def certificate(optimizer):
+        local = fp.LocalSteps(
+            fp.per_example(squared), fp.poisson(3, 0.5), 2, lambda t: optimizer, fp.gaussian(0.5, 1)
+        )
+        algorithm = fp.dp_sgd(local, sampler=fp.everyone(CLIENTS))
+        return fp.trace_round(algorithm, PARAMS, regression([3] * CLIENTS)).releases(5)
+
+    assert certificate(fp.proximal(optax.sgd(0.1), 0.3)) == certificate(optax.sgd(0.1))

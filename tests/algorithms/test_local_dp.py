@@ -3,6 +3,7 @@
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -40,6 +41,7 @@ from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.compression.codecs import UNCODED
 from fedpriv.core import random_streams
 from fedpriv.papers import fixed_interval
+from fedpriv.types import Draw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -220,3 +222,23 @@ def test_a_client_that_fills_several_slots_counts_as_often():
     assert release.multiplier == pytest.approx(LOUD["noise_multiplier"])
     assert release.sampling == sampler.accounting
     assert not made.claim(2, DELTA).sound
+
+
+def with_empty_slots(population, size):
+    """`fixed_size` with three slots that nobody fills."""
+    full = fixed_size(population, size)
+
+    def draw(key):
+        ids, mask, _ = full.draw(key)
+        return Draw(jnp.pad(ids, (0, 3), constant_values=population), jnp.pad(mask, (0, 3)))
+
+    return full._replace(draw=draw, slots=size + 3)
+
+
+def test_empty_slots_add_no_noise():
+    """Only members' noise counts."""
+    spent = [
+        epsilon(ldp(gaussian(1.0, 2.0), of(20, 5)), view="server_secagg")
+        for of in (with_empty_slots, fixed_size)
+    ]
+    assert spent[0] == spent[1]

@@ -100,3 +100,18 @@ def test_the_cases_are_those_of_the_draw():
     assert sum(case.chance * case.rate for case in cases) == pytest.approx(chances @ there)
     assert [case.distance for case in cases] == [1.0, 2.0]
     assert cases[1].chance == pytest.approx(chances[4:].sum())
+
+
+@pytest.mark.slow
+def test_less_than_the_library_has_for_it():
+    """It takes a unit replaced where a cohort is cut."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    for capacity, rounds in ((20, 10), (100, 100), (130, 100)):
+        releases, width = certified(capacity, rounds)
+        once = pld.from_truncated_subsampled_gaussian_mechanism(
+            N, RATE, capacity, SIGMA, value_discretization_interval=width
+        )
+        theirs = once.self_compose(rounds).get_epsilon_for_delta(DELTA)
+        ours = losses.pld_epsilon(releases, "add_or_remove", DELTA)
+        assert 0.8 * theirs < ours < theirs

@@ -82,7 +82,7 @@ RELEASES = [
         "real noise of integers",
         lambda: release(multiplier=99.0, sampling=ALL, noise="skellam", integers=INTEGERS),
         "multiplier",
-        "99",
+        "99.0",
     ),
     Refusal(
         "local steps among members that vanish",

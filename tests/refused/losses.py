@@ -50,7 +50,12 @@ def of_mean(loss):
 
 ROWS = [
     *(
-        Refusal(f"{name}, of {take.__name__}", lambda take=take, loss=loss: take(loss), "loss", "p")
+        Refusal(
+            f"{name}, of {take.__name__}",
+            lambda take=take, loss=loss: take(loss),
+            "loss",
+            "parameters are (p",
+        )
         for take, named in (
             (fp.mean_grad, UNTAKEN),
             (fp.per_example, ["no example"]),

@@ -179,7 +179,7 @@ ROWS += [
 ROWS += [
     Refusal("texts: one", lambda: encode_text("ab", 3), "texts", "'ab'"),
     Refusal("texts: NaN", lambda: encode_text(["a", float("nan")], 3), "texts[1]", "nan"),
-    Refusal("synthetic: far apart", lambda: synthetic(0.0, 1e13), "beta", "1"),
+    Refusal("synthetic: far apart", lambda: synthetic(0.0, 1e13), "beta", "10000000000000.0"),
     Refusal("synthetic: few", lambda: synthetic(0.0, 0.0, records=4), "records", "4"),
     Refusal("synthetic: a seed below", lambda: synthetic(0.0, 0.0, seed=-1), "seed", "-1"),
     Refusal("load: no such set", lambda: load("minst"), "'minst'", remedy="did you mean mnist"),
