@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiers
 from jax import lax
 from own_algorithms import (
     CLIENTS,
@@ -72,17 +71,14 @@ TRANSFORMED = {
 }
 
 
-LOOPS = ("scan", "fori_loop", "while_loop", "map")
-
-
-@tiers.every("name", list(TRANSFORMED), lambda name: name in LOOPS)
+@pytest.mark.parametrize("name", TRANSFORMED)
 def test_a_call_that_could_be_repeated_is_refused_where_it_stands(name):
     said = r"round: cohort\.sum is called in a loop, a branch or a transformed function"
     with refused(said):
         fp.certify(calling(TRANSFORMED[name]), PARAMS, FEDERATION, 1, 1e-3)
 
 
-@tiers.every("name", ["scan", "jit", "cond"])
+@pytest.mark.parametrize("name", ["jit", "scan", "cond"])
 def test_so_is_one_where_nothing_is_compiled(name):
     said = r"round: cohort\.sum is called in a loop, a branch or a transformed function"
     with jax.disable_jit(), refused(said):
@@ -96,7 +92,7 @@ def stepping(wrapped):
     )
 
 
-@tiers.every("name", list(TRANSFORMED), lambda name: name in LOOPS)
+@pytest.mark.parametrize("name", TRANSFORMED)
 def test_a_private_mean_that_could_be_repeated_is_refused(name):
     with refused(r"round: shard\.private_mean is called in a loop"):
         fp.certify(stepping(TRANSFORMED[name]), PARAMS, FEDERATION, 1, 1e-3)
@@ -252,7 +248,7 @@ def how_many_take_part(key, state, cohort):
     return State(state.params, state.round + 1, total), metrics
 
 
-@tiers.every("beside", [False, True])
+@pytest.mark.parametrize("beside", [False, True])
 def test_a_release_of_nothing_is_one(beside):
     """Of what a protocol shows to all while it runs."""
 

@@ -3,15 +3,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tiers
+import pytest
 
 from fedpriv.engine.compiled_rounds import evaluate
 
 
-@tiers.every("sizes", [(7, 3), (7, 7), (7, 50), (501, 250), (1, 1)])
-def test_evaluation_of_any_number_of_examples(sizes):
+@pytest.mark.parametrize(("count", "batch_size"), [(7, 3), (7, 7), (7, 50), (501, 250), (1, 1)])
+def test_evaluation_of_any_number_of_examples(count, batch_size):
     """The padding of the last batch counts nothing, not even where the score of zeros is NaN."""
-    count, batch_size = sizes
     x = np.random.default_rng(0).uniform(1, 2, (count, 3)).astype(np.float32)
 
     def score(params, example):

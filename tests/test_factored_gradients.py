@@ -5,31 +5,45 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiers
-from every_gradient import CASES, IN
-from factored_models import B
+from factored_models import CASES, IN, B
 
 from fedpriv import gaussian, per_example
-from fedpriv.mechanisms import factored_program, outer_product_gradients
+from fedpriv.mechanisms import factored_program
 from fedpriv.mechanisms.factored_program import FactoredProgram
 from fedpriv.mechanisms.gradients_of_leaves import Formed
 from fedpriv.mechanisms.per_example import private_mean
 from fedpriv.mechanisms.recomputed_gradients import asked_twice
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
-def formed_from(monkeypatch, large):
-    """What counts as large; None: factors pay also in models as small as these."""
-    if large is None:
-        monkeypatch.setattr(factored_program, "pays", lambda gradients: True)
-    else:
-        monkeypatch.setattr(outer_product_gradients, "_LARGE", large)
+QUICK = {
+    "shared, transposed",
+    "embedding, from the end",
+    "embedding of bytes",
+    "taken, filled",
+    "two look-ups",
+    "tied, scan, remat",
+    "remat, shared",
+    "remat, called",
+    "over time",
+    "shared layers",
+    "flipping",
+    "last one",
+    "dropout",
+}
+EVERY = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+SHORT = [
+    "tied, scan, remat",
+    *(
+        pytest.param(k, marks=pytest.mark.slow)
+        for k in ("dense", "tied", "tied, scan", "over time")
+    ),
+]
 
 
 @pytest.fixture(autouse=True)
 def factors_pay(monkeypatch):
-    formed_from(monkeypatch, None)
+    """Also of models as small as these."""
+    monkeypatch.setattr(factored_program, "pays", lambda gradients: True)
 
 
 def by_jax(loss, params, batch):
@@ -60,34 +74,23 @@ def check(loss, params, batch, close):
         np.testing.assert_allclose(one, other, rtol=0, atol=close * np.abs(other).max())
 
 
-@tiers.every("name", CASES)
-def test_norms_sums_and_gradients_are_those_of_vmap(name, monkeypatch):
-    case = CASES[name]
-    with monkeypatch.context() as patch:
-        patch.setattr(factored_program, "pays", outer_product_gradients.pays)
-        formed_from(patch, case.large)
-        program = FactoredProgram(*case[1:4])
-        found = zip(sorted(case.params), program.gradients(), strict=True)
-        assert [k for k, g in found if not isinstance(g, Formed)] == sorted(case.factored)
-        assert any(program._last) == (name == "attention")
-        check(*case[1:4], 2e-4)
+@pytest.mark.parametrize("name", EVERY)
+def test_norms_sums_and_gradients(name):
+    loss, params, batch, factored = CASES[name]
+    found = FactoredProgram(loss, params, batch).gradients()
+    kinds = {k: not isinstance(g, Formed) for k, g in zip(sorted(params), found, strict=True)}
+    assert kinds == {k: k in factored for k in params}
+    check(loss, params, batch, 2e-4)
 
 
-SHORT = {
-    name: CASES[name] for name in ("tied, scan, remat", "dense", "tied", "tied, scan", "over time")
-}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_short_floats_are_added_up_in_float32(name):
     """What is left are the roundings of the losses themselves, 2^-9 of every number."""
-    _, loss, params, batch, *_ = CASES[name]
+    loss, params, batch, _ = CASES[name]
     check(models.in_bfloat16(loss), params, batch, 0.02)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("recompute", [True, False])
+@pytest.mark.parametrize("recompute", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_transformer_of_flax(recompute):
     loss, params = models.transformer(recompute)
     check(loss, params, IN, 2e-4)
@@ -102,10 +105,10 @@ def test_a_transformer_of_flax_in_bfloat16(recompute):
     check(*models.transformer(recompute, jnp.bfloat16), IN, 0.03)
 
 
-@pytest.mark.slow
-def test_clients_side_by_side():
+@pytest.mark.parametrize("name", ["tied, scan, remat"])
+def test_clients_side_by_side(name):
     """Each with parameters of its own, and a base that all share."""
-    _, loss, params, batch, *_ = CASES["tied, scan, remat"]
+    loss, params, batch, _ = CASES[name]
     base = params["layers"]
     several = jax.tree.map(lambda p: jnp.stack([p, 2 * p]), {"table": params["table"]})
 
@@ -123,10 +126,10 @@ def test_clients_side_by_side():
             np.testing.assert_allclose(one[client], other, rtol=1e-4, atol=1e-5)
 
 
-@tiers.every("name", ["over time, remat", "tied"])
+@pytest.mark.parametrize("name", ["tied", "over time, remat"])
 def test_a_record_that_is_masked_out_does_not_count(name):
     """Though its gradient is no number."""
-    _, loss, params, batch, *_ = CASES[name]
+    loss, params, batch, _ = CASES[name]
 
     def broken(p, e):
         return loss(p, e) * e["factor"]
@@ -141,9 +144,9 @@ def test_a_record_that_is_masked_out_does_not_count(name):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(one))
 
 
-@pytest.mark.slow
-def test_a_single_record():
-    _, loss, params, batch, *_ = CASES["tied, scan, remat"]
+@pytest.mark.parametrize("name", ["tied, scan, remat"])
+def test_a_single_record(name):
+    loss, params, batch, _ = CASES[name]
     one = jax.tree.map(lambda x: x[:1], batch)
     mean = jax.jit(private_mean(per_example(loss), gaussian(1e6, 0.0), 1))
     found = mean(jax.random.key(0), params, one, jnp.ones(1, bool))
@@ -154,7 +157,7 @@ def test_a_single_record():
 
 def test_a_gradient_that_is_longer_the_second_time_counts_no_longer():
     """As if rounding had halved the first norms: the sum moves by what they say."""
-    _, loss, params, batch, *_ = CASES["tied, scan, remat"]
+    loss, params, batch, _ = CASES["tied, scan, remat"]
     program = FactoredProgram(loss, params, batch)
 
     class Halved:

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiers
 from own_algorithms import (
     CLIENTS,
     CLIP,
@@ -23,7 +22,7 @@ from own_algorithms import (
     two_sums,
 )
 from scipy import stats
-from small import FALSE_ALARM, assert_normal, one_round
+from small import FALSE_ALARM, assert_normal
 
 import fedpriv as fp
 from fedpriv.core.random_streams import DROPOUT, NOISE, RECORDS
@@ -59,7 +58,7 @@ REPEATED = {
 }
 
 
-@tiers.every("name", REPEATED)
+@pytest.mark.parametrize("name", REPEATED)
 def test_sums_of_one_key_have_noise_of_their_own(name):
     algorithm = two_sums(REPEATED[name])
     assert np.isfinite(fp.certify(algorithm, PARAMS, FEDERATION, 1, 1e-3).epsilon)
@@ -189,7 +188,7 @@ def test_a_round_is_replayed_with_the_same_noise():
     algorithm, root = fed_avg(), jax.random.key(5)
     state = State(PARAMS, jnp.int32(3))
     one, other, later = (
-        one_round(algorithm)(root, s, FEDERATION)[0].params["w"]
+        fp.one_round(algorithm)(root, s, FEDERATION)[0].params["w"]
         for s in (state, state, state._replace(round=jnp.int32(4)))
     )
     np.testing.assert_array_equal(one, other)

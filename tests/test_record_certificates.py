@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import tiers
 from every_algorithm import ENTRIES, that
 from releases_seen import (
     BATCHES,
@@ -54,7 +53,7 @@ OF_LOCAL_STEPS = that(
 
 
 @pytest.mark.parametrize("unit", ["record", "client"])
-@tiers.every("batch", ["poisson", *(name for name in BATCHES if name != "poisson")])
+@pytest.mark.parametrize("batch", BATCHES)
 def test_local_steps(batch, unit):
     """Every view is taken to see each noisy gradient of a client, in the rounds that it takes part in.
 
@@ -105,7 +104,7 @@ def test_mechanisms_of_local_steps():
         assert_parts(parts, *[[(ROUNDS, m)]] * 3)
 
 
-@tiers.every("name", ["fixed_size", "everyone"])
+@pytest.mark.parametrize("name", ["everyone", "fixed_size"])
 def test_one_step_of_all_is_hidden_by_the_cohort(name):
     """Whatever the optimiser makes of the mean."""
     sampler, all_of_it, own = SAMPLERS[name], math.sqrt(MOST[name]), [(ROUNDS, SIGMA)]
@@ -178,10 +177,10 @@ def test_several_steps_of_all():
     ]
 
 
-@tiers.every("dtype", ["bfloat16", "float32"])
-def test_one_step_of_short_floats(dtype):
+@pytest.mark.parametrize(("dtype", "records"), [("bfloat16", 1000), ("float32", 1000)])
+def test_one_step_of_short_floats(dtype, records):
     """The mean is rounded once: clients that rounded their own would lose the others' noise."""
-    clients, records = 9, 1000
+    clients = 9
     own = fp.per_example(lambda params, y: params["w"] * y)
     used = fp.gaussian(1.25, 1.0)
     steps = fp.LocalSteps(own, fp.everyone(records), 1, lambda t: optax.sgd(1.0), used)

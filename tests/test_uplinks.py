@@ -5,7 +5,6 @@ import math
 import jax
 import jax.numpy as jnp
 import pytest
-import tiers
 from releases_seen import CLIENTS, GAUSSIAN, RECORDS
 from small import refused, regression, squared, start
 
@@ -79,17 +78,17 @@ ROOM = {
     "of three sums": sending(sums=3),
 }
 NONE = {
-    "a bit less": sending(lambda t, wire: fp.types.Wire(D - 1, 32, 31)),
     "a bit each": sending(lambda t, wire: fp.types.Wire(D, bits_per_value=1)),
     "halves": sending(lambda t, wire: wire._replace(bits_per_value=wire.bits_per_value // 2)),
     "fewer values": sending(lambda t, wire: fp.types.Wire(D - 1)),
     "nothing": sending(lambda t, wire: fp.types.Wire(0)),
     "one sum of three": sending(lambda t, wire: fp.types.Wire(D), sums=3),
     "a codec that says it loses nothing": sending(codec=NARROW),
+    "a bit less": sending(lambda t, wire: fp.types.Wire(D - 1, 32, 31)),
 }
 
 
-@tiers.every("name", ROOM)
+@pytest.mark.parametrize("name", ROOM)
 def test_shares_that_have_room_count(name):
     for view, certificate in certificates(ROOM[name]).items():
         assert math.isfinite(certificate.epsilon), view
@@ -97,7 +96,7 @@ def test_shares_that_have_room_count(name):
         assert not assumed(certificate, "uplink")
 
 
-@tiers.every("name", NONE)
+@pytest.mark.parametrize("name", NONE)
 def test_without_room_for_shares_the_server_adds_the_noise(name):
     """As with a lossy codec, whose epsilons it has."""
     found = certificates(NONE[name])
@@ -111,10 +110,10 @@ def test_without_room_for_shares_the_server_adds_the_noise(name):
         assert found["third_party"].epsilon == lossy["third_party"].epsilon
 
 
-@tiers.every("kind", ["discrete_gaussian", "skellam"])
-def test_integers_too_have_to_have_room(kind):
+@pytest.mark.parametrize("make", [fp.discrete_gaussian, fp.skellam])
+def test_integers_too_have_to_have_room(make):
     """The server then adds the noise of all shares to the sum, as a third party sees it."""
-    mechanism = getattr(fp, kind)(1.0, 2.0, bits=12)
+    mechanism = make(1.0, 2.0, bits=12)
     narrow = certificates(
         sending(lambda t, wire: wire._replace(bits_per_value=11), mechanism=mechanism)
     )
@@ -133,7 +132,6 @@ def test_metrics_of_a_call_before_the_last_are_named():
 
 
 @pytest.mark.parametrize("sums", [1, 2])
-@pytest.mark.slow
 def test_the_size_of_a_message_may_be_in_arrays(sums):
     found = []
     for codec in (NARROW, in_arrays(NARROW)):
@@ -212,14 +210,17 @@ def test_no_noise_wants_no_room():
     assert not assumed(certificates(bare)["third_party"], "uplink")
 
 
-def test_two_messages_are_as_long_as_both():
-    for one, other in (
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
         (fp.types.Wire(3), fp.types.Wire(4, overhead=2)),
         (fp.types.Wire(3, 8), fp.types.Wire(5, 8, 1)),
         (fp.types.Wire(3, 7, 2), fp.types.Wire(5, 32)),
         (fp.types.Wire(2**31 - 1), fp.types.Wire(2**30, 31)),
         (fp.types.Wire(0), fp.types.Wire(0, 1)),
-    ):
-        both = one.beside(other)
-        assert both.bits() == one.bits() + other.bits()
-        assert both.beside(fp.types.Wire(2)).bits() == both.bits() + 64
+    ],
+)
+def test_two_messages_are_as_long_as_both(one, other):
+    both = one.beside(other)
+    assert both.bits() == one.bits() + other.bits()
+    assert both.beside(fp.types.Wire(2)).bits() == both.bits() + 64
