@@ -28,7 +28,7 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -175,9 +175,8 @@ class Checkout:
 def cover(jobs: int) -> None:
     """Runs all tests, files by files, and writes which of those that pass run which lines."""
     COVER.mkdir(parents=True, exist_ok=True)
-    files = sorted(
-        path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py")
-    )
+    found = sorted((ROOT / "tests").rglob("test_*.py"))
+    files = [path.relative_to(ROOT).as_posix() for path in found]
     groups = [files[i : i + FILES] for i in range(0, len(files), FILES)]
     checkouts: queue.Queue[Checkout] = queue.Queue()
 
@@ -303,21 +302,15 @@ class Tests:
         return chosen
 
 
-def portions(tests: dict[str, float]) -> Iterator[list[str]]:
-    """File by file, those with the cheapest tests first, for processes of their own."""
-    by_file: dict[str, list[str]] = defaultdict(list)
-    for test in tests:
-        by_file[file_of(test)].append(test)
-    yield from by_file.values()
-
-
 def tried(args: argparse.Namespace, checkout: Checkout, tests: Tests, site: Site, killer: str):
     """Outcome of a mutant."""
     if not args.thorough:
         chosen = tests.choose(site, killer)
         return checkout.try_out(site, chosen, args.limit, SECONDS) if chosen else None
-    result = None
-    for chosen in portions(tests.all_of(site, killer)):
+    by_file, result = defaultdict(list), None
+    for test in tests.all_of(site, killer):
+        by_file[file_of(test)].append(test)
+    for chosen in by_file.values():  # each in a process of its own
         result = checkout.try_out(site, chosen, 900, 900)
         if result["outcome"] in CAUGHT:
             break

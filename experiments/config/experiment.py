@@ -249,6 +249,8 @@ def blank(
       held_out: the share of every client's records on which it does not train, as of `federations`.
     """
     out = int(held_out * records + 0.5)
+    remedy = f"it leaves a client none of its {records} records; hold out less, or let fewer clients share"
+    require(out < records, "held_out", held_out, remedy)
     given = {"public": public, "held_out": out}
     return Entry(algorithm, [Federation.blank(example, clients, records - out, **given)])
 

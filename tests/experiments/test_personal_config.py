@@ -83,3 +83,9 @@ def test_what_is_refused(changes, said, data_dir, tmp_path):
     with refused(said):
         experiments.run("personal", data_dir=data_dir, folder=tmp_path / "run", **SMALL | changes)
     assert not (tmp_path / "run").exists()
+
+
+def test_holding_out_all_records_is_refused_before_data_are_read():
+    settings = replace(personal.settings, held_out=0.9, clients=60_000)
+    with refused(r"^held_out: 0.9; it leaves a client none of its 1 records"):
+        personal.ledger(settings)
