@@ -47,7 +47,7 @@ def run(algorithm=FED_AVG, folder=None, federation=FEDERATION, *, stop=None, **o
     if folder:
         given = {"checkpoints": fp.Checkpoints(folder, rounds=1)} | given
     if algorithm is FED_AVG and given["strategy"] == fp.Strategy():
-        given["compiler"] = compiler_of(given["rounds"], given["every"], given["seeds"])
+        given["compiler"] = compiler_of(given["every"], given["seeds"])
     train = partial(fp.simulate, algorithm, start(), federation, TEST, score=score)
     if stop:
         with pytest.raises(RuntimeError, match="killed"):

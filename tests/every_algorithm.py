@@ -79,6 +79,31 @@ class Entry(NamedTuple):
     sends: int = D
 
     @property
+    def algorithm(self) -> fp.Algorithm:
+        """Made once."""
+        return made(self.make)
+
+    @property
+    def keeps(self) -> type:
+        """The class of its state: the model alone, an optimiser's, models of before, what clients keep, and so on."""
+        return type(begun(self.make))
+
+    @property
+    def kind(self) -> tuple:
+        """Who adds noise to what, in which numbers: on this depends what is certified."""
+        return self.noise, self.algorithm.unit, self.of_integers, self.rounds
+
+    @property
+    def work(self) -> str:
+        """What clients bound: their message, or what they compute of each record."""
+        return self.algorithm.unit
+
+    @property
+    def has_own(self) -> bool:
+        """Whether something of its state is there once for each client."""
+        return any(leaf.shape[:1] == (CLIENTS,) for leaf in jax.tree.leaves(begun(self.make)))
+
+    @property
     def shipped(self) -> bool:
         """Whether it is the library's, and not one of a user's own."""
         return self.make.func.__module__.startswith("fedpriv.")
@@ -106,6 +131,18 @@ class Entry(NamedTuple):
             return self.make(loss=loss)
         local = self.make.keywords["local"]
         return self.make(local=local._replace(gradients=fp.per_example(loss, 1e-2)))
+
+
+@cache
+def made(make: Callable[..., fp.Algorithm]) -> fp.Algorithm:
+    """The algorithm of an entry."""
+    return make()
+
+
+@cache
+def begun(make: Callable[..., fp.Algorithm]):
+    """Its first state, in shapes."""
+    return jax.eval_shape(made(make).init, PARAMS, FEDERATION)
 
 
 def entry(
@@ -304,7 +341,7 @@ def that(fit: Callable[[Entry], bool]) -> list[str]:
 
 
 MAKERS = {name: entry.make for name, entry in ENTRIES.items()}
-ALGORITHMS = {name: make() for name, make in MAKERS.items()}
+ALGORITHMS = {name: entry.algorithm for name, entry in ENTRIES.items()}
 
 
 def public_algorithms() -> set[Callable]:

@@ -47,6 +47,11 @@ class Entry(NamedTuple):
     whole: Callable | None = None
     joint: Callable | None = None
 
+    @property
+    def kind(self):
+        """Which code bounds and hides: of one kind are sets and shapes that differ in their numbers alone."""
+        return "joint" if self.joint else self.whole or (self.white, self.calibrated)
+
     def make(self, size: Size, clip_norm: float, noise_multiplier: float):
         """The mechanism for contributions of that size."""
         if self.whole:
@@ -99,6 +104,6 @@ ENTRIES = {
 }
 
 
-def that(fit: Callable[[Entry], bool]) -> list[str]:
-    """The names of those whose entry fits."""
-    return [name for name, entry in ENTRIES.items() if fit(entry)]
+def that(fit: Callable[[Entry], bool]) -> dict[str, Entry]:
+    """Those that fit."""
+    return {name: entry for name, entry in ENTRIES.items() if fit(entry)}

@@ -320,59 +320,35 @@ def in_bfloat16(loss):
     return other
 
 
-TIED = {**TABLE, **MATRIX}
-TWO = {**MATRIX, "other": filled(WIDTH, WIDTH, seed=4)}
-ALL = {**TABLE, **LAYERS}
-IN = batch()
-NEGATIVE = batch(-VOCABULARY, VOCABULARY)
-OUT = batch(-2 * VOCABULARY, 2 * VOCABULARY)
+def labelled(z, e):
+    return optax.softmax_cross_entropy_with_integer_labels(z, e["y"])
 
-# loss, params, batch, the leaves that stay factors
-CASES = {
-    "dense": (dense, MATRIX, IN, ["w"]),
-    "shared": (shared, MATRIX, IN, ["w"]),
-    "shared, transposed": (shared_transposed, MATRIX, IN, ["w"]),
-    "shared, otherwise": (shared_otherwise, MATRIX, IN, []),
-    "embedding": (embedding, TABLE, IN, ["table"]),
-    "embedding of one": (one_embedding, TABLE, IN, ["table"]),
-    "embedding, from the end": (embedding, TABLE, NEGATIVE, ["table"]),
-    "embedding of bytes": (embedding, TABLE, {**IN, "x": IN["x"].astype(jnp.uint8)}, ["table"]),
-    "taken, clipped": (taken("clip"), TABLE, OUT, ["table"]),
-    "taken, filled": (taken("fill"), TABLE, OUT, ["table"]),
-    "taken, wrapped": (taken("wrap"), TABLE, OUT, ["table"]),
-    "columns": (columns, TABLE, IN, ["table"]),
-    "two look-ups": (twice, TABLE, IN, ["table"]),
-    "fixed places": (fixed_places, TABLE, IN, ["table"]),
-    "one-hot": (one_hot, TABLE, IN, ["table"]),
-    "tied": (tied, TIED, IN, ["table", "w"]),
-    "scan": (lambda p, e: square(scanned(p, e)), LAYERS, IN, ["layers"]),
-    "tied, scan": (tied_scanned(lambda f: f), ALL, IN, ["table", "layers"]),
-    "tied, scan, remat": (tied_scanned(jax.checkpoint), ALL, IN, ["table", "layers"]),
-    "remat, shared": (recomputed, TWO, IN, ["w", "other"]),
-    "remat": (recomputed_apart, TWO, IN, ["w", "other"]),
-    "remat, whole": (recomputed_whole, ALL, IN, ["table", "layers"]),
-    "remat, called": (called_thrice, TWO, IN, ["w", "other"]),
-    "remat, embedding": (looked_up_again, TIED, IN, ["table", "w"]),
-    "over time": (over_time(), TIED, IN, ["table", "w"]),
-    "over time, remat": (over_time(jax.checkpoint), TIED, IN, ["table", "w"]),
-    "shared layers": (shared_layers, MATRIX, IN, ["w"]),
-    "flipping": (flipping, MATRIX, IN, []),
-    "nested, stacked": (nested, LAYERS, IN, []),
-    "nested, remat": (nested_leaf, {"nested": filled(2, 3, WIDTH, WIDTH)}, IN, ["nested"]),
-    "tables": (tables, {"tables": filled(3, VOCABULARY, WIDTH)}, IN, ["tables"]),
-    "rows and columns": (rows_and_columns, TABLE, IN, ["table"]),
-    "two places": (two_places, TABLE, IN, []),
-    "several rows": (several_rows, TABLE, IN, []),
-    "dropout": (with_dropout, LAYERS, IN, ["layers"]),
-    "odd leaves": (
-        odd_leaves,
-        {"layers": LAYERS["layers"], "scales": filled(3), "unused": filled(4)},
-        IN,
-        ["layers"],
-    ),
-    "adapters": (over_a_base, {"a": filled(WIDTH, 2), "b": filled(2, WIDTH)}, IN, ["a", "b"]),
-    "last one": (last_one, MATRIX, IN, []),
-    "two leaves": (stacked_twice, TWO, IN, ["w", "other"]),
-    "branches": (branches, MATRIX, IN, []),
-    "solved": (solved, MATRIX, IN, ["w"]),
-}
+
+def tanh_layer(p, e):
+    return labelled(jnp.tanh(e["x"] @ p["w"] + p["b"]) @ p["out"], e)
+
+
+def turned_layer(p, e):
+    return labelled(p["out"].T @ jnp.tanh(p["w"].T @ e["x"] + p["b"]), e)
+
+
+def part(p, e):
+    """Of a matrix."""
+    return labelled(jnp.tanh(e["x"] @ p["w"].reshape(6, 3, 8)[:, 0] + p["b"]) @ p["out"], e)
+
+
+def sequence(p, e):
+    return labelled(jnp.sum(jnp.tanh(e["x"] @ p["w"] + p["b"]), 0) @ p["out"], e)
+
+
+def heads(p, e):
+    """As flax's attention: from one axis into two, and back."""
+    h = jnp.tanh(jnp.einsum("ti,ihk->thk", e["x"], p["into"]))
+    return labelled(jnp.sum(jnp.einsum("thk,hkj->tj", h, p["out"]), 0), e)
+
+
+def attention(p, e):
+    """Two heads, as flax projects onto them: kernels [i, heads, o] and [heads, o, i]."""
+    q, k, v = (jnp.einsum("ti,iho->tho", e["x"], p[name]) for name in "qkv")
+    shares = jax.nn.softmax(jnp.einsum("tho,sho->hts", q, k))
+    return jnp.sum(jnp.einsum("hts,sho,hoi->ti", shares, v, p["out"]) ** 2)

@@ -5,22 +5,19 @@ import functools
 import inspect
 import random
 import re
-import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from valid_calls import FUNCTIONS, GENERATORS, METHODS, NOT_RUN
+from public_functions import UNIONS, Public, everything
+from valid_calls import KNOWN, NOT_RUN, arguments_of, made_of
 
 import fedpriv as fp
-from fedpriv.core.arguments import kind_of
-
-UNIONS = (types.UnionType, Union)
 
 
 class Unshowable:
@@ -138,85 +135,17 @@ def _each_fits(value: Any, kinds: tuple) -> bool:
     return numbers and (whole or not allowed.integer) and all(_in_range(v, allowed) for v in each)
 
 
-class Public(NamedTuple):
-    """A public function, class or method.
-
-    Attributes:
-      function: itself; of a method, unbound.
-      hints: parameter -> type hint.
-      kinds: parameter -> the kind that its hint names.
-    """
-
-    function: Callable[..., Any]
-    hints: dict[str, Any]
-    kinds: dict[str, Any]
-
-
-@functools.cache
-def everything() -> Mapping[str, Public]:
-    """Name -> what fedpriv offers under that name."""
-    found = {name: _public(function) for name, function in _walk(fp, "")}
-    return {name: each for name, each in found.items() if each}
-
-
-def _walk(module: Any, path: str) -> Iterator[tuple[str, Any]]:
-    for name in getattr(module, "__all__", None) or _own_names(module):
-        value = getattr(module, name)
-        if inspect.ismodule(value):
-            yield from _walk(value, f"{path}{name}.")
-        elif inspect.isclass(value):
-            yield path + name, value
-            methods = {n: inspect.getattr_static(value, n) for n in vars(value) if n[0] != "_"}
-            for n, method in methods.items():
-                if inspect.isfunction(method) or isinstance(method, classmethod | staticmethod):
-                    yield f"{path}{name}.{n}", getattr(value, n)
-        elif inspect.isfunction(value):
-            yield path + name, value
-
-
-def _own_names(module: Any) -> list[str]:
-    def own(value: Any) -> bool:
-        made = inspect.isfunction(value) or inspect.isclass(value)
-        return made and value.__module__ == module.__name__
-
-    return [name for name, value in vars(module).items() if name[0] != "_" and own(value)]
-
-
-def _public(function: Any) -> Public | None:
-    """None for what takes no arguments of its own: exceptions."""
-    if inspect.isclass(function) and issubclass(function, BaseException):
-        return None
-    fields = hasattr(function, "_fields") or dataclasses.is_dataclass(function)
-    described = function if fields or not inspect.isclass(function) else function.__init__
-    hints = get_type_hints(described, include_extras=True)
-    taken = [name for name in inspect.signature(function).parameters if name[0] != "_"]
-    hints = {name: hints[name] for name in taken if name in hints}
-    return Public(function, hints, {n: h for n, h in hints.items() if kind_of(h)})
-
-
-def bare(hint: Any) -> bool:
-    """Whether it says of a number no more than its type; of arrays, any may do."""
-    if hint in (int, float, complex):
-        return True
-    if get_origin(hint) in UNIONS:
-        parts = get_args(hint)
-        array_like = any("SupportsArray" in str(one) or one is np.ndarray for one in parts)
-        return not array_like and any(map(bare, parts))
-    return get_origin(hint) in (Sequence, tuple, list) and any(map(bare, get_args(hint)))
-
-
 def arguments(name: str) -> dict[str, Any]:
     """Valid ones."""
-    given = FUNCTIONS[name] if name in FUNCTIONS else METHODS[name][1]
-    drawn = {"rng": np.random.default_rng(0)} if name in GENERATORS else {}
-    return drawn | given
+    given = dict(arguments_of(name))
+    return given | ({"rng": np.random.default_rng(0)} if "rng" in given else {})
 
 
 def called(name: str, /, **changes: Any) -> Any:
     """The result of the function with valid arguments but for the changes."""
-    function = everything()[name].function
-    bound = () if name in FUNCTIONS else (METHODS[name][0],)
-    return function(*bound, **arguments(name) | changes)
+    public = everything()[name]
+    bound = () if public.owner is None else (made_of(public.owner),)
+    return public.function(*bound, **arguments(name) | changes)
 
 
 def one_line(name: str, error: BaseException) -> bool:
@@ -325,7 +254,7 @@ OTHER_PARTS = [5, "qsgd", None, (), {}, object(), fp.everyone(2), fp.gaussian(1.
 def fuzzed(rng: random.Random) -> str:
     """What is wrong with what a random call gives; nothing for a result or one line."""
     known = everything()
-    name = rng.choice([n for n in (*FUNCTIONS, *METHODS) if n not in NOT_RUN])
+    name = rng.choice([n for n in KNOWN if n not in NOT_RUN])
     public = known[name]
     own = arguments(name) if inspect.isfunction(public.function) else public.kinds
     names = sorted({*public.kinds, *own})

@@ -35,6 +35,25 @@ from fedpriv.mechanisms.schedules import Dynamic
 SIZES = np.asarray(FEDERATION.size)
 
 
+class Planted(NamedTuple):
+    """A round with a hole, the sentence that refuses it and, where several rules say the same, which of them."""
+
+    algorithm: fp.Algorithm
+    said: str
+    rule: str = ""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        return self.said, self.rule
+
+
+class Sound(NamedTuple):
+    """A round that is sound, and what it does that looks like a hole."""
+
+    algorithm: fp.Algorithm
+    kind: str
+
+
 def keeping(make, extra=None):
     """DP-FedAvg that puts `make(key)` into its state, beside a sum with noise from the same key."""
     like = jax.eval_shape(make, jax.random.key(0))

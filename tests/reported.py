@@ -39,11 +39,11 @@ def record(
     shipped = modules.load(name).settings
     config = replace(shipped, rounds=planned, seeds=seeds, output=folder, **given)
     costly = {field: value for field, value in given.items() if field not in FREE}
-    ledger = _ledger(name, replace(shipped, **costly))
+    ledger = ledger_of(name, replace(shipped, **costly))
     entries = {n: ledger.entries[n]._replace(settings={"eta_0": 0.5}) for n in config.algorithms}
     model = Model(ledger.params, None, None)
     experiment = Experiment(model, None, ledger.delta, entries, notes=("tuned without privacy",))
-    experiment.ledger.traced.update({n: ledger.trace(n) for n in entries})
+    vars(experiment)["ledger"] = replace(ledger, entries=entries, notes=experiment.notes)
     return record_experiment(
         folder, name, config, experiment, rounds, status, seed, of_clients, of_groups
     )
@@ -77,7 +77,7 @@ def _planned(rounds, status):
 
 
 @cache
-def _ledger(name: str, settings: Settings) -> Ledger:
+def ledger_of(name: str, settings: Settings) -> Ledger:
     """Of a config that ships; a round is traced once for every folder with these settings."""
     return modules.load(name).ledger(settings)
 

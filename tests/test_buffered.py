@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from buffered_runs import DELTA, FREE, GAUSSIAN, LATE, TRAINING, K, certified, fed_buff, old
+import tiers
+from buffered_runs import FREE, GAUSSIAN, LATE, TRAINING, K, certified, fed_buff, old
 from correlated_runs import (
     CLIP,
     FEDERATION,
@@ -18,11 +19,9 @@ from correlated_runs import (
 )
 from small import (
     assert_close,
-    assert_identical,
     gradient,
     records,
     refused,
-    regression,
     squared,
     start,
     vector,
@@ -53,14 +52,20 @@ def by_numpy(algorithm, staleness, rounds=ROUNDS, seed=0, server=0.7, clip=CLIP)
     return np.array(models)
 
 
+WHO = {
+    "free": (FREE, None),
+    "free, with room": (FREE, 5),
+    "poisson": (fp.poisson(N, 0.3), None),
+    "blocks": (fp.shuffled_blocks(N, 4), 5),
+}
+
+
 @pytest.mark.usefixtures("quick_to_compile")
 class TestTraining:
-    @pytest.mark.parametrize(
-        ("sampler", "most_late"),
-        [(FREE, None), (FREE, 5), (fp.poisson(N, 0.3), None), (fp.shuffled_blocks(N, 4), 5)],
-    )
-    def test_as_numpy_computes_it(self, sampler, most_late):
+    @tiers.every("name", WHO)
+    def test_as_numpy_computes_it(self, name):
         """Weights that go above 1, a clip that some answers meet."""
+        sampler, most_late = WHO[name]
         algorithm = fed_buff(
             sampler,
             staleness=lambda d: 3 * old(d),
@@ -76,22 +81,7 @@ class TestTraining:
             kept = jax.tree.map(lambda leaf: leaf[(ROUNDS - back) % rows], ended.models)  # noqa: B023
             assert_close(vector(kept), told[ROUNDS - back], 1e-4)
 
-    @pytest.mark.parametrize(
-        ("who", "server"),
-        [
-            (fp.fixed_size(N, K), {}),
-            (fp.poisson(N, 0.3), {}),
-            (fp.poisson(N, 0.3), {"server": fp.fed_opt.adam(0.1)}),
-        ],
-    )
-    def test_without_delays_it_is_fed_avg(self, who, server):
-        """To the bit; optimisers at the server are compiled with another order of signs."""
-        late = fed_buff(who, fp.delays.constant(0), staleness=[1.0], **server)
-        at_once = fp.fed_avg(squared, sampler=who, mechanism=GAUSSIAN, **server, **TRAINING)
-        one, other = run(late).state, run(at_once).state
-        assert one.models == ()
-        (assert_close if server else assert_identical)(one.inner, other)
-
+    @pytest.mark.slow
     def test_parts_of_ones_own(self):
         """Whatever the client does with the model, and the server with the mean."""
 
@@ -116,32 +106,13 @@ class TestTraining:
         history = run(made)
         assert all(e.diagnostics["delay"] == 2.0 for e in history.evaluations)
 
-    def test_streamed_resumed_and_on_two_devices(self, tmp_path):
-        from fedpriv.devices.layout import default
-
-        algorithm, options = fed_buff(staleness=old), {"seeds": (3, 8), "every": 2}
-        whole = run(algorithm, **options).state
-        assert_close(run(algorithm, strategy=default(), **options).state, whole)
-        streamed = fp.StreamedFederation.from_arrays(
-            jax.tree.map(np.asarray, FEDERATION.examples), list(np.asarray(FEDERATION.rows))
-        )
-        for federation in (FEDERATION, streamed):
-            folder = tmp_path / type(federation).__name__
-            checkpoints = fp.Checkpoints(folder, rounds=1)
-            given = options | {"federation": federation}
-
-            def kill(e):
-                if e.round == 4:
-                    raise KeyboardInterrupt
-
-            with pytest.raises(KeyboardInterrupt):
-                run(algorithm, checkpoints=checkpoints, on_evaluation=kill, **given)
-            with refused("of another run: .*(schedule|answers)"):
-                run(fed_buff(staleness=[1, 1, 1, 0]), checkpoints=checkpoints, **given)
-            resumed = run(algorithm, checkpoints=checkpoints, **given).state
-            at_once = whole if federation is FEDERATION else run(algorithm, **given).state
-            assert_identical(at_once, resumed)
-            assert_close(resumed, whole)
+    @pytest.mark.slow
+    def test_a_run_does_not_go_on_with_other_weights(self, tmp_path):
+        """`test_sampled_runs.py` has the laws of runs."""
+        checkpoints = fp.Checkpoints(tmp_path, rounds=1)
+        run(fed_buff(staleness=old), checkpoints=checkpoints, rounds=4, every=2)
+        with refused("of another run: .*(schedule|answers)"):
+            run(fed_buff(staleness=[1, 1, 1, 0]), checkpoints=checkpoints, every=2)
 
 
 def weighted_by(factor, sampler=None):
@@ -209,42 +180,3 @@ class TestPlantedFaults:
         made = fp.fed_avg(squared, sampler=by_hand, mechanism=GAUSSIAN, **TRAINING)
         with refused(f"draw: answer: .*{name}.*made by hand, it could follow the data"):
             certified(made)
-
-
-def test_bad_input():
-    with refused(r"delay: .*; it can be 3 steps, more than most_late=2; cut the law or raise"):
-        fed_buff(most_late=2)
-    with refused(r"it can be 20 steps, more than most_late=4"):
-        fed_buff(delay=fp.delays.geometric(5, most_late=20), most_late=4)
-    with refused("sampler: .*; fp.FreeClients goes with fp.buffered_fed_avg alone"):
-        fp.fed_avg(squared, sampler=FREE, **TRAINING)
-    with refused("most_late: -1; give a whole number from 0"):
-        fed_buff(most_late=-1)
-    with refused("sampler: .*; give one such as fp.FreeClients"):
-        fed_buff(sampler=K)
-    with refused("delay: 2; give one such as fp.delays.constant"):
-        fed_buff(delay=2)
-    with refused("mechanism: 1.0; give"):
-        fed_buff(mechanism=1.0)
-    step = lambda state, mean: state  # noqa: E731
-    wrong = fp.buffered(lambda key, shard: 0, step, sampler=FREE, delay=LATE)
-    with refused(
-        r"client_update: it takes \(key, shard\).*; give a function of \(key, params, shard\)"
-    ):
-        certified(wrong)
-    update = lambda key, params, shard: params  # noqa: E731
-    for wrong, said in (
-        (
-            lambda state: state,
-            r"server_step: it takes \(state\).*; give a function of \(state, mean\)",
-        ),
-        (
-            lambda state, mean: mean,
-            "server_step: .* came back.*; return a state with a field `params`",
-        ),
-        (lambda state, mean: None, "server_step: None came back.*; return a state"),
-    ):
-        with refused(said):
-            certified(fp.buffered(update, wrong, sampler=FREE, delay=LATE))
-    with refused("sampler: made for 12 clients, but the federation has 11"):
-        fp.certify(fed_buff(), start(), regression([3] * 11), 1, DELTA)

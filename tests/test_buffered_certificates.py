@@ -1,11 +1,13 @@
 """Certificates of asynchronous rounds, against pairs that are computed on their own, and audits."""
 
 import math
+from typing import ClassVar
 
 import dp_accounting as dp
 import jax
 import numpy as np
 import pytest
+import tiers
 from buffered_runs import DELTA, GAUSSIAN, LATE, TRAINING, K, certified, fed_buff, old
 from correlated_runs import (
     FEDERATION,
@@ -81,7 +83,7 @@ class TestKnownTurns:
         assert found.epsilon == found.of_groups["fast"].epsilon
         assert found.basis == "constructed"
 
-    @pytest.mark.parametrize("name", ["banded", "blt"])
+    @tiers.every("name", ["blt", "banded"])
     def test_correlated_noise(self, name):
         """By C on every set of steps that is so far apart."""
         noise = correlated(matrix_of(name))
@@ -91,6 +93,7 @@ class TestKnownTurns:
         told = gaussian_epsilon(moved, DELTA)
         assert certified(algorithm).epsilon == pytest.approx(told, rel=1e-3)
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("quick_to_compile")
     def test_correlated_noise_trains(self):
         algorithm = fed_buff(delay=fp.delays.constant(1), mechanism=correlated(matrix_of("blt")))
@@ -101,25 +104,29 @@ class TestKnownTurns:
 class TestSecretAnswers:
     """Who answers is drawn afresh in every step: certified as without delays, however many answers a client has out."""
 
-    @pytest.mark.parametrize(
-        "who",
-        [
-            fp.poisson(N, 0.25),
-            fp.fixed_size(N, K),
-            fp.random_allocation(N, 4),
-            fp.everyone(N),
-            fp.grouped([*"aabb"] * 3, {"a": fp.poisson(6, 0.25), "b": fp.poisson(6, 0.5)}),
-        ],
-    )
-    @pytest.mark.parametrize("view", fp.privacy.VIEWS)
-    def test_as_the_sampler(self, who, view):
+    WHO: ClassVar = {
+        "poisson": fp.poisson(N, 0.25),
+        "fixed size": fp.fixed_size(N, K),
+        "allocation": fp.random_allocation(N, 4),
+        "everyone": fp.everyone(N),
+        "groups": fp.grouped([*"aabb"] * 3, {"a": fp.poisson(6, 0.25), "b": fp.poisson(6, 0.5)}),
+    }
+
+    @pytest.mark.parametrize("name", WHO)
+    def test_as_the_sampler(self, name):
+        who = self.WHO[name]
         at_once = fp.fed_avg(squared, sampler=who, mechanism=GAUSSIAN, **TRAINING)
-        late, told = (certified(a, view=view) for a in (fed_buff(who, staleness=old), at_once))
-        assert late.epsilon == told.epsilon
-        assert any("how late an answer comes" in text for text in late.assumptions)
-        of_groups = [{g: c.epsilon for g, c in each.of_groups.items()} for each in (late, told)]
-        assert of_groups[0] == of_groups[1]
-        assert late.basis == "constructed"
+        rounds = [
+            fp.trace_round(made, start(), FEDERATION)
+            for made in (fed_buff(who, staleness=old), at_once)
+        ]
+        for view in fp.privacy.VIEWS:
+            late, told = (traced.certify(ROUNDS, DELTA, view=view) for traced in rounds)
+            assert late.epsilon == told.epsilon
+            assert any("how late an answer comes" in text for text in late.assumptions)
+            of_groups = [{g: c.epsilon for g, c in each.of_groups.items()} for each in (late, told)]
+            assert of_groups[0] == of_groups[1]
+            assert late.basis == "constructed"
 
     def test_poisson_as_dp_accounting_composes_it(self):
         event = dp.PoissonSampledDpEvent(0.25, dp.GaussianDpEvent(SIGMA))
@@ -137,6 +144,7 @@ class TestSecretAnswers:
         algorithm = fed_buff(fp.poisson(N, rate, N), law, staleness=old)
         assert certified(algorithm, 1).epsilon == pytest.approx(told, rel=1e-3)
 
+    @pytest.mark.slow
     def test_unequal_weights_cost_no_more(self):
         """Of explicit neighbours whose delay is hidden, or shown: below the certificate, which counts the largest."""
         rate, weights = 0.25, {old(d): p for d, p in enumerate(LATE.chances[0])}
@@ -165,17 +173,18 @@ def _epsilon_of_mixture(rate, weights):
     return optimize.brentq(excess, 0, 50)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "view"),
-    [
-        (fed_buff(delay=fp.delays.constant(2), staleness=old), "third_party"),
-        (fed_buff(fp.poisson(N, 0.5, N)), "third_party"),
-        (fed_buff(fp.fixed_size(N, K)), "server_secagg"),
-    ],
-    ids=["free", "poisson", "known"],
-)
-def test_audits_find_most_of_the_worst_clients_epsilon(algorithm, view):
+AUDITED = {
+    "free": (fed_buff(delay=fp.delays.constant(2), staleness=old), "third_party"),
+    "poisson": (fed_buff(fp.poisson(N, 0.5, N)), "third_party"),
+    "known": (fed_buff(fp.fixed_size(N, K)), "server_secagg"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AUDITED)
+def test_audits_find_most_of_the_worst_clients_epsilon(name):
     """The mechanism's own code, on a client in its worst direction: a bound is wrong with probability 1e-6."""
+    algorithm, view = AUDITED[name]
     releases, delta = fp.trace_round(algorithm, start(), FEDERATION).releases(4), 1e-3
     told = certify_releases(releases, delta, view).epsilon
     scores = draw_scores(releases, view, draws=100_000)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from releases_seen import (
     BY_TENSOR,
     CLIENTS,
@@ -60,10 +61,9 @@ def of_clients(sampler, codec=fp.compression.codecs.UNCODED):
 
 
 def algorithms(name, *codec):
-    """All with three samplers; with others, whose releases differ in the cohort alone, two."""
+    """All with one sampler; with others, whose releases differ in the cohort alone, two."""
     found = of_clients(SAMPLERS[name], *codec)
-    every = name in ("fixed_size", "poisson", "with_replacement")
-    return [found[x] for x in (found if every else ("fed_avg", "adaptive"))]
+    return [found[x] for x in (found if name == "fixed_size" else ("fed_avg", "adaptive"))]
 
 
 def test_sums_of_a_cohort(drawn):
@@ -105,17 +105,21 @@ def test_laplace_noise_has_no_shares(drawn):
     assert kinds["server"].reasons == ["a client's share of Laplace noise is not Laplace"]
 
 
-@pytest.mark.parametrize(
-    "codec", [fp.compression.codecs.UNCODED, fp.qsgd(8)], ids=["uncoded", "rounded"]
-)
-@pytest.mark.parametrize("used", [GAUSSIAN, LAPLACE], ids=["gaussian", "laplace"])
-def test_members_who_perturb_their_own_messages(drawn, used, codec):
+OWN_NOISE = {
+    "gaussian": (GAUSSIAN, fp.compression.codecs.UNCODED),
+    "gaussian, rounded": (GAUSSIAN, fp.qsgd(8)),
+    "laplace": (LAPLACE, fp.compression.codecs.UNCODED),
+}
+
+
+@tiers.every("how", OWN_NOISE)
+def test_members_who_perturb_their_own_messages(drawn, how):
     """A sum hides one of them behind the noise of all, if it is Gaussian, not rounded, and their number is known.
 
     Of a Poisson cohort nobody is hidden: who stays away takes its noise along. Who is drawn with replacement sends the
     same message, however often.
     """
-    name, sampler, most = drawn
+    (name, sampler, most), (used, codec) = drawn, OWN_NOISE[how]
     algorithm = fp.papers.ldp_fed_avg(
         squared, sampler=sampler, mechanism=used, codec=codec, **COMMON
     )
@@ -132,7 +136,7 @@ def test_members_who_perturb_their_own_messages(drawn, used, codec):
         assert kind.participation == (sampler.accounting if known else None)
 
 
-@pytest.mark.parametrize("name", ["fixed_size", "poisson"])
+@tiers.every("name", ["fixed_size", "poisson"])
 def test_schedules_piece_by_piece(name):
     sampler, most = SAMPLERS[name], MOST[name]
     for algorithm in (
@@ -187,7 +191,7 @@ def of_nothing(sampler):
     return found
 
 
-@pytest.mark.parametrize("name", ["fixed_size", "poisson", "with_replacement"])
+@tiers.every("name", ["fixed_size", "poisson", "with_replacement"])
 def test_what_hides_nothing_says_why(name):
     for algorithm, reason in of_nothing(SAMPLERS[name]).values():
         parts, kinds = seen(algorithm)

@@ -15,35 +15,6 @@ from fedpriv.core.provenance import constructed
 SAMPLER = fp.everyone(3)
 
 
-def test_an_opening_of_fewer_than_no_rounds():
-    for make in (
-        lambda: fp.Opening(SAMPLER, -1, SAMPLER),
-        lambda: fp.Opening(SAMPLER, 1, SAMPLER)._replace(rounds=-1),
-        lambda: fp.Opening._make([SAMPLER, -1, SAMPLER]),
-    ):
-        with pytest.raises(ValueError, match="rounds: -1; give a whole number from 0"):
-            make()
-
-
-@pytest.mark.parametrize("part", [5, "x", None])
-def test_what_is_no_function(part):
-    gaussian, split = fp.gaussian(1.0, 1.0), fp.papers.splitting.uniform(0.5)
-    for made, name in (
-        (SAMPLER, "draw"),
-        (gaussian, "clip"),
-        (fp.qsgd(8), "wire"),
-        (fp.clipping.flat(), "clip"),
-        (fp.noise.isotropic(), "draw"),
-        (fp.papers.consensus.coupling(0.25, 0.125), "decay"),
-        (fp.papers.consensus.constant(2), "at"),
-        (split, "draw"),
-        (fp.Algorithm(fp.start, round, SAMPLER), "round"),
-    ):
-        with pytest.raises(ValueError, match=f"^{name}: {part!r}; give a function"):
-            made._replace(**{name: part})
-    assert gaussian._replace(scaling=None).scaling is None
-
-
 def test_a_bundle_prints_in_a_line_who_made_it():
     local = fp.LocalSteps(
         fp.per_example(lambda p, e: p), SAMPLER, 1, lambda t: None, fp.gaussian(1.0, 1.0)

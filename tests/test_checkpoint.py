@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+import tiers
 from checkpointed import (
     CLIENTS,
     COMMON,
@@ -25,7 +26,7 @@ from checkpointed import (
     score,
 )
 from scipy import stats
-from small import assert_identical, squared
+from small import assert_identical, compiler_of_one_program, squared
 
 import fedpriv as fp
 from fedpriv.engine import checkpoint, fingerprint
@@ -56,15 +57,18 @@ def folder(stopped, tmp_path):
     return shutil.copytree(stopped, tmp_path / "copy")
 
 
-@pytest.mark.parametrize("algorithm", [ODD, SCAFFOLD], ids=["odd", "scaffold"])
-def test_a_run_that_was_killed_goes_on_to_the_same_end(algorithm, tmp_path):
+@tiers.every("name", ["odd", "scaffold"])
+def test_a_run_that_was_killed_goes_on_to_the_same_end(name, tmp_path):
     """Whose state has every kind of leaf, and which keeps clients' rows and an optimiser's state and schedule."""
-    of_clients = fp.measures.per_client(score)
+    algorithm = {"odd": ODD, "scaffold": SCAFFOLD}[name]
+    of_clients = fp.measures.per_client(score) if name == "scaffold" else lambda s, f: {}
     measure = {
-        "measure": lambda s, f: {"sum": jax.tree.leaves(s.params)[0].sum(), **of_clients(s, f)}
+        "measure": lambda s, f: {"sum": jax.tree.leaves(s.params)[0].sum(), **of_clients(s, f)},
+        "compiler": compiler_of_one_program(),
     }
     expected, _ = run(algorithm, **measure)
-    assert expected.evaluations[0].clients["per_client"].metrics["loss"].shape == (2, CLIENTS)
+    if name == "scaffold":
+        assert expected.evaluations[0].clients["per_client"].metrics["loss"].shape == (2, CLIENTS)
     run(algorithm, tmp_path, stop=2, **measure)
     history, called = run(algorithm, tmp_path, **measure)
     assert called == [4, 6, 7]
@@ -72,6 +76,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_end(algorithm, tmp_path):
     assert rounds_in(tmp_path) == [6, 7]
 
 
+@pytest.mark.slow
 def test_a_run_of_a_secret_seed_goes_on_with_the_same_alone(whole, tmp_path):
     secret, other = {"secret_seed": 2**62 + 12345}, {"secret_seed": 2**62 + 12346}
     expected, _ = run(**secret)
@@ -111,15 +116,7 @@ def test_a_finished_run_is_given_back_without_training(whole, folder):
     assert_same(history, whole)
 
 
-def test_several_devices(folder, tmp_path):
-    two = fp.Strategy(devices=2)
-    expected, _ = run(strategy=two)
-    run(folder=tmp_path / "two", strategy=two, stop=4)
-    history, called = run(folder=tmp_path / "two", strategy=two)
-    assert called == [6, 7]
-    assert_same(history, expected)
-
-
+@pytest.mark.slow
 def test_a_streamed_run_goes_on(tmp_path):
     examples, public = jax.tree.map(np.asarray, (FEDERATION.examples, FEDERATION.public))
     rows, size = np.asarray(FEDERATION.rows), np.asarray(FEDERATION.size)
@@ -141,7 +138,7 @@ def test_a_streamed_run_goes_on(tmp_path):
     assert run(folder=tmp_path, federation=streamed)[1] == []  # it has ended
 
 
-@pytest.mark.parametrize("held", ["trained on", "held out", "public"])
+@tiers.every("held", ["trained on", "held out", "public"])
 def test_how_often_a_replaced_record_is_found(held):
     """One of 4,000, in 1,000 that are compared: within bounds of false-alarm rate 1e-6 in 400 draws of the seeds."""
     clients, held_out, public = np.split(np.arange(4000).reshape(4, 1000), [2, 3])
@@ -163,6 +160,7 @@ def test_how_often_a_replaced_record_is_found(held):
     assert digest(one, 3) == digest(one, 3)
 
 
+@pytest.mark.slow
 def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):
     """Free memory may be another one when the run goes on."""
     fit, free = fp.Strategy("fit"), "fedpriv.devices.memory.free_memory"
@@ -175,19 +173,20 @@ def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):
         run(folder=tmp_path, strategy=fp.Strategy(1))
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"rounds": 9, "every": 3}, "every 2 there, 3 here;"),
-        ({"seeds": (3, 9)}, "seeds 3 8 there, 3 9 here;"),
-        ({"strategy": fp.Strategy(2)}, "layout.clients map there, 2 here;"),
-        ({"strategy": fp.Strategy(devices=2)}, "layout.devices 1 there, 2 here;"),
-        ({"federation": OTHER}, "data "),
-        ({"algorithm": SCAFFOLD}, "releases.server "),
-        ({"algorithm": ODD}, "state.half: nothing there, bfloat16[2] here"),
-    ],
-)
-def test_another_run_is_refused_with_all_that_differs(given, said, folder):
+ANOTHER = {
+    "seeds": ({"seeds": (3, 9)}, "seeds 3 8 there, 3 9 here;"),
+    "every": ({"rounds": 9, "every": 3}, "every 2 there, 3 here;"),
+    "side by side": ({"strategy": fp.Strategy(2)}, "layout.clients map there, 2 here;"),
+    "devices": ({"strategy": fp.Strategy(devices=2)}, "layout.devices 1 there, 2 here;"),
+    "data": ({"federation": OTHER}, "data "),
+    "algorithm": ({"algorithm": SCAFFOLD}, "releases.server "),
+    "state": ({"algorithm": ODD}, "state.half: nothing there, bfloat16[2] here"),
+}
+
+
+@tiers.every("name", ANOTHER, lambda case: tuple(case[0]) if len(case[0]) == 1 else "seeds")
+def test_another_run_is_refused_with_all_that_differs(name, folder):
+    given, said = ANOTHER[name]
     before = {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
     with pytest.raises(ValueError, match="is of another run") as error:
         run(folder=folder, **given)
@@ -196,6 +195,7 @@ def test_another_run_is_refused_with_all_that_differs(given, said, folder):
     assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
 
 
+@pytest.mark.slow
 def test_rounds_of_other_noise_are_not_certified_as_of_this(tmp_path):
     """States are of the same shapes, and no settings were given to compare."""
 
@@ -258,8 +258,12 @@ def unfinished(folder):
     (folder / "4.npz").rename(folder / "4.npz.unfinished")
 
 
-@pytest.mark.parametrize("damage", [truncate, flip, flip_arrays, empty, unfinished])
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(damage, whole, folder):
+DAMAGE = {each.__name__: each for each in (flip_arrays, truncate, flip, empty, unfinished)}
+
+
+@tiers.every("name", DAMAGE)
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(name, whole, folder):
+    damage = DAMAGE[name]
     damage(folder)
     said = []
     history, called = run(checkpoints=fp.Checkpoints(folder, rounds=1, say=said.append))
@@ -295,8 +299,8 @@ def test_one_that_the_system_does_not_give_is_not_taken_for_damaged(folder, monk
     assert rounds_in(folder) == before
 
 
-@pytest.mark.parametrize(("kernels", "goes_on"), [("canonical", True), ("xla", False)])
-def test_kernels_that_earlier_revisions_could_choose(kernels, goes_on, whole, folder, monkeypatch):
+@pytest.mark.parametrize("kernels", ["canonical", "xla"])
+def test_kernels_that_earlier_revisions_could_choose(kernels, whole, folder, monkeypatch):
     read = checkpoint.read
 
     def of_before(path):
@@ -305,7 +309,7 @@ def test_kernels_that_earlier_revisions_could_choose(kernels, goes_on, whole, fo
         return named, about
 
     monkeypatch.setattr(checkpoint, "read", of_before)
-    if goes_on:
+    if kernels == "canonical":
         assert_same(run(folder=folder)[0], whole)
         return
     with pytest.raises(ValueError, match=r"layout\.convolution xla there"):
@@ -350,14 +354,12 @@ class Closing:
         self._file.close()
 
 
-@pytest.mark.parametrize(
-    ("number", "room"),
-    [(errno.ENOSPC, 0), (errno.EDQUOT, 1), (errno.EFBIG, 700), (errno.EIO, 2500)],
-)
+@tiers.every("room", [700, 0, 1, 2500])
 def test_a_checkpoint_that_cannot_be_written_leaves_those_before(
-    number, room, whole, tmp_path, monkeypatch
+    room, whole, tmp_path, monkeypatch
 ):
     """The first is written; training goes on, which is said once, and no partial file is left."""
+    number = {0: errno.ENOSPC, 1: errno.EDQUOT, 700: errno.EFBIG, 2500: errno.EIO}[room]
     disk, said = Disk(monkeypatch, number, room), []
 
     def on_evaluation(e):

@@ -2,7 +2,6 @@
 
 import os
 
-import numpy as np
 import pytest
 from checkpointed import run
 from several import ended, started
@@ -61,30 +60,3 @@ def test_how_often(tmp_path, monkeypatch):
     assert taken("rounds", rounds=3) == [4, 7]
     assert taken("clock", minutes=0) == [2, 4, 6, 7]
     assert taken("stop", stop=4) == [4]
-
-
-@pytest.mark.parametrize(
-    ("often", "said"),
-    [
-        ({"rounds": 0}, "rounds: 0; give a whole"),
-        ({"minutes": -1}, "minutes: -1; give"),
-        ({"minutes": "ten"}, "minutes: 'ten'; give"),
-        ({"rounds": 0.5}, "rounds: 0.5; give"),
-        ({"say": None}, "say: None; give"),
-        ({"on_resume": 3}, "on_resume: 3; give"),
-        (
-            {"settings": {"clip": np.float32(1)}},
-            r"settings: .*float32 is not JSON serializable; gi",
-        ),
-    ],
-)
-def test_how_often_makes_sense(often, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
-        fp.Checkpoints(tmp_path, **often)
-
-
-@pytest.mark.parametrize("folder", ["file", "file/below", 300 * "x"])
-def test_a_folder_that_cannot_be_made(folder, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"checkpoints: cannot make .* choose another folder"):
-        run(folder=tmp_path / folder)

@@ -1,6 +1,5 @@
 """`check_algorithm` finds what a new algorithm forgot, and lets an honest one pass."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -71,6 +70,7 @@ def test_a_state_of_all_that_a_scan_carries_passes():
     check_algorithm(rich(), jax.tree.map(np.asarray, PARAMS), FEDERATION)
 
 
+@pytest.mark.slow
 def test_a_federation_may_be_blank_or_on_the_host():
     example = jax.tree.map(lambda leaf: leaf[0], FEDERATION.examples)
     clients, records = FEDERATION.num_clients, FEDERATION.capacity
@@ -118,32 +118,3 @@ def test_a_model_may_be_given_as_the_function_that_makes_it():
 def test_what_is_missing_is_named(algorithm, said):
     with pytest.raises(ValueError, match=said):
         check_algorithm(algorithm, PARAMS, FEDERATION)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        fp.fed_avg,
-        partial(fp.papers.fed_avg_sparse, sparsifier=fp.papers.select_rand_k(0.5)),
-        partial(fp.adaptive_fed_avg, quantile=0.5, clip_norm=1.0, noise_multiplier=0.0),
-        partial(
-            fp.papers.msp_fl,
-            splitting=fp.papers.splitting.uniform(0.3),
-            coupling=fp.papers.consensus.coupling(0.4, 0.1),
-            exchanges=fp.papers.consensus.constant(3),
-        ),
-    ],
-)
-def test_an_optimiser_is_not_a_schedule(make):
-    with pytest.raises(ValueError, match=r"optimizer: .*; give a function of the round"):
-        make(squared, **COMMON | {"optimizer": optax.sgd(0.1)})
-
-
-@pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
-def test_nor_is_it_one_of_local_steps(make):
-    gradients, records = fp.per_example(squared), fp.fixed_size(3, 2)
-    with pytest.raises(ValueError, match=r"optimizer: .*; give a function of the round"):
-        make(
-            fp.LocalSteps(gradients, records, 1, optax.sgd(0.1), fp.gaussian(1, 1)),
-            sampler=everyone(CLIENTS),
-        )

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn import metrics
-from small import refused
+from tiers import every
 
 import fedpriv as fp
 from fedpriv.engine.compiled_rounds import evaluate
@@ -30,7 +30,7 @@ def found(logits, labels):
     return {name: float(value) for name, value in scores.metrics.items()}, bool(scores.diverged)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 7])
+@every("classes", [2, 3, 7], kind=lambda classes: classes > 2)
 def test_balanced_accuracy_is_that_of_scikit_learn(classes):
     """Of classes of unequal size; the last of several has no example."""
     labels = np.minimum(RNG.geometric(0.5, 333) - 1, max(1, classes - 2))
@@ -46,12 +46,13 @@ def test_balanced_accuracy_is_that_of_scikit_learn(classes):
     assert ("auc" in of) == (classes == 2)
 
 
-@pytest.mark.parametrize(
-    ("scale", "shift", "rare"),
+@every(
+    "drawn",
     [(1.0, 0.0, 0.5), (1e-3, 0.0, 0.5), (0.1, -4.0, 0.02), (50.0, 0.0, 0.3), (0.0, 1.0, 0.5)],
 )
-def test_the_area_is_that_of_scikit_learn_but_for_ties_within_a_bin(scale, shift, rare):
+def test_the_area_is_that_of_scikit_learn_but_for_ties_within_a_bin(drawn):
     """Logits of a model that has hardly begun, of a rare class, beyond all bins, and that are all the same."""
+    scale, shift, rare = drawn
     labels = RNG.random(2_000) < rare
     difference = np.float32(scale * (RNG.normal(size=2_000) + labels) + shift)
     of, _ = found(np.stack([np.zeros(2_000), difference], 1), labels)
@@ -76,6 +77,7 @@ def test_one_class_alone_has_no_area_and_nan_is_divergence():
     assert diverged
 
 
+@pytest.mark.slow
 def test_a_model_stops_by_its_area_which_is_also_that_of_each_client():
     x = RNG.normal(size=(300, 2)).astype(np.float32)
     data = {"x": x, "label": np.int32(x[:, 0] + 0.5 * RNG.normal(size=300) > 0.3)}
@@ -104,13 +106,3 @@ def test_a_model_stops_by_its_area_which_is_also_that_of_each_client():
         assert clients.metrics["auc"][0, i] == pytest.approx(expected, abs=2e-3)
     mean = history.metric("held_out_auc_mean")[-1, 0]
     assert mean == pytest.approx(clients.metrics["auc"].mean(), rel=1e-5)
-
-
-def test_what_is_refused():
-    with refused("classes: 1; give 2 or more"):
-        fp.models.classification_score(apply, 1)
-    with refused("apply: 3; give a function"):
-        fp.models.classification_score(3, 2)
-    score = fp.models.classification_score(apply, 3, "x")
-    with refused("classes: 3; apply gives 2 logits; give their number"):
-        evaluate(score, PARAMS, {"x": np.zeros((4, 2)), "label": np.zeros(4, int)})

@@ -55,56 +55,6 @@ def test_what_was_broken_off_is_not_read(tmp_path):
         StreamedFederation.from_folder(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("given", "options", "message"),
-    [
-        (
-            clients(x=np.zeros((1, 3))),
-            {},
-            r"clients\[1\]: 'x' is float32\[records, 3\], but float32",
-        ),
-        (
-            clients(x=np.zeros((1, 2), int)),
-            {},
-            r"clients\[1\]: 'x' is int32\[records, 2\], but float32",
-        ),
-        (clients(y=np.zeros(1)), {}, r"clients\[1\]: 'y' is float32\[records\], .* missing"),
-        (clients(x=np.zeros((2, 2))), {}, r"clients\[1\]: examples\['x'\]: 2 rows"),
-        (clients(x=np.full((1, 2), np.nan)), {}, r"clients\[1\]: examples\['x'\]: nan in row 0"),
-        (clients(x=np.zeros((0, 2)), label=np.zeros(0)), {}, r"clients\[1\] has no records"),
-        (clients(), {"public": {"x": np.zeros((1, 2))}}, "public: 'label' is missing"),
-        ([], {}, "clients: there are none"),
-        ([{"sizes": np.ones(2)}], {}, r"examples\['sizes'\]: the name is taken"),
-    ],
-)
-def test_errors(tmp_path, given, options, message):
-    with refused(message):
-        write_clients(tmp_path, given, **options)
-
-
-def test_nothing_is_overwritten(tmp_path):
-    write_clients(tmp_path, clients())
-    with pytest.raises(ValueError, match=r"there are \.npy files in it; give an empty folder"):
-        write_clients(tmp_path, clients())
-
-
-@pytest.mark.parametrize(
-    ("file", "spoil", "message"),
-    [
-        ("x.npy", lambda b: b[:-1], r"x\.npy: mmap length is greater than file size; copy it"),
-        ("x.npy", lambda b: b + b"0", r"x\.npy: it has 177 bytes, but 176 by its header; copy it"),
-        ("x.npy", lambda b: b"", r"x\.npy: .*; copy it again, or make the folder anew"),
-        ("label.npy", lambda b: b"not an array", r"label\.npy: .*; copy it again"),
-        ("sizes.npy", lambda b: b[:-8], r"sizes\.npy: .*; copy it again"),
-    ],
-)
-def test_a_damaged_file_is_named(tmp_path, file, spoil, message):
-    write_clients(tmp_path, clients())
-    (tmp_path / file).write_bytes(spoil((tmp_path / file).read_bytes()))
-    with refused(message):
-        StreamedFederation.from_folder(tmp_path)
-
-
 @pytest.mark.parametrize("view", [lambda x: x, lambda x: x[1:], np.asarray])
 def test_a_file_that_is_cut_short_later_is_refused_where_it_is_read(tmp_path, view):
     """Instead of the end of the process; so at every start of a run."""

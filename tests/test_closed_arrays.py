@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 from jax import lax
-from small import classification
+from small import classification, filled
 
 import fedpriv as fp
 from fedpriv.core.jaxprs import equations
@@ -159,9 +159,10 @@ def test_as_jit_a_function_is_compiled_for_each_shape():
 
 
 FEDERATION, TEST, MODEL = classification(clients=4)
-BASE = MODEL.init(jax.random.key(3))
+BASE = filled(MODEL.init)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "devices"), [("adapters", 1), ("frozen", 2)])
 def test_a_run_is_the_same_with_its_base_as_an_argument(how, devices, monkeypatch):
     """A whole run, two seeds; the base is still there after it, and for the next."""

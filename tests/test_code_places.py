@@ -9,10 +9,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import optax
 import pytest
-from ipykernel.compiler import XCachingCompiler
-from IPython.core.compilerop import CachingCompiler
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import capture_output
+import tiers
 from mistakes import EVERYONE, FEDERATION, GAUSSIAN, PARAMS, RECORDS
 from small import squared
 
@@ -38,10 +35,10 @@ AT = ["line 13, in <module>", "line 9, in round", "line 6, in client"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["a file", "-c", "standard input"])
+@pytest.mark.parametrize("how", ["a file", "standard input"])
 def test_what_python_prints_of_a_script(how, tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
-    args = {"a file": ["script.py"], "-c": ["-c", SCRIPT], "standard input": ["-"]}[how]
+    args = {"a file": ["script.py"], "standard input": ["-"]}[how]
     env = os.environ | {"PYTHONPATH": str(Path(fp.__file__).parents[1])}
     command = [sys.executable, *args]
     given = SCRIPT if how == "standard input" else None
@@ -76,9 +73,16 @@ given = {"w": jnp.zeros(3)}, federation, 1, 1e-3""",
 )
 
 
-@pytest.mark.parametrize("compiler", [CachingCompiler, XCachingCompiler])
-def test_a_cell_is_named_as_the_notebook_numbers_it(compiler, tmp_path, monkeypatch):
+@pytest.mark.slow
+@pytest.mark.parametrize("host", ["IPython", "Jupyter"])
+def test_a_cell_is_named_as_the_notebook_numbers_it(host, tmp_path, monkeypatch):
     """For IPython makes up files by number, for Jupyter by a hash."""
+    from ipykernel.compiler import XCachingCompiler
+    from IPython.core.compilerop import CachingCompiler
+    from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.capture import capture_output
+
+    compiler = {"IPython": CachingCompiler, "Jupyter": XCachingCompiler}[host]
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     shell = InteractiveShell.instance(history_length=0)
     try:
@@ -147,7 +151,7 @@ def built(loss, optimizer):
     }
 
 
-@pytest.mark.parametrize("name", built(weighed, lambda t: KEPT))
+@tiers.every("name", built(weighed, lambda t: KEPT))
 def test_arrays_of_a_built_in_algorithm_are_named_by_the_users_line(name):
     """That of the function which uses one, or of the call that an optimiser with one was handed to."""
     make = built(weighed, lambda t: KEPT)[name]

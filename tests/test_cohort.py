@@ -22,7 +22,6 @@ from small import (
 
 from fedpriv import (
     Algorithm,
-    Opening,
     Sent,
     everyone,
     fixed_size,
@@ -32,7 +31,6 @@ from fedpriv import (
     unprotected,
 )
 from fedpriv.core.types import PyTree
-from fedpriv.rounds.samplers import parts_of
 from fedpriv.types import Draw, Wire
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -177,6 +175,7 @@ def test_members_who_perturb_their_own_messages_have_noise_of_their_own():
     assert_normal(total, math.sqrt(3))
 
 
+@pytest.mark.slow
 def test_messages_as_they_are():
     """The protocol gets those of the members, in their slots, and says what comes of them."""
     federation = regression([2, 1, 3])
@@ -206,26 +205,3 @@ def test_what_is_not_secret():
     (y, size, t), _, _ = played(round, poisson(3, 0.5, 3), federation, t=7)
     np.testing.assert_array_equal(y, federation.examples["y"][federation.public])
     assert (int(size), int(t)) == (4, 7)
-
-
-def test_an_opening_draws_the_first_rounds():
-    """Each with its own slots and its own expected size."""
-    federation = regression([1] * 4)
-    sampler = Opening(everyone(4), 2, fixed_size(4, 1))
-
-    counted = summed(lambda key, shard, own: Sent(jnp.float32(1), own=own + 1))
-
-    def round(key, cohort, own):
-        total, metrics, own = counted(key, cohort, own)
-        return total / cohort.expected_size, metrics, own
-
-    own, sizes = jnp.zeros(4), []
-    for t in range(4):
-        mean, metrics, own = played(round, sampler, federation, jax.random.key(t), own, t)
-        assert mean == 1
-        sizes.append(int(metrics["cohort_size"]))
-    assert sizes == [4, 4, 1, 1]
-    assert own.sum() == 10
-    assert own.min() >= 2
-    assert parts_of(sampler, 1) == ((1, sampler.first), (0, sampler.then))
-    assert parts_of(sampler, 5) == ((2, sampler.first), (3, sampler.then))

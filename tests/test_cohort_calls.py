@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from jax import lax
 from own_algorithms import (
     CLIENTS,
@@ -71,14 +72,17 @@ TRANSFORMED = {
 }
 
 
-@pytest.mark.parametrize("name", TRANSFORMED)
+LOOPS = ("scan", "fori_loop", "while_loop", "map")
+
+
+@tiers.every("name", list(TRANSFORMED), lambda name: name in LOOPS)
 def test_a_call_that_could_be_repeated_is_refused_where_it_stands(name):
     said = r"round: cohort\.sum is called in a loop, a branch or a transformed function"
     with refused(said):
         fp.certify(calling(TRANSFORMED[name]), PARAMS, FEDERATION, 1, 1e-3)
 
 
-@pytest.mark.parametrize("name", ["jit", "scan", "cond"])
+@tiers.every("name", ["scan", "jit", "cond"])
 def test_so_is_one_where_nothing_is_compiled(name):
     said = r"round: cohort\.sum is called in a loop, a branch or a transformed function"
     with jax.disable_jit(), refused(said):
@@ -92,7 +96,7 @@ def stepping(wrapped):
     )
 
 
-@pytest.mark.parametrize("name", TRANSFORMED)
+@tiers.every("name", list(TRANSFORMED), lambda name: name in LOOPS)
 def test_a_private_mean_that_could_be_repeated_is_refused(name):
     with refused(r"round: shard\.private_mean is called in a loop"):
         fp.certify(stepping(TRANSFORMED[name]), PARAMS, FEDERATION, 1, 1e-3)
@@ -248,7 +252,7 @@ def how_many_take_part(key, state, cohort):
     return State(state.params, state.round + 1, total), metrics
 
 
-@pytest.mark.parametrize("beside", [False, True])
+@tiers.every("beside", [False, True])
 def test_a_release_of_nothing_is_one(beside):
     """Of what a protocol shows to all while it runs."""
 

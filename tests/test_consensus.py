@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from scipy import stats
 from small import FALSE_ALARM
 
@@ -59,7 +60,7 @@ UNEQUAL = jnp.array([1, 3, 2, 3])
 PAPER, LASTING, FAST = coupling(0.5, 0.1), coupling(0.5, 0.1, "none"), coupling(0.4, 0.2)
 
 
-@pytest.mark.parametrize("name", SPLITTINGS)
+@tiers.every("name", SPLITTINGS)
 def test_submodels_add_up(name):
     with jax.enable_x64(True):
         models = MODELS.astype(jnp.float64)
@@ -106,8 +107,8 @@ def paper_matrix(size, most, e, alphas):
     return p
 
 
-@pytest.mark.parametrize("m", [[1, 1, 1, 1], [1, 3, 2, 3]])
-@pytest.mark.parametrize("least", [1.0, 0.2])
+@tiers.every("m", [[1, 3, 2, 3], [1, 1, 1, 1]], len)
+@tiers.every("least", [0.2, 1.0])
 def test_an_exchange_is_the_paper_s_matrix(m, least):
     """With equal weights, and with some of every client and submodel."""
     most, e, alpha = max(m), 0.4, 0.07
@@ -129,7 +130,7 @@ def test_an_exchange_is_the_paper_s_matrix(m, least):
 OWN = jax.random.uniform(jax.random.key(9), (M, 3), minval=0.2)
 
 
-@pytest.mark.parametrize("decay", ["linear", "root", "none"])
+@tiers.every("decay", ["linear", "root", "none"])
 def test_a_trajectory_with_own_weights_is_the_paper_s_matrices(decay):
     """All that is sent, and what is not, after each of 6 exchanges: P[5] ... P[0] (eq. 41), by NumPy."""
     used, m = coupling(0.4, 0.1, decay), UNEQUAL
@@ -225,7 +226,7 @@ def test_the_cohort_s_sum_is_invariant_in_every_step(quantized):
             np.testing.assert_allclose(after, total, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("m", [[1, 1, 1, 1], [2, 2, 2, 2], [1, 3, 2, 3]])
+@tiers.every("m", [[1, 3, 2, 3], [1, 1, 1, 1], [2, 2, 2, 2]], len)
 def test_consensus_is_the_weighted_mean(m):
     begun = split(jax.random.key(4), MODELS, jnp.array(m), 3)
     end = agreed(begun, LASTING, EXACT, 600, 600)
@@ -235,15 +236,14 @@ def test_consensus_is_the_weighted_mean(m):
     assert end.saturated == 0
 
 
-@pytest.mark.parametrize(
-    ("step", "decay"), [(0.3, "linear"), (0.9, "linear"), (0.9, "root"), (0.3, "none")]
-)
-def test_what_remains_of_the_splitting(step, decay):
+@tiers.every("how", [(0.9, "linear"), (0.3, "linear"), (0.9, "root"), (0.3, "none")])
+def test_what_remains_of_the_splitting(how):
     """For equal m_i the model is off the mean by prod_k (1 - (1 + m) alpha[k]) of what a[0] was off, whatever e.
 
     In exact arithmetic the cohort's mean of a moves by alpha m (mean b - mean a), that of the b by -alpha of it.
     """
-    used, mean = coupling(step, 0.1, decay), np.asarray(MODELS, np.float64).mean(0)
+    (step, decay), mean = how, np.asarray(MODELS, np.float64).mean(0)
+    used = coupling(step, 0.1, decay)
     for m in (1, 3, 18):
         begun = split(jax.random.key(8), MODELS, jnp.full(M, m), 18)
         off = np.asarray(begun.visible, np.float64).mean(0) - mean
@@ -290,14 +290,16 @@ def from_one_point(models):
     return Submodels(common, (2 * models - common)[:, None], jnp.ones((M, 1)))
 
 
-@pytest.mark.parametrize(("norm", "bits"), [("frobenius", 8), ("columns", 4)])
-def test_the_dynamic_quantizer_against_numpy(norm, bits):
+@tiers.every("how", [("columns", 4), ("frobenius", 8)])
+def test_the_dynamic_quantizer_against_numpy(how):
+    norm, bits = how
     begun = from_one_point(MODELS)
     end = agreed(begun, FAST, consensus.dynamic(bits, norm), 12, 12)
     expected = by_hand(jax.random.key(7), begun, begun.visible, 0.4, 0.2, bits, 12, norm)
     np.testing.assert_allclose(end.model, expected, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_longest_column_is_enough():
     """With 2^B >= sqrt(M) pi + 1 nothing leaves the interval (Lemma 10 by coordinates), however many they are.
 
@@ -356,32 +358,5 @@ def test_saturation_is_counted():
     assert agreed(begun, PAPER, tight, 0, 5, first).saturated > 0.9
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: check_coupling(coupling(1.4, 0.1), 4, 1),
-            r"step: 1.4 is not in \(0, M / \(M - 1\)\)",
-        ),
-        (lambda: check_coupling(coupling(0.0, 0.1), 4, 1), "step: 0.0; give"),
-        (lambda: check_coupling(coupling(0.5, 0.4), 4, 1), "gamma: 0.4 .* not below .* = 0.3333"),
-        (lambda: check_coupling(coupling(0.5, 0.1), 4, 4), "adds up to 0.4, not below"),
-        (lambda: check_coupling(coupling(0.5, 0.0), 4, 1), "gamma: 0.0; give"),
-        (lambda: coupling(0.5, 0.1, "fast"), "decay: 'fast'; give"),
-        (lambda: splitting.uniform(1.0), "factor: 1.0; give"),
-        (lambda: splitting.gaussian(0.0), "std: 0.0; give"),
-        (lambda: splitting.laplace(-1.0, 1.0), "sensitivity: -1.0; give"),
-        (lambda: consensus.fixed(8, -1.0), "bound: -1.0; give"),
-        (lambda: consensus.dynamic(0), "bits: 0; give"),
-        (lambda: consensus.dynamic(8, "l1"), "norm: .l1.; give"),
-    ],
-)
-def test_wrong_input(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 def test_unstable_couplings_are_allowed_where_asked_for():
     check_coupling(coupling(0.5, 0.1), 4, 18, stable=False)
-    with pytest.raises(ValueError, match=r"step: 1\.5"):
-        check_coupling(coupling(1.5, 0.1), 4, 18, stable=False)

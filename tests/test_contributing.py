@@ -38,6 +38,7 @@ def test_the_files_are_where_the_text_says():
     assert TEXT.count("```python") == len(FILES)
 
 
+@pytest.mark.slow
 def test_its_tests_pass(checkout, quick_to_compile):
     names: dict = {}
     exec(FILES[TESTS], names)
@@ -47,6 +48,7 @@ def test_its_tests_pass(checkout, quick_to_compile):
         test()
 
 
+@pytest.mark.slow
 def test_its_config_is_launched(checkout, capsys):
     folder = checkout / "run"
     options = ["--rounds", "2", "--every", "2", "--output", str(folder)]

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from correlated_runs import (
     CLIP,
     FEDERATION,
@@ -43,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 class TestCertificates:
     @pytest.mark.parametrize("name", MATRICES)
-    @pytest.mark.parametrize("rounds", [1, 5, ROUNDS])
+    @tiers.every("rounds", [ROUNDS, 1, 5])
     def test_a_run_is_one_gaussian(self, name, rounds):
         found = certificate(descent(correlated(matrix_of(name)), fp.fixed_order(N, SIZE)), rounds)
         least = by_all_patterns(matrix_of(name).strategy(rounds), 3)
@@ -71,10 +72,9 @@ class TestCertificates:
         assert_close(plain.epsilon, gaussian_epsilon(3**0.5 / SIGMA, 1e-5), 1e-6)
         assert_close(same.epsilon, plain.epsilon, 1e-9)
 
-    @pytest.mark.parametrize("decay", [0.5, 2.0])
-    @pytest.mark.parametrize("most", [None, 2])
-    @pytest.mark.parametrize("parts", [2, 5, ROUNDS])
-    def test_noise_that_changes_counts_in_a_clients_worst_rounds(self, decay, most, parts):
+    @tiers.every("given", [(0.5, 2, 5), (2.0, None, 2), (0.5, None, ROUNDS)])
+    def test_noise_that_changes_counts_in_a_clients_worst_rounds(self, given):
+        decay, most, parts = given
         used = fp.dynamic(fp.gaussian(CLIP, SIGMA), rounds=ROUNDS, noise_decay=decay, parts=parts)
         each = np.concatenate([[m] * steps for steps, m in used.multipliers(ROUNDS)])
         least = by_all_patterns(np.diag(1 / each), 3, most)
@@ -123,7 +123,7 @@ class TestCertificates:
         known = certificate(descent(correlated(matrix), fp.fixed_order(N, SIZE)))
         assert found.epsilon < known.epsilon
 
-    @pytest.mark.parametrize("rounds", [4, 7, ROUNDS])
+    @tiers.every("rounds", [7, 4, ROUNDS])
     def test_allocated_rounds_of_fresh_noise(self, rounds):
         """A third party that does not know the round of a block; servers do."""
         plain, blocks = (
@@ -177,6 +177,7 @@ class TestCertificates:
         ]
         assert_close(found.epsilon, certify_releases(blocks, 1e-5, "third_party").epsilon, 1e-9)
 
+    @pytest.mark.slow
     def test_allocated_rounds_for_a_target(self):
         sampler, target = fp.random_allocation(N, 3), {"epsilon": 2.0, "rounds": 6, "delta": 1e-5}
         sigma = fp.calibrate_noise(
@@ -220,6 +221,7 @@ class TestCertificates:
 class TestAudits:
     """The engine's own noise of whole runs, in the worst rounds, projected as the best attack does."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["banded_inverse", "tree"])
     def test_a_run_lies_below_its_certificate_and_near_it(self, name):
         used = correlated(matrix_of(name), sigma=3.0)
@@ -229,6 +231,7 @@ class TestAudits:
         assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
         assert lower_bounds(scores, 1e-3).gaussian > 0.6 * certified
 
+    @pytest.mark.slow
     def test_a_run_of_blocks(self):
         """In the worst rounds found by blocks."""
         used, sampler = (
@@ -241,6 +244,7 @@ class TestAudits:
         assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
         assert lower_bounds(scores, 1e-3).gaussian > 0.6 * certified
 
+    @pytest.mark.slow
     def test_blocks_of_fresh_noise(self):
         plain = descent(fp.gaussian(CLIP, SIGMA), fp.random_allocation(N, 3))
         traced = fp.trace_round(plain, start(), FEDERATION)
@@ -248,6 +252,7 @@ class TestAudits:
         least = lower_bounds(scores, 1e-3, significance=1e-6).least
         assert 0.4 < least / traced.certify(6, 1e-3).epsilon < 1
 
+    @pytest.mark.slow
     def test_too_little_noise_is_refuted(self):
         """A run of half the noise that is certified."""
         matrix, sampler = matrix_of("banded_inverse"), fp.fixed_order(N, SIZE)
@@ -335,6 +340,7 @@ class TestBeside:
         with refused("9 rounds, the most that its noise is made for, do not reach it"):
             fp.calibrate_rounds(loud, start(), FEDERATION, **target)
 
+    @pytest.mark.slow
     def test_a_servers_view_is_of_bare_messages(self):
         """Whatever the noise."""
         state, key = fp.ModelState(start(), jnp.int32(0)), jax.random.key(3)

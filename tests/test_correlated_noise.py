@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from correlated_runs import (
     CLIP,
     FEDERATION,
@@ -27,7 +28,7 @@ from correlated_runs import (
     run,
     silent,
 )
-from every_algorithm import CLIENTS, NOISY, PARAMS
+from every_algorithm import CLIENTS, ENTRIES, NOISY, PARAMS
 from every_algorithm import FEDERATION as ALL_SMALL
 from every_algorithm import MAKERS as ALGORITHMS
 from scipy import stats
@@ -42,6 +43,7 @@ from small import (
 )
 
 import fedpriv as fp
+from fedpriv.devices.layout import default
 from fedpriv.rounds.one_round import Carried, round_in_run
 
 
@@ -53,7 +55,7 @@ def with_fresh_noise():
 
 @pytest.mark.usefixtures("quick_to_compile")
 class TestNoise:
-    @pytest.mark.parametrize("name", MATRICES)
+    @tiers.every("name", MATRICES, kind=lambda make: "a matrix")
     def test_a_run_adds_the_matrix_times_fresh_noise(self, name):
         """Against the run whose noise is fresh: the same keys, so the same z."""
         sampler = fp.fixed_order(N, SIZE)
@@ -61,6 +63,7 @@ class TestNoise:
         z, noise = np.diff(with_fresh_noise(), axis=0), np.diff(with_memory, axis=0)
         np.testing.assert_allclose(noise, matrix_of(name).noising(ROUNDS) @ z, atol=2e-6)
 
+    @pytest.mark.slow
     def test_messages_are_as_without(self):
         """With so little noise that the sums show."""
         sampler = fp.fixed_order(N, SIZE)
@@ -68,6 +71,7 @@ class TestNoise:
         bare = models(descent(fp.gaussian(CLIP, 0), sampler))
         np.testing.assert_allclose(quiet, bare, atol=1e-5)
 
+    @pytest.mark.slow
     def test_identity_is_plain_noise_to_the_bit(self):
         sampler = fp.shuffled_blocks(N, SIZE)
         plain = run(descent(fp.gaussian(CLIP, SIGMA), sampler)).params()
@@ -91,6 +95,7 @@ class TestNoise:
             changing, steady * np.where(np.arange(9) < 4, 1, 2)[:, None], atol=5e-6
         )
 
+    @pytest.mark.slow
     def test_two_calls_remember_apart(self):
         sampler = fp.fixed_order(N, SIZE)
         one, other = (correlated(matrix_of(name)) for name in ("blt", "tree"))
@@ -110,6 +115,7 @@ class TestNoise:
             together[1:] - together[0], -SIZE * (alone[1:] - alone[0]), atol=1e-5
         )
 
+    @pytest.mark.slow
     def test_a_part_of_a_joint_mechanism(self):
         sampler = fp.fixed_order(N, SIZE)
         used = fp.joint(correlated(matrix_of("banded")), fp.gaussian(1.0, 1.0))
@@ -119,6 +125,7 @@ class TestNoise:
             both[1], matrix_of("banded").noising(ROUNDS) @ both[0], atol=5e-6
         )
 
+    @pytest.mark.slow
     def test_the_covariance_is_that_of_the_matrix(self):
         """Of the sum of all rounds, over 400 seeds; false alarm 1e-6 by the chi-square law of its variance."""
         matrix, seeds = matrix_of("banded_inverse"), range(400)
@@ -143,15 +150,19 @@ class Two(NamedTuple):
     other: jax.Array
 
 
+SAMPLERS = {"blocks": fp.shuffled_blocks(N, SIZE), "allocation": fp.random_allocation(N, 3)}
+
+
 @pytest.mark.usefixtures("quick_to_compile")
+@tiers.every("name", SAMPLERS, kind=lambda sampler: "by blocks")
 class TestMemory:
     """Is carried to the bit through whatever a run goes through, and seen by nobody."""
 
-    ALGORITHM = descent(correlated(matrix_of("blt")), fp.shuffled_blocks(N, SIZE))
-
-    def test_stopped_and_resumed(self, tmp_path):
+    @pytest.mark.slow
+    def test_stopped_and_resumed(self, name, tmp_path):
         options = {"seeds": (3, 8), "every": 2}
-        whole = run(self.ALGORITHM, **options)
+        whole = run(remembering(name), **options)
+        assert whole.state._fields == ("params", "round")
         checkpoints = fp.Checkpoints(tmp_path, rounds=1)
 
         def kill(e):
@@ -159,35 +170,26 @@ class TestMemory:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            run(self.ALGORITHM, checkpoints=checkpoints, on_evaluation=kill, **options)
-        resumed = run(self.ALGORITHM, checkpoints=checkpoints, **options)
+            run(remembering(name), checkpoints=checkpoints, on_evaluation=kill, **options)
+        resumed = run(remembering(name), checkpoints=checkpoints, **options)
         assert_identical(whole.state, resumed.state)
 
-    def test_streamed_as_in_memory(self):
+    @pytest.mark.slow
+    def test_streamed_in_longer_chunks_and_on_two_devices(self, name):
+        """As in memory, in chunks of one round, on one device; longer chunks to the bit."""
+        there = run(remembering(name), strategy=fp.Strategy())
+        longer = run(remembering(name), strategy=fp.Strategy(), every=4)
+        assert_identical(longer.params(), there.params())
         examples = jax.tree.map(np.asarray, FEDERATION.examples)
-        rows = list(np.asarray(FEDERATION.rows))
-        streamed = fp.StreamedFederation.from_arrays(examples, rows)
-        there = run(self.ALGORITHM, federation=streamed, seeds=(3, 8), every=2)
-        assert_close(vectors(there), vectors(run(self.ALGORITHM, seeds=(3, 8), every=2)))
-
-    def test_on_two_devices(self):
-        from fedpriv.devices.layout import default
-
-        split = run(self.ALGORITHM, strategy=default())
-        one = run(self.ALGORITHM, strategy=fp.Strategy())
-        assert_close(vectors(split), vectors(one))
-
-    def test_no_state_holds_it(self):
-        assert run(self.ALGORITHM).state._fields == ("params", "round")
-
-    def test_a_chunk_longer_than_the_run(self):
-        assert_identical(run(self.ALGORITHM, every=4).params(), run(self.ALGORITHM).params())
+        streamed = fp.StreamedFederation.from_arrays(examples, list(np.asarray(FEDERATION.rows)))
+        for options in ({"federation": streamed}, {"strategy": default()}):
+            found = run(remembering(name), **options)
+            assert_close(vectors(found), vectors(there))
 
 
-class TestAllocation(TestMemory):
-    """Cohorts by blocks go through whatever a run goes through, too."""
-
-    ALGORITHM = descent(correlated(matrix_of("blt")), fp.random_allocation(N, 3))
+@cache
+def remembering(name):
+    return descent(correlated(matrix_of("blt")), SAMPLERS[name])
 
 
 def vectors(history):
@@ -201,23 +203,21 @@ class TestResuming:
     ROWS = matrix_of("banded_toeplitz").rows[0]
     OTHER_ROWS = replace(matrix_of("banded_toeplitz"), rows=((ROWS[0], ROWS[2], ROWS[1]),))
 
-    @pytest.mark.parametrize(
-        ("began", "goes_on", "what"),
-        [
-            (
-                descent(fp.gaussian(CLIP, SIGMA), fp.shuffled_blocks(N, SIZE)),
-                descent(fp.gaussian(CLIP, SIGMA), fp.fixed_order(N, SIZE)),
-                "schedule",
-            ),
-            (
-                descent(correlated(matrix_of("banded_toeplitz")), fp.fixed_order(N, SIZE)),
-                descent(correlated(OTHER_ROWS), fp.fixed_order(N, SIZE)),
-                "noise",
-            ),
-        ],
-        ids=["schedule", "matrix"],
-    )
-    def test_with_another_of_the_same_certificate(self, tmp_path, began, goes_on, what):
+    PLAIN, MATRIX = fp.gaussian(CLIP, SIGMA), matrix_of("banded_toeplitz")
+    PAIRS: ClassVar = {
+        "noise": (
+            descent(correlated(MATRIX), fp.fixed_order(N, SIZE)),
+            descent(correlated(OTHER_ROWS), fp.fixed_order(N, SIZE)),
+        ),
+        "schedule": (
+            descent(PLAIN, fp.shuffled_blocks(N, SIZE)),
+            descent(PLAIN, fp.fixed_order(N, SIZE)),
+        ),
+    }
+
+    @tiers.every("what", PAIRS)
+    def test_with_another_of_the_same_certificate(self, tmp_path, what):
+        began, goes_on = self.PAIRS[what]
         checkpoints = fp.Checkpoints(tmp_path, rounds=1)
         assert certificate(began).epsilon == certificate(goes_on).epsilon
         run(began, checkpoints=checkpoints)
@@ -233,7 +233,8 @@ class TestSparse:
     PERIODS = (1, 2, 4, None)
     MATRIX = matrix_of("banded_inverse")
 
-    @pytest.mark.parametrize("period", PERIODS)
+    @tiers.every("period", PERIODS, kind=lambda period: "a period")
+    @pytest.mark.slow
     def test_noise_of_different_periods_adds_up(self, period):
         """The squared norm of the run's noise; z-test by the deviation over the seeds, false alarm 1e-6."""
         ends = run(self.sparse(period), seeds=range(self.SEEDS), every=ROUNDS).state.params
@@ -256,7 +257,7 @@ class TestSparse:
         assert share[-1] < 0.6
 
     def test_the_certificate_does_not_depend_on_it(self):
-        found = [certificate(self.sparse(period)) for period in self.PERIODS]
+        found = [certificate(self.sparse(period)) for period in (2, None)]
         assert all(each == found[0] for each in found)
         whole = fp.fed_avg(squared, **self.OPTIONS)
         assert found[0].epsilon == certificate(whole).epsilon < np.inf
@@ -287,13 +288,13 @@ class TestSparse:
 class TestAlgorithms:
     """Whatever sums clients by a mechanism, sums them by a correlated one."""
 
-    TAKES_ONE: ClassVar = [
-        name
+    TAKES_ONE: ClassVar = {
+        name: ENTRIES[name]
         for name, make in ALGORITHMS.items()
         if "mechanism" in signature(make.func).parameters and name != "ldp_fed_avg"
-    ]
+    }
 
-    @pytest.mark.parametrize("name", TAKES_ONE)
+    @tiers.every("name", TAKES_ONE)
     def test_is_certified_and_keeps_the_shapes_of_its_memory(self, name):
         matrix = matrix_of("banded_inverse")
         algorithm = ALGORITHMS[name](
@@ -308,25 +309,20 @@ class TestAlgorithms:
         after, _ = jax.eval_shape(round_in_run(algorithm), key, carried, ALL_SMALL, t)
         assert jax.tree.map(_kind, after.memory) == jax.tree.map(_kind, carried.memory)
 
-    @pytest.mark.parametrize(
-        "name", ["dp_fed_avg", "fed_smp rand_k", "dp_fed_avg_wav", "dp_scaffold"]
-    )
+    @tiers.every("name", ["dp_fed_avg", "fed_smp rand_k", "dp_fed_avg_wav", "dp_scaffold"])
     def test_papers_claim_nothing_of_schedules(self, name):
         for sampler in (fp.shuffled_blocks(CLIENTS, 2), fp.cyclic_poisson(CLIENTS, 3, 0.5)):
             assert ALGORITHMS[name](sampler=sampler).claim(2, 1e-5) is None
         assert ALGORITHMS[name]().claim(2, 1e-5) is not None
 
-    @pytest.mark.parametrize(
-        "sampler",
-        [
+    def test_a_protocol_has_no_empty_slots(self):
+        for sampler in (
             fp.cyclic_poisson(CLIENTS, 3, 0.5),
             fp.fixed_order(CLIENTS, 2, 2),
             fp.random_allocation(CLIENTS, 3),
-        ],
-    )
-    def test_a_protocol_has_no_empty_slots(self, sampler):
-        with refused("sampler: cohorts vary in size or have empty slots"):
-            ALGORITHMS["msp_fl"](sampler=sampler)
+        ):
+            with refused("sampler: "):
+                ALGORITHMS["msp_fl"](sampler=sampler)
 
 
 def _kind(leaf):

@@ -118,6 +118,7 @@ class TestMadeByHand:
     def check(self, mechanism):
         fp.check_algorithm(descent(mechanism, self.SAMPLER), start(), FEDERATION)
 
+    @pytest.mark.slow
     def test_a_quiet_mechanism(self):
         quiet = fp.gaussian(CLIP, 1e-3)._replace(certified_multiplier=SIGMA)
         by_hand = fp.gaussian(CLIP, SIGMA)._replace(at=lambda bound, sigma: quiet.at(bound, 1e-3))
@@ -138,6 +139,7 @@ class TestMadeByHand:
         with refused("declares a sensitivity of 1.228, but its noise over 9 rounds has 2.45"):
             self.check(correlated(Quiet(**self.FIELDS)))
 
+    @pytest.mark.slow
     def test_fewer_bands_than_there_are(self):
         class Short(type(self.MATRIX)):
             bands = 2

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from every_algorithm import ENTRIES, FEDERATION, PARAMS
 from small import regression, squared, start
 
@@ -54,25 +55,30 @@ TWICE = ["fed_smp top_k", "fed_avg_sparse integers", "fed_rep", "ditto"]
 """Their clients train two things."""
 
 
-@pytest.mark.parametrize("name", sorted({*list(ENTRIES)[::5], *TWICE}))
+TRAINED = {name: 2 if name in TWICE else 1 for name in (*list(ENTRIES)[::5], *TWICE)}
+"""How many things."""
+
+
+@tiers.every("name", TRAINED, kind=lambda times: times)
 def test_a_loss_is_traced_twice_to_check_it_and_once_to_compile_it(name):
     """And once more where `per_example` or `mean_grad` meets it first."""
-    loss, times = counting(squared), 2 if name in TWICE else 1
+    loss, times = counting(squared), TRAINED[name]
     algorithm = ENTRIES[name].of_loss(loss)
     of_certify, of_simulate = traces_of(loss, algorithm, PARAMS, FEDERATION)
     assert of_certify <= 1 + 2 * times
     assert of_simulate <= 3 * times
 
 
-@pytest.mark.parametrize("strategy", [fp.Strategy(2), fp.Strategy("vmap", 2)], ids=str)
-@pytest.mark.parametrize("every", [1, 2])
-def test_no_layout_and_no_rest_of_rounds_costs_a_trace(strategy, every):
+@tiers.every("layout", [("vmap", 2), (2,)])
+@tiers.every("every", [2, 1])
+def test_no_layout_and_no_rest_of_rounds_costs_a_trace(layout, every):
     loss = counting(squared)
     algorithm = ENTRIES["dp_fed_avg"].of_loss(loss)
-    given = {"strategy": strategy, "every": every}
+    given = {"strategy": fp.Strategy(*layout), "every": every}
     assert traces_of(loss, algorithm, PARAMS, FEDERATION, **given)[1] <= 3
 
 
+@pytest.mark.slow
 def test_a_large_matrix_costs_no_trace():
     """Whether its sum may take its place is read off the program that is trained with."""
     loss = counting(squared)
@@ -125,6 +131,7 @@ def calls_of_a_check(layers):
     return pstats.Stats(profile).total_calls
 
 
+@pytest.mark.slow
 def test_a_check_is_linear_in_the_size_of_the_program():
     calls_of_a_check(2)  # JAX keeps what it meets for the first time
     few, more, most = map(calls_of_a_check, (8, 16, 32))

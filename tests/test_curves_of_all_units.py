@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import optax
 import pytest
+import tiers
 from buffered_runs import DELTA as LATE_DELTA
 from buffered_runs import certified as late_certified
 from buffered_runs import fed_buff
@@ -131,7 +132,7 @@ def test_of_three_groups_the_largest_at_each_point():
     holds_for_all(whole, truths)
 
 
-@pytest.mark.parametrize("view", ["server", "server_secagg"])
+@tiers.every("view", ["server", "server_secagg"])
 def test_of_three_groups_towards_a_server(view):
     """It knows who takes part, and in clear sees one's own share of the noise, of twelve."""
     whole = groups(RATES, WEIGHTS, 2 * SIGMA, dict.fromkeys("abc", 4), 1e-4, view=view)
@@ -167,6 +168,7 @@ def hospitals(sizes, *patients):
     return fp.Federation.from_arrays(table, clients, person=owner)
 
 
+@pytest.mark.slow
 def test_of_patients_by_records_the_largest_at_each_point():
     """Twenty of the 400 records of a client, or one of ten: batches of five, all of whose others are alike.
 
@@ -195,6 +197,7 @@ def test_of_patients_by_records_the_largest_at_each_point():
     assert any(text.startswith("whose each client and record is") for text in whole.assumptions)
 
 
+@pytest.mark.slow
 def test_of_patients_statistics_and_training_that_knows_sizes():
     """The statistics do not; twenty records are more than the smallest client has."""
     sizes, of = (400, 10), hospitals((400, 10), {0: 20})
@@ -209,7 +212,7 @@ def test_of_patients_statistics_and_training_that_knows_sizes():
     assert below(fp.certify(statistic, start(), of, 1, 1e-5).profile(), both.profile())
 
 
-@pytest.mark.parametrize("delta", [1e-6, 1e-2])
+@tiers.every("delta", [1e-6, 1e-2])
 def test_of_patients_by_clients_the_one_with_most_covers_all(delta):
     """So there is one kind: its curve is above that of fewer clients everywhere."""
     table = {"x": np.ones((24, 3), np.float32), "y": np.zeros(24, np.float32)}
@@ -324,8 +327,7 @@ def test_a_run_of_before_does_not_show_one_kinds_curve_for_everybody():
     assert of_one_kind.operational == numbers
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ENTRIES)
+@tiers.every("name", ENTRIES)
 def test_a_profile_has_the_certificates_epsilon_at_its_delta(name):
     for view in VIEWS:
         for delta in (1e-6, 1e-2):

@@ -8,7 +8,6 @@ import prepared
 import pytest
 
 from fedpriv.data.datasets import (
-    NAMES,
     CorruptDataError,
     MissingDataError,
     default_data_dir,
@@ -185,11 +184,6 @@ def test_a_set_without_an_image_or_a_text(tmp_path):
     )
     with pytest.raises(ValueError, match="no image or text with a label among its features"):
         load("odd", tmp_path, test="train")
-    with pytest.raises(ValueError, match="no splits or sizes to choose"):
-        load("digits", train="train")
-    for name, given in {"data_dir": ["here"], "train": 3, "test": np.ones(3)}.items():
-        with pytest.raises(ValueError, match=f"^{name}: .*; give"):
-            load("digits", **{name: given})
 
 
 def test_a_missing_set(tmp_path):
@@ -255,16 +249,6 @@ def test_a_damaged_description(tmp_path):
     (folder / "dataset_info.json").write_text('{"name": ')
     with pytest.raises(CorruptDataError, match="description of dataset mnist"):
         load("mnist", tmp_path)
-
-
-def test_an_unknown_name():
-    with pytest.raises(
-        ValueError, match=r"name='minst' is not a known dataset; did you mean mnist"
-    ):
-        load("minst")
-    with pytest.raises(ValueError, match=r"did you mean .*digits"):
-        load("digit")
-    assert "emnist/balanced" in NAMES
 
 
 def test_the_default_folder(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import (
     assert_close,
     assert_identical,
@@ -27,6 +28,7 @@ from small import (
 import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
 from fedpriv.privacy import Dropping
+from fedpriv.testing.measurements import check_sampler
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -36,7 +38,6 @@ FEDERATION = regression([3] * CLIENTS)
 KEY = jax.random.key(2)
 FIXED = fp.fixed_size(CLIENTS, SIZE)
 WHOLE, LOST = fp.dropping(FIXED, RATE), fp.dropping(FIXED, RATE, "lost")
-OPENING = fp.Opening(fp.dropping(fp.everyone(CLIENTS), 0.5, "lost"), 1, WHOLE)
 PLAIN = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
 STILL = {"optimizer": lambda t: optax.sgd(0.0), "batches": fp.full_batch()}  # noise alone moves it
 
@@ -83,7 +84,7 @@ def test_what_is_drawn_by_is_what_is_accounted_for(rate):
     assert fp.dropping(FIXED, 2**-34) is FIXED
 
 
-@pytest.mark.parametrize("noise", ["whole", "lost"])
+@tiers.every("noise", ["whole", "lost"])
 def test_each_subset_stays_as_often_as_it_should(noise):
     """A fifth of the probability of pairs for 6 pairs, and so on; a false alarm once in 3e5."""
     sampler = fp.dropping(fp.fixed_size(4, 2), RATE, noise)
@@ -144,7 +145,7 @@ def test_training_is_numpys_on_the_messages_that_arrive():
     assert min(sizes) < max(sizes) <= SIZE
 
 
-@pytest.mark.parametrize("stay", range(SIZE + 1))
+@tiers.every("stay", [1, 0, 2, 3, 4])
 def test_lost_shares_are_missing_from_the_noise(stay):
     """The same draw of the noise, times sqrt(k / s)."""
     key = key_where(LOST, stay)
@@ -153,6 +154,7 @@ def test_lost_shares_are_missing_from_the_noise(stay):
     assert_close(lost, np.sqrt(stay / SIZE) * whole)
 
 
+@pytest.mark.slow
 def test_the_noise_that_is_left_is_normal():
     sampler = fp.dropping(fp.fixed_size(CLIENTS, 2), RATE, "lost")
     keys = jax.random.split(KEY, 4000)
@@ -166,9 +168,10 @@ def test_the_noise_that_is_left_is_normal():
     assert np.all(noise[size == 0] == 0)
 
 
-@pytest.mark.parametrize(("sampler", "moves"), [(WHOLE, True), (LOST, False)])
-def test_a_cohort_that_vanishes_whole(sampler, moves):
+@tiers.every("noise", ["lost", "whole"])
+def test_a_cohort_that_vanishes_whole(noise):
     """It releases noise where the server adds it, nothing where clients do; without noise the model stays."""
+    sampler, moves = {"whole": (WHOLE, True), "lost": (LOST, False)}[noise]
     key = key_where(sampler, 0)
     assert bool(moved(noisy(sampler), key).any()) == moves
     assert not moved(fp.fed_avg(squared, sampler=sampler, **PLAIN), key).any()
@@ -176,6 +179,7 @@ def test_a_cohort_that_vanishes_whole(sampler, moves):
     assert metrics["cohort_size"] == 0
 
 
+@pytest.mark.slow
 def test_what_the_server_adds_is_whole():
     """To messages of a lossy codec, and after a division by the clients' weights."""
     key = key_where(LOST, 1)
@@ -208,8 +212,8 @@ def counting(sampler):
     return fp.Algorithm(init, round, sampler)
 
 
-@pytest.mark.parametrize("sampler", [WHOLE, LOST])
-def test_what_a_vanished_member_keeps_stays_as_it_was(sampler):
+def test_what_a_vanished_member_keeps_stays_as_it_was():
+    sampler = LOST
     algorithm, expected = counting(sampler), np.zeros(CLIENTS, int)
     state = algorithm.init(start(), FEDERATION)
     for t in range(5):
@@ -238,11 +242,11 @@ def test_how_many_stay_is_private():
 
 def test_a_sampler_made_by_hand_is_refused():
     """What it draws could be measured, but not how seldom few stay."""
-    by_hand = noisy(LOST._replace(draw=lambda key: LOST.draw(key)))
-    with refused("sampler: made by hand, .*; use fp.dropping to let members vanish"):
-        fp.check_algorithm(by_hand, start(), FEDERATION)
+    with refused("sampler: made by hand, .*; use fp.dropping"):
+        check_sampler(LOST._replace(draw=lambda key: LOST.draw(key)), 1)
 
 
+@pytest.mark.slow
 def test_a_server_sees_each_message_with_its_share_of_what_was_drawn():
     keys = jax.random.split(KEY, 500)
     algorithm = noisy(LOST)
@@ -258,6 +262,7 @@ def run(algorithm, federation=FEDERATION, **more):
     return fp.simulate(algorithm, start(), federation, test, **options)
 
 
+@pytest.mark.slow
 def test_uplink_is_of_the_messages_that_arrive():
     """32 bits for each of four values; on average over the clients."""
     found = run(fp.fed_avg(squared, sampler=WHOLE, **PLAIN), seeds=(3,))
@@ -267,12 +272,10 @@ def test_uplink_is_of_the_messages_that_arrive():
     assert messages < of_all == pytest.approx(4 * SIZE)
 
 
-@pytest.mark.parametrize(
-    "sampler", [LOST, pytest.param(OPENING, marks=pytest.mark.slow, id="opening")]
-)
-def test_streamed_and_on_several_devices(sampler):
-    """The same bits as in memory, on one device."""
-    algorithm = noisy(sampler)
+@pytest.mark.slow
+def test_streamed_and_on_several_devices():
+    """The same bits as in memory, on one device, also of what is left of the noise."""
+    algorithm = noisy(LOST)
     examples = jax.tree.map(np.asarray, FEDERATION.examples)
     rows = [np.asarray(own) for own in FEDERATION.rows]
     streamed = fp.StreamedFederation.from_arrays(examples, rows)
@@ -281,41 +284,3 @@ def test_streamed_and_on_several_devices(sampler):
     np.testing.assert_array_equal(found.uplink_mb, expected.uplink_mb)
     spread = run(algorithm, strategy=fp.Strategy(2, 1), seeds=(0,))
     assert_close(spread.state.params, expected.state.params)
-
-
-def test_refusals():
-    drop = fp.dropping
-    with refused("rate: 1; give a number from 0 to below 1"):
-        drop(FIXED, 1)
-    with refused("rate: -0.1"):
-        drop(FIXED, -0.1)
-    with refused("noise: 'some'; give one of 'whole', 'lost'"):
-        drop(FIXED, 0.1, "some")
-    with refused("noise: 'lost'; the size of a Poisson cohort is secret"):
-        drop(fp.poisson(9, 0.4), 0.1, "lost")
-    for sampler in (fp.with_replacement([1, 1], 2), LOST, FIXED._replace(expected_size=3.0)):
-        with refused("sampler: .*; give one of fp.everyone, fp.fixed_size and fp.poisson"):
-            drop(sampler, 0.1)
-    for sampler in (fp.Opening(fp.everyone(6), 1, FIXED), fp.fixed_order(6, 2), None):
-        with refused("sampler: .*give one of .*, on each side of an Opening"):
-            drop(sampler, 0.1)
-    with refused("sampler: Dropping.* may draw a client in any rounds"):
-        matrix = fp.noise_matrices.banded_toeplitz(3, bands=2)
-        used = fp.correlated(fp.gaussian(1.0, 1.0), matrix)
-        correlated = fp.fed_avg(squared, sampler=LOST, mechanism=used, **PLAIN)
-        fp.certify(correlated, start(), FEDERATION, 3, 1e-3)
-    with refused("records: .*clients vanish, not records"):
-        some = drop(fp.fixed_size(3, 2), 0.1)
-        used = fp.gaussian(1.0, 1.0)
-        local = fp.LocalSteps(fp.per_example(squared), some, 1, PLAIN["optimizer"], used)
-        after(fp.dp_sgd(local, sampler=FIXED))
-    laplace = fp.fed_avg(squared, sampler=LOST, mechanism=fp.laplace(1.0, 1.0), **PLAIN)
-    with refused('mechanism: .*is no longer Laplace; give Gaussian noise, or fp.dropping.*"whole"'):
-        after(laplace)
-    split = {
-        "splitting": fp.papers.splitting.uniform(0.3),
-        "coupling": fp.papers.consensus.coupling(0.4, 0.1),
-    }
-    with refused("sampler: cohorts vary in size"):
-        exchanges = fp.papers.consensus.constant(3)
-        fp.papers.msp_fl(squared, sampler=LOST, exchanges=exchanges, **split, **PLAIN)

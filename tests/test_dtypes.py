@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from every_algorithm import COMMON, FEDERATION, MAKERS, PARAMS, TOP_K
 from every_mechanism import ENTRIES, Size, that
 from small import assert_identical, assert_normal, classification, filled, squared
@@ -32,8 +33,11 @@ def as_type(tree, kind):
     return jax.tree.map(lambda x: x.astype(kind), tree)
 
 
-@pytest.mark.parametrize(("kind", "x64"), [("bfloat16", False), ("float32", True)])
-def test_a_run(kind, x64):
+@tiers.every("how", [("bfloat16", False), ("float32", True)])
+@pytest.mark.slow
+def test_a_run(how):
+    kind, x64 = how
+
     def score(params, example):
         return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
@@ -49,7 +53,7 @@ def test_a_run(kind, x64):
 BIG = Size(5000, 2)
 
 
-@pytest.mark.parametrize("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
+@tiers.every("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
 def test_a_bound_holds_in_32_bits(name):
     """In 16 bits 5000 entries would be rounded, or (float16 below 6e-8) doubled, and their squares not summed."""
     rng = np.random.default_rng(0)
@@ -98,10 +102,10 @@ def test_what_clients_contribute_is_bounded_in_32_bits():
         seen.clear()
 
 
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
-def test_clipped_records_of_a_model_of_16_bits(closed, kind):
+@tiers.every("how", [("bfloat16", False), ("float16", True)])
+def test_clipped_records_of_a_model_of_16_bits(how):
     """Each by itself; the mean is in 32 bits, also with its noise."""
+    kind, closed = how
     federation, _, model = classification()
     gradients = fp.per_example(model.loss, 1e-2, closed_form=closed)
     params = as_type(filled(model.init), kind)
@@ -128,7 +132,7 @@ def test_clipped_records_of_a_model_of_16_bits(closed, kind):
     assert {x.dtype for x in jax.tree.leaves(found)} == {np.dtype("float32")}
 
 
-@pytest.mark.parametrize("clients", ["map", 3, "vmap"])
+@tiers.every("clients", [3, "map", "vmap"], kind=lambda clients: "a layout")
 @pytest.mark.parametrize("kind", ["bfloat16", "float16"])
 def test_sums_do_not_stop_where_16_bits_end(clients, kind):
     """1 + 1 + ... stays 256 in bfloat16, 2048 in float16."""
@@ -145,9 +149,10 @@ def test_sums_do_not_stop_where_16_bits_end(clients, kind):
 SUMS = {"a": (40, 50), "b": (1000,)}
 
 
-@pytest.mark.parametrize("make", [fp.gaussian, fp.laplace])
-@pytest.mark.parametrize("kind", ["bfloat16", "float32"])
-def test_noise_has_32_bits(make, kind):
+@tiers.every("noise", ["gaussian", "laplace"])
+@tiers.every("kind", ["bfloat16", "float32"])
+def test_noise_has_32_bits(noise, kind):
+    make = getattr(fp, noise)
     zeros = {name: jnp.zeros(shape, kind) for name, shape in SUMS.items()}
     key = jax.random.key(0)
     noisy = make(0.5, 2.0).perturb(key, zeros)

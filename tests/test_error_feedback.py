@@ -7,15 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from own_algorithms import error_feedback
 from small import (
     assert_close,
-    assert_identical,
     gradient,
     members,
     one_round,
     records,
-    refused,
     regression,
     squared,
     start,
@@ -23,7 +22,6 @@ from small import (
 )
 
 import fedpriv as fp
-from fedpriv.compression.codecs import UNCODED
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -46,7 +44,7 @@ def after(algorithm, rounds):
     return state, metrics
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@tiers.every("k", [2, 1, 3])
 def test_error_feedback_against_numpy(k):
     """Five rounds of two clients: what is sent is clipped, what is not sent is remembered, also while absent."""
     sampler = fp.fixed_size(CLIENTS, 2)
@@ -67,22 +65,11 @@ def test_error_feedback_against_numpy(k):
     assert metrics["uplink"].bits() == {1: 32 + 2, 2: 64 + 4, 3: 96 + 4}[k]
 
 
-def test_all_coordinates_are_the_dense_message_to_the_bit():
-    """Then nothing is remembered."""
-    sparse, dense = (
-        after(error_feedback(squared, SAMPLER, NOISY, codec), 3) for codec in (fp.top_k(D), UNCODED)
-    )
-    assert_identical(sparse, dense)
-    assert not np.any(sparse[0].memory)
-    sparse, dense = (
-        after(fp.dp_fed_avg(squared, codec=codec, **RIVAL), 3) for codec in (fp.top_k(D), UNCODED)
-    )
-    assert_identical(sparse, dense)
-
-
-@pytest.mark.parametrize("codec", [fp.top_k(2), fp.qsgd(2)], ids=["top_k", "qsgd"])
-def test_what_is_sent_and_what_is_remembered_are_the_update(codec):
+@pytest.mark.slow
+@tiers.every("name", ["qsgd", "top_k"])
+def test_what_is_sent_and_what_is_remembered_are_the_update(name):
     """The client's own coding is that of the cohort, also where levels are drawn."""
+    codec = {"top_k": fp.top_k, "qsgd": fp.qsgd}[name](2)
     one = regression([3])
     algorithm = error_feedback(squared, fp.everyone(1), fp.unprotected("a test"), codec)
     state, _ = one_round(algorithm)(jax.random.key(0), algorithm.init(PARAMS, one), one)
@@ -93,6 +80,7 @@ def test_what_is_sent_and_what_is_remembered_are_the_update(codec):
     assert_close(sent + state.memory[0], update, 1e-5)
 
 
+@pytest.mark.slow
 def test_a_third_party_s_certificate_is_that_of_dp_fed_avg():
     """The server adds the noise, which hides nothing from it."""
     algorithm, rival = error_feedback(squared, SAMPLER, NOISY), fp.dp_fed_avg(squared, **RIVAL)
@@ -118,7 +106,7 @@ def sum_of(codec, mechanism):
     return fp.Algorithm(fp.start, round, fp.everyone(CLIENTS))
 
 
-@pytest.mark.parametrize("places", [[2, 2, 2], [0, 9, 1], [3, 0, 3]])
+@tiers.every("places", [[3, 0, 3], [2, 2, 2], [0, 9, 1]])
 def test_coordinates_that_come_twice_or_do_not_exist_get_nobody_past_the_clip(places):
     """What is clipped is what a codec of one's own decodes: values at the same place add up before."""
     values = (
@@ -142,9 +130,3 @@ def test_coordinates_that_come_twice_or_do_not_exist_get_nobody_past_the_clip(pl
     certificate = fp.trace_round(noisy, zeros, FEDERATION).certify(1, 1e-3)
     assert certificate.basis == "constructed"
     assert certificate.epsilon < math.inf
-
-
-def test_more_coordinates_than_a_message_has_are_refused_in_one_line():
-    algorithm = error_feedback(squared, SAMPLER, NOISY, fp.top_k(D + 1))
-    with refused("k: 5; a message has 4 coordinates"):
-        fp.trace_round(algorithm, PARAMS, FEDERATION)

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
+from algorithm_exceptions import EXCEPTIONS, but, varied
 from every_algorithm import (
     ALGORITHMS,
     CLIENTS,
@@ -20,7 +22,7 @@ from every_algorithm import (
     that,
     traced,
 )
-from small import assert_close, squared
+from small import assert_close, assert_identical, one_round, squared
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
@@ -34,12 +36,31 @@ from fedpriv.testing.compiled import compiled
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-every_algorithm = pytest.mark.parametrize("name", ENTRIES)
+every_kind = tiers.every("name", ENTRIES)
+every_work = tiers.every("name", varied(ENTRIES), lambda entry: entry.work)
+every_noise = tiers.every("name", ENTRIES, lambda entry: entry.noise)
 
 
-def all_that(fit):
-    """Those whose entry fits."""
-    return pytest.mark.parametrize("name", that(fit))
+def test_an_exception_has_a_reason_and_is_looked_at():
+    """Whoever adds one counts it here, too."""
+    assert {law: len(names) for law, names in EXCEPTIONS.items()} == {
+        "server": 2,
+        "weighting": 7,
+        "loss": 1,
+        "vanish": 4,
+        "nobody": 4,
+        "everybody": 2,
+    }
+    for names in EXCEPTIONS.values():
+        assert set(names) <= set(ENTRIES)
+        assert all(reason for reason in names.values())
+    for name in EXCEPTIONS["weighting"]:
+        entry = ENTRIES[name]
+        assert not entry.shipped or "Clients count equally, because" in entry.make.func.__doc__
+    without_noise = that(lambda entry: not entry.noise)
+    assert without_noise == [
+        *("fed_avg", "fed_sgd", "dp_scaffold qsgd", "msp_fl", "mspdq_fl", "jopeq")
+    ]
 
 
 def test_every_public_algorithm_has_an_entry():
@@ -48,14 +69,14 @@ def test_every_public_algorithm_has_an_entry():
     assert len(public_algorithms()) >= 14
 
 
-@every_algorithm
+@every_noise
 def test_the_contract(name):
     """Where JAX promotes neither types nor ranks."""
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         fp.check_algorithm(ALGORITHMS[name], PARAMS, FEDERATION)
 
 
-@every_algorithm
+@every_work
 def test_nothing_that_jax_warns_of_is_in_a_round(name):
     """No type or rank is promoted, no key used twice, nothing of a trace kept."""
     algorithm = ALGORITHMS[name]
@@ -74,7 +95,7 @@ def differ(one, other):
     return any(np.any(np.asarray(a) != b) for a, b in pairs)
 
 
-@every_algorithm
+@every_noise
 def test_a_round(name):
     """It moves the model, another key is other randomness, and messages are counted."""
     state, run = first_round(name)
@@ -98,7 +119,7 @@ def streamed():
     return replace(on_host.empty(), holders=holders, holder_records=records)
 
 
-@every_algorithm
+@every_work
 def test_where_clients_are_makes_no_difference(name):
     """All side by side, on two devices, their records streamed: the round of one after the other, in memory."""
     algorithm, key = ALGORITHMS[name], jax.random.key(1)
@@ -109,6 +130,38 @@ def test_where_clients_are_makes_no_difference(name):
         after, found = compiled(spmd(fp.one_round(algorithm)), *arguments)(*arguments)
     assert_close(after, expected)
     assert_close(found, metrics)
+
+
+def of_clients(state):
+    """What clients keep: whatever has one of each."""
+    return [leaf for leaf in jax.tree.leaves(state) if leaf.shape[:1] == (CLIENTS,)]
+
+
+@tiers.every("name", varied(but("nobody")), lambda entry: bool(entry.noise))
+def test_nobody_is_drawn(name):
+    """The model moves by noise alone, where somebody else adds it; what clients keep stays as it is."""
+    entry = ENTRIES[name]
+    algorithm = entry.make(sampler=fp.poisson(CLIENTS, 1e-12, 4))
+    state = algorithm.init(PARAMS, FEDERATION)
+    after, metrics = one_round(algorithm)(jax.random.key(1), state, FEDERATION)
+    assert metrics["cohort_size"] == 0
+    assert differ(after.params, state.params) == (entry.noise in ("shares", "server"))
+    assert_identical(of_clients(after), of_clients(state))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", varied(but("everybody")))
+def test_everybody_is_drawn(name):
+    """A cohort of all clients is one of everyone, whatever their order."""
+    both = [
+        ENTRIES[name].make(sampler=sampler)
+        for sampler in (fp.everyone(CLIENTS), fp.fixed_size(CLIENTS, CLIENTS))
+    ]
+    found = []
+    for algorithm in both:
+        state = algorithm.init(PARAMS, FEDERATION)
+        found.append(one_round(algorithm)(jax.random.key(1), state, FEDERATION))
+    assert_close(*found)
 
 
 def types(tree):
@@ -124,7 +177,7 @@ def begun(name, kind):
     return jax.tree.map(jnp.asarray, state)
 
 
-@every_algorithm
+@every_work
 def test_a_model_of_16_bits(name):
     """It keeps its type, and becomes what the same round makes of its numbers in 32 bits, up to rounding."""
     state = begun(name, "bfloat16")
@@ -138,7 +191,7 @@ def test_a_model_of_16_bits(name):
         assert_close(as_type(after.params, "float32"), expected.params, 0.1)
 
 
-@every_algorithm
+@every_work
 def test_models_of_other_types_keep_theirs(name):
     """Half precision; and single and double where JAX has 64 bits."""
     for kind, x64 in [("float16", False), ("float32", True), ("float64", True)]:
@@ -149,7 +202,7 @@ def test_models_of_other_types_keep_theirs(name):
             assert types(after) == types(state)
 
 
-@every_algorithm
+@tiers.every("name", ENTRIES, lambda entry: (entry.noise, entry.algorithm.unit))
 def test_what_is_hidden(name):
     """By the releases and the certificate of every view."""
     assert traced(name).basis == "constructed"
@@ -168,7 +221,7 @@ def test_what_is_hidden(name):
         assert (0 < certificate.epsilon < math.inf) == hidden
 
 
-@every_algorithm
+@tiers.every("name", ENTRIES, lambda entry: (entry.claim, entry.noise))
 def test_claim(name):
     claim = ALGORITHMS[name].claim(9, 1e-3)
     match ENTRIES[name].claim:
@@ -183,7 +236,7 @@ def test_claim(name):
             assert claim is None
 
 
-@all_that(lambda entry: entry.takes("server"))
+@tiers.every("name", but("server"), lambda entry: entry.keeps)
 def test_the_server_s_optimiser_is_post_processing(name):
     """What is released, to whom, and whether that is constructed, is as without it; the round passes the leak check."""
     server = fp.fed_opt.yogi(optax.cosine_decay_schedule(0.1, 9))
@@ -193,6 +246,9 @@ def test_the_server_s_optimiser_is_post_processing(name):
     assert with_server.releases(5) == traced(name).releases(5)
     assert with_server.basis == traced(name).basis
     assert algorithm.claim(5, 1e-3) == ALGORITHMS[name].claim(5, 1e-3)
+
+
+NOISY_KINDS = {entry.kind: name for name, entry in reversed(ENTRIES.items()) if entry.noise}
 
 
 @cache
@@ -214,7 +270,7 @@ def assert_not_refuted(releases, view):
     assert math.isfinite(certified)
 
 
-@all_that(lambda entry: entry.noise)
+@tiers.every("name", sorted(NOISY_KINDS.values(), key=list(ENTRIES).index))
 def test_an_audit_does_not_refute_the_certificate(name):
     """Seen by the first view; `test_mechanism_audit.py` has every sampling and every view."""
     releases = traced(name).releases(3)
@@ -230,13 +286,10 @@ def test_an_algorithm_is_printed_in_one_line(name, made):
     assert len(shown) < 100
 
 
-@every_algorithm
+@tiers.every("name", but("weighting"), lambda entry: entry.keeps)
 def test_it_weights_clients_or_says_why_not(name):
     """With the releases that it has without weights, or a line that names them."""
     entry = ENTRIES[name]
-    if not entry.takes("weighting"):
-        assert not entry.shipped or "Clients count equally, because" in entry.make.func.__doc__
-        return
     record = ALGORITHMS[name].unit == "record"
     weighting = fp.ByPublicSizes(FEDERATION.size) if record else fp.ByExamples(cap=4)
     refusal = None
@@ -260,14 +313,14 @@ def masked(params, example, key):
     return squared(params, example | {"x": kept * example["x"]})
 
 
-@all_that(lambda entry: entry.shipped)
+@tiers.every("name", but("loss"), lambda entry: entry.work)
 def test_a_loss_that_draws_changes_no_certificate(name):
     drawn = fp.trace_round(ENTRIES[name].of_loss(masked), PARAMS, FEDERATION)
     assert drawn.basis == "constructed"
     assert drawn.releases(5) == traced(name).releases(5)
 
 
-@every_algorithm
+@every_kind
 def test_its_uplink_has_room_for_shares_of_noise(name):
     for stage in traced(name).stages:
         assert stage.uplink is None or stage.uplink >= bits_of_shares(stage)
@@ -280,32 +333,30 @@ class Joined:
         return [NONE.union(*labels)] * len(eqn.outvars)
 
 
-@every_algorithm
+@every_kind
 def test_nothing_depends_on_the_hidden_stream_but_through_a_mark(name):
     """And the marks are what keeps it so: without them the noise is in the model."""
     stage = traced(name).stages[0]  # tracing has followed it through the marks, and raised nothing
     program = stage.program.jaxpr
     inputs = [frozenset({Hidden()}), *[NONE] * (len(program.invars) - 1)]
     found = propagate(program, inputs, Joined())
-    uses = any(each.step.is_noisy for each in stage.releases) or bool(
-        stage.means
-    )  # noise, or records drawn
+    noisy = any(each.step.is_noisy for each in stage.releases)
+    uses = noisy or bool(stage.means)  # or records are drawn
     assert any(of_kind(Hidden, x) for x in found) == uses
 
 
 @pytest.mark.slow
-@all_that(lambda entry: entry.takes("server") and not entry.make.keywords.get("together"))
+@pytest.mark.parametrize("name", varied(but("vanish")))
 def test_members_who_vanish(name):
     """With whole noise it costs no more than without drops; with lost noise, no less than that.
 
     But for one step of all, for which a client's own noise counts where some vanish.
     """
-    for sampler in (fp.fixed_size(CLIENTS, 3), fp.everyone(CLIENTS)):
-        samplers = (sampler, fp.dropping(sampler, 0.3125), fp.dropping(sampler, 0.3125, "lost"))
-        made = [ENTRIES[name].make(sampler=s) for s in samplers]
-        runs = [fp.trace_round(each, PARAMS, FEDERATION) for each in made]
-        for view in fp.privacy.VIEWS:
-            today, whole, lost = (run.certify(2, 1e-3, view=view).epsilon for run in runs)
-            assert whole <= today
-            assert whole <= lost * (1 + 1e-9)
-            assert math.isinf(today) == math.isinf(whole) == math.isinf(lost)
+    sampler = fp.fixed_size(CLIENTS, 3)
+    samplers = (sampler, fp.dropping(sampler, 0.3125), fp.dropping(sampler, 0.3125, "lost"))
+    runs = [fp.trace_round(ENTRIES[name].make(sampler=s), PARAMS, FEDERATION) for s in samplers]
+    for view in ("third_party", "server_secagg"):
+        today, whole, lost = (run.certify(2, 1e-3, view=view).epsilon for run in runs)
+        assert whole <= today
+        assert whole <= lost * (1 + 1e-9)
+        assert math.isinf(today) == math.isinf(whole) == math.isinf(lost)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from every_mechanism import ENTRIES, Size, that
 from scipy import stats
 from small import refused, regression
@@ -92,16 +93,17 @@ def assert_scale(noise, scale=SCALE):
     assert (measured < high).all()
 
 
-@pytest.mark.parametrize("call", CALLS)
+@tiers.every("call", list(CALLS)[1:])
 def test_noise_on_leaves_of_every_type(call):
     """As it is counted: the deviation of each coordinate is C sigma, whatever its type."""
     noise = noise_of(FLAT, TREE, CALLS[call])
     assert_scale(noise, SCALE * (2 if call == "weighted, clipped" else 1))
 
 
-@pytest.mark.parametrize(
-    "name", that(lambda entry: entry.white and not entry.joint and entry.whole is not fp.laplace)
-)
+OTHERS = that(lambda entry: entry.white and not entry.joint and entry is not ENTRIES["laplace"])
+
+
+@tiers.every("name", OTHERS, kind=lambda entry: "white")
 def test_every_mechanism_s_noise_on_leaves_of_every_type(name):
     assert_scale(noise_of(NOISY[name], TREE))
 
@@ -113,11 +115,13 @@ def test_laplace_noise_on_leaves_of_every_type():
     assert (np.abs(np.abs(noise).mean(0) / b - 1) < 8 / np.sqrt(len(noise))).all()
 
 
+@pytest.mark.slow
 def test_joint_noise_on_leaves_of_every_type():
     used = fp.joint(fp.gaussian(4.0, 0.5), fp.gaussian(1.0, 1.0))
     assert_scale(noise_of(used, TREE, joint=True))
 
 
+@pytest.mark.slow
 def test_noise_on_leaves_of_64_bits():
     with jax.enable_x64(True):
         tree = of_every_type([*REALS, *WIDE])
@@ -130,7 +134,7 @@ def test_noise_on_leaves_of_64_bits():
             assert leaf.dtype == (np.float32 if small else np.float64)  # integers and booleans, too
 
 
-@pytest.mark.parametrize("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
+@tiers.every("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
 def test_bounds_hold_for_every_type(name):
     """Without wrapping: the largest and the least numbers of each type."""
     used = NOISY[name].in_round(0)
@@ -157,7 +161,7 @@ NO_REALS = {
 
 
 @pytest.mark.parametrize("kind", NO_REALS)
-@pytest.mark.parametrize("call", CALLS)
+@tiers.every("call", CALLS)
 def test_what_holds_no_real_numbers_is_refused(kind, call):
     value, remedy = NO_REALS[kind]
     with refused(rf"message\['x'\]: {kind} holds no real .*{remedy}"):

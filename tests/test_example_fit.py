@@ -1,114 +1,44 @@
-"""Data that a model cannot take are refused before training, in one line that says what and why."""
+"""Data that a model cannot take are refused before training, and what is right is taken as it is.
+
+`refused/examples.py` has what is refused in a run.
+"""
 
 import traceback
 
 import flax.linen as nn
 import jax
 import numpy as np
-import optax
 import pytest
+import tiers
 from flax import nnx
-from small import compiler_of_one_program, filled, refused
+from small import filled, refused
 
 import fedpriv as fp
-from fedpriv.engine.example_fit import check_examples
+from fedpriv.engine.example_fit import check_examples, examples_of_test
+from fedpriv.models.example_checks import ExampleError
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 ROWS = 12
 IMAGE = np.random.default_rng(0).integers(0, 256, (ROWS, 4, 4, 1), np.uint8)
 LABEL = np.arange(ROWS, dtype=np.int32) % 3
+IMAGE[7] = 255
 GOOD = {"image": IMAGE, "label": LABEL}
-MODEL = fp.models.classifier(fp.models.LogisticRegression(3), (4, 4, 1))
+LINEAR = fp.models.LogisticRegression(3)
+MODEL = fp.models.classifier(LINEAR, (4, 4, 1))
+SHAPES = jax.eval_shape(MODEL.init, jax.random.key(0))
 
 
-def run(train=GOOD, test=GOOD, *, loss=MODEL.loss, score=MODEL.score, model=MODEL, **more):
-    federation = fp.Federation.from_arrays(train, np.array_split(np.arange(ROWS), 3))
-    algorithm = fp.fed_avg(
-        loss,
-        sampler=fp.everyone(3),
-        optimizer=lambda t: optax.sgd(0.1),
-        batches=fp.full_batch(),
-    )
-    return fp.simulate(algorithm, model.init, federation, test, score=score, rounds=1, **more)
-
-
-def complaint(*args, **kwargs):
-    with refused(r"^\w+: ") as error:
-        run(*args, **kwargs)
-    return str(error.value)
-
-
-@pytest.mark.parametrize("whose", ["federation", "test"])
-@pytest.mark.parametrize("value", [-1, -7, 3, 100])
-def test_a_label_that_the_model_does_not_have(whose, value):
-    label = LABEL.copy()
-    label[5] = value
-    wrong = GOOD | {"label": label}
-    said = complaint(wrong) if whose == "federation" else complaint(test=wrong)
-    assert said.startswith(f"{whose}: label: {value} is outside [0, 3)")
+FEDERATION = fp.Federation.from_arrays(GOOD, np.array_split(np.arange(ROWS), 3))
 
 
 def test_labels_of_any_integer_type_are_taken():
-    shapes = jax.eval_shape(MODEL.init, jax.random.key(0))
     for kind in (np.int64, np.uint8, np.int32):
         right = GOOD | {"label": LABEL.astype(kind)}
-        check_examples(MODEL.score, shapes, right, right)
+        check_examples(MODEL.score, SHAPES, right, right)
         wrong = GOOD | {"label": (LABEL + 1).astype(kind)}
         with pytest.raises(ValueError, match=r"^federation: label: 3 is outside"):
-            check_examples(MODEL.score, shapes, right, wrong)
-
-
-def test_test_examples_of_another_width():
-    """Of a function of one's own, which says nothing of the shapes that it takes."""
-    model = fp.models.from_apply(
-        lambda key: np.zeros((5, 3), np.float32), lambda w, x: x @ w, inputs="features"
-    )
-    good = {"features": np.ones((ROWS, 5), np.float32), "label": LABEL}
-    wide = good | {"features": np.ones((ROWS, 6), np.float32)}
-    said = complaint(good, wide, loss=model.loss, score=model.score, model=model)
-    assert said.startswith("test: examples['features'] has the shape [6] for one example, but")
-
-
-@pytest.mark.parametrize("part", ["train", "test"])
-def test_wrong_names_and_tuples(part):
-    assert "no \"image\", only ['label', 'x']" in complaint(**{part: {"x": IMAGE, "label": LABEL}})
-    assert 'no "label"' in complaint(**{part: {"image": IMAGE}})
-    assert "example: a tuple; this model reads" in complaint(**{part: (IMAGE, LABEL)})
-
-
-class Dropped(nn.Module):
-    @nn.compact
-    def __call__(self, x, train):
-        x = nn.Dropout(0.5, deterministic=not train)(x.reshape(-1) / 255)
-        return nn.Dense(3)(x)
-
-
-@pytest.mark.parametrize(
-    "module", [fp.models.LogisticRegression(3), fp.models.CNN((2,), (3,), 3), Dropped()]
-)
-def test_images_of_another_shape(module):
-    model = fp.models.classifier(module, (4, 4, 1))
-    functions = {"model": model, "loss": model.loss, "score": model.score}
-    wide = {"image": np.zeros((ROWS, 8, 8, 3), np.uint8), "label": LABEL}
-    for said in (complaint(wide, wide, **functions), complaint(test=wide, **functions)):
-        assert "image: its shape is [8, 8, 3], but the model was made for [4, 4, 1]" in said
-
-
-def test_parameters_of_another_model_are_not_taken_for_wrong_images():
-    model = fp.models.classifier(fp.models.LogisticRegression(3), (2, 2, 1))
-    params, images = filled(model.init), np.zeros((5, 2, 2, 1), np.uint8)
-    with refused(
-        r"^params: an axis of seeds, of length 1; give those of one, history.params\(seed"
-    ):
-        model.predict(jax.tree.map(lambda leaf: leaf[None], params), images)
-    wrong = {"params": {"Dense_0": {"kernel": np.zeros((5, 3)), "bias": np.zeros(3)}}}
-    with refused(
-        r"^params: params.Dense_0.kernel has the shape \[5, 3\], but \[4, 3\] in the model"
-    ):
-        model.predict(wrong, images)
-    with refused("^params: params.Dense_0.bias is missing; give its own parameters"):
-        model.predict({"params": {"Dense_0": {"kernel": np.zeros((4, 3))}}}, images)
-    with refused(r"^image: its shape is \[3, 2, 1\], but the model was made for \[2, 2, 1\]"):
-        model.predict(params, np.zeros((5, 3, 2, 1), np.uint8))
+            check_examples(MODEL.score, SHAPES, right, wrong)
 
 
 class OnlyInTraining(nn.Module):
@@ -178,54 +108,12 @@ def test_a_tree_of_parameters_that_is_not_the_models(name):
             jax.eval_shape(model.loss, jax.tree.unflatten(tree, other), first)
 
 
-def test_a_leaf_of_integers_for_one_of_floats():
-    whole = jax.tree.map(lambda leaf: leaf.astype(int), filled(MODEL.init))
-    with refused("^base: params.Dense_0.bias is of int32, but of float32 in the model; give"):
-        fp.models.adapters(MODEL, whole, rank=1)
-
-
-def test_test_examples_of_unequal_length():
-    assert complaint(test={"image": IMAGE, "label": LABEL[1:]}).startswith(
-        "test: examples['label']"
-    )
-
-
-def changed(name, value, row=4):
-    leaf = GOOD[name].astype(np.float32)
-    leaf[row] = value
-    return GOOD | {name: leaf}
-
-
-@pytest.mark.parametrize(
-    ("test", "said"),
-    [
-        (changed("image", np.nan), r"examples\['image'\]: nan in row 4; remove or repair"),
-        (changed("image", np.inf), r"examples\['image'\]: inf in row 4; remove or repair"),
-        (changed("label", np.nan), r"examples\['label'\]: nan in row 4; remove or repair"),
-        (GOOD | {"label": LABEL[:5]}, r"examples\['label'\]: 5 rows, .* has 12; give"),
-        (jax.tree.map(lambda leaf: leaf[:0], GOOD), "examples: there are no rows; give"),
-        (GOOD | {"label": np.int32(1)}, r"examples\['label'\]: .*; give one of \[total"),
-        (GOOD | {"label": np.array(list("abcabcabcabc"))}, r"examples\['label'\]: .*encode_text"),
-        (GOOD | {"image": IMAGE * 1j}, r"examples\['image'\]: its data type is complex128; give"),
-        ({}, "examples: there are no leaves; give"),
-        (None, "examples: None is not an array; give"),
-        (3.0, "examples: 3.0 is not an array; give"),
-    ],
-)
-def test_test_examples_that_are_none(test, said):
-    with refused(f"^test: {said}"):
-        run(test=test)
-
-
 def test_test_labels_are_taken_as_the_federation_takes_its_own():
     """Floats that are whole numbers, as of a JSON file, and booleans, are integers."""
-    one_program = {"compiler": compiler_of_one_program()}
-
-    def loss(label):
-        return run(test=GOOD | {"label": label}, **one_program).loss
-
-    np.testing.assert_array_equal(loss(LABEL.astype(np.float32)), loss(LABEL))
-    np.testing.assert_array_equal(loss(LABEL % 2 == 1), loss(LABEL % 2))
+    for given, label in ((LABEL.astype(np.float32), LABEL), (LABEL % 2 == 1, LABEL % 2)):
+        taken = examples_of_test(GOOD | {"label": given}, FEDERATION)["label"]
+        np.testing.assert_array_equal(taken, label)
+        assert np.issubdtype(taken.dtype, np.integer)
 
 
 def test_a_score_of_ones_own_is_named_with_its_line():
@@ -233,35 +121,73 @@ def test_a_score_of_ones_own_is_named_with_its_line():
         return {"correct": example["speaker"], "loss": 0.0, "weight": 1.0}
 
     with pytest.raises(KeyError, match="speaker") as error:
-        run(score=score)
+        check_examples(score, SHAPES, GOOD, GOOD)
     assert traceback.extract_tb(error.tb)[-1].name == "score"
-
-
-def test_a_model_in_the_place_of_its_functions():
-    assert "score: an object of type Model; give its `score`" in complaint(score=MODEL)
-    assert "loss: a Model; give its `loss`" in complaint(loss=MODEL)
-    made = {
-        "sampler": fp.everyone(3),
-        "optimizer": lambda t: optax.sgd(0.1),
-        "batches": fp.full_batch(),
-    }
-    steps = {"clip_norm": 1.0, "noise_multiplier": 1.0}
-    for build in (
-        lambda: fp.dp_fed_avg(MODEL, **made, **steps),
-        lambda: fp.fed_smp(MODEL, sparsifier=fp.papers.select_rand_k(p=0.5), **made, **steps),
-        lambda: fp.papers.ldp_fed_avg(MODEL, **made, mechanism=fp.gaussian(1.0, 1.0)),
-        lambda: fp.per_example(MODEL),
-        lambda: fp.mean_grad("loss"),
-    ):
-        with pytest.raises(ValueError, match=r"^loss: "):
-            build()
 
 
 def test_what_is_right_is_not_traced_into_another_result():
     """The refusals read shapes and labels alone; jitted or not, a loss is the number that it was."""
-    params = MODEL.init(jax.random.key(0))
+    params = filled(MODEL.init)
     example = {"image": IMAGE[0], "label": LABEL[0]}
-    logits = IMAGE[0].reshape(-1) / np.float32(255) @ params["params"]["Dense_0"]["kernel"]
+    layer = params["params"]["Dense_0"]
+    logits = IMAGE[0].reshape(-1) / np.float32(255) @ layer["kernel"] + layer["bias"]
     expected = np.log(np.exp(logits).sum()) - logits[LABEL[0]]
     np.testing.assert_allclose(MODEL.loss(params, example), expected, rtol=1e-5)
     np.testing.assert_allclose(jax.jit(MODEL.loss)(params, example), expected, rtol=1e-5)
+
+
+NETWORKS = {
+    type(module).__name__: module
+    for module in (
+        fp.models.CNN((2,), (3,), 3),
+        LINEAR,
+        fp.models.MLP((4,), 3),
+        fp.models.DropoutCNN(3),
+        fp.models.SigmoidLeNet(3),
+    )
+}
+
+
+class Own(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3)(x.reshape(-1) / 255)
+
+
+@tiers.every("network", NETWORKS, kind=lambda module: "a network")
+@pytest.mark.parametrize("name", ["image", "photo"])
+def test_every_network_of_images_asks_for_bytes(network, name):
+    """Whatever its input is called, if it has the axes of an image; flat ones may be other features."""
+    model = fp.models.classifier(NETWORKS[network], (32, 32, 3), name)
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    shape = jax.ShapeDtypeStruct((32, 32, 3), np.int32)
+    label = jax.ShapeDtypeStruct((), np.int32)
+    for function in (model.loss, model.score):
+        with pytest.raises(ExampleError, match=rf"^{name}: int32\[32, 32, 3\]"):
+            jax.eval_shape(function, params, {name: shape, "label": label})
+    with pytest.raises(ExampleError, match=rf"^{name}: float64 of 0 to 255"):
+        jax.eval_shape(
+            lambda p: model.apply(p, np.full((32, 32, 3), 255.0) * np.eye(32)[..., None]), params
+        )
+    for kind in (np.uint8, np.float32, np.float16, np.bool_):
+        right = jax.ShapeDtypeStruct((32, 32, 3), kind)
+        jax.eval_shape(model.loss, params, {name: right, "label": label})
+
+
+def test_what_is_right_is_taken():
+    """Scaled, standardised, binary, of other features than pixels, or for a network of one's own."""
+    standardised = (IMAGE - IMAGE.mean(0)) / IMAGE.std(0) * 100  # as of a pixel that is seldom lit
+    flat = IMAGE.reshape(ROWS, -1)
+    for given, module, name in [
+        (IMAGE / np.float32(255), LINEAR, "image"),
+        (IMAGE.astype(np.float32) / 16, LINEAR, "image"),
+        (standardised, LINEAR, "image"),
+        (IMAGE > 100, LINEAR, "image"),
+        (flat.astype(np.int32), LINEAR, "features"),
+        (flat.astype(np.float32), LINEAR, "features"),
+        (IMAGE.astype(np.int32), Own(), "image"),
+        (IMAGE.astype(np.float32), Own(), "image"),
+    ]:
+        data = {name: given, "label": LABEL}
+        model = fp.models.classifier(module, np.zeros(given.shape[1:], np.uint8), name)
+        check_examples(model.score, jax.eval_shape(model.init, jax.random.key(0)), data, data)

@@ -5,45 +5,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from factored_models import CASES, IN, B
+import tiers
+from every_gradient import CASES, IN
+from factored_models import B
 
 from fedpriv import gaussian, per_example
-from fedpriv.mechanisms import factored_program
+from fedpriv.mechanisms import factored_program, outer_product_gradients
 from fedpriv.mechanisms.factored_program import FactoredProgram
 from fedpriv.mechanisms.gradients_of_leaves import Formed
 from fedpriv.mechanisms.per_example import private_mean
 from fedpriv.mechanisms.recomputed_gradients import asked_twice
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
-QUICK = {
-    "shared, transposed",
-    "embedding, from the end",
-    "embedding of bytes",
-    "taken, filled",
-    "two look-ups",
-    "tied, scan, remat",
-    "remat, shared",
-    "remat, called",
-    "over time",
-    "shared layers",
-    "flipping",
-    "last one",
-    "dropout",
-}
-EVERY = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
-SHORT = [
-    "tied, scan, remat",
-    *(
-        pytest.param(k, marks=pytest.mark.slow)
-        for k in ("dense", "tied", "tied, scan", "over time")
-    ),
-]
+
+
+def formed_from(monkeypatch, large):
+    """What counts as large; None: factors pay also in models as small as these."""
+    if large is None:
+        monkeypatch.setattr(factored_program, "pays", lambda gradients: True)
+    else:
+        monkeypatch.setattr(outer_product_gradients, "_LARGE", large)
 
 
 @pytest.fixture(autouse=True)
 def factors_pay(monkeypatch):
-    """Also of models as small as these."""
-    monkeypatch.setattr(factored_program, "pays", lambda gradients: True)
+    formed_from(monkeypatch, None)
 
 
 def by_jax(loss, params, batch):
@@ -74,23 +60,34 @@ def check(loss, params, batch, close):
         np.testing.assert_allclose(one, other, rtol=0, atol=close * np.abs(other).max())
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_norms_sums_and_gradients(name):
-    loss, params, batch, factored = CASES[name]
-    found = FactoredProgram(loss, params, batch).gradients()
-    kinds = {k: not isinstance(g, Formed) for k, g in zip(sorted(params), found, strict=True)}
-    assert kinds == {k: k in factored for k in params}
-    check(loss, params, batch, 2e-4)
+@tiers.every("name", CASES)
+def test_norms_sums_and_gradients_are_those_of_vmap(name, monkeypatch):
+    case = CASES[name]
+    with monkeypatch.context() as patch:
+        patch.setattr(factored_program, "pays", outer_product_gradients.pays)
+        formed_from(patch, case.large)
+        program = FactoredProgram(*case[1:4])
+        found = zip(sorted(case.params), program.gradients(), strict=True)
+        assert [k for k, g in found if not isinstance(g, Formed)] == sorted(case.factored)
+        assert any(program._last) == (name == "attention")
+        check(*case[1:4], 2e-4)
 
 
+SHORT = {
+    name: CASES[name] for name in ("tied, scan, remat", "dense", "tied", "tied, scan", "over time")
+}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_short_floats_are_added_up_in_float32(name):
     """What is left are the roundings of the losses themselves, 2^-9 of every number."""
-    loss, params, batch, _ = CASES[name]
+    _, loss, params, batch, *_ = CASES[name]
     check(models.in_bfloat16(loss), params, batch, 0.02)
 
 
-@pytest.mark.parametrize("recompute", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("recompute", [True, False])
 def test_a_transformer_of_flax(recompute):
     loss, params = models.transformer(recompute)
     check(loss, params, IN, 2e-4)
@@ -105,10 +102,10 @@ def test_a_transformer_of_flax_in_bfloat16(recompute):
     check(*models.transformer(recompute, jnp.bfloat16), IN, 0.03)
 
 
-@pytest.mark.parametrize("name", ["tied, scan, remat"])
-def test_clients_side_by_side(name):
+@pytest.mark.slow
+def test_clients_side_by_side():
     """Each with parameters of its own, and a base that all share."""
-    loss, params, batch, _ = CASES[name]
+    _, loss, params, batch, *_ = CASES["tied, scan, remat"]
     base = params["layers"]
     several = jax.tree.map(lambda p: jnp.stack([p, 2 * p]), {"table": params["table"]})
 
@@ -126,10 +123,10 @@ def test_clients_side_by_side(name):
             np.testing.assert_allclose(one[client], other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["tied", "over time, remat"])
+@tiers.every("name", ["over time, remat", "tied"])
 def test_a_record_that_is_masked_out_does_not_count(name):
     """Though its gradient is no number."""
-    loss, params, batch, _ = CASES[name]
+    _, loss, params, batch, *_ = CASES[name]
 
     def broken(p, e):
         return loss(p, e) * e["factor"]
@@ -144,9 +141,9 @@ def test_a_record_that_is_masked_out_does_not_count(name):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(one))
 
 
-@pytest.mark.parametrize("name", ["tied, scan, remat"])
-def test_a_single_record(name):
-    loss, params, batch, _ = CASES[name]
+@pytest.mark.slow
+def test_a_single_record():
+    _, loss, params, batch, *_ = CASES["tied, scan, remat"]
     one = jax.tree.map(lambda x: x[:1], batch)
     mean = jax.jit(private_mean(per_example(loss), gaussian(1e6, 0.0), 1))
     found = mean(jax.random.key(0), params, one, jnp.ones(1, bool))
@@ -157,7 +154,7 @@ def test_a_single_record(name):
 
 def test_a_gradient_that_is_longer_the_second_time_counts_no_longer():
     """As if rounding had halved the first norms: the sum moves by what they say."""
-    loss, params, batch, _ = CASES["tied, scan, remat"]
+    _, loss, params, batch, *_ = CASES["tied, scan, remat"]
     program = FactoredProgram(loss, params, batch)
 
     class Halved:

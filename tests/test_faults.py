@@ -52,6 +52,7 @@ from own_algorithms import (
     scaffold,
     twice,
 )
+from planted_rounds import Planted
 from small import refused
 
 import fedpriv as fp
@@ -63,15 +64,15 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 LOOP = r"round: cohort\.sum is called in a loop, a branch or a transformed function"
 FAULTS = {
     # past the releases
-    "the raw sum after the noise": (
+    "the raw sum after the noise": Planted(
         after_sum(lambda k, s, c, summed, m: (moved(s, 1e-6 * raw(summed)), m)),
         r"round: state\.params.* depends on a client's data \(own_algorithms\.py:\d+\)",
     ),
-    "division by the realised size": (
+    "division by the realised size": Planted(
         after_sum(lambda k, s, c, summed, m: (moved(s, jnp.ones(D) / c.size), m)),
         r"state\.params.* depends on who takes part \(test_faults\.py",
     ),
-    "a diagnostic fed back": (
+    "a diagnostic fed back": Planted(
         after_sum(
             lambda k, s, c, summed, m: (
                 s._replace(extra=summed.metrics["diagnostics"]["mean_update_norm"]),
@@ -81,149 +82,158 @@ FAULTS = {
         ),
         r"state\.extra.* depends on a client's data",
     ),
-    "how many messages are not finite": (
+    "how many messages are not finite": Planted(
         after_sum(not_finite("messages")),
         r"state\.params.* depends on how many messages or gradients are not finite",
     ),
-    "how many gradients of records are not finite": (
+    "how many gradients of records are not finite": Planted(
         after_sum(not_finite("records")),
         r"state\.params.* depends on how many messages or gradients are not finite",
     ),
-    "the sum before the noise in a metric": (
+    "the sum before the noise in a metric": Planted(
         after_sum(lambda k, s, c, summed, m: (s, m | {"raw": raw(summed)})),
         r"metrics\['raw'\].* depends on a client's data",
     ),
-    "a metric that is not known": (
+    "a metric that is not known": Planted(
         after_sum(lambda k, s, c, summed, m: (s, m | {"loss": jnp.float32(0)})),
         r"metrics: \['loss'\] belong under 'diagnostics'",
     ),
-    "a leak through scan": (after_sum(scan_leak), r"state\.params.* depends on a client's data"),
-    "a leak through reduce": (
-        after_sum(reduction_leak),
-        r"state\.params.* depends on a client's data",
+    "a leak through scan": Planted(
+        after_sum(scan_leak), r"state\.params.* depends on a client's data", "scan"
     ),
-    "a leak through windows": (
-        after_sum(window_leak),
-        r"state\.params.* depends on a client's data",
+    "a leak through reduce": Planted(
+        after_sum(reduction_leak), r"state\.params.* depends on a client's data", "reduce"
     ),
-    "a leak through cond": (after_sum(cond_leak), r"state\.params.* depends on who takes part"),
-    "a leak through while": (after_sum(while_leak), r"state\.params.* depends on a client's data"),
-    "clients' own state in the model": (
+    "a leak through windows": Planted(
+        after_sum(window_leak), r"state\.params.* depends on a client's data", "reduce_window"
+    ),
+    "a leak through cond": Planted(
+        after_sum(cond_leak), r"state\.params.* depends on who takes part"
+    ),
+    "a leak through while": Planted(
+        after_sum(while_leak), r"state\.params.* depends on a client's data", "while"
+    ),
+    "clients' own state in the model": Planted(
         error_feedback(after=lambda s: moved(s, s.memory.mean(0))),
         r"state\.params.* depends on clients' own state",
     ),
-    "a running mean of records": (running_mean(), r"state\.extra.* depends on a client's data"),
-    "clients' own state mixed": (
+    "a running mean of records": Planted(
+        running_mean(), r"state\.extra.* depends on a client's data"
+    ),
+    "clients' own state mixed": Planted(
         error_feedback(after=lambda s: s._replace(memory=jnp.roll(s.memory, 1, 0))),
         "depends on clients' own state",
     ),
-    "top_k's mask from clients' records": (
+    "top_k's mask from clients' records": Planted(
         fed_smp(by_records),
         "depends on a client's data.* that it",
     ),
-    "the coordinates that clients sent": (
+    "the coordinates that clients sent": Planted(
         error_feedback(after=lambda s: moved(s, jnp.sum(s.memory == 0, 0) * 1e-3)),
         r"state\.params.* depends on clients' own state",
     ),
-    "a clip norm from clients' data": (
+    "a clip norm from clients' data": Planted(
         choosing(lambda summed: summed.metrics["diagnostics"]["mean_update_norm"]),
         r"the release in faulty_rounds.py:\d+ depends on a client's data .* does not bound",
     ),
-    "who took part, by the rows they replace": (
+    "who took part, by the rows they replace": Planted(
         after_sum(replaced_rows),
         "state.params.* depends on clients' own state",
     ),
-    "rows that a second call leaves as they were": (
+    "rows that a second call leaves as they were": Planted(
         after_sum(old_rows, jnp.zeros(CLIENTS), sampler=fp.everyone(CLIENTS)),
         "state.params.* depends on clients' own state",
+        "two calls",
     ),
-    "the derivative of a noisy sum": (after_sum(derivative), LOOP),
+    "the derivative of a noisy sum": Planted(after_sum(derivative), LOOP),
     # calls that could be repeated
-    "releases in a loop": (scanned(), LOOP),
-    "releases in a loop of unknown length": (twice(while_loop), LOOP),
-    "releases in two loops": (twice(in_two_loops), LOOP),
-    "releases under vmap": (under_vmap(), LOOP),
+    "releases in a loop": Planted(scanned(), LOOP),
+    "releases in a loop of unknown length": Planted(twice(while_loop), LOOP),
+    "releases in two loops": Planted(twice(in_two_loops), LOOP),
+    "releases under vmap": Planted(under_vmap(), LOOP, "vmap"),
     # records past their private mean
-    "a raw mean in a local step": (
+    "a raw mean in a local step": Planted(
         scaffold(direction=added),
         r"the release in .* depends on a client's data .* that it does not bound",
     ),
-    "gradients at a model that saw records": (
+    "gradients at a model that saw records": Planted(
         scaffold(at=lambda y, shard: jax.tree.map(jnp.add, y, raw_mean(y, shard))),
         "depends on a client's data .* that it does not bound",
     ),
-    "a client's size in its step": (by_size(), "depends on a client's data"),
-    "a control variate of raw records": (
+    "a client's size in its step": Planted(by_size(), "depends on a client's data"),
+    "a control variate of raw records": Planted(
         scaffold(kept=lambda c_i, mean, shard: flatten(raw_mean(PARAMS, shard))),
         "depends on a client's data",
     ),
     # the host
-    "a counter on the host": (
+    "a counter on the host": Planted(
         after_sum(counting_on_the_host),
         r"traced again it is another program \(faulty_rounds\.py:\d+\)",
     ),
-    "np.random": (
+    "np.random": Planted(
         after_sum(drawing_on_the_host),
         r"traced again it is another program \(faulty_rounds\.py:\d+\)",
     ),
-    "a branch of the host": (
+    "a branch of the host": Planted(
         after_sum(branching_on_the_host),
         r"traced again it is another program \(faulty_rounds\.py:\d+\)",
     ),
-    "a buffer of the host": (
+    "a buffer of the host": Planted(
         after_sum(filling_a_buffer_of_the_host),
         r"traced again it is another program \(faulty_rounds\.py:\d+\)",
+        "buffer",
     ),
-    "memory that JAX shares with the host": (
+    "memory that JAX shares with the host": Planted(
         after_sum(filling_shared_memory),
         r"traced again it is another program \(faulty_rounds\.py:\d+\)",
     ),
-    "a program of a library": (
+    "a program of a library": Planted(
         after_sum(calling_a_library),
         r"round: ffi_call \(faulty_rounds\.py:\d+\) is not among the operations",
     ),
-    "a callback": (after_sum(calling_the_host), "round: pure_callback .* calls the host"),
-    "records as they are, in the state": (
+    "a callback": Planted(after_sum(calling_the_host), "round: pure_callback .* calls the host"),
+    "records as they are, in the state": Planted(
         after_sum(
             lambda k, s, c, summed, m: (s._replace(extra=FEDERATION.examples["y"]), m),
             jnp.zeros_like(FEDERATION.examples["y"]),
         ),
         r"it closes over federation\['examples'\]\['y'\]",
     ),
-    "records that the round closes over": (
+    "records that the round closes over": Planted(
         holding_the_data(),
         r"it closes over federation\['examples'\]\['x'\]",
     ),
-    "an initial model of the records": (
+    "an initial model of the records": Planted(
         starting_from_the_data(),
         "init: state.params.* depends on",
     ),
     # sums of integers
-    "integers rotated by clients' data": (
+    "integers rotated by clients' data": Planted(
         summed_again(GAUSSIAN, folded=lambda norm: norm.astype(jnp.int32)),
         r"the release in faulty_rounds.py:\d+ depends on a client's data .* does not bound",
     ),
-    "integers scaled by clients' data": (
+    "integers scaled by clients' data": Planted(
         summed_again(GAUSSIAN, lambda norm: SKELLAM._replace(clip_norm=norm)),
         "^clip_norm: a traced value.* give a finite number",
     ),
-    "noise of integers by clients' data": (
+    "noise of integers by clients' data": Planted(
         summed_again(GAUSSIAN, lambda norm: SKELLAM._replace(noise_multiplier=norm)),
         "^noise_multiplier: a traced value.* give a finite number",
     ),
-    "a sum of integers beside one of floats": (
+    "a sum of integers beside one of floats": Planted(
         summed_again(GAUSSIAN),
         "sums of one cohort differ in their kind of noise",
     ),
-    "two sums of integers": (
+    "two sums of integers": Planted(
         summed_again(SKELLAM),
         r"several sums of integers of one cohort \(.*\) are not certified together; send all in one",
     ),
-    "a sum of integers before the noise": (
+    "a sum of integers before the noise": Planted(
         after_sum(lambda k, s, c, summed, m: (moved(s, raw(summed)), m), mechanism=SKELLAM),
         r"state\.params.* depends on a client's data",
+        "integers",
     ),
-    "how much of a sum wrapped": (
+    "how much of a sum wrapped": Planted(
         after_sum(
             lambda k, s, c, summed, m: (
                 moved(s, jnp.ones(D) * summed.metrics["diagnostics"]["wrapped"]),
@@ -233,15 +243,15 @@ FAULTS = {
         ),
         r"state\.params.* depends on the hidden random numbers",
     ),
-    "integers that are encoded by hand": (
+    "integers that are encoded by hand": Planted(
         encoding_by_hand(),
         "a client's message .* depends on a client's data",
     ),
-    "another population": (
+    "another population": Planted(
         fed_avg(sampler=fp.poisson(9, 0.4, 5)),
         "made for 9 clients, but the fed",
     ),
-    "another number of records": (
+    "another number of records": Planted(
         scaffold(records=fp.fixed_size(RECORDS + 1, 2)),
         "records: drawn among 4, but client 0 holds 3",
     ),
@@ -250,7 +260,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_refused(name):
-    algorithm, said = FAULTS[name]
+    algorithm, said, _ = FAULTS[name]
     with refused(said):
         fp.check_algorithm(algorithm, PARAMS, FEDERATION)
 

@@ -6,9 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
-from small import assert_close, assert_identical, classification, filled, refused
+from small import assert_close, assert_identical, classification, filled, one_round, refused
 
 import fedpriv as fp
 from fedpriv.certification.closed_over import closed_over
@@ -57,13 +58,20 @@ def of_equinox():
     )
 
 
+def of_lists():
+    init = lambda key: [jnp.zeros((5, 3)), (jnp.zeros(3), jnp.ones(()))]  # noqa: E731
+    apply = lambda p, x: x @ p[0] + p[1][0] * p[1][1]  # noqa: E731
+    return fp.models.from_apply(init, apply, inputs="x")
+
+
 MODELS = {
     "linen": lambda: fp.models.classifier(Noisy(), np.zeros((4, 4, 2), np.float32), inputs="x"),
     "nnx": lambda: fp.models.from_nnx(lambda rngs: nnx.Linear(4, 3, rngs=rngs), inputs="x"),
     "equinox": of_equinox,
     "a function": of_plain,
+    "lists": of_lists,
 }
-INPUTS = {"linen": (4, 4, 2), "nnx": (4,), "equinox": (4,), "a function": (5,)}
+INPUTS = {"linen": (4, 4, 2), "lists": (5,), "nnx": (4,), "equinox": (4,), "a function": (5,)}
 
 
 def example(shape, seed=0):
@@ -96,10 +104,10 @@ def test_loss_and_gradients_are_the_formulas():
     assert_close(grad[""]["B"], scale * np.outer(a.T @ x, g))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@tiers.every("name", INPUTS, kind=len)
 def test_it_begins_at_the_base_and_merges_to_a_model_that_scores_the_same(name):
     model, one = MODELS[name](), example(INPUTS[name])
-    base = jax.tree.map(lambda p: p + 0.1, model.init(KEY))
+    base = filled(model.init)
     adapted = fp.models.adapters(model, base, rank=2)
     params = adapted.init(KEY)
     assert_identical(adapted.merged(params), base)
@@ -113,17 +121,11 @@ def test_it_begins_at_the_base_and_merges_to_a_model_that_scores_the_same(name):
     assert not np.allclose(adapted.loss(params, one), model.loss(base, one))
 
 
-def of_lists():
-    init = lambda key: [jnp.zeros((5, 3)), (jnp.zeros(3), jnp.ones(()))]  # noqa: E731
-    apply = lambda p, x: x @ p[0] + p[1][0] * p[1][1]  # noqa: E731
-    return fp.models.from_apply(init, apply, inputs="x")
-
-
-@pytest.mark.parametrize("name", [*MODELS, "lists"])
+@tiers.every("name", INPUTS, kind=len)
 def test_a_base_is_known_by_its_paths_whatever_holds_it(name):
     """Such as the nested dicts in which a kept model of a network of one's own comes back."""
-    model = of_lists() if name == "lists" else MODELS[name]()
-    base, shape = moved(model.init(KEY)), INPUTS.get(name, (5,))
+    model = MODELS[name]()
+    base = filled(model.init)
     nested = {}
     for path, leaf in reversed(named_leaves(base).items()):
         *outer, last = path.split(".")
@@ -135,7 +137,7 @@ def test_a_base_is_known_by_its_paths_whatever_holds_it(name):
     whole = tuned.merged(tuned.init(KEY))
     assert_identical(whole, base)  # B is 0
     assert jax.tree.structure(whole) == jax.tree.structure(base)
-    example_x = example(shape)["x"]
+    example_x = example(INPUTS[name])["x"]
     assert_identical(tuned.apply(tuned.init(KEY), example_x), model.apply(base, example_x))
 
 
@@ -149,18 +151,19 @@ def test_dropout_gets_its_key():
     assert len(set(map(float, drawn))) > 1
 
 
-@pytest.mark.parametrize(
-    ("shape", "sides"),
-    [
-        ((5, 3), (5, 3)),
-        ((3, 5), (3, 5)),
-        ((5, 5, 1, 32), (25, 32)),
-        ((3, 3, 64, 128), (576, 128)),
-        ((64, 32, 5, 5), (64, 800)),  # outputs first
-        ((64, 4, 16), (64, 64)),  # attention: features, heads, size
-    ],
-)
-def test_a_kernel_is_a_matrix_of_which_full_rank_reaches_everything(shape, sides):
+SIDES = {
+    (3, 5): (3, 5),
+    (5, 3): (5, 3),
+    (5, 5, 1, 32): (25, 32),
+    (3, 3, 64, 128): (576, 128),
+    (64, 32, 5, 5): (64, 800),  # outputs first
+    (64, 4, 16): (64, 64),  # attention: features, heads, size
+}
+
+
+@tiers.every("shape", list(SIDES), kind=len)
+def test_a_kernel_is_a_matrix_of_which_full_rank_reaches_everything(shape):
+    sides = SIDES[shape]
     model = fp.models.from_apply(lambda key: jnp.zeros(shape), lambda w, x: x, inputs="x")
     base = moved(jnp.zeros(shape))
     one = fp.models.adapters(model, base, rank=1)
@@ -173,8 +176,6 @@ def test_a_kernel_is_a_matrix_of_which_full_rank_reaches_everything(shape, sides
     tall = {"A": missing, "B": jnp.eye(columns)}
     reached = {"": tall if rows >= columns else {"A": jnp.eye(rows), "B": missing}}
     assert_close(full.merged(reached), target, rtol=1e-5)
-    with refused(f"rank: {min(sides) + 1} exceeds the smaller side of it, a matrix of {rows} x"):
-        fp.models.adapters(model, base, rank=min(sides) + 1)
 
 
 def test_biases_of_two_axes_are_no_kernels():
@@ -208,11 +209,12 @@ def test_adapters_and_leaves_keep_the_bases_type(dtype):
         assert found == {jnp.dtype(dtype)}
 
 
-def trained(algorithm, model, rounds=3):
-    history = fp.simulate(algorithm, model.init, FEDERATION, TEST, score=model.score, rounds=rounds)
-    return history.params()
+def trained(algorithm, model):
+    state = algorithm.init(model.init(KEY), FEDERATION)
+    return one_round(algorithm)(jax.random.key(0), state, FEDERATION)[0].params
 
 
+@pytest.mark.slow
 def test_private_training_is_that_of_the_low_rank_parameters_by_hand():
     """The same clipping and the same noise, on A and B alone."""
     adapted = fp.models.adapters(LOGISTIC, BASE, rank=2, alpha=4.0)
@@ -229,6 +231,7 @@ def test_private_training_is_that_of_the_low_rank_parameters_by_hand():
     assert not np.allclose(ours[KERNEL]["B"], 0)
 
 
+@pytest.mark.slow
 def test_all_leaves_but_one_train_as_if_that_one_had_no_gradient():
     model = fp.models.classifier(fp.models.MLP((4,), 3), (2, 2, 1))
     base = filled(model.init)
@@ -262,6 +265,20 @@ def test_a_fine_tuned_model_may_be_fine_tuned():
         tuned.merged(params)["params"]["Dense_0"]["kernel"] - BASE["params"]["Dense_0"]["kernel"]
     )
     assert_close(change, drawn[KERNEL]["A"] @ b)
+
+
+def test_parameters_of_the_other_model_are_refused():
+    """Adapters in the place of the whole network, or it in theirs: by use, certificate and training."""
+    lora = fp.models.adapters(LOGISTIC, BASE, rank=1)
+    adapters = filled(lora.init)
+    for model, params in ((LOGISTIC, adapters), (lora, BASE)):
+        private = fp.dp_fed_avg(model.loss, **COMMON, **PRIVATE)
+        with refused("^params: params.Dense_0"):
+            model.predict(params, TEST["image"])
+        with refused("^params: params.Dense_0"):
+            fp.certify(private, params, FEDERATION, rounds=2, delta=1e-3)
+        with refused("^params: params.Dense_0"):
+            fp.simulate(private, params, FEDERATION, TEST, score=model.score, rounds=1)
 
 
 PUBLIC = "the base of the model that is fine-tuned (2 arrays, 15 numbers) is public"

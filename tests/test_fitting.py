@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from jax import lax
-from small import refused
 
 from fedpriv import Strategy
 from fedpriv.devices.fitting import compiled, compiled_to_fit, fitted
@@ -44,7 +44,7 @@ def needed(clients, width):
     return run.memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.parametrize("clients", [3, 9, 64])
+@tiers.every("clients", [9, 3, 64])
 def test_what_is_chosen_fits_and_is_not_far_from_the_most(clients):
     memory = 2**23  # of which 0.75 hold 24 arrays, more than nine clients need
     run, chosen = to_fit(memory, clients)
@@ -65,7 +65,7 @@ def test_one_client_at_least():
     assert fitted(Strategy("fit", memory=1), program).clients == 1
 
 
-@pytest.mark.parametrize("memory", [2**23, 2**40])
+@tiers.every("memory", [2**23, 2**40])
 def test_one_program_is_compiled(memory):
     programs = []
 
@@ -91,7 +91,7 @@ def test_the_trace_that_is_looked_at_is_compiled():
     assert len(traced) == 1
 
 
-@pytest.mark.parametrize("says", ["ever the same", "half, then what is right"])
+@tiers.every("says", ["half, then what is right", "ever the same"])
 def test_fewer_are_compiled_where_the_compiler_needs_more(says):
     """Each of them with fewer clients, so that it ends even if the need does not shrink."""
     asked = []
@@ -140,12 +140,6 @@ def test_there_is_free_memory():
     assert free_memory() > 2**20
 
 
-@pytest.mark.parametrize("memory", [0, -1, 2.5, "8 GB", True])
-def test_memory_is_a_number_of_bytes(memory):
-    with refused("memory: .*; give"):
-        Strategy("fit", memory=memory)
-
-
 def loop(x):
     """Carries one array, stacks another: what a step makes beside them is there once."""
 
@@ -180,7 +174,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@tiers.every("name", PROGRAMS, lambda program: program[1])
 def test_estimates_are_near_what_the_compiler_allots(name):
     fn, shape = PROGRAMS[name]
     traced = jax.jit(fn).trace(jax.ShapeDtypeStruct(shape, jnp.float32))

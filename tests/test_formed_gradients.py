@@ -5,8 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedpriv import per_example
-from fedpriv.mechanisms.factored_program import FactoredProgram
 from fedpriv.mechanisms.formed_gradients import formed, is_formed_last, weighted_sum
 from fedpriv.mechanisms.outer_products import Product, Stacked
 
@@ -40,37 +38,6 @@ def test_weighted_sums(records):
     values, weights = values.at[0].set(jnp.nan), weights.at[0].set(0.0)
     wanted = np.tensordot(np.float64(weights[1:]), np.float64(values[1:]), 1)
     np.testing.assert_allclose(jax.jit(weighted_sum)(values, weights), wanted, rtol=0, atol=1e-5)
-
-
-def attention(params, x):
-    """Two heads, as flax projects onto them: kernels [i, heads, o] and [heads, o, i]."""
-    q, k, v = (jnp.einsum("ti,iho->tho", x, params[name]) for name in ("q", "k", "v"))
-    shares = jax.nn.softmax(jnp.einsum("tho,sho->hts", q, k))
-    return jnp.einsum("hts,sho,hoi->ti", shares, v, params["out"])
-
-
-def test_gradients_of_attention_are_the_records_own():
-    shapes = {"q": (8, 2, 4), "k": (8, 2, 4), "v": (8, 2, 4), "out": (2, 4, 8)}
-    params = {name: normal(*s, seed=i) for i, (name, s) in enumerate(shapes.items())}
-    batch = normal(8, 4, 8, seed=9)
-
-    def loss(params, x):
-        return jnp.sum(attention(params, x) ** 2)
-
-    def parts(params, batch):
-        of_batch = per_example(loss)(params, batch)
-        weights = jax.tree.map(lambda norms: 1 / norms, of_batch.norms)
-        return of_batch.each(), of_batch.norms, of_batch.weighted(weights)
-
-    assert any(FactoredProgram(loss, params, batch)._last)
-    each, norms, total = jax.jit(parts)(params, batch)
-    for name, wanted in jax.vmap(jax.grad(loss), (None, 0))(params, batch).items():
-        lengths = np.linalg.norm(np.float64(wanted).reshape(8, -1), axis=1)
-        largest = np.abs(wanted).max()
-        np.testing.assert_allclose(each[name], wanted, rtol=0, atol=1e-5 * largest)
-        np.testing.assert_allclose(norms[name], lengths, rtol=1e-5)
-        summed = np.tensordot(1 / lengths, np.float64(wanted), 1)
-        np.testing.assert_allclose(total[name], summed, rtol=0, atol=1e-4)
 
 
 def test_long_rows_are_not_kept():

@@ -112,52 +112,6 @@ def test_long_doubles_are_stored_in_float32_or_refused():
         fp.Federation.from_arrays({"x": np.array([1, 1e300], np.longdouble)}, rows)
 
 
-@pytest.mark.parametrize("name", ["", "..", "a/b", ".x"])
-def test_names_that_are_no_files(name, tmp_path):
-    with pytest.raises(ValueError, match="cannot name a file"):
-        fp.write_clients(tmp_path, [{name: np.zeros(2)}])
-    assert not list(tmp_path.iterdir())
-
-
-@cases(100, 4000)
-@given(st.data())
-def test_partitions_give_every_row_to_one_client_or_are_refused(data):
-    rng = np.random.default_rng(data.draw(st.integers(0, 3)))
-    rows = data.draw(st.integers(1, 12))
-    labels = data.draw(st.one_of(arrays(rows, [0, 1, 2]), st.just(np.arange(rows) % 3)))
-    odd = [np.int64(2), np.uint8(1), np.float32(2), jnp.int32(2), np.array(2), [2], 10**400]
-    count = st.sampled_from(
-        [1, 2, 3, 0, -1, rows, rows + 1, 10**9, 2.0, 1.5, True, None, "2", float("nan"), *odd]
-    )
-    few, many = data.draw(count), data.draw(count)
-    share = data.draw(
-        st.sampled_from(
-            [0, 0.5, 50, 100, 1e-300, 1e308, -1, NAN, INF, None, "1", jnp.float32(30), 1j, *odd]
-        )
-    )
-    total = data.draw(st.one_of(st.just(rows), arrays(rows, [0, 1, 2, -1])))
-    make = {
-        "iid": lambda: fp.partition.iid(rng, total, few),
-        "shards": lambda: fp.partition.shards(rng, labels, few, many),
-        "similar": lambda: fp.partition.similar(rng, labels, few, share),
-        "dirichlet": lambda: fp.partition.dirichlet(rng, labels, few, share, many),
-        "dirichlet_mixtures": lambda: fp.partition.dirichlet_mixtures(rng, labels, few, share),
-        "quantity_skew": lambda: fp.partition.quantity_skew(rng, total, few, share, many),
-        "natural": lambda: fp.partition.natural(labels),
-        "hold_out": lambda: fp.partition.hold_out(rng, total, few),
-    }
-    name = data.draw(st.sampled_from(sorted(make)))
-    dealt = refused_or(make[name])
-    if dealt is None:
-        return
-    of_rows = ("iid", "hold_out", "quantity_skew")
-    given_rows = np.asarray(total if name in of_rows else np.arange(len(labels)))
-    wanted = np.arange(int(given_rows)) if given_rows.ndim == 0 else np.sort(given_rows)
-    np.testing.assert_array_equal(np.sort(np.concatenate(dealt)), wanted)
-    if name != "hold_out":
-        assert all(len(own) for own in dealt)
-
-
 @cases(80, 2000)
 @given(st.data())
 def test_files_of_clients_hold_what_was_written_or_nothing_that_can_be_read(data):
@@ -185,40 +139,3 @@ def written_and_read(data, folder):
         np.testing.assert_array_equal(made.size, each)
         for i, n in enumerate(each):
             kept(clients[i][name], made.read(np.array([i]))[1][name][:n])
-
-
-NAN, INF = float("nan"), float("inf")
-ODD = [0, 1, 2, 3, 5, -1, 0.5, 1.5, NAN, INF, 1e-50, 1e50, 10**10, 2**31, None, "1", True]
-odd = st.sampled_from(ODD)
-MAKERS = {
-    "everyone": (fp.everyone, 1),
-    "fixed_size": (fp.fixed_size, 2),
-    "poisson": (fp.poisson, 3),
-    "with_replacement": (lambda a, b, m: fp.with_replacement([a, b], m), 3),
-    "gaussian": (fp.gaussian, 2),
-    "laplace": (fp.laplace, 2),
-    "epochs": (fp.epochs, 2),
-    "steps": (fp.random_batches, 2),
-    "fixed_interval": (fp.papers.fixed_interval, 2),
-    "qsgd": (fp.qsgd, 1),
-    "top_k": (fp.top_k, 1),
-    "select_rand_k": (fp.papers.select_rand_k, 1),
-    "per_layer": (fp.clipping.per_layer, 1),
-    "dynamic": (
-        lambda rounds, c, s, parts: fp.dynamic(
-            fp.gaussian(1.0, 2.0), rounds=rounds, clip_decay=c, noise_decay=s, parts=parts
-        ).multipliers(3),
-        4,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", MAKERS)
-@cases(20, 1000)
-@given(st.data())
-def test_what_algorithms_are_made_of_is_made_or_refused(name, data):
-    make, count = MAKERS[name]
-    arguments = [data.draw(odd) for _ in range(count)]
-    if name in ("everyone", "fixed_size", "poisson") and arguments[0] in (10**10, 2**31):
-        arguments[0] = 7  # that many would fit no device
-    refused_or(lambda: make(*arguments))

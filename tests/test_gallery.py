@@ -6,6 +6,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pytest
+from test_documents import NAME, missing_names
 
 import fedpriv as fp
 
@@ -40,6 +41,7 @@ def test_no_epsilon_on_the_page_stands_alone(text):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_short_and_says_what_its_epsilon_means(name):
     code = (GALLERY / f"{name}.py").read_text()
+    assert [*missing_names(code, NAME)] == []
     lines = [line for line in code.splitlines()[1:] if line.strip()]
     assert 20 <= len(lines) <= 45
     if "{c.epsilon" in code:

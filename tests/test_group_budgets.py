@@ -1,10 +1,9 @@
 """Rates, weights and clip scales that budgets of groups allow."""
 
-import math
-
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import refused, squared, start
 from unequal import steps
 
@@ -51,19 +50,19 @@ def of_groups(algorithm, rounds=20, delta=1e-3, **how):
     return fp.certify(algorithm, start(), HUNDRED, rounds, delta, **how).of_groups
 
 
-@pytest.mark.parametrize(
-    ("make", "how"),
-    [
-        (by_rate, {}),
-        (by_rate, {"view": "server_secagg", "honest": 0.8}),
-        (by_weight, {}),
-        (by_clip_scale, {}),
-        (by_record, {}),
-    ],
-    ids=["rates", "towards a server", "weights", "clip scales", "records"],
-)
-def test_each_group_spends_its_budget_and_no_more(make, how):
+NUMBERS = {
+    "rates": (by_rate, {}),
+    "rates towards a server": (by_rate, {"view": "server_secagg", "honest": 0.8}),
+    "weights": (by_weight, {}),
+    "clip scales": (by_clip_scale, {}),
+    "records": (by_record, {}),
+}
+
+
+@tiers.every("name", NUMBERS)
+def test_each_group_spends_its_budget_and_no_more(name):
     """Within a thousandth, by a certificate of its own."""
+    make, how = NUMBERS[name]
     found = fp.calibrate_groups(
         make, start(), HUNDRED, epsilon=BUDGETS, rounds=20, delta=1e-3, **how
     )
@@ -99,6 +98,7 @@ def test_numbers_that_depend_on_one_another_settle_within_the_budgets():
         assert 0.9 * budgets[name] <= certificate.epsilon <= budgets[name]
 
 
+@pytest.mark.slow
 def test_groups_are_named_as_the_budgets_name_them():
     """Labels that are numbers are looked up as numbers in what is the user's own."""
     labels, members = [1, 8] * 50, {1: 50, 8: 50}
@@ -127,10 +127,6 @@ REFUSED = {
         {"strict": 1e-3, "lax": 3.0},
         r"epsilon\['strict'\]: 0.001; even the number 9.31e-10 costs 0.\d+; raise it, or the noise",
     ),
-    "nothing": (by_rate, {}, "epsilon: {}; give group -> its epsilon"),
-    "twice": (by_rate, {1: 0.5, "1": 3.0}, "epsilon: .*; give group -> its epsilon, each once"),
-    "no mapping": (by_rate, 1.0, "epsilon: 1.0; give group -> its epsilon"),
-    "infinite": (by_rate, BUDGETS | {"lax": math.inf}, r"epsilon\['lax'\]: inf; give an epsilon"),
     "a group lacks": (
         lambda q: by_rate({"lax": 0.5} | q),
         {"strict": 0.5},
@@ -165,16 +161,10 @@ REFUSED = {
         BUDGETS,
         r"epsilon\['strict'\]: 0.5; .*no noise is added",
     ),
-    "no groups": (
-        lambda q: averaging(fp.poisson(100, 0.5)),
-        BUDGETS,
-        "whose sampler is fp.grouped",
-    ),
-    "no algorithm": (lambda q: 5, BUDGETS, "make.*return an algorithm"),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@tiers.every("name", REFUSED)
 def test_budgets_that_nothing_meets_are_refused(name):
     make, budgets, said = REFUSED[name]
     with refused(said):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from checkpointed import run as interrupted
 from small import (
     assert_close,
@@ -31,12 +32,8 @@ LABELS = ["b", "a", "b", "b", "a", "b"]
 A, B = [1, 4], [0, 2, 3, 5]
 FEDERATION = regression([3, 1, 2, 3, 2, 1])
 WEIGHTS, SCALES = {"a": 0.5, "b": 1.0}, {"a": 1.0, "b": 0.25}
-STRATA = {"a": fp.poisson(2, 0.75), "b": fp.fixed_size(4, 2)}
 BY_RATE = {"a": fp.poisson(2, 0.75), "b": fp.poisson(4, 0.25)}
 RATE = 0.1
-OF_PERSONS = fp.Federation.from_arrays(
-    {"x": np.zeros(6)}, fp.partition.natural(np.arange(6)), person=np.arange(6) // 2
-)
 
 
 def averaging(sampler, noise=0.0, clip=0.08, **how):
@@ -46,7 +43,7 @@ def averaging(sampler, noise=0.0, clip=0.08, **how):
     return fp.fed_avg(squared, sampler=sampler, **steps, mechanism=mechanism, **how)
 
 
-@pytest.mark.parametrize("kind", ["everyone", "strata", "in turn"])
+@tiers.every("kind", ["strata", "everyone", "in turn"])
 def test_weights_and_clip_scales_are_numpys(kind):
     """Clipped to the group's own norm, then weighted; the mean divides by the expected sum of the weights."""
     sampler = {
@@ -108,41 +105,29 @@ def test_turns_keep_to_each_groups_own_schedule():
 TRAINED = {
     "rates": fp.grouped(LABELS, BY_RATE),
     "weights": fp.grouped(LABELS, BY_RATE, weights=WEIGHTS, clip_scales=SCALES),
-    "turns": fp.grouped(
-        LABELS, {"a": fp.fixed_order(2, 1), "b": fp.random_availability(4, 2, 2, 0.9)}
-    ),
 }
 
 
-@pytest.mark.parametrize("name", TRAINED)
-def test_streamed_records_train_the_same_to_the_bit(name):
-    algorithm = averaging(TRAINED[name], 1.0)
+@pytest.mark.slow
+def test_streamed_records_train_the_same_to_the_bit():
+    """With clip norms and weights of the groups; `test_sampled_runs.py` has the laws of other samplers."""
+    algorithm = averaging(TRAINED["weights"], 1.0)
     found, expected = (run(algorithm, each) for each in (streamed(FEDERATION), FEDERATION))
     assert_identical(found.state, expected.state)
 
 
-def test_devices_make_no_difference():
-    algorithm = averaging(TRAINED["weights"], 1.0)
-    one, two = (run(algorithm, FEDERATION, seeds=(1,), strategy=fp.Strategy(n, 2)) for n in (1, 2))
-    assert_close(two.state, one.state, 1e-6)
-    assert len(two.state.params["b"].devices()) == 2
+@pytest.mark.slow
+def test_a_run_does_not_go_on_with_other_groups(tmp_path):
+    """Not with a client in another group, nor with another weight."""
+    few = {"federation": FEDERATION, "rounds": 4}
+    interrupted(averaging(TRAINED["weights"], 1.0), tmp_path, stop=2, **few)
+    for labels, weights in (([*LABELS[1:], "b"], WEIGHTS), (LABELS, {"a": 0.25, "b": 1.0})):
+        other = fp.grouped(labels, BY_RATE, weights=weights, clip_scales=SCALES)
+        with pytest.raises(ValueError, match="of another run"):
+            interrupted(averaging(other, 1.0), tmp_path, **few)
 
 
-@pytest.mark.parametrize("name", ["weights", "turns"])
-def test_a_run_that_was_killed_goes_on_to_the_same_end(name, tmp_path):
-    """To the bit; not with a client in another group, nor with another weight."""
-    algorithm, few = averaging(TRAINED[name], 1.0), {"federation": FEDERATION, "rounds": 4}
-    expected, _ = interrupted(algorithm, **few)
-    interrupted(algorithm, tmp_path, stop=2, **few)
-    if name == "weights":
-        for labels, weights in (([*LABELS[1:], "b"], WEIGHTS), (LABELS, {"a": 0.25, "b": 1.0})):
-            other = fp.grouped(labels, BY_RATE, weights=weights, clip_scales=SCALES)
-            with pytest.raises(ValueError, match="of another run"):
-                interrupted(averaging(other, 1.0), tmp_path, **few)
-    history, _ = interrupted(algorithm, tmp_path, **few)
-    assert_identical(history.state, expected.state)
-
-
+@pytest.mark.slow
 def test_an_opening_and_groups_go_together():
     """Everyone first, then each group at its own rate: each group's certificate counts both."""
     sampler = fp.Opening(fp.poisson(6, 1.0, 6), 2, fp.grouped(LABELS, BY_RATE))
@@ -151,10 +136,6 @@ def test_an_opening_and_groups_go_together():
         alone = fp.Opening(fp.poisson(6, 1.0, 6), 2, fp.poisson(6, drawn.accounting.rate, 6))
         expected = fp.certify(averaging(alone, 3.0), start(), FEDERATION, 6, 1e-3)
         assert found[name].epsilon == pytest.approx(expected.epsilon, rel=1e-9)
-
-
-def test_groups_are_checked_like_other_samplers():
-    fp.check_algorithm(averaging(TRAINED["weights"], 1.0), start(), FEDERATION, rounds=3)
 
 
 def test_what_is_assumed_of_groups():
@@ -212,112 +193,8 @@ def test_a_budget_that_follows_the_data_is_refused(name):
         fp.certify(averaging(PLANTED[name](), 1.0), start(), FEDERATION, 3, 1e-3)
 
 
-@pytest.mark.parametrize("name", ["groups", "weights"])
-def test_a_budget_that_is_computed_in_a_round_is_refused(name):
-    def made(x):
-        weights = {"a": x, "b": 1.0} if name == "weights" else None
-        return fp.grouped(x if name == "groups" else LABELS, BY_RATE, weights=weights)
-
-    with refused("a traced value"):
-        jax.eval_shape(lambda x: made(x).expected_size, jnp.ones(6) if name == "groups" else 0.5)
-
-
-OWN = fp.poisson(2, 0.75)._replace(seal=())
-REFUSED = {
-    "no list": (("a", BY_RATE), {}, "groups: 'a'; give the name of the group of each, in a list"),
-    "no group": (([*"bab", None, "a", "b"], BY_RATE), {}, r"groups\[3\]: None; each is in a group"),
-    "not a name": (
-        ([0.5] * 6, BY_RATE),
-        {},
-        r"groups\[0\]: 0.5; each is in a group; give its name",
-    ),
-    "group without sampler": (([*"babbac"], BY_RATE), {}, "group 'c' has none; give a sampler"),
-    "nobody in a group": (
-        (LABELS, BY_RATE | {"c": fp.poisson(2, 0.5)}),
-        {},
-        "samplers: 'c'; nobody is in this group; there are 'b', 'a'",
-    ),
-    "another number": (
-        (LABELS, BY_RATE | {"a": fp.poisson(3, 0.5)}),
-        {},
-        r"samplers\['a'\]: Poisson\(.*made for 3 clients, but `groups` has 2; give it one name for each client",
-    ),
-    "another number of all": (
-        (LABELS, fp.everyone(5)),
-        {},
-        "made for 5 clients, but `groups` has 6",
-    ),
-    "no sampler": ((LABELS, BY_RATE | {"a": 0.5}), {}, r"samplers\['a'\]: 0.5; give one such as"),
-    "by hand": ((LABELS, BY_RATE | {"a": OWN}), {}, r"samplers\['a'\]: .*made by hand"),
-    "groups of groups": (
-        (LABELS, fp.grouped(LABELS, BY_RATE)),
-        {},
-        "samplers: .*made by hand, of persons, or grouped itself",
-    ),
-    "persons": (
-        (LABELS, fp.by_person(fp.poisson(3, 0.5), OF_PERSONS)),
-        {},
-        "samplers: .*made by hand, of persons, or grouped itself",
-    ),
-    "two adjacencies": ((LABELS, STRATA), {}, "groups need one adjacency; draw all the same way"),
-    "everyone beside others": (
-        (LABELS, BY_RATE | {"a": fp.everyone(2)}),
-        {},
-        "groups need one adjacency; draw all the same way",
-    ),
-    "lost noise": (
-        (LABELS, {"a": fp.dropping(fp.fixed_size(2, 1), 0.1, "lost"), "b": fp.fixed_size(4, 2)}),
-        {},
-        r'takes noise of all groups along; give fp.dropping\(..., noise="whole"\)',
-    ),
-    "weights of one draw": (
-        (LABELS, fp.fixed_size(6, 2)),
-        {"weights": WEIGHTS},
-        "a client may stand in the place of one that counts otherwise",
-    ),
-    "weights of a draw that is cut": (
-        (LABELS, fp.cyclic_poisson(6, 2, 0.5, 1)),
-        {"clip_scales": SCALES},
-        "a client may stand in the place of one that counts otherwise",
-    ),
-    "weight 0": (
-        (LABELS, BY_RATE),
-        {"weights": {"a": 0, "b": 1}},
-        r"weights\['a'\]: 0; give a num",
-    ),
-    "weight 2": (
-        (LABELS, BY_RATE),
-        {"weights": {"a": 2, "b": 1}},
-        r"weights\['a'\]: 2; give a num",
-    ),
-    "weight lacking": ((LABELS, BY_RATE), {"weights": {"a": 1}}, "weights: .*group 'b' has none"),
-    "clip scale of nobody": (
-        (LABELS, BY_RATE),
-        {"clip_scales": SCALES | {"x": 1}},
-        "clip_scales: 'x'; nobody is in this group",
-    ),
-    "no mapping": ((LABELS, BY_RATE), {"weights": 0.5}, "weights: 0.5; give name of a group -> a"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_wrong_groups_are_refused(name):
-    given, options, said = REFUSED[name]
-    with refused(said):
-        fp.grouped(*given, **options)
-
-
-def test_a_sampler_for_other_clients_is_refused():
-    with refused("sampler: made for 6 clients, but the federation has 3"):
-        fp.certify(averaging(TRAINED["rates"], 1.0), start(), regression([2] * 3), 3, 1e-3)
-
-
-def test_weights_of_groups_do_not_go_with_a_mean_over_weights():
-    """There one member moves the mean by what it weighs itself, whatever its group's weight."""
+def test_groups_that_count_alike_go_with_a_mean_over_weights():
     clipped = fp.ByExamples(cap=4, estimator="clipped")
-    with refused("weighting: estimator: 'clipped'; it divides by what clients weigh"):
-        algorithm = averaging(TRAINED["weights"], 1.0, weighting=clipped)
-        fp.certify(algorithm, start(), FEDERATION, 3, 1e-3)
     rates = averaging(TRAINED["rates"], 1.0, weighting=clipped)
     assert fp.certify(rates, start(), FEDERATION, 3, 1e-3).of_groups
 
@@ -339,6 +216,3 @@ def test_a_grouped_draw_has_no_law_of_its_own():
     assert isinstance(drawn, Grouped)
     assert isinstance(drawn.of_group("a"), Poisson)
     assert drawn.rate == 0.75
-    for ask in (drawn.cases, drawn.times_drawn):
-        with refused("units of these groups are drawn differently; take `of_group` of one"):
-            ask()

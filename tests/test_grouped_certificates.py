@@ -8,6 +8,7 @@ from functools import partial
 import dp_accounting as dp
 import numpy as np
 import pytest
+import tiers
 from correlated_runs import ROUNDS, by_all_patterns, descent, gaussian_epsilon, matrix_of
 from dp_accounting.pld import PLDAccountant
 from every_algorithm import CLIENTS, ENTRIES, FEDERATION, PARAMS, TRAINING, that
@@ -23,7 +24,6 @@ from fedpriv.certification.unit_kinds import UnitKind
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 LABELS = ["a", "b", "b"] * 10
-MEMBERS = {"a": 10, "b": 20}
 THIRTY = fp.Federation.blank({"x": np.zeros(3, np.float32), "y": np.float32(0)}, 30, 2)
 
 
@@ -63,6 +63,7 @@ def test_poisson_groups_have_the_epsilons_of_dp_accounting():
     assert (whole.epsilon, whole.relation) == (found["b"].epsilon, "add_or_remove")
 
 
+@pytest.mark.slow
 def test_fixed_sizes_have_the_epsilons_of_own_pairs():
     fixed = {"a": fp.fixed_size(10, 2), "b": fp.fixed_size(20, 10)}
     found, whole = of_groups(fp.grouped(LABELS, fixed, **COUNTS), 10, 1e-3, noise=4.0)
@@ -84,7 +85,7 @@ def mixture_epsilon(rounds, rate, multiplier, delta):
     return optimize.brentq(excess, 0, 200)
 
 
-@pytest.mark.parametrize("kind", ["poisson", "fixed", "dropping"])
+@tiers.every("kind", ["fixed", "poisson", "dropping"])
 def test_servers_know_the_cohort(kind):
     """The share of a client that a server sees is one of the whole cohort, not of the group."""
     samplers, most, rates = {
@@ -119,16 +120,17 @@ def patterns(group):
     return [(number ** len(s) * (1 - number) ** (3 - len(s)), s) for s in each]
 
 
-@pytest.mark.parametrize(
-    ("drawn", "met"),
-    [
-        ((("poisson", 0.3), ("poisson", 0.6)), 0.999),
-        ((("fixed", 1), ("fixed", 2)), 0.999),
-        ((("cut", 0.3), ("cut", 0.6)), 0.0),
-    ],
-)
-def test_explicit_neighbours_of_two_small_groups(drawn, met):
+SMALL = [
+    ((("poisson", 0.3), ("poisson", 0.6)), 0.999),
+    ((("fixed", 1), ("fixed", 2)), 0.999),
+    ((("cut", 0.3), ("cut", 0.6)), 0.0),
+]
+
+
+@tiers.every("given", SMALL)
+def test_explicit_neighbours_of_two_small_groups(given):
     """All draws of six clients: no pair exceeds its group's curve, and some pair meets it."""
+    drawn, met = given
     sigma, weights = 1.5, {"a": 0.5, "b": 1.0}
     x = np.linspace(-16, 16, 16_001)
     samplers = {
@@ -168,7 +170,7 @@ def test_explicit_neighbours_of_two_small_groups(drawn, met):
         assert closest > met
 
 
-@pytest.mark.parametrize("name", ["at once", "by group"])
+@tiers.every("name", ["by group", "at once"])
 def test_correlated_noise_is_that_of_each_groups_own_rounds(name):
     """Cohorts in a fixed order: a whole run is one Gaussian release, of each group's own separation and weight."""
     matrix, weights = matrix_of("blt"), {"a": 0.25, "b": 1.0}
@@ -196,7 +198,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@tiers.every("name", OTHERS)
 def test_a_group_costs_what_its_sampler_costs_alone(name):
     """Whatever draws the other; a weight of 1/2 is twice the noise. Towards a third party, and behind an aggregator."""
     samplers = dict(zip("ab", OTHERS[name], strict=True))
@@ -223,7 +225,10 @@ def halves(sampler):
     return fp.grouped([*"aaabbb"], {"a": own, "b": own}), fp.poisson(6, 0.5, 6)
 
 
-@pytest.mark.parametrize("name", that(lambda entry: entry.noise))
+NOISY = {name: ENTRIES[name] for name in that(lambda entry: entry.noise)}
+
+
+@tiers.every("name", NOISY)
 def test_groups_that_are_alike_cost_what_one_draw_costs(name):
     """Of every algorithm, every view; nothing is claimed of groups, and none of the algorithms knows of them."""
     make = ENTRIES[name].make
@@ -242,7 +247,10 @@ def test_groups_that_are_alike_cost_what_one_draw_costs(name):
         assert one.of_groups["a"].epsilon == one.of_groups["b"].epsilon
 
 
-@pytest.mark.parametrize("name", that(lambda entry: entry.noise and not entry.of_integers))
+REAL = {name: entry for name, entry in NOISY.items() if not entry.of_integers}
+
+
+@tiers.every("name", REAL)
 def test_half_a_weight_is_twice_the_noise(name):
     """Of every mechanism of floats; not where a client adds noise to what it sends, which is weighted along."""
     sampler = fp.grouped([*"aaabbb"], fp.everyone(CLIENTS), weights={"a": 0.5, "b": 1.0})
@@ -298,6 +306,7 @@ def test_noises_of_different_loudness_hide_nobody_who_may_stand_for_another(name
         assert all(release.sampling.takes_all for release in traced.releases(2, kind))
 
 
+@pytest.mark.slow
 def test_the_audit_of_the_worst_group_is_below_its_certificate_and_near_it():
     """A bound above a true epsilon has probability 1e-6; 60 % of the certificate are found at 95 % confidence."""
     sampler = fp.grouped(LABELS, POISSON, **COUNTS)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import refused, squared, start
 
 import fedpriv as fp
@@ -96,22 +97,14 @@ def assumed(make, federation):
     return [text for text in certificate.assumptions if "test example" in text]
 
 
-@pytest.mark.parametrize(
-    ("kind", "make"),
-    [
-        ("records", in_memory),
-        ("several", streamed),
-        ("clients", by_columns),
-        ("records", folder),
-        *(
-            pytest.param(kind, make, marks=pytest.mark.slow)
-            for kind in OWNERS
-            for make in (in_memory, by_columns, streamed)
-        ),
-    ],
-)
-def test_persons_on_both_sides_are_counted_where_a_federation_is_made(tmp_path, kind, make):
+WAYS = {"memory": in_memory, "streamed": streamed, "columns": by_columns, "folder": folder}
+PAIRS = [(kind, [*WAYS][(i + k) % 4]) for k in range(2) for i, kind in enumerate(OWNERS)]
+
+
+@tiers.every("pair", PAIRS, kind=lambda pair: pair[0])
+def test_persons_on_both_sides_are_counted_where_a_federation_is_made(tmp_path, pair):
     """Against sets, whoever says whose each record is; whole persons pass in silence."""
+    kind, make = pair[0], WAYS[pair[1]]
     owners = OWNERS[kind]
     held, rest = split(owners, stratify=np.zeros(N))
     trained = persons_of(owners, rest)
@@ -193,7 +186,13 @@ def test_clients_that_hold_out_records_are_counted_where_clients_are_the_unit():
 
 
 @pytest.mark.parametrize(
-    "patient", [PATIENT, np.stack([PATIENT, -np.ones(N, int)], 1)], ids=["one", "several"]
+    "patient",
+    [
+        pytest.param(PATIENT, id="one"),
+        pytest.param(
+            np.stack([PATIENT, -np.ones(N, int)], 1), id="several", marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_test_examples_of_persons_are_counted(patient):
     """By the column that said whose each record is, of one person or several."""
@@ -204,7 +203,7 @@ def test_test_examples_of_persons_are_counted(patient):
     federation = fp.Federation.from_arrays(train, "hospital", person="patient")
     run = {"score": lambda w, e: {"loss": squared(w, e)}, "rounds": 1}
     both = len(set(PATIENT[last]) & set(PATIENT[~last]))
-    algorithm = clients_of(federation)
+    algorithm = fp.fed_sgd(squared, sampler=fp.everyone(6), learning_rate=0.1)
     with pytest.warns(UserWarning, match=f"^test: {both} of {len(set(PATIENT[~last]))} persons"):
         fp.simulate(algorithm, PARAMS, federation, test, **run)
     others = test | {"patient": np.where(test["patient"] < 0, -1, test["patient"] + PATIENTS)}
@@ -252,28 +251,3 @@ def test_equal_moments_are_all_trained_on():
     held, rest = split(None, 0.5, time=np.where(HOSPITAL == 0, 0, np.arange(N)))
     assert [*map(len, held)] == [0] + [N // HOSPITALS // 2] * (HOSPITALS - 1)
     assert len(rest[0]) == N // HOSPITALS
-
-
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ({"person": "patient"}, "^person: 'patient'; give the id of each of all examples"),
-        ({"person": PATIENT[:9]}, "^person: 9 ids, but there is a row 239; give"),
-        ({"person": np.where(np.arange(N) == 6, -1, PATIENT)}, "^person: record 6 is nobody's"),
-        ({"person": 3}, "^person: 3; give the id"),
-        ({"person": PATIENT, "time": TIME}, "^person: given with time; give one of stratify"),
-        ({"person": PATIENT, "stratify": TIME}, "^stratify: given with person; give one of"),
-        ({"person": np.zeros(N, int)}, "^count: 0.3; it holds out nobody"),
-        ({"time": np.zeros(N)}, "^count: 0.3; it holds out no row"),
-        ({"time": TIME[:9]}, "^time: 9 moments, but there is a row 239; give"),
-        ({"time": np.where(np.arange(N) == 6, np.nan, TIME)}, "^time: row 6 has no time"),
-        ({"time": np.where(np.arange(N) == 6, np.datetime64("NaT"), DAYS)}, "^time: row 6 has no"),
-        ({"time": np.stack([TIME, TIME - 1], 1)}, "^time: row 0 ends before it begins"),
-        ({"time": [str(t) for t in TIME]}, "^time: .* give a number or datetime64 for each"),
-        ({"time": np.zeros((N, 3))}, "^time: .*; give a number or datetime64"),
-        ({"time": np.stack([TIME, TIME + 99], 1)}, "^count: 0.3; it leaves client 0 none of its"),
-    ],
-)
-def test_what_is_refused(how, said):
-    with refused(said):
-        split(None, **how)

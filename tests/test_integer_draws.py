@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import refused
 
 import fedpriv as fp
@@ -37,46 +38,53 @@ def certified(sampler, mechanism, view="third_party", of=None):
     return fp.certify(algorithm, jnp.zeros(D), of, rounds=3, delta=DELTA, view=view)
 
 
-@pytest.mark.parametrize(
-    "sampler",
-    [fp.fixed_order(N, 10), fp.grouped(GROUPS, STRATA), fp.dropping(fp.fixed_size(N, 20), 0.3)],
-    ids=["turns", "groups", "dropping"],
-)
+EXACT = {
+    "turns": fp.fixed_order(N, 10),
+    "groups": fp.grouped(GROUPS, STRATA),
+    "dropping": fp.dropping(fp.fixed_size(N, 20), 0.3),
+}
+
+
+@tiers.every("name", EXACT, kind=lambda sampler: "of one size")
 @pytest.mark.parametrize("view", ["third_party", "server"])
-def test_discrete_gaussians_cost_what_real_noise_does(sampler, view):
-    found, real = certified(sampler, DISCRETE, view), certified(sampler, GAUSSIAN, view)
+def test_discrete_gaussians_cost_what_real_noise_does(name, view):
+    found, real = (certified(EXACT[name], used, view) for used in (DISCRETE, GAUSSIAN))
     assert real.epsilon < found.epsilon < 1.001 * real.epsilon
     assert found.relation == real.relation
 
 
-@pytest.mark.parametrize(
-    "sampler",
-    [fp.poisson(N, 0.25, 25), fp.random_availability(N, 10, 4, 0.5), fp.cyclic_poisson(N, 2, 0.5)],
-    ids=["poisson", "availability", "cyclic"],
-)
-def test_cohorts_that_may_not_be_full_are_skellams(sampler):
+VARYING = {
+    "poisson": fp.poisson(N, 0.25, 25),
+    "availability": fp.random_availability(N, 10, 4, 0.5),
+    "cyclic": fp.cyclic_poisson(N, 2, 0.5),
+}
+
+
+@tiers.every("name", VARYING, kind=lambda sampler: "of many sizes")
+def test_cohorts_that_may_not_be_full_are_skellams(name):
     with refused(r"^mechanism.*: .*fp.skellam"):
-        certified(sampler, DISCRETE)
-    by_rdp = certified(sampler, GAUSSIAN).epsilons["RDP"]
-    assert certified(sampler, SKELLAM).epsilon == pytest.approx(by_rdp, rel=0.05)
+        certified(VARYING[name], DISCRETE)
+    by_rdp = certified(VARYING[name], GAUSSIAN).epsilons["RDP"]
+    assert certified(VARYING[name], SKELLAM).epsilon == pytest.approx(by_rdp, rel=0.05)
 
 
 def test_a_block_of_skellams_is_never_finite_without_a_proof():
     assert np.isinf(certified(fp.random_allocation(N, 4), SKELLAM).epsilon)
 
 
-@pytest.mark.parametrize("mechanism", [DISCRETE, SKELLAM], ids=["discrete", "skellam"])
-def test_unequal_or_repeated_members_are_refused(mechanism):
+@tiers.every("name", {"discrete": DISCRETE, "skellam": SKELLAM})
+def test_unequal_or_repeated_members_are_refused(name):
     for sampler in (
         fp.with_replacement([2] * N, 10),
         fp.grouped(GROUPS, STRATA, weights={"few": 0.5, "many": 1.0}),
         fp.grouped(GROUPS, STRATA, clip_scales={"few": 0.5, "many": 1.0}),
     ):
         with refused(r"^sampler.*: .*count members equally"):
-            certified(sampler, mechanism)
+            certified(sampler, {"discrete": DISCRETE, "skellam": SKELLAM}[name])
 
 
-@pytest.mark.parametrize("view", ["third_party", "server_secagg", "server"])
+@tiers.every("view", ["server", "third_party", "server_secagg"], kind=lambda v: v == "server")
+@pytest.mark.slow
 def test_a_persons_clients_are_counted_together(view):
     of = federation(np.repeat(np.arange(N // 2), 2)[IDS])
     real = certified(fp.fixed_size(N, 10), GAUSSIAN, view, of)
@@ -94,6 +102,7 @@ def test_a_persons_clients_by_turns_are_refused():
         certified(fp.fixed_order(N, 10), DISCRETE, "server_secagg", of)
 
 
+@pytest.mark.slow
 def test_late_answers_weigh_at_most_what_they_are_counted_at():
     def certificate(mechanism):
         algorithm = fp.buffered(
@@ -110,16 +119,6 @@ def test_late_answers_weigh_at_most_what_they_are_counted_at():
 
     real, found = certificate(GAUSSIAN), certificate(DISCRETE)
     assert real.epsilon < found.epsilon < 1.001 * real.epsilon
-
-
-@pytest.mark.parametrize("mechanism", [DISCRETE, SKELLAM], ids=["discrete", "skellam"])
-def test_mechanisms_made_of_others_take_no_integers(mechanism):
-    with refused(r"^start.*: .*no Gaussian noise"):
-        fp.dynamic(mechanism, rounds=5, noise_decay=2.0)
-    with refused(r"^parts\[0\].*: .*Gaussian noise"):
-        fp.joint(mechanism, GAUSSIAN)
-    with refused(r"^mechanism: .*Gaussian noise"):
-        fp.correlated(mechanism, fp.noise_matrices.tree(rounds=4))
 
 
 def test_what_is_assumed_names_no_table_of_the_library():

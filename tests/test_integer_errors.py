@@ -54,21 +54,23 @@ def at_most(error, numbers):
 PROMISES = [
     ("discrete_gaussian", 1, 1000, 20.0, 5, 1.2),
     ("skellam", 2, 1000, 20.0, 1, 1.5),
-    pytest.param("discrete_gaussian", 1, 10_000, 20.0, 1, 1.05, marks=pytest.mark.slow),
-    pytest.param("discrete_gaussian", 1, 1, 2.0, 5, 1.01, marks=pytest.mark.slow),
-    pytest.param("discrete_gaussian", 2, 1000, 20.0, 5, 1.2, marks=pytest.mark.slow),
-    pytest.param("discrete_gaussian", 3, 3000, 8.0, 1, 1.1, marks=pytest.mark.slow),
-    pytest.param("discrete_gaussian", 5, 1000, 0.5, 1, 1.1, marks=pytest.mark.slow),
-    pytest.param("skellam", 10, 100, 2.0, 20, 1.5, marks=pytest.mark.slow),
-    pytest.param("discrete_gaussian", 10, 1000, 20.0, 1, 1.1, marks=pytest.mark.slow),
-    pytest.param("discrete_gaussian", 50, 1000, 20.0, 5, 1.2, marks=pytest.mark.slow),
-    pytest.param("discrete_gaussian", 130, 1000, 20.0, 5, 1.2, marks=pytest.mark.slow),
+    ("discrete_gaussian", 1, 10_000, 20.0, 1, 1.05),
+    ("discrete_gaussian", 1, 1, 2.0, 5, 1.01),
+    ("discrete_gaussian", 2, 1000, 20.0, 5, 1.2),
+    ("discrete_gaussian", 3, 3000, 8.0, 1, 1.1),
+    ("discrete_gaussian", 5, 1000, 0.5, 1, 1.1),
+    ("skellam", 10, 100, 2.0, 20, 1.5),
+    ("discrete_gaussian", 10, 1000, 20.0, 1, 1.1),
+    ("discrete_gaussian", 50, 1000, 20.0, 5, 1.2),
+    ("discrete_gaussian", 130, 1000, 20.0, 5, 1.2),
 ]
 
 
-@pytest.mark.parametrize(("noise", "d", "clients", "epsilon", "rounds", "within"), PROMISES)
-def test_the_error_is_within_what_calibration_promises(noise, d, clients, epsilon, rounds, within):
+@pytest.mark.slow
+@pytest.mark.parametrize("promise", PROMISES)
+def test_the_error_is_within_what_calibration_promises(promise):
     """Of messages that are as long as they may be and all the same, against the real noise of that epsilon."""
+    noise, d, clients, epsilon, rounds, within = promise
     asked = {"delta": DELTA, "rounds": rounds, "within": within, "noise": noise}
     found = fp.calibrate_integers(epsilon, clients=clients, dimension=d, clip_norm=1.5, **asked)
     made = found.mechanism().integers, 1.5, found.noise_multiplier, clients, d
@@ -87,16 +89,18 @@ def real_multiplier(epsilon):
 # (noise, bits, noise multiplier, members, dimension, messages of a member)
 SUMS = [
     ("discrete_gaussian", 14, 0.3, 30, 3, 10),
-    pytest.param("discrete_gaussian", 16, 0.3, 300, 1, 1, marks=pytest.mark.slow),
-    pytest.param("skellam", 12, 0.5, 100, 2, 1, marks=pytest.mark.slow),
-    pytest.param("skellam", 16, 4.0, 1000, 10, 1, marks=pytest.mark.slow),
-    pytest.param("skellam", 20, 0.3, 1, 5, 200, marks=pytest.mark.slow),
-    pytest.param("discrete_gaussian", 16, 4.0, 1000, 130, 1, marks=pytest.mark.slow),
+    ("discrete_gaussian", 16, 0.3, 300, 1, 1),
+    ("skellam", 12, 0.5, 100, 2, 1),
+    ("skellam", 16, 4.0, 1000, 10, 1),
+    ("skellam", 20, 0.3, 1, 5, 200),
+    ("discrete_gaussian", 16, 4.0, 1000, 130, 1),
 ]
 
 
-@pytest.mark.parametrize(("noise", "bits", "sigma", "members", "d", "each"), SUMS)
-def test_a_sum_is_no_farther_off_than_it_says(noise, bits, sigma, members, d, each):
+@pytest.mark.slow
+@pytest.mark.parametrize("of", SUMS)
+def test_a_sum_is_no_farther_off_than_it_says(of):
+    noise, bits, sigma, members, d, each = of
     used = IntegerSum(noise, bits, 1.0, sigma, members, d, each)
     for kind in ("all equal", "one coordinate"):
         error = measured(used, 0.9999 * longest(kind, d), 60)
@@ -153,7 +157,7 @@ def test_numbers_are_rounded_by_that_law(x, deviations):
 def test_large_numbers_are_rounded_without_bias_too():
     """To a 16-bit coin: where number and coin would be added up first, a float's last digit is 2^-9 here."""
     x = jnp.full(2**18, 2.0**14 + 2**-9, jnp.float32)
-    rounded = round_within(jax.random.key(0), x, 2**60)
+    rounded = jax.jit(lambda x: round_within(jax.random.key(0), x, 2**60))(x)
     up = np.asarray(rounded).astype(np.int64) - 2**14
     assert set(np.unique(up)) == {0, 1}
     assert abs(up.sum() - 2**18 * 2**-9) < 5 * math.sqrt(2**18 * 2**-9)

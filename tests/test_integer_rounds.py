@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from checkpointed import CLIENTS, FEDERATION, FIXED, PER_CLIENT, assert_same, run
 from small import one_round, regression, squared, start
 
@@ -45,6 +46,7 @@ MADE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 def test_a_streamed_run_that_was_killed_ends_as_one_in_memory(name, tmp_path):
     """To the bit, of two secret seeds, on two devices."""
@@ -64,8 +66,12 @@ def after(algorithm, federation=FEDERATION, params=None):
     return state.params, metrics
 
 
-@pytest.mark.parametrize("records", [TWO, fp.poisson(PER_CLIENT, 0.5)], ids=["fixed", "poisson"])
-def test_without_noise_the_mean_is_that_of_the_same_records_in_floats(records):
+RECORDS = {"poisson": fp.poisson(PER_CLIENT, 0.5), "fixed": TWO}
+
+
+@tiers.every("name", RECORDS, kind=lambda sampler: "records")
+def test_without_noise_the_mean_is_that_of_the_same_records_in_floats(name):
+    records = RECORDS[name]
     floats, _ = after(of_records(fp.gaussian(0.5, 0.0), records=records))
     integers, metrics = after(of_records(fp.skellam(0.5, 0.0, bits=24), records=records))
     used = IntegerSum("skellam", 24, 0.5, 0.0, 3, 4, records.slots)
@@ -77,6 +83,7 @@ def test_without_noise_the_mean_is_that_of_the_same_records_in_floats(records):
     assert metrics["uplink"].bits() == 4 * 24
 
 
+@pytest.mark.slow
 def test_the_noise_is_that_of_all_members_once():
     """Of 3,000 numbers: false alarm below 1e-4."""
     d, clients = 3000, 6
@@ -128,6 +135,7 @@ def test_what_wraps_is_counted():
     assert (taken.tolist(), float(wrapped)) == ([127, -128, 127, -128], 0.5)
 
 
+@pytest.mark.slow
 def test_integers_are_of_32_bits_whatever_jax_has():
     used = IntegerSum("discrete_gaussian", 16, 1.0, 1.0, 10, 100)
     message = 0.1 * np.asarray(jax.random.normal(KEY, (100,)))
@@ -154,6 +162,7 @@ def epsilons(mechanism):
     return {v: traced.certify(5, 1e-5, view=v).epsilon for v in fp.privacy.VIEWS}
 
 
+@pytest.mark.slow
 def test_records_are_certified_as_with_real_noise():
     """Towards a server that sees messages by one share, elsewhere by all, and within 1 in 1,000."""
     real, integers = (
@@ -198,6 +207,7 @@ def taken_twice(mechanism, second):
     return fp.Algorithm(fp.start, round, FIXED, unit="record")
 
 
+@pytest.mark.slow
 def test_several_means_of_records_are_counted_together_or_refused():
     found, real = (
         fp.certify(taken_twice(used, lambda p: p), start(), FEDERATION, 3, 1e-5)

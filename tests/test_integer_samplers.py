@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+import tiers
 from own_algorithms import CLIENTS, FEDERATION, PARAMS, State, of_clients
 from scipy import stats
 from small import FALSE_ALARM
@@ -98,12 +99,12 @@ def assert_drawn(numbers, law, modulus=None):
     assert statistic < stats.chi2.isf(FALSE_ALARM, len(counts) - 1)
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
+@tiers.every("law", LAWS)
 def test_drawn_numbers_have_the_law(law):
     assert_drawn(jax.jit(lambda key: draw(key, law, (200_000,)))(jax.random.key(1)), law)
 
 
-@pytest.mark.parametrize("kind", ["discrete_gaussian", "skellam"])
+@tiers.every("kind", ["discrete_gaussian", "skellam"])
 def test_every_call_and_round_has_noise_of_that_law_of_its_own(kind):
     """Of messages of zeros: seven numbers, which no block of the rotation mixes, so that they come back +- integers."""
     d, bits, sampler = 7, 6, fp.everyone(CLIENTS)

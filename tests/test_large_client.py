@@ -5,6 +5,7 @@ import tracemalloc
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from small import sgd, squared, start
 
 import fedpriv as fp
@@ -23,6 +24,7 @@ def crowded():
     return fp.Federation.from_arrays(data, clients, held_out=held)
 
 
+@pytest.mark.slow
 def test_a_large_client_widens_no_other_s_room():
     """Neither where a federation is made, divided anew or stacked, nor where all of its records are looked at."""
     federation = crowded()

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from drawn_rounds import draws_of
 from scipy import stats
-from small import FALSE_ALARM, refused
+from small import FALSE_ALARM
 
 import fedpriv as fp
 from fedpriv.core.provenance import constructed
@@ -67,7 +68,7 @@ class TestLaws:
         drawn = law.draw(jax.random.key(0), jnp.zeros(10_000, jnp.int32))
         assert {*np.asarray(drawn).tolist()} == {1, 2}
 
-    @pytest.mark.parametrize("name", LAWS)
+    @tiers.every("name", ["by class", "constant", "geometric"])
     def test_delays_are_drawn_by_them(self, name):
         """By the chi-square law, for each class; a false alarm has probability 1e-6."""
         law, draws = LAWS[name], 4000
@@ -83,28 +84,10 @@ class TestLaws:
                 law_of = told[told > 0]
                 assert stats.chisquare(found[told > 0], law_of).pvalue > FALSE_ALARM / 2
 
-    def test_what_is_no_law(self):
-        with refused(r"chances: 0\.9; give chances that add up to 1"):
-            fp.delays.DelayLaw([[0.4, 0.5]])
-        with refused("classes: 1; there are chances of 1 classes, from 0 on"):
-            fp.delays.DelayLaw([[1.0]], [0, 1])
-        with refused("steps: -1; give a whole number from 0"):
-            fp.delays.constant(-1)
-        with refused(r"laws: \['bus'\]; group 'car' has none; give a law such as fp.delays"):
-            fp.delays.by_class(["bus", "car"], {"bus": fp.delays.constant(1)})
-        with refused(r"laws\['bus'\]: 2; give one such as fp.delays.constant"):
-            fp.delays.by_class(["bus"], {"bus": 2})
-        with refused(r"classes\[1\]: None; each is in a group"):
-            fp.delays.by_class(["bus", None], {"bus": fp.delays.constant(1)})
-        with refused("classes: 'bus'; give the name of the group of each"):
-            fp.delays.by_class("bus", {})
-        with refused("laws: None; give name of a group"):
-            fp.delays.by_class(["bus"], None)
-
 
 class TestFreeClients:
-    @pytest.mark.parametrize("name", LAWS)
-    @pytest.mark.parametrize("separation", [1, 3])
+    @tiers.every("name", ["by class", "constant", "geometric"])
+    @tiers.every("separation", [3, 1])
     def test_a_client_has_one_answer_out(self, name, separation):
         """It was given its model after its last answer was in; the separation is kept. In each of two runs."""
         law, rounds = LAWS[name], 300
@@ -152,36 +135,25 @@ class TestFreeClients:
         assert {i for pair in found for i in pair} == {0, 2, 3, 5}
         assert stats.chisquare([*found.values()]).pvalue > FALSE_ALARM
 
-    def test_buffers_are_full_or_refused(self):
+    def test_buffers_are_full(self):
         """Of 6 slow clients and 14 fast ones at most 6 + 4 are out."""
         law = fp.delays.by_class(
             [0] * 6 + [1] * 14, {0: fp.delays.constant(5), 1: fp.delays.constant(1)}
         )
         sampler, _ = late(fp.FreeClients(20, 4), law)
         assert len(answers(sampler, 200)) == 200
-        with refused(
-            "buffer: 4; up to 20 of 23 clients may have answers out, or rest.*a smaller buffer"
-        ):
-            late(fp.FreeClients(23, 4), fp.delays.constant(5))
-        with refused("buffer: 4; up to 18 of 20 clients"):
-            law = fp.delays.by_class([0] * 6 + [1] * 14, {0: law_of(5), 1: law_of(3)})
-            late(fp.FreeClients(20, 4), law)
-        with refused("buffer: 4; up to 16 of 19 clients"):
-            late(fp.FreeClients(19, 4, separation=5), law_of(0))
-        with refused("buffer: 7; give at most the population, 6"):
-            fp.FreeClients(6, buffer=7)
 
 
 class TestBeside:
     """Delays beside the draws of another sampler."""
 
-    @pytest.mark.parametrize("name", LAWS)
+    @tiers.every("name", ["by class", "constant", "geometric"])
     def test_who_answers_is_drawn_as_without_them(self, name):
         weights = [1 / (1 + d) for d in range(LAWS[name].most_late + 1)]
         for who in (fp.poisson(N, 0.1), fp.fixed_size(N, K)):
             sampler, largest = late(who, LAWS[name], lambda d: 1 / (1 + d))
             key = jax.random.key(3)
-            one, other = sampler.draw(key), who.draw(key)
+            one, other = jax.jit(lambda k, a=sampler, b=who: (a.draw(k), b.draw(k)))(key)
             np.testing.assert_array_equal(one.ids, other.ids)
             np.testing.assert_array_equal(one.mask, other.mask)
             assert sampler.accounting is who.accounting
@@ -204,9 +176,9 @@ class TestBeside:
     def test_turns_stay(self):
         who = fp.shuffled_blocks(20, 5)
         sampler, _ = late(who, fp.delays.constant(2))
-        key = jax.random.key(1)
+        both = jax.jit(lambda *given: [each.draw(*given)[0] for each in (sampler, who)])
         for t in range(6):
-            one, other = (each.draw(key, jnp.int32(t), ())[0] for each in (sampler, who))
+            one, other = both(jax.random.key(1), jnp.int32(t), ())
             np.testing.assert_array_equal(one.ids, other.ids)
         assert sampler.accounting is who.accounting
 
@@ -220,7 +192,7 @@ class TestStaleness:
         sampler, largest = late(
             fp.fixed_size(N, K), fp.delays.DelayLaw([[0.0, 0.5, 0.5]]), [9.0, 4.0, 1.0]
         )
-        drawn = sampler.draw(jax.random.key(0))
+        drawn = jax.jit(sampler.draw)(jax.random.key(0))
         assert largest == 4.0
         told = np.where(np.asarray(drawn.answer.delay) == 1, 1.0, 0.25)
         np.testing.assert_array_equal(drawn.answer.weight, told)
@@ -230,40 +202,3 @@ class TestStaleness:
             fp.fixed_size(N, K), fp.delays.constant(3), lambda d: (1 + d) ** -0.5
         )
         assert (sampler.draw(jax.random.key(0)).answer.weight, largest) == (None, 0.5)
-
-    @pytest.mark.parametrize(
-        ("staleness", "said"),
-        [
-            ([1.0, 0.5], r"staleness: \(1.0, 0.5\); give a weight for each delay from 0 to 2"),
-            ([1.0, -1.0, 1.0], r"staleness\[1\]: -1.0; give a finite number, 0 or more"),
-            ([1.0, 1.0, float("nan")], r"staleness\[2\]: nan"),
-            (lambda d: 0.0, "give some delay a weight above 0"),
-            (lambda d: jnp.ones(2), r"staleness\[0\]: float32\[2\]"),
-            (lambda: 1.0, r"staleness: it takes \(\).*; give a function of \(delay\)"),
-            (0.5, "staleness: 0.5; give a function or a list, each a finite number"),
-        ],
-    )
-    def test_what_is_no_weight(self, staleness, said):
-        with refused(said):
-            late(fp.fixed_size(N, K), fp.delays.geometric(1.0, 2), staleness)
-
-    def test_a_weight_that_is_computed_from_records_is_refused(self):
-        """In a program whose arguments records are: weights are numbers, known while an algorithm is made."""
-
-        def weighted(records):
-            return late(
-                fp.fixed_size(N, K), fp.delays.geometric(1.0, 2), lambda d: records.mean() ** d
-            )[1]
-
-        with refused(r"staleness\[0\]: a traced value"):
-            jax.jit(weighted)(jnp.arange(3.0))
-
-
-def test_what_is_no_sampler_or_law():
-    law = fp.delays.constant(1)
-    with refused("sampler: .*Opening; give one such as fp.FreeClients"):
-        late(fp.Opening(fp.everyone(4), 1, fp.everyone(4)), law)
-    with refused("sampler: WithReplacement.*several times; give one that draws without"):
-        late(fp.with_replacement([1, 1], 2), law)
-    with refused("delay: classes: 40; give one for each of 4 clients"):
-        late(fp.everyone(4), UNEVEN)

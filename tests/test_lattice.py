@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from scipy import stats
 from small import FALSE_ALARM
 
@@ -55,7 +56,7 @@ def test_the_hexagonal_dither_is_uniform():
 
 
 @pytest.mark.parametrize("dim", [1, 2])
-@pytest.mark.parametrize("bits", [2, 3, 4, 6])
+@tiers.every("bits", [3, 2, 4, 6])
 def test_bits_number_all_points(bits, dim):
     lattice, limit = lattice_for(bits, 1.0, dim)
     n = 200_000
@@ -73,16 +74,3 @@ def test_what_is_outside_is_counted():
     decoded, outside = dithered(jax.random.key(0), x, lattice, limit)
     assert outside == 0.25
     assert decoded.max() < 1.2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((1, 1.0, 1), "bits: 1; give"),
-        ((4, 0.0, 1), "largest: 0.0; give"),
-        ((4, 1.0, 3), "dim: 3; give"),
-    ],
-)
-def test_wrong_input(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        lattice_for(*arguments)

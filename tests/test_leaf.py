@@ -1,36 +1,13 @@
 """Files in LEAF's format are the federation that they say; whatever is wrong with one is named with file and user."""
 
 import gzip
-import json
 
 import numpy as np
 import pytest
-from small import refused
+from refused.leaf import content, of_names, write
 
 import fedpriv as fp
-from fedpriv.data.datasets import CorruptDataError, from_leaf
-
-SIZES = {"ada": 2, "ben": 5, "cem": 1}
-
-
-def records(count, first=0, width=3):
-    x = (np.arange(count * width).reshape(count, width) + first) / 8
-    return {"x": x.tolist(), "y": [float(i % 2) for i in range(count)]}
-
-
-def content(sizes=SIZES, **changed):
-    """Of a file, as JSON has it; `changed` replaces entries of it."""
-    data = {user: records(count, 10 * i) for i, (user, count) in enumerate(sizes.items())}
-    whole = {"users": [*sizes], "num_samples": [*sizes.values()], "user_data": data}
-    return whole | {"hierarchies": ["play"] * len(sizes)} | changed
-
-
-def write(file, whole):
-    file.parent.mkdir(exist_ok=True)
-    opened = gzip.open if file.suffix == ".gz" else open
-    with opened(file, "wt") as text:
-        json.dump(whole, text)
-    return file
+from fedpriv.data.datasets import from_leaf
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
@@ -79,88 +56,6 @@ def test_texts_and_images(tmp_path):
     assert data["label"].dtype == np.int32
 
 
-def of_ben(**changed):
-    """A file in which Ben's lists are these."""
-    whole = content()
-    whole["user_data"]["ben"] |= changed
-    return whole
-
-
-FIVE = records(5)
-
-
-@pytest.mark.parametrize(
-    ("whole", "said"),
-    [
-        ([1], "it has no users or no user_data; give"),
-        (content(users=None), "it has no users or no user_data"),
-        (content({}), "it has no users"),
-        (content(users=["ada", 3, "cem"]), "users: 3; give names"),
-        (content(users=["ada", "ben", "ada"]), "user 'ada' occurs twice"),
-        (content(users=["ada", "ben"]), "user_data has 'cem', which users has not"),
-        (content(users=["ada", "ben", "cem", "dan"], num_samples=None), "user 'dan' is not in"),
-        (content(num_samples=[2, 5]), r"num_samples: \[2, 5\] for 3 users; give"),
-        (content(num_samples=[2, 6, 1]), "user 'ben' has 5 records, but 6 by num_samples"),
-        (content({"ada": 2, "ben": 0}), "user 'ben' has no records; remove"),
-        (of_ben(x=FIVE["x"][:4]), "user 'ben' has 4 in 'x', 5 in 'y'; give"),
-        (of_ben(x=None), "user 'ben' has no list 'x', only 'x', 'y'"),
-        (
-            of_ben(x=records(5, width=2)["x"]),
-            r"user 'ben': features: numbers of the shape \[2\], but",
-        ),
-        (
-            of_ben(x=[*FIVE["x"][:4], [1.0]]),
-            r"user 'ben': features: row 4 has the shape \[1\], row 0",
-        ),
-        (
-            of_ben(x=[*FIVE["x"][:4], [1, None, 2]]),
-            r"user 'ben': features: row 4 is \[1, None, 2\]",
-        ),
-        (of_ben(y=[0, 1, None, 0, 1]), "user 'ben': label: row 2 is None; leave out"),
-        (of_ben(y=[0, 1, float("nan"), 0, 1]), "user 'ben': label: row 2 is not finite"),
-        (of_ben(y=list("abcde")), r"user 'ben': label: strings of the shape \[\], but numbers"),
-        (of_ben(y=[0, "1", 0, 0, 1]), "user 'ben': label: row 1 is '1', row 0 is 0; give all"),
-    ],
-)
-def test_what_is_wrong_is_named(whole, said, tmp_path):
-    file = write(tmp_path / "all.json", whole)
-    with refused(f"{file}: {said}"):
-        from_leaf(tmp_path)
-
-
-def test_files_that_cannot_be_read(tmp_path):
-    file = tmp_path / "a.json"
-    twin = '{"users": ["a"], "user_data": {"a": {"x": [1], "y": [1]}, "a": {"x": [2], "y": [2]}}}'
-    faults = {
-        '{"users": [': "Expecting value",
-        twin: "'a' occurs twice in one",
-        "[" * 10**5: "recursion",
-    }
-    for text, said in faults.items():
-        file.write_text(text)
-        with refused(f"{file}: it cannot be read .*{said}", CorruptDataError):
-            from_leaf(file)
-    for damaged in (b"no gzip", gzip.compress(twin.encode())[:-9]):
-        (tmp_path / "b.json.gz").write_bytes(damaged)
-        with refused(r"b\.json\.gz: it cannot be read", CorruptDataError):
-            from_leaf(tmp_path / "b.json.gz")
-
-
-def test_what_is_given_for_files_and_columns(tmp_path):
-    with refused("path: .*none is no file, and no folder of"):
-        from_leaf(tmp_path / "none")
-    with refused("path: 3; give a file"):
-        from_leaf(3)
-    file = write(tmp_path / "a.json", content())
-    with refused("client: this name is taken by the users"):
-        from_leaf(file, client="x")
-    with refused("user 'ada' has no list 'image', only 'x', 'y'; name existing columns"):
-        from_leaf(file, image="image")
-    write(tmp_path / "a.json.gz", content())
-    with refused(r"a\.json: a\.json\.gz exists, too; remove one"):
-        from_leaf(tmp_path)
-
-
 @pytest.mark.parametrize("name", ["a.JSON", "A.json.GZ", "a.Json"])
 def test_files_of_any_case_and_nothing_else(name, tmp_path):
     """Hidden files, such as those of macOS, and folders are left out; a byte-order mark is read over."""
@@ -174,24 +69,7 @@ def test_files_of_any_case_and_nothing_else(name, tmp_path):
     assert sorted(set(from_leaf(tmp_path)["client"])) == ["ada", "ben", "cem"]
 
 
-@pytest.mark.parametrize("name", ["", "ada\0"])
-def test_a_name_that_numpy_does_not_keep(name, tmp_path):
-    """NumPy drops a zero at the end, so that two users would become one client."""
-    own = {"x": [[1.0]], "y": [0]}
-    write(tmp_path / "a.json", {"users": ["ada", name], "user_data": {"ada": own, name: own}})
-    with refused("users: .*; give names, which are strings"):
-        from_leaf(tmp_path)
-
-
 def test_names_in_any_script_are_kept_apart(tmp_path):
     users = ["\u00e9", "e\u0301", "\u7528\u6237", "a", "a "]
-    data = {user: {"x": [[1.0]], "y": [0]} for user in users}
-    write(tmp_path / "a.json", {"users": users, "user_data": data})
+    write(tmp_path / "a.json", of_names(*users))
     assert from_leaf(tmp_path)["client"].tolist() == users
-
-
-def test_numbers_beyond_32_bits_are_refused_without_a_warning(tmp_path):
-    own = {"x": [[1e300, 0.5]], "y": [0]}
-    write(tmp_path / "a.json", {"users": ["ada"], "user_data": {"ada": own}})
-    with refused("user 'ada': features: row 0 is not finite"):
-        from_leaf(tmp_path)

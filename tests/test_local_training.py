@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import (
     assert_close,
     assert_uniform,
@@ -36,7 +37,7 @@ def visits(batches, key, size, capacity=CAPACITY):
     )
 
 
-@pytest.mark.parametrize("batch_size", [3, 50])
+@tiers.every("batch_size", [3, 50])
 def test_an_epoch_visits_each_record_once(batch_size):
     keys = jax.random.split(jax.random.key(0), CAPACITY)
     sizes = jnp.arange(1, CAPACITY + 1)
@@ -77,7 +78,7 @@ def test_a_step_takes_a_uniform_subset():
     assert_uniform(counts, 4000, 1 / 6)
 
 
-@pytest.mark.parametrize("size", [1, 3, 7])
+@tiers.every("size", [3, 1, 7])
 def test_steps_and_full_batch_take_real_records_only(size):
     count, batches = planned(random_batches(5, 3), size, 5)
     assert count == 5
@@ -118,16 +119,16 @@ def test_mean_grad_is_over_real_examples():
     np.testing.assert_array_equal(vector(grad(start(), batch, np.zeros(6, bool))), 0)
 
 
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        optax.sgd(0.1, momentum=0.9, nesterov=True),
-        optax.adam(0.05),
-        optax.chain(optax.add_decayed_weights(0.1), optax.sgd(0.1)),
-    ],
-    ids=["nesterov", "adam", "weight decay"],
-)
-def test_training_is_optax_in_a_loop(optimizer):
+OPTIMIZERS = {
+    "weight decay": optax.chain(optax.add_decayed_weights(0.1), optax.sgd(0.1)),
+    "nesterov": optax.sgd(0.1, momentum=0.9, nesterov=True),
+    "adam": optax.adam(0.05),
+}
+
+
+@tiers.every("name", OPTIMIZERS, kind=lambda optimizer: "an optimiser")
+def test_training_is_optax_in_a_loop(name):
+    optimizer = OPTIMIZERS[name]
     federation = regression([4])
     shard = Shard(jax.tree.map(lambda leaf: leaf[federation.rows[0]], federation.examples), 4)
     trained = jax.jit(
@@ -148,13 +149,3 @@ def test_training_is_optax_in_a_loop(optimizer):
         updates, state = optimizer.update(grads, state, params)
         params = optax.apply_updates(params, updates)
     assert_close(trained, params)
-
-
-@pytest.mark.parametrize("make", [epochs, random_batches])
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [((1, 0), "batch_size: 0; give"), ((0, 1), ": 0; give")],
-)
-def test_errors(make, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make(*arguments)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import assert_close
 
 from fedpriv import (
@@ -118,13 +119,17 @@ def is_low_rank(loss, optimizer=SGD, most=6, batch=4, params=None):
 DECAYING = optax.chain(optax.add_decayed_weights(0.1), optax.sgd(0.3))
 
 
-@pytest.mark.parametrize(
-    ("loss", "optimizer"),
-    [(usual, SGD), (usual, DECAYING), (transposed, SGD), (sequence, SGD)],
-    ids=["usual", "weight decay", "transposed", "sequence"],
-)
-def test_it_is_the_plain_training(loss, optimizer, shard):
+TAKEN = {
+    "weight decay": (usual, DECAYING),
+    "transposed": (transposed, SGD),
+    "sequence": (sequence, SGD),
+}
+
+
+@tiers.every("name", TAKEN)
+def test_it_is_the_plain_training(name, shard):
     """The last batch of an epoch is smaller; a smaller client takes fewer steps than the most there could be."""
+    loss, optimizer = TAKEN[name]
     assert is_low_rank(loss, optimizer)
     shards = shard, replace(shard, size=jnp.int32(3))
     plain = trained(loss, "plain", *shards, optimizer=optimizer)
@@ -132,8 +137,12 @@ def test_it_is_the_plain_training(loss, optimizer, shard):
     assert_close(trained(loss, "auto", *shards, optimizer=optimizer), plain)
 
 
-@pytest.mark.parametrize("loss", [twice, regularised, inside_jit], ids=lambda f: f.__name__)
-def test_what_it_cannot_do_is_done_plainly(loss, shard):
+PLAIN = {loss.__name__: loss for loss in (twice, regularised, inside_jit)}
+
+
+@tiers.every("name", PLAIN)
+def test_what_it_cannot_do_is_done_plainly(name, shard):
+    loss = PLAIN[name]
     assert not is_low_rank(loss)
     assert_close(trained(loss, "auto", shard), trained(loss, "plain", shard))
 
@@ -144,6 +153,7 @@ def test_a_constant_gradient_is_no_product():
         FactoredGradient(jax.make_jaxpr(lambda w: constant)(constant), 0)
 
 
+@pytest.mark.slow
 def test_other_optimisers_are_run_plainly(shard):
     adam = optax.adam(0.01)
     assert not is_low_rank(usual, adam)
@@ -151,6 +161,7 @@ def test_other_optimisers_are_run_plainly(shard):
     np.testing.assert_array_equal(auto[0]["w"], plain[0]["w"])
 
 
+@pytest.mark.slow
 def test_of_two_matrices_that_are_multiplied_by_each_other_one_is_a_sum(shard):
     rng = np.random.default_rng(0)
     sides = {"v": (I, 3), "w": (I, I)}
@@ -182,6 +193,7 @@ def test_products_keep_their_precision():
     assert all("HIGHEST" in str(e) for e in products)
 
 
+@pytest.mark.slow
 def test_a_plan_that_goes_beyond_its_bound_stops_there(shard):
     def bounded(key, size, capacity):
         plan = epochs(2, 4)(key, size, capacity)
@@ -200,6 +212,7 @@ def test_it_is_chosen_by_cost():
     )  # small
 
 
+@pytest.mark.slow
 def test_a_plan_without_a_bound_is_run_plainly(shard):
     def unbounded(key, size, capacity):
         bounded = epochs(2, 4)(key, size, capacity)
@@ -209,7 +222,8 @@ def test_a_plan_without_a_bound_is_run_plainly(shard):
     np.testing.assert_array_equal(auto[0]["w"], trained(usual, "plain", shard)[0]["w"])
 
 
-@pytest.mark.parametrize("strategy", [Strategy(), Strategy("vmap"), Strategy(2, 2)], ids=str)
+@tiers.every("strategy", [Strategy("vmap"), Strategy(2, 2), Strategy()])
+@pytest.mark.slow
 def test_a_round_of_a_network_in_every_layout(strategy):
     rng = np.random.default_rng(0)
     examples = {

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from flax import nnx
 from small import assert_close, filled
 
@@ -54,11 +55,11 @@ class Fast(nn.Module):
 
 
 MODELS = {
-    "scanned": (lambda: transformer(), TOKENS, "layers"),
+    "own": (lambda: fp.models.classifier(Own(), VECTOR["x"], "x"), VECTOR, None),
     "scanned again": (lambda: transformer(remat=True), TOKENS, "layers"),
+    "scanned": (lambda: transformer(), TOKENS, "layers"),
     "unrolled again": (lambda: transformer(scan_layers=False, remat=True), TOKENS, None),
     "attention": (lambda: fp.models.classifier(Attention(), VECTOR["x"], "x"), VECTOR, None),
-    "own": (lambda: fp.models.classifier(Own(), VECTOR["x"], "x"), VECTOR, None),
     "fast": (lambda: fp.models.classifier(Fast(), VECTOR["x"], "x"), VECTOR, None),
     "nnx": (
         lambda: fp.models.from_nnx(lambda rngs: nnx.Linear(6, 3, rngs=rngs), "x"),
@@ -75,34 +76,36 @@ def adapted(name, dtype=jnp.float32):
     return fp.models.adapters(model, base, 2, alpha=3.0, stacked=stacked), example
 
 
-@pytest.mark.parametrize("name", MODELS)
+@tiers.every("name", MODELS)
 def test_losses_and_gradients_are_those_of_formed_kernels(name, monkeypatch):
     """Embeddings, which are looked up and multiplied by, have adapters, too."""
     found = []
     for least in (2**18, 1):
         monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", least)
         model, example = adapted(name)
-        found.append(jax.value_and_grad(model.loss)(filled(model.init), example))
+        found.append(jax.jit(jax.value_and_grad(model.loss))(filled(model.init), example))
     (loss, grad), ours = found
     assert_close(ours[0], loss)
     jax.tree.map(lambda g, o: np.testing.assert_allclose(o, g, rtol=2e-4, atol=1e-6), grad, ours[1])
 
 
+@pytest.mark.slow
 def test_dropout_is_that_of_the_key(monkeypatch):
     monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 1)
     model, example = adapted("attention")
     params = filled(model.init)
-    drawn = [float(model.loss(params, example, jax.random.key(i))) for i in range(3)]
-    whole = MODELS["attention"][0]()
-    for i, loss in enumerate(drawn):
-        assert_close(loss, whole.loss(model.merged(params), example, jax.random.key(i)))
+    loss, whole = jax.jit(model.loss), jax.jit(MODELS["attention"][0]().loss)
+    drawn = [float(loss(params, example, jax.random.key(i))) for i in range(3)]
+    merged = model.merged(params)
+    for i, of_key in enumerate(drawn):
+        assert_close(of_key, whole(merged, example, jax.random.key(i)))
     assert len(set(drawn)) > 1
 
 
-@pytest.mark.parametrize("name", ["scanned", "unrolled again"])
-@pytest.mark.parametrize("formed", [False, True])
-def test_clients_side_by_side_share_the_kernels(name, formed, monkeypatch):
+@tiers.every("how", [("scanned", False), ("scanned", True), ("unrolled again", False)])
+def test_clients_side_by_side_share_the_kernels(how, monkeypatch):
     """No array [clients, ...] of a kernel's size, nor of its gradient's; where kernels are formed, there is one."""
+    name, formed = how
     monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 2**18 if formed else 1)
     make, example, stacked = MODELS[name]
     base = filled(make().init)
@@ -118,11 +121,12 @@ def test_clients_side_by_side_share_the_kernels(name, formed, monkeypatch):
 def test_bfloat16_products_stay_in_it(monkeypatch):
     monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 1)
     model, example = adapted("scanned", jnp.bfloat16)
-    grad = jax.grad(model.loss)(filled(model.init), example)
+    grad = jax.eval_shape(jax.grad(model.loss), filled(model.init), example)
     assert {leaf.dtype for leaf in jax.tree.leaves(grad)} == {jnp.dtype(jnp.bfloat16)}
 
 
-@pytest.mark.parametrize("name", ["scanned", "unrolled again"])
+@tiers.every("name", ["unrolled again", "scanned"])
+@pytest.mark.slow
 def test_a_network_in_bfloat16_multiplies_in_it(name, monkeypatch):
     """The adapters, in float32, are rounded as the base is; their gradients are as long as they are."""
     make, example, stacked = MODELS[name]
@@ -132,7 +136,7 @@ def test_a_network_in_bfloat16_multiplies_in_it(name, monkeypatch):
         network = fp.models.in_bfloat16(make())
         model = fp.models.adapters(network, filled(make().init), 2, "kernel$", stacked=stacked)
         params = filled(model.init)
-        found.append(jax.grad(model.loss)(params, example))
+        found.append(jax.jit(jax.grad(model.loss))(params, example))
     assert {leaf.dtype for leaf in jax.tree.leaves(found)} == {jnp.dtype(jnp.float32)}
     for one, other in zip(*map(jax.tree.leaves, found), strict=True):
         assert jnp.linalg.norm(one - other) <= 0.05 * jnp.linalg.norm(one) + 1e-4

@@ -3,9 +3,13 @@
 Of the statistical tests behind them each refuses a sound algorithm with probability 1e-6.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import pytest
+import tiers
 from own_algorithms import (
     CLIENTS,
     CLIP,
@@ -19,6 +23,7 @@ from own_algorithms import (
     measured,
     scaffold,
 )
+from planted_rounds import Planted
 from small import refused
 
 import fedpriv as fp
@@ -56,20 +61,39 @@ def of_norm(s):
 
 
 MOST = POISSON.accounting.most
-BY_THE_SUM = {
-    "shrinks with its norm": lambda s: 1 / (1 + of_norm(s)),
+
+
+class Louder(NamedTuple):
+    """What noise depends on, and how."""
+
+    kind: str
+    scale: Callable
+
+
+SHRINKING = lambda s: 1 / (1 + of_norm(s))  # noqa: E731
+BY_NORM = {
+    "shrinks with its norm": SHRINKING,
     "grows with its norm": lambda s: 1 + of_norm(s),
-    "shrinks with one coordinate": lambda s: 1 / (1 + jnp.abs(s[7])),
-    "shrinks where a coordinate is large": lambda s: 1 / (1 + jnp.abs(s)),
     "shrinks beyond what one client adds": lambda s: jnp.where(of_norm(s) > 1.01, 0.26, 1.0),
     "shrinks where nearly all add the same": lambda s: jnp.where(
         of_norm(s) > 0.9 * MOST, 0.26, 1.0
     ),
+    "shrinks a little": lambda s: 1 - 0.01 * jnp.tanh(of_norm(s)),
+}
+BY_COORDINATE = {
+    "shrinks with one coordinate": lambda s: 1 / (1 + jnp.abs(s[7])),
+    "shrinks where a coordinate is large": lambda s: 1 / (1 + jnp.abs(s)),
+    "is along it": lambda s: jnp.abs(s) / jnp.maximum(jnp.abs(s).max(), 1e-9) + (s == 0).all(),
+}
+BY_SIGN = {
+    "has its sign": lambda s: jnp.where(s < 0, -1.0, 1.0),
     "shrinks where a coordinate is negative": lambda s: jnp.where(s < 0, 0.26, 1.0),
     "shrinks where they add up to more than nothing": lambda s: jnp.where(s.sum() > 0.1, 0.26, 1.0),
-    "has its sign": lambda s: jnp.where(s < 0, -1.0, 1.0),
-    "is along it": lambda s: jnp.abs(s) / jnp.maximum(jnp.abs(s).max(), 1e-9) + (s == 0).all(),
-    "shrinks a little": lambda s: 1 - 0.01 * jnp.tanh(of_norm(s)),
+}
+BY_THE_SUM = {
+    name: Louder(by, scale)
+    for by, group in {"norm": BY_NORM, "coordinate": BY_COORDINATE, "sign": BY_SIGN}.items()
+    for name, scale in group.items()
 }
 
 
@@ -81,37 +105,27 @@ def rounding(key, total):
 DEPENDS = r"mechanism .*, round 0: its noise depends on the sum: .* draw it from the key and shapes"
 
 
-QUICK = ("shrinks with its norm", "shrinks with one coordinate", "has its sign")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in BY_THE_SUM],
-)
+@tiers.every("name", BY_THE_SUM)
 def test_noise_by_the_sum(name):
     """Of clients' messages, also where hundreds add up; exact, so that nothing correct is refused by chance."""
     with refused(DEPENDS):
-        measured(fed_avg(noise_of(BY_THE_SUM[name])))
+        measured(fed_avg(noise_of(BY_THE_SUM[name].scale)))
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        scaffold(mechanism=noise_of(BY_THE_SUM["shrinks with its norm"])),
-        fed_avg(noise_of(BY_THE_SUM["shrinks with its norm"], fp.laplace(CLIP, SIGMA))),
-        fed_avg(GAUSSIAN._replace(perturb=rounding)),
-        fed_avg(
-            fp.correlated(
-                noise_of(BY_THE_SUM["shrinks with its norm"]), fp.noise_matrices.identity()
-            ),
-            fp.fixed_order(CLIENTS, 3),
-        ),
-    ],
-    ids=["of records' gradients", "of another law", "of a rounded sum", "that may be correlated"],
-)
-def test_noise_by_the_sum_elsewhere(algorithm):
+ELSEWHERE = {
+    "of records' gradients": scaffold(mechanism=noise_of(SHRINKING)),
+    "of another law": fed_avg(noise_of(SHRINKING, fp.laplace(CLIP, SIGMA))),
+    "of a rounded sum": fed_avg(GAUSSIAN._replace(perturb=rounding)),
+    "that may be correlated": fed_avg(
+        fp.correlated(noise_of(SHRINKING), fp.noise_matrices.identity()), fp.fixed_order(CLIENTS, 3)
+    ),
+}
+
+
+@tiers.every("name", ELSEWHERE)
+def test_noise_by_the_sum_elsewhere(name):
     with refused(DEPENDS):
-        measured(algorithm)
+        measured(ELSEWHERE[name])
 
 
 def test_noise_that_is_the_same_around_every_sum_passes():
@@ -153,6 +167,7 @@ def test_noise_for_fp_mechanism_that_reads_the_sum(scale):
         fp.certify(fed_avg(drawing(scale)), PARAMS, FEDERATION, 1, 1e-3)
 
 
+@pytest.mark.slow
 def test_noise_for_fp_mechanism_that_reads_shapes():
     measured(fed_avg(drawing(lambda x: jnp.ones_like(x))))
     certificate = fp.certify(fed_avg(drawing(lambda x: 1.0)), PARAMS, FEDERATION, 1, 1e-3)
@@ -180,53 +195,50 @@ def drawn_by_hand(declared, rate=0.4):
 
 
 FAULTS = {
-    "draws that the accounting does not know": (
+    "draws that the accounting does not know": Planted(
         fed_avg(sampler=drawn_by_hand(0.1)),
         "sampler: .* is in 0.* of the draws, but the accounting says 0",
     ),
-    "a mechanism that does not clip": (
+    "a mechanism that does not clip": Planted(
         fed_avg(GAUSSIAN._replace(clip=lambda u: (u, jnp.float32(0)))),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most .* the largest contr",
     ),
-    "a mechanism of half the noise": (
+    "a mechanism of half the noise": Planted(
         fed_avg(fp.gaussian(CLIP, SIGMA / 2)._replace(certified_multiplier=SIGMA)),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most 0.69",
     ),
-    "a mechanism of twice the noise": (
+    "a mechanism of twice the noise": Planted(
         fed_avg(fp.gaussian(CLIP, 2 * SIGMA)._replace(certified_multiplier=SIGMA)),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as 2.7",
     ),
-    "a mechanism that ignores its key": (
+    "a mechanism that ignores its key": Planted(
         fed_avg(GAUSSIAN._replace(perturb=lambda key, s: GAUSSIAN.perturb(jax.random.key(0), s))),
         "mechanism .*: it declares a multiplier of 1.4, but",
     ),
-    "a mechanism that spares a coordinate": (
+    "a mechanism that spares a coordinate": Planted(
         fed_avg(GAUSSIAN._replace(perturb=sparing)),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most 0 times",
     ),
-    "a mechanism with one key for all leaves": (
+    "a mechanism with one key for all leaves": Planted(
         fed_avg(GAUSSIAN._replace(perturb=alike)),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most .* the largest contr",
     ),
-    "a schedule of one's own that is quieter": (
+    "a schedule of one's own that is quieter": Planted(
         fed_avg(Quieter()),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most 0.1",
     ),
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@tiers.every("name", FAULTS)
 def test_a_fault_is_refused(name):
-    algorithm, said = FAULTS[name]
+    algorithm, said, _ = FAULTS[name]
     with refused(said):
         measured(algorithm)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["draws that the accounting does not know", "a mechanism of half the noise"],
-)
+@tiers.every("name", ["a mechanism of half the noise", "draws that the accounting does not know"])
 def test_an_algorithm_is_measured(name):
-    algorithm, said = FAULTS[name]
+    algorithm, said, _ = FAULTS[name]
     with refused(said):
         fp.check_algorithm(algorithm, PARAMS, FEDERATION)

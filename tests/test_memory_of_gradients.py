@@ -7,6 +7,7 @@ import pytest
 
 from fedpriv import gaussian, per_example
 from fedpriv.mechanisms.per_example import private_mean
+from fedpriv.models import small_mnist_cnn
 
 RECORDS, PLACES, VOCABULARY, WIDTH = 16, 32, 2000, 64
 
@@ -54,6 +55,7 @@ def tied(layers):
     return models.tied_scanned(jax.checkpoint), {**params, "biases": jnp.zeros((layers, WIDTH))}
 
 
+@pytest.mark.slow
 def test_layers_that_are_computed_again_are_not_kept():
     """A step of a tied model needs hardly more than its plain gradient; a layer more, no more than there."""
     batch = models.batch()
@@ -73,3 +75,18 @@ def test_memory_of_a_transformer():
     batch = models.batch()
     errors = RECORDS * PLACES * VOCABULARY * 4 / 2**20
     assert of_step(loss, params, batch) < of_plain_gradient(loss, params, batch) + 1.1 * errors
+
+
+def test_no_gradient_of_a_large_layer_is_formed():
+    """DP-SGD's step of a CNN: nothing in it is as large as a batch of the dense layer's gradients."""
+    model = small_mnist_cnn()
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    batch = {
+        "image": jnp.zeros((RECORDS, 28, 28, 1), jnp.uint8),
+        "label": jnp.zeros(RECORDS, jnp.int32),
+    }
+    mean = private_mean(per_example(model.loss), gaussian(1.0, 1.0), RECORDS)
+    text = jax.jit(mean).lower(jax.random.key(0), params, batch, jnp.ones(RECORDS, bool)).as_text()
+    layer = params["params"]["Dense_0"]["kernel"]
+    assert f"<{RECORDS}x{layer.shape[0]}x{layer.shape[1]}xf32>" not in text
+    assert f"<{layer.shape[0]}x{layer.shape[1]}xf32>" in text

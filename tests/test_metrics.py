@@ -3,11 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small import refused
 
 import fedpriv as fp
 from fedpriv.models.score import best, main_metric
-from fedpriv.rounds.sent import check_diagnostics
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 RATE, ROUNDS = 0.1, 6
 
@@ -65,6 +65,7 @@ def test_a_regression_s_error_is_that_of_numpy(regression):
         _ = history.accuracy
 
 
+@pytest.mark.slow
 def test_loss_alone_suffices_and_comes_back_from_a_checkpoint(regression, tmp_path):
     *_, run = regression
     score = fp.models.Score(
@@ -103,62 +104,6 @@ def test_which_way_is_better_and_which_metric_is_shown():
     assert main_metric(["auc", "loss"]) == "loss"
     assert main_metric(["mse", "auc"]) == "mse"
     assert main_metric(["auc", "loss"], "auc") == "auc"
-
-
-@pytest.mark.parametrize(
-    ("score", "said"),
-    [
-        (lambda w, e: None, "score: gives a NoneType for an example; return a dict"),
-        (lambda w, e: {}, "score: gives .* alone for an example"),
-        (lambda w, e: {"weight": 1.0}, r"score: gives \['weight'\] alone for an example"),
-        (lambda w, e: {"loss": w}, r"score: loss is \[3\] for an example, not a number"),
-        (
-            fp.models.Score(lambda w, e: {"loss": w[0], "each": w}, {"x": lambda m: m["loss"]}),
-            r"score: each is \[3\] for an example, not a number; .* or derive a number",
-        ),
-        (
-            fp.models.Score(lambda w, e: {"each": w}, {"x": lambda m: 2 * m["each"]}),
-            r"score: derived x is \[3\], not a number",
-        ),
-        (
-            fp.models.Score(lambda w, e: {"loss": w[0], "weight": w}, {"x": lambda m: m["loss"]}),
-            r"score: weight is \[3\] for an example, not a number",
-        ),
-        (
-            fp.models.Score(lambda w, e: {"loss": w[0]}, {"x": lambda m: m["mse"]}),
-            "score: derived asks for 'mse', which is not a metric",
-        ),
-    ],
-)
-def test_a_score_that_gives_no_numbers(regression, score, said):
-    with pytest.raises(ValueError, match=said):
-        regression[2](score)
-
-
-NO_NAMES = [1, None, ("a",), b"a", "", " ", " a", "a\n", "a\nb", "a\x1b[2J"]
-
-
-@pytest.mark.parametrize("name", NO_NAMES)
-def test_what_is_no_name_of_a_metric(regression, name):
-    """Of a score, of what is derived, of a measure; alone, and beside one that is."""
-    for beside in ({}, {"loss": 1.0}):
-        with refused("^score: .*; name a metric by a text"):
-            regression[2](lambda w, e, beside=beside: {name: w[0], **beside})
-        with refused("^measure: .*; give a dict of numbers by name"):
-            check_diagnostics("measure", {name: 1.0, **beside})
-    with refused("^derived: .*; give functions by name"):
-        fp.models.Score(squared, {name: lambda means: means["loss"]})
-    with refused("^higher: .*; give names of metrics"):
-        fp.models.Score(squared, higher=[name])
-
-
-def test_what_is_no_part_of_a_score():
-    with refused("^function: 3; give"):
-        fp.models.Score(3)
-    with refused("^derived: {'x': 3}; give functions"):
-        fp.models.Score(squared, {"x": 3})
-    with refused("^higher: 'auc'; give names"):
-        fp.models.Score(squared, higher="auc")
 
 
 def test_an_array_of_sums_is_one_entry_and_no_metric(regression):

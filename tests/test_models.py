@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from flax import nnx
-from small import assert_close, assert_identical, assert_uniform, classification, filled, refused
+from small import assert_close, assert_identical, assert_uniform, classification, filled
 
 from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
 from fedpriv.core.trees import as_float, dimension
@@ -32,18 +33,19 @@ def test_parameter_counts(make, count):
     assert dimension(jax.eval_shape(make().init, jax.random.key(0))) == count
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        models.MLP([7], 4),  # a list, which has no hash
-        models.CNN((2, 3), (5,), 4),
-        models.CNN((2,), (5,), 4, "pytorch"),
-        pytest.param(models.SigmoidLeNet(4), marks=pytest.mark.slow),
-    ],
-)
-def test_initial_weights_compiled_as_a_whole_are_those_of_flax(module):
+NETWORKS = {
+    "MLP": models.MLP([7], 4),  # a list, which has no hash
+    "CNN as PyTorch's": models.CNN((2,), (5,), 4, "pytorch"),
+    "CNN": models.CNN((2, 3), (5,), 4),
+    "LeNet": models.SigmoidLeNet(4),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+def test_initial_weights_compiled_as_a_whole_are_those_of_flax(name):
     """Up to the rounding of one program instead of many, which depends on the processor."""
-    key = jax.random.key(5)
+    module, key = NETWORKS[name], jax.random.key(5)
     init = models.classifier(module, (8, 8, 1)).init
     ours = init(key)
     theirs = module.init(key, jnp.zeros((8, 8, 1), jnp.uint8))
@@ -51,11 +53,12 @@ def test_initial_weights_compiled_as_a_whole_are_those_of_flax(module):
     assert_close(ours, theirs, rtol=5e-7)
 
 
+@pytest.mark.slow
 def test_initial_weights_within_another_program():
     init = models.classifier(models.MLP((3,), 4), (2, 2, 1)).init
     key = jax.random.key(5)
     assert_close(jax.jit(init)(key), init(key), rtol=5e-7)
-    each = jax.vmap(init)(key[None])
+    each = jax.jit(jax.vmap(init))(key[None])
     assert_close(jax.tree.map(lambda leaf: leaf[0], each), init(key), rtol=5e-7)
 
 
@@ -116,7 +119,7 @@ def test_bytes_are_scaled_and_floats_are_not():
     np.testing.assert_array_equal(as_float(1000 * jnp.ones(3)), 1000)
 
 
-@pytest.fixture(scope="module", params=["LSTM", "transformer"])
+@pytest.fixture(scope="module", params=tiers.cases(["transformer", "LSTM"]))
 def characters(request):
     transformer = models.next_character(models.CharacterTransformer(90, 8, 2, 2))
     model = models.shakespeare_lstm() if request.param == "LSTM" else transformer
@@ -186,7 +189,7 @@ def test_a_transformer_is_numpys():
     y = y * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))) / 2
     x = x + dense(y, p["Dense_1"])
     logits = dense(normal(x, p["LayerNorm_2"]), p["head"])
-    assert_close(module.apply({"params": params}, text), logits, 1e-5)
+    assert_close(jax.jit(module.apply)({"params": params}, text), logits, 1e-5)
 
 
 def by_hand():
@@ -239,14 +242,14 @@ def equinox():
     return models.from_apply(lambda key: eqx.filter(make(key), eqx.is_array), apply)
 
 
-SLOW = (plain_jax, equinox)
-LIBRARIES = [by_hand, flax_nnx, *(pytest.param(f, marks=pytest.mark.slow) for f in SLOW)]
+LIBRARIES = {make.__name__: make for make in (flax_nnx, by_hand, plain_jax, equinox)}
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
+@tiers.every("library", LIBRARIES)
+@pytest.mark.slow
 def test_a_model_of_any_library_trains_and_is_kept(library, tmp_path):
     federation, test, _ = classification(tests=30)
-    model = library()
+    model = LIBRARIES[library]()
     algorithm = fed_avg(
         model.loss, sampler=everyone(8), optimizer=lambda t: optax.sgd(1.0), batches=full_batch()
     )
@@ -274,6 +277,7 @@ class Dropped(nnx.Module):
         return self.layers[1](self.layers[0](self.scale * x))
 
 
+@pytest.mark.slow
 def test_dropout_of_nnx_draws_from_the_key_and_only_in_training():
     """Both layers draw, each by itself: a quarter is left of 400 ones, four times as large."""
     model = models.from_nnx(Dropped, "x")
@@ -289,62 +293,14 @@ def test_dropout_of_nnx_draws_from_the_key_and_only_in_training():
     assert_identical(run(keys), drawn)
 
 
-class Normed(nn.Module):
-    """With a layer of flax.linen that normalises."""
+def test_other_normalisation_than_of_batches_is_taken():
+    class Normed(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            return nn.Dense(3)(nn.LayerNorm()(x))
 
-    layer: type
-
-    @nn.compact
-    def __call__(self, x, train=False):
-        given = {"use_running_average": not train} if self.layer is nn.BatchNorm else {}
-        return nn.Dense(3)(self.layer(**given)(x))
-
-
-class NormedNnx(nnx.Module):
-    def __init__(self, rngs):
-        self.norm = nnx.BatchNorm(4, rngs=rngs)
-
-    def __call__(self, x):
-        return self.norm(x)
-
-
-def of_linen(layer):
-    model = models.classifier(Normed(layer), np.zeros(4, np.float32))
-    return jax.eval_shape(model.init, jax.random.key(0))
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: of_linen(nn.BatchNorm), lambda: models.from_nnx(NormedNnx)]
-)
-def test_batch_normalisation_is_refused_in_one_line(make):
-    with refused(r"batch normalisation mixes .*; take GroupNorm"):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: nnx.Linear(3, 2, rngs=nnx.Rngs(0)), "make: an object of type Linear; give one"),
-        (lambda: lambda rngs: 3, "make: 3; give one such as lambda rngs"),
-        (lambda: lambda: 0, r"make: it takes \(\) .*; give a function of \(rngs\)"),
-    ],
-)
-def test_what_makes_no_module_of_nnx(make, said):
-    with refused(said):
-        models.from_nnx(make())
-
-
-def test_other_state_of_nnx_is_refused_and_constants_are_not():
-    class Counting(nnx.Module):
-        def __init__(self, rngs):
-            self.dense, self.calls = nnx.Linear(3, 2, rngs=rngs), nnx.Variable(jnp.zeros(()))
-
-    with pytest.raises(ValueError, match=r"module: it has state .*\(Variable\)"):
-        models.from_nnx(lambda rngs: Counting(rngs))
-
-
-def test_other_normalisation_is_not_refused():
-    assert dimension(of_linen(nn.LayerNorm)) == 23
+    model = models.classifier(Normed(), np.zeros(4, np.float32))
+    assert dimension(jax.eval_shape(model.init, jax.random.key(0))) == 23
 
 
 class Tokens(nn.Module):

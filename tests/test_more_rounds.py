@@ -6,10 +6,12 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
+import tiers
+from algorithm_exceptions import varied
 from checkpointed import CLIENTS, FED_AVG, FEDERATION, SEEDS, TEST, raw, rounds_in, run, score
 from correlated_runs import FEDERATION as MANY
 from correlated_runs import MATRICES, SIZE, N, correlated, descent, matrix_of
-from every_algorithm import ALGORITHMS, NOISY
+from every_algorithm import ALGORITHMS, ENTRIES, NOISY
 from every_algorithm import FEDERATION as PUBLIC
 from small import assert_identical, compiler_of_one_program, start
 
@@ -20,13 +22,6 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 FEWER, EVERY, MORE = 3, 2, 7  # evaluated after 2, 3 and 4, 6, 7
 ORDER = fp.fixed_order(N, SIZE)
-QUICK = ("dp_fed_avg", "dp_scaffold", "ditto", "adaptive_fed_avg")  # memory, personal, adaptive
-SCHEDULES = {
-    "shuffled": fp.shuffled_blocks(N, SIZE),
-    "allocation": fp.random_allocation(N, 3),
-    "availability": fp.random_availability(N, SIZE, 2, 0.7),
-    "opening": fp.Opening(fp.poisson(N, 0.3, 6), 2, fp.poisson(N, 0.5, 8)),
-}
 
 
 def goes_on(algorithm, folder, federation, **options):
@@ -49,33 +44,19 @@ def goes_on(algorithm, folder, federation, **options):
             assert_identical(at[e.round].diagnostics, e.diagnostics)
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_some_algorithms(name, tmp_path):
-    """Each call compiles its own program."""
-    goes_on(ALGORITHMS[name], tmp_path, PUBLIC)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in QUICK])
-def test_every_other_algorithm(name, tmp_path):
+@pytest.mark.parametrize("name", varied(ENTRIES))
+def test_every_algorithm(name, tmp_path):
     goes_on(ALGORITHMS[name], tmp_path, PUBLIC, compiler=compiler_of_one_program())
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n != "blt" else ()) for n in MATRICES]
-)
+@tiers.every("name", MATRICES)
 def test_noise_that_remembers(name, tmp_path):
     """Made for as many rounds as the longer run has."""
     goes_on(descent(correlated(matrix_of(name)), ORDER), tmp_path, MANY)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n != "shuffled" else ()) for n in SCHEDULES]
-)
-def test_cohorts_that_go_by_the_round(name, tmp_path):
-    goes_on(descent(fp.gaussian(0.5, 1.0), SCHEDULES[name]), tmp_path, MANY)
-
-
+@pytest.mark.slow
 def test_a_streamed_federation(tmp_path):
     examples = jax.tree.map(np.asarray, FEDERATION.examples)
     rows = [np.arange(3) + 3 * i for i in range(CLIENTS)]
@@ -110,7 +91,7 @@ CHANGED = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGED)
+@tiers.every("name", CHANGED)
 def test_what_would_change_rounds_that_are_done_is_refused(name, tmp_path):
     """In one line that says nothing twice; the folder stays as it was."""
     make, said = CHANGED[name]
@@ -119,7 +100,6 @@ def test_what_would_change_rounds_that_are_done_is_refused(name, tmp_path):
     before = {f: f.read_bytes() for f in tmp_path.iterdir()}
     with pytest.raises(ValueError, match=said) as error:
         train(make(MORE), rounds=MORE)
-    print(error.value)
     assert "\n" not in str(error.value)
     told = re.split(r"[ ;,()]+", str(error.value).split(str(tmp_path))[-1])
     long = [word for word in told if len(word) > 9 and not word.startswith("fp.")]
@@ -128,6 +108,7 @@ def test_what_would_change_rounds_that_are_done_is_refused(name, tmp_path):
     train(make(FEWER), rounds=FEWER)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_does_not_say_clip_norms(tmp_path):
     """As those of earlier revisions: the same call goes on, as it did; one of more rounds cannot be compared."""
     changing = noisy(fp.dynamic(NOISY, rounds=MORE, clip_decay=2.0))

@@ -59,6 +59,16 @@ def test_a_moved_line_is_found_and_a_gone_one_replaced(mutants):
     assert mutants.nearest(boolean._replace(kind="unknown"), after) is None
 
 
+@pytest.fixture
+def few(mutants, monkeypatch):
+    """A file of each room in the place of all."""
+    texts, chosen = mutants.sources(), {}
+    for path in sorted(texts, key=lambda path: (len(texts[path]) < 4000, len(texts[path]))):
+        chosen.setdefault(mutants.room_of(path), path)
+    monkeypatch.setattr(mutants, "sources", lambda: {path: texts[path] for path in chosen.values()})
+
+
+@pytest.mark.usefixtures("few")
 def test_sets(mutants, tmp_path):
     first, again, other = (mutants.draw(2, 1, seed) for seed in (0, 0, 1))
     assert first == again != other

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from own_algorithms import (
     CLIENTS,
     CLIP,
@@ -22,7 +23,7 @@ from own_algorithms import (
     two_sums,
 )
 from scipy import stats
-from small import FALSE_ALARM, assert_normal
+from small import FALSE_ALARM, assert_normal, one_round
 
 import fedpriv as fp
 from fedpriv.core.random_streams import DROPOUT, NOISE, RECORDS
@@ -58,7 +59,7 @@ REPEATED = {
 }
 
 
-@pytest.mark.parametrize("name", REPEATED)
+@tiers.every("name", REPEATED)
 def test_sums_of_one_key_have_noise_of_their_own(name):
     algorithm = two_sums(REPEATED[name])
     assert np.isfinite(fp.certify(algorithm, PARAMS, FEDERATION, 1, 1e-3).epsilon)
@@ -188,7 +189,7 @@ def test_a_round_is_replayed_with_the_same_noise():
     algorithm, root = fed_avg(), jax.random.key(5)
     state = State(PARAMS, jnp.int32(3))
     one, other, later = (
-        fp.one_round(algorithm)(root, s, FEDERATION)[0].params["w"]
+        one_round(algorithm)(root, s, FEDERATION)[0].params["w"]
         for s in (state, state, state._replace(round=jnp.int32(4)))
     )
     np.testing.assert_array_equal(one, other)

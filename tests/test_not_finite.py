@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 import reported
+import tiers
 from small import (
     assert_identical,
     compiler_of_one_program,
@@ -119,21 +120,21 @@ def test_the_share_of_messages():
             assert np.isnan(norm) == (len(clients) == CLIENTS)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"codec": fp.qsgd(8)},
-        {"codec": fp.papers.fixed_interval(8, 1.0)},
-        {"weighting": fp.ByExamples(cap=4)},
-        {"sampler": fp.Opening(fp.fixed_size(CLIENTS, CLIENTS), 1, SAMPLER)},
-    ],
-    ids=["qsgd", "interval", "weighted", "opening"],
-)
-def test_however_messages_are_coded_and_drawn(more):
-    metrics = a_round(sending(**more), spoilt(1))
+MORE = {
+    "interval": {"codec": fp.papers.fixed_interval(8, 1.0)},
+    "qsgd": {"codec": fp.qsgd(8)},
+    "weighted": {"weighting": fp.ByExamples(cap=4)},
+    "opening": {"sampler": fp.Opening(fp.fixed_size(CLIENTS, CLIENTS), 1, SAMPLER)},
+}
+
+
+@tiers.every("name", MORE)
+def test_however_messages_are_coded_and_drawn(name):
+    metrics = a_round(sending(**MORE[name]), spoilt(1))
     assert float(metrics["not_finite"]["messages"]) == 1 / CLIENTS
 
 
+@pytest.mark.slow
 def test_of_those_who_take_part_alone():
     algorithm, federation = sending(sampler=fp.fixed_size(CLIENTS, 1)), spoilt(1)
     found = {
@@ -142,9 +143,12 @@ def test_of_those_who_take_part_alone():
     assert found == {0.0, 1.0}
 
 
-@pytest.mark.parametrize("make", [by_record, of_ones_own, in_training])
-def test_the_share_of_records(make):
-    algorithm = make()
+MAKERS = {make.__name__: make for make in (by_record, of_ones_own, in_training)}
+
+
+@tiers.every("name", MAKERS)
+def test_the_share_of_records(name):
+    algorithm = MAKERS[name]()
     for clients in ((), (0, 3)):
         metrics = a_round(algorithm, spoilt(*clients))
         share = len(clients) / (CLIENTS * HELD)
@@ -152,8 +156,9 @@ def test_the_share_of_records(make):
         assert float(metrics["not_finite"]["messages"]) == 0
 
 
-@pytest.mark.parametrize(("make", "together"), [(sending, 1), (by_record, CLIENTS)])
-def test_a_run_says_it_once_and_its_history_keeps_it(make, together):
+@tiers.every("name", ["messages", "records"])
+def test_a_run_says_it_once_and_its_history_keeps_it(name):
+    make, together = {"messages": (sending, 1), "records": (by_record, CLIENTS)}[name]
     more = {"strategy": fp.Strategy(together), "rounds": 4, "every": 2, "seeds": (5, 7)}
     history, said = told(make(), spoilt(0, 3), **more)
     name = "not_finite_messages" if make is sending else "not_finite_records"
@@ -165,6 +170,7 @@ def test_a_run_says_it_once_and_its_history_keeps_it(make, together):
     assert "\n" not in warning
 
 
+@pytest.mark.slow
 def test_every_run_of_a_process_says_it():
     """Python says a warning of the same words and line once; each is told at the user's line."""
     given = {"score": score, "rounds": 1, "compiler": compiler_of_one_program()}
@@ -177,24 +183,16 @@ def test_every_run_of_a_process_says_it():
     assert "1 of 12 records hold NaN" in str(caught[0].message)
 
 
-@pytest.mark.parametrize("make", [sending, by_record])
-def test_nothing_is_said_where_all_is_finite(make):
-    history, said = told(make(), WHOLE)
-    assert not said
-    assert not any("not_finite" in name for e in history.evaluations for name in e.diagnostics)
-    assert history.metric("not_finite_messages").max() == 0
+CAUSES = {
+    "learning rate": (squared, 1e38, 3, "likely a learning rate too high"),
+    "loss": (of_nan, 0.1, 1, "The loss itself is NaN or infinite for 12 of 12 records"),
+    "gradient": (of_a_nan_gradient, 0.1, 1, "The gradient of the loss is NaN or infinite"),
+}
 
 
-@pytest.mark.parametrize(
-    ("loss", "rate", "round", "cause"),
-    [
-        (squared, 1e38, 3, "finite for 12 records at the model: likely a learning rate too high"),
-        (of_nan, 0.1, 1, "The loss itself is NaN or infinite for 12 of 12 records"),
-        (of_a_nan_gradient, 0.1, 1, "The gradient of the loss is NaN or infinite for 12 of 12"),
-    ],
-    ids=["learning rate", "loss", "gradient"],
-)
-def test_the_cause_where_it_can_be_told(loss, rate, round, cause):
+@tiers.every("name", CAUSES)
+def test_the_cause_where_it_can_be_told(name):
+    loss, rate, round, cause = CAUSES[name]
     made = sending(loss, lambda t: optax.sgd(jnp.where(t + 1 >= round, rate, 0.1)))
     history, (said,) = told(made, WHOLE, rounds=4, every=2)
     assert f"100 % of the clients' messages were NaN or infinite in round {round} (seed 0)" in said
@@ -203,6 +201,7 @@ def test_the_cause_where_it_can_be_told(loss, rate, round, cause):
     np.testing.assert_array_equal(later, [float(round == 1), 1.0])
 
 
+@pytest.mark.slow
 def test_a_gradient_of_ones_own_leaves_the_cause_open():
     def round(key, state, cohort):
         def client(key, shard):
@@ -217,6 +216,7 @@ def test_a_gradient_of_ones_own_leaves_the_cause_open():
     assert history.metric("not_finite_messages")[-1, 0] == 1
 
 
+@pytest.mark.slow
 def test_a_streamed_federation_tells_the_same():
     rows = [np.asarray(r) for r in WHOLE.rows]
     arrays = {name: np.asarray(leaf) for name, leaf in WHOLE.examples.items()}
@@ -228,6 +228,7 @@ def test_a_streamed_federation_tells_the_same():
     assert_identical(ours.metric("not_finite_messages"), theirs.metric("not_finite_messages"))
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_does_not_say_it_again(tmp_path):
     at_two = sending(optimizer=lambda t: optax.sgd(jnp.where(t == 1, 1e38, 0.1)))
     more = {"rounds": 4, "every": 1, "compiler": compiler_of_one_program()}
@@ -250,25 +251,19 @@ def test_a_run_that_goes_on_does_not_say_it_again(tmp_path):
         assert_identical(again.state, whole.state)
 
 
+@pytest.mark.slow
 def test_a_model_that_diverges_is_still_refused():
     made = fp.fed_avg(squared, sampler=SAMPLER, optimizer=sgd, batches=fp.full_batch())
     with pytest.raises(fp.DivergedError, match="round 1"):
         told(made, spoilt(0))
 
 
-@pytest.mark.parametrize("make", [sending, by_record, of_ones_own])
-def test_a_check_of_the_algorithm_says_so(make):
-    what = "messages" if make is sending else "records"
+@tiers.every("name", ["by_record", "sending", "of_ones_own"])
+def test_a_check_of_the_algorithm_says_so(name):
+    what = "messages" if name == "sending" else "records"
+    make = {"sending": sending, **MAKERS}[name]
     with pytest.raises(ValueError, match=f"^round: 100 % of its {what} are NaN or infinite"):
         fp.check_algorithm(make(of_nan), PARAMS, WHOLE)
-
-
-@pytest.mark.parametrize("make", [sending, by_record])
-def test_certificates_do_not_see_it(make):
-    def certificate(algorithm):
-        return fp.certify(algorithm, PARAMS, WHOLE, rounds=3, delta=1e-3)
-
-    assert certificate(make(of_nan)) == certificate(make())
 
 
 def test_what_a_summary_says():
@@ -284,6 +279,7 @@ def test_what_a_summary_says():
     assert _not_finite(lines[:1]) == {}
 
 
+@pytest.mark.slow
 def test_what_a_run_folder_keeps_and_shows(tmp_path, monkeypatch):
     made = reported._evaluation
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+import tiers
 from small import assert_close, blank, one_round, refused, regression, squared, start
 
 import fedpriv as fp
@@ -135,6 +136,7 @@ def test_what_asks_for_more_than_gradients_is_refused_at_every_door(door):
     assert wrong == {}
 
 
+@pytest.mark.slow
 def test_every_optimiser_trains_or_is_refused_in_one_line():
     """At the construction of an algorithm, or where it is for another model, before the first round."""
     assert len(OFFERED) > 90
@@ -178,7 +180,7 @@ TRAINED = {
 }
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@tiers.every("name", TRAINED, kind=lambda optimizer: "an optimiser")
 def test_one_client_without_noise_trains_as_optax_alone(name):
     """As the client's optimiser in steps, as the server's in rounds of one step of rate 1."""
     optimizer, steps = TRAINED[name], 4
@@ -202,6 +204,7 @@ def test_an_optimiser_for_another_model_is_refused_before_the_first_round():
             fp.certify(made, PARAMS, blank(made, 6), 2, 1e-3)
 
 
+@pytest.mark.slow
 def test_an_attack_gives_the_loss_to_those_that_ask_for_it():
     def one(optimizer):
         seen = {"observed": jnp.ones((1, 2)), "labels": jnp.zeros(1, jnp.int32)}

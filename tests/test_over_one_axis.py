@@ -8,13 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from jax import lax
+from small import filled
 
 import fedpriv as fp
 from fedpriv.core import over_one_axis as forms
 from fedpriv.core.jaxprs import equations
 
 B, T, D, VOCABULARY = 3, 5, 8, 11
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 class Texts(nn.Module):
@@ -37,7 +40,7 @@ def texts():
     return {"text": jnp.asarray(text[:, :-1]), "label": jnp.asarray(text[:, 1:])}
 
 
-PARAMS = Texts().init(jax.random.key(0), jnp.zeros(T, jnp.int32))
+PARAMS = filled(lambda key: Texts().init(key, jnp.zeros(T, jnp.int32)))
 
 
 def shapes_of_products(program):
@@ -54,8 +57,9 @@ def close(ours, theirs):
 
 def test_gradients_of_texts_are_the_sums_of_gradients_of_single_texts():
     mask = jnp.asarray([True, False, True])
-    ours = fp.mean_grad(loss)(PARAMS, texts(), mask)
-    each = [jax.grad(loss)(PARAMS, jax.tree.map(lambda x, i=i: x[i], texts())) for i in (0, 2)]
+    ours = jax.jit(fp.mean_grad(loss))(PARAMS, texts(), mask)
+    gradient = jax.jit(jax.grad(loss))
+    each = [gradient(PARAMS, jax.tree.map(lambda x, i=i: x[i], texts())) for i in (0, 2)]
     close(ours, jax.tree.map(lambda a, b: (a + b) / 2, *each))
 
 
@@ -81,13 +85,18 @@ def test_a_program_without_sequences_stays_as_it_is():
     assert str(ours) == str(theirs)
 
 
-@pytest.mark.parametrize("wrapped", [jax.checkpoint, jax.jit, "scan"])
-def test_layers_in_loops_and_calls_are_rewritten_too(wrapped):
+WRAPPED = {"scan": None, "checkpoint": jax.checkpoint, "jit": jax.jit}
+
+
+@tiers.every("name", WRAPPED, kind=lambda wrapped: "layers")
+def test_layers_in_loops_and_calls_are_rewritten_too(name):
+    wrapped = WRAPPED[name]
+
     def layer(w, x):
         return jnp.tanh(x @ w)
 
     def repeated(ws, x):
-        if wrapped != "scan":
+        if wrapped is not None:
             return wrapped(layer)(ws[1], wrapped(layer)(ws[0], x))
         return lax.scan(lambda x, w: (layer(w, x), None), x, ws)[0]
 
@@ -96,7 +105,7 @@ def test_layers_in_loops_and_calls_are_rewritten_too(wrapped):
 
     ws, x = (jax.random.normal(jax.random.key(i), s) for i, s in enumerate([(2, D, D), (B, T, D)]))
     ours = forms.over_one_axis(jax.grad(mean))
-    close(ours(ws, x), jax.grad(mean)(ws, x))
+    close(jax.jit(ours)(ws, x), jax.jit(jax.grad(mean))(ws, x))
     assert all(ndims == [2, 2] for ndims in shapes_of_products(jax.make_jaxpr(ours)(ws, x)))
 
 
@@ -110,7 +119,7 @@ def test_products_over_any_axes(numbers):
         jax.random.normal(jax.random.key(i), s) for i, s in enumerate(shapes[numbers[0][0][0]])
     ]
     product = partial(lax.dot_general, dimension_numbers=numbers)
-    close(forms.over_one_axis(product)(*arrays), product(*arrays))
+    close(jax.jit(forms.over_one_axis(product))(*arrays), product(*arrays))
 
 
 def test_sums_and_products_of_nothing():
@@ -122,6 +131,7 @@ def test_sums_and_products_of_nothing():
     assert [(o.shape, o.dtype) for o in ours] == [(o.shape, o.dtype) for o in theirs]
 
 
+@pytest.mark.slow
 def test_it_is_differentiated_and_mapped():
     def length(x):
         gradient = fp.mean_grad(loss)(x, texts(), jnp.ones(B, bool))
@@ -131,6 +141,6 @@ def test_it_is_differentiated_and_mapped():
         gradient = jax.grad(lambda p: jax.vmap(loss, (None, 0))(p, texts()).mean())(x)
         return sum(jnp.vdot(g, g) for g in jax.tree.leaves(gradient))
 
-    close(jax.grad(length)(PARAMS), jax.grad(plain)(PARAMS))
+    close(jax.jit(jax.grad(length))(PARAMS), jax.jit(jax.grad(plain))(PARAMS))
     two = jax.tree.map(lambda p: jnp.stack([p, 2 * p]), PARAMS)
-    close(jax.vmap(length)(two), jax.vmap(plain)(two))
+    close(jax.jit(jax.vmap(length))(two), jax.jit(jax.vmap(plain))(two))

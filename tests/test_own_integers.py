@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from own_algorithms import CLIENTS, CLIP, FEDERATION, PARAMS, SIGMA, fed_avg, measured
 from small import one_round, refused
 
@@ -30,10 +31,11 @@ def counting(mechanism):
     return fp.Algorithm(fp.start, round, EVERYONE)
 
 
-@pytest.mark.parametrize("make", [fp.skellam, fp.discrete_gaussian])
-def test_integer_messages_of_a_round_of_ones_own(make):
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["skellam", "discrete_gaussian"])
+def test_integer_messages_of_a_round_of_ones_own(name):
     """They are added up as any; without noise, to the number, as they are far below the clip norm."""
-    begin = {"of": jnp.zeros(4)}
+    begin, make = {"of": jnp.zeros(4)}, getattr(fp, name)
     exact = counting(make(10.0, 0.0, bits=24))
     after, metrics = one_round(exact)(jax.random.key(0), exact.init(begin, FEDERATION), FEDERATION)
     first = np.delete(np.asarray(FEDERATION.examples["x"])[:, 0], FEDERATION.public)
@@ -55,10 +57,14 @@ def not_a_number(message):
     return jax.tree.map(lambda leaf: leaf * jnp.nan, message), jnp.float32(0)
 
 
-@pytest.mark.parametrize("clip", [unclipped, not_a_number])
+CLIPS = {"unclipped": unclipped, "not a number": not_a_number}
+
+
+@tiers.every("clip", CLIPS)
+@pytest.mark.slow
 def test_whatever_a_mechanism_clips_its_integers_are_bounded(clip):
     """100 C long each: all that comes of it is within the bound."""
-    by_hand = SKELLAM._replace(clip=clip, noise_multiplier=0.0, certified_multiplier=0.0)
+    by_hand = SKELLAM._replace(clip=CLIPS[clip], noise_multiplier=0.0, certified_multiplier=0.0)
     algorithm = fed_avg(by_hand, EVERYONE)
     far = jax.tree.map(lambda leaf: 1e3 * leaf, FEDERATION.examples)
     federation = fp.Federation.from_arrays(far, fp.partition.natural(np.repeat(range(CLIENTS), 3)))
@@ -69,7 +75,7 @@ def test_whatever_a_mechanism_clips_its_integers_are_bounded(clip):
     assert float(jnp.linalg.norm(flatten(moved))) < 1.2 * CLIP
 
 
-@pytest.mark.parametrize("declared", [2 * SIGMA, SIGMA / 2])
+@tiers.every("declared", [2 * SIGMA, SIGMA / 2])
 def test_noise_that_is_not_what_is_declared(declared):
     by_hand = SKELLAM._replace(certified_multiplier=declared)
     with refused("its noise was measured"):

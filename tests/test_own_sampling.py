@@ -1,5 +1,7 @@
 """A sampler of somebody's own, in two files: certified, audited, explained and refused like those that fedpriv has."""
 
+from functools import cache
+
 import dp_accounting as dp
 import numpy as np
 import optax
@@ -31,7 +33,9 @@ def dp_fed_avg(sampler=SAMPLER, **more):
     return fp.dp_fed_avg(squared, sampler=sampler, **private, **plain, **more)
 
 
-TRACED = fp.trace_round(dp_fed_avg(), PARAMS, FEDERATION)
+@cache
+def traced():
+    return fp.trace_round(dp_fed_avg(), PARAMS, FEDERATION)
 
 
 def release(sampling, view="third_party", rounds=ROUNDS):
@@ -50,7 +54,7 @@ def test_its_epsilon_is_that_of_rounds_whose_rush_hours_are_known():
                 accountant.compose(event, times)
         return accountant
 
-    certificate = TRACED.certify(ROUNDS, DELTA)
+    certificate = traced().certify(ROUNDS, DELTA)
     assert certificate.relation == "add_or_remove"
     hours = stats.binom(ROUNDS, RUSH).pmf(np.arange(ROUNDS + 1))
 
@@ -67,7 +71,7 @@ def test_its_epsilon_is_that_of_rounds_whose_rush_hours_are_known():
 
 
 def test_a_server_knows_how_often_a_client_took_part():
-    certificate = TRACED.certify(ROUNDS, DELTA, view="server_secagg")
+    certificate = traced().certify(ROUNDS, DELTA, view="server_secagg")
     assert certificate.relation == "zero_out"
     n = np.arange(1, ROUNDS + 1)
     often = stats.binom(ROUNDS, RUSH + (1 - RUSH) * RATE).pmf(n)
@@ -81,7 +85,7 @@ def test_a_server_knows_how_often_a_client_took_part():
 
 
 def test_it_is_explained_in_words():
-    certificate = TRACED.certify(ROUNDS, DELTA)
+    certificate = traced().certify(ROUNDS, DELTA)
     (said,) = SAMPLING.how_drawn("cohorts", False)
     assert said in certificate.assumptions
     assert repr(SAMPLING) in certificate.event
@@ -90,8 +94,8 @@ def test_it_is_explained_in_words():
 
 
 def test_its_audit_is_below_its_certificate_and_near_it():
-    scores = draw_scores(TRACED.releases(1), "third_party", draws=20_000)
-    certified = TRACED.certify(1, 0.01).epsilon
+    scores = draw_scores(traced().releases(1), "third_party", draws=20_000)
+    certified = traced().certify(1, 0.01).epsilon
     bound = lower_bounds(scores, 0.01, significance=FALSE_ALARM).least
     assert 0.4 * certified < bound <= certified
     usual = [release(Poisson(N, RATE), rounds=1)]

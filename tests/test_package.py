@@ -189,19 +189,11 @@ def test_the_launcher_runs_in_every_folder(editable, built, tmp_path):
     done = python_in(tmp_path, editable, "-m", "experiments.run", "quickstart", *small)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "r" / "summary.json").exists()
-    done = python_in(tmp_path, editable, "-m", "experiments", "report", "r")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "r" / "report.html").exists()
-    done = python_in(tmp_path, editable, "-c", "import configs; print(configs.__file__)")
-    assert done.stdout.strip() == str(built / "checkout" / "configs" / "__init__.py")
     done = python_in(tmp_path, editable, "-m", "fedpriv")
     assert done.returncode == 0, done.stderr
     *_, commands, documentation = done.stdout.splitlines()
     assert commands == "commands: python -m experiments"
-    assert Path(documentation.removeprefix("documentation: ")).exists()
-    done = python_in(tmp_path, editable, "-m", "experiments", "swep")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "did you mean sweep?" in done.stderr
+    assert Path(documentation.removeprefix("documentation: ")).is_relative_to(built / "checkout")
 
 
 def required_by(names: Iterable[str]) -> set[str]:
@@ -271,9 +263,9 @@ def seconds_of(statement: str) -> float:
 
 
 def test_importing_it_takes_hardly_longer_than_importing_what_it_needs():
-    """On a quiet machine of today it is below 2 s, most of it JAX; here a ratio, best of up to five."""
+    """On a quiet machine of today it is below 2 s, most of it JAX; here a ratio, best of up to three."""
     ratios = []
-    for _ in range(5):
+    for _ in range(3):
         ratios.append(seconds_of("import fedpriv") / seconds_of(f"import {', '.join(NEEDED)}"))
         if ratios[-1] < 1.5:
             return

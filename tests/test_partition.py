@@ -1,12 +1,13 @@
 """Partitions give every row to exactly one client and have the skew that they are named for."""
 
 import hashlib
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import refused
 
 from fedpriv.data.partition import (
     counts,
@@ -21,6 +22,55 @@ from fedpriv.data.partition import (
 )
 
 short = settings(max_examples=50, deadline=None)
+LABELS = np.repeat(np.arange(10), 100)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+class Partition(NamedTuple):
+    """A way to deal rows.
+
+    Attributes:
+      deal: (generator, labels, clients, rows or None for all) -> parts.
+      spread: the most by which the sizes of two clients differ; None: any.
+      skewed: it reads labels, and deals each client's rows in an order of their own.
+      each: rows for each client with which it succeeds.
+    """
+
+    deal: Callable
+    spread: int | None = 1
+    skewed: bool = True
+    each: int = 1
+
+
+def of_number_or_rows(make, *options):
+    """All rows by their number, others themselves."""
+    return lambda r, y, n, rows: make(r, len(y) if rows is None else rows, n, *options)
+
+
+PARTITIONS = {
+    "iid": Partition(of_number_or_rows(iid), skewed=False),
+    "iid of rows": Partition(lambda r, y, n, rows: iid(r, len(y), n, rows=rows), skewed=False),
+    "shards": Partition(lambda r, y, n, rows: shards(r, y, n, 3, rows=rows), 3, each=3),
+    "similar": Partition(lambda r, y, n, rows: similar(r, y, n, 30, rows=rows)),
+    "dirichlet": Partition(lambda r, y, n, rows: dirichlet(r, y, n, 0.5, rows=rows), None, each=10),
+    "dirichlet_mixtures": Partition(
+        lambda r, y, n, rows: dirichlet_mixtures(r, y, n, 0.5, rows=rows)
+    ),
+    "quantity_skew": Partition(of_number_or_rows(quantity_skew, 0.8), None, False, each=10),
+    "quantity_skew of rows": Partition(
+        lambda r, y, n, rows: quantity_skew(r, len(y), n, 0.8, rows=rows), None, False, each=10
+    ),
+}
+each = pytest.mark.parametrize("name", PARTITIONS)
+skewed = pytest.mark.parametrize("name", [n for n, one in PARTITIONS.items() if one.skewed])
+
+
+def ten(name, generator):
+    """Ten clients of `LABELS`."""
+    return PARTITIONS[name].deal(generator, LABELS, 10, None)
 
 
 @st.composite
@@ -46,69 +96,90 @@ def spread(parts):
     return max(sizes) - min(sizes)
 
 
+@each
 @short
-@given(problems())
-def test_iid(problem):
+@given(problem=problems(), all_rows=st.booleans())
+def test_every_row_is_one_clients(name, problem, all_rows):
     rng, labels, rows, clients = problem
-    for parts, distributed in [
-        (iid(rng, len(labels), clients), np.arange(len(labels))),
-        (iid(rng, rows, clients), rows),
-        (iid(rng, len(labels), clients, rows=rows), rows),
-    ]:
-        check(parts, distributed, clients)
-        assert spread(parts) <= 1
+    one = PARTITIONS[name]
+    dealt = np.arange(len(labels)) if all_rows else rows
+    clients = min(clients, max(1, len(dealt) // one.each))
+    if name == "shards" and len(dealt) < one.each:
+        return
+    parts = one.deal(rng, labels, clients, None if all_rows else rows)
+    check(parts, dealt, clients)
+    assert one.spread is None or spread(parts) <= one.spread
 
 
-@short
-@given(problems(), st.integers(1, 4))
-def test_shards(problem, each):
-    rng, labels, rows, clients = problem
-    clients = max(1, len(rows) // each) if clients * each > len(rows) else clients
-    each = min(each, len(rows) // clients)
-    parts = shards(rng, labels, clients, each, rows=rows)
-    check(parts, rows, clients)
-    assert spread(parts) <= each
-    # Sorted by label, the pieces have at most (shards + classes - 1) runs in all.
-    runs = sum(len(np.unique(labels[part])) for part in parts)
-    assert runs <= clients * each + len(np.unique(labels[rows])) - 1
+@each
+def test_the_seed_decides(name):
+    one, same, other = (np.concatenate(ten(name, rng(seed))) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, other)
 
 
-@short
-@given(problems(), st.floats(0, 100))
-def test_similar(problem, percent):
-    rng, labels, rows, clients = problem
-    parts = similar(rng, labels, clients, percent, rows=rows)
-    check(parts, rows, clients)
-    assert spread(parts) <= 1
+# Of ten clients with seed 3 and of four numbers drawn after them, before rows were shuffled within each client.
+HELD = {
+    "shards": "c47f96c0e8204087",
+    "similar": "54b8f1d595b15aa8",
+    "dirichlet": "e97758094300cb4a",
+    "dirichlet_mixtures": "58ea5184525fef52",
+    "iid": "c2617d4891b058c7",
+    "quantity_skew": "98a8f2d7ce2779b3",
+}
 
 
-@short
-@given(problems())
-def test_zero_percent_similar_is_sorted(problem):
-    rng, labels, rows, clients = problem
-    parts = similar(rng, labels, clients, 0, rows=rows)
-    assert np.all(np.diff(np.concatenate([np.sort(labels[part]) for part in parts])) >= 0)
+@pytest.mark.parametrize("name", HELD)
+def test_who_holds_what_is_what_it_was(name):
+    """And what the generator draws next."""
+    generator, found = rng(3), hashlib.sha256()
+    for part in ten(name, generator):
+        found.update(b"|" + (np.sort(part) if PARTITIONS[name].skewed else part).tobytes())
+    found.update(generator.random(4).tobytes())
+    assert found.hexdigest()[:16] == HELD[name]
 
 
-@short
-@given(problems(), st.floats(0.5, 1e6))
-def test_dirichlet(problem, alpha):
-    rng, labels, rows, clients = problem
-    clients = min(clients, 1 + len(rows) // 10)
-    check(dirichlet(rng, labels, clients, alpha, rows=rows), rows, clients)
+def unlikeness(part):
+    """Chi-square of the classes of the first four fifths of a client's rows against the rest, and its mean by chance.
+
+    Over all orders of n records of k classes the mean is (k - 1) n / (n - 1).
+    """
+    cut, n = len(part) * 4 // 5, len(part)
+    table = counts([part[:cut], part[cut:]], LABELS)
+    table = table[:, table.sum(0) > 0]
+    expected = table.sum(1, keepdims=True) * table.sum(0) / n
+    return ((table - expected) ** 2 / expected).sum(), (table.shape[1] - 1) * n / (n - 1)
 
 
-@short
-@given(problems())
-def test_quantity_skew(problem):
-    rng, labels, rows, clients = problem
-    clients = min(clients, 1 + len(rows) // 10)
-    for parts, distributed in [
-        (quantity_skew(rng, len(labels), clients, 1.0), np.arange(len(labels))),
-        (quantity_skew(rng, rows, clients, 1.0), rows),
-        (quantity_skew(rng, len(labels), clients, 1.0, rows=rows), rows),
-    ]:
-        check(parts, distributed, clients)
+@each
+def test_a_slice_of_a_client_s_rows_has_its_classes(name):
+    """Over 400 clients or so, at 5 of the standard deviations found; false alarms 1e-6."""
+    generator = rng(5)
+    dealt = [part for _ in range(40) for part in ten(name, generator)]
+    found, mean = np.transpose([unlikeness(part) for part in dealt if len(part) > 1])
+    assert len(found) > 300
+    assert abs((found - mean).mean()) < 5 * (found - mean).std() / len(found) ** 0.5 < 1.5
+
+
+@skewed
+def test_rows_come_in_another_order_each_time(name):
+    """Though who holds what is drawn from the same numbers, when the same generator is asked twice."""
+    generator = rng(3)
+    state = generator.bit_generator.state
+    first = ten(name, generator)
+    generator.bit_generator.state = state
+    again = ten(name, generator)
+    assert [set(part) for part in first] == [set(part) for part in again]
+    assert not all(map(np.array_equal, first, again))
+
+
+@pytest.mark.parametrize("kind", ["bool", "uint8", "float32", "float64", "object"])
+@skewed
+def test_labels_of_any_type_deal_alike(name, kind):
+    binary = LABELS % 2
+    deal = PARTITIONS[name].deal
+    parts = [deal(rng(1), labels, 5, None) for labels in (binary, binary.astype(kind))]
+    assert all(map(np.array_equal, *parts))
 
 
 @short
@@ -127,27 +198,36 @@ def test_natural(problem):
 @given(problems(), st.floats(0, 1))
 def test_hold_out(problem, share):
     rng, _, rows, _ = problem
-    count = int(share * len(rows))
-    public, rest = hold_out(rng, rows, count)
+    count, seed = int(share * len(rows)), rng.integers(2**32)
+    (public, rest), again = (hold_out(np.random.default_rng(seed), rows, count) for _ in range(2))
     assert len(public) == count
     np.testing.assert_array_equal(np.sort(np.concatenate([public, rest])), np.sort(rows))
-
-
-LABELS = np.repeat(np.arange(10), 100)
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
+    np.testing.assert_array_equal(public, again[0])
 
 
 def classes(parts):
     return [len(np.unique(LABELS[part])) for part in parts]
 
 
-def test_two_shards_give_few_classes():
-    parts = shards(rng(), LABELS, 10, 2)
-    assert {len(part) for part in parts} == {100}
-    assert max(classes(parts)) <= 2
+@short
+@given(problems(), st.integers(1, 4))
+def test_shards_have_few_classes(problem, each):
+    """Sorted by label, the pieces have at most (shards + classes - 1) runs in all."""
+    rng, labels, rows, clients = problem
+    each = min(each, max(1, len(rows) // clients))
+    parts = shards(rng, labels, clients, each, rows=rows)
+    check(parts, rows, clients)
+    assert spread(parts) <= each
+    runs = sum(len(np.unique(labels[part])) for part in parts)
+    assert runs <= clients * each + len(np.unique(labels[rows])) - 1
+
+
+@short
+@given(problems())
+def test_zero_percent_similar_is_sorted(problem):
+    rng, labels, rows, clients = problem
+    parts = similar(rng, labels, clients, 0, rows=rows)
+    assert np.all(np.diff(np.concatenate([np.sort(labels[part]) for part in parts])) >= 0)
 
 
 def test_similarity_is_the_share_of_iid_rows():
@@ -167,22 +247,7 @@ def test_concentration():
 
     assert skew(0.1) > 0.4
     assert skew(1e6) < 0.15
-
-
-def test_an_extreme_concentration_gives_whole_classes():
-    parts = dirichlet(rng(), LABELS, 1, 1e-300)
-    check(parts, np.arange(1000), 1)
-    with pytest.raises(ValueError, match="raise alpha"):
-        dirichlet(rng(), LABELS, 1000, 1e-300)
-
-
-@short
-@given(problems(), st.floats(1e-3, 1e3))
-def test_mixtures_are_of_equal_size(problem, alpha):
-    generator, labels, rows, clients = problem
-    parts = dirichlet_mixtures(generator, labels, clients, alpha, rows=rows)
-    check(parts, rows, clients)
-    assert spread(parts) <= 1
+    check(dirichlet(rng(), LABELS, 1, 1e-300), np.arange(1000), 1)
 
 
 @pytest.mark.parametrize("alpha", [0.1, 1.0])
@@ -223,168 +288,9 @@ def test_quantity_skew_leaves_the_classes_as_they_are():
     assert np.abs(found - 0.1).max() < 5 * (0.1 * 0.9 / len(largest)) ** 0.5
 
 
-def test_min_size_is_reached():
-    parts = dirichlet(rng(), LABELS, 10, 0.5, min_size=40)
+@pytest.mark.parametrize("make", [dirichlet, quantity_skew])
+def test_min_size_is_reached(make):
+    of = {dirichlet: LABELS, quantity_skew: len(LABELS)}[make]
+    parts = make(rng(), of, 10, 3.0, min_size=40)
     check(parts, np.arange(1000), 10)
     assert min(len(part) for part in parts) >= 40
-
-
-def test_the_seed_decides():
-    for function in (
-        lambda r: iid(r, 1000, 10),
-        lambda r: shards(r, LABELS, 10, 2),
-        lambda r: similar(r, LABELS, 10, 50),
-        lambda r: dirichlet(r, LABELS, 10, 0.5),
-        lambda r: dirichlet_mixtures(r, LABELS, 10, 0.5),
-        lambda r: quantity_skew(r, 1000, 10, 0.5),
-        lambda r: hold_out(r, 1000, 100),
-    ):
-        one, same, other = (np.concatenate(function(rng(seed))) for seed in (0, 0, 1))
-        np.testing.assert_array_equal(one, same)
-        assert not np.array_equal(one, other)
-
-
-SKEWED = {
-    "shards": lambda r: shards(r, LABELS, 10, 3),
-    "similar": lambda r: similar(r, LABELS, 10, 30),
-    "dirichlet": lambda r: dirichlet(r, LABELS, 10, 0.5),
-    "dirichlet_mixtures": lambda r: dirichlet_mixtures(r, LABELS, 10, 0.5),
-}
-PLAIN = {
-    "iid": lambda r: iid(r, 1000, 10),
-    "quantity_skew": lambda r: quantity_skew(r, 1000, 10, 0.8),
-}
-# Of these calls with seed 3 and of four numbers drawn after them, before rows were shuffled within each client.
-HELD = {
-    "shards": "c47f96c0e8204087",
-    "similar": "54b8f1d595b15aa8",
-    "dirichlet": "e97758094300cb4a",
-    "dirichlet_mixtures": "58ea5184525fef52",
-    "iid": "c2617d4891b058c7",
-    "quantity_skew": "98a8f2d7ce2779b3",
-}
-
-
-def digest(name, order):
-    """Of who holds what, with or without the order, and of what the generator draws next."""
-    generator, found = rng(3), hashlib.sha256()
-    for part in (SKEWED | PLAIN)[name](generator):
-        found.update(b"|" + (part if order else np.sort(part)).tobytes())
-    found.update(generator.random(4).tobytes())
-    return found.hexdigest()[:16]
-
-
-@pytest.mark.parametrize("name", HELD)
-def test_who_holds_what_is_what_it_was(name):
-    assert digest(name, order=name in PLAIN) == HELD[name]
-
-
-def unlikeness(part):
-    """Chi-square of the classes of the first four fifths of a client's rows against the rest, and its mean by chance.
-
-    Over all orders of n records of k classes the mean is (k - 1) n / (n - 1).
-    """
-    cut, n = len(part) * 4 // 5, len(part)
-    table = counts([part[:cut], part[cut:]], LABELS)
-    table = table[:, table.sum(0) > 0]
-    expected = table.sum(1, keepdims=True) * table.sum(0) / n
-    return ((table - expected) ** 2 / expected).sum(), (table.shape[1] - 1) * n / (n - 1)
-
-
-@pytest.mark.parametrize("name", SKEWED | PLAIN)
-def test_a_slice_of_a_client_s_rows_has_its_classes(name):
-    """Over 400 clients or so, at 5 of the standard deviations found; false alarms 1e-6."""
-    generator = rng(5)
-    dealt = [part for _ in range(40) for part in (SKEWED | PLAIN)[name](generator)]
-    found, mean = np.transpose([unlikeness(part) for part in dealt if len(part) > 1])
-    assert len(found) > 300
-    assert abs((found - mean).mean()) < 5 * (found - mean).std() / len(found) ** 0.5 < 1.5
-
-
-@pytest.mark.parametrize("name", SKEWED)
-def test_rows_come_in_another_order_each_time(name):
-    """Though who holds what is drawn from the same numbers, when the same generator is asked twice."""
-    generator = rng(3)
-    state = generator.bit_generator.state
-    first = SKEWED[name](generator)
-    generator.bit_generator.state = state
-    again = SKEWED[name](generator)
-    assert [set(part) for part in first] == [set(part) for part in again]
-    assert not all(map(np.array_equal, first, again))
-
-
-class Seedless(np.random.bit_generator.ISeedSequence):
-    """Words without children."""
-
-    def generate_state(self, n_words, dtype=np.uint32):
-        return np.arange(1, 1 + n_words, dtype=dtype)
-
-
-@pytest.mark.parametrize("name", SKEWED | PLAIN)
-@pytest.mark.parametrize(
-    "given", [0, None, np.random.RandomState(0), np.random.Generator(np.random.PCG64(Seedless()))]
-)
-def test_what_is_no_generator(name, given):
-    if name in PLAIN and isinstance(given, np.random.Generator):
-        return  # spawns none
-    with pytest.raises(ValueError, match=r"^rng: .*; .*np\.random\.default_rng\(0\)$"):
-        (SKEWED | PLAIN)[name](given)
-
-
-@pytest.mark.parametrize("kind", ["bool", "uint8", "float32", "float64", "object"])
-def test_labels_of_any_type_deal_alike(kind):
-    binary = LABELS % 2
-    for make in (shards, dirichlet):
-        parts = [make(rng(1), given, 5, 2) for given in (binary, binary.astype(kind))]
-        assert all(map(np.array_equal, *parts))
-
-
-def test_natural_with_names():
-    parts = natural(np.array(["b", "a", "b", "c"]))
-    assert [part.tolist() for part in parts] == [[0, 2], [1], [3]]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: iid(rng(), 10, 0), "^clients: 0; give a whole number from 1"),
-        (lambda: iid(rng(), 10, 11), "^clients: 11; use at most as many as there are rows, 10"),
-        (lambda: iid(rng(), 10, 1, rows=[10]), r"^rows: it holds 10 to 10, outside \[0, 10\)"),
-        (lambda: iid(rng(), [1, 1], 1), "^total_or_rows: it holds a row number twice"),
-        (lambda: iid(rng(), [0.5], 1), r"^total_or_rows: float64\[1\]"),
-        (lambda: shards(rng(), LABELS, 10, 0), "^shards_per_client: 0; give a whole number from 1"),
-        (
-            lambda: shards(rng(), LABELS, 600, 2),
-            "^shards_per_client: 2 for 600 clients, but there are 1000 rows",
-        ),
-        (lambda: shards(rng(), LABELS / 2, 10, 2), r"^labels: 0.5 in row 100; give whole numbers"),
-        (lambda: similar(rng(), LABELS, 10, -1), "^percent: -1; give a percentage"),
-        (lambda: similar(rng(), LABELS, 10, 100.5), "^percent: 100.5; give a perc"),
-        (lambda: similar(rng(), LABELS, 10, np.nan), "^percent: nan; give a percentage"),
-        (lambda: similar(rng(), LABELS, 2, 10, rows=[1]), "^clients: 2; use at most"),
-        (lambda: dirichlet(rng(), LABELS, 10, 0), "^alpha: 0; give a finite number above 0"),
-        (lambda: dirichlet(rng(), LABELS, 10, np.inf), "^alpha: inf; give a finite number"),
-        (
-            lambda: dirichlet(rng(), LABELS, 10, 1, 101),
-            "^min_size: 101; give 1 to 100 for 10 clients",
-        ),
-        (lambda: dirichlet(rng(), LABELS, 10, 1, 0), "^min_size: 0; give a whole number from 1"),
-        (
-            lambda: dirichlet(rng(), LABELS, 100, 0.01),
-            "^alpha: 0.01 left one of the 100 .* min_size=1 in",
-        ),
-        (lambda: quantity_skew(rng(), 10, 2, -1), "^alpha: -1; give a finite number"),
-        (lambda: quantity_skew(rng(), 10, 2, 1, 6), "^min_size: 6; give 1 to 5 for 2"),
-        (lambda: counts([[0]], [-1]), r"^labels: int64\[1\]; give one class from 0"),
-        (lambda: counts([[0]], 1), r"^labels: array\(1\); give one class from 0"),
-        (lambda: counts([[0]], [2**31 - 1]), "^labels: 2147483647; number the classes"),
-        (lambda: counts([[0]], np.array([1], "m8[s]")), r"^labels: its data type is timedelta64"),
-        (lambda: counts([], [1]), r"^clients: \[\]; give one array of row numbers"),
-        (lambda: natural(LABELS[None]), r"^keys: it has the shape \[1, 1000\]"),
-        (lambda: natural(LABELS, rows=[]), r"^rows: \[\]; give at least one"),
-        (lambda: hold_out(rng(), 10, 11), "^count: 11; hold out at most the 10 rows"),
-    ],
-)
-def test_errors(call, message):
-    with refused(message):
-        call()

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+import tiers
 from every_algorithm import ENTRIES, PER_CLIENT, traced
 from scipy import optimize, stats
 from small import FALSE_ALARM, refused, squared, start
@@ -76,7 +77,7 @@ def with_persons(name, *holdings, share=False):
 ONE = Held(PER_CLIENT, PER_CLIENT)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@tiers.every("name", ENTRIES)
 def test_a_person_with_one_client_or_record_costs_what_that_costs(name):
     """To the bit: the same releases, of another unit."""
     unit = traced(name).algorithm.unit
@@ -89,7 +90,7 @@ def test_a_person_with_one_client_or_record_costs_what_that_costs(name):
         assert tuple(replace(r, unit=unit, by_record=False) for r in of_person) == of_unit
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@tiers.every("name", ENTRIES)
 def test_more_of_a_person_never_costs_less(name):
     """Of every view; or why nothing is certified is said in a line."""
     unit = traced(name).algorithm.unit
@@ -111,8 +112,9 @@ def test_more_of_a_person_never_costs_less(name):
             break
 
 
-@pytest.mark.parametrize(("drawn", "people"), [("poisson", 4), ("fixed", 4), ("everyone", 4)])
-def test_all_clients_in_one_cohort_or_none_divide_the_multiplier(drawn, people):
+@tiers.every("drawn", ["poisson", "fixed", "everyone"])
+def test_all_clients_in_one_cohort_or_none_divide_the_multiplier(drawn):
+    people = 4
     of = devices(N // people)
     sampler = {
         "poisson": fp.poisson(people, 0.25),
@@ -178,6 +180,7 @@ def test_records_at_several_clients_are_composed():
     assert (ours.unit, ours.relation) == ("person", "zero_out")
 
 
+@pytest.mark.slow
 def test_secret_batches_of_several_clients_are_composed():
     """All patterns of a round; of each, losses of the batches' mixtures, which other tests compute on their own."""
     algorithm = by_record(fp.poisson(N, 0.5, N), steps=2)
@@ -254,17 +257,18 @@ def test_records_of_several_persons_are_zeroed_out():
     assert "set to zero" in certificate.in_words()
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "of", "view"),
-    [
-        (by_client(), devices(3), "third_party"),
-        (by_client(), devices(3), "server_secagg"),
-        (by_client(fp.fixed_size(N, 11)), devices(2), "third_party"),
-        (by_client(fp.everyone(N)), devices(2), "server"),
-        (by_record(fp.poisson(N, 0.5, N)), patients(3, 2), "third_party"),
-    ],
-)
-def test_an_audit_of_the_worst_person_is_below_its_certificate_and_near_it(algorithm, of, view):
+AUDITED = {
+    "clients": (by_client(), devices(3), "third_party"),
+    "towards a server": (by_client(fp.everyone(N)), devices(2), "server"),
+    "of one size": (by_client(fp.fixed_size(N, 11)), devices(2), "third_party"),
+    "records": (by_record(fp.poisson(N, 0.5, N)), patients(3, 2), "third_party"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", AUDITED)
+def test_an_audit_of_the_worst_person_is_below_its_certificate_and_near_it(name):
+    algorithm, of, view = AUDITED[name]
     rounds, delta = 2, 0.01
     found = fp.trace_round(algorithm, start(), of)
     certified = found.certify(rounds, delta, view=view).epsilon
@@ -313,6 +317,7 @@ def test_clients_that_are_all_one_persons_stay_without_its_records():
     assert any("that they are there is not hidden" in text for text in alone.assumptions)
 
 
+@pytest.mark.slow
 def test_runs_and_calibration_are_of_persons_too():
     of = devices(2)
     together = fp.certify_together([(by_client(), 5), (by_client(), 15)], start(), of, DELTA)

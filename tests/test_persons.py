@@ -191,13 +191,8 @@ def test_federations_of_equal_persons_share_compiled_programs():
 WITHOUT = {"x": X, "device": DEVICE}
 
 
-def test_another_partition_is_refused_and_equal_persons_are_stacked():
-    federation = of()
-    with refused("repartition: of a federation of 4 persons"):
-        federation.repartition([[0], [1]])
-    assert stack([federation, of()]).persons == federation.persons
-    with refused(r"federations\[1\] has persons=4 persons, federations\[0\] has 3 persons"):
-        stack([of(WITHOUT, person=OWNER % 3), of(WITHOUT, person=OWNER)])
+def test_equal_persons_are_stacked():
+    assert stack([of(), of()]).persons == of().persons
 
 
 def test_a_run_does_not_go_on_with_other_persons(tmp_path):
@@ -208,11 +203,10 @@ def test_a_run_does_not_go_on_with_other_persons(tmp_path):
 
     def run(rounds, owner):
         federation = of(WITHOUT, person=owner)
-        algorithm = fp.fed_avg(
+        algorithm = fp.fed_sgd(
             lambda w, example: score(w, example)["loss"],
             sampler=fp.by_person(fp.fixed_size(PEOPLE, 2), federation),
-            optimizer=lambda t: optax.sgd(0.1),
-            batches=fp.full_batch(),
+            learning_rate=0.1,
         )
         given = {"rounds": rounds, "every": 1, "checkpoints": fp.Checkpoints(tmp_path, rounds=1)}
         test = {"x": X[:4]}
@@ -242,35 +236,7 @@ def test_each_seed_has_the_persons_that_are_drawn():
         fp.simulate(algorithm, X[0], [one, other], {"x": X[:4]}, **given)
 
 
-@pytest.mark.parametrize(
-    ("person", "said"),
-    [
-        ("patient", "person: there is no leaf 'patient' in examples, only x, device; give one of"),
-        (np.arange(5), "person: 5 ids for 12 clients and 48 records; give the name of a leaf"),
-        ([None, *"abcdefghijk"], "person: client 0 is nobody's; give each client a person, or"),
-        (np.r_[0, -1, np.arange(10)], "person: client 1 is nobody's; give each client a person"),
-        (np.r_[np.nan, np.arange(47)], "person: record 0 is nobody's; give each record a person"),
-        ([[0, 1]] + [[1]] * 11, "person: several ids of one client; give an id for each record"),
-        ([[0], []] * 24, "person: record 1 is nobody's"),
-        ([[0], 1] * 24, "person: .*give a list of ids for every record"),
-        (np.zeros((2, 2, 2)), "person: float64"),
-        ([1, *"abcdefghijk"], "person: 'a' in row 4 is of another type than earlier ids"),
-    ],
-)
-def test_what_is_not_known_of_some_is_refused(person, said):
-    with refused(said):
-        of(WITHOUT, person=person)
-
-
-def test_numbers_without_persons_and_public_records_are_refused():
-    with refused("per_person: 2; say who, by person="):
-        of(WITHOUT, person=None, per_person=2)
-    with refused("per_person: 0; give a whole number"):
-        of(per_person=0)
-    with refused("seed: 0.5; give a whole number"):
-        of(seed=0.5)
-    with refused("person: row 47 is public, and of a person with other records"):
-        of(public=[47])
+def test_a_person_may_be_the_servers_alone():
     assert of(public=np.flatnonzero(OWNER[DEVICE] == 3)).persons.number == 3
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from jax import lax
 from own_algorithms import (
     CLIENTS,
@@ -26,7 +27,9 @@ from planted_rounds import (
     Favouring,
     Loud,
     Peeking,
+    Planted,
     Scale,
+    Sound,
     Warm,
     a_callback,
     blind,
@@ -73,8 +76,7 @@ LOOP = r"round: cohort\.sum is called in a loop, a branch or a transformed funct
 INIT = r"init: it reads the federation on the host \(\w+\.py:\d+"
 MECHANISM = r"mechanism \(\w+\.py:\d+\), round \d+: "
 
-KEYS = {
-    # kept
+KEPT = {
     "the round's key in the state": keeping(lambda key: key, jax.random.key(0)),
     "its words": keeping(key_words),
     "half of its words": keeping(lambda key: key_words(key)[0]),
@@ -92,7 +94,8 @@ KEYS = {
     "a key's words in the uplink": sending(
         lambda k, shard, s: key_words(k).astype(jnp.float32) * shard.size
     ),
-    # random numbers of the sum's own key
+}
+DRAWN = {
     "bits": keeping(lambda key: jax.random.bits(key, (4,))),
     "a mask": keeping(lambda key: jax.random.bernoulli(key, 0.5, (4,))),
     "normal numbers": keeping(lambda key: jax.random.normal(key, (8,))),
@@ -102,7 +105,8 @@ KEYS = {
     ),
     "random numbers that clients keep": keeping_noise(),
     "a point by the client's key": record_level(randomly_placed),
-    # a sum's key with few values, or one for all rounds
+}
+FEW = {
     "a constant key": noise_key(lambda key: jax.random.key(0)),
     "a key of a small number": noise_key(
         lambda key: jax.random.key(jax.random.randint(key, (), 0, 1000))
@@ -127,68 +131,83 @@ KEYS = {
         )
     ),
 }
+KEYS = {
+    name: Sound(algorithm, like)
+    for like, group in (("kept", KEPT), ("drawn from", DRAWN), ("of few values", FEW))
+    for name, algorithm in group.items()
+}
 """No noise is drawn from a key that a round holds, so that none of these tells of any; each was once a hole."""
 
 FAULTS = {
-    "a sum on each device": (in_shard_map(), LOOP),
-    "a loop whose length is counted on the host": (
+    "a sum on each device": Planted(in_shard_map(), LOOP),
+    "a loop whose length is counted on the host": Planted(
         twice(counted_on_the_host),
         r"traced again it is another program \(\w+\.py:\d+\)",
     ),
     # records
-    "records standardised by each other": (
+    "records standardised by each other": Planted(
         changed_before(lambda e: e | {"x": (e["x"] - e["x"].mean(0)) / (1 + e["x"].std(0))}),
         "round: records were changed before private_mean",
     ),
-    "one record several times": (
+    "one record several times": Planted(
         changed_before(lambda e: jax.tree.map(lambda leaf: leaf[jnp.array([0, 0, 0])], e)),
         "round: records were changed before private_mean",
     ),
     # what a round or `init` knows without asking
-    "sizes, read on the host": (in_init(lambda f: jnp.asarray(np.asarray(f.size) / 3.0)), INIT),
-    "the largest client, as a number": (in_init(lambda f: float(f.size.max())), INIT),
-    "sizes in a static field": (in_init(lambda f: Scale(np.asarray(f.size).mean())), INIT),
-    "who holds which rows": (in_init(lambda f: jnp.asarray(np.asarray(f.rows)[:, 0])), INIT),
-    "sizes in JAX": (in_init(lambda f: f.size / 2), "init: state.extra depends on the clients'"),
-    "rows in JAX": (in_init(lambda f: f.rows.sum()), "init: state.extra depends on the clients'"),
-    "the records that the loss closes over": (
+    "sizes, read on the host": Planted(
+        in_init(lambda f: jnp.asarray(np.asarray(f.size) / 3.0)), INIT
+    ),
+    "the largest client, as a number": Planted(in_init(lambda f: float(f.size.max())), INIT),
+    "sizes in a static field": Planted(in_init(lambda f: Scale(np.asarray(f.size).mean())), INIT),
+    "who holds which rows": Planted(in_init(lambda f: jnp.asarray(np.asarray(f.rows)[:, 0])), INIT),
+    "sizes in JAX": Planted(
+        in_init(lambda f: f.size / 2), "init: state.extra depends on the clients'"
+    ),
+    "rows in JAX": Planted(
+        in_init(lambda f: f.rows.sum()), "init: state.extra depends on the clients'"
+    ),
+    "the records that the loss closes over": Planted(
         after_sum(
             lambda k, s, c, summed, m: (moved(s, FEDERATION.examples["y"].sum() * jnp.ones(D)), m)
         ),
         "it closes over federation",
     ),
-    "the rows that a round closes over": (
+    "the rows that a round closes over": Planted(
         after_sum(lambda k, s, c, summed, m: (moved(s, jnp.sum(FEDERATION.rows) * jnp.ones(D)), m)),
         r"it closes over federation\['client_rows'\]",
     ),
-    "who was drawn": (
+    "who was drawn": Planted(
         looking_at_the_cohort(lambda c: c._drawn.ids[0] * 1.0),
         r"state\.params.* depends on who takes part",
     ),
-    "who was drawn, by the mask": (
+    "who was drawn, by the mask": Planted(
         looking_at_the_cohort(lambda c: c._drawn.mask.sum() * 1.0),
         r"state\.params.* depends on who takes part",
     ),
-    "a client's number in a diagnostic fed back": (
+    "a client's number in a diagnostic fed back": Planted(
         numbered(),
         r"state\.extra.* depends on a client's data",
     ),
-    "a metric that is called so": (
+    "a metric that is called so": Planted(
         after_sum(misnamed),
         r"metrics\['my diagnostics'\].* depends on",
     ),
-    "a callback that returns": (after_sum(a_callback), "round: pure_callback .* calls the host"),
+    "a callback that returns": Planted(
+        after_sum(a_callback), "round: pure_callback .* calls the host"
+    ),
     # types
-    "complex messages": (
+    "complex messages": Planted(
         sending(complex_update),
         r"message: complex64 holds no real numbers.* give jnp\.stack\(\[z\.real, z\.imag\]\)",
     ),
-    "complex numbers beside real ones": (
+    "complex numbers beside real ones": Planted(
         sending(lambda k, shard, s: {"w": s.params["w"], "z": jnp.ones(2, jnp.complex64)}),
         r"message\['z'\]: complex64 holds no real",
     ),
-    "complex numbers with noise of their own": (sending(complex_update, adder="own"), "complex64"),
-    "an opening in an opening": (
+    "complex numbers with noise of their own": Planted(
+        sending(complex_update, adder="own"), "complex64"
+    ),
+    "an opening in an opening": Planted(
         fed_avg(
             sampler=Opening(
                 Opening(fp.everyone(CLIENTS), 1, fp.everyone(CLIENTS)),
@@ -201,56 +220,61 @@ FAULTS = {
 }
 
 MEASURED = {  # seals that can be carried over
-    "gradients that mix records": (
+    "gradients that mix records": Planted(
         of_records(mixed),
         r"gradients \(\w+\.py:\d+\): a record's gradient",
     ),
-    "norms that are too small": (
+    "norms that are too small": Planted(
         of_records(wrapped(lambda g: g._replace(norms=jax.tree.map(lambda n: n / 10, g.norms)))),
         r"gradients \(\w+\.py:\d+\): a norm is",
     ),
-    "a mechanism's subclass": (fed_avg(Loud(*GAUSSIAN)), MECHANISM + "it declares a multiplier"),
-    "a schedule's subclass": (
+    "a mechanism's subclass": Planted(
+        fed_avg(Loud(*GAUSSIAN)), MECHANISM + "it declares a multiplier"
+    ),
+    "a schedule's subclass": Planted(
         fed_avg(Fading(*fp.dynamic(GAUSSIAN, rounds=9, noise_decay=2.0))),
         MECHANISM + "it declares a multiplier",
+        "a schedule",
     ),
-    "a sampler's subclass": (
+    "a sampler's subclass": Planted(
         fed_avg(sampler=Favouring(*fp.poisson(CLIENTS, 0.4, 5))),
         "sampler: .* is in 0.* of the draws, but the accounting says",
     ),
-    "a sampler's subclass that tells of other draws later": (
+    "a sampler's subclass that tells of other draws later": Planted(
         fed_avg(
             sampler=Warm(*fp.poisson(CLIENTS, 0.9, 6)._replace(accounting=Poisson(CLIENTS, 0.1)))
         ),
         "sampler: .* of the draws, but the accounting says",
     ),
-    "a schedule that is quieter later": (
+    "a schedule that is quieter later": Planted(
         fed_avg(Fading(*fp.dynamic(GAUSSIAN, rounds=900, noise_decay=2.0, parts=1))),
         MECHANISM + "it declares a multiplier",
     ),
-    "gradients that subtract the last": (
+    "gradients that subtract the last": Planted(
         of_records(wrapped(less_the_last)),
         r"gradients \(\w+\.py:\d+\): ",
     ),
-    "NaN passes": (fed_avg(GAUSSIAN._replace(clip=blind)), MECHANISM + "a contribution with NaN"),
-    "the longest pass": (
-        fed_avg(GAUSSIAN._replace(clip=to_a_point)),
-        MECHANISM + "it declares a multiplier",
+    "NaN passes": Planted(
+        fed_avg(GAUSSIAN._replace(clip=blind)), MECHANISM + "a contribution with NaN"
     ),
-    "short ones are blown up": (
+    "the longest pass": Planted(
+        fed_avg(GAUSSIAN._replace(clip=to_a_point)), MECHANISM + "it declares a multiplier", "clip"
+    ),
+    "short ones are blown up": Planted(
         fed_avg(GAUSSIAN._replace(clip=enlarging)),
         MECHANISM + "it declares a multiplier",
     ),
-    "a mechanism that looks at its batch": (
+    "a mechanism that looks at its batch": Planted(
         of_records(fp.per_example(squared), Peeking(*GAUSSIAN)),
         MECHANISM + "`for_batch` looks at the gradients",
     ),
-    "a mechanism that scales no record": (
+    "a mechanism that scales no record": Planted(
         of_records(
             fp.per_example(squared),
             GAUSSIAN._replace(scaling=Scaling(lambda norms: jax.tree.map(jnp.ones_like, norms))),
         ),
         MECHANISM + "it declares a multiplier",
+        "scaling",
     ),
 }
 
@@ -297,21 +321,21 @@ def test_clients_may_mix_their_own_records():
 
 @pytest.mark.parametrize("name", KEYS)
 def test_the_keys_of_a_round_are_public(name):
-    certificate = check_launch(KEYS[name], PARAMS, FEDERATION).certify(3, 1e-3)
+    certificate = check_launch(KEYS[name].algorithm, PARAMS, FEDERATION).certify(3, 1e-3)
     assert certificate.basis == "constructed"
     assert np.isfinite(certificate.epsilon)
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_hole_is_closed(name):
-    algorithm, said = FAULTS[name]
+    algorithm, said, _ = FAULTS[name]
     with refused(said):
         fp.check_algorithm(algorithm, PARAMS, FEDERATION)
 
 
-@pytest.mark.parametrize("name", MEASURED)
+@tiers.every("name", MEASURED)
 def test_what_a_seal_does_not_show_is_measured(name):
-    algorithm, said = MEASURED[name]
+    algorithm, said, _ = MEASURED[name]
     with refused(said):
         measured(algorithm)
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from flax import nnx
 from small import assert_close, assert_identical, filled, refused
 
@@ -78,16 +79,18 @@ def test_gradients_are_those_of_casts_by_hand_in_float32():
     assert 1e-5 < gap[0] / optax.tree.norm(exact) < 0.02
 
 
+@pytest.mark.slow
 def test_logits_are_rounded_but_cross_entropy_is_not():
     transformer = fp.models.next_character(fp.models.CharacterTransformer(9, 4, 2, 1))
     half = fp.models.in_bfloat16(transformer)
     params = filled(half.init)
     text = RNG.integers(0, 9, 81, np.int32)
     example = {"text": text[:-1], "label": text[1:], "mask": np.ones(80, bool)}
-    logits = np.asarray(half.apply(params, example["text"]), np.float64)
+    logits = np.asarray(jax.jit(half.apply)(params, example["text"]), np.float64)
     losses = np.log(np.exp(logits).sum(1)) - logits[np.arange(80), example["label"]]
-    np.testing.assert_allclose(half.loss(params, example), losses.mean(), rtol=1e-5)
-    np.testing.assert_allclose(half.score(params, example)["loss"], losses.sum(), rtol=1e-5)
+    loss, score = jax.jit(lambda p, e: (half.loss(p, e), half.score(p, e)))(params, example)
+    np.testing.assert_allclose(loss, losses.mean(), rtol=1e-5)
+    np.testing.assert_allclose(score["loss"], losses.sum(), rtol=1e-5)
 
 
 def test_every_product_is_of_bfloat16():
@@ -133,16 +136,22 @@ def by_records(model):
     return fp.dp_sgd(steps, sampler=fp.everyone(3))
 
 
-@pytest.mark.parametrize("made", [private, by_records])
-def test_certificates_are_those_in_float32(made):
-    fp.check_algorithm(made(HALF), PARAMS, FEDERATION)
+MADE = {"records": by_records, "clients": private}
+
+
+@tiers.every("name", MADE)
+@pytest.mark.slow
+def test_certificates_are_those_in_float32(name):
+    if name == "clients":  # of records the check takes longer
+        fp.check_algorithm(MADE[name](HALF), PARAMS, FEDERATION)
     one, other = (
-        fp.certify(made(model), PARAMS, FEDERATION, rounds=3, delta=1e-3)
+        fp.certify(MADE[name](model), PARAMS, FEDERATION, rounds=3, delta=1e-3)
         for model in (HALF, NETWORK)
     )
     assert str(one) == str(other)
 
 
+@pytest.mark.slow
 def test_training_keeps_float32_and_learns_what_float32_learns():
     def trained(model):
         algorithm = fp.fed_avg(
@@ -160,6 +169,7 @@ def test_training_keeps_float32_and_learns_what_float32_learns():
     np.testing.assert_allclose(loss, exact, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_dropout_draws_what_it_draws_in_float32():
     model = fp.models.classifier(Dropped(), BATCH["x"][0], inputs="x")
     half, params = fp.models.in_bfloat16(model), filled(model.init)
@@ -173,6 +183,7 @@ def test_dropout_draws_what_it_draws_in_float32():
     assert_close(other.loss(params, EXAMPLE, key), half.loss(params, EXAMPLE, key))
 
 
+@pytest.mark.slow
 def test_token_ids_keep_all_their_digits():
     """In bfloat16, 1,001 would be 1,000."""
 
@@ -190,7 +201,7 @@ def test_token_ids_keep_all_their_digits():
     assert np.flatnonzero(rows).tolist() == [1001]
 
 
-@pytest.mark.parametrize("name", ["CNN", "DropoutCNN", "MLP"])
+@tiers.every("name", ["CNN", "DropoutCNN", "MLP"])
 def test_bytes_are_scaled_and_then_rounded(name):
     module = {
         "CNN": fp.models.CNN((2,), (4,), 3),
@@ -205,6 +216,7 @@ def test_bytes_are_scaled_and_then_rounded(name):
     np.testing.assert_allclose(*losses, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_score_and_outputs_are_float32_and_near_those_of_float32():
     def of(model):
         outputs = model.predict(PARAMS, BATCH["x"])
@@ -230,6 +242,7 @@ def constants(fn, *args):
     return kinds(jax.make_jaxpr(fn)(*args).consts)
 
 
+@pytest.mark.slow
 def test_adapters_are_float32_beside_a_base_in_bfloat16(tmp_path):
     lora = fp.models.adapters(HALF, PARAMS, 2, "kernel")
     params = filled(lora.init)
@@ -262,22 +275,13 @@ def test_leaves_that_are_trained_are_float32_and_others_are_not():
     assert kinds(head.merged(params)) == FLOAT
 
 
-def test_what_is_refused():
+def test_products_that_are_not_of_bfloat16_are_refused():
     class Table(nn.Module):
         @nn.compact
         def __call__(self, x):
             return nn.Dense(CLASSES)(x + np.arange(D, dtype=np.float32))
 
-    with refused("model: 'bfloat16'"):
-        fp.models.in_bfloat16(HALF)
-    with refused("model: a fine-tuned one"):
-        fp.models.in_bfloat16(fp.models.adapters(NETWORK, PARAMS, 2))
-    with refused("model"):
-        fp.models.in_bfloat16(NETWORK.loss)
     model = fp.models.in_bfloat16(fp.models.classifier(Table(), BATCH["x"][0], inputs="x"))
     for _ in range(2):
         with refused("model: 1 of its 1 products are in float32"):
             jax.grad(model.loss)(filled(model.init), EXAMPLE)
-    with refused("closed_form"):
-        of_images = fp.models.classifier(fp.models.MLP((4,), 3), (2, 2, 1))
-        fp.per_example(fp.models.in_bfloat16(of_images).loss, closed_form=True)

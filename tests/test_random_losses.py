@@ -168,6 +168,7 @@ def test_the_private_mean_of_records_is_that_of_plain_jax():
 LARGE = fp.models.classifier(Net(7000), EXAMPLES["x"][0], inputs="x")
 
 
+@pytest.mark.slow
 def test_a_large_matrix_as_a_low_rank_sum_sees_the_same_masks(monkeypatch):
     params = filled(LARGE.init, 0.05)
     shard = fp.Shard(jax.tree.map(lambda x: jnp.asarray(x[:EACH]), EXAMPLES), jnp.int32(EACH))
@@ -223,6 +224,7 @@ def test_evaluation_is_without_dropout():
     assert len(np.unique(random)) > 40
 
 
+@pytest.mark.slow
 def test_canaries_find_their_places_among_records():
     from fedpriv.attacks.canaries import Canaries
 
@@ -234,16 +236,6 @@ def test_canaries_find_their_places_among_records():
     each = jax.jit(lambda: played(PARAMS, batch).each())()
     expected = plain(PARAMS, examples, keyed.key)
     assert_close(jax.tree.map(lambda g: g[1:], each), jax.tree.map(lambda g: g[1:], expected), 1e-4)
-
-
-def test_a_third_parameter_of_another_name_is_refused():
-    with pytest.raises(ValueError, match="third parameter is called 'rng'; call it `key`"):
-        fp.mean_grad(lambda params, example, rng: 0.0)
-
-
-def test_a_batch_without_keys_is_refused():
-    with pytest.raises(ValueError, match=r"give fp.with_keys\(key, batch\)"):
-        fp.mean_grad(MODEL.loss)(PARAMS, EXAMPLES, np.ones(CLIENTS * EACH, bool))
 
 
 class Unnamed(nn.Module):

@@ -32,6 +32,7 @@ def test_the_front_page_prints_what_it_says(capsys):
     assert float(accuracy.removeprefix("accuracy ")) == pytest.approx(expected, abs=0.03)
 
 
+@pytest.mark.slow
 def test_the_custom_round_gets_every_service(quick_to_compile):
     names: dict = {}
     exec(snippets("README.md")[0], names)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from jax import lax
 from small import assert_close
 
@@ -138,12 +139,14 @@ def temporary(make, again, clients):
     return compiled(make, again, clients)[0].memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.slow
 def test_a_round_takes_less_memory_and_does_the_same():
     assert temporary(scanned, True, 2) < 0.65 * temporary(scanned, False, 2)
     (run, args), (other, _) = compiled(scanned, True, 2), compiled(scanned, False, 2)
     assert_close(run(*args)[0].params, other(*args)[0].params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [scanned, biases])
 def test_a_further_client_takes_no_more_than_its_own(make):
     """Neither a copy of the layers that all share."""
@@ -154,10 +157,17 @@ def test_a_further_client_takes_no_more_than_its_own(make):
         assert each < BASE_BYTES / 2
 
 
-@pytest.mark.parametrize("algorithm", [of_clients, of_records])
-@pytest.mark.parametrize("make", [scanned, in_turn, linen])
-def test_less_is_kept_for_the_gradient(make, algorithm):
+KEEPING = {
+    "scanned": (scanned, of_clients),
+    "in turn": (in_turn, of_records),
+    "linen": (linen, of_records),
+}
+
+
+@tiers.every("name", KEEPING)
+def test_less_is_kept_for_the_gradient(name):
     """By the round's trace, without a compiler."""
+    make, algorithm = KEEPING[name]
 
     def kept(again):
         model = make(again)

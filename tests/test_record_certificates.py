@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from every_algorithm import ENTRIES, that
 from releases_seen import (
     BATCHES,
@@ -53,7 +54,7 @@ OF_LOCAL_STEPS = that(
 
 
 @pytest.mark.parametrize("unit", ["record", "client"])
-@pytest.mark.parametrize("batch", BATCHES)
+@tiers.every("batch", ["poisson", *(name for name in BATCHES if name != "poisson")])
 def test_local_steps(batch, unit):
     """Every view is taken to see each noisy gradient of a client, in the rounds that it takes part in.
 
@@ -104,7 +105,7 @@ def test_mechanisms_of_local_steps():
         assert_parts(parts, *[[(ROUNDS, m)]] * 3)
 
 
-@pytest.mark.parametrize("name", ["everyone", "fixed_size"])
+@tiers.every("name", ["fixed_size", "everyone"])
 def test_one_step_of_all_is_hidden_by_the_cohort(name):
     """Whatever the optimiser makes of the mean."""
     sampler, all_of_it, own = SAMPLERS[name], math.sqrt(MOST[name]), [(ROUNDS, SIGMA)]
@@ -177,10 +178,10 @@ def test_several_steps_of_all():
     ]
 
 
-@pytest.mark.parametrize(("dtype", "records"), [("bfloat16", 1000), ("float32", 1000)])
-def test_one_step_of_short_floats(dtype, records):
+@tiers.every("dtype", ["bfloat16", "float32"])
+def test_one_step_of_short_floats(dtype):
     """The mean is rounded once: clients that rounded their own would lose the others' noise."""
-    clients = 9
+    clients, records = 9, 1000
     own = fp.per_example(lambda params, y: params["w"] * y)
     used = fp.gaussian(1.25, 1.0)
     steps = fp.LocalSteps(own, fp.everyone(records), 1, lambda t: optax.sgd(1.0), used)

@@ -89,5 +89,6 @@ def test_what_clients_keep_in_the_model(state_of):
         )
 
 
+@pytest.mark.slow
 def test_what_clients_keep_beside_the_model():
     fp.check_algorithm(algorithm_of(stays), PARAMS | {TABLE: jnp.zeros(CLIENTS)}, FEDERATION)

@@ -10,6 +10,7 @@ import math
 import numpy as np
 import optax
 import pytest
+import tiers
 from scipy import stats
 from small import refused, regression, squared, start
 
@@ -63,7 +64,7 @@ def certified(algorithm, clients, rounds=2, delta=DELTA, view="third_party"):
     return fp.certify(algorithm, start(), regression([2] * clients), rounds, delta, view=view)
 
 
-@pytest.mark.parametrize("sigma", [1.0, 0.7])
+@tiers.every("sigma", [0.7, 1.0])
 def test_two_rounds_of_fixed_cohorts_hide_no_more_than_is_certified(sigma):
     """The certificate holds for a client that sends zeros; that of two fresh cohorts would fail for one replaced."""
     certificate = certified(heads(fp.fixed_size(2, 1), sigma), 2)
@@ -81,6 +82,7 @@ def test_two_rounds_of_fixed_cohorts_hide_no_more_than_is_certified(sigma):
     assert true_delta(sigma, certified(alone, 2).epsilon, -1) > DELTA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [fp.fixed_size(20, 5), fp.poisson(20, 0.25, 8)])
 def test_who_takes_part_is_taken_to_be_known_where_one_takes_the_place_of_another(sampler):
     algorithm = heads(sampler, 2.0)
@@ -108,6 +110,7 @@ def test_poisson_cohorts_that_are_not_cut_hide_as_much_as_without_memory():
     assert seldom.epsilon < certified(heads(fp.fixed_size(40, 4), 2.0), 40, 50, 1e-4).epsilon
 
 
+@pytest.mark.slow
 def test_blocks_of_clients_that_remember():
     """As without memory where nobody is left out; where many are, as if it were known who takes part."""
     seldom, often = (
@@ -143,15 +146,14 @@ ADDED = (
 )
 
 
-@pytest.mark.parametrize(
-    "shown", [fp.fixed_size(12, 11), fp.poisson(12, 0.9, 6)], ids=["fixed", "cut"]
-)
-def test_a_client_cannot_be_removed_where_a_view_knows_who_takes_part(shown):
+@tiers.every("name", ["cut", "fixed"])
+def test_a_client_cannot_be_removed_where_a_view_knows_who_takes_part(name):
     """Of 12 clients 11 take part, and all but the removed one send -1: the sum moves by 2, or shows who is missing.
 
     One that sends zeros moves it by 1 in the same cohorts: counted so, no epsilon of added or removed clients holds.
     """
     hidden = fp.poisson(12, 0.25)
+    shown = {"fixed": fp.fixed_size(12, 11), "cut": fp.poisson(12, 0.9, 6)}[name]
     for first, then in itertools.permutations((hidden, shown)):
         with refused(ADDED):
             certified(heads(fp.Opening(first, 3, then)), 12, rounds=6)
@@ -160,6 +162,7 @@ def test_a_client_cannot_be_removed_where_a_view_knows_who_takes_part(shown):
             fp.certify_together(runs, start(), regression([2] * 12), DELTA)
 
 
+@pytest.mark.slow
 def test_what_composes_where_a_view_knows_who_takes_part():
     """A client that is replaced takes part when it did before; one of all clients may be added or removed."""
     remembered, fresh = heads(fp.fixed_size(12, 4)), fp.fixed_size(12, 4)

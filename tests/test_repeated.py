@@ -208,6 +208,7 @@ def test_test_records_are_compared_with_those_trained_on(make, kind):
     assert said(compared, of(kind, np.arange(N, 2 * N)), federation) == []
 
 
+@pytest.mark.slow
 def test_a_run_compares_the_records_of_every_seed():
     def score(w, example):
         return {"loss": (example["x"].mean() - w) ** 2}

@@ -42,12 +42,6 @@ def test_a_name_that_never_was_is_none(place):
         from fedpriv import fed_avgg  # noqa: F401
 
 
-def test_a_script_of_before_runs():
-    with pytest.warns(FutureWarning, match=r"fp\.msp_fl: now fp\.papers\.msp_fl"):
-        from fedpriv import msp_fl
-    assert msp_fl is fp.papers.msp_fl
-
-
 def test_the_page_of_stable_names_has_the_front_door_and_what_left_it():
     stable, retired = PAGE.split("## Retired\n")
     groups = dict(re.findall(r"^\| ([\w, ]+) \| (`.*`) \|$", stable, re.MULTILINE))

@@ -55,16 +55,7 @@ def test_what_is_returned_is_shown():
         "(population: Count, rate: Rate, capacity: Count | None = None)",
         "Sampler",
     )
-
-
-def test_no_public_signature_prints_an_object():
-    shown = {
-        name: readable(getattr(fp, name)) for name in fp.__all__ if callable(getattr(fp, name))
-    }
-    texts = {name: text[0] for name, text in shown.items() if text}
-    assert len(texts) > 60
-    assert {n: t for n, t in texts.items() if " at 0x" in t or "<" in t or len(t) > 900} == {}
-    assert "mechanism: Mechanism | Dynamic = unprotected()" in texts["fed_avg"]
+    assert "mechanism: Mechanism | Dynamic = unprotected()" in readable(fp.fed_avg)[0]
 
 
 def test_there_may_be_no_signature():

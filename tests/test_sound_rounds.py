@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from jax import lax
 from own_algorithms import (
     CLIENTS,
@@ -28,8 +29,10 @@ from own_algorithms import (
     twice,
     update,
 )
+from planted_rounds import Sound
 
 import fedpriv as fp
+from fedpriv.certification.checks import check_launch
 from fedpriv.compression.sparsification import top_k
 from fedpriv.core.trees import flatten
 
@@ -83,27 +86,41 @@ def several_sums():
 
 
 HARMLESS = {
-    "all that is allowed": after_sum(all_that_is_allowed, jax.tree.map(jnp.zeros_like, PARAMS)),
-    "several releases in a Python loop": several_sums(),
-    "a schedule of noise": fed_avg(fp.dynamic(GAUSSIAN, rounds=4, noise_decay=2.0, parts=2)),
-    "a clip norm from releases": clip_from_releases(),
-    "Fed-SMP, rand_k": fed_smp(at_random),
-    "Fed-SMP, top_k of the last sum and of public data": fed_smp(public_and_released),
-    "error feedback in clients' own state": error_feedback(),
-    "DP-SCAFFOLD of everyone with a local decay": scaffold(
-        sampler=fp.everyone(CLIENTS),
-        direction=lambda h, y, shard: jax.tree.map(lambda h, y: h + 0.01 * y, h, y),
+    "all that is allowed": Sound(
+        after_sum(all_that_is_allowed, jax.tree.map(jnp.zeros_like, PARAMS)), "sums"
     ),
-    "a mechanism by hand that is sound": fed_avg(GAUSSIAN._replace(seal=())),
-    "nothing hidden, and said": fed_avg(fp.unprotected("a baseline")),
+    "several releases in a Python loop": Sound(several_sums(), "sums"),
+    "a schedule of noise": Sound(
+        fed_avg(fp.dynamic(GAUSSIAN, rounds=4, noise_decay=2.0, parts=2)), "sums"
+    ),
+    "a clip norm from releases": Sound(clip_from_releases(), "sums"),
+    "Fed-SMP, rand_k": Sound(fed_smp(at_random), "sums"),
+    "Fed-SMP, top_k of the last sum and of public data": Sound(
+        fed_smp(public_and_released), "sums"
+    ),
+    "error feedback in clients' own state": Sound(error_feedback(), "sums"),
+    "DP-SCAFFOLD of everyone with a local decay": Sound(
+        scaffold(
+            sampler=fp.everyone(CLIENTS),
+            direction=lambda h, y, shard: jax.tree.map(lambda h, y: h + 0.01 * y, h, y),
+        ),
+        "sums",
+    ),
+    "a mechanism by hand that is sound": Sound(
+        fed_avg(GAUSSIAN._replace(seal=())), "mechanism by hand"
+    ),
+    "nothing hidden, and said": Sound(fed_avg(fp.unprotected("a baseline")), "sums"),
 }
 
 
+@tiers.every("name", HARMLESS)
+def test_a_sound_round_passes_all_checks_as_it_runs(name):
+    fp.check_algorithm(HARMLESS[name].algorithm, PARAMS, FEDERATION)
+
+
 @pytest.mark.parametrize("name", HARMLESS)
-def test_a_sound_round_passes(name):
-    algorithm = HARMLESS[name]
-    fp.check_algorithm(algorithm, PARAMS, FEDERATION)
+def test_a_sound_round_is_certified(name):
     by_word = "declaration" in name or "by hand" in name
-    certificate = fp.trace_round(algorithm, PARAMS, FEDERATION).certify(3, 1e-3)
+    certificate = check_launch(HARMLESS[name].algorithm, PARAMS, FEDERATION).certify(3, 1e-3)
     assert certificate.basis == ("declared" if by_word else "constructed")
     assert np.isfinite(certificate.epsilon) == (name != "nothing hidden, and said")

@@ -1,10 +1,13 @@
 """Statistics before training: against NumPy without noise, their standard errors with noise, what is refused."""
 
+from typing import NamedTuple
+
 import jax
 import numpy as np
 import pytest
+import tiers
 from scipy import stats
-from small import FALSE_ALARM, refused
+from small import FALSE_ALARM
 
 import fedpriv as fp
 from fedpriv.rounds.noise_stream import root_of
@@ -90,6 +93,33 @@ STATISTICS = {
     "heavy hitters": (S.heavy_hitters("label", candidates=[0, 1, 2, 3], most=2), hitters),
 }
 
+MOST = {
+    "count": (S.count(), 1),
+    "count, 3 each": (S.count(most=3), 3),
+    "sum": (S.sum("age", bounds=(10, 100)), 100),
+    "sum, from below 0": (S.sum("age", bounds=(-4, 1)), 4),
+    "histogram": (S.histogram("age", bins=[0, 50, 90]), 1),
+    "heavy hitters": (S.heavy_hitters("label", candidates=[0], most=1), 1),
+}
+
+
+class Of(NamedTuple):
+    """A statistic of clients or records: of records one is enough by default, as all are drawn alike."""
+
+    name: str
+    unit: str
+
+    @property
+    def kind(self):
+        statistic = {**STATISTICS, **MOST}[self.name][0]
+        return type(statistic) if self.unit == "client" else self.unit
+
+
+def of(*names):
+    """For clients and for records."""
+    return tiers.every("of", [Of(name, unit) for unit in UNITS for name in names])
+
+
 MANY = RNG.lognormal(3, 0.7, 300).astype(np.float32)
 HOLDER = np.concatenate([np.arange(30), RNG.integers(0, 30, 270)])
 CROWD = fp.Federation.from_arrays({"income": MANY, "owner": HOLDER}, "owner")
@@ -118,9 +148,9 @@ def drawn(statistic, unit, noise, draws, federation=None):
     return tuple(jax.tree.map(lambda *a: np.stack(a), *some) for some in zip(*each, strict=True))
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", STATISTICS)
-def test_without_noise_they_are_numpys(name, unit):
+@of(*STATISTICS)
+def test_without_noise_they_are_numpys(of):
+    name, unit = of
     statistic, expected = STATISTICS[name]
     value, error = drawn(statistic, unit, 0.0, 1)
     expected = expected(unit)
@@ -138,7 +168,7 @@ def exact_quantiles(unit):
     return MANY[order][np.searchsorted(share, Q)]
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@tiers.every("unit", UNITS)
 def test_quantiles_without_noise(unit):
     exact = exact_quantiles(unit)
     value, _ = drawn(QUANTILES, unit, 0.0, 1, CROWD)
@@ -148,10 +178,10 @@ def test_quantiles_without_noise(unit):
     assert abs(np.log(adaptive[0] / exact[1])) < {"client": 0.02, "record": 0.1}[unit]
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", ["count", "sum", "histogram"])
-def test_errors_of_what_is_linear_are_exact(name, unit):
+@of("histogram", "sum", "count")
+def test_errors_of_what_is_linear_are_exact(of):
     """Errors over standard errors are normal: sums of their squares are chi-square."""
+    name, unit = of
     statistic, expected = STATISTICS[name]
     value, error = drawn(statistic, unit, 1.5, 400)
     z = ((value - expected(unit)) / error).reshape(-1)
@@ -160,10 +190,10 @@ def test_errors_of_what_is_linear_are_exact(name, unit):
     assert abs(z.sum()) < stats.norm.isf(FALSE_ALARM / 2) * np.sqrt(z.size)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", ["mean", "moments", "pixels"])
-def test_two_standard_errors_cover_means_and_variances(name, unit):
+@of("moments", "mean", "pixels")
+def test_two_standard_errors_cover_means_and_variances(of):
     """Of little noise, as of errors by the delta method; a normal variable is covered 95.4 times in 100."""
+    name, unit = of
     statistic, expected = STATISTICS[name]
     value, error = drawn(statistic, unit, 0.05, 400)
     truth = expected(unit)
@@ -174,6 +204,7 @@ def test_two_standard_errors_cover_means_and_variances(name, unit):
             assert least <= one <= most
 
 
+@pytest.mark.slow
 def test_a_variance_is_unbiased_however_much_noise_there_is():
     value, error = drawn(STATISTICS["moments"][0], "client", 3.0, 4000)
     off = value.variance.mean(0) - moments("client", X).variance
@@ -183,7 +214,8 @@ def test_a_variance_is_unbiased_however_much_noise_there_is():
     assert np.all((0.95 * spread < root_mean_square) & (root_mean_square < 1.5 * spread))
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@tiers.every("unit", UNITS)
+@pytest.mark.slow
 def test_quantiles_errors_are_of_the_size_that_they_say(unit):
     value, error = drawn(QUANTILES, unit, 0.05, 300, CROWD)
     within = np.abs(value - exact_quantiles(unit)) <= 2 * error + 1  # and a bin
@@ -209,20 +241,10 @@ def test_a_clients_share_is_bounded_by_its_bounds():
         assert value <= 4 * most
 
 
-MOST = {
-    "count": (S.count(), 1),
-    "count, 3 each": (S.count(most=3), 3),
-    "sum": (S.sum("age", bounds=(10, 100)), 100),
-    "sum, from below 0": (S.sum("age", bounds=(-4, 1)), 4),
-    "histogram": (S.histogram("age", bins=[0, 50, 90]), 1),
-    "heavy hitters": (S.heavy_hitters("label", candidates=[0], most=1), 1),
-}
-
-
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("name", MOST)
-def test_noise_hides_all_that_a_unit_adds_to_a_number(name, unit):
+@of(*MOST)
+def test_noise_hides_all_that_a_unit_adds_to_a_number(of):
     """A unit that is zeroed out adds nothing, not half of it: what is certified is the whole distance."""
+    name, unit = of
     statistic, most = MOST[name]
     sigma = 2.0
     asked = statistic._asked(FEDERATION, sigma, unit)
@@ -238,62 +260,3 @@ def test_items_that_a_type_cannot_hold_are_not_counted():
     value, _ = drawn(labels, "record", 0.0, 1)
     np.testing.assert_array_equal(value.items[0], [1, 257])
     np.testing.assert_allclose(value.counts[0], [np.sum(LABEL == 1), 0], atol=1e-5)
-
-
-BAD = {
-    r"where: .*; let it give one value, not \[2\]": lambda: S.count(lambda e: e["x"] > 0).algorithm(
-        FEDERATION, noise_multiplier=1.0
-    ),
-    r"bounds: .*; float32 cannot tell values": lambda: S.mean("age", bounds=(1.7e9, 1.7e9 + 60)),
-    r"bounds: .*; float32 cannot tell values between": lambda: S.mean("age", bounds=(0, 1e39)),
-    r"bins: .*; float32 cannot tell all edges": lambda: S.histogram("age", bins=[1.7e9, 1.7e9 + 1]),
-    r"bins: \[\]; give the edges of at least one bin": lambda: S.histogram("age", bins=[]),
-    r"bins: 10; give the edges": lambda: S.histogram("age", bins=10),
-    r"bins: .*; give the edges": lambda: S.quantile("age", 0.5, bins=[0, 2, 1]),
-    r"bounds: \(5, 1\); give \(low, high\)": lambda: S.mean("age", bounds=(5, 1)),
-    r"bounds: 5; give \(low, high\)": lambda: S.sum("age", bounds=5),
-    r"bounds: .*inf.*; give \(low, high\), finite": lambda: S.mean("age", bounds=(0, np.inf)),
-    r"candidates: \[\]; give a list of whole numbers": lambda: S.heavy_hitters(
-        "label", candidates=[], most=1
-    ),
-    r"candidates: .*; give each item once": lambda: S.heavy_hitters(
-        "label", candidates=[1, 1], most=1
-    ),
-    r"candidates: .*; give a list of whole": lambda: S.heavy_hitters(
-        "label", candidates=["a"], most=1
-    ),
-    r"most: 3; give at most the number of candidates, 2": lambda: S.heavy_hitters(
-        "label", candidates=[0, 1], most=3
-    ),
-    r"q: 1.5; give a probability strictly between 0 and 1 or several": lambda: S.quantile(
-        "age", 1.5, bins=EDGES
-    ),
-    r"values: 5; give the name of a leaf": lambda: S.mean(5, bounds=(0, 1)),
-    r"values: 'height'; give one of": lambda: S.mean("height", bounds=(0, 1)).algorithm(
-        FEDERATION, noise_multiplier=1.0
-    ),
-    r"values: .*; let it be one number": lambda: S.adaptive_quantile(
-        "x", 0.5, start=1.0, rounds=2
-    ).algorithm(FEDERATION, noise_multiplier=1.0),
-    r"bounds: .*; give numbers, or arrays for \[2\] numbers": lambda: S.mean(
-        "x", bounds=(np.zeros(3), np.ones(3))
-    ).algorithm(FEDERATION, noise_multiplier=1.0),
-    r"axis: .*; give axes of a value, whose shape is \[2\]": lambda: S.mean(
-        "x", bounds=(0, 1), axis=1
-    ).algorithm(FEDERATION, noise_multiplier=1.0),
-    r"noise_multiplier: None; give one of the two": lambda: S.count().release(
-        FEDERATION, delta=1e-3
-    ),
-    r"federation: 5; give one such as": lambda: S.count().release(
-        5, delta=1e-3, noise_multiplier=1.0
-    ),
-    r"unit: 'person'; give one of": lambda: S.count().release(
-        FEDERATION, delta=1e-3, noise_multiplier=1.0, unit="person"
-    ),
-}
-
-
-@pytest.mark.parametrize("said", BAD)
-def test_bad_input_is_refused_in_a_line(said):
-    with refused(said):
-        BAD[said]()

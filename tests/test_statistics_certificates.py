@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+import tiers
 from dp_accounting.pld import PLDAccountant
 from scipy import optimize, stats
 from small import refused
@@ -66,7 +67,7 @@ def gaussian_epsilon(multiplier):
 
 
 @pytest.mark.parametrize("unit", ["client", "record"])
-@pytest.mark.parametrize("name", STATISTICS)
+@tiers.every("name", STATISTICS, kind=lambda statistic: statistic.rounds > 1)
 def test_the_certificate_is_that_of_the_gaussian_mechanism(name, unit):
     """Everyone's noise counts in sums; a server that sees messages sees shares, or one client's own."""
     statistic = STATISTICS[name]
@@ -94,8 +95,10 @@ def test_statistics_and_training_have_one_epsilon():
     assert together.basis == "constructed"
 
 
-@pytest.mark.parametrize("sampler", [fp.everyone(CLIENTS), fp.fixed_size(CLIENTS, 3)])
-@pytest.mark.parametrize("unit", ["client", "record"])
+WITH_TRAINING = [("client", fp.fixed_size(CLIENTS, 3)), ("record", fp.everyone(CLIENTS))]
+
+
+@pytest.mark.parametrize(("unit", "sampler"), WITH_TRAINING, ids=["client", "record"])
 def test_they_go_with_training_of_any_adjacency(sampler, unit):
     """Of clients and of records; also in shapes."""
     steps = fp.LocalSteps(
@@ -116,12 +119,13 @@ def test_they_go_with_training_of_any_adjacency(sampler, unit):
     assert together.relation == alone.relation
 
 
-@pytest.mark.parametrize("unit", ["client", "record"])
+@tiers.every("unit", ["client", "record"])
 def test_the_algorithm_passes_every_check(unit):
     algorithm = MOMENTS.algorithm(FEDERATION, noise_multiplier=SIGMA, unit=unit)
     fp.check_algorithm(algorithm, np.zeros(2, np.float32), FEDERATION, rounds=4)
 
 
+@pytest.mark.slow
 def test_an_audit_lies_below_the_certificate():
     """And above 60 % of it."""
     algorithm = MOMENTS.algorithm(FEDERATION, noise_multiplier=1.0)
@@ -146,6 +150,7 @@ class TestReleases:
             optimize.brentq(lambda s: gaussian_epsilon(s) - 1, 0.5, 50), rel=1e-3
         )
 
+    @pytest.mark.slow
     def test_a_seed_is_of_one_statistic_alone(self, released):
         how = {"noise_multiplier": released.noise_multiplier, "delta": DELTA}
         again = MOMENTS.release(FEDERATION, **how, seed=3)
@@ -195,6 +200,7 @@ class TestReleases:
         (said,) = scaled - plain
         assert said.startswith("x of the records is on the scale of released statistics")
 
+    @pytest.mark.slow
     def test_a_streamed_federation_gives_the_same(self, released):
         streamed = fp.StreamedFederation.from_arrays(EXAMPLES, OWNERS)
         how = {"noise_multiplier": released.noise_multiplier, "delta": DELTA, "seed": 3}

@@ -5,16 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from scipy import stats
 from small import (
     FALSE_ALARM,
     assert_close,
-    assert_identical,
     assert_uniform,
     heavy_ball,
     one_round,
     records,
-    refused,
     regression,
     squared,
     start,
@@ -72,10 +71,14 @@ def by_local_steps(rate):
     return lambda key: steps.run(key, start(), with_stream(SHARD, key))[0]
 
 
-@pytest.mark.parametrize("trained", [by_batches, by_local_steps])
-@pytest.mark.parametrize("rate", [0.0, 0.5, 1.0])
-def test_stragglers_take_a_uniform_number_of_their_steps(trained, rate):
+BY = {"batches": by_batches, "local steps": by_local_steps}
+
+
+@tiers.every("name", BY, lambda by: by)
+@tiers.every("rate", [0.5, 0.0, 1.0])
+def test_stragglers_take_a_uniform_number_of_their_steps(name, rate):
     """The model after one, two, three or four steps, by NumPy."""
+    trained = BY[name]
     trials = 4000
     keys = jax.random.split(KEY, trials)
     found = jax.jit(jax.vmap(trained(rate)))(keys)
@@ -94,7 +97,7 @@ def test_stragglers_take_a_uniform_number_of_their_steps(trained, rate):
     assert low <= counts[-1] <= high
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.5])
+@tiers.every("rate", [0.5, 0.0])
 def test_a_stragglers_mean_is_of_the_steps_it_takes(rate):
     """Of SCAFFOLD's line 16: (x - y) / (k eta)."""
     steps = fp.straggling(local(STEPS), rate)
@@ -109,13 +112,7 @@ def test_a_stragglers_mean_is_of_the_steps_it_takes(rate):
     assert_close(away, 0.1 * np.round(taken)[:, None] * mean, 1e-4)
 
 
-def test_without_stragglers_nothing_changes():
-    assert fp.straggling(local(), 0).stragglers == local().stragglers == 0
-    plain = fp.fed_avg(squared, sampler=FIXED, **PLAIN)
-    late = {"optimizer": PLAIN["optimizer"], "batches": fp.straggling(fp.full_batch(), 0)}
-    assert_identical(after(plain)[0], after(fp.fed_avg(squared, sampler=FIXED, **late))[0])
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
 def test_record_level_certificates_count_all_steps(make):
     noisy_steps = local(noise=2.0, records=fp.poisson(3, 0.5, 3))
@@ -125,25 +122,3 @@ def test_record_level_certificates_count_all_steps(make):
     )
     assert found.epsilon == whole.epsilon
     assert found.basis == "constructed"
-
-
-def test_client_level_certificates_do_not_ask_how_many():
-    private = {"sampler": WHOLE, "optimizer": PLAIN["optimizer"], "clip_norm": 1.0}
-    found, whole = (
-        fp.certify(
-            fp.dp_fed_avg(squared, batches=batches, noise_multiplier=1.0, **private),
-            start(),
-            FEDERATION,
-            5,
-            1e-3,
-        )
-        for batches in (fp.straggling(fp.epochs(2, 2), 0.5), fp.epochs(2, 2))
-    )
-    assert found == whole
-
-
-def test_refused_stragglers():
-    with refused("rate: 1.5; give a number from 0 to 1"):
-        fp.straggling(fp.full_batch(), 1.5)
-    with refused("work: 3; give one such as fp.epochs"):
-        fp.straggling(3, 0.5)

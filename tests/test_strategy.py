@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from jax import lax
-from small import assert_close, refused, regression, sgd, squared, start, with_capacity
+from small import assert_close, regression, sgd, squared, start, with_capacity
 
 from fedpriv import Federation, Strategy, epochs, fed_avg, fed_smp, fixed_size, models, one_round
 from fedpriv.devices.layout import current, default, spmd, sum_over, use
@@ -15,7 +16,7 @@ from fedpriv.papers import select_rand_k
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-LAYOUTS = [Strategy(clients, devices) for devices in (1, 2) for clients in ("map", 2, 3, "vmap")]
+LAYOUTS = [Strategy(clients, devices) for devices in (1, 2) for clients in (3, "map", 2, "vmap")]
 
 
 def run(strategy, fn, *args):
@@ -24,7 +25,7 @@ def run(strategy, fn, *args):
         return jax.device_get(jax.jit(spmd(fn))(*args))
 
 
-@pytest.mark.parametrize("strategy", LAYOUTS, ids=str)
+@tiers.every("strategy", LAYOUTS, lambda strategy: strategy.devices)
 def test_sum_over_is_a_loop(strategy):
     x = {"a": np.arange(10.0, dtype=np.float32).reshape(5, 2), "n": np.arange(5, dtype=np.int32)}
     factor = np.array([1, 2, 0, 4, 5], np.float32)
@@ -82,18 +83,13 @@ def round_of():
     return result, federation, result(Strategy(), federation)
 
 
-@pytest.mark.parametrize("strategy", [Strategy(2), Strategy(3, 2)], ids=str)
-def test_a_round_does_not_depend_on_chunks_and_devices(round_of, strategy):
-    result, federation, expected = round_of
-    assert_close(result(strategy, federation), expected)
-
-
 def test_a_round_does_not_depend_on_padding(round_of):
     """Of the clients' rows; and, at once, not on whether all clients run side by side."""
     result, federation, expected = round_of
     assert_close(result(Strategy("vmap"), with_capacity(federation, 7, poison=True)), expected)
 
 
+@pytest.mark.slow
 def test_a_round_with_the_fast_convolution_is_one_with_xlas(monkeypatch):
     """Three local steps of a CNN; side by side, each client has kernels of its own."""
     rng = np.random.default_rng(0)
@@ -133,18 +129,3 @@ def test_what_is_in_force():
         fail()
     assert current() == Strategy()
     assert default() == Strategy("map", 2)  # of two host devices
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"clients": 0}, "clients: 0; give"),
-        ({"clients": "chunk"}, "clients: 'chunk'; give"),
-        ({"clients": 2.5}, r"clients: 2\.5; give"),
-        ({"devices": 0}, "devices: 0; give"),
-        ({"devices": 3}, r"devices: 3; give 1 to 2, .*split_cpu"),
-    ],
-)
-def test_errors(given, message):
-    with refused(message):
-        Strategy(**given)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from every_algorithm import ALGORITHMS, CLIENTS, FEDERATION, FIXED, MAKERS, POISSON
 from small import assert_close, assert_identical, members, regression, sgd, squared, start
 
@@ -86,7 +87,6 @@ def two_sums():
 
 
 MADE = {
-    "messages": ALGORITHMS["msp_fl"],
     "two sums": two_sums(),
     "everyone first": MAKERS["dp_scaffold"](sampler=FIXED, warm_start=2, everyone_first=True),
     "canaries": canaries.with_canaries(
@@ -100,10 +100,7 @@ MADE = {
 LONG = ("everyone first", "canaries")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["messages", "two sums", *(pytest.param(n, marks=pytest.mark.slow) for n in LONG)],
-)
+@tiers.every("name", MADE, kind=lambda algorithm: "any")
 def test_the_results_are_those_in_memory(name):
     """The state to the bit, all that a later round can depend on; `test_every_algorithm.py` has a round of each.
 
@@ -125,6 +122,7 @@ def test_the_results_are_those_in_memory(name):
     assert not prefetching()
 
 
+@pytest.mark.slow
 def test_on_several_devices():
     strategy = fp.Strategy(2, 2)
     expected, found = (
@@ -135,6 +133,7 @@ def test_on_several_devices():
     assert len(found.state.params["b"].devices()) == 2
 
 
+@pytest.mark.slow
 def test_a_federation_for_each_seed():
     """Of clients of other sizes: all get the room of the largest, as `stack` gives them."""
     first = regression([2, 5, 3, 1], public=2)
@@ -156,7 +155,7 @@ def test_a_run_is_compiled_once():
     jax.monitoring.register_event_duration_secs_listener(listener)
     try:
         run(
-            ALGORITHMS["fed_avg"],
+            fp.fed_sgd(squared, sampler=POISSON, learning_rate=0.1),
             streamed(FEDERATION),
             rounds=5,
             on_evaluation=lambda _: compiled.append(counts[0]),
@@ -341,13 +340,3 @@ def test_no_more_than_two_rounds_records_are_on_the_device(monkeypatch):
     assert waited[:2] == [None, None]
     assert len({id(end) for end in waited[2:]}) == 4
     assert all(end.is_ready() for end in waited[2:])
-
-
-@pytest.mark.slow
-def test_it_fits_the_memory_too():
-    """As many clients side by side as fit: the same results up to rounding."""
-    found, expected = (
-        run(ALGORITHMS["fed_avg"], streamed(FEDERATION), strategy=fp.Strategy(clients))
-        for clients in ("fit", "map")
-    )
-    assert_close(found.state, expected.state)

@@ -68,13 +68,12 @@ def test_a_disk_that_fails():
     assert_no_thread()
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_an_interrupted_run(error):
+def test_an_interrupted_run():
     def interrupt(evaluation):
         assert [t for t in threading.enumerate() if t.name.startswith("fedpriv-prefetch")]
-        raise error
+        raise KeyboardInterrupt
 
-    with pytest.raises(error):
+    with pytest.raises(KeyboardInterrupt):
         run(on_evaluation=interrupt)
     assert_no_thread()
 
@@ -176,35 +175,3 @@ def test_federations_that_do_not_go_together():
     is_refused(lambda: run([streamed(), other], **two), r"federation\[1\] has examples=\{'image': ")
     is_refused(lambda: run([streamed()], **two), "federation: 1 given for 2 seeds")
     is_refused(lambda: run(small), "sampler: made for 6 clients, but the federation has 5")
-
-
-SORTED = fp.StreamedFederation.from_sorted
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: streamed(label=jnp.zeros(18)),
-            r"examples\['label'\]: float32\[18\] of type ArrayImpl; give a Num",
-        ),
-        (lambda: streamed(label=np.zeros(17)), r"examples\['label'\]: 17 rows"),
-        (lambda: streamed(label=np.full(18, "a")), r"examples\['label'\]: its data type is <U1"),
-        (lambda: fp.StreamedFederation.from_arrays(EXAMPLES, [[0], [18]]), "row 18 is outside"),
-        (lambda: fp.StreamedFederation.from_arrays(EXAMPLES, [[0], [0]]), "row 0 is given to"),
-        (
-            lambda: fp.StreamedFederation.from_arrays(EXAMPLES, [[0], [1, 2]], capacity=1),
-            "capacity: 1 is less than the 2 records of client 1",
-        ),
-        (lambda: SORTED({"x": np.zeros(3)}, [2], num_classes=2), 'has no leaf "label"'),
-        (lambda: SORTED({"x": np.zeros(3)}, [2, 0]), r"sizes\[1\]: 0; give it a record"),
-        (
-            lambda: SORTED({"x": np.zeros(3)}, [2, 2]),
-            "sizes: they add up to 4 records, but there are 3",
-        ),
-        (lambda: SORTED({"x": np.zeros(3)}, [1.0]), r"sizes: float64\[1\]; give a number"),
-        (lambda: SORTED({"x": np.zeros(3)}, []), r"sizes: float64\[0\]; give a number"),
-    ],
-)
-def test_errors(make, message):
-    is_refused(make, message)

@@ -85,30 +85,6 @@ def test_ids_above_16_bits_survive():
         np.testing.assert_array_equal(federation.examples["label"][1], [3, 0, 0, 0])
 
 
-@pytest.mark.parametrize(
-    ("texts", "clients", "said"),
-    [
-        ([[0, 1], [3, -1]], None, r"texts\[1\]: token -1; give ids from 0 to 9"),
-        ([[0, 10, 1]], None, r"texts\[0\]: token 10; give ids"),
-        ([np.array([2**32, 1])], None, r"texts\[0\]: token 4294967296; give ids"),
-        ([[0, 0.5]], None, r"texts\[0\]: .*whole numbers"),
-        (["a text"], None, r"texts\[0\]: 'a text'; give its token ids"),
-        ([[[0, 1]]], None, r"texts\[0\]: .*give its token ids"),
-        ([[[0], [0, 1]]], None, r"texts\[0\]: .*give its token ids"),
-        ("a text", None, "texts: 'a text'; give a list"),
-        (3, None, "texts: 3; give a list"),
-        ([[1], []], None, "texts: no text has two tokens"),
-        ([], None, "texts: no text has two tokens"),
-        ([[0, 1], [1], []], ["a", "b", "b"], "clients: 'b': no text has two tokens.* leave"),
-        ([[0, 1], [1, 2]], ["a"], "clients: .* give a list of 2"),
-        ([[0, 1], [1, 2]], ["a", None], "clients: None in row 1"),
-    ],
-)
-def test_refused(texts, clients, said):
-    with refused(said):
-        from_tokens(texts, clients, length=4, vocabulary=10)
-
-
 MODEL = fp.models.from_apply(
     lambda key: jnp.zeros((50, 50)), lambda w, text, segment=None: w[text], "text"
 )
@@ -156,6 +132,7 @@ def test_packed_rows_are_known_under_another_name_of_the_text_and_within_other_l
         _check_texts("client", federation)
 
 
+@pytest.mark.slow
 def test_a_text_of_several_rows_is_protected_as_a_whole():
     data = from_tokens(TEXTS, CLIENTS, length=8, vocabulary=50)
     with refused("a document may have several rows; give .*person='document'"):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from dp_accounting.pld import PLDAccountant
 from scipy import optimize, stats
 from small import FALSE_ALARM, refused, regression, start, vector
@@ -22,26 +23,27 @@ from fedpriv.privacy.sampling import Poisson
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
-@pytest.mark.parametrize(
-    ("make", "way", "sizes"),
-    [
-        (fp.dp_sgd, "secret", LEAF),
-        (fp.dp_sgd, "public, Poisson", WALL),
-        (fp.dp_sgd, "public, batches", LEAF),
-        (fp.dp_scaffold, "secret", WALL),
-        (fp.dp_scaffold, "public, Poisson", LEAF),
-        (fp.dp_scaffold, "public, batches", WALL),
-    ],
-)
-def test_unequal_clients_train_and_are_certified(make, way, sizes):
+WAYS = [
+    (fp.dp_sgd, "public, batches", LEAF),
+    (fp.dp_sgd, "secret", LEAF),
+    (fp.dp_scaffold, "public, Poisson", LEAF),
+    (fp.dp_scaffold, "secret", WALL),
+    (fp.dp_sgd, "public, Poisson", WALL),
+    (fp.dp_scaffold, "public, batches", WALL),
+]
+NAMED = {f"{make.__name__}, {way}": (make, way, sizes) for make, way, sizes in WAYS}
+
+
+@tiers.every("name", NAMED, kind=lambda given: given[1])
+def test_unequal_clients_are_certified(name):
     """Every algorithm in every way; every way with both sets of sizes."""
+    make, way, sizes = NAMED[name]
     federation = regression(sizes)
     algorithm = algorithm_of(make, three_ways(sizes)[way], 2.0)
-    state = trained(algorithm, federation, 1)
-    assert np.all(np.isfinite(vector(state.params)))
     relation = "add_or_remove" if way == "secret" else "replace_one"
+    traced = fp.trace_round(algorithm, start(), federation)
     for view in fp.privacy.VIEWS:
-        certificate = fp.certify(algorithm, start(), federation, 4, 1e-3, view=view)
+        certificate = traced.certify(4, 1e-3, view=view)
         assert certificate.basis == "constructed"
         assert certificate.relation == relation
         assert 0 < certificate.epsilon < math.inf
@@ -49,6 +51,14 @@ def test_unequal_clients_train_and_are_certified(make, way, sizes):
     secret = [a.startswith("the largest number of records") for a in certificate.assumptions]
     assert any(public) == (way != "secret")
     assert any(secret) == (way == "secret")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMED)
+def test_unequal_clients_train(name):
+    make, way, sizes = NAMED[name]
+    algorithm = algorithm_of(make, three_ways(sizes)[way], 2.0)
+    assert np.all(np.isfinite(vector(trained(algorithm, regression(sizes), 1).params)))
 
 
 def epsilon_of(curve, steps, delta, step=2e-3, reach=40.0):
@@ -160,21 +170,17 @@ def test_the_cases_of_cut_places_bound_explicit_neighbours(capacity, replaced):
                 assert true <= bound + 1e-9
 
 
-@pytest.mark.parametrize(
-    ("way", "sizes"),
-    [
-        ("secret", WALL),
-        ("public, Poisson", WALL),
-        ("public, batches", WALL),
-        ("public, batches", LEAF),
-    ],
-)
-def test_the_audit_of_the_worst_client_is_below_its_certificate_and_near_it(way, sizes):
+AUDITED = [("public, batches", LEAF), ("public, Poisson", WALL), ("secret", WALL)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", AUDITED)
+def test_the_audit_of_the_worst_client_is_below_its_certificate_and_near_it(given):
     """A bound above a true epsilon has probability 1e-6; 60 % of the certificate are found at 95 % confidence.
 
     A client of LEAF is smaller than a batch. Poisson draws of one rate depend on no sizes.
     """
-    delta = 1e-2
+    (way, sizes), delta = given, 1e-2
     sigma, rounds = {"secret": (1.0, 5), "public, Poisson": (3.0, 25)}.get(way, (4.0, 8))
     local = steps(three_ways(sizes)[way], fp.gaussian(CLIP, sigma), 2)
     traced = fp.trace_round(fp.dp_sgd(local, sampler=fp.everyone(8)), start(), regression(sizes))
@@ -191,6 +197,7 @@ def clients_of(algorithm, federation, rounds, delta, **how):
     return whole.of_clients
 
 
+@pytest.mark.slow
 def test_the_certificate_is_the_largest_of_the_clients():
     algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["public, batches"], 2.0)
     federation = regression(WALL)
@@ -267,13 +274,13 @@ def test_two_samplers_of_public_sizes_are_two_kinds_for_every_client():
     assert max(certificate.epsilon for certificate in each) == worst.epsilon
 
 
-@pytest.mark.parametrize("make", [fp.dp_sgd, fp.dp_scaffold])
+@tiers.every("make", {"dp_sgd": fp.dp_sgd, "dp_scaffold": fp.dp_scaffold})
 def test_public_weights_change_no_certificate_and_want_public_sizes(make):
     federation, noisy = regression(WALL), fp.gaussian(CLIP, 2.0)
 
     def epsilon(way, **weighting):
         local = steps(three_ways(WALL)[way], noisy, 1)
-        algorithm = make(local, sampler=fp.fixed_size(8, 4), **weighting)
+        algorithm = getattr(fp, make)(local, sampler=fp.fixed_size(8, 4), **weighting)
         return fp.certify(algorithm, start(), federation, 4, 1e-3).epsilon
 
     weighting = {"weighting": fp.ByPublicSizes(WALL)}

@@ -123,21 +123,3 @@ def test_sizes_that_do_not_fit_the_sampler_are_refused(records, said):
     algorithm = algorithm_of(fp.dp_sgd, records, 1.0)
     with refused(said):
         fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({}, "batch: None; give one of the two"),
-        ({"batch": 3, "rate": 0.1}, "batch: 3; give one of the two"),
-        ({"batch": 3, "capacity": 4}, "capacity: 4; leave it out"),
-        ({"batch": 0}, "batch: 0; give"),
-        ({"rate": 1.5}, "rate: 1.5; give"),
-        ({"sizes": [], "batch": 3}, r"sizes: \(\); give the number of records of each client"),
-        ({"sizes": [3, 0], "batch": 3}, r"sizes\[1\]: 0; give"),
-        ({"sizes": 7, "batch": 3}, "sizes: 7; give"),
-    ],
-)
-def test_public_sizes_say_what_they_want(options, said):
-    with refused(said):
-        fp.PublicSizes(**{"sizes": WALL} | options)

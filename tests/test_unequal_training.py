@@ -5,34 +5,27 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import (
     assert_close,
-    assert_identical,
     assert_normal,
     assert_uniform,
     regression,
-    squared,
     start,
     vector,
     with_stream,
 )
 from unequal import (
     CLIP,
-    GRADIENTS,
-    LEAF,
     RATE,
     ROUNDS,
     SIZES,
     STEPS,
-    WALL,
-    algorithm_of,
     steps,
-    three_ways,
     trained,
 )
 
 import fedpriv as fp
-from fedpriv.core.trees import flatten
 from fedpriv.mechanisms.clipping import flat
 from fedpriv.mechanisms.noise import haar_noise
 
@@ -72,7 +65,7 @@ def one(theta, federation, i):
     return clipped_gradients(theta, federation)[i]
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@tiers.every("name", DRAWS, type)
 def test_federated_averaging_is_numpys(name):
     federation, theta = alike(), vector(start())
     for _ in range(ROUNDS):
@@ -87,7 +80,7 @@ def test_federated_averaging_is_numpys(name):
     assert_close(vector(state.params), theta, 1e-6)
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@tiers.every("name", dict(reversed(DRAWS.items())), lambda draw: 0)
 def test_scaffold_is_numpys(name):
     federation, theta = alike(), vector(start())
     control, controls = np.zeros(4), np.zeros((4, 4))
@@ -108,8 +101,8 @@ def test_scaffold_is_numpys(name):
     assert_close(state.controls, controls, 1e-6)
 
 
-@pytest.mark.parametrize("name", ["secret, Poisson", "public, batches"])
-@pytest.mark.parametrize("kind", ["wavelet", "dynamic"])
+@tiers.every("name", ["public, batches", "secret, Poisson"])
+@tiers.every("kind", ["wavelet", "dynamic"])
 def test_other_mechanisms_take_them(name, kind):
     """With next to no noise: the Haar mechanism clips alike, and a schedule's clip norm falls."""
     federation, theta = alike(), vector(start())
@@ -126,13 +119,13 @@ def test_other_mechanisms_take_them(name, kind):
     assert_close(vector(state.params), theta, 1e-5)
 
 
-@pytest.mark.parametrize("batch", [3, 8])
-def test_equal_sizes_are_exact_subsets_to_the_bit(batch):
+@pytest.mark.slow
+def test_equal_sizes_cost_what_exact_subsets_do():
+    """`test_limits.py` has that they train the same."""
     federation = regression([8] * 4)
     noisy = fp.gaussian(CLIP, 1.3)
-    draws = fp.fixed_size(8, batch), fp.PublicSizes([8] * 4, batch=batch)
+    draws = fp.fixed_size(8, 3), fp.PublicSizes([8] * 4, batch=3)
     algorithms = [fp.dp_sgd(steps(each, noisy), sampler=fp.fixed_size(4, 2)) for each in draws]
-    assert_identical(*(trained(each, federation) for each in algorithms))
     for view in fp.privacy.VIEWS:
         fixed, public = (
             fp.certify(each, start(), federation, 9, 1e-3, view=view) for each in algorithms
@@ -141,14 +134,7 @@ def test_equal_sizes_are_exact_subsets_to_the_bit(batch):
         assert public.relation == fixed.relation
 
 
-def test_equal_sizes_drawn_by_poisson_are_the_same_whether_they_are_public():
-    federation, noisy = regression([8] * 4), fp.gaussian(CLIP, 1.3)
-    draws = fp.poisson(8, 0.4), fp.PublicSizes([8] * 4, rate=0.4)
-    algorithms = [fp.dp_sgd(steps(each, noisy), sampler=fp.fixed_size(4, 2)) for each in draws]
-    assert_identical(*(trained(each, federation) for each in algorithms))
-
-
-@pytest.mark.parametrize("size", [3, 7, 40])
+@tiers.every("size", [7, 3, 40])
 def test_batches_are_uniform_subsets_of_a_clients_own_records(size):
     """Every record, and every pair, as often as any other, by binomial bounds of 1e-6 for all of them."""
     draws, batch = 40_000, 5
@@ -168,8 +154,8 @@ def test_batches_are_uniform_subsets_of_a_clients_own_records(size):
         assert_uniform(pairs, draws, kept * (kept - 1) / (size * (size - 1)))
 
 
-@pytest.mark.parametrize("name", ["secret, Poisson", "public, Poisson", "public, batches"])
-@pytest.mark.parametrize("size", SIZES)
+@tiers.every("name", ["public, batches", "secret, Poisson", "public, Poisson"])
+@tiers.every("size", [7, 1, 40])
 def test_a_batch_is_drawn_among_a_clients_own_records(name, size):
     """Run through the engine: a mean over a batch of one-hot records shows which it held, and its divisor."""
     rate, batch, draws = 0.3, 5, 4000
@@ -198,8 +184,8 @@ def test_a_batch_is_drawn_among_a_clients_own_records(name, size):
         assert_uniform(pairs, draws, rate**2)
 
 
-@pytest.mark.parametrize("name", ["secret, Poisson", "public, Poisson", "public, batches"])
-@pytest.mark.parametrize("size", SIZES)
+@tiers.every("name", ["public, batches", "secret, Poisson", "public, Poisson"])
+@tiers.every("size", [7, 1, 40])
 def test_a_clients_noise_is_that_of_its_divisor(name, size):
     """Gradients are 0, so that a step is noise alone: sigma C over the divisor, by a chi-square and a KS test."""
     sampler = {
@@ -219,15 +205,7 @@ def test_a_clients_noise_is_that_of_its_divisor(name, size):
     assert_normal(np.asarray(moved), 1.7 * CLIP / divisor)
 
 
-def test_scaffold_without_privacy_takes_them_and_c_is_the_mean_of_all():
-    federation = regression(LEAF)
-    records = fp.PublicSizes(federation.size, batch=10)
-    local = fp.LocalSteps(GRADIENTS, records, 2, lambda t: optax.sgd(0.1), fp.gaussian(np.inf, 0.0))
-    state = trained(fp.dp_scaffold(local, sampler=fp.everyone(8)), federation, 3)
-    assert_close(state.control, np.mean(np.asarray(state.controls, np.float64), 0), 1e-5)
-    assert np.all(np.isfinite(vector(state.params)))
-
-
+@pytest.mark.slow
 def test_clients_count_by_their_public_sizes():
     federation, theta = alike(), vector(start())
     weights = np.array(SIZES) / np.mean(SIZES)
@@ -241,6 +219,7 @@ def test_clients_count_by_their_public_sizes():
     assert_close(vector(state.params), theta + np.mean(moved, 0), 1e-6)
 
 
+@pytest.mark.slow
 def test_scaffold_counts_clients_by_their_public_sizes():
     """Models and control variates alike: the server's c is the weighted mean of the clients' own."""
     federation, theta = alike(), vector(start())
@@ -267,21 +246,3 @@ def test_scaffold_counts_clients_by_their_public_sizes():
     assert_close(vector(state.params), theta, 1e-6)
     assert_close(state.control, control, 1e-6)
     assert_close(state.controls, controls, 1e-6)
-
-
-def test_a_streamed_federation_trains_the_same():
-    federation = regression(WALL)
-    algorithm = algorithm_of(fp.dp_sgd, three_ways(WALL)["public, batches"], 2.0)
-    examples = jax.tree.map(np.asarray, federation.examples)
-    rows = [np.asarray(r)[:n] for r, n in zip(federation.rows, WALL, strict=True)]
-    streamed = fp.StreamedFederation.from_arrays(examples, rows)
-    test = jax.tree.map(lambda leaf: leaf[:4], examples)
-
-    def score(params, example):
-        return {"loss": squared(params, example)}
-
-    runs = [
-        fp.simulate(algorithm, start(), each, test, score=score, rounds=2, every=2)
-        for each in (federation, streamed)
-    ]
-    assert_close(*(flatten(run.state.params) for run in runs), 1e-5)

@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 import pytest
+import tiers
 from releases_seen import CLIENTS, GAUSSIAN, RECORDS
 from small import refused, regression, squared, start
 
@@ -78,17 +79,17 @@ ROOM = {
     "of three sums": sending(sums=3),
 }
 NONE = {
+    "a bit less": sending(lambda t, wire: fp.types.Wire(D - 1, 32, 31)),
     "a bit each": sending(lambda t, wire: fp.types.Wire(D, bits_per_value=1)),
     "halves": sending(lambda t, wire: wire._replace(bits_per_value=wire.bits_per_value // 2)),
     "fewer values": sending(lambda t, wire: fp.types.Wire(D - 1)),
     "nothing": sending(lambda t, wire: fp.types.Wire(0)),
     "one sum of three": sending(lambda t, wire: fp.types.Wire(D), sums=3),
     "a codec that says it loses nothing": sending(codec=NARROW),
-    "a bit less": sending(lambda t, wire: fp.types.Wire(D - 1, 32, 31)),
 }
 
 
-@pytest.mark.parametrize("name", ROOM)
+@tiers.every("name", ROOM)
 def test_shares_that_have_room_count(name):
     for view, certificate in certificates(ROOM[name]).items():
         assert math.isfinite(certificate.epsilon), view
@@ -96,7 +97,7 @@ def test_shares_that_have_room_count(name):
         assert not assumed(certificate, "uplink")
 
 
-@pytest.mark.parametrize("name", NONE)
+@tiers.every("name", NONE)
 def test_without_room_for_shares_the_server_adds_the_noise(name):
     """As with a lossy codec, whose epsilons it has."""
     found = certificates(NONE[name])
@@ -110,10 +111,10 @@ def test_without_room_for_shares_the_server_adds_the_noise(name):
         assert found["third_party"].epsilon == lossy["third_party"].epsilon
 
 
-@pytest.mark.parametrize("make", [fp.discrete_gaussian, fp.skellam])
-def test_integers_too_have_to_have_room(make):
+@tiers.every("kind", ["discrete_gaussian", "skellam"])
+def test_integers_too_have_to_have_room(kind):
     """The server then adds the noise of all shares to the sum, as a third party sees it."""
-    mechanism = make(1.0, 2.0, bits=12)
+    mechanism = getattr(fp, kind)(1.0, 2.0, bits=12)
     narrow = certificates(
         sending(lambda t, wire: wire._replace(bits_per_value=11), mechanism=mechanism)
     )
@@ -132,6 +133,7 @@ def test_metrics_of_a_call_before_the_last_are_named():
 
 
 @pytest.mark.parametrize("sums", [1, 2])
+@pytest.mark.slow
 def test_the_size_of_a_message_may_be_in_arrays(sums):
     found = []
     for codec in (NARROW, in_arrays(NARROW)):
@@ -210,17 +212,14 @@ def test_no_noise_wants_no_room():
     assert not assumed(certificates(bare)["third_party"], "uplink")
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_two_messages_are_as_long_as_both():
+    for one, other in (
         (fp.types.Wire(3), fp.types.Wire(4, overhead=2)),
         (fp.types.Wire(3, 8), fp.types.Wire(5, 8, 1)),
         (fp.types.Wire(3, 7, 2), fp.types.Wire(5, 32)),
         (fp.types.Wire(2**31 - 1), fp.types.Wire(2**30, 31)),
         (fp.types.Wire(0), fp.types.Wire(0, 1)),
-    ],
-)
-def test_two_messages_are_as_long_as_both(one, other):
-    both = one.beside(other)
-    assert both.bits() == one.bits() + other.bits()
-    assert both.beside(fp.types.Wire(2)).bits() == both.bits() + 64
+    ):
+        both = one.beside(other)
+        assert both.bits() == one.bits() + other.bits()
+        assert both.beside(fp.types.Wire(2)).bits() == both.bits() + 64

@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import mistakes
 import pytest
+import tiers
 from mistakes import JAXS, OURS, TRACED, look, of_label, sums
 
 from experiments.base.command import explained
@@ -40,16 +41,20 @@ def test_the_users_line_comes_last_and_then_what_is_wrong_with_it(name):
     assert len(functions) > 2  # beyond the call
 
 
-@pytest.mark.parametrize("name", TRACED)
-def test_what_reads_a_traced_value_is_told_what_to_do_and_where(name):
-    """In each function of the user's own."""
+WHERE = list(of_label(float))
+PAIRS = [(name, WHERE[(i + k) % len(WHERE)]) for k in range(8) for i, name in enumerate(TRACED)]
+"""What reads a value and in which of the user's functions: the first eight have each once."""
+
+
+@tiers.every("pair", PAIRS, kind=lambda pair: pair[0])
+def test_what_reads_a_traced_value_is_told_what_to_do_and_where(pair):
+    name, where = pair
     read, remedy = TRACED[name]
-    for where, mistake in of_label(read).items():
-        _, (line, *notes) = shown(mistake)
-        assert re.search(rf"; use .*{remedy}|; leave .*{remedy}", line), (where, line)
-        assert re.search(r" \(mistakes\.py:\d+\)$", line), (where, line)
-        assert line.count("; use") + line.count("; leave") == 1
-        assert [note for note in notes if not is_jaxs_note(note)] == []
+    _, (line, *notes) = shown(of_label(read)[where])
+    assert re.search(rf"; use .*{remedy}|; leave .*{remedy}", line), line
+    assert re.search(r" \(mistakes\.py:\d+\)$", line), line
+    assert line.count("; use") + line.count("; leave") == 1
+    assert [note for note in notes if not is_jaxs_note(note)] == []
 
 
 @pytest.mark.parametrize("name", OURS)

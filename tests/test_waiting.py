@@ -41,6 +41,7 @@ def test_each_wait_is_said_before_it_begins_and_when_it_is_over(caplog, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
 def test_nothing_is_said_where_nobody_asked(caplog, capsys):
     trained()

@@ -1,7 +1,6 @@
 """Clients weighted by their examples: the two estimators by hand, how far one client moves them, what is certified."""
 
 import itertools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +9,6 @@ import optax
 import pytest
 from small import (
     assert_close,
-    assert_identical,
     assert_normal,
     records,
     regression,
@@ -100,19 +98,6 @@ def fed_avg(weighting, sigma=1.2, sampler=POISSON, make=fp.dp_fed_avg, **more):
     )
 
 
-def test_equal_weights_are_none_to_the_bit():
-    sparse = {"make": fp.fed_smp, "sparsifier": fp.papers.select_rand_k(0.5)}
-    equal, plain = (
-        fed_avg(w, **sparse) for w in (fp.ByExamples(cap=1, mean=1.0), fp.types.Weighting())
-    )
-
-    @jax.jit
-    def both(key, state):
-        return [fp.one_round(made)(key, state, FEDERATION)[0] for made in (equal, plain)]
-
-    assert_identical(*both(jax.random.key(0), plain.init(PARAMS, FEDERATION)))
-
-
 @pytest.mark.parametrize("order", [1, 2, np.inf])
 @pytest.mark.parametrize("replaced", [False, True])
 def test_one_client_moves_what_is_perturbed_by_the_bound(order, replaced):
@@ -164,49 +149,3 @@ def test_the_certificate_is_that_of_the_mechanism(sampler):
     for view in ("server", "server_secagg"):
         assert clipped[view].multiplier == 0
         assert "divided by the clients' weights" in clipped[view].reason
-
-
-@pytest.mark.slow
-def test_the_contract():
-    fp.check_algorithm(fed_avg(CLIPPED, server=fp.fed_opt.adam(0.1)), PARAMS, FEDERATION)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"cap": math.inf}, "cap: inf; give"),
-        ({"cap": 0}, "cap: 0; give"),
-        ({"cap": 3, "mean": 1.5}, r"mean: 1.5; give"),
-        ({"cap": 3, "estimator": "mean"}, "estimator: 'mean'; give"),
-    ],
-)
-def test_weights_without_a_bound_are_refused(given, said):
-    with pytest.raises(ValueError, match=said):
-        fp.ByExamples(**given)
-
-
-class Unbounded(fp.types.Weighting):
-    """Weights that nothing bounds."""
-
-    def weigh(self, message, size):
-        return jax.tree.map(lambda u: size * u, message), size
-
-
-@pytest.mark.parametrize("weighting", [Unbounded(), 20, fp.ByExamples], ids=str)
-def test_no_others_are_taken(weighting):
-    with pytest.raises(
-        ValueError, match=r"weighting: .*; give one such as fp.ByExamples\(cap=20\)"
-    ):
-        fp.certify(fed_avg(weighting), PARAMS, FEDERATION, 5, 1e-3)
-
-
-@pytest.mark.parametrize("how", [{"mechanism": fp.ALREADY_PRIVATE}, {"adder": "own"}])
-def test_messages_that_carry_noise_are_not_weighted(how):
-    how = {"mechanism": fp.gaussian(1.0, 1.0)} | how
-
-    def round(key, state, cohort):
-        total, metrics, _ = cohort.sum(lambda key, shard: state.params, key, weighting=FIXED, **how)
-        return fp.ModelState(total, state.round + 1), metrics
-
-    with pytest.raises(ValueError, match="weighting: messages already carry their noise"):
-        fp.certify(fp.Algorithm(fp.start, round, POISSON), PARAMS, FEDERATION, 5, 1e-3)

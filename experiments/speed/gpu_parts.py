@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-TESTED = ["haar", "mechanisms", "clipping", "per_example", "quantization", "sparsification"]
-TESTED += ["lattice", "lstm", "dense", "low_rank", "pooling", "cohort", "noise_stream"]
+TESTED = ["haar", "mechanisms", "clipping", "per_example", "codecs", "sparsification"]
+TESTED += ["lattice", "layers", "low_rank", "cohort", "noise_stream"]
 TESTED += ["certificates", "record_certificates", "certified_program"]
 ALGORITHMS = ["fed_avg", "fed_opt", "dp_sgd", "dp_scaffold", "fed_smp"]
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from haar import haar as haar_matrix
 from noise import check_noise
 from small import assert_close, certified, one_round, regression, released, squared, start
@@ -18,13 +19,11 @@ from fedpriv import (
     epochs,
     everyone,
     fixed_size,
-    full_batch,
     gaussian,
     laplace,
     noise,
     per_example,
     poisson,
-    trace_round,
 )
 from fedpriv.algorithms.wavelet import clipped_mean
 from fedpriv.core.trees import flatten, unflatten
@@ -69,7 +68,7 @@ def numpy_clipped(gradient, clip, bound):
     return np.linalg.solve(transform, h)
 
 
-@pytest.mark.parametrize("clip", ["coefficients", "levels"])
+@tiers.every("clip", ["levels", "coefficients"])
 def test_algorithm_1_without_noise(clip):
     mechanism = haar_mechanism(D, clip_norm=0.4, noise_multiplier=0, clip=clip)
     algorithm = dp_sgd_wav(local(mechanism), sampler=everyone(CLIENTS))
@@ -82,7 +81,7 @@ def test_algorithm_1_without_noise(clip):
     assert_close(flatten(found), flatten(start()) - RATE * np.mean(means, 0), 1e-5)
 
 
-@pytest.mark.parametrize("noise_on_each", [False, True])
+@tiers.every("noise_on_each", [False, True])
 def test_the_noise_of_a_lot(noise_on_each):
     """On the coefficients of one client's sum: sigma C / W, sqrt(L) times that if each record gets its own."""
     mechanism = haar_mechanism(D, clip_norm=1e-6, noise_multiplier=2e6)
@@ -98,6 +97,7 @@ def test_the_noise_of_a_lot(noise_on_each):
     check_noise(coefficients, 2.0 / WEIGHTS * math.sqrt(5 if noise_on_each else 1), draws=2000)
 
 
+@pytest.mark.slow
 def test_what_is_certified():
     """sigma / m; sqrt(L) times that with noise on each; sigma where it is calibrated."""
     options = {"clip_norm": 1.0, "noise_multiplier": 6.0}
@@ -125,6 +125,7 @@ def test_what_is_certified():
         assert multipliers(dp_sgd(local(sound, records=exact), sampler=sampler)) == full
 
 
+@pytest.mark.slow
 def test_the_claim_is_the_papers_and_not_called_proved():
     drawn = poisson(RECORDS, 0.25, 6)
     mechanism = haar_mechanism(D, clip_norm=1.0, noise_multiplier=2.0)
@@ -149,27 +150,6 @@ def test_no_claim_is_printed_for_what_the_paper_does_not_speak_of():
 
 
 BY_CLIENT = {"sampler": everyone(CLIENTS), "optimizer": lambda t: optax.sgd(RATE)}
-
-
-@pytest.mark.parametrize("clip", ["gradients", "update"])
-def test_the_noise_of_the_aggregate(clip):
-    """Algorithm 2: z C / (q_c d W) on the coefficients of the mean."""
-    algorithm = dp_fed_avg_wav(
-        squared,
-        d=D,
-        **BY_CLIENT,
-        batches=full_batch(),
-        clip_norm=1e-6,
-        noise_multiplier=2e6,
-        bounded=clip,
-    )
-    state = algorithm.init(start(), FEDERATION)
-
-    def coefficients(key):
-        params = one_round(algorithm)(key, state, FEDERATION)[0].params
-        return haar.haar(flatten(start()) - flatten(params))
-
-    check_noise(coefficients, 2.0 / CLIENTS / WEIGHTS, draws=2000)
 
 
 def test_clients_that_clip_gradients():
@@ -198,6 +178,7 @@ def test_clients_that_clip_gradients():
     assert_close(flatten(found.params), theta, 1e-5)
 
 
+@pytest.mark.slow
 def test_clipped_gradients_bound_no_update():
     common = BY_CLIENT | {"batches": epochs(2, 4), "clip_norm": 1.0, "noise_multiplier": 8.0}
     for shape in (None, noise.isotropic()):
@@ -217,41 +198,3 @@ def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
     g = gradients_of(0)[:5]
     g *= np.minimum(1, 0.3 / np.linalg.norm(g, axis=1))[:, None]
     assert_close(found, unflatten(jnp.asarray(g.mean(0), jnp.float32), start()), 1e-5)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: haar_mechanism(4, clip_norm=1.0, noise_multiplier=1.0, clip="level"),
-            "clip: 'level'; give",
-        ),
-        (
-            lambda: dp_fed_avg_wav(
-                squared, d=4, **BY_CLIENT, batches=full_batch(), clip_norm=1.0,
-                noise_multiplier=1.0, bounded="updates",
-            ),
-            "bounded: 'updates'; give",
-        ),
-        (
-            lambda: dp_sgd_wav(
-                local(haar_mechanism(4, clip_norm=1.0, noise_multiplier=1.0),
-                      records=poisson(RECORDS, 0.5, 8)),
-                sampler=everyone(CLIENTS), noise_on_each=True,
-            ),
-            "noise_on_each: the lots are Poisson",
-        ),
-        (
-            lambda: trace_round(
-                dp_sgd_wav(
-                    local(haar_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)),
-                    sampler=everyone(CLIENTS),
-                ), start(), FEDERATION,
-            ),
-            "d: 5, but a contribution has 4 coordinates; give that",
-        ),
-    ],
-)  # fmt: skip
-def test_wrong_input(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -5,23 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from every_algorithm import CLIENTS, COMMON, FEDERATION, FIXED, MAKERS, PARAMS, RAND_K, D
+import tiers
+from every_algorithm import CLIENTS, FEDERATION, FIXED, MAKERS, PARAMS, D
 from small import (
     assert_close,
     assert_identical,
     gradient,
     one_round,
     records,
-    refused,
     squared,
     vector,
 )
 
 import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
-from fedpriv.core.trees import scatter
-from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.noise_stream import NoiseStream
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -33,52 +30,6 @@ def test_an_optimiser_that_knows_the_records_is_refused():
     server = optax.chain(optax.GradientTransformation(lambda params: (), update), optax.sgd(1.0))
     with pytest.raises(fp.LeakError, match="closes over federation"):
         fp.certify(MAKERS["dp_fed_avg"](server=server), PARAMS, FEDERATION, 5, 1e-3)
-
-
-class Heard(Cohort):
-    """Remembers the total of its call."""
-
-    def sum(self, *given, **how):
-        summed = super().sum(*given, **how)
-        self.total = summed.total
-        return summed
-
-
-def moved_by(sign):
-    """The model moved by the mean update, as every round did it by itself."""
-    return lambda theta, total, kept: optax.apply_updates(
-        theta, jax.tree.map(lambda s: sign * s / FIXED.expected_size, total)
-    )
-
-
-def moved_where_kept(theta, total, kept):
-    step = scatter(total / FIXED.expected_size, kept, theta)
-    return jax.tree.map(jnp.subtract, theta, step)
-
-
-BY_HAND = {
-    "dp_fed_avg": moved_by(-1.0),
-    "fed_smp rand_k": moved_where_kept,
-    "dp_sgd, claimed": moved_by(1.0),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "server"),
-    [*((name, {}) for name in BY_HAND), ("dp_fed_avg", {"server": optax.sgd(1.0)})],
-)
-def test_sgd_of_rate_1_moves_the_model_by_the_mean_update_to_the_bit(name, server):
-    """By default, too."""
-    algorithm = MAKERS[name](sampler=FIXED, **server)
-
-    def both(key, state):
-        cohort = Heard(state.round, FEDERATION, FIXED.draw(key), FIXED, NoiseStream(key))
-        after, _ = algorithm.round(key, state, cohort)
-        kept = RAND_K.select(jax.random.split(key)[0], state.params)
-        return after.params, BY_HAND[name](state.params, cohort.total, kept)
-
-    before = algorithm.init(PARAMS, FEDERATION)
-    assert_identical(*jax.jit(both)(jax.random.key(1), before))
 
 
 def fed_avg_m(x, delta, m, v, rate):
@@ -115,7 +66,7 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@tiers.every("name", SERVERS, lambda server: server[1].__qualname__)
 def test_rounds_are_numpys(name):
     """Five rounds of everyone's one step on all records, the server's rate falling by a schedule."""
     make, step = SERVERS[name]
@@ -135,19 +86,7 @@ def test_rounds_are_numpys(name):
         assert_close(vector(state.params), x, 1e-6)
 
 
-def test_momentum_moves_coordinates_that_were_not_kept():
-    private = {**COMMON, "clip_norm": 0.5, "noise_multiplier": 0}
-    momentum = optax.sgd(1.0, momentum=0.9)
-    smp = fp.fed_smp(squared, **private, sparsifier=RAND_K, server=momentum)
-    state, moves = smp.init(PARAMS, FEDERATION), []
-    for t in range(2):
-        before = vector(state.params)
-        state, _ = one_round(smp)(jax.random.key(t), state, FEDERATION)
-        moves.append(vector(state.params) - before != 0)
-    assert moves[0].sum() == 2
-    assert np.all(moves[1] >= moves[0])
-
-
+@pytest.mark.slow
 def test_a_warm_start_leaves_model_and_optimiser_alone():
     """So that a schedule begins with the first round that moves the model."""
     server = fp.fed_opt.adam(optax.exponential_decay(0.1, 1, 0.5))
@@ -174,21 +113,3 @@ def test_a_server_s_view_is_asked_of_the_mean_alone():
     state = algorithm.init(PARAMS, FEDERATION)
     with pytest.raises(ValueError, match="server: its optimiser moves the model by more than"):
         server_view(algorithm, jax.random.key(0), state, FEDERATION)
-
-
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
-        (lambda: MAKERS["dp_fed_avg"](server=optax.adam), "server: the function adam"),
-        (
-            lambda: MAKERS["dp_scaffold"](server=0.5),
-            "server: 0.5; give an optimiser, such as optax",
-        ),
-        (lambda: MAKERS["fed_smp rand_k"](server=lambda t: optax.sgd(1.0)), "server: the"),
-        (lambda: fp.fed_opt.adam(0.1, adaptivity=0), "adaptivity: 0; give"),
-        (lambda: fp.fed_opt.yogi(0.1, second_momentum=1), r"second_momentum: 1; give"),
-    ],
-)
-def test_what_is_no_optimiser_is_refused_in_a_line(made, said):
-    with refused(said):
-        made()

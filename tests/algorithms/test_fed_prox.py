@@ -59,9 +59,3 @@ def test_records_are_as_private_with_it():
         return fp.trace_round(algorithm, PARAMS, regression([3] * CLIENTS)).releases(5)
 
     assert certificate(fp.proximal(optax.sgd(0.1), 0.3)) == certificate(optax.sgd(0.1))
-
-
-@pytest.mark.parametrize("mu", [-0.1, np.inf, np.nan])
-def test_a_term_that_is_none_is_refused(mu):
-    with pytest.raises(ValueError, match=r"mu: \S+; give"):
-        fp.proximal(optax.sgd(0.1), mu)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from scipy import stats
 from small import (
     FALSE_ALARM,
@@ -12,7 +13,6 @@ from small import (
     heavy_ball,
     one_round,
     records,
-    refused,
     regression,
     rows_of,
     sgd,
@@ -22,15 +22,12 @@ from small import (
 )
 
 from fedpriv import (
-    dp_fed_avg,
     epochs,
     everyone,
     fed_smp,
     fixed_size,
     full_batch,
     poisson,
-    random_batches,
-    trace_round,
 )
 from fedpriv.core.trees import flatten
 from fedpriv.papers import fed_avg_sparse, select_rand_k, select_top_k
@@ -60,34 +57,14 @@ def deltas_of(federation, steps):
     return theta - np.stack(trained)
 
 
-def test_all_coordinates_is_dp_fed_avg():
-    """With the same keys: the same cohort, the same batches, the same noise.
-
-    Fed-SMP keeps half of its key for choosing coordinates.
-    """
-    federation = regression(SIZES, features=FEATURES)
-    common = {
-        "sampler": fixed_size(5, 3),
-        "optimizer": sgd,
-        "batches": random_batches(2, 2),
-        "clip_norm": 0.3,
-        "noise_multiplier": 1.1,
-    }
-    plain = dp_fed_avg(squared, **common)
-    half = plain._replace(round=lambda key, *rest: plain.round(jax.random.split(key)[1], *rest))
-    dense, expected = step_of(half, federation)
-    sparse, metrics = step_of(fed_smp(squared, sparsifier=select_rand_k(1.0), **common), federation)
-    assert_close(sparse, dense)
-    assert_close(metrics, expected)
-
-
 def clipped_mean(contributions, clip_norm):
     norms = np.linalg.norm(contributions, axis=1, keepdims=True)
     return np.mean(contributions * np.minimum(1, clip_norm / norms), axis=0)
 
 
-@pytest.mark.parametrize(("unbiased", "scale"), [(True, 12 / 5), (False, 1.0)])
-def test_rand_k_sparsifies_scales_and_then_clips(unbiased, scale):
+@tiers.every("unbiased", [True, False])
+def test_rand_k_sparsifies_scales_and_then_clips(unbiased):
+    scale = 12 / 5 if unbiased else 1.0
     federation = regression(SIZES, features=FEATURES)
     deltas = deltas_of(federation, 3)
     clip_norm = 13 / 24 * scale * float(np.median(np.linalg.norm(deltas, axis=1)))
@@ -153,6 +130,7 @@ def test_top_k_keeps_what_public_training_moves_most_and_does_not_scale():
     assert np.abs(changed - step).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rand_k", "top_k"])
 def test_a_mask_stays_for_its_period(kind):
     """That of the first round by the run's key; public training chooses by the model of that round."""
@@ -183,6 +161,7 @@ def test_a_mask_stays_for_its_period(kind):
     assert kind == "top_k" or masks(None, jax.random.key(4)) != whole
 
 
+@pytest.mark.slow
 def test_rand_k_is_unbiased():
     """The mean over masks of the released step is FedAvg's step."""
     federation = regression(SIZES, features=FEATURES)
@@ -216,16 +195,14 @@ def still(features, clients, public):
     return federation.replace(examples=zero | {"y": zero["y"] + start()["b"]})
 
 
-@pytest.mark.parametrize(
-    ("sampler", "divisor", "sparsifier"),
-    [
-        (fixed_size(6, 3), 3, select_rand_k(0.4)),
-        (poisson(6, 1e-6, 2), 6e-6, select_top_k(0.4, full_batch())),
-    ],
-    ids=["rand_k", "top_k, empty cohort"],
-)
-def test_noise_on_the_kept_coordinates_only(sampler, divisor, sparsifier):
+@tiers.every("name", ["rand_k", "top_k"])
+def test_noise_on_the_kept_coordinates_only(name):
     """Of the released mean: standard deviation C sigma / r where kept, exactly 0 elsewhere."""
+    sampler, sparsifier = {
+        "rand_k": (fixed_size(6, 3), select_rand_k(0.4)),
+        "top_k": (poisson(6, 1e-6, 2), select_top_k(0.4, full_batch())),  # nobody is drawn
+    }[name]
+    divisor = sampler.expected_size
     features, clip_norm, sigma = 4999, 0.4, 1.4
     algorithm = fed_smp(
         squared,
@@ -242,32 +219,3 @@ def test_noise_on_the_kept_coordinates_only(sampler, divisor, sparsifier):
     assert_normal(step[step != 0], clip_norm * sigma / divisor)
     if divisor < 1:
         assert metrics["cohort_size"] == 0
-
-
-COMMON = {"sampler": everyone(5), "optimizer": sgd, "batches": full_batch()}
-
-
-def traced(sparsifier, **changed):
-    settings = COMMON | {"clip_norm": 1.0, "noise_multiplier": 1.0} | changed
-    algorithm = fed_smp(squared, sparsifier=sparsifier, **settings)
-    return trace_round(algorithm, start(FEATURES), regression(SIZES, features=FEATURES))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: select_rand_k(0), r"p: 0; give"),
-        (lambda: select_rand_k(1.01), r"p: 1\.01; give"),
-        (lambda: select_top_k(float("nan"), full_batch()), r"p: nan; give"),
-        (lambda: select_rand_k(0.5, period=0), "period: 0; give"),
-        (lambda: select_top_k(0.5, full_batch(), period=0), "period: 0; give"),
-        (lambda: traced(select_rand_k(0.5), clip_norm=-1), "clip_norm: -1; give"),
-        (lambda: traced(select_rand_k(0.5), noise_multiplier=-1), "noise_multiplier: -1; give"),
-        (lambda: traced(select_rand_k(0.04)), r"p: 0\.04 keeps k = 0 of d = 12 .*; choose p"),
-        (lambda: traced(select_top_k(0.5, full_batch())), "public: top_k needs public examples"),
-        (lambda: traced(select_rand_k(0.5), sampler=everyone(4)), "sampler: made for 4 clients"),
-    ],
-)
-def test_wrong_input(make, message):
-    with refused(message):
-        make()

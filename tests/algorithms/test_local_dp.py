@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from every_algorithm import ENTRIES
 from scipy import stats
 from small import (
     FALSE_ALARM,
     assert_close,
-    assert_identical,
     certified,
     gradient,
     one_round,
@@ -28,7 +28,6 @@ from fedpriv import (
     LocalSteps,
     dp_fed_avg,
     everyone,
-    fed_avg,
     fixed_size,
     full_batch,
     gaussian,
@@ -72,19 +71,13 @@ def seen(algorithm):
     return {view: release for view, (release,) in released(algorithm, 3).items()}
 
 
-def test_without_clip_and_noise_it_is_fed_avg_to_the_bit():
-    drawn = fixed_size(CLIENTS, 3)
-    quiet, _ = a_round(ldp(gaussian(math.inf, 0), drawn))
-    assert_identical(quiet, a_round(fed_avg(squared, sampler=drawn, **COMMON))[0])
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "law"),
-    [(gaussian(1e-6, 3e6), stats.norm(0, 3)), (laplace(1e-6, 2e6), stats.laplace(0, 2))],
-    ids=["gaussian", "laplace"],
-)
-def test_every_message_has_all_of_the_noise(mechanism, law):
+@tiers.every("name", ["laplace", "gaussian"])
+def test_every_message_has_all_of_the_noise(name):
     """One client: the step is its noise, as its clipped update is nothing beside it."""
+    mechanism, law = {
+        "gaussian": (gaussian(1e-6, 3e6), stats.norm(0, 3)),
+        "laplace": (laplace(1e-6, 2e6), stats.laplace(0, 2)),
+    }[name]
     algorithm = ldp(mechanism, fixed_size(CLIENTS, 1))
     state = algorithm.init(start(), FEDERATION)
     draw = jax.vmap(lambda k: one_round(algorithm)(k, state, FEDERATION)[0].params)
@@ -93,6 +86,7 @@ def test_every_message_has_all_of_the_noise(mechanism, law):
     assert stats.kstest(noise, law.cdf).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_a_client_drawn_twice_sends_one_message():
     """So that what it loses is that of one release: the mean of four equal messages is that message."""
     weights = [1e9, *[1e-9] * (CLIENTS - 1)]
@@ -101,6 +95,7 @@ def test_a_client_drawn_twice_sends_one_message():
     assert_close(often, once)
 
 
+@pytest.mark.slow
 def test_certificates():
     """A message by itself; the sum of Gaussian ones has sqrt(M) as much noise; pure epsilon composes."""
     central = {"clip_norm": 1.0, **ALL, **COMMON}
@@ -113,6 +108,7 @@ def test_certificates():
     assert math.isinf(epsilon(ldp(gaussian(1.0, 0)), 1, view="server"))
 
 
+@pytest.mark.slow
 def test_no_secrecy_of_the_cohort_is_used():
     """With replacement; and of Poisson cohorts: an empty round has no noise, as who joins brings it along."""
     made = ldp(gaussian(1.0, 2.0), with_replacement([1, 1, 1, 1, 6], 2))
@@ -123,26 +119,6 @@ def test_no_secrecy_of_the_cohort_is_used():
     third, server = (certified(made, 2, DELTA, view=v) for v in ("third_party", "server"))
     assert third.relation == server.relation == "zero_out"
     assert third.epsilon == server.epsilon
-
-
-def with_empty_slots(population, size):
-    """`fixed_size` with three slots that nobody fills."""
-    full = fixed_size(population, size)
-
-    def draw(key):
-        ids, mask, _ = full.draw(key)
-        return Draw(jnp.pad(ids, (0, 3), constant_values=population), jnp.pad(mask, (0, 3)))
-
-    return full._replace(draw=draw, slots=size + 3)
-
-
-def test_empty_slots_add_no_noise():
-    """Only members' noise counts."""
-    spent = [
-        epsilon(ldp(gaussian(1.0, 2.0), of(20, 5)), view="server_secagg")
-        for of in (with_empty_slots, fixed_size)
-    ]
-    assert spent[0] == spent[1]
 
 
 # Codecs
@@ -172,7 +148,7 @@ def coded(name, codec, noise):
     return entry.make(**{option: v for option, v in given.items() if entry.takes(option)})
 
 
-@pytest.mark.parametrize("name", CODED)
+@tiers.every("name", CODED, lambda entry: entry.noise == "own")
 def test_codecs_compose_with_every_algorithm(name):
     """Every message is on the grid, noise of the client's own included, and at most a cell from what was meant.
 
@@ -199,21 +175,18 @@ def test_codecs_compose_with_every_algorithm(name):
         assert np.abs(step - scale * plain)[sent].max() > 1e-5
 
 
-def test_what_does_not_fit_is_reported():
-    _, metrics = a_round(coded("ldp_fed_avg", fixed_interval(8, 1e-3), LOUD))
-    assert metrics["diagnostics"]["saturated"] > 0.9
-    assert "saturated" not in a_round(coded("fed_avg", qsgd(8), LOUD))[1]["diagnostics"]
+@tiers.every("name", BY_SERVER)
+def test_noise_that_the_server_adds_does_not_hide_messages_from_it(name):
+    for view, release in seen(coded(name, qsgd(8), LOUD)).items():
+        if view == "third_party":
+            assert release.multiplier > 0
+            assert release.adder == "server"
+        else:
+            assert release.multiplier == 0
+            assert "the server adds the noise" in release.reason
 
 
-def test_noise_that_the_server_adds_does_not_hide_messages_from_it():
-    for name in BY_SERVER:
-        for view, release in seen(coded(name, qsgd(8), LOUD)).items():
-            if view == "third_party":
-                assert release.multiplier > 0
-                assert release.adder == "server"
-            else:
-                assert release.multiplier == 0
-                assert "the server adds the noise" in release.reason
+def test_what_a_codec_makes_of_the_assumptions():
     by_server, plain = (coded("dp_fed_avg", codec, LOUD) for codec in (qsgd(8), UNCODED))
     assert seen(by_server)["third_party"].multiplier == seen(plain)["third_party"].multiplier
     said = " ".join(certified(by_server, 3, DELTA).assumptions)
@@ -221,11 +194,11 @@ def test_noise_that_the_server_adds_does_not_hide_messages_from_it():
     assert "before sending anything" not in said
 
 
-def test_rounding_messages_takes_away_the_noise_of_others():
+@tiers.every("name", BY_CLIENTS)
+def test_rounding_messages_takes_away_the_noise_of_others(name):
     """A sum of rounded messages is no function of the sum of messages: others' noise may be rounded away."""
-    for name in BY_CLIENTS:
-        plain, rounded = (seen(coded(name, codec, LOUD)) for codec in (UNCODED, qsgd(8)))
-        assert {r.multiplier for r in rounded.values()} == {plain["server"].multiplier}
+    plain, rounded = (seen(coded(name, codec, LOUD)) for codec in (UNCODED, qsgd(8)))
+    assert {r.multiplier for r in rounded.values()} == {plain["server"].multiplier}
 
 
 def test_streams_of_keys_do_not_meet():
@@ -249,3 +222,23 @@ def test_a_client_that_fills_several_slots_counts_as_often():
     assert release.multiplier == pytest.approx(LOUD["noise_multiplier"])
     assert release.sampling == sampler.accounting
     assert not made.claim(2, DELTA).sound
+
+
+def with_empty_slots(population, size):
+    """`fixed_size` with three slots that nobody fills."""
+    full = fixed_size(population, size)
+
+    def draw(key):
+        ids, mask, _ = full.draw(key)
+        return Draw(jnp.pad(ids, (0, 3), constant_values=population), jnp.pad(mask, (0, 3)))
+
+    return full._replace(draw=draw, slots=size + 3)
+
+
+def test_empty_slots_add_no_noise():
+    """Only members' noise counts."""
+    spent = [
+        epsilon(ldp(gaussian(1.0, 2.0), of(20, 5)), view="server_secagg")
+        for of in (with_empty_slots, fixed_size)
+    ]
+    assert spent[0] == spent[1]

@@ -86,6 +86,12 @@ def a_round(algorithm, key=1):
     )[0]
 
 
+def traced(algorithm):
+    """A round, not computed."""
+    state = algorithm.init(start(), FEDERATION)
+    return jax.eval_shape(fp.one_round(algorithm), jax.random.key(1), state, FEDERATION)
+
+
 def certified_of(algorithm, view="third_party"):
     return fp.certify(algorithm, start(770), WIDE, 4, 1e-9, view=view).epsilon
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+import tiers
 from canary_runs import (
     CLIENTS,
     CLIP,
@@ -24,6 +25,7 @@ from canary_runs import (
     of_one_client,
     runs,
     sparse,
+    traced,
     with_canaries,
 )
 from canary_runs import records as record_steps
@@ -96,10 +98,16 @@ def log_ratio(seen, known, message, std):
     return ((seen - known) @ message - message @ message / 2) / std**2
 
 
-@pytest.mark.parametrize("data", [natural, mislabelled])
-@pytest.mark.parametrize("make", [clients, sparse])
-def test_scores_of_clients_are_log_likelihood_ratios(make, data):
-    """Over four rounds, against NumPy: messages of the model at hand, a cohort that may be known or not."""
+MESSAGES = {"mislabelled": (clients, mislabelled), "sparse, natural": (sparse, natural)}
+
+
+@tiers.every("name", MESSAGES)
+def test_scores_of_clients_are_log_likelihood_ratios(name):
+    """Over four rounds, against NumPy: messages of the model at hand, a cohort that may be known or not.
+
+    Whoever sees the last model alone does not know the later messages: it is scored along the first.
+    """
+    make, data = MESSAGES[name]
     rate, sampler = 0.3, fp.poisson(CLIENTS, 0.3, CLIENTS)
     algorithm = make(NOISE, sampler)
 
@@ -114,6 +122,11 @@ def test_scores_of_clients_are_log_likelihood_ratios(make, data):
 
     for there, (root, states) in both_kinds(histories(algorithm, data=data)):
         known_cohort = third_party = 0.0
+        first = np.zeros(4)
+        first[kept(states[1])] = message(0, vector(start()), states[1])
+        last = (vector(start()) - vector(states[-1].params)) @ first / np.linalg.norm(first)
+        if make is clients:
+            assert states[-1].scores[2, 0] == pytest.approx(last, rel=1e-4)
         for t, (before, after) in enumerate(itertools.pairwise(states)):
             theta, moved = vector(before.params), vector(before.params) - vector(after.params)
             ids = members(sampler, root, t)
@@ -136,8 +149,7 @@ def bounded_records(i, theta, federation, data):
     return clipped(x * (x @ theta - y)[:, None])
 
 
-@pytest.mark.parametrize("data", [natural, mislabelled])
-def test_scores_of_records_are_log_likelihood_ratios(data):
+def test_scores_of_records_are_log_likelihood_ratios():
     """The same of one record, of which it is not known whether it is in the batch."""
     rate, size = 0.3, 60
     batches = fp.poisson(size, rate, size)
@@ -153,12 +165,12 @@ def test_scores_of_records_are_log_likelihood_ratios(data):
         batch = batches.draw(key)
         return np.asarray(batch.ids)[np.asarray(batch.mask)]
 
-    run = histories(algorithm, federation=WHOLE, data=data, per_client=1)
+    run = histories(algorithm, federation=WHOLE, data=mislabelled, per_client=1)
     for _, (root, states) in both_kinds(run):
         expected = 0.0
         for t, (before, after) in enumerate(itertools.pairwise(states)):
             theta, ids = vector(before.params), drawn(root, t)
-            each = bounded_records(0, theta, WHOLE, data)
+            each = bounded_records(0, theta, WHOLE, mislabelled)
             others = each[[i for i in ids if i != 0]].sum(0)
             seen = (theta - vector(after.params)) * batches.expected_size / RATE
             ratio = log_ratio(seen, others, each[0], NOISE * CLIP)
@@ -167,6 +179,7 @@ def test_scores_of_records_are_log_likelihood_ratios(data):
         np.testing.assert_allclose(found, [expected, expected], rtol=5e-4, atol=5e-4)
 
 
+@pytest.mark.slow
 def test_records_of_clients_who_may_be_away():
     """The record's direction is known in rounds, too, in which its client is not drawn."""
     rate, sampler = 0.3, fp.poisson(CLIENTS, 0.3, CLIENTS)
@@ -187,6 +200,7 @@ def test_records_of_clients_who_may_be_away():
         np.testing.assert_allclose(found, [third_party, known_cohort], rtol=5e-4, atol=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "federation", "per_client", "share"),
     [
@@ -208,6 +222,7 @@ def test_scores_of_a_constant_message_have_a_known_law(algorithm, federation, pe
     np.testing.assert_array_equal(scores[:, 0], scores[:, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_client", [0, 1])
 def test_a_message_of_zeros_tells_nothing(per_client):
     def nothing(examples):
@@ -220,20 +235,7 @@ def test_a_message_of_zeros_tells_nothing(per_client):
     assert not scores.any()
 
 
-@pytest.mark.parametrize("per_client", [0, 1])
-def test_equal_labels_are_no_other_data(per_client):
-    def of_ones(examples):
-        return examples | {"y": jnp.ones_like(examples["y"])}
-
-    same = FEDERATION.replace(examples=of_ones(FEDERATION.examples))
-    algorithm = record_steps(NOISE, 1) if per_client else clients(NOISE)
-    expected, other = (
-        histories(algorithm, federation=same, data=data, per_client=per_client)(1)[1][-1]
-        for data in (natural, mislabelled)
-    )
-    jax.tree.map(np.testing.assert_array_equal, other, expected)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("per_client", [0, 1])
 def test_who_is_there_trains_as_ever_and_who_is_not_adds_nothing(per_client):
     """Without noise: with it the model is that of the algorithm alone, without it that of all others."""
@@ -253,14 +255,18 @@ def test_who_is_there_trains_as_ever_and_who_is_not_adds_nothing(per_client):
     assert seen == {True, False}
 
 
-@pytest.mark.parametrize("data", [None, natural], ids=["worst", "natural"])
-def test_who_is_away_has_no_weight(data):
+PLAYED = {"worst": None, "natural": natural}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLAYED)
+def test_who_is_away_has_no_weight(name):
     """The mean by examples, divided by the weights of those there: as if the client were not in the federation."""
     sizes = [2, 4, 3, 4]
     federation = regression(sizes)
     weighting = fp.ByExamples(4.0, mean=0.25, estimator="clipped")
     algorithm = clients(0.0, fp.everyone(4), weighting=weighting)
-    audited = with_canaries(algorithm, 1, federation, data=data)
+    audited = with_canaries(algorithm, 1, federation, data=PLAYED[name])
     theta = vector(start())
     updates = clipped(np.stack([RATE * gradient(theta, *records(federation, i)) for i in range(4)]))
     weights = np.array(sizes) / 4
@@ -272,23 +278,14 @@ def test_who_is_away_has_no_weight(data):
     np.testing.assert_allclose(vector(away[0].params), expected, atol=1e-6)
 
 
-def test_the_last_model_is_scored_along_the_first_message():
-    """Whoever sees no other model does not know the later messages."""
-    _, states = histories(clients(NOISE))(1)
-    theta = vector(start())
-    message = clipped(RATE * gradient(theta, *records(FEDERATION, 0))[None])[0]
-    moved = theta - vector(states[-1].params)
-    expected = moved @ message / np.linalg.norm(message)
-    assert states[-1].scores[2, 0] == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.parametrize("per_client", [0, 1])
+@tiers.every("per_client", [0, 1])
 def test_the_certificate_stays_as_it_is(per_client):
     algorithm = record_steps(3.0, 1) if per_client else clients(3.0, fp.poisson(CLIENTS, 0.3, 30))
     audited = with_canaries(algorithm, 1, WIDE, 770, per_client=per_client, data=mislabelled)
     assert certified_of(audited) == certified_of(algorithm) < np.inf
 
 
+@pytest.mark.slow
 def test_who_keeps_something_has_to_take_part_openly():
     """Its messages tell when it took part: the score would be that of somebody who knows more than a third party."""
 
@@ -299,24 +296,15 @@ def test_who_keeps_something_has_to_take_part_openly():
 
     for secret in (fp.poisson(CLIENTS, 0.3, CLIENTS), fp.fixed_size(CLIENTS, 10)):
         with refused("own: an honest canary that keeps something tells", NoPlaceError):
-            a_round(with_canaries(keeping(secret), 1, data=natural))
-        a_round(
-            with_canaries(keeping(secret), 1)
-        )  # the worst case sends the same whenever it takes part
+            traced(with_canaries(keeping(secret), 1, data=natural))
+        # The worst case sends the same whenever it takes part.
+        traced(with_canaries(keeping(secret), 1))
     for known in (fp.everyone(CLIENTS), fp.shuffled_blocks(CLIENTS, 10)):
-        a_round(with_canaries(keeping(known), 1, data=natural))
+        traced(with_canaries(keeping(known), 1, data=natural))
 
 
 def test_what_is_refused():
-    with refused("count: 2; give 1, as honest canaries hide each other"):
-        with_canaries(clients(1.0), 2, data=natural)
-    with refused("data: 'natural'; give a function"):
-        with_canaries(clients(1.0), 1, data="natural")
-    with refused("data: .* came back.*give back records of the shapes"):
-        a_round(with_canaries(clients(1.0), 1, data=lambda examples: examples["y"]))
-    tree = fp.correlated(fp.gaussian(CLIP, 1.0), fp.noise_matrices.tree(rounds=4))
-    algorithm = fp.fed_avg(squared, sampler=fp.everyone(CLIENTS), mechanism=tree, **COMMON)
-    with refused("data: noise that is correlated over rounds"):
-        with_canaries(algorithm, 1, data=natural)
+    with refused("data: .*give back records of the shapes"):
+        traced(with_canaries(clients(1.0), 1, data=lambda examples: examples["y"]))
     with refused("canaries find no place in it", NoPlaceError):
-        a_round(with_canaries(record_steps(1.0, 1), 1, data=natural))
+        traced(with_canaries(record_steps(1.0, 1), 1, data=natural))

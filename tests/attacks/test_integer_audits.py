@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
+import tiers
 from canary_runs import CLIENTS, CLIP, COMMON, FEDERATION, RECORDS, attacked, runs
 from small import one_round, refused, squared, start
 
@@ -75,7 +76,7 @@ RELEASES = {
 }
 
 
-@pytest.mark.parametrize("name", RELEASES)
+@tiers.every("name", RELEASES, kind=lambda made: made.view)
 def test_lower_bounds_keep_below_the_certificate(name):
     """Each of them is wrong with probability 1e-6 at most, where the certificate is right."""
     made = RELEASES[name]
@@ -84,21 +85,22 @@ def test_lower_bounds_keep_below_the_certificate(name):
     assert found > 0 or name == "nearly all shares vanish"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("shares", "deviation", "squared_norm"), [(1, 1.0, 1), (10, 1.0, 10), (100, 3.0, 2000)]
-)
-def test_more_than_sixty_percent_is_found(kind, shares, deviation, squared_norm):
+@tiers.every("kind", KINDS)
+@tiers.every("sum_of", [(10, 1.0, 10), (1, 1.0, 1), (100, 3.0, 2000)])
+def test_more_than_sixty_percent_is_found(kind, sum_of):
     """Where the noise of a member is 1 or more; a bound at 1 - 1e-6 keeps below the certificate."""
+    shares, deviation, squared_norm = sum_of
     made = release(noise_of(kind, shares, deviation, squared_norm, 16))
     scores = draw_scores([made], made.view, draws=100_000)
     assert lower_bounds(scores, DELTA, 1e-6).least <= certified(made)
     assert lower_bounds(scores, DELTA).least > 0.6 * certified(made)
 
 
-@pytest.mark.parametrize(("kind", "honest"), [(KINDS[0], 1.0), (KINDS[1], 0.5)])
-def test_records_and_what_honest_members_leave(kind, honest):
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [(KINDS[0], 1.0), (KINDS[1], 0.5)])
+def test_records_and_what_honest_members_leave(given):
     """As above, of single records of all clients, and of the shares of half of the clients."""
+    kind, honest = given
     used = getattr(fp, kind)(CLIP, 0.8 / np.sqrt(CLIENTS), bits=16)
     local = fp.LocalSteps(
         fp.per_example(squared), fp.everyone(RECORDS), 1, COMMON["optimizer"], used
@@ -120,7 +122,7 @@ def test_records_and_what_honest_members_leave(kind, honest):
         one_round(among_records)(KEY, among_records.init(start(3), FEDERATION), FEDERATION)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@tiers.every("kind", KINDS)
 def test_too_little_noise_and_too_long_messages_are_refuted(kind, monkeypatch):
     """Of what certifies a third of the norm, or draws half of the shares: a false alarm has probability 1e-6."""
     noise = noise_of(kind, 10, 2.0, 90)
@@ -136,6 +138,7 @@ def test_too_little_noise_and_too_long_messages_are_refuted(kind, monkeypatch):
     assert bound([made], 20_000) > certified(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "how"), [("skellam", {}), ("discrete_gaussian", {"data": lambda examples: examples})]
 )

@@ -25,38 +25,40 @@ def test_every_label_is_read_off_the_last_layer(seen):
     np.testing.assert_array_equal(infer_label(seen["last"]["bias"]), LABELS)
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "steps"),
-    [pytest.param(optax.adam(0.1), 300, marks=pytest.mark.slow), (None, 100)],
-    ids=["adam", "lbfgs"],
-)
-def test_images_are_recovered(seen, optimizer, steps):
-    seen = jax.tree.map(lambda leaf: leaf[:6], seen)
+SEARCHES = {"lbfgs": (None, 100), "adam": (optax.adam(0.1), 300)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEARCHES)
+def test_images_are_recovered(seen, name):
+    optimizer, steps = SEARCHES[name]
+    seen = jax.tree.map(lambda leaf: leaf[:4], seen)
     how = {"steps": steps, "optimizer": optimizer}
-    found = invert(gradient, seen, LABELS[:6], (8, 8, 1), jax.random.key(1), **how)
-    assert np.median(mse(found.image, IMAGES[:6])) < 1e-2
-    again = jax.jit(jax.vmap(gradient))(found.image, LABELS[:6])
+    found = invert(gradient, seen, LABELS[:4], (8, 8, 1), jax.random.key(1), **how)
+    assert np.median(mse(found.image, IMAGES[:4])) < 1e-2
+    again = jax.jit(jax.vmap(gradient))(found.image, LABELS[:4])
     off = jax.tree.map(lambda a, b: np.square(a - b).sum(tuple(range(1, a.ndim))), again, seen)
     np.testing.assert_allclose(sum(jax.tree.leaves(off)), found.distance, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_what_matters_nothing_is_recovered(seen):
     """Only the last bias was sent: it says the label and hardly more."""
 
     def bias(image, label):
         return gradient(image, label)["last"]["bias"]
 
-    of_bias = seen["last"]["bias"][:6]
+    of_bias = seen["last"]["bias"][:4]
     found = invert(
         bias,
         of_bias,
-        LABELS[:6],
+        LABELS[:4],
         (8, 8, 1),
         jax.random.key(1),
         steps=100,
         optimizer=optax.adam(0.1),
     )
-    assert np.median(mse(found.image, IMAGES[:6])) > 0.2
+    assert np.median(mse(found.image, IMAGES[:4])) > 0.2
 
 
 def smoothed(x):

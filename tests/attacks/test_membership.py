@@ -50,8 +50,3 @@ def test_what_is_learnt_by_heart_is_found():
     found = infer_membership(every[:20], every[20:], (0.1, 0.01))
     assert found.auc > 0.95
     assert found.tpr[1] > 0.9
-
-
-def test_too_few_others():
-    with pytest.raises(ValueError, match="others: 99 records cannot show"):
-        infer_membership(np.zeros(5), np.zeros(99), (0.01,))

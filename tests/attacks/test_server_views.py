@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import assert_close, assert_normal, classification, filled
 from victims import IMAGES, LABELS, loss
 from victims import PARAMS as THETA
@@ -77,7 +78,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@tiers.every("name", PLAIN)
 def test_one_step_shows_the_gradient(name):
     found = view(PLAIN[name])
     assert len(set(found.cohort.ids)) == COHORT
@@ -86,12 +87,15 @@ def test_one_step_shows_the_gradient(name):
     assert_close(found.update, gradients(found.cohort.ids))
 
 
-@pytest.mark.parametrize(
-    ("sparsifier", "scale"),
-    [(fp.papers.select_rand_k(0.4), D / 6), (fp.papers.select_top_k(0.4, OWN["batches"]), 1.0)],
-    ids=["rand_k", "top_k"],
-)
-def test_what_is_not_sent_is_zero(sparsifier, scale):
+SPARSE = {
+    "rand_k": (fp.papers.select_rand_k(0.4), D / 6),
+    "top_k": (fp.papers.select_top_k(0.4, OWN["batches"]), 1.0),
+}
+
+
+@tiers.every("name", SPARSE)
+def test_what_is_not_sent_is_zero(name):
+    sparsifier, scale = SPARSE[name]
     found = view(fp.papers.fed_avg_sparse(MODEL.loss, **OWN, sparsifier=sparsifier))
     assert found.sent.sum() == 6
     assert not found.update[:, ~found.sent].any()
@@ -119,11 +123,13 @@ def test_each_message_has_its_share_of_the_noise():
     assert np.isclose(server.multiplier, 3.0 / np.sqrt(COHORT))
 
 
+@pytest.mark.slow
 def test_the_noise_of_local_privacy_is_there_once():
     made = fp.papers.ldp_fed_avg(MODEL.loss, **OWN, mechanism=fp.gaussian(0.1, 3.0))
     assert_normal(noise(made, 0.1), 0.3)
 
 
+@pytest.mark.slow
 def test_the_noise_of_sparse_messages_is_where_they_are():
     made = fp.fed_smp(
         MODEL.loss,
@@ -137,6 +143,7 @@ def test_the_noise_of_sparse_messages_is_where_they_are():
     assert np.abs(found.update[:, found.sent]).min() > 0
 
 
+@pytest.mark.slow
 def test_empty_slots_show_nothing():
     """Of a Poisson cohort, and the share is that of the clients who are there."""
     own = OWN | {"sampler": fp.poisson(CLIENTS, 0.4, CLIENTS)}
@@ -153,6 +160,7 @@ def test_empty_slots_show_nothing():
     assert abs(spread - 1) < 0.03  # 6 standard errors of 1 / sqrt(2 n), n about 14 000
 
 
+@pytest.mark.slow
 def test_quantized_messages_are_bare_and_on_the_grid():
     """The server decodes and adds the noise itself, so that it sees none."""
     made = fp.dp_fed_avg(MODEL.loss, **OWN, clip_norm=1e3, noise_multiplier=1.0, codec=fp.qsgd(4))
@@ -176,6 +184,7 @@ def splitting(**options):
     )
 
 
+@pytest.mark.slow
 def test_model_splitting_shows_visible_submodels():
     found = view(splitting())
     assert found.transcript.shape == (5, COHORT, D)
@@ -209,6 +218,7 @@ def test_labels_are_read_off_what_was_sent():
     np.testing.assert_array_equal(found[true != 0], true[true != 0])
 
 
+@pytest.mark.slow
 def test_simulated_training_is_training():
     """Three steps with momentum, against what `fed_avg` sends."""
     optimizer = optax.sgd(RATE, momentum=0.5)
@@ -252,6 +262,7 @@ def seen_by(algorithm):
     return jax.jit(lambda k: server_view(algorithm, k, state, ATTACKED))(jax.random.key(3))
 
 
+@pytest.mark.slow
 def test_an_update_gives_the_image_away_and_noise_does_not(attack):
     error, distance, right = attack(seen_by(fp.fed_avg(loss, **EACH)))
     assert error < 5e-3
@@ -263,6 +274,7 @@ def test_an_update_gives_the_image_away_and_noise_does_not(attack):
     assert distance.min() > 1  # cosine below 1/2
 
 
+@pytest.mark.slow
 def test_a_clipped_update_is_as_good_as_any(attack):
     """Directions are matched, so that an unknown scale hides nothing."""
     tight = fp.dp_fed_avg(loss, **EACH, clip_norm=1e-3, noise_multiplier=0.0)
@@ -271,6 +283,7 @@ def test_a_clipped_update_is_as_good_as_any(attack):
     assert attack(found)[0] < 5e-3
 
 
+@pytest.mark.slow
 def test_the_transcript_undoes_model_splitting(attack):
     made = fp.papers.msp_fl(
         loss,

@@ -4,7 +4,6 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from small import refused
 from test_shakespeare import LONG, write_plays
 
 import experiments
@@ -52,18 +51,9 @@ def test_every_way_trains_from_one_base(given, tmp_path, monkeypatch):
     assert len({str(found) for found in epsilons.values()}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["la_lora", "fed_svd", "prompt"])
 def test_a_way_is_accounted_for_without_a_base(way, given):
     (account,) = experiments.privacy("adapters", trained=way, **given)
     assert {c.basis for c in account.certificates} == {"constructed"}
     assert not given["base_dir"].exists()
-
-
-def test_what_does_not_fit_is_refused_in_a_line():
-    for changes, said in (
-        ({"length": 81}, "^length: 81 exceeds 80"),
-        ({"client_plays": 0}, "^client_plays: 0; give"),
-        ({"trained": "lora"}, "^trained: "),
-    ):
-        with refused(said):
-            experiments.privacy("adapters", **changes)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 from commands import audit
+from tiers import every
 
 import experiments
 import fedpriv as fp
@@ -132,7 +134,7 @@ def overstated(says: float, does: float) -> Ledger:
     return ledger(1e-3, dp_fed_avg=summing(used))
 
 
-@pytest.mark.parametrize("does", [2.0, 1.0])
+@every("does", [1.0, 2.0])
 def test_a_certificate_that_is_wrong_is_refuted_by_exit_code_1(does, capsys, monkeypatch):
     monkeypatch.setattr(quickstart, "ledger", lambda settings: overstated(2.0, does))
     code, shown = ask(capsys, *TINY, "--parts", "mechanism", "--draws", "20000")
@@ -140,6 +142,7 @@ def test_a_certificate_that_is_wrong_is_refuted_by_exit_code_1(does, capsys, mon
     assert ("BY HAND IS REFUTED" in shown.out) == (does < 2)
 
 
+@pytest.mark.slow
 def test_a_refuted_claim_is_said_in_words():
     """The paper's DP-SGD-WAV for 16 parameters; nothing of the certificate is."""
     local = fp.LocalSteps(
@@ -158,9 +161,15 @@ def test_a_refuted_claim_is_said_in_words():
     assert f"DP-SGD-WAV [third_party, server, server_secagg]: {refuted}" in said
 
 
+@cache
+def drawn_rows(multiplier: float) -> list[Row]:
+    """An audit of a mechanism with so much noise."""
+    return audit_mechanisms(overstated(multiplier, multiplier), 1, 500, 0)[0]
+
+
 def of_many_runs(epsilon=1.0, low=0.9, p_value=0.5, **changes) -> Row:
     """A line of `many_runs` with such an estimate; its certificate is of a mechanism."""
-    (drawn, *_), _ = audit_mechanisms(overstated(20.0, 20.0), 1, 500, 0)
+    (drawn, *_) = drawn_rows(20.0)
     estimate = {"epsilon": epsilon, "low": low, "high": 2 * epsilon, "mu": 1.0, "p_value": p_value}
     made = replace(
         drawn,
@@ -230,7 +239,7 @@ def claim(**changes) -> Claim:
 
 def test_what_refutes_a_claim():
     """Only what is about the same unit, neighbours and (or less) delta."""
-    (row, *_), _ = audit_mechanisms(overstated(1.0, 1.0), 1, 500, 0)
+    (row, *_) = drawn_rows(1.0)
     assert row.certificate.relation == "zero_out"
 
     def refuted(claim, surely=1.1, certificate=row.certificate):
@@ -252,6 +261,7 @@ def test_the_configs_are_listed(capsys):
     assert shown.out.split()[0] in modules.names()
 
 
+@pytest.mark.slow
 def test_every_row_is_one_mechanism():
     """Equal multipliers by other means are drawn apart: here other clip norms."""
     one, other = summing(fp.gaussian(1.0, 1.0)), summing(fp.gaussian(5.0, 1.0))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from tiers import every
 
 import fedpriv as fp
 from configs import quickstart
@@ -92,7 +93,7 @@ def test_local_training_is_fed_prox():
     np.testing.assert_allclose(trained(pulled), 2 - 0.2 + 0.1 * 3 * 0.1, rtol=1e-6)
 
 
-@pytest.mark.parametrize("steps", [None, 2])
+@every("steps", [2, None], kind=lambda steps: 0)
 def test_local_batches_are_taken_in_parts(steps):
     """Three records: a part has no more than two of them."""
     seen = []

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ from fedpriv.mechanisms.haar import haar, inverse_haar
 from fedpriv.mechanisms.mechanisms import gaussian
 from fedpriv.mechanisms.per_example import per_example, private_mean
 
+pytestmark = pytest.mark.slow  # PyTorch's networks beside ours, where it is installed
 torch = pytest.importorskip("torch")
 
 from experiments.speed.rivals import torch as rival  # noqa: E402
@@ -264,67 +264,9 @@ def test_the_steps_of_opacus_are_ours(way, step_of_texts):
         np.testing.assert_allclose(theirs.grad, mine, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jax_privacy calls optax by an old name
-@pytest.mark.parametrize("micro", [None, 2])
-def test_the_step_of_jax_privacy_is_ours(micro):
-    from experiments.speed.rivals import jax_privacy
-
-    examples = random_images(4, 8)
-    params = STEP.model().init(jax.random.key(0))
-    model = jax_privacy.CNN(STEP.filters, STEP.hidden)
-    step = jax_privacy.private_step(
-        lambda params, images: model.apply(params, images / 255),
-        replace(STEP, noise_multiplier=0.0),
-        micro,
-    )
-    theirs = step(jax.random.key(0), params, examples["image"], examples["label"])
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), theirs, our_step(examples, params)
-    )
-
-
 def test_the_transforms_are_ours():
     x = torch.randn(3, 16, generator=torch.Generator().manual_seed(0))
     coefficients = rival.haar(x, torch.empty(3, 16))
     np.testing.assert_allclose(coefficients, haar(jnp.asarray(x.numpy())), atol=1e-6)
     back = rival.inverse_haar(x, torch.empty(3, 16))
     np.testing.assert_allclose(back, inverse_haar(jnp.asarray(x.numpy()), 16), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "workload", "runs"),
-    [
-        ("A", IMAGES, ["nchw", "channels_last"]),
-        ("B", RECORDS, ["closed_form"]),
-        ("C", STEP, ["copy", "haar", "inverse", "dp_sgd"]),
-        ("G", TEXTS, ["gradient", "dp_sgd"]),
-        ("H", TEXTS, ["gradient", "dp_sgd"]),
-    ],
-)
-def test_every_run_runs_and_the_model_has_our_size(name, workload, runs):
-    given = SimpleNamespace(**vars(workload))  # as in the child's process
-    threads = torch.get_num_threads()
-    baseline = rival.WORKLOADS[name](Settings(name, given, 2, threads, "cpu"))
-    assert list(baseline.runs) == runs
-    for run in baseline.runs.values():
-        result = run()
-        leaves = result.values() if isinstance(result, dict) else result
-        assert all(leaf.isfinite().all() for leaf in leaves)
-    params = jax.eval_shape(getattr(workload, "model", lambda: workload)().init, jax.random.key(0))
-    assert baseline.parameters == sum(leaf.size for leaf in jax.tree.leaves(params))
-
-
-def test_clients_side_by_side_run_and_say_what_a_cpu_lacks():
-    given = SimpleNamespace(**vars(IMAGES))
-    threads = torch.get_num_threads()
-    baseline = torch_vmap.WORKLOADS["A"](Settings("A", given, 2, threads, "cpu"))
-    assert all(leaf.isfinite().all() for leaf in baseline.runs["vmap"]())
-    assert list(baseline.runs) == ["vmap"]
-    assert "CUDA graphs need a GPU" in baseline.notes[0]
-
-
-def test_a_gpu_that_pytorch_lacks_is_said():
-    if torch.cuda.is_available():
-        pytest.skip("this PyTorch has one")
-    with pytest.raises(RuntimeError, match="install a CUDA build"):
-        rival.prepare(Settings("A", None, 1, 1, "cuda"))

@@ -7,6 +7,7 @@ import dp_accounting as dp
 import jax
 import numpy as np
 import pytest
+import tiers
 from commands import sweep
 from scipy import stats
 
@@ -53,7 +54,7 @@ def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher
     assert choose.best(scores, higher) == at
 
 
-@pytest.mark.parametrize("own", [["--dataset", "synthetic"], ["--fold", "1", "3"]])
+@tiers.every("own", [["--fold", "1", "3"], ["--dataset", "synthetic"]])
 def test_no_client_chooses_by_records_of_its_own(own, tmp_path, capsys):
     args = [
         "race",

@@ -48,7 +48,8 @@ def by_hand(config, view="third_party"):
     return fp.calibrate_noise(make, *shapes, rounds=config.rounds, **target)
 
 
-@pytest.mark.parametrize("view", [pytest.param("third_party", marks=pytest.mark.slow), "server"])
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["third_party", "server"])
 def test_every_private_algorithm_gets_the_noise_of_fp_calibrate_noise(view):
     config = replace(CONFIG, view=view, algorithms=("fed_avg", "rand_k", "top_k"))
     noise = budget.solved(quickstart, config)

@@ -1,27 +1,25 @@
 """Who is hurt: tables with a line for each group, their intervals, figures, and the report's section."""
 
-import csv
+import shutil
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from reported import record, tables, tree
+from recorded import GROUPS, made
+from reported import edit, record, tables, tree
 from scipy import stats
-from small import refused
 
 import experiments
-from experiments import compare
+from experiments.runs.run_folder import read
 from experiments.tables import plots
+from experiments.tables.report import charts
 
-GROUPS = ["urban"] * 5 + ["rural"] * 4 + ["far off"] * 3
 NAMES = ("top_k", "dp_fed_avg")
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("groups") / "run"
-    options = {"rounds": (5, 10), "seeds": 3, "algorithms": NAMES}
-    return folder, record(folder, of_clients=12, of_groups=GROUPS, **options)
+@pytest.fixture
+def recorded():
+    return made("groups")
 
 
 def values(histories, name, metric, group):
@@ -97,6 +95,7 @@ def test_worst_group_and_gap_are_of_each_seed(recorded):
         assert np.isnan(row["clients"])
 
 
+@pytest.mark.slow
 def test_groups_of_single_clients_have_the_numbers_by_client(tmp_path):
     record(tmp_path / "run", of_clients=5, of_groups=[f"c{i}" for i in range(5)], algorithms=NAMES)
     groups = experiments.table(tmp_path / "run", by="group", metric="accuracy", above="dp_fed_avg")
@@ -127,56 +126,23 @@ def test_they_are_metrics_like_any_other(recorded):
     assert run.remarks == ()
 
 
-def test_the_command_writes_every_format(recorded, tmp_path, capsys):
-    folder, _ = recorded
-    given = ["--by", "group", "--above", "dp_fed_avg", "--output", str(tmp_path / "out")]
-    assert compare.main([str(folder), *given]) == 0
-    said = capsys.readouterr().out
-    lines = [line.split(" | ") for line in said.splitlines() if line.startswith("| run |")]
-    assert lines, said
-    for name in ("urban", "(worst)", "(gap)", "not private: ", "caption of the figure"):
-        assert name in said or name == "not private: "
-    with (tmp_path / "out" / "table.csv").open() as file:
-        assert [row["group"] for row in csv.DictReader(file)][:3] == ["urban", "rural", "far off"]
-    assert (tmp_path / "out" / "figure.png").stat().st_size > 5_000
-    assert "far off" in (tmp_path / "out" / "table.tex").read_text()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--together"], "--together: it has no meaning by group"),
-        (["--best"], "--best: it has no meaning by group"),
-        (["--title", "x"], "--title: it has no meaning by group"),
-        (["--metric", "f1"], "metric: there is no 'f1'; there are accuracy, auc"),
-        (["--above", "nobody"], "above: nobody is in none of these runs"),
-    ],
-)
-def test_what_the_command_refuses(options, said, recorded, capsys):
-    assert compare.main([str(recorded[0]), "--by", "group", *options]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_a_run_without_groups_says_how_to_get_them(tmp_path):
-    record(tmp_path / "run", of_clients=3, algorithms=NAMES)
-    with refused("^by: nothing was recorded group by group; train with measures.per_group"):
-        experiments.table(tmp_path / "run", by="group")
-    with refused("^by: nothing was recorded group by group"):
-        experiments.figure(tmp_path / "run", tmp_path / "x.png", by="group")
-    assert "Who is hurt" not in experiments.report(tmp_path / "run").read_text()
-
-
-def test_a_figure_has_a_curve_for_each_group_by_round_and_by_epsilon(recorded, tmp_path):
-    one = experiments.figure(recorded[0], tmp_path / "one.svg", by="group")
+def test_a_figure_has_a_curve_for_each_group_by_round_and_by_epsilon(
+    recorded, tmp_path, monkeypatch
+):
+    drawn = []
+    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.append(figure))
+    one = experiments.figure(recorded.path, "one.svg", by="group")
     assert "by round" in one.caption
-    assert all(group in one.path.read_text() for group in dict.fromkeys(GROUPS))
+    panels = [[line.get_label() for line in axes.lines] for axes in drawn[0].axes]
+    assert len(panels) == len(NAMES)
+    for labels in panels:
+        assert all(any(group in label for label in labels) for group in GROUPS)
     for sigma in (2.0, 4.0):
-        options = {"of_clients": 12, "of_groups": GROUPS, "algorithms": ("dp_fed_avg",)}
-        record(tmp_path / "sweep" / f"{sigma}", noise_multiplier=sigma, **options)
-    both = experiments.figure(tmp_path / "sweep", tmp_path / "both.png", by="group")
+        folder = shutil.copytree(recorded.path, tmp_path / f"{sigma}")
+        for name in ("config.json", "summary.json"):
+            edit(folder / name, settings=read(recorded.path).settings | {"noise_multiplier": sigma})
+    both = experiments.figure(tmp_path, "both.png", by="group")
     assert "at the end of runs, by certified ε" in both.caption
-    with refused("^together: True; by group each algorithm has a panel"):
-        experiments.figure(recorded[0], tmp_path / "x.png", by="group", together=True)
 
 
 def test_a_group_has_no_curve_where_it_was_not_evaluated(recorded):
@@ -194,7 +160,8 @@ def test_a_group_has_no_curve_where_it_was_not_evaluated(recorded):
     assert drawn == [0, 1, 2]
 
 
-def test_the_report_says_who_is_hurt_with_the_epsilon_beside(recorded, tmp_path):
+def test_the_report_says_who_is_hurt_with_the_epsilon_beside(recorded, tmp_path, monkeypatch):
+    monkeypatch.setattr(charts, "_svg", lambda draw, key: "<svg viewBox='0'/>")
     folder, histories = recorded
     found = tables(tree(experiments.report(folder, tmp_path / "page.html")))
     head, *rows = found["Worst group and gap, after the last round"]

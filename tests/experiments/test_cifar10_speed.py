@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import loaded
 from jax.flatten_util import ravel_pytree
 
 import fedpriv as fp
@@ -40,12 +39,6 @@ def test_speeds_are_clients_and_ratios_are_of_the_same_turn():
     assert found["wall"]["pfl"]["all"] == [12.5, 12.5]
     assert found["wall"]["ratios"]["all"] == [4, 2]
     assert found["cpu"]["ratios"]["all"] == [3, 2]
-
-
-@pytest.mark.parametrize("option", ["--turns", "--rounds"])
-def test_no_turns_are_refused(option, capsys):
-    assert loaded("benchmark").main(["cifar10", option, "0"]) == 2
-    assert f"{option[2:]}: 0; give" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -63,6 +63,7 @@ def test_epsilons_by_client(tmp_path):
         assert f"by client: {smallest:.4g} to {largest:.4g}, median {median:.4g}" in page
 
 
+@pytest.mark.slow
 def test_secret_sizes_say_nothing_of_single_clients():
     (account,) = experiments.privacy(Config(fp.poisson(max(SIZES), 0.2)))
     assert account.client_epsilons == {}

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from several import PATIENCE, ROOT, free_port
 from small import assert_close
 
 import fedpriv as fp
+from experiments.config import modules
+from experiments.config.options import parse
 
 FOLDER = ROOT / "docs" / "how_to" / "slurm"
 FILES = {path.name: path.read_text() for path in FOLDER.iterdir() if path.is_file()}
@@ -82,12 +85,14 @@ def test_the_page_names_all_files():
     assert {*re.findall(r"\]\(slurm/(.+?)\)", page)} == FILES.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["train.sbatch", "points.sbatch"])
 def test_they_are_scripts_of_bash(name):
     done = subprocess.run(["bash", "-n"], input=FILES[name], text=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_job_begins_or_goes_on(submit, tmp_path):
     asked = ("train.sbatch", "runs/a b", "quickstart", "--rounds", "3")
     started = "python -m experiments.run quickstart --rounds 3 --output runs/a b\n"
@@ -98,6 +103,7 @@ def test_a_job_begins_or_goes_on(submit, tmp_path):
     assert submit(*asked, srun=SAID) == (0, f"--gpu-bind=none {resumed}", "")
 
 
+@pytest.mark.slow
 def test_each_task_of_an_array_has_a_point(submit):
     (last,) = map(int, re.findall(r"--array=0-(\d+)", FILES["points.sbatch"]))
     said = []
@@ -108,6 +114,8 @@ def test_each_task_of_an_array_has_a_point(submit):
         assert out.startswith("python -m experiments.run quickstart --noise-multiplier ")
         assert out.endswith(f" --output runs/n/{i}\n")
         said.append(out)
+    settings = parse(modules.load("quickstart"), "quickstart", shlex.split(said[2])[3:])
+    assert (settings.noise_multiplier, settings.clip_norm) == (8, 0.3)
     assert len(set(said)) == last + 1
     task = {"SLURM_ARRAY_TASK_ID": str(last + 1)}
     code, out, err = submit("points.sbatch", "runs/n", "quickstart", srun=SAID, **task)
@@ -129,18 +137,6 @@ def test_a_job_in_two_processes_stops_in_time_and_goes_on(submit, tmp_path):
     assert (found["device"]["count"], found["device"]["processes"]) == (2, 2)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["round"] for line in lines] == [*range(1, 21)]
-
-
-@pytest.mark.slow
-def test_a_task_of_an_array_trains_alone(submit, tmp_path):
-    task = {"SLURM_ARRAY_TASK_ID": "2"}
-    own = [*SMALL, "--rounds", "2"]
-    code, _, err = submit("points.sbatch", "runs/n", "quickstart", *own, tasks=1, **task)
-    assert code == 0, err
-    folder = tmp_path / "runs" / "n" / "2"
-    settings = json.loads((folder / "config.json").read_text())["settings"]
-    assert (settings["noise_multiplier"], settings["clip_norm"]) == (8, 0.3)
-    assert (summary(folder)["status"], summary(folder)["device"]["processes"]) == ("complete", 1)
 
 
 @pytest.mark.slow

@@ -59,12 +59,10 @@ def launch(folder, **provenance):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A run whose cache folder cannot be made, one that fills it, one that uses it, one whose entries were damaged."""
+    """A run that fills the cache, one that uses it, one whose entries were damaged."""
     root = tmp_path_factory.mktemp("runs")
     home = {"XDG_CACHE_HOME": str(root / "cache")}
-    (root / "file").write_text("in the way")
-    found = {"off": launch(root / "off", XDG_CACHE_HOME=str(root / "file" / "cache"))}
-    found["fills"] = launch(root / "fills", **home)
+    found = {"fills": launch(root / "fills", **home)}
     entries = sorted((root / "cache" / "fedpriv" / "xla").glob("*/*-cache"))
     found["uses"] = launch(root / "uses", **home)
     for i, entry in enumerate(entries):
@@ -76,9 +74,8 @@ def runs(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_cache_is_filled_and_used_where_there_can_be_one(runs):
+def test_the_cache_is_filled_and_used(runs):
     found, entries = runs
-    assert found["off"][1]["cache_misses"] == found["off"][1]["cache_hits"] == 0
     assert found["fills"][1]["cache_misses"] == len(entries)
     assert found["uses"][1]["cache_misses"] == 0
     assert found["uses"][1]["cache_hits"] >= len(entries)
@@ -87,15 +84,15 @@ def test_the_cache_is_filled_and_used_where_there_can_be_one(runs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["fills", "uses", "damaged"])
+@pytest.mark.parametrize("which", ["uses", "damaged"])
 def test_numbers_are_the_same_to_the_bit(runs, which):
-    assert runs[0][which][0] == runs[0]["off"][0]
+    assert runs[0][which][0] == runs[0]["fills"][0]
 
 
 @pytest.mark.slow
 def test_nothing_is_said_of_the_cache_but_that_entries_are_damaged(runs):
     found, _ = runs
-    for which in ("off", "fills", "uses"):
+    for which in ("fills", "uses"):
         assert not re.search("cache|warning|error", found[which][2])
     said = found["damaged"][2]
     assert "Error reading persistent compilation cache entry for 'jit_" in said
@@ -190,6 +187,14 @@ def test_a_script_gets_one_with_one_call(config, tmp_path):
     assert len([*kept.iterdir()]) == before
     assert fp.cache_programs(tmp_path / "none") is None
     assert not (tmp_path / "none").exists()
+
+
+def test_where_no_folder_can_be_made_nothing_is_kept(config, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "cache"))
+    config.update("jax_enable_compilation_cache", True)
+    assert compilation_cache.cache_programs() is None
+    assert config.jax_compilation_cache_dir is None
 
 
 def test_versions_of_jax_that_would_complain_of_good_programs_get_none(config, monkeypatch):

@@ -7,10 +7,8 @@ import jax
 import numpy as np
 import pytest
 from prepared import write_random
-from small import refused
 from test_shakespeare import LONG, write_plays
 
-import experiments
 import fedpriv as fp
 from configs import correlated, correlated_text
 from experiments.accounting.cost import costs
@@ -54,6 +52,7 @@ def test_a_target_gives_all_the_same_multiplier():
     assert [*ratios.values()] == pytest.approx([fresh] * len(ratios), rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [None, 3])
 def test_the_mask_stays_for_its_period(data_dir, period):
     """From three rounds to six a quarter of the coordinates moves, those of the first three if for the whole run."""
@@ -70,6 +69,7 @@ def test_the_mask_stays_for_its_period(data_dir, period):
     assert np.array_equal(early, late) == (period is None)
 
 
+@pytest.mark.slow
 def test_the_matrix_of_least_error():
     """Of all, under the server's momentum where that is asked for."""
     made = {}
@@ -96,8 +96,3 @@ def test_roles_are_counted_where_the_data_are(tmp_path):
     assert [len(each.notes) for each in found] == [0, 1]
     federation = experiment_of(correlated_text, there).entries["dp_fed_avg"].federations[0]
     assert federation.num_clients == 8
-
-
-def test_bands_beyond_the_run_are_refused():
-    with refused("^bands: 7; give at most the 6 rounds of the run"):
-        experiments.privacy("correlated", **SMALL | {"bands": 7})

@@ -1,7 +1,7 @@
 """Every command of the guides and of the results pages runs, at a tiny scale and on made-up data.
 
-Of those that train one config, as many train as have every option of them all, and the first and the last algorithm
-that each names; of the others the settings are made, which says what is wrong with what they give.
+The settings of all runs and sweeps are made, which says what is wrong with what they give. Of each config those of most
+options train, the first and the last algorithm that they name.
 """
 
 import contextlib
@@ -11,19 +11,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-from commands import loaded
+from commands import loaded, sweep
 from prepared import write_random
 from test_shakespeare import LONG, write_plays
+from tiers import cases
 
 from experiments.config import modules
+from experiments.config.options import parse, split_options
 from experiments.papers.reproduce import work
 from experiments.search import race
+from experiments.search.sweep_grid import points
 from experiments.speed import growth, haar_speed, round_speed, rounds
 from experiments.speed.growth_point import here
 from experiments.speed.haar_speed import Transform
 from experiments.speed.workloads import Images, Records
-from experiments.training import train
-from experiments.training.trained_run import TrainedRun
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -36,7 +37,7 @@ PAGES += sorted((ROOT / "experiments" / "results").glob("*.md"))
 OWN_CONFIG = re.compile(r"```python\n(# (?:hospitals|tumours).py\n.*?)```", re.DOTALL)
 EXAMPLE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SHORT = ["--rounds", "2", "--seeds", "1", "--layout.devices", "1", "--every", "2"]
 FED_SMP = ["--clients", "8", "--cohort", "2", "--public-examples", "16", "--public-epochs", "1"]
@@ -172,30 +173,27 @@ def two_algorithms(args: tuple[str, ...]) -> tuple[str, ...]:
     return (*args[: first + 1], *args[max(first + 1, end - 1) : end], *args[end:])
 
 
-def words_of(args: tuple[str, ...]) -> set[str]:
-    """The options of a run, and the algorithms that are trained of those that it names."""
-    named, words = False, set()
-    for word in two_algorithms(args):
-        named = word == "--algorithms" or (named and not word.startswith("--"))
-        words |= {word} if named or word.startswith("--") else set()
-    return words - {*SCALES}
+def config_of(args: tuple[str, ...]) -> str:
+    return args[0] if args and not args[0].startswith("--") else "quickstart"
 
 
-def trained_ones() -> set[tuple[str, ...]]:
-    """The arguments of runs that have every word of all runs of their config, those of most words first."""
-    runs = [args for module, args in COMMANDS if module == "run"]
-    seen: dict[str, set[str]] = {}
-    chosen = set()
-    for args in sorted(runs, key=lambda args: -len(words_of(args))):
-        config = args[0] if args and not args[0].startswith("--") else "quickstart"
-        known = seen.setdefault(config, set())
-        if {"--resume", "--help", "--list"} & set(args) or not words_of(args) <= known:
-            chosen.add(args)
-        known |= words_of(args)
-    return chosen
+def trained_ones() -> list[tuple[str, tuple[str, ...]]]:
+    """Of each config the run and the sweep of most options; the settings of the others are made."""
+    chosen: dict[tuple[str, str], tuple[str, ...]] = {}
+    for module, args in MADE:
+        before = chosen.setdefault((module, config_of(args)), args)
+        chosen[module, config_of(args)] = max(before, args, key=lambda x: " ".join(x).count("--"))
+    return [(module, args) for (module, _), args in chosen.items()]
 
 
-TRAINED = trained_ones()
+NOT_MADE = {
+    "--resume",
+    "--help",
+    "--list",
+    "--coordinator",
+}  # of runs that need a folder or processes, or are none
+MADE = [x for x in COMMANDS if x[0] in ("run", "sweep") and not NOT_MADE & {*x[1]}]
+DONE = [x for x in COMMANDS if x not in MADE] + trained_ones()
 
 
 @pytest.fixture(scope="module")
@@ -342,16 +340,31 @@ def fewest(module: str, config: str) -> list[str]:
     return ["--algorithms", *(own[1:2] or own)] if own else []
 
 
+@pytest.mark.parametrize(
+    "command", cases(MADE, lambda x: (x[0], config_of(x[1]))), ids=lambda x: str(x)[:60]
+)
+def test_its_settings_are_made(command, tmp_path, monkeypatch):
+    """Of a run, and of every point of a sweep."""
+    monkeypatch.chdir(tmp_path)
+    write_configs(tmp_path)
+    module, args = command
+    words = list(args) if args and not args[0].startswith("--") else ["quickstart", *args]
+    if module == "run":
+        _, rest = split_options(loaded("run").Options, words)
+        assert parse(modules.load(rest[0]), rest[0], rest[1:])
+    else:
+        options, rest = split_options(sweep.AllOptions, words)
+        asked = sweep._asked(rest, options)
+        assert not asked.grid or len(points(asked.grid, asked.settle)) > 1
+
+
 # Two rounds of two clients, mostly noise, may end in models whose gradients are not finite.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*NaN or infinite:RuntimeWarning")
-@pytest.mark.parametrize(("module", "args"), COMMANDS, ids=lambda x: str(x)[:60])
+@pytest.mark.parametrize(("module", "args"), DONE, ids=lambda x: str(x)[:60])
 def test_it_runs(module, args, data_dir, trained, tmp_path, monkeypatch, capsys, tiny):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TFDS_DATA_DIR", str(data_dir))
     write_configs(tmp_path)
     small = shrunk(module, list(two_algorithms(args)), data_dir, trained)
-    if module == "run" and args not in TRAINED:
-        monkeypatch.setattr(train, "prepare", lambda *_: None)
-        ended = TrainedRun(tmp_path / "run", "complete", {})
-        monkeypatch.setattr(train, "train_algorithms", lambda _: ended)
     assert launch(module, *small) == 0, capsys.readouterr().err

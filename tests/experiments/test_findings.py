@@ -93,11 +93,6 @@ def test_where_data_are_missing_the_others_are_still_checked(monkeypatch, tmp_pa
     assert [re.split(" {2,}", line)[1] for line in out.splitlines()[2:4]] == ["not done", "passes"]
 
 
-def test_an_unknown_paper_is_refused(capsys):
-    assert reproduce.main(["gone", "--findings"]) == 2
-    assert "paper: there is no 'gone'; choose one of fed_smp" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_the_cheapest_finding_holds(tmp_path, capsys):
     """Ten trainings on digits; a lead of about 10 points with a spread of 5."""

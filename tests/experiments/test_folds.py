@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+import tiers
 from commands import sweep as command
 
 import configs.race
@@ -143,6 +144,22 @@ def settled(case, fold):
 
 
 @pytest.mark.parametrize("case", CONFIGS)
+def test_no_client_holds_a_record_of_the_fold(case):
+    module, config, name = settled(case, (3, 3))
+    made = experiment_of(module, config)
+    assert made.own_test
+    (federation,) = made.entries[name].federations
+    rows = np.concatenate(
+        [own[:n] for own, n in zip(federation.rows, federation.size, strict=True)]
+    )
+    held = {row.tobytes() for row in np.asarray(made.test["image"])}
+    images = np.asarray(federation.examples["image"])
+    assert held
+    assert not held & {images[row].tobytes() for row in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CONFIGS)
 def test_nothing_of_the_fold_or_of_the_test_records_is_trained_on(case, monkeypatch):
     module, config, name = settled(case, (3, 3))
     load = module.load
@@ -177,7 +194,7 @@ def test_nothing_of_the_fold_or_of_the_test_records_is_trained_on(case, monkeypa
     assert loss != other_loss
 
 
-@pytest.mark.parametrize("case", CONFIGS)
+@tiers.every("case", CONFIGS)
 def test_a_fold_costs_what_its_config_says_without_data(case):
     module, config, name = settled(case, (3, 3))
     ledgers = ledger_of(module, config), experiment_of(module, config).ledger
@@ -238,6 +255,7 @@ def caption_of(found):
     return choose.table(found, {}, 2).notes[0]
 
 
+@pytest.mark.slow
 def test_a_sweep_chooses_the_point_whose_models_are_best_on_what_they_did_not_see(tmp_path):
     """Scored anew by the models that it kept, on records that are held out here."""
     small = {"algorithms": ("fed_avg",), "rounds": 2, "seeds": 2, "clients": 12, "cohort": 6}

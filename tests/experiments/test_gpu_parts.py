@@ -41,6 +41,7 @@ def lines(folder):
     }
 
 
+@pytest.mark.slow
 def test_one_that_fails_or_takes_too_long_leaves_the_rest(scripts, capsys):
     began = time.monotonic()
     assert main(["gpu", "--output", str(scripts / "out")]) == 1
@@ -76,21 +77,6 @@ def test_all_end_within_ten_minutes():
     assert all(part.expected < part.limit <= 600 for part in EVERY.values())
     assert next(iter(PARTS)) == "smoke"
     assert min(part.expected for part in PARTS.values()) == PARTS["smoke"].expected
-
-
-@pytest.mark.parametrize(
-    ("given", "complaint"),
-    [
-        (["--parts", "Z"], "parts: there is no 'Z'; choose some of smoke, E,"),
-        (["--parts", "table1"], "data_dir: table1 needs prepared data"),
-        (["--minutes", "0"], "minutes: 0.0; give"),
-    ],
-)
-def test_what_is_refused(given, complaint, tmp_path, capsys):
-    assert main(["gpu", *given, "--output", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert complaint in error
-    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("small", [True, False])

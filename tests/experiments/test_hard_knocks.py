@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tiers
 from commands import run
 
 from experiments.base import signals
@@ -173,7 +174,7 @@ def test_ctrl_c_twice_ends_a_round_that_goes_on_and_the_run_goes_on_later(tmp_pa
 def test_a_closed_pipe_and_a_terminal_that_knows_ascii_alone(tmp_path):
     here, there = os.pipe()
     os.close(here)  # nobody reads
-    waiting = [start("--list", stdout=there), start("--list", stdout=there, command="reproduce")]
+    waiting = [start("--list", stdout=there), start("--help", stdout=there)]
     waiting += [start("quickstart", "--output", tmp_path, stdout=there, command="privacy")]
     os.close(there)
     for process in waiting:
@@ -201,8 +202,10 @@ def test_a_full_standard_output(unbuffered, code):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("where", [">&-", "2>&- >&- <&-", ">/dev/full 2>&1", "2>&1 | head -1"])
+@pytest.mark.parametrize(
+    ("where", "unbuffered"),
+    [("2>&- >&- <&-", ""), (">/dev/full 2>&1", "1"), ("2>&1 | head -1", "")],
+)
 def test_a_run_is_whole_though_nobody_can_read_what_it_prints(where, unbuffered, tmp_path):
     folder = tmp_path / "r"
     words = [*SMALL, "--rounds", "2", "--output", str(folder)]
@@ -221,17 +224,6 @@ def test_a_run_is_whole_though_nobody_can_read_what_it_prints(where, unbuffered,
 
 
 WHOLE = {"accuracy.png", "config.json", "metrics.jsonl", "model", "summary.json"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["run", "sweep", "privacy"])
-def test_help_whose_reader_has_gone_ends_quietly(command):
-    here, there = os.pipe()
-    os.close(here)
-    process = start("--help", stdout=there, command=command)
-    os.close(there)
-    assert process.communicate(timeout=120)[1] == ""
-    assert process.returncode == signals.PIPE_CLOSED
 
 
 class Full:
@@ -260,16 +252,14 @@ LOST = {
     "summary.json": "summary.json",
     "model.safetensors": "model of fed_avg, seed 0",
 }
+NUMBERS = dict(zip(LOST, [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES], strict=True))
 
 
 @pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize(
-    ("name", "number"),
-    list(zip(LOST, [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES], strict=True)),
-)
-def test_a_disk_that_is_full(name, number, tmp_path, monkeypatch, capsys):
+@tiers.every("name", LOST)
+def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
     """What can be written is; it is said as it happens, once, and at the end."""
-    folder = tmp_path / "r"
+    folder, number = tmp_path / "r", NUMBERS[name]
     with monkeypatch.context() as patch:
         Full(patch, name, number=number)
         code = run.main([*SMALL, "--rounds", "2", "--output", str(folder)])
@@ -298,6 +288,7 @@ def test_a_disk_that_is_full(name, number, tmp_path, monkeypatch, capsys):
     assert [line.round for line in run_folder.read(folder).lines["fed_avg"]] == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize(
     "names", [["metrics.jsonl", "accuracy.png"], ["model.safetensors", ".npz"]]
@@ -321,6 +312,7 @@ def test_a_disk_that_was_full_for_a_while(names, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("quick_to_compile")
+@pytest.mark.slow
 def test_a_folder_that_is_deleted_during_a_run_is_written_again(tmp_path):
     folder, seen = tmp_path / "r", []
 

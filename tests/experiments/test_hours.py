@@ -69,5 +69,3 @@ def test_quick_clients_alone():
     assert quick.hours == (1.0, 2.0)
     assert quick.shares == pytest.approx((2 / 3, 1 / 3))
     assert quick.synchronous(1000) == 2.0
-    with pytest.raises(ValueError, match=r"^slowest: 0\.5; give at least 1 hours$"):
-        Speeds(HOURS, SHARES, "constant").up_to(0.5)

@@ -1,10 +1,8 @@
 """Configs whose messages travel as integers: budgets, what is refused, what a run's folder and a sweep say."""
 
-import re
 from dataclasses import replace
 
 import pytest
-from commands import privacy
 
 import fedpriv as fp
 from configs import quickstart
@@ -39,6 +37,7 @@ def test_bits_and_integer_noise_are_the_mechanism_s(sampling, noise, used):
     assert mechanism(SMALL).integers is None
 
 
+@pytest.mark.slow
 def test_a_budget_is_reached_where_larger_noise_would_wrap():
     """The search tries noise for which the bits do not do; what it finds costs little less than the budget."""
     config = replace(SMALL, bits=9, view=VIEW, target_epsilon=4.0)
@@ -61,22 +60,3 @@ def test_a_budget_for_which_bits_are_too_few_says_how_many_do():
 def test_clients_vanish_with_their_shares():
     drawn = fed_smp.sampler(replace(SMALL, dropout=0.3), 120).accounting
     assert drawn == fp.dropping(fp.fixed_size(120, 30), 0.3, "lost").accounting
-
-
-WRONG = {
-    "quickstart --bits 1": "bits: 1; give a whole number of bits from 2 to 30",
-    "quickstart --bits 3 --algorithms rand_k": r"bits: 3, but sums .* wrap; give \d+",
-    "quickstart --integer-noise skellam": "integer_noise: 'skellam'; has no effect without bits",
-    "quickstart --bits 14 --integer-noise discrete_gaussian --algorithms rand_k": "mechanism: .*skellam",
-    "quickstart --dropout 0.1": "dropout: 0.1; .*choose sampling fixed_size",
-    "race --bits 14 --algorithms rand_k ldp_fed_avg": "bits: 14; ldp_fed_avg adds noise otherwise",
-    "own_budgets --bits 14 --algorithms dp_sgd": "bits: 14; dp_sgd adds noise otherwise",
-}
-
-
-@pytest.mark.parametrize("words", WRONG)
-def test_what_does_not_go_with_integers_is_refused_in_one_line(words, capsys):
-    assert privacy.main(words.split()) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert len(said) == 1
-    assert re.search(WRONG[words], said[0]), said[0]

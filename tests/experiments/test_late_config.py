@@ -39,6 +39,7 @@ def run(data_dir, tmp_path_factory):
     return experiments.run("late", data_dir=data_dir, folder=folder, progress=False, **given)
 
 
+@pytest.mark.slow
 def test_all_train_for_the_same_hours(run):
     """As many rounds as fit in 16 hours, which the folder tells."""
     summary = read(run.folder).results
@@ -48,6 +49,7 @@ def test_all_train_for_the_same_hours(run):
         assert summary.hours_per_round(name) == pytest.approx(hours)
 
 
+@pytest.mark.slow
 def test_curves_and_leads_go_by_hours(run, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.append(figure))
@@ -61,6 +63,7 @@ def test_curves_and_leads_go_by_hours(run, tmp_path, monkeypatch):
     assert frame["accuracy_lead_final_mean"][1] == pytest.approx((own - rival).mean())
 
 
+@pytest.mark.slow
 def test_what_has_no_hours_has_no_curve_by_them(tmp_path, recorded_without_hours):
     with refused("by: none of these runs has simulated hours, .* draw by round or uplink"):
         experiments.figure(recorded_without_hours, tmp_path / "f.png", by="hours")
@@ -74,6 +77,7 @@ def recorded_without_hours(tmp_path):
     return tmp_path / "plain"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", ["known", pytest.param("secret", marks=pytest.mark.slow)])
 def test_each_noise_is_solved_for_its_own_rounds(turns):
     settings = replace(late.settings, **SMALL | {"turns": turns, "target_epsilon": 4.0})
@@ -124,27 +128,3 @@ def test_delays_are_those_of_the_speeds():
     drawn = replace(settings, delay="geometric", most_late=400).delays()
     means = [np.dot(range(401), chances) for chances in drawn.chances]
     assert means == pytest.approx([0.75, 1.5, 6.0], rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"most_late": 5}, "^delay: .*it can be 6 steps, more than most_late=5; cut the law or"),
-        (
-            {"shares": (0.5, 0.4)},
-            r"^shares: \(0\.5, 0\.4\); give one for each of 3 classes, in sum",
-        ),
-        ({"shares": (0.5, 0.4, 0.3)}, "^shares: .*; give one for each of 3 classes, in sum 1"),
-        ({"hours": (1.0, -2.0, 8.0)}, r"^hours\[1\]: -2\.0; give a number"),
-        ({"buffer": 21}, "^buffer: 21; give at most the 20 clients"),
-        ({"at_work": 21}, "^at_work: 21; give at most the 20 clients"),
-        ({"slowest": 0.5}, r"^slowest: 0\.5; give at least 1 hours"),
-        ({"at_work": 19, "algorithms": ("fed_avg_quick",)}, "^at_work: 19; only 18 clients are"),
-        ({"slow_labels": 10}, "^slow_labels: 10; give at most 9 of the 10 labels"),
-        ({"delay": "uniform"}, "^delay: 'uniform'"),
-        ({"staleness": -1.0}, "^staleness: -1"),
-    ],
-)
-def test_what_is_refused(changes, said):
-    with refused(said):
-        experiments.privacy("late", **SMALL | changes)

@@ -6,20 +6,18 @@ import shutil
 
 import numpy as np
 import pytest
-from reported import record
+from recorded import made
 from scipy import stats
+from small import refused
 
 import experiments
 from experiments import compare
 from experiments.tables.over_clients import ClientScores, over_clients
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("clients") / "run"
-    return folder, record(
-        folder, rounds=(5, 10), seeds=3, algorithms=("top_k", "dp_fed_avg"), of_clients=12
-    )
+@pytest.fixture
+def recorded():
+    return made("clients")
 
 
 def last(histories, name, metric):
@@ -157,6 +155,7 @@ def test_a_client_that_one_lacks_is_left_out_of_the_difference():
     assert difference.mean == pytest.approx([0.5, 0.5])
 
 
+@pytest.mark.slow
 def test_an_interval_over_clients_holds_the_truth_about_as_often_as_it_says():
     """Of 300 draws of 30 normal clients. Student's t is exact: 285 are expected, fewer than 269 or more than 297 once
     in 10^4. A bootstrap of 30 covers at least 0.93: fewer than 260, or more than 297, once in 10^4.
@@ -214,11 +213,6 @@ def test_a_metric_over_clients_names_its_metric_there(metric, columns, recorded)
     assert set(frame["kind"]) == {"held_out"}
 
 
-def test_what_there_is_no_table_of_clients_of(recorded, tmp_path):
-    record(tmp_path / "plain", rounds=(5,))
-    with pytest.raises(ValueError, match=r"^by: nothing was recorded client by client; train with"):
-        experiments.table(tmp_path / "plain", by="client")
-    with pytest.raises(ValueError, match=r"^metric: there is no 'loss'; there are accuracy, auc"):
-        experiments.table(recorded[0], by="client", metric="loss")
-    with pytest.raises(ValueError, match=r"^by: "):
-        experiments.table(recorded[0], by="hospital")
+def test_a_metric_that_no_client_has_is_refused():
+    with refused("^metric: there is no 'loss'; there are accuracy, auc"):
+        experiments.table(made("clients").path, by="client", metric="loss")

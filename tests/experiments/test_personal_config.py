@@ -26,6 +26,7 @@ def data_dir(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_metric_of_held_out_records_is_one_like_any_other(data_dir, tmp_path):
     """In the table, for stopping, and in the summary, which says that it is private."""
     run = experiments.run(
@@ -71,6 +72,7 @@ def test_every_client_holds_out_its_share(data_dir):
     assert not np.array_equal(first.held_out.rows, other.held_out.rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

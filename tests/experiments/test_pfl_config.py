@@ -17,6 +17,8 @@ from small import assert_close, filled
 import fedpriv as fp
 from configs import pfl_cifar10
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 MEAN, STD = (0.2, 0.5, 0.7), (0.3, 0.2, 0.1)
 SMALL = fp.models.classifier(fp.models.DropoutCNN(4, MEAN, STD), (8, 8, 3))
 
@@ -74,6 +76,7 @@ def test_a_noise_cohort_is_extrapolated_as_pfl_research_does():
     assert "certified" not in str(claim)
 
 
+@pytest.mark.slow
 def test_what_runs_with_a_noise_cohort_is_certified_as_it_runs():
     """At 50 / 1,000 of the noise; no cohort larger than the run's, no claim of a paper."""
     as_run = replace(MEANT, noise_cohort=None, noise_multiplier=MEANT.noise_multiplier / 20)
@@ -87,6 +90,7 @@ def test_what_runs_with_a_noise_cohort_is_certified_as_it_runs():
     assert found[0] == found[1]  # but for the line that made it
 
 
+@pytest.mark.slow
 def test_tables_say_extrapolation(tmp_path, capsys):
     words = "--noise-cohort 1000 --rounds 2 --algorithms dp_fed_avg"
     assert privacy.main(["pfl_cifar10", *words.split(), "--output", str(tmp_path)]) == 0
@@ -97,7 +101,6 @@ def test_tables_say_extrapolation(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 def test_two_rounds(tmp_path):
     """Both rows, on 40 images; the DP row pays what was asked for."""
     write_random(tmp_path, "cifar10", train=40, test=8)

@@ -25,6 +25,8 @@ from experiments.runs.scalars import scalars
 from experiments.tables import terminal
 from fedpriv.privacy import VIEWS
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
 MODEL = fp.models.classifier(fp.models.LogisticRegression(2), np.zeros(3, np.float32), inputs="x")
 OF_SCORE = ("accuracy", "loss")
 OF_TEST = ("test[a]_accuracy_mean", "test_loss_worst_group")
@@ -127,6 +129,7 @@ def test_a_round_is_chosen_by_a_public_number_or_by_one_that_is_named(way, own_t
         assert public.by_what(named, known) == {chosen: (name,)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -193,6 +196,7 @@ def test_a_private_choice_is_repeated_wherever_an_epsilon_would_stand(stopped, t
     assert all(math.isinf(c.epsilon) for c in account.certificates)
 
 
+@pytest.mark.slow
 def test_noise_that_is_not_covered_is_not_called_no_noise(stopped, tmp_path, capsys):
     """Its epsilon is infinite, its noise is told, and of several runs those are named which are not covered."""
     covered = trained(tmp_path / "covered")
@@ -210,6 +214,7 @@ def test_noise_that_is_not_covered_is_not_called_no_noise(stopped, tmp_path, cap
     assert "Not private" not in drawn.caption
 
 
+@pytest.mark.slow
 def test_a_stopped_run_shows_no_best_of_another_private_metric(stopped, tmp_path):
     folder = shutil.copytree(stopped.folder, tmp_path / "run")
     with pytest.raises(ValueError, match="not_covered"):  # nothing would be chosen by train_loss
@@ -218,6 +223,31 @@ def test_a_stopped_run_shows_no_best_of_another_private_metric(stopped, tmp_path
     assert again.summary.not_covered == stopped.summary.not_covered
 
 
+def _check_named(held, known, of_clients=False):
+    """Each number that is not public stands under a key that says so."""
+    for *above, name in _leaves(held):
+        said = any(key.endswith(MARK) for key in above) or name.endswith(MARK)
+        metric = next((m for m in (*OF_SCORE, *OF_TEST, "train_loss") if m in (*above, name)), None)
+        if metric:
+            assert said or (metric in known and not of_clients), (above, name)
+        if "mb" in name.split("_") or "second" in name or name == "seconds":
+            assert said or name == "compile_seconds", (above, name)
+
+
+def _recorded(folder):
+    """The summary and every line, and whether it is of single clients."""
+    yield json.loads((folder / "summary.json").read_text()), False
+    for file in ("metrics.jsonl", "clients.jsonl"):
+        for line in (folder / file).read_text().splitlines():
+            yield json.loads(line), file == "clients.jsonl"
+
+
+def test_every_number_of_a_folder_stands_under_a_name_that_says_what_it_is(stopped):
+    for held, of_clients in _recorded(stopped.folder):
+        _check_named(held, Public(OF_SCORE), of_clients)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("own_test", [False, True])
 def test_every_private_number_stands_under_a_name_that_says_so(own_test, tmp_path):
     """In every file of the folder, in sinks, and in tables; metrics of a public test set alone do not."""
@@ -226,16 +256,8 @@ def test_every_private_number_stands_under_a_name_that_says_so(own_test, tmp_pat
     run = trained(tmp_path / "run", own_test=own_test, metric="train_loss", sinks=[sink])
     known = Public(OF_SCORE, own_test)
     summary = json.loads((run.folder / "summary.json").read_text())
-    lines = (run.folder / "metrics.jsonl").read_text().splitlines()
-    clients = [json.loads(x) for x in (run.folder / "clients.jsonl").read_text().splitlines()]
-    for held in (summary, *map(json.loads, lines), *got, *clients):
-        for *above, name in _leaves(held):
-            said = any(key.endswith(MARK) for key in above) or name.endswith(MARK)
-            if any(metric in (*above, name) for metric in (*OF_SCORE, *OF_TEST, "train_loss")):
-                metric = next(m for m in (*OF_SCORE, *OF_TEST, "train_loss") if m in (*above, name))
-                assert said or (metric in known and held not in clients), (above, name)
-            if "mb" in name.split("_") or "second" in name or name == "seconds":
-                assert said or name == "compile_seconds", (above, name)
+    for held, of_clients in [*_recorded(run.folder), *((one, False) for one in got)]:
+        _check_named(held, known, of_clients)
     assert set(summary["best"]["dp_fed_avg"]) == set() if own_test else set(OF_SCORE)
     assert summary["best_not_private"] == {}
     assert "train_loss" in summary["final_not_private"]["dp_fed_avg"]
@@ -310,6 +332,7 @@ def _unmarked(held):
     return {key if key in kept else key.removesuffix(MARK): each for key, each in held.items()}
 
 
+@pytest.mark.slow
 def test_a_run_with_a_secret_seed_names_each_sink_once(tmp_path, capsys):
     class Mine:
         def write(self, record):
@@ -322,6 +345,7 @@ def test_a_run_with_a_secret_seed_names_each_sink_once(tmp_path, capsys):
     assert "Mine" in said[1]
 
 
+@pytest.mark.slow
 def test_held_out_records_that_are_declared_public_may_choose(tmp_path):
     run = trained(tmp_path / "run", declared=True, stop_at="held_out_accuracy_mean=0.01")
     assert run.summary.stopped

@@ -11,12 +11,13 @@ from several import PATIENCE, ended, free_port, options, slurm, started
 import fedpriv as fp
 from experiments.run import main
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 # Cohorts of 5 on 2 devices, one in each process: one has a slot of padding.
 SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size"]
 SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5"]
-SHORT = ["--algorithms", "rand_k", "--rounds", "3", "--every", "2", "--seeds", "2"]
+SHORT = ["--algorithms", "rand_k", "--rounds", "4", "--every", "2", "--seeds", "2", "--secret-seed"]
+SHORT += ["--stop-at", "accuracy=0.001"]
 
 
 def two(folder, *args):
@@ -51,7 +52,6 @@ def finished(tmp_path_factory):
     return folder, said
 
 
-@pytest.mark.slow
 def test_only_the_first_process_speaks_and_writes(finished):
     folder, (first, second) = finished
     assert "Fed-SMP rand_k" in first.out
@@ -63,27 +63,29 @@ def test_only_the_first_process_speaks_and_writes(finished):
         "summary.json",
         "accuracy.png",
         "model",
+        "secret_seed",
     }
-    assert summary(folder)["status"] == "complete"
     device = summary(folder)["device"]
     assert (device["count"], device["processes"]) == (2, 2)
 
 
-@pytest.mark.slow
-def test_all_stop_together_before_the_last_round(tmp_path):
-    stop = ["--stop-at", "accuracy=0.001", "--rounds", "4", "--every", "2", "--seeds", "1"]
-    with started(two(tmp_path / "two", "--algorithms", "rand_k", *stop)) as processes:
-        said = ended(processes)
-    assert [process.code for process in said] == [0, 0], said
-    found = summary(tmp_path / "two")
+def test_all_stop_together_before_the_last_round(finished):
+    found = summary(finished[0])
     assert (found["status"], found["rounds"]) == ("complete", {"rand_k": 2})
     assert set(found["stopped"]) == {"rand_k"}
 
 
-@pytest.mark.slow
-def test_metrics_are_those_of_one_process(finished, tmp_path):
-    """To the bit on two devices, up to the order of sums on one."""
+def test_the_secret_seed_is_that_of_the_first_process(finished):
+    folder, said = finished
+    secret = (folder / "secret_seed").read_text().strip()
+    assert not any(secret in text for process in said for text in process[1:])
+    assert not (folder / "second").exists()
+
+
+def test_metrics_are_those_of_one_process(finished, tmp_path, monkeypatch):
+    """With the same secret seed: to the bit on two devices, up to the order of sums on one."""
     folder, _ = finished
+    monkeypatch.setattr(fp, "secret_seed", lambda: int((folder / "secret_seed").read_text()))
     for devices in (2, 1):  # the first starts JAX
         own = ["--layout.devices", str(devices), "--output", str(tmp_path / str(devices))]
         assert main([*SMALL, *SHORT, *own]) == 0
@@ -98,23 +100,6 @@ def test_metrics_are_those_of_one_process(finished, tmp_path):
             )
 
 
-@pytest.mark.slow
-def test_a_secret_seed_is_that_of_the_first_process(tmp_path):
-    """Which alone writes it; the same seed in one process trains the same."""
-    folder = tmp_path / "two"
-    with started(two(folder, *SHORT, "--secret-seed")) as processes:
-        said = ended(processes)
-    assert [process.code for process in said] == [0, 0], said
-    secret = (folder / "secret_seed").read_text()
-    assert not any(secret.strip() in text for process in said for text in process[1:])
-    assert not (folder / "second").exists()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fp, "secret_seed", lambda: int(secret))
-        own = ["--layout.devices", "2", "--output", str(tmp_path / "one")]
-        assert main([*SMALL, *SHORT, *own, "--secret-seed"]) == 0
-    assert lines(tmp_path / "one") == lines(folder)
-
-
 def wait_for(file, processes):
     until = time.monotonic() + PATIENCE
     while not file.exists() and time.monotonic() < until:
@@ -122,7 +107,6 @@ def wait_for(file, processes):
         time.sleep(0.1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code", "status"),
     [(signal.SIGTERM, 130, "interrupted"), (signal.SIGKILL, 1, "failed, perhaps because another")],
@@ -142,7 +126,6 @@ def test_when_one_process_ends_all_do(sent, code, status, tmp_path):
     assert summary(folder)["rounds"]["fed_avg"] == len(lines(folder)) >= 1
 
 
-@pytest.mark.slow
 def test_a_mistake_in_one_process_ends_all(tmp_path):
     """Here the second one's; Slurm names the processes."""
     folder, port = tmp_path / "never", free_port()
@@ -158,7 +141,6 @@ def test_a_mistake_in_one_process_ends_all(tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.slow
 def test_a_process_that_dies_before_training_ends_all(tmp_path):
     folder, port = tmp_path / "never", free_port()
     dying = "import os; from fedpriv import distributed; from experiments.run import main; "
@@ -172,7 +154,6 @@ def test_a_process_that_dies_before_training_ends_all(tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.slow
 def test_other_settings_in_one_process_end_all(tmp_path):
     folder = tmp_path / "never"
     one, other = two(folder, *SHORT)
@@ -183,30 +164,3 @@ def test_other_settings_in_one_process_end_all(tmp_path):
         "error: settings: process 1 has another than process 0; give every process the same\n"
     )
     assert not folder.exists()
-
-
-@pytest.mark.parametrize(
-    ("args", "said"),
-    [
-        (["--coordinator", "h:1"], "give all three or none"),
-        (options("h:1", 2, 2), "process_id: 2; give 0 to 1"),
-        (options("h", 2, 1), "coordinator: 'h' is not HOST:PORT"),
-        (["--num-processes", "two"], "--num-processes: 'two' is not"),
-    ],
-)
-def test_options_that_make_no_sense(args, said, tmp_path, capsys):
-    assert main([*SMALL, *args, "--output", str(tmp_path / "never")]) == 2
-    shown, error = capsys.readouterr()
-    assert shown == ""
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert said in error
-
-
-def test_the_options_are_explained(capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(["quickstart", "--help"])
-    assert stop.value.code == 0
-    page = capsys.readouterr().out
-    for option in ("--coordinator HOST:PORT", "--num-processes", "--process-id", "--rounds"):
-        assert option in page

@@ -6,32 +6,38 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
-from reported import record, with_class
+from matplotlib.figure import Figure
+from recorded import made
+from reported import with_class
 
 from experiments.runs.run_folder import read
 from experiments.tables.plots import colours
 from experiments.tables.report import charts, tables
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+@pytest.fixture
+def recorded():
     """(what was recorded, its series by algorithm)"""
-    folder = tmp_path_factory.mktemp("charts") / "run"
-    histories = record(folder, rounds=(5, 10, 15, 20), seeds=4)
+    folder, histories = made("private")
     drawn = charts.series(tables.results([read(folder)], [""]))
     return histories, {s.result.algorithm: s for s in drawn}
 
 
 @pytest.fixture
 def curves(monkeypatch):
-    """What matplotlib is given: (title, key of the series) -> x, mean, standard deviation."""
+    """What matplotlib is given: (title, key of the series) -> x, mean, standard deviation; nothing is saved."""
     found, draw, titles = {}, charts._curve, []
 
     def spy(axes, s, x, mean, std, floor):
         found[titles[-1], s.key] = x, mean, std
         draw(axes, s, x, mean, std, floor)
 
+    def unsaved(draw, key):
+        draw(Figure().subplots())
+        return "<svg viewBox='0'/>"
+
     drawn = charts._draw
+    monkeypatch.setattr(charts, "_svg", unsaved)
     monkeypatch.setattr(charts, "_curve", spy)
     monkeypatch.setattr(charts, "_draw", lambda a, c, *b: titles.append(c.title) or drawn(a, c, *b))
     return found
@@ -79,11 +85,11 @@ def texts(picture):
     "values", [[0.0], [-3.0, -3.0], [1e-30, 2e-30], [1e30, 1e99, 1e308], [0, 1e-9]]
 )
 def test_every_range_has_a_picture_with_ticks(values, recorded):
-    for x_label in ("round", "epsilon $x^"):  # text, not a formula
-        rows = [(x, x, abs(x) / 2) for x in values]
-        found = texts(figure(recorded[1]["top_k"], rows, x_label=x_label))
-        assert any(x_label in said for said in found)
-        assert 3 <= len(found) <= 20
+    x_label = "epsilon $x^" if values[0] else "round"  # text, not a formula
+    rows = [(x, x, abs(x) / 2) for x in values]
+    found = texts(figure(recorded[1]["top_k"], rows, x_label=x_label))
+    assert any(x_label in said for said in found)
+    assert 3 <= len(found) <= 20
 
 
 def test_far_values_get_a_logarithmic_axis_and_accuracy_stays_within_its_bounds(recorded):
@@ -97,12 +103,19 @@ def test_far_values_get_a_logarithmic_axis_and_accuracy_stays_within_its_bounds(
 def test_what_is_not_finite_is_a_gap_that_is_said(recorded):
     nan = float("nan")
     rows = [(1, 2.0, 0.1), (2, 3.0, 0.1), (3, nan, nan), (4, 1.0, 0.1), (5, 2.0, None)]
-    made = figure(recorded[1]["top_k"], rows)
-    assert any("1 values are not finite" in said for said in made.caption)
-    (line,) = with_class(ElementTree.fromstring(made.svg), "series")
+    drawn = figure(recorded[1]["top_k"], rows)
+    assert any("1 values are not finite" in said for said in drawn.caption)
+    (line,) = with_class(ElementTree.fromstring(drawn.svg), "series")
     assert line.find("path").get("d").count("M") == 2
-    assert "nan" not in made.svg
+    assert "nan" not in drawn.svg
+    assert figure(recorded[1]["top_k"], rows).svg == drawn.svg  # the same every time
     assert not figure(recorded[1]["top_k"], rows[2:3]).svg
+
+
+def test_one_seed_has_no_band(recorded):
+    for std, bands in ((None, 0), (0.1, 1)):
+        drawn = figure(recorded[1]["top_k"], [(1, 2.0, std), (2, 3.0, std)])
+        assert len(with_class(ElementTree.fromstring(drawn.svg), "band")) == bands
 
 
 def test_series_are_told_apart_by_algorithm_and_run(recorded):

@@ -1,11 +1,13 @@
 """What the report makes of runs that have not ended well, and of folders of runs."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from commands import report as command
-from reported import edit, record, tables, text, tree, with_class
+from recorded import made
+from reported import edit, record, tables, text, tree
 
 import experiments
 from experiments.runs.run_folder import read, read_all
@@ -13,6 +15,11 @@ from experiments.runs.run_names import names
 from experiments.tables.report import charts
 
 RESULTS = "The last state of each"
+
+
+@pytest.fixture(autouse=True)
+def _without_pictures(monkeypatch):
+    monkeypatch.setattr(charts, "_svg", lambda draw, key: "<svg viewBox='0'/>")
 
 
 def rows(folder):
@@ -23,7 +30,8 @@ def rows(folder):
 
 def test_a_run_that_goes_on_is_shown_as_far_as_it_is(tmp_path):
     """Cut off in its last line, begun on another machine and stopped once."""
-    history = record(tmp_path / "run", status=None)["dp_fed_avg"]
+    history = made("going on").histories["dp_fed_avg"]
+    shutil.copytree(made("going on").path, tmp_path / "run")
     path = tmp_path / "run" / "metrics.jsonl"
     path.write_text(path.read_text()[:-40])
     other = {"versions": {"jax": "1.2.3"}, "device": {"kind": "abacus"}, "git_revision": None}
@@ -43,7 +51,6 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_is(tmp_path):
     assert "run: metrics.jsonl is cut off in line 12, which is left out" in said
     assert "run: went on after a stop (2026-01-02T03:04:05Z), elsewhere: jax 1 there" in said
     assert dict(tables(root)["Versions and device"][1:])["device kind"] == "abacus"
-    assert len(with_class(root, "series")) == 2 * (4 + 4 + 3) + 2 * 4
 
 
 DIVERGED = "diverged: top_k: the model became NaN in round 21 (seed 0)"
@@ -61,14 +68,14 @@ DIVERGED = "diverged: top_k: the model became NaN in round 21 (seed 0)"
 )
 def test_runs_that_did_not_end_well_say_so(tmp_path, status, cells):
     """One of the algorithms was not even begun."""
-    folder = tmp_path / "run"
-    record(folder, status=status, algorithms=("fed_avg", "top_k"))
-    for name in ("config.json", "summary.json"):
-        settings = json.loads((folder / name).read_text())["settings"]
-        edit(folder / name, settings=settings | {"algorithms": ["fed_avg", "rand_k", "top_k"]})
+    folder = shutil.copytree(made("interrupted").path, tmp_path / "run")
+    settings = read(folder).settings
+    settings["algorithms"] = [*settings["algorithms"], "fed_avg_rand_k"]
+    edit(folder / "config.json", settings=settings)
+    edit(folder / "summary.json", settings=settings, status=status)
     found = rows(folder)
     assert {name: found[name]["status"] for name in cells} == cells
-    assert found["Fed-SMP rand_k"]["status"] == f"not evaluated ({status.partition(':')[0]})"
+    assert found["FedAvg-rand_k"]["status"] == f"not evaluated ({status.partition(':')[0]})"
     assert found["FedAvg"]["rounds"] == "20 of 200"
     page = tree(folder / "report.html")
     assert f"run: {status}" in text(page)
@@ -85,10 +92,18 @@ def test_a_run_without_an_evaluation(tmp_path):
     assert "Versions and device are recorded when a run ends." in said
 
 
-def test_the_folder_of_a_sweep_is_all_its_points_in_their_order(tmp_path):
+@pytest.fixture
+def small():
+    return made("one seed").path
+
+
+def test_the_folder_of_a_sweep_is_all_its_points_in_their_order(small, tmp_path):
     points = {"p=2": 0.2, "p=10": 0.1, "p=1": 0.01}
     for name, p in points.items():
-        record(tmp_path / name, rounds=(5,), seeds=1, p=p, algorithms=("fed_avg",))
+        shutil.copytree(small, tmp_path / name)
+        settings = read(small).settings | {"p": p}
+        edit(tmp_path / name / "config.json", settings=settings)
+        edit(tmp_path / name / "summary.json", settings=settings)
     wanted = [{"folder": name} for name in [*points, "p=4"]]
     (tmp_path / "sweep.json").write_text(json.dumps({"points": wanted}))
     assert command.main([str(tmp_path)]) == 0
@@ -101,18 +116,17 @@ def test_the_folder_of_a_sweep_is_all_its_points_in_their_order(tmp_path):
     assert remarks == []
 
 
-def test_each_run_once_and_by_a_name_of_its_own(tmp_path):
+def test_each_run_once_and_by_a_name_of_its_own(small, tmp_path):
     for folder in ("x/run", "y/run", "z"):
-        record(tmp_path / folder, rounds=(5,), seeds=1, algorithms=("top_k",))
+        shutil.copytree(small, tmp_path / folder)
     given = [tmp_path / "x", tmp_path / "x" / "run", tmp_path / "y" / "run", tmp_path / "z"]
     runs, _ = read_all(given)
     assert names(runs) == ["x/run", "y/run", "z"]
 
 
-def test_the_page_is_in_the_run_or_where_one_is(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(charts, "pictures", lambda drawn, ends: [])
+def test_the_page_is_in_the_run_or_where_one_is(small, tmp_path, monkeypatch, capsys):
     for name in "ab":
-        record(tmp_path / name, rounds=(5,), seeds=1, algorithms=("top_k",))
+        shutil.copytree(small, tmp_path / name)
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -127,51 +141,8 @@ def test_the_page_is_in_the_run_or_where_one_is(tmp_path, monkeypatch, capsys):
     assert experiments.report([tmp_path / "a", tmp_path / "b"]) == Path("report.html")
 
 
-def swept(base):
-    record(base / "p=1", rounds=(5,), seeds=1, algorithms=("top_k",))
-    (base / "sweep.json").write_text("{}")
-    return [str(base)]
-
-
-def torn(base):
-    record(base / "run", rounds=(5,), seeds=1, algorithms=("top_k",))
-    (base / "run" / "metrics.jsonl").write_text('{"algorithm": "top_k", "privacy": {}}\n')
-    return [str(base / "run")]
-
-
-WRONG = {
-    "no folder": (lambda base: [str(base / "none")], "No such file or directory); give a run"),
-    "a file": (lambda base: [__file__], "Not a directory); give a run folder"),
-    "empty": (lambda base: [str(base)], "holds no run; give a run folder"),
-    "nothing": (lambda base: [], "folders: none is given"),
-    "unknown option": (lambda base: ["x", "--picture", "y"], "--picture: unknown field"),
-    "a sweep that is damaged": (swept, "sweep.json is damaged; restore it"),
-    "a line without": (torn, "metrics.jsonl, line 1, is damaged (lacks round); remove the line"),
-}
-
-
-@pytest.mark.parametrize("which", WRONG)
-def test_wrong_input_is_refused_in_one_line(which, tmp_path, capsys):
-    make, said = WRONG[which]
-    try:
-        code = command.main(make(tmp_path))
-    except SystemExit as stop:
-        code = stop.code
-    error = capsys.readouterr().err
-    assert code == 2
-    assert error.startswith("error: ")
-    assert said in error
-    assert error.count("\n") == 1
-    assert not list(tmp_path.rglob("*.html"))
-
-
-def test_a_page_that_cannot_be_written_leaves_what_is_there(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(charts, "pictures", lambda drawn, ends: [])
-    record(tmp_path / "run", rounds=(5,), seeds=1, algorithms=("top_k",))
-    for output in (".", "none/page.html"):
-        assert command.main([str(tmp_path / "run"), "--output", str(tmp_path / output)]) == 2
-        assert "output: cannot write" in capsys.readouterr().err
-    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+def test_a_page_that_cannot_be_written_leaves_what_is_there(small, tmp_path, monkeypatch, capsys):
+    shutil.copytree(small, tmp_path / "run")
     output = tmp_path / "page.html"
     output.write_text("old")
 

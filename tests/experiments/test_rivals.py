@@ -4,15 +4,22 @@ import json
 import shutil
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from experiments.speed import memory
-from experiments.speed.rivals import comparison, runner
+from experiments.speed.haar_speed import Transform
+from experiments.speed.rivals import comparison, jax_privacy, runner
 from experiments.speed.rivals.runner import Rival, Rivals, Settings
 from experiments.speed.timing import medians
+from fedpriv.mechanisms.mechanisms import gaussian
+from fedpriv.mechanisms.per_example import per_example, private_mean
 
 SETTINGS = Settings("A", {"size": 3}, clients=2, threads=1, device="cpu")
 
@@ -57,6 +64,7 @@ def fakes(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.slow
 def test_a_rival_tells_about_itself_and_answers(fakes, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--meant_for_our_jax")
     rival = Rival(module("steady"), SETTINGS)
@@ -72,6 +80,7 @@ def test_a_rival_tells_about_itself_and_answers(fakes, monkeypatch):
     rival.close()
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_given_up(fakes, monkeypatch):
     rival = Rival(module("silent"), SETTINGS)
     rival.about()
@@ -81,6 +90,7 @@ def test_one_that_hangs_is_given_up(fakes, monkeypatch):
     rival.close()
 
 
+@pytest.mark.slow
 def test_those_that_fail_are_left_out_and_the_others_go_on(fakes, capfd):
     with Rivals(torch=True, peers=True, settings=SETTINGS) as all_of_them:
         assert set(all_of_them.about()) == {"torch", "mortal"}
@@ -125,6 +135,7 @@ def test_on_a_gpu_those_that_need_a_cpu_are_left_out(monkeypatch):
     assert variables["JAX_DEFAULT_MATMUL_PRECISION"] == "tensorfloat32"
 
 
+@pytest.mark.slow
 def test_one_run_alone(fakes):
     with closing(Rival(module("steady"), SETTINGS._replace(run="fast"))) as rival:
         assert rival.about()["runs"] == ["fast"]
@@ -155,6 +166,7 @@ def builder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_an_environment_is_built_once_for_its_requirements(builder):
     """After a build that was cut off from the start, and again where they changed."""
     here = runner.environment("good")
@@ -181,6 +193,7 @@ def test_on_a_gpu_a_rival_that_is_here_has_our_environment(builder):
     assert runner.python_of("numpy") != runner.sys.executable
 
 
+@pytest.mark.slow
 def test_an_environment_that_cannot_be_built_says_why_and_leaves_nothing(builder, monkeypatch):
     why = r"cannot be built.*pip: ERROR: no matching distribution; see .*bad\.txt"
     with pytest.raises(ChildProcessError, match=why):
@@ -192,6 +205,7 @@ def test_an_environment_that_cannot_be_built_says_why_and_leaves_nothing(builder
         runner.python_of("good")
 
 
+@pytest.mark.slow
 def test_a_peer_without_an_environment_is_left_out(builder, monkeypatch):
     monkeypatch.setattr(runner, "RIVALS", {"bad": "A"})
     with Rivals(torch=False, peers=True, settings=SETTINGS) as none:
@@ -207,3 +221,26 @@ def test_environments_lie_in_the_users_cache_by_default(monkeypatch, tmp_path):
     assert runner.environment("pfl").parent == tmp_path / "fedpriv" / "peers"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert runner.environment("pfl").parent == Path.home() / ".cache" / "fedpriv" / "peers"
+
+
+STEP = Transform(3, 8, lot=4, side=8, filters=(2, 3), hidden=(5,), clip_norm=0.7)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jax_privacy calls optax by an old name
+@pytest.mark.slow
+@pytest.mark.parametrize("micro", [None, 2])
+@pytest.mark.usefixtures("quick_to_compile")
+def test_a_private_step_is_that_of_jax_privacy(micro):
+    """Without noise; some gradients are clipped."""
+    rng = np.random.default_rng(3)
+    examples = {"image": rng.integers(0, 256, (4, 8, 8, 1), np.uint8)}
+    examples |= {"label": rng.integers(0, 10, 4, np.int32)}
+    params = STEP.model().init(jax.random.key(0))
+    model = jax_privacy.CNN(STEP.filters, STEP.hidden)
+    noiseless = replace(STEP, noise_multiplier=0.0)
+    step = jax_privacy.private_step(lambda p, x: model.apply(p, x / 255), noiseless, micro)
+    theirs = step(jax.random.key(0), params, examples["image"], examples["label"])
+    mean = private_mean(per_example(STEP.model().loss), gaussian(STEP.clip_norm, 0.0), STEP.lot)
+    ours = mean(jax.random.key(0), params, examples, jnp.ones(STEP.lot, bool))
+    for a, b in zip(*map(jax.tree.leaves, (theirs, ours)), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)

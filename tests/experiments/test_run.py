@@ -1,22 +1,19 @@
 """The launcher, end to end on the quickstart at a few rounds."""
 
 import json
-import subprocess
-import sys
-from dataclasses import fields
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from commands import privacy, sweep
 
 import configs
 import fedpriv as fp
 from experiments.config import modules
 from experiments.config.options import parse
-from experiments.config.settings import Settings
 from experiments.run import main
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -127,6 +124,7 @@ def test_every_epsilon_says_what_it_means(finished):
     assert {"unit", "view", "relation", "source", "sound"} <= lines[-1]["privacy"]["claimed"].keys()
 
 
+@pytest.mark.slow
 def test_a_run_is_reproduced_by_its_seeds_and_shown(finished, tmp_path, capsys):
     """The first of two seeds, alone; the table names unit, view and adjacency."""
     options = ["--algorithms", "rand_k", "--rounds", 5, "--every", 2, "--seeds", 1]
@@ -148,24 +146,7 @@ def test_a_run_is_reproduced_by_its_seeds_and_shown(finished, tmp_path, capsys):
     assert "Fed-SMP rand_k 4/5 accuracy " in progress
 
 
-def test_every_config_is_listed_and_explains_its_fields(capsys):
-    assert launch("--list") == 0
-    listed = capsys.readouterr().out
-    shipped = {"quickstart", "fed_smp_fashion_mnist", "fed_smp_svhn", "fed_smp_shakespeare"}
-    assert shipped <= set(modules.names())
-    for name in modules.names():
-        assert name in listed
-        with pytest.raises(SystemExit) as stop:
-            launch(name, "--help")
-        assert stop.value.code == 0
-        page = capsys.readouterr().out
-        config = modules.load(name).settings
-        given = {f.name for f in fields(config)} - {f.name for f in fields(Settings)}
-        assert given
-        for field in ("rounds", "seeds", "output", "data_dir", *given):
-            assert f"--{field.replace('_', '-')}" in page
-
-
+@pytest.mark.slow
 def test_a_config_may_be_a_file_anywhere(tmp_path, monkeypatch, capsys):
     """Here of Poisson cohorts, which make the claim sound."""
     source = Path(configs.__file__).with_name("quickstart.py").read_text()
@@ -185,29 +166,7 @@ def test_a_config_may_be_a_file_anywhere(tmp_path, monkeypatch, capsys):
     assert privacy["certified"]["third_party"]["epsilon"] <= privacy["claimed"]["epsilon"]
 
 
-def test_a_folder_with_a_run_is_not_overwritten(finished, capsys):
-    before = {f: f.read_bytes() for f in finished.rglob("*") if f.is_file()}
-    assert launch(*SMALL, "--output", finished) == 2
-    assert "already holds a run" in capsys.readouterr().err
-    assert {f: f.read_bytes() for f in finished.rglob("*") if f.is_file()} == before
-
-
-@pytest.mark.parametrize(
-    ("left", "said"),
-    [
-        ("metrics.jsonl", "already holds a run; choose another folder"),
-        ("checkpoints", "has checkpoints of a run whose config.json is gone; delete "),
-        ("secret_seed", "has the secret seed of a run whose config.json is gone; delete "),
-    ],
-)
-def test_what_is_left_of_a_run_is_not_added_to(left, said, tmp_path, capsys):
-    """Whoever took its config.json away."""
-    (tmp_path / left).mkdir()
-    assert launch(*SMALL, "--output", tmp_path) == 2
-    assert said in capsys.readouterr().err
-    assert [f.name for f in tmp_path.iterdir()] == [left]
-
-
+@pytest.mark.slow
 def test_a_model_that_becomes_nan_stops_the_run_and_keeps_what_was_recorded(tmp_path, capsys):
     # FedAvg has no noise; that of DP-FedAvg blows its model up in the first round.
     options = ["--algorithms", "fed_avg", "dp_fed_avg", "--rounds", 3, "--every", 1, "--seeds", 1]
@@ -221,14 +180,6 @@ def test_a_model_that_becomes_nan_stops_the_run_and_keeps_what_was_recorded(tmp_
     assert recorded == [("fed_avg", r) for r in (1, 2, 3)]
     assert summary["status"].startswith("diverged: dp_fed_avg")
     assert summary["rounds"] == {"fed_avg": 3}
-
-
-@pytest.mark.slow
-def test_python_m_experiments_run_is_the_launcher():
-    command = [sys.executable, "-m", "experiments.run", "--roundz", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: --roundz")
 
 
 def test_public_shakespeare_comes_from_whole_roles():
@@ -249,6 +200,7 @@ def test_public_shakespeare_comes_from_whole_roles():
         _partition(FedSMP(), data, 0, 59)
 
 
+@pytest.mark.slow
 def test_the_server_never_learns_less_than_through_secure_aggregation():
     """With cohorts of varying size, too: a member's share of the noise is then 1 / slots at worst."""
     import fedpriv as fp
@@ -298,14 +250,18 @@ def leaking(entry):
 '''
 
 
-@pytest.mark.parametrize("command", [main, privacy.main, sweep.main])
-def test_a_round_that_leaks_is_refused_in_one_line_before_anything_trains(
-    command, tmp_path, capsys
-):
+COMMANDS = {"run": main, "privacy": privacy.main, "sweep": sweep.main}
+
+
+@tiers.every("name", COMMANDS)
+def test_a_round_that_leaks_is_refused_in_one_line_before_anything_trains(name, tmp_path, capsys):
     file, folder = tmp_path / "leaky.py", tmp_path / "never"
     file.write_text(LEAKY)
-    grid = ["--grid", "rounds=2,3"] if command is sweep.main else []
-    assert command([str(file), "--algorithms", "dp_fed_avg", *grid, "--output", str(folder)]) == 2
+    grid = ["--grid", "rounds=2,3"] if name == "sweep" else []
+    assert (
+        COMMANDS[name]([str(file), "--algorithms", "dp_fed_avg", *grid, "--output", str(folder)])
+        == 2
+    )
     shown, error = capsys.readouterr()
     assert shown == ""
     assert error.startswith("error: round: state.params")

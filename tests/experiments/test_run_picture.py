@@ -1,14 +1,16 @@
 """The picture that a run leaves: ticks that can be read, in the table's units."""
 
 import itertools
+from dataclasses import replace
 
 import matplotlib.text
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from reported import record
+from recorded import made
 
 from experiments.config.public import Public
+from experiments.runs.run_folder import read
 from experiments.tables import plots
 from experiments.tables.run_picture import picture
 from fedpriv.engine.history import Evaluation, History
@@ -19,8 +21,8 @@ PUBLIC = Public(("accuracy", "loss"))
 @pytest.fixture
 def drawn(monkeypatch):
     """Every figure that is saved, as it was drawn."""
-    found, save = [], Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda f, *a, **k: found.append(f) or save(f, *a, **k))
+    found = []
+    monkeypatch.setattr(Figure, "savefig", lambda f, to, **_: found.append(f) or to.touch())
     return found
 
 
@@ -29,7 +31,13 @@ def ticks(axes):
 
 
 def test_no_tick_is_a_formula_and_none_overlap(drawn, tmp_path):
-    histories = record(tmp_path / "run", rounds=(1, 10, 100), seeds=2)  # uplinks of 0.001 to 1 MB
+    rounds, histories = {5: 1, 10: 10, 20: 100}, {}
+    for name, history in made("private").histories.items():
+        own = [
+            e._replace(round=rounds[e.round], uplink_mb=e.uplink_mb * rounds[e.round] / e.round)
+            for e in history.evaluations
+        ]
+        histories[name] = replace(history, evaluations=own)
     picture(histories, "accuracy", tmp_path / "p.png", PUBLIC)
     (figure,) = drawn
     figure.canvas.draw()
@@ -49,7 +57,7 @@ def test_no_tick_is_a_formula_and_none_overlap(drawn, tmp_path):
 
 def test_texts_of_files_are_no_formulas(drawn, tmp_path):
     name = r"$\alpha^{2}$ of mine"
-    histories = record(tmp_path / "run", rounds=(5, 10), seeds=2)
+    histories = made("private").histories
     picture({name: histories["top_k"]}, "accuracy", tmp_path / "p.png", PUBLIC)
     texts = drawn[0].findobj(matplotlib.text.Text)
     (legend,) = [t for t in texts if t.get_text() == name]
@@ -70,13 +78,14 @@ def test_an_accuracy_is_in_percent_as_in_the_table(drawn, tmp_path):
 
 
 @pytest.mark.parametrize("x", [x for x in plots.AXES if x != "hours"])
-def test_ticks_of_paper_figures_are_plain(x, drawn, tmp_path):
-    from experiments.tables import compare
-
-    record(tmp_path / "run", rounds=(1, 1000, 10**6), seeds=2)
-    runs = compare.evaluated([tmp_path / "run"])
-    paths = [tmp_path / "p.png"]
-    plots.picture(plots.columns(runs, False), ["accuracy", "loss"], paths, x=x)
+def test_ticks_of_paper_figures_are_plain(x, monkeypatch):
+    drawn, run = [], read(made("private").path)
+    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.append(figure))
+    rounds = dict(zip((5, 10, 20), (1, 1000, 10**6), strict=True))
+    lines = {n: tuple(replace(x, round=rounds[x.round]) for x in of) for n, of in run.lines.items()}
+    columns = plots.columns([replace(run, lines=lines)], False)
+    plots.picture(columns, ["accuracy", "loss"], [], x=x)
+    drawn[0].canvas.draw()
     said = [t.get_text() for axes in drawn[0].axes for t in ticks(axes)]
     assert any(said)
     assert not any("$" in text or "\\" in text for text in said)

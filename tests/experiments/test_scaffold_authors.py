@@ -16,9 +16,10 @@ from small import (
     squared,
     start,
 )
+from tiers import every
 
 import fedpriv as fp
-from configs import dp_scaffold_mnist, dp_scaffold_synthetic
+from configs import dp_scaffold_synthetic
 from experiments.papers.dp_scaffold import Authors, local_steps
 from experiments.papers.dp_scaffold_authors import ONE_SEED, ranged_by_records, with_one_seed
 
@@ -49,7 +50,7 @@ def after(one_seed, key, federation=FEDERATION):
     return one_round(made)(jax.random.key(key), made.init(start(), federation), federation)[0]
 
 
-@pytest.mark.parametrize("one_seed", [True, False])
+@every("one_seed", [True, False])
 def test_clients_of_one_seed_draw_alike_and_no_average_helps(one_seed):
     """A control variate is the mean of K noisy gradients, 2 C sigma / (s R sqrt K) = 20; the server's is their mean.
 
@@ -121,13 +122,3 @@ def test_ranges_of_records_against_loops():
         authors=Authors(record_ranges=True),
     )  # fmt: skip
     assert_identical(dp_scaffold_synthetic.load(config).train["image"], found.train["image"])
-
-
-def test_ranges_of_records_that_cannot_be_taken():
-    few = dp_scaffold_synthetic.Synthetic(
-        clients=5, records=45, authors=Authors(record_ranges=True)
-    )
-    with pytest.raises(ValueError, match="records: 36 of a client for training are fewer than its"):
-        dp_scaffold_synthetic.load(few)
-    with pytest.raises(ValueError, match=r"authors\.record_ranges: the authors' code scales synth"):
-        dp_scaffold_mnist.Digits(authors=Authors(record_ranges=True))

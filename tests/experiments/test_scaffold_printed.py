@@ -16,5 +16,5 @@ def test_the_majority_class_of_the_authors_data_is_what_the_loudest_cell_prints(
 
 def test_a_printed_cell_comes_out():
     """Table 1, sigma_g = 160, K = 5: 15.99 +- 0.30. The shuffle, which has no seed, leaves about a point."""
-    runs = [rerun_scaffold.accuracy(5.0, 160, 5, 506, 0.02, run) for run in range(3)]
-    assert np.mean(runs) == pytest.approx(15.99, abs=1.5)
+    found = rerun_scaffold.accuracy(5.0, 160, 5, 506, 0.02, run=0)
+    assert found == pytest.approx(15.99, abs=1.5)

@@ -1,5 +1,7 @@
 """Runs with a secret seed: it is in one file, which its owner alone can read, and the run goes on with it."""
 
+import contextlib
+import io
 import json
 import os
 import shutil
@@ -8,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from commands import sweep
 from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch, lines
 
 import experiments
@@ -22,15 +23,36 @@ from experiments.runs.run_folder import read
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-RUN = [*SMALL, "--algorithms", "rand_k", "--rounds", "4", "--every", "2", "--seeds", "2"]
-SECRET = 2**62 + 0x1234567890ABCDE
+RUN = [*SMALL, "--algorithms", "rand_k", "--rounds", "8", "--every", "2", "--seeds", "2"]
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def stopped(tmp_path_factory):
+    """(folder, what it printed) of a run that was killed at the second evaluation, with the checkpoint of the first."""
+    folder, printed = tmp_path_factory.mktemp("run") / "stopped", io.StringIO()
+    args = [*RUN, *OFTEN, "--secret-seed", "--output", str(folder)]
+    with (
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+        pytest.raises(KilledError),
+    ):
+        main(args, sinks=[Stop("rand_k", 4)])
+    assert [file.name for file in folder.rglob("*.npz")] == ["2.npz"]
+    return folder, printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def secret(stopped):
+    """As the system drew it."""
+    return secret_seed.read(stopped[0])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, secret):
+    """The run with the same secret that nothing disturbed."""
     folder = tmp_path_factory.mktemp("run") / "whole"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fp, "secret_seed", lambda: SECRET)
+        patch.setattr(fp, "secret_seed", lambda: secret)
         assert launch(*RUN, "--secret-seed", "--output", folder) == 0
     return folder
 
@@ -44,23 +66,10 @@ def plain(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory):
-    """Killed at the second evaluation, with the checkpoint of the first."""
-    folder = tmp_path_factory.mktemp("run") / "stopped"
-    args = [*RUN, *OFTEN, "--secret-seed", "--output", str(folder)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fp, "secret_seed", lambda: SECRET)
-        with pytest.raises(KilledError):
-            main(args, sinks=[Stop("rand_k", 4)])
-    assert [file.name for file in folder.rglob("*.npz")] == ["2.npz"]
-    return folder
-
-
 @pytest.fixture
 def folder(stopped, tmp_path):
     """A copy of it."""
-    return shutil.copytree(stopped, tmp_path / "copy")
+    return shutil.copytree(stopped[0], tmp_path / "copy")
 
 
 def spelt(secret):
@@ -80,21 +89,17 @@ def tell(folder, secret):
     ]
 
 
-def test_it_is_in_one_file_and_nowhere_else(tmp_path, capfd):
-    """As the system draws it; while the run is stopped, and at its end."""
-    folder = tmp_path / "run"
-    args = [*RUN, *OFTEN, "--secret-seed", "--output", str(folder)]
-    with pytest.raises(KilledError):
-        main(args, sinks=[Stop("rand_k", 4)])
+def test_it_is_in_one_file_and_nowhere_else(stopped, folder, secret, whole, capfd):
+    """While the run is stopped, and at its end, which is that of a run with the same secret that nothing disturbed."""
     file = folder / "secret_seed"
-    secret = int(file.read_text())
-    assert [*folder.rglob("*.npz")]
+    assert int(file.read_text()) == secret
     assert tell(folder, secret) == ["secret_seed"]
     assert launch("--resume", folder) == 0
+    assert_same(folder, whole)
     assert tell(folder, secret) == ["secret_seed"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert {f.name for f in (folder / "model" / "rand_k").iterdir()} == {"seed-0", "seed-1"}
-    shown = "".join(capfd.readouterr())
+    shown = "".join(capfd.readouterr()) + stopped[1]
     assert "Fed-SMP rand_k" in shown
     assert not any(word in shown.encode() for word in spelt(secret))
 
@@ -121,26 +126,44 @@ def test_a_disk_that_is_full_leaves_none(tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_killed_run_goes_on_with_the_same_noise(folder, whole):
-    """Whether the option is given again or not."""
-    again = shutil.copytree(folder, folder.with_name("again"))
-    assert launch("--resume", folder) == 0
+@pytest.mark.slow
+def test_the_option_may_be_given_again(folder, whole):
+    assert launch("--resume", folder, "--secret-seed") == 0
     assert_same(folder, whole)
-    assert launch("--resume", again, "--secret-seed") == 0
-    assert_same(again, whole)
 
 
-def test_it_trains_what_its_secret_makes_of_its_seeds(whole, plain):
+def test_rounds_that_are_done_again_stay_spent(folder):
+    """Killed after 4 rounds with a checkpoint of 2, then stopped before any further evaluation."""
+
+    class Interrupting(Stop):
+        def write(self, record):
+            if (record["algorithm"], record["round"]) == self.at:
+                raise KeyboardInterrupt
+
+    assert main(["--resume", str(folder)], sinks=[Interrupting("rand_k", 2)]) == 130
+    found = json.loads((folder / "summary.json").read_text())
+    assert found["status"] == "interrupted"
+    assert found["rounds"] == {"rand_k": 2}
+    assert found["resumed"][0]["reached"] == {"rand_k": 4}
+    assert found["privacy"]["rand_k"]["rounds"] == 6  # it was on its way to the evaluation after 4
+
+
+def test_without_it_other_noise_is_drawn(whole, plain):
+    assert (
+        len({*read(whole).history["rand_k"].loss[-1], *read(plain).history["rand_k"].loss[-1]}) == 4
+    )
+    assert not (plain / "secret_seed").exists()
+
+
+@pytest.mark.slow
+def test_it_trains_what_its_secret_makes_of_its_seeds(whole, secret):
     """As `simulate` does."""
     settings = parse(modules.load("quickstart"), "quickstart", RUN)
     made = quickstart.on(settings, quickstart.load(settings))
-    entry, options = made.entries["rand_k"], {"rounds": 4, "every": 2, "strategy": fp.Strategy()}
-    options |= {"score": made.model.score, "seeds": (0, 1), "secret_seed": SECRET}
+    entry, options = made.entries["rand_k"], {"rounds": 8, "every": 2, "strategy": fp.Strategy()}
+    options |= {"score": made.model.score, "seeds": (0, 1), "secret_seed": secret}
     history = fp.simulate(entry.algorithm, made.model.init, entry.federations, made.test, **options)
-    found = read(whole).history["rand_k"].loss[-1]
-    np.testing.assert_allclose(found, history.loss[-1], rtol=1e-6)
-    assert len({*found, *read(plain).history["rand_k"].loss[-1]}) == 4
-    assert not (plain / "secret_seed").exists()
+    np.testing.assert_allclose(read(whole).history["rand_k"].loss[-1], history.loss[-1], rtol=1e-6)
 
 
 def test_the_certificate_assumes_no_more_than_that_it_stays_secret(whole, plain):
@@ -171,6 +194,7 @@ def test_what_is_recorded_says_that_there_is_one(whole, plain):
     assert not read(plain).begun.secret_seed
 
 
+@pytest.mark.slow
 def test_tables_do_not_say_that_it_shares_all_random_numbers(whole, plain):
     alike = "initial model, random numbers, unless settings change them"
     notes = experiments.table([whole, plain]).attrs["notes"]
@@ -179,10 +203,11 @@ def test_tables_do_not_say_that_it_shares_all_random_numbers(whole, plain):
     assert any(f"{alike}): " in n for n in notes)
 
 
-def test_reports_read_it(whole, plain, tmp_path):
+@pytest.mark.slow
+def test_reports_read_it(whole, plain, secret, tmp_path):
     page = experiments.report([whole, plain], tmp_path / "report.html")
     assert "the secret seed of the run stays secret" in page.read_text()
-    assert tell(tmp_path, SECRET) == []
+    assert tell(tmp_path, secret) == []
 
 
 def one_line_of(capsys):
@@ -192,58 +217,38 @@ def one_line_of(capsys):
     return error
 
 
-def remove(file):
-    file.unlink()
+HARMED = {
+    "removed": (lambda file: file.unlink(), "cannot read"),
+    "empty": (lambda file: file.write_text(""), "is empty"),
+    "twice": (lambda file: file.write_text(file.read_text().strip() * 2), "holds no seed"),
+    "no text": (lambda file: file.write_bytes(b"\xff\xfe"), "holds no seed"),
+}
 
 
-def empty(file):
-    file.write_text("")
-
-
-def damage(file):
-    file.write_text(f"{SECRET}{SECRET}")
-
-
-def break_text(file):
-    file.write_bytes(b"\xff\xfe")
-
-
-@pytest.mark.parametrize(
-    ("harm", "said"),
-    [
-        (remove, "cannot read {} (No such file or directory); restore it"),
-        (empty, "{} is empty; restore it"),
-        (damage, "{} holds no seed; restore it"),
-        (break_text, "{} holds no seed; restore it"),
-    ],
-)
-def test_without_it_the_run_does_not_go_on(harm, said, folder, capsys):
+@pytest.mark.parametrize("harm", HARMED)
+def test_without_it_the_run_does_not_go_on(harm, folder, secret, capsys):
     file = folder / "secret_seed"
-    harm(file)
+    harmed, said = HARMED[harm]
+    harmed(file)
     before = {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
     assert launch("--resume", folder) == 2
     error = one_line_of(capsys)
-    assert f"resume: {said.format(file)}" in error
-    assert str(SECRET) not in error
+    assert said in error
+    assert "restore it" in error
+    assert str(file) in error
+    assert str(secret) not in error
     assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
 
 
-def test_with_another_one_the_run_does_not_go_on(folder, whole, capsys):
-    (folder / "secret_seed").write_text(f"{SECRET + 1}\n")
+@pytest.mark.slow
+def test_with_another_one_the_run_does_not_go_on(folder, secret, capsys):
+    (folder / "secret_seed").write_text(f"{secret ^ 1}\n")
+    before = {f: f.read_bytes() for f in folder.rglob("*.npz")}
     assert launch("--resume", folder) == 2
     error = capsys.readouterr().err
     assert "is of another run: secret_seed_check " in error
-    assert not any(str(SECRET + n) in error for n in (0, 1))
-    (folder / "secret_seed").write_text(f"{SECRET}\n")
-    assert launch("--resume", folder) == 0  # nothing was lost
-    assert_same(folder, whole)
-
-
-def test_a_run_that_began_without_goes_on_without(plain, capsys):
-    before = {f: f.read_bytes() for f in plain.rglob("*") if f.is_file()}
-    assert launch("--resume", plain, "--secret-seed") == 2
-    assert f"secret_seed: {plain} was begun without one; leave it out" in one_line_of(capsys)
-    assert {f: f.read_bytes() for f in plain.rglob("*") if f.is_file()} == before
+    assert not any(str(n) in error for n in (secret, secret ^ 1))
+    assert {f: f.read_bytes() for f in folder.rglob("*.npz")} == before
 
 
 def test_a_run_that_has_ended_is_read_without_it(whole, tmp_path):
@@ -253,16 +258,7 @@ def test_a_run_that_has_ended_is_read_without_it(whole, tmp_path):
     assert lines(copy) == lines(whole)
 
 
-def test_from_python(tmp_path):
-    few = {"algorithms": ("rand_k",), "rounds": 1, "every": 1, "seeds": 1, "keep_model": False}
-    few |= {"layout": {"devices": 1}, "clients": 12, "cohort": 5, "capacity": 5}
-    few |= {"sampling": "fixed_size", "public_examples": 5, "local": {"epochs": 1}}
-    run = experiments.run(
-        "quickstart", folder=tmp_path / "r", secret_seed=True, progress=False, **few
-    )
-    assert str(secret_seed.read(run.folder)) not in repr(run)
-    for certificate in run.certificates["rand_k"].values():
-        assert "the secret seed of the run stays secret" in certificate.assumptions
+SECRET = 2**62 + 0x1234567890ABCDE
 
 
 @pytest.mark.parametrize("given", [SECRET, f"{SECRET}", None])
@@ -271,9 +267,3 @@ def test_from_python_it_is_drawn_and_not_given(given, tmp_path):
         experiments.run("quickstart", folder=tmp_path / "r", secret_seed=given)
     assert str(SECRET) not in str(error.value)
     assert not (tmp_path / "r").exists()
-
-
-def test_others_take_no_secret_seed(capsys):
-    """Such as a sweep, which trains many runs."""
-    assert sweep.main(["quickstart", "--grid", "p=0.1", "--secret-seed"]) == 2
-    assert "--secret-seed: unknown field" in one_line_of(capsys)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from jax import lax
 from jax.sharding import PartitionSpec
 
@@ -170,6 +171,7 @@ def solved(a, x):
     return lax.custom_linear_solve(lambda y: y * a, x, lambda _, x: x / a, symmetric=True)
 
 
+@pytest.mark.slow
 def test_a_large_array_is_an_input_from_the_start():
     """Of a family of one, too: neither the program's text nor its entry in a cache hold it."""
     base = np.linspace(0, 1, 250_000, dtype=np.float32)
@@ -265,7 +267,7 @@ def test_donated_arguments_are_given_up():
     assert not kept.is_deleted()
 
 
-@pytest.mark.parametrize("clients", ["map", "vmap"])
+@tiers.every("clients", ["map", "vmap"])
 def test_several_devices(clients):
     """The numbers are inside `shard_map`, in its scan's cond, and beside it."""
 

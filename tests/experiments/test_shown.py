@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import reported
+import recorded
 
 from experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
 from experiments.base.json_values import typed
@@ -25,11 +25,9 @@ SOLVED = {"top_k": {"noise_multiplier": 1.23456789}, "dp_fed_avg": {"noise_multi
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("shown") / "run"
-    small = {"clients": 30, "cohort": 6, "every": 5, "rounds": (20, 40)}
-    reported.record(made, status="interrupted", **small)
-    return made
+def folder():
+    """Interrupted after 20 of 200 rounds, evaluated every 5."""
+    return recorded.made("interrupted").path
 
 
 def read(folder, names=None, solved=None, **settings):
@@ -97,15 +95,15 @@ def test_unit_and_delta_once_and_notes_elsewhere(folder):
 def test_a_stop_says_which_rounds_its_epsilon_counts(folder):
     shown = " ".join(table(read(folder)).split())
     assert (
-        "DP-FedAvg: not trained to the end; its epsilon counts 45 rounds: the 40 evaluated and up to 5 that "
+        "DP-FedAvg: not trained to the end; its epsilon counts 25 rounds: the 20 evaluated and up to 5 that "
         "may have run since" in shown
     )
     done = read(folder, stop_at_epsilon=2.0)
     done = replace(done, rounds_planned=dict(done.rounds), settings=done.settings | {"rounds": 60})
-    done = replace(done, privacy={n: replace(p, rounds=40) for n, p in done.privacy.items()})
+    done = replace(done, privacy={n: replace(p, rounds=20) for n, p in done.privacy.items()})
     shown = " ".join(table(done).split())
-    assert "DP-FedAvg 40 of 60 rounds; its epsilon counts these 40" in shown
-    assert "FedAvg 40 of 60 rounds: not private, so no budget applies" in shown
+    assert "DP-FedAvg 20 of 60 rounds; its epsilon counts these 20" in shown
+    assert "FedAvg 20 of 60 rounds: not private, so no budget applies" in shown
 
 
 class Terminal(io.StringIO):
@@ -184,9 +182,12 @@ def test_no_epsilon_where_nothing_is_claimed(monkeypatch):
     assert "FedAvg 60/60 accuracy 75.0 % not private" in said
 
 
-def test_one_seed_has_no_deviation(tmp_path):
-    for seeds, said in ((1, "on the test set, one seed;"), (2, "standard deviation over 2 seeds;")):
-        reported.record(tmp_path / f"{seeds}", rounds=(5,), seeds=seeds)
-        shown = " ".join(table(read(tmp_path / f"{seeds}")).split())
+def test_one_seed_has_no_deviation():
+    ways = (
+        ("one seed", "on the test set, one seed;"),
+        ("private", "standard deviation over 3 seeds;"),
+    )
+    for kind, said in ways:
+        shown = " ".join(table(read(recorded.made(kind).path)).split())
         assert said in shown
-        assert ("±" in shown) == (seeds > 1)
+        assert ("±" in shown) == (kind != "one seed")

@@ -1,13 +1,15 @@
 """Records beside metrics.jsonl: TensorBoard's files read back, a stand-in for W&B, own sinks, ones that fail."""
 
-import builtins
 import json
 import math
 import struct
 import sys
+from contextlib import ExitStack
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from recorded import made
+from small import refused
 
 from experiments.run import main
 from experiments.runs import sinks
@@ -15,47 +17,21 @@ from experiments.runs.scalars import scalars
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size", "--layout.devices", "1"]
-SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5", "--seeds", "2"]
-RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "5", "--every", "2"]
-GRID = [(name, r) for name in ("fed_avg", "rand_k") for r in (2, 4, 5)]
+ABOUT = {"id": "some", "config": "quickstart", "settings": {"p": 0.1}}
 
 
-def launch(folder, *args, **options):
-    return main([*RUN, *args, "--output", str(folder)], **options)
+def records(folder=None):
+    path = (folder or made("private").path) / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def records(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-class Own:
-    """A sink that raises what it is given when a record comes."""
-
-    def __init__(self, failures=None):
-        self.records, self.failures = [], failures or {}
-
-    def write(self, record):
-        at = (record["algorithm"], record["round"])
-        if at in self.failures:
-            raise self.failures[at]
-        self.records.append(record)
-
-
-class _KilledError(BaseException):
-    pass
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory):
-    """The folder of a run with TensorBoard that was killed when its last line but one had been written."""
-    pytest.importorskip("tensorboardX")
-    folder = tmp_path_factory.mktemp("run") / "r"
-    kill = Own({("rand_k", 4): _KilledError()})
-    often = ["--record", "tensorboard", "--checkpoint.rounds", "1"]
-    with pytest.raises(_KilledError):
-        launch(folder, *often, sinks=[kill])
-    return folder
+def write(name, folder, given):
+    """What a run does that records so many lines; a later one, that goes on, gives them again."""
+    with ExitStack() as until_end:
+        (sink,) = sinks.opened([name], folder, ABOUT, until_end)
+        guarded = sinks.guarded(sink)
+        for record in given:
+            guarded.write(record)
 
 
 def events(folder):
@@ -73,20 +49,21 @@ def events(folder):
     return found
 
 
-@pytest.mark.slow
-def test_tensorboard_has_every_step_once_after_a_resume(stopped):
-    assert main(["--resume", str(stopped)]) == 0
-    for name in ("fed_avg", "rand_k"):
-        own = [r for r in records(stopped) if r["algorithm"] == name]
+def test_tensorboard_has_every_step_once_after_a_resume(tmp_path):
+    pytest.importorskip("tensorboardX")
+    write("tensorboard", tmp_path, records()[:-2])
+    write("tensorboard", tmp_path, records())
+    for name in made("private").histories:
+        own = [r for r in records() if r["algorithm"] == name]
         expected = {(tag, r["round"]): value for r in own for tag, value in scalars(r).items()}
-        written = events(stopped / "tensorboard" / name)
+        written = events(tmp_path / "tensorboard" / name)
         assert len(written) == len(expected)
         assert {(t, s): v for t, s, v in written} == pytest.approx(expected, rel=1e-6)
-        assert [s for t, s, _ in written if t == "accuracy"] == [2, 4, 5]
-    tags = {t for t, *_ in events(stopped / "tensorboard" / "rand_k")}
-    assert "epsilon/certified/third_party/client/replace_one" in tags
+        assert [s for t, s, _ in written if t == "accuracy"] == [5, 10, 20]
+    tags = {t for t, *_ in events(tmp_path / "tensorboard" / "rand_k")}
+    assert "epsilon/certified/third_party/client/add_or_remove" in tags
     assert "epsilon/claimed/third_party/client/add_or_remove" in tags
-    tags = {t for t, *_ in events(stopped / "tensorboard" / "fed_avg")}
+    tags = {t for t, *_ in events(tmp_path / "tensorboard" / "fed_avg")}
     assert not [t for t in tags if t.startswith("epsilon")]  # infinite
 
 
@@ -156,14 +133,11 @@ def wandb(monkeypatch):
     sys.modules.pop("experiments.runs.weights_and_biases", None)
 
 
-@pytest.mark.slow
 def test_wandb_has_a_run_per_algorithm_that_a_resume_goes_on_with(wandb, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_PROJECT", "mine")
-    folder = tmp_path / "r"
-    kill = Own({("rand_k", 4): _KilledError()})
-    with pytest.raises(_KilledError):
-        launch(folder, "--record", "wandb", "--checkpoint.rounds", "1", sinks=[kill])
-    assert main(["--resume", str(folder)]) == 0
+    given = [r for r in records() if r["algorithm"] in ("fed_avg", "rand_k")]
+    write("wandb", tmp_path / "r", given[:-2])
+    write("wandb", tmp_path / "r", given)
     first, second, *again = wandb.given
     assert [g["name"] for g in wandb.given] == ["fed_avg", "rand_k"] * 2
     assert [g["id"] for g in again] == [first["id"], second["id"]]
@@ -173,56 +147,70 @@ def test_wandb_has_a_run_per_algorithm_that_a_resume_goes_on_with(wandb, tmp_pat
     assert first["config"]["p"] == 0.1
     assert first["resume"] == "allow"
     assert wandb.finished == [first["id"], second["id"]] * 2
-    for name, given in (("fed_avg", first), ("rand_k", second)):
-        own = [r for r in records(folder) if r["algorithm"] == name]
-        rows = wandb.rows[given["id"]]
-        assert [step for step, _ in rows] == [2, 4, 5]
-        for (_, values), record in zip(rows, own, strict=True):
-            known = scalars(record)
-            no_time = {"seconds_not_private": 0}
-            assert values | no_time == known | no_time
+    for name, of in (("fed_avg", first), ("rand_k", second)):
+        rows = wandb.rows[of["id"]]
+        assert rows == [(r["round"], scalars(r)) for r in given if r["algorithm"] == name]
 
 
-@pytest.mark.slow
-def test_a_sink_that_fails_does_not_end_the_run(tmp_path, monkeypatch, capsys):
-    """And libraries that are not asked for are not imported."""
-    imported = builtins.__import__
+def test_a_service_that_does_not_start_is_said_once(wandb, tmp_path, monkeypatch, capsys):
+    """At the first record: training goes on."""
 
-    def watched(name, *args, **kwargs):
-        assert name.partition(".")[0] not in {"tensorboardX", "wandb"}
-        return imported(name, *args, **kwargs)
+    def unreachable(**_):
+        raise ConnectionError("no route to host")
 
-    monkeypatch.setattr(builtins, "__import__", watched)
-    full, good = Own({("fed_avg", 4): OSError(28, "No space left on device")}), Own()
-    assert launch(tmp_path / "r", sinks=[full, good]) == 0
+    monkeypatch.setattr(wandb, "init", unreachable)
+    write("wandb", tmp_path, records())
     error = capsys.readouterr().err
-    assert error.count("warning: record: Own failed (OSError: [Errno 28] No space left") == 1
-    assert [(r["algorithm"], r["round"]) for r in full.records] == [("fed_avg", 2)]
-    assert good.records == records(tmp_path / "r")
-    assert [(r["algorithm"], r["round"]) for r in good.records] == GRID
+    assert error.count("warning: record: WeightsAndBiases failed (ConnectionError: no route") == 1
 
 
 @pytest.mark.parametrize(("name", "library"), [("tensorboard", "tensorboardX"), ("wandb", "wandb")])
-def test_a_library_that_is_not_installed(name, library, tmp_path, monkeypatch, capsys):
+def test_a_library_that_is_not_installed(name, library, monkeypatch):
     find = sinks.importlib.util.find_spec
     monkeypatch.setattr(
         sinks.importlib.util, "find_spec", lambda n, *a: None if n == library else find(n, *a)
     )
-    assert launch(tmp_path / "never", "--record", name) == 2
-    assert capsys.readouterr().err == (
-        f"error: record: {name} needs {library}, which is not installed; pip install {library}\n"
-    )
-    assert not (tmp_path / "never").exists()
+    with refused(f"^record: {name} needs {library}, .*; pip install {library}"):
+        sinks.check_installed([name])
+
+
+class Own:
+    """A sink that raises what it is given when a record comes."""
+
+    def __init__(self, failures=None):
+        self.records, self.failures = [], failures or {}
+
+    def write(self, record):
+        at = (record["algorithm"], record["round"])
+        if at in self.failures:
+            raise self.failures[at]
+        self.records.append(record)
+
+
+class _KilledError(BaseException):
+    pass
+
+
+SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size", "--layout.devices", "1"]
+SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5", "--seeds", "2"]
+RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "5", "--every", "2"]
+GRID = [(name, r) for name in ("fed_avg", "rand_k") for r in (2, 4, 5)]
 
 
 @pytest.mark.slow
-def test_a_service_that_does_not_start(wandb, tmp_path, monkeypatch, capsys):
-    """At the first record: training goes on."""
-
-    def refused(**_):
-        raise ConnectionError("no route to host")
-
-    monkeypatch.setattr(wandb, "init", refused)
-    assert launch(tmp_path / "r", "--record", "wandb") == 0
-    assert "WeightsAndBiases failed (ConnectionError: no route" in capsys.readouterr().err
-    assert len(records(tmp_path / "r")) == len(GRID)
+def test_a_run_gives_its_records_to_every_sink_until_one_fails(tmp_path, capsys):
+    """Killed when its last line but one had been written, and gone on with."""
+    pytest.importorskip("tensorboardX")
+    full, good = Own({("fed_avg", 4): OSError(28, "No space left on device")}), Own()
+    kill, folder = Own({("rand_k", 4): _KilledError()}), tmp_path / "r"
+    often = ["--record", "tensorboard", "--checkpoint.rounds", "1", "--output", str(folder)]
+    with pytest.raises(_KilledError):
+        main([*RUN, *often], sinks=[full, good, kill])
+    error = capsys.readouterr().err
+    assert error.count("warning: record: Own failed (OSError: [Errno 28] No space left") == 1
+    assert [(r["algorithm"], r["round"]) for r in full.records] == [("fed_avg", 2)]
+    assert good.records == records(folder)
+    assert [(r["algorithm"], r["round"]) for r in good.records] == GRID[:-1]
+    assert main(["--resume", str(folder)]) == 0
+    written = [s for t, s, _ in events(folder / "tensorboard" / "rand_k") if t == "accuracy"]
+    assert written == [2, 4, 5]

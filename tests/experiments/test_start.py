@@ -19,6 +19,7 @@ def test_two_starts_share_a_cache(capsys):
     assert "second start" in start.table(found)
 
 
+@pytest.mark.slow
 def test_what_a_start_trains():
     """Adapters alone, of a network of the given size."""
     options = start.Options(layers=1, width=16, length=8, vocabulary=32, clients=2)

@@ -1,47 +1,48 @@
-"""Runs that differ in their noise or budget alone: their ends against epsilon, in one panel."""
+"""Runs that differ in their noise, budget or bits alone: their ends in one panel, and in the table of a sweep."""
+
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from commands import report
-from reported import edit, record, tables, tree, with_class
+from recorded import BUDGETS, made
+from reported import edit, tables, tree, with_class
 
 import experiments
 from experiments import compare
-from experiments.runs.run_folder import read
+from experiments.base.json_values import plain
+from experiments.runs.run_folder import read, read_all
+from experiments.search import sweep_table
+from experiments.search.sweep_grid import Point
 from experiments.tables import compare as drawing
 from experiments.tables import plots
-from experiments.tables.swept_privacy import ends_by_epsilon
-
-TARGETS = (4.0, 1.0, 2.0)
-
-
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory):
-    """Folders of three budgets; the noise, and with it the epsilons, follow them, and FedAvg is one training."""
-    base = tmp_path_factory.mktemp("budgets")
-    for target in TARGETS:
-        given = {"target_epsilon": target, "algorithms": ("fed_avg", "top_k")}
-        record(base / f"{target}", rounds=(5, 10), seeds=2, seed=int(target), **given)
-        path = base / f"{target}" / "summary.json"
-        privacy = read(path.parent).summary.privacy
-        of = privacy["top_k"].certified["third_party"]
-        certified = {"third_party": vars(of) | {"epsilon": target}}
-        held = {"rounds": 10, "claimed": None, "certified": certified}
-        infinite = vars(privacy["fed_avg"].certified["third_party"]) | {"epsilon": "inf"}
-        without = held | {"certified": {"third_party": infinite}}
-        edit(path, privacy={"fed_avg": without, "top_k": held})
-    return [base / f"{target}" for target in TARGETS]
+from experiments.tables.latex import latex
+from experiments.tables.report import charts
+from experiments.tables.swept_privacy import ends_by_bits, ends_by_epsilon
+from fedpriv import privacy
 
 
-def test_one_curve_through_the_ends(swept, monkeypatch):
-    drawn = {}
-    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
-    runs = drawing.evaluated(swept)
-    caption = drawing.draw(runs, ["accuracy"], [], "epsilon", False)
-    (axes,) = drawn["figure"].axes
+@pytest.fixture
+def figure(monkeypatch):
+    """(folders, axis) -> the panel and the caption of what is drawn."""
+    drawn = []
+    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.append(figure))
+
+    def made_of(folders, by):
+        caption = experiments.figure(folders, "accuracy.pdf", by=by).caption
+        (axes,) = drawn[-1].axes
+        return axes, caption
+
+    return made_of
+
+
+def test_one_curve_through_the_ends(figure):
+    folder = made("sweep").path
+    axes, caption = figure(folder, None)
     level, curve = sorted(axes.lines, key=lambda line: "Fed-SMP" in line.get_label())
-    ends = {t: run.summary.final for t, run in zip(TARGETS, runs, strict=True)}
-    expected = [(t, 100 * ends[t]["top_k"]["accuracy"].mean) for t in sorted(TARGETS)]
+    ends = {t: read(folder / f"{t}").summary.final for t in BUDGETS}
+    expected = [(t, 100 * ends[t]["top_k"]["accuracy"].mean) for t in sorted(BUDGETS)]
     np.testing.assert_allclose(curve.get_xydata(), expected)
     assert level.get_label() == "FedAvg (not private)"
     mean = np.mean([100 * end["fed_avg"]["accuracy"].mean for end in ends.values()])
@@ -51,82 +52,106 @@ def test_one_curve_through_the_ends(swept, monkeypatch):
     assert "view third party" in caption
 
 
-def test_a_sweep_of_noise_is_one_curve_by_epsilon(tmp_path, monkeypatch):
-    drawn = {}
-    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
-    for noise in (1.0, 4.0, 2.0):
-        given = {"noise_multiplier": noise, "algorithms": ("top_k",)}
-        record(tmp_path / f"{noise}", rounds=(5, 10), seeds=2, seed=int(noise), **given)
-    folders = [tmp_path / f"{noise}" for noise in (1.0, 4.0, 2.0)]
-    experiments.figure(folders, tmp_path / "accuracy.pdf", by="epsilon")
-    (axes,) = drawn["figure"].axes
-    (curve,) = axes.lines
-    ends = [read(folder).summary for folder in folders]
-    points = [
-        (
-            of.privacy["top_k"].certified["third_party"].epsilon,
-            100 * of.final["top_k"]["accuracy"].mean,
+@pytest.fixture
+def noises(tmp_path):
+    """Of two noises, as they say; epsilons and mu follow them."""
+    folders = []
+    for noise in (1.0, 4.0):
+        folder = shutil.copytree(made("private").path, tmp_path / f"{noise}")
+        summary = read(folder).summary
+        of = summary.privacy["top_k"]
+        certified, meaning = of.certified["third_party"], of.operational["third_party"]
+        changed = replace(
+            of,
+            certified={"third_party": replace(certified, epsilon=certified.epsilon / noise)},
+            operational={"third_party": replace(meaning, mu=meaning.mu / noise)},
         )
-        for of in ends
-    ]
+        privacy = plain(summary.privacy | {"top_k": changed})
+        settings = summary.settings | {"noise_multiplier": noise}
+        edit(folder / "config.json", settings=settings)
+        edit(folder / "summary.json", settings=settings, privacy=privacy)
+        folders.append(folder)
+    return folders
+
+
+@pytest.mark.parametrize("by", ["epsilon", "mu"])
+def test_a_sweep_of_noise_is_one_curve(by, noises, figure):
+    axes, caption = figure(noises, by)
+    (curve,) = (line for line in axes.lines if "top_k" in line.get_label())
+    points = []
+    for summary in (read(folder).summary for folder in noises):
+        of = summary.privacy["top_k"]
+        x = (
+            of.certified["third_party"].epsilon
+            if by == "epsilon"
+            else of.operational["third_party"].mu
+        )
+        points.append((x, 100 * summary.final["top_k"]["accuracy"].mean))
     np.testing.assert_allclose(curve.get_xydata(), sorted(points))
+    assert axes.get_xlabel() == {"epsilon": "certified ε", "mu": "Gaussian μ"}[by]
+    assert by == "epsilon" or "by μ of the tightest Gaussian bound" in caption
 
 
-def test_the_same_by_mu(tmp_path, monkeypatch):
-    drawn = {}
-    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
-    folders = [tmp_path / f"{noise}" for noise in (1.0, 4.0)]
-    for folder, noise in zip(folders, (1.0, 4.0), strict=True):
-        given = {"noise_multiplier": noise, "algorithms": ("top_k", "fed_avg")}
-        record(folder, rounds=(5, 10), seeds=2, **given)
-    made = experiments.figure(folders, tmp_path / "accuracy.pdf", by="mu")
-    (axes,) = drawn["figure"].axes
-    curve = next(line for line in axes.lines if "Fed-SMP" in line.get_label())
-    ends = [read(folder).summary.privacy["top_k"].operational["third_party"] for folder in folders]
-    np.testing.assert_allclose(curve.get_xdata(), sorted(end.mu for end in ends))
-    assert axes.get_xlabel() == "Gaussian μ"
-    assert "by μ of the tightest Gaussian bound" in made.caption
-    with pytest.raises(ValueError, match="by: mu is known at the end of runs; give several"):
-        experiments.figure(folders[:1], tmp_path / "accuracy.pdf", by="mu")
-
-
-def test_a_sweep_of_bits_is_one_curve_by_uplink(tmp_path, monkeypatch):
-    drawn = {}
-    monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.update(figure=figure))
-    folders = [tmp_path / f"{bits}" for bits in (16, None, 12)]
-    for folder, bits in zip(folders, (16, None, 12), strict=True):
-        given = {"bits": bits, "algorithms": ("top_k",), "sampling": "fixed_size"}
-        record(folder, rounds=(5, 10), seeds=2, seed=bits or 0, **given)
-    made = experiments.figure(folders, tmp_path / "accuracy.pdf", by="bits")
-    (curve,) = drawn["figure"].axes[0].lines
+def test_a_sweep_of_bits_is_one_curve_by_uplink(tmp_path, figure):
+    """Of runs that say so; what they sent is made up."""
+    folders = []
+    for bits in (16, None, 12):
+        folders.append(shutil.copytree(made("private").path, tmp_path / f"{bits}"))
+        for name in ("config.json", "summary.json"):
+            edit(folders[-1] / name, settings=read(folders[-1]).settings | {"bits": bits})
+    axes, caption = figure(folders, "bits")
+    lines = {line.get_label(): line for line in axes.lines}
     ends = [read(folder).lines["top_k"][-1] for folder in folders]
-    points = [
-        (8e6 * end.uplink_mb_per_client / 10, 100 * end.metrics["accuracy"].mean) for end in ends
-    ]
+    points = [(8e6 * e.uplink_mb_per_client / 20, 100 * e.metrics["accuracy"].mean) for e in ends]
+    (curve,) = (line for label, line in lines.items() if "top_k" in label)
     np.testing.assert_allclose(sorted(map(tuple, curve.get_xydata())), sorted(points))
-    assert "at the end of runs, by uplink per client of the population and round" in made.caption
-    with pytest.raises(ValueError, match="by: bits is for several runs"):
-        experiments.figure(folders[:1], tmp_path / "accuracy.pdf", by="bits")
+    assert "at the end of runs, by uplink per client of the population and round" in caption
+    assert ends_by_bits([read(folder) for folder in folders[:1]]) == []
 
 
-def test_where_more_differs_there_is_nothing_to_merge(swept, tmp_path):
-    record(tmp_path / "other", rounds=(5,), seeds=1, p=0.3)
-    runs = [read(path) for path in (*swept, tmp_path / "other")]
-    assert len(ends_by_epsilon(runs[:3])) == 1
-    assert ends_by_epsilon(runs) == ends_by_epsilon(runs[:1]) == []
+def test_where_more_differs_there_is_nothing_to_merge():
+    runs = read_all([made("sweep").path])[0]
+    other = replace(runs[0].begun, settings=runs[0].begun.settings | {"p": 0.3})
+    assert len(ends_by_epsilon(runs)) == 1
+    assert ends_by_epsilon([*runs, replace(runs[0], begun=other)]) == []
+    assert ends_by_epsilon(runs[:1]) == []
 
 
-def test_compare_and_report_draw_it(swept, tmp_path, monkeypatch):
-    asked = []
+def test_compare_and_report_draw_it(tmp_path, monkeypatch):
+    asked, folder = [], str(made("sweep").path)
     monkeypatch.setattr(drawing, "picture", lambda *a: asked.append(a[-2]))
-    folders = [str(path) for path in swept]
-    assert compare.main([*folders, "--output", str(tmp_path / "p.pdf")]) == 0
-    assert compare.main([*folders, "--by", "uplink", "--output", str(tmp_path / "p.pdf")]) == 0
+    monkeypatch.setattr(charts, "_svg", lambda draw, key: "<svg viewBox='0'/>")
+    assert compare.main([folder, "--output", str(tmp_path / "p.pdf")]) == 0
+    assert compare.main([folder, "--by", "uplink", "--output", str(tmp_path / "p.pdf")]) == 0
     page = tmp_path / "r.html"
-    assert report.main([*folders, "--paper", str(tmp_path / "d"), "--output", str(page)]) == 0
+    assert report.main([folder, "--paper", str(tmp_path / "d"), "--output", str(page)]) == 0
     assert asked == ["ends", "uplink", "round", "uplink", "ends"]
-    root = tree(page)
     assert "Fed-SMP top_k, ends of runs" in page.read_text()
-    points = [e for e in with_class(root, "series") if "b1" in e.get("class").split()]
-    assert len(points) == 2  # accuracy and loss, by epsilon alone
+    root = tree(page)
     assert len(tables(root)["Runs"]) == 4
+    labels = [e for e in with_class(root, "legend") if e is not None]
+    assert labels
+
+
+@pytest.mark.parametrize("views", ["one", "all"])
+def test_a_swept_budget_shows_the_noise_it_took_the_traffic_and_the_views_asked_for(views):
+    summary = read(made("private").path).summary
+    found = []
+    for target, noise in {1.0: 3.25, 4.0: 1.125}.items():
+        settings = summary.settings | {"target_epsilon": target, "views": views}
+        solved = {"top_k": {"noise_multiplier": noise}}
+        of = Point({"target_epsilon": f"{target:g}"}, None, f"{target}")
+        found.append((of, replace(summary, settings=settings, solved=solved)))
+    table = sweep_table.table(found)
+    head, rows = table.head, table.rows
+    assert head[0] == "ε budget"
+    assert any("ε budget: what the noise was solved for" in note for note in table.notes)
+    assert any("share their seeds" in note for note in table.notes)
+    top_k = [dict(zip(head, row, strict=True)) for row in rows if "Fed-SMP top_k" in row]
+    assert [row["noise multiplier"] for row in top_k] == ["3.25", "1.125"]
+    sent = summary.uplink_mb_per_client["top_k"]
+    assert [float(row["MB up"]) for row in top_k] == pytest.approx([sent, sent])
+    shown = [name.partition(", ")[2] for name in head if name.startswith("ε, ")]
+    every = [view.replace("_", " ") for view in privacy.VIEWS]
+    assert shown == (every if views == "all" else ["third party"])
+    assert ("server" in latex(table)) == (views == "all")

@@ -37,8 +37,3 @@ def test_a_round_that_runs_reports_what_a_cell_says():
     state = algorithm.init(np.zeros(60, np.float32), federation)
     _, metrics = one_round(algorithm)(jax.random.key(0), state, federation)
     assert str(metrics["uplink"].bits()) == messages.reported(make, 10)
-
-
-def test_that_nothing_is_kept_is_told_in_a_line(capsys):
-    assert command.main(["--dimension", "8", "--clients", "2", "--bits", "12"]) == 2
-    assert "p: 0.005 keeps k = 0 of d = 8" in capsys.readouterr().err

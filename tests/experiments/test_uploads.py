@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from experiments import uploads as command
 from experiments.runs.contents import Begun, Line
 from experiments.runs.run_folder import RunFolder
 from experiments.tables import uploads
@@ -63,16 +61,3 @@ def test_where_the_bound_says_nothing():
     assert found[1][2:] == ["2", "66", "-"]
     assert found[0][0] == "exchanges = 0"
     assert rows(folder([0.6], [5], most_exchanges=9))[0][4].endswith("(K_t cut)")
-
-
-def test_wrong_input(tmp_path, capsys):
-    for args, said in (
-        (["--accuracy", "80"], "--accuracy: 80.0; give"),
-        (["--accuracy", "0.8"], "holds no run; give a run folder"),
-    ):
-        assert command.main([str(tmp_path), *args]) == 2
-        error = capsys.readouterr().err
-        assert said in error
-        assert error.count("\n") == 1
-    with pytest.raises(ValueError, match="no algorithm there makes exchanges"):
-        uploads.table([folder([0.6], [None])], 0.5)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from commands import privacy, run
+from commands import run
 from prepared import write_random
 
 from experiments.config import image
@@ -85,6 +85,7 @@ def test_schedules_meet_the_budget_of_the_constant_noise():
         assert falling == pytest.approx(plain, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_sound_variants_have_the_certificate_of_the_plain_ones():
     for names in (("dp_sgd", "dp_sgd_wav_sound"), ("dp_fed_avg", "dp_fed_avg_wav_sound")):
         plain, sound = epsilons(*names)
@@ -93,12 +94,3 @@ def test_sound_variants_have_the_certificate_of_the_plain_ones():
 
 def test_every_layer_by_itself_has_the_same_certificate():
     assert epsilons("dp_sgd", per_layer=False) == epsilons("dp_sgd", per_layer=True)
-
-
-@pytest.mark.slow
-def test_the_ledger_needs_no_data(capsys, tmp_path):
-    given = ["--algorithms", "dp_sgd", "dp_sgd_wav", "--output", str(tmp_path)]
-    assert privacy.main(["wavelet_cifar10", "--rounds", "3", *given]) == 0
-    told = capsys.readouterr().out
-    assert "add-or-remove" in told
-    assert "not proved" in told

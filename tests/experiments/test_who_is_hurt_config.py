@@ -54,6 +54,7 @@ def test_the_groups_of_images_are_turned_and_no_image_is_lost(data_dir):
     np.testing.assert_allclose(shares, who_is_hurt.SHARES)
 
 
+@pytest.mark.slow
 def test_a_run_records_every_group_of_each_seed(data_dir, tmp_path):
     """For stopping and tables, too; the certificate is that of the run without groups."""
     run = experiments.run(
@@ -79,6 +80,7 @@ def test_a_run_records_every_group_of_each_seed(data_dir, tmp_path):
     assert "by group, after the last round" in text
 
 
+@pytest.mark.slow
 def test_wrong_settings(data_dir, tmp_path):
     options = {"data_dir": data_dir, "folder": tmp_path / "run", **SMALL}
     with refused("^clients: 2 is too few for three groups"):

@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 import pytest
+import tiers
 from scipy.stats import binom, laplace, norm
-from small import refused
 
 from fedpriv.privacy import Allocation, Everyone, Release, certify_releases, losses
 
@@ -39,7 +39,7 @@ def divergences(p, q, epsilon):
 
 
 @pytest.mark.parametrize(("noise", "law"), [("gaussian", norm), ("laplace", laplace)])
-@pytest.mark.parametrize("multiplier", [0.5, 1.0, 2.0])
+@tiers.every("multiplier", [0.5, 1.0, 2.0])
 def test_blocks_of_two_by_integration(noise, law, multiplier):
     x = np.arange(-12, 12 + 1 / multiplier, STEP) * (1 if noise == "gaussian" else 1.7)
     still, moved = (law.pdf(x, m) * (x[1] - x[0]) for m in (0, 1 / multiplier))
@@ -51,9 +51,10 @@ def test_blocks_of_two_by_integration(noise, law, multiplier):
             assert exact * (1 - 2e-3) - 1e-12 <= curve(epsilon) <= exact * (1 + 4e-3) + 1e-4 * STEP
 
 
-@pytest.mark.parametrize(("block", "multiplier"), [(5, 0.7), (64, 1.0), (300, 0.5)])
-def test_longer_blocks_by_simulation(block, multiplier):
+@tiers.every("given", [(5, 0.7), (64, 1.0), (300, 0.5)])
+def test_longer_blocks_by_simulation(given):
     """Means of 20,000 draws of the ratio, within five deviations: false alarm 1e-6 each, by the normal law."""
+    block, multiplier = given
     mu, rng = 1 / multiplier, np.random.default_rng(0)
     draws = (rng.normal(size=(1000, block)) for _ in range(20))
     ratio = np.concatenate([np.exp(mu * x - mu**2 / 2).mean(1) for x in draws])
@@ -67,16 +68,17 @@ def test_longer_blocks_by_simulation(block, multiplier):
             assert abs(curve(epsilon) - draws.mean()) <= margin + 1e-5
 
 
-@pytest.mark.parametrize(
-    ("multiplier", "block", "blocks", "lower", "upper"),
+@tiers.every(
+    "given",
     [(1.0, 10, 5, 4.2656, 4.2971), (0.5, 100, 10, 11.950, 12.1434)],
 )
-def test_between_the_bounds_of_the_library(multiplier, block, blocks, lower, upper):
+def test_between_the_bounds_of_the_library(given):
     """PLD_accounting 2.0 of the theorem's authors, loss_discretization 0.01: a minute for each of these numbers."""
+    multiplier, block, blocks, lower, upper = given
     assert lower <= certified(multiplier, block, blocks) <= upper
 
 
-@pytest.mark.parametrize("multiplier", [0.01, 0.1, 0.5, 1.0, 5.0])
+@tiers.every("multiplier", [0.5, 0.01, 5.0])
 def test_limits_and_order(multiplier):
     """A block of one round is the plain mechanism; longer blocks hide more, and none less than that."""
     blocks = 4
@@ -122,10 +124,11 @@ def test_what_is_sent_may_depend_on_what_was_seen():
 class TestCut:
     """Rounds of more units than there is room for."""
 
-    @pytest.mark.parametrize(("clients", "block", "capacity"), [(2, 2, 1), (3, 2, 1), (3, 2, 2)])
-    @pytest.mark.parametrize("multiplier", [0.7, 1.5])
-    def test_all_neighbours_by_enumeration(self, clients, block, capacity, multiplier):
+    @tiers.every("given", [(2, 2, 1), (3, 2, 1), (3, 2, 2)])
+    @tiers.every("multiplier", [0.7, 1.5])
+    def test_all_neighbours_by_enumeration(self, given, multiplier):
         """Every draw, every choice of who stays, and messages of the others along the unit's or of nothing."""
+        clients, block, capacity = given
         release = block_of(multiplier, Allocation(clients, block, capacity))
         certified = [[curve(e) for curve in directions(release)] for e in EPSILONS]
         x = np.arange(-clients - 5 * multiplier, clients + 5 * multiplier, 0.1)
@@ -181,5 +184,3 @@ def test_no_renyi_divergences_are_known():
     found = certify_releases([release], DELTA, "third_party")
     assert set(found.epsilons) == {"PLD"}
     assert found.relation == "add_or_remove"
-    with refused("best_of: 2; no Rényi divergences are known"):
-        certify_releases([release], DELTA, "third_party", best_of=2.0)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from haar import haar
-from small import refused
 
 from fedpriv.privacy import FixedSize, Poisson
 from fedpriv.privacy.claims import (
@@ -163,34 +162,6 @@ def test_the_formula_of_dp_scaffold_does_not_vanish_as_noise_grows():
     assert scaffold(1e9, 5, 10).epsilon == pytest.approx(limit, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"noise_multiplier": -1.0}, "noise_multiplier: -1.0"),
-        ({"noise_multiplier": math.nan}, "noise_multiplier: nan"),
-        ({"clients_per_round": 0}, "clients_per_round: 0"),
-        ({"client_rate": 0.0}, "client_rate: 0.0"),
-        ({"record_rate": 1.5}, "record_rate: 1.5"),
-        ({"local_steps": 0}, "local_steps: 0"),
-        ({"rounds": -1}, "rounds: -1"),
-        ({"delta": 1.0}, "delta: 1.0"),
-        ({"view": "server_secagg"}, "view: 'server_secagg'"),
-    ],
-)
-def test_dp_scaffold_refuses(change, words):
-    good = {
-        "noise_multiplier": 10.0,
-        "clients_per_round": 5,
-        "client_rate": 0.05,
-        "record_rate": 0.2,
-        "local_steps": 5,
-        "rounds": 10,
-        "delta": 1e-5,
-    }
-    with refused(words):
-        dp_scaffold_claim(**{**good, **change})
-
-
 SIZES = (2, 4, 8, 16, 32, 64)
 
 
@@ -232,20 +203,6 @@ def test_haar_multiplier_of_one_number_is_that_of_its_noise():
         assert haar_multiplier(1.3, 1, clip) == pytest.approx(1.3, rel=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((-1.0, 8, "levels"), "noise_multiplier: -1.0"),
-        ((1.0, 12, "levels"), "m: 12; give a power of two"),
-        ((1.0, 0, "levels"), "m: 0"),
-        ((1.0, 8, "level"), "clip: 'level'"),
-    ],
-)
-def test_haar_multiplier_refuses(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        haar_multiplier(*arguments)
-
-
 def test_the_wavelet_claim_is_the_vanilla_accountants():
     """Fed-SMP's number: the same accountant at the same sigma, whatever the weights are."""
     claim = wavelet_claim(1.4, Poisson(6000, 1 / 60), 180, 6000**-1.1, "client")
@@ -264,10 +221,6 @@ def test_limits_of_the_wavelet_claim():
     nothing = wavelet_claim(0.0, sampling, 1, 1e-5, "record")
     assert math.isinf(nothing.epsilon)
     assert nothing.sound
-    with pytest.raises(ValueError, match="unit: 'user'"):
-        wavelet_claim(1.0, sampling, 1, 1e-5, "user")
-    with pytest.raises(ValueError, match="noise_multiplier: -1"):
-        wavelet_claim(-1, sampling, 1, 1e-5, "record")
 
 
 def test_printed_epsilons_of_the_wavelet_paper_belong_to_other_noise():
@@ -331,37 +284,17 @@ def test_the_noise_of_msp_with_laplace_shows_in_the_second_message():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    "make",
     [
-        ((1, 4, 1.0, 1.0), "levels: 1"),
-        ((17, 4, 1.0, 1.0), "levels: 17; give .* at most"),
-        ((16, 0, 1.0, 1.0), "bits: 0"),
-        ((16, 4, 0.0, 1.0), "interval: 0.0"),
-        ((16, 4, 1.0, -1.0), "difference: -1.0"),
-    ],
-)
-def test_mspdq_refuses(arguments, words):
-    with pytest.raises(ValueError, match=words):
-        mspdq_claim(*arguments)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
-def test_msp_with_laplace_refuses(epsilon):
-    with pytest.raises(ValueError, match="epsilon: "):
-        msp_laplace_claim(epsilon)
-
-
-@pytest.mark.parametrize(
-    "claim",
-    [
-        scaffold(10, 5, 10),
-        wavelet_claim(1.0, Poisson(100, 0.1), 5, 1e-5, "record"),
-        mspdq_claim(16, 4, 3.0, 0.01),
-        msp_laplace_claim(10.0),
+        lambda: scaffold(10, 5, 10),
+        lambda: wavelet_claim(1.0, Poisson(100, 0.1), 5, 1e-5, "record"),
+        lambda: mspdq_claim(16, 4, 3.0, 0.01),
+        lambda: msp_laplace_claim(10.0),
     ],
     ids=["dp_scaffold", "wavelet", "mspdq", "msp_laplace"],
 )
-def test_an_unproved_claim_says_so_in_one_line(claim):
+def test_an_unproved_claim_says_so_in_one_line(make):
+    claim = make()
     line = str(claim)
     assert "claimed" in line
     assert line.endswith("not proved for this run")

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from every_algorithm import CLIENTS, FEDERATION, PARAMS, D
 from every_mechanism import ENTRIES, Size, that
 from haar import haar
@@ -26,10 +27,16 @@ from fedpriv.mechanisms.noise import haar_noise
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 CLIP, MULTIPLIER = 0.5, 1.3
+
+
+def of_names(entries, names):
+    return {name: entries[name] for name in names}
+
+
 ZEROS = {"b": jnp.zeros(()), "w": jnp.zeros((3, 2))}
 
 
-@pytest.mark.parametrize("name", that(lambda entry: entry.white and not entry.joint))
+@tiers.every("name", of_names(ENTRIES, that(lambda entry: entry.white and not entry.joint)))
 def test_a_mechanism_adds_what_it_declares(name):
     """C sigma, or what scale Laplace noise has, to each coordinate by itself."""
     used = ENTRIES[name].make(Size(7, 2), CLIP, MULTIPLIER).in_round(0)
@@ -70,7 +77,7 @@ def shaped(d, form="averaging", into=None, **options):
     return fp.mechanism(into or flat(), haar_noise(d, form), **given | options)
 
 
-@pytest.mark.parametrize("d", [7, 8])
+@tiers.every("d", [7, 8])
 def test_haar_noise_has_the_declared_covariance(d):
     """All of it, in the whitened space; each coordinate has variance 1/3 + 2 / (3 m^2)."""
     like, white = jnp.zeros(d), jnp.asarray(whitening(d), jnp.float32)
@@ -154,9 +161,10 @@ def plain(entry) -> bool:
     return entry.takes("optimizer") and "server" not in entry.make.keywords
 
 
-@pytest.mark.parametrize(
-    "name", every_algorithm.that(lambda e: plain(e) and e.noise in ("shares", "server"))
-)
+ADDED_UP = every_algorithm.that(lambda e: plain(e) and e.noise in ("shares", "server"))
+
+
+@tiers.every("name", of_names(every_algorithm.ENTRIES, ADDED_UP))
 def test_an_algorithm_adds_what_its_release_declares(name):
     """At learning rate 0 the sum is noise alone. How far a client moves it, the algorithms' own tests say."""
     entry = every_algorithm.ENTRIES[name]
@@ -180,12 +188,12 @@ def test_an_algorithm_adds_what_its_release_declares(name):
 STRONG = {"clip_norm": 1e-6, "noise_multiplier": MULTIPLIER * 1e6}
 
 
-@pytest.mark.parametrize(
-    "name",
-    every_algorithm.that(
-        lambda e: e.noise == "own" and e.takes("local") and "weighting" not in e.make.keywords
-    ),
+OF_OWN_NOISE = every_algorithm.that(
+    lambda e: e.noise == "own" and e.takes("local") and "weighting" not in e.make.keywords
 )
+
+
+@tiers.every("name", of_names(every_algorithm.ENTRIES, OF_OWN_NOISE))
 def test_clients_own_noise_may_be_haar_noise(name):
     """One step of rate 1 on two of three records, whose gradients are nothing beside the noise, divided by the lot."""
     one = fp.LocalSteps(

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 import pytest
+import tiers
 from dp_accounting import get_epsilon_gaussian
 from scipy import optimize, special
 
@@ -97,17 +98,16 @@ def certified(kind, deviation, n, norm, d, delta, rounds=1, sampling=None, **mor
     return certify_releases([one], delta, view, **more)
 
 
-@pytest.mark.parametrize(
-    ("n", "bits", "epsilon"), [(100, 12, 0.75), (100, 16, 6.0), (1000, 14, 3.0), (1000, 10, 6.0)]
-)
+@tiers.every("given", [(100, 12, 0.75), (100, 16, 6.0), (1000, 14, 3.0), (1000, 10, 6.0)])
 @pytest.mark.parametrize("kind", RDP)
-def test_mean_estimation(kind, n, bits, epsilon):
+def test_mean_estimation(kind, given):
     """Of 250 values of norm 10, padded to 256; delta 1e-5.
 
     By Rényi divergences the papers' number but for the part of delta that is set aside, and orders above 2; lower only
     where tau is not small: the exact law of 1,000 shares of deviation 0.8 at 10 bits costs 0.27 of the paper's bound,
     which is no less than real noise costs. By privacy losses, which the papers do not have, 8 to 9 % less again.
     """
+    n, bits, epsilon = given
     _, deviation, norm = papers_choice(kind, epsilon, bits, 10.0, 2, n, 256, 1e-5)
     found = certified(kind, deviation, n, norm, 256, 1e-5).epsilons
     same = kind == "skellam" or deviation > 1.5

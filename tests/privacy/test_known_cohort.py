@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import tiers
 from scipy.stats import binom, norm
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
@@ -130,7 +131,7 @@ def epsilon(release, view="server"):
 
 
 @pytest.mark.parametrize("relation", RECORDS)
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@tiers.every("noise", ["gaussian", "laplace"])
 def test_against_the_sum_over_participations(relation, noise):
     """delta = sum_n Bin(n; T, l) delta of n K plain local steps, each composed on its own."""
     records = RECORDS[relation]

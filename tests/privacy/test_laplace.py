@@ -54,17 +54,6 @@ def test_everyone_by_both_accountants():
     assert "discretised" in certificate.bound
 
 
-def test_poisson_is_the_library_s_event():
-    import dp_accounting as dp
-    from dp_accounting.pld import PLDAccountant
-
-    event = dp.PoissonSampledDpEvent(0.05, dp.LaplaceDpEvent(2.0))
-    expected = PLDAccountant().compose(event, 10).get_epsilon(DELTA)
-    certificate = certify_releases([release()], DELTA, "third_party")
-    assert certificate.epsilon == pytest.approx(expected, rel=1e-3)
-    assert set(certificate.epsilons) == {"PLD"}  # the library has no sampled Laplace divergences
-
-
 def test_cuts_cost_what_they_may_show():
     """Often cut: a client that then moves the sum twice."""
     roomy, tight, tighter = (
@@ -115,3 +104,14 @@ def test_missing_shares_of_laplace_noise_are_not_certified():
     whole = release(sampling=FixedSize(100, 5))
     own = release(sampling=FixedSize(100, 5), adder="own")
     assert epsilon_of(own, honest=0.9) == epsilon_of(whole)
+
+
+def test_poisson_is_the_library_s_event():
+    import dp_accounting as dp
+    from dp_accounting.pld import PLDAccountant
+
+    event = dp.PoissonSampledDpEvent(0.05, dp.LaplaceDpEvent(2.0))
+    expected = PLDAccountant().compose(event, 10).get_epsilon(DELTA)
+    certificate = certify_releases([release()], DELTA, "third_party")
+    assert certificate.epsilon == pytest.approx(expected, rel=1e-3)
+    assert set(certificate.epsilons) == {"PLD"}  # the library has no sampled Laplace divergences

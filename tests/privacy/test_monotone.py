@@ -1,7 +1,5 @@
 """Less noise, more rounds, more sampling, fewer shares of the noise, a smaller delta: never a smaller epsilon."""
 
-import math
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +18,7 @@ def epsilon_of(view, kind, size, multiplier, steps, delta, honest):
     return certify_releases([made], delta, view, honest=honest).epsilon
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(
     view=st.sampled_from(["third_party", "server_secagg"]),
     kind=st.sampled_from(["poisson", "cut", "fixed", "laplace", "fixed laplace"]),
@@ -92,9 +90,3 @@ def test_fixed_cohorts_may_not_be_told_of():
         [release(sampling=FixedSize(6000, 100))], DELTA, "third_party", honest=0.9
     )
     assert any("do not reveal whether they took part" in text for text in certificate.assumptions)
-
-
-@pytest.mark.parametrize("honest", [0.0, -0.5, 1.1, math.nan])
-def test_a_fraction_is_wanted(honest):
-    with pytest.raises(ValueError, match=r"honest: .*; give a number above 0 and at most 1"):
-        certify_releases([release()], DELTA, "third_party", honest=honest)

@@ -4,13 +4,13 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
+import tiers
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
 from scipy import optimize, stats
-from small import refused
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, curves
 from fedpriv.privacy.mixture_curves import none_delta, replaced_delta, several_delta
-from fedpriv.privacy.sampling import Allocation, Dropping, PersonsDraw, WithReplacement
+from fedpriv.privacy.sampling import Dropping, PersonsDraw, WithReplacement
 
 SIGMA, DELTA = 2.0, 1e-4
 
@@ -62,16 +62,18 @@ def composed(law, rounds, direction):
     return solved(lambda eps: total @ np.maximum(1 - np.exp(eps - losses), 0).clip(0))
 
 
-@pytest.mark.parametrize(("units", "rate", "rounds"), [(2, 0.1, 30), (3, 0.4, 5), (6, 0.02, 100)])
-def test_independent_draws_are_a_mixture_of_gaussians(units, rate, rounds):
+@tiers.every("given", [(2, 0.1, 30), (3, 0.4, 5), (6, 0.02, 100)])
+def test_independent_draws_are_a_mixture_of_gaussians(given):
+    units, rate, rounds = given
     law = dict(enumerate(stats.binom(units, rate).pmf(np.arange(units + 1))))
     ours = epsilon(PersonsDraw(Poisson(100, rate), units), rounds)
     assert ours == pytest.approx(max(composed(law, rounds, way) for way in (1, -1)), rel=1e-3)
     assert ours > epsilon(Poisson(100, rate), rounds)
 
 
-@pytest.mark.parametrize(("units", "rate", "sigma"), [(2, 0.1, 1.0), (5, 0.01, 2.0), (40, 0.1, 3)])
-def test_its_curves_are_those_of_dp_accounting(units, rate, sigma):
+@tiers.every("given", [(2, 0.1, 1.0), (5, 0.01, 2.0), (40, 0.1, 3)])
+def test_its_curves_are_those_of_dp_accounting(given):
+    units, rate, sigma = given
     n, eps = np.arange(units + 1), np.r_[0, 1e-3, np.linspace(0.01, 5, 20)]
     law = stats.binom(units, rate).pmf(n)
     for curve, way in ((several_delta, AdjacencyType.REMOVE), (none_delta, AdjacencyType.ADD)):
@@ -98,9 +100,10 @@ def laws_of_batches(total, units, rate, capacity):
     ]
 
 
-@pytest.mark.parametrize(("units", "capacity"), [(1, 3), (2, 3), (2, 2), (3, 2), (4, 3)])
-def test_places_of_batches_that_are_cut(units, capacity):
+@tiers.every("given", [(1, 3), (2, 3), (2, 2), (3, 2), (4, 3)])
+def test_places_of_batches_that_are_cut(given):
     """Explicit neighbours: others that can be told apart, as their contributions are far from one another."""
+    units, capacity = given
     laws = laws_of_batches(6, units, 0.4, capacity)
     sampling = Poisson(6, 0.4, capacity).of_places()
     ours = epsilon(PersonsDraw(sampling, units), by_record=True)
@@ -121,7 +124,7 @@ def cohorts(total, gone, rate, capacity):
 
 
 @pytest.mark.parametrize("capacity", [2, 3, 4, 6])
-@pytest.mark.parametrize("others", [-1.0, 0.0, 0.5])
+@tiers.every("others", [-1.0, 0.0, 0.5])
 def test_cohorts_that_are_cut_cost_no_more_than_certified(capacity, others):
     """Explicit neighbours, with a person of two clients in six, and without; all others send the same."""
     sums = []
@@ -144,7 +147,7 @@ def test_cohorts_that_are_cut_cost_no_more_than_certified(capacity, others):
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("others", [-1.0, 0.0, 1.0])
+@tiers.every("others", [-1.0, 0.0, 1.0])
 def test_cohorts_of_one_size_cost_no_more_than_certified(size, others):
     """Explicit neighbours: a person's two clients in five send 1, or another's in their place -1."""
     sums = []
@@ -220,7 +223,7 @@ def test_members_that_vanish_are_counted_as_they_stay():
     np.testing.assert_array_equal(n, np.arange(4))
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@tiers.every("noise", ["gaussian", "laplace"])
 def test_no_directions_exceed_the_line(noise):
     """Vectors of the same lengths in other directions, drawn: E (R - a)+ of each is no more, within 5 errors."""
     rng = np.random.default_rng(0)
@@ -251,7 +254,7 @@ def test_no_directions_exceed_the_line(noise):
             assert sample.mean() - 5 * sample.std() / len(sample) ** 0.5 <= most
 
 
-@pytest.mark.parametrize("rate", [0.9, 0.98, 1 - 1e-9])
+@tiers.every("rate", [0.9, 0.98, 1 - 1e-9])
 def test_draws_that_miss_nobody_cost_no_more_than_all(rate):
     """Also where the chances of all numbers above 0 add up to 1, but for rounding."""
     some = epsilon(PersonsDraw(Poisson(60, rate), 50))
@@ -283,11 +286,3 @@ def test_dp_accounting_is_given_its_event():
     assert mixture.sensitivities == [0, 1, 2, 3]
     np.testing.assert_allclose(mixture.sampling_probs, stats.binom(3, 0.1).pmf(np.arange(4)))
     assert (mixture.standard_deviation, event.events[0].count) == (SIGMA, 10)
-
-
-def test_what_is_not_known_is_refused():
-    for sampling in (Allocation(20, 4), Dropping(20, 6, 0.25, noise_is_lost=True)):
-        with refused("how many of a person's 2 units it draws at once is not known, so nothing"):
-            PersonsDraw(sampling, 2).cases()
-    with refused("units: 21; give at most the population, 20"):
-        PersonsDraw(Poisson(20, 0.1), 21)

@@ -5,6 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+import tiers
 from scipy.optimize import brentq
 from small import blank, sgd, squared, start
 
@@ -70,8 +71,8 @@ def sampled_delta(noise, separation, rate):
     return delta
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-8, 1e-12, 1e-18])
-@pytest.mark.parametrize("rate", [1e-6, 1e-3, 0.1, 0.9])
+@tiers.every("delta", [1e-8, 1e-5, 1e-18])
+@tiers.every("rate", [1e-3, 1e-6, 0.9])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_one_round(noise, rate, delta):
     """By the outputs themselves, in 60 digits; a replaced unit as one that is moved twice as far."""
@@ -85,12 +86,11 @@ def test_one_round(noise, rate, delta):
             is_within_a_percent(found, sampled_delta(noise, separation, rate), delta)
 
 
-@pytest.mark.parametrize("delta", [1e-8, 1e-12, 1e-18])
-@pytest.mark.parametrize(
-    ("multiplier", "rate"), [(0.5, 1e-6), (1.0, 1e-6), (1.0, 1e-3), (3.0, 1e-3), (30.0, 0.1)]
-)
-def test_two_rounds(multiplier, rate, delta):
+@tiers.every("delta", [1e-8, 1e-18])
+@tiers.every("given", [(0.5, 1e-6), (1.0, 1e-6), (1.0, 1e-3), (3.0, 1e-3), (30.0, 0.1)])
+def test_two_rounds(given, delta):
     """By an integral over the first round of the closed form of the second; heavy tails."""
+    multiplier, rate = given
     x = np.linspace(-14, 14 + 1 / multiplier, 20_001)
     still, moved = (
         np.exp(-((x - m) ** 2) / 2) / math.sqrt(2 * math.pi) for m in (0, 1 / multiplier)
@@ -149,8 +149,14 @@ LOUD = {
 }
 
 
-@pytest.mark.parametrize("epsilon", [1e-5, 1e-3, 0.1])
-@pytest.mark.parametrize("kind", LOUD)
+def of_draw(entry):
+    """How units are drawn, and what the noise is."""
+    (seen,) = entry[0](1.0)
+    return type(seen.sampling), seen.noise
+
+
+@tiers.every("epsilon", [1e-3, 1e-5, 0.1])
+@tiers.every("kind", LOUD, kind=of_draw)
 def test_many_loud_rounds(kind, epsilon):
     """As one Gaussian release of the same variance of the loss (Dong, Roth and Su 2022, Theorem 3.4)."""
     made, squared = LOUD[kind]
@@ -163,8 +169,8 @@ def test_many_loud_rounds(kind, epsilon):
     assert found == pytest.approx(epsilon, rel=1e-2)
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-18])
-@pytest.mark.parametrize("separation", [1e-5, 1e-3, 0.1, 1.0, 10.0, 17.0])
+@tiers.every("delta", [1e-5, 1e-18])
+@tiers.every("separation", [0.1, 1e-5, 17.0])
 def test_all_sizes_of_epsilon(separation, delta):
     """Everybody is drawn, and the closed form is not used: Balle and Wang's curve, towards all views."""
 
@@ -196,6 +202,7 @@ def test_cells_stay_few():
     is_within_a_percent(found, lambda epsilon: float(gaussian_delta(epsilon, 1e-4)), 1e-5)
 
 
+@pytest.mark.slow
 def test_losses_too_rare_for_delta_take_no_room():
     """Cohorts of two, of which another is in one of 20,000 rounds of a unit: the cut costs hardly anything."""
     whole, cut = (
@@ -216,8 +223,11 @@ def test_blocks_of_one_round():
     assert exact <= losses.pld_epsilon([one], "add_or_remove", 0.068) <= 1.01 * exact
 
 
-@pytest.mark.parametrize(("epsilon", "expected"), [(0.001, 12_202), (0.01, 1_724)])
-def test_calibrated(epsilon, expected):
+@pytest.mark.slow
+@tiers.every("given", [(0.001, 12_202), (0.01, 1_724)])
+def test_calibrated(given):
+    epsilon, expected = given
+
     def make(sigma):
         return dp_fed_avg(
             squared,

@@ -5,13 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from small import refused
+import tiers
 from tree_nodes import nodes_of, tree_sensitivity_squared
 
 import fedpriv as fp
 from fedpriv.privacy.strategy_sensitivity import block_sensitivity, most_participations, sensitivity
 
-SCHEMAS = [(1, 1), (1, 3), (1, None), (2, 2), (2, None), (3, 2), (4, 3), (5, None), (9, None)]
+SCHEMAS = [(2, 2), (2, None), (1, 1), (1, 3), (1, None), (3, 2), (4, 3), (5, None), (9, None)]
 
 
 def patterns(rounds, separation, most, start=0):
@@ -58,8 +58,9 @@ def matrices():
     yield np.linalg.inv(fp.noise_matrices.tree(9).noising(9))
 
 
-@pytest.mark.parametrize(("separation", "most"), SCHEMAS)
-def test_no_participation_is_beyond_the_bound(separation, most):
+@tiers.every("schema", SCHEMAS, kind=lambda schema: schema[1] is None)
+def test_no_participation_is_beyond_the_bound(schema):
+    separation, most = schema
     rng = np.random.default_rng(1)
     for c in matrices():
         bound = sensitivity(c, separation, most) ** 2
@@ -70,18 +71,20 @@ def test_no_participation_is_beyond_the_bound(separation, most):
             assert np.square(c[:, p] @ u[p]).sum() <= bound * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(("separation", "most"), SCHEMAS)
+@tiers.every("schema", SCHEMAS, kind=lambda schema: schema[1] is None)
 @pytest.mark.parametrize(
     "coefficients", [(1,), (1, 0.5), (1, 0.5, 0.375, 0.3125), (1, 1, 1), tuple(0.9 ** np.arange(9))]
 )
-def test_exact_for_coefficients_that_fall(coefficients, separation, most):
+def test_exact_for_coefficients_that_fall(coefficients, schema):
+    separation, most = schema
     c = toeplitz(*coefficients)
     exact = by_force(c, separation, most)
     assert sensitivity(c, separation, most) ** 2 == pytest.approx(exact, rel=1e-12)
 
 
-@pytest.mark.parametrize(("separation", "most"), [(3, 1), (3, 2), (3, None), (4, 2), (9, None)])
-def test_exact_for_bands_within_the_separation(separation, most):
+@tiers.every("given", [(3, 1), (3, 2), (3, None), (4, 2), (9, None)])
+def test_exact_for_bands_within_the_separation(given):
+    separation, most = given
     rng = np.random.default_rng(2)
     for _ in range(5):
         c = rng.normal(size=(9, 9)) * (np.tri(9) - np.tri(9, k=-3))
@@ -121,23 +124,8 @@ def test_how_often():
     assert most_participations(10, 50) == 1
 
 
-@pytest.mark.parametrize(
-    ("strategy", "separation", "most", "said"),
-    [
-        (np.eye(2), 0, None, "separation: 0; give a whole number"),
-        (np.eye(2), 1, 0, "most: 0; give a whole number"),
-        (np.ones(2), 1, None, r"strategy: float64\[2\]; give a matrix"),
-        (np.full((2, 2), np.nan), 1, None, "strategy: .*; give a matrix of finite numbers"),
-        (np.ones((2, 0)), 1, None, "strategy: .*; give a matrix"),
-    ],
-)
-def test_refused(strategy, separation, most, said):
-    with refused(said):
-        sensitivity(strategy, separation, most)
-
-
-@pytest.mark.parametrize("restart_every", [1, 3, 4, 8, 12])
-@pytest.mark.parametrize("rounds", [1, 7, 12])
+@tiers.every("restart_every", [4, 1, 12])
+@tiers.every("rounds", [7, 1, 12])
 def test_tree_by_force(rounds, restart_every):
     nodes = nodes_of(rounds, restart_every)
     for separation, most in SCHEMAS:
@@ -146,8 +134,9 @@ def test_tree_by_force(rounds, restart_every):
         assert sensitivity(nodes, separation, most) ** 2 >= exact * (1 - 1e-12)
 
 
-@pytest.mark.parametrize(("separation", "most"), [(5, 4), (3, 5), (8, None)])
-def test_tree_of_more_rounds_by_force(separation, most):
+@tiers.every("given", [(5, 4), (3, 5), (8, None)])
+def test_tree_of_more_rounds_by_force(given):
+    separation, most = given
     nodes = nodes_of(27, 27)
     exact = tree_sensitivity_squared(27, 27, separation, most)
     assert exact == by_force(nodes, separation, most)
@@ -160,7 +149,7 @@ def test_what_a_tree_releases_moves_less_than_its_nodes(separation, most):
     assert tree.sensitivity(64, separation, most) ** 2 < by_nodes
 
 
-@pytest.mark.parametrize("rounds", [1, 8, 64, 1024])
+@tiers.every("rounds", [64, 1, 1024])
 def test_one_participation_is_dp_accountings_tree(rounds):
     import dp_accounting as dp
     from dp_accounting.rdp import RdpAccountant
@@ -183,7 +172,7 @@ class TestBlocks:
         starts = range(0, rounds, block)
         return itertools.product(*(range(s, min(s + block, rounds)) for s in starts))
 
-    @pytest.mark.parametrize("block", [1, 2, 3, 4, 9, 20])
+    @tiers.every("block", [3, 1, 4, 20])
     def test_no_pattern_is_beyond_the_bound(self, block):
         for c in matrices():
             bound, by_force = block_sensitivity(c, block) ** 2, 0.0
@@ -204,9 +193,3 @@ class TestBlocks:
         c = fp.noise_matrices.banded_inverse(60, 5).strategy(60)
         exactly = block_sensitivity(c, 10)
         assert sensitivity(c, 10, 6) < exactly < 0.9 * sensitivity(c, 1, 6)
-
-    def test_refused(self):
-        with refused("block: 0; give a whole number"):
-            block_sensitivity(np.eye(2), 0)
-        with refused(r"strategy: .*; give a matrix"):
-            block_sensitivity(np.ones(2), 1)

@@ -8,6 +8,7 @@ import weakref
 import mpmath
 import numpy as np
 import pytest
+import tiers
 from scipy.optimize import brentq
 from scipy.stats import binom, laplace, norm
 
@@ -38,10 +39,11 @@ def gaussian_epsilon(separation, delta):
         return float(mpmath.findroot(excess, (guess / 4, guess), solver="anderson", tol=1e-30))
 
 
-@pytest.mark.parametrize("delta", [1e-5, 1e-12, 1e-15, 1e-18, 1e-25])
-@pytest.mark.parametrize(("multiplier", "rounds"), [(0.5, 1), (1.4, 1), (10.0, 100), (40.0, 20)])
-def test_gaussian_noise_without_sampling(multiplier, rounds, delta):
+@tiers.every("delta", [1e-15, 1e-5, 1e-25])
+@tiers.every("given", [(0.5, 1), (1.4, 1), (10.0, 100), (40.0, 20)])
+def test_gaussian_noise_without_sampling(given, delta):
     """The closed form, and nothing of it given away but the width of a cell."""
+    multiplier, rounds = given
     made = release(multiplier, Poisson(10, 1.0), rounds)
     found = losses.pld_epsilon([made], "add_or_remove", delta)
     exact = gaussian_epsilon(math.sqrt(rounds) / multiplier, delta)
@@ -87,8 +89,8 @@ class Sampled:
 RARELY, OFTEN = (1.4, 0.05, 20), (0.8, 0.3, 3)
 
 
-@pytest.mark.parametrize(
-    ("noise", "delta", "drawn"),
+@tiers.every(
+    "given",
     [
         ("gaussian", 1e-10, RARELY),
         ("laplace", 1e-10, OFTEN),
@@ -97,9 +99,11 @@ RARELY, OFTEN = (1.4, 0.05, 20), (0.8, 0.3, 3)
         ("gaussian", 1e-18, RARELY),
         ("laplace", 1e-18, OFTEN),
     ],
+    kind=lambda given: given[0],
 )
-def test_sampled_rounds(noise, delta, drawn):
+def test_sampled_rounds(given):
     """Every two of noise, delta and sampling meet. Six standard errors: a false alarm in 1e9."""
+    noise, delta, drawn = given
     multiplier, rate, rounds = drawn
     made = release(multiplier, Poisson(100, rate), rounds, noise=noise)
     epsilon = losses.pld_epsilon([made], "add_or_remove", delta)
@@ -117,7 +121,7 @@ def test_sampled_rounds(noise, delta, drawn):
 
 
 @pytest.mark.parametrize("noise", LAWS)
-@pytest.mark.parametrize("rounds", [1, 30])
+@tiers.every("rounds", [30, 1])
 def test_the_library_where_it_reaches(noise, rounds):
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -128,7 +132,7 @@ def test_the_library_where_it_reaches(noise, rounds):
     assert found == pytest.approx(theirs, rel=1e-3)
 
 
-@pytest.mark.parametrize("delta", [1e-10, 1e-18])
+@tiers.every("delta", [1e-10, 1e-18])
 def test_rounds_that_are_seen_or_not(delta):
     """Of several kinds, with local steps: discretised against the mixture over all counts."""
     made = [
@@ -140,10 +144,8 @@ def test_rounds_that_are_seen_or_not(delta):
     assert exact <= found <= exact * (1 + 1e-3)
 
 
-@pytest.mark.parametrize("delta", [1e-15, 1e-18])
-@pytest.mark.parametrize(
-    "sampling", [Poisson(6000, 1 / 60), FixedSize(6000, 100), Poisson(6000, 1 / 60, 90)]
-)
+@tiers.every("delta", [1e-15, 1e-18])
+@tiers.every("sampling", [Poisson(6000, 1 / 60), FixedSize(6000, 100), Poisson(6000, 1 / 60, 90)])
 def test_tighter_than_renyi(sampling, delta):
     found = certify_releases([release(sampling=sampling, steps=180)], delta, "third_party")
     assert found.accountant == "PLD"
@@ -199,10 +201,11 @@ def test_rare_losses_that_no_tilt_reaches():
         assert apart.epsilon(delta) == pytest.approx(epsilon, rel=1e-2)
 
 
-@pytest.mark.parametrize(("rounds", "loss"), [(10**3, 0.05), (10**5, 0.004), (10**6, 0.001)])
-@pytest.mark.parametrize("epsilon", [1.0, 6.0])
-def test_rounding_is_less_than_half_of_its_margin(rounds, loss, epsilon):
+@tiers.every("given", [(10**3, 0.05), (10**5, 0.004), (10**6, 0.001)])
+@tiers.every("epsilon", [1.0, 6.0])
+def test_rounding_is_less_than_half_of_its_margin(given, epsilon):
     """Losses of one size and either sign: the tilted sum is binomial."""
+    rounds, loss = given
     chance = 1 / (1 + math.exp(-loss))
     once = Losses(-1, np.array([1 - chance, 0.0, chance]), 0.0)
     composed = Composed((Rounds(once, 1, 1.0, rounds),), loss)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import tiers
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
@@ -59,12 +60,13 @@ def certified(capacity, rounds):
     return [release], losses.cell_width([release], "add_or_remove")
 
 
-@pytest.mark.parametrize(
-    ("capacity", "degrees", "attained", "bound"),
+@tiers.every(
+    "given",
     [(20, 0, 3.79, 3.807), (50, 0, 7.87, 7.881), (90, 60, 6.01, 12.22), (100, 90, 4.54, 10.59)],
 )
-def test_explicit_neighbours_of_a_hundred_rounds(capacity, degrees, attained, bound):
+def test_explicit_neighbours_of_a_hundred_rounds(given):
     """A thousand clients, 100 of them on average. Far below that there is nothing to gain; near it, who knows."""
+    capacity, degrees, attained, bound = given
     delta = composed(*among_others(capacity, degrees), 100)
     lower = brentq(lambda epsilon: delta(epsilon) - DELTA, 0, 30, xtol=1e-6)
     releases, _ = certified(capacity, 100)
@@ -74,8 +76,8 @@ def test_explicit_neighbours_of_a_hundred_rounds(capacity, degrees, attained, bo
     assert lower <= found
 
 
-@pytest.mark.parametrize("capacity", [20, 90, 100, 130])
-@pytest.mark.parametrize("degrees", [0, 90])
+@tiers.every("capacity", [20, 90, 100, 130])
+@tiers.every("degrees", [0, 90])
 def test_explicit_neighbours_of_one_round(capacity, degrees):
     p, q = among_others(capacity, degrees)
     directions = losses.compose(certified(capacity, 1)[0], "add_or_remove", 2e-4)
@@ -100,6 +102,7 @@ def test_the_cases_are_those_of_the_draw():
     assert cases[1].chance == pytest.approx(chances[4:].sum())
 
 
+@pytest.mark.slow
 def test_less_than_the_library_has_for_it():
     """It takes a unit replaced where a cohort is cut."""
     from dp_accounting.pld import privacy_loss_distribution as pld

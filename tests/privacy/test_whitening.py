@@ -58,19 +58,3 @@ def test_limits():
     assert joint_multiplier([3.0, 0.0]) == 0.0
     assert joint_multiplier([2.0, math.inf]) == 2.0
     assert joint_multiplier([2.0, 2.0]) == pytest.approx(math.sqrt(2))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((-1.0, 1.0), r"noise_std: -1\.0; give numbers of at least 0"),
-        ((1.0, 0.0), r"clip_norm: 0\.0; give a number above 0"),
-        (([1.0], 1.0, [[math.inf]]), r"transform: \[\[inf\]\]; give a matrix of finite"),
-        (([1.0, 1.0], 1.0, [[1.0]]), r"transform: \[\[1\.0\]\]; give a matrix .* 2 rows"),
-    ],
-)
-def test_wrong_input(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        whitened_multiplier(*arguments)
-    with pytest.raises(ValueError, match=r"multiplier: -1"):
-        joint_multiplier([-1])

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+import tiers
 from scipy.stats import binom, laplace, norm
 
 from fedpriv.privacy import (
@@ -48,8 +49,9 @@ def by_patterns(size, rate, steps, multiplier, epsilon):
     return total
 
 
-@pytest.mark.parametrize(("population", "size", "largest"), [(20, 4, 0.1), (5, 3, 0.4)])
-def test_the_mixture_over_all_patterns(population, size, largest):
+@tiers.every("given", [(20, 4, 0.1), (5, 3, 0.4)])
+def test_the_mixture_over_all_patterns(given):
+    population, size, largest = given
     found = epsilon_of(release(sampling=WithReplacement(population, size, largest)))
     assert by_patterns(size, largest, 3, 4.0, found) == pytest.approx(DELTA, rel=1e-6)
 
@@ -97,8 +99,10 @@ class Simulated:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("participation", [None, FixedSize(8, 2), WithReplacement(8, 2, 0.2)])
-@pytest.mark.parametrize("counts", [(1, 1), (3, 4)])
+@tiers.every(
+    "participation", [WithReplacement(8, 2, 0.2), FixedSize(8, 2), None], kind=lambda drawn: "any"
+)
+@tiers.every("counts", [(3, 4), (1, 1)])
 def test_accountants_bound_the_simulated_event(noise, participation, counts):
     steps, local_steps = counts
     options = {"local_steps": local_steps, "participation": participation, "noise": noise}
@@ -157,8 +161,9 @@ def test_between_one_message_and_all_of_them():
     assert least.epsilon < epsilon_of(release()) < most.epsilon
 
 
-@pytest.mark.parametrize(("size", "steps"), [(100, 1000), (1000, 50), (30, 10**5)])
-def test_many_draws_are_rounded_up_a_little(size, steps):
+@tiers.every("given", [(100, 1000), (1000, 50), (30, 10**5)])
+def test_many_draws_are_rounded_up_a_little(given):
+    size, steps = given
     drawn = WithReplacement(1000, size, 0.01)
     values, weights, missing = participations([release(1.0, drawn, steps)])
     mean, p = size * 0.01, 0.01
@@ -169,6 +174,7 @@ def test_many_draws_are_rounded_up_a_little(size, steps):
     assert len(values) <= 10_000
 
 
+@pytest.mark.slow
 def test_several_releases_stay_tractable():
     phases = [release(100.0 + i, WithReplacement(50, 40, 0.02), 5000) for i in range(3)]
     three = epsilon_of(*phases)

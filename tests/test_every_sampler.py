@@ -1,0 +1,113 @@
+"""The laws of every sampler of `every_sampler.py`: what is drawn is what is accounted for, wherever a run draws it."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import tiers
+from every_sampler import (
+    DRAWN,
+    EVERYBODY,
+    NOBODY,
+    ROUNDS,
+    RUNS,
+    SAMPLERS,
+    N,
+    drawn_by,
+    draws,
+    told,
+)
+from scipy import stats
+from small import FALSE_ALARM, assert_uniform, z_bound
+
+from fedpriv.privacy.sampling import FixedSize, RandomAllocation
+from fedpriv.rounds.samplers import Sampler
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+every_draw = tiers.every("name", DRAWN)
+EACH = RUNS * ROUNDS
+
+
+@every_draw
+def test_slots(name):
+    """An empty one has nobody's id; there is room for all; a client fills as many as is told."""
+    drawn, sampler = draws(name), SAMPLERS[name]
+    assert drawn.ids.shape == (RUNS, ROUNDS, sampler.slots)
+    np.testing.assert_array_equal(drawn.ids == N, ~drawn.mask)
+    assert drawn.ids.min() >= 0
+    sizes = drawn.mask.sum(-1)
+    assert sizes.max() <= sampler.accounting.most <= sampler.slots
+    if sampler.accounting.has_one_size and sampler.accounting.of_a_round.dropout == 0:
+        assert sizes.min() == sampler.accounting.most
+    most = 1 if sampler.accounting.group_names else sampler.accounting.of_a_round.most_often
+    assert drawn.times.max() <= most
+
+
+@every_draw
+def test_no_client_takes_part_sooner_or_more_often_than_is_told(name):
+    """In any run: its rounds are as far apart, and as few, as the accounting says."""
+    times = draws(name).times > 0
+    for client in range(N):
+        own = told(SAMPLERS[name], client)
+        assert times[..., client].sum(1).max() <= own.rounds_of_a_unit(ROUNDS)
+        if isinstance(own, RandomAllocation):
+            blocks = times[..., client].reshape(RUNS, -1, own.block).sum(-1)
+            assert blocks.max() == 1
+        elif own.has_turns:
+            rounds = [np.flatnonzero(run) for run in times[..., client]]
+            assert all(b - a >= own.separation for turns in rounds for a, b in pairwise(turns))
+
+
+@every_draw
+def test_chances_are_those_that_are_told(name):
+    """Of each client whose turn it is, by binomial bounds; the likeliest one's, where clients have weights."""
+    times = draws(name).times > 0
+    for client in range(N):
+        own = told(SAMPLERS[name], client)
+        turns = RUNS * own.rounds_of_a_unit(ROUNDS)
+        chance = own.joining
+        if isinstance(own, RandomAllocation):
+            turns, chance = EACH, own.joining
+        count = times[..., client].sum()
+        alarm = FALSE_ALARM / N / 2
+        assert count <= stats.binom.isf(alarm, turns, chance)
+        if DRAWN[name].is_alike or own.group_names:
+            assert count >= stats.binom.ppf(alarm, turns, chance)
+
+
+@tiers.every("name", {name: entry for name, entry in DRAWN.items() if entry.is_alike})
+def test_pairs_are_drawn_as_often_as_is_told(name):
+    """Of any two clients no more often, and on average as often where nobody is cut."""
+    accounting, there = SAMPLERS[name].accounting, draws(name).times.reshape(EACH, N) > 0
+    pairs = (there.T.astype(int) @ there)[np.triu_indices(N, 1)]
+    rate = accounting.together
+    if accounting.dropout:
+        rate = FixedSize(N, accounting.size).together * (1 - accounting.dropout) ** 2
+    assert pairs.max() <= stats.binom.isf(FALSE_ALARM / len(pairs), EACH, rate)
+    if not DRAWN[name].is_cut:
+        assert_uniform(pairs, EACH, rate)
+
+
+@every_draw
+def test_a_mean_divides_by_what_is_expected(name):
+    """By no less than members count on average; by just that where each draw is as the other, and nobody is cut."""
+    sampler, weight = SAMPLERS[name], draws(name).weight.ravel()
+    away = (weight.mean() - sampler.expected_size) / max(weight.std(), 1e-6) * EACH**0.5
+    assert away <= z_bound(1)
+    if isinstance(sampler, Sampler) and not DRAWN[name].is_cut and name != "late":
+        assert away >= -z_bound(1)
+
+
+@tiers.every("name", EVERYBODY)
+def test_everybody(name):
+    """Where nothing is left to chance, all take part in every round."""
+    drawn = drawn_by(EVERYBODY[name], runs=3, rounds=4)
+    np.testing.assert_array_equal(drawn.times, 1)
+    assert EVERYBODY[name].expected_size == N
+
+
+@tiers.every("name", NOBODY)
+def test_nobody(name):
+    """Where nobody is there, all slots are empty."""
+    assert not drawn_by(NOBODY[name], runs=3, rounds=4).mask.any()

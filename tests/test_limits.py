@@ -1,0 +1,147 @@
+"""In its limits an algorithm is another one: what is left out, or taken whole, makes no difference to the bit."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import optax
+import pytest
+import tiers
+from every_algorithm import (
+    CLIENTS,
+    FEDERATION,
+    FIXED,
+    FIXED_COHORTS,
+    GRADIENTS,
+    NOISY,
+    PARAMS,
+    PER_CLIENT,
+    PRIVATE,
+    TRAINING,
+    TWO,
+    D,
+)
+from own_algorithms import error_feedback
+from small import assert_close, assert_identical, one_round
+
+import fedpriv as fp
+from fedpriv.compression.codecs import UNCODED
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+class Limit(NamedTuple):
+    """An algorithm, and what it is in the limit.
+
+    Attributes:
+      one, other: the algorithms.
+      same: how alike their states are, to the bit unless XLA adds in another order.
+      seen: what of the states is alike.
+      released: whether it is also known to release the same.
+    """
+
+    one: fp.Algorithm
+    other: fp.Algorithm
+    same: Callable[[Any, Any], None] = assert_identical
+    seen: Callable[[Any], Any] = lambda state: (state.params, state.round)
+    released: bool = True
+
+    @property
+    def kind(self) -> str:
+        """What it is in the limit: FedAvg, DP-FedAvg, or something else."""
+        return {PLAIN: "plain", PRIVATELY: "private"}.get(self.other, "")
+
+
+def averaging(make=fp.fed_avg, **changes):
+    return make(**FIXED_COHORTS | changes)
+
+
+def of_records(records, mechanism=NOISY, steps=2):
+    local = fp.LocalSteps(GRADIENTS, records, steps, lambda t: optax.sgd(0.1), mechanism)
+    return fp.dp_sgd(local, sampler=FIXED)
+
+
+def with_half_its_key(algorithm):
+    """Fed-SMP keeps the other half for choosing coordinates."""
+    return algorithm._replace(
+        round=lambda key, *rest: algorithm.round(jax.random.split(key)[1], *rest)
+    )
+
+
+OPEN = {"clip_norm": math.inf, "noise_multiplier": 0.0}
+FULL = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
+PLAIN, PRIVATELY = averaging(), averaging(fp.dp_fed_avg, **PRIVATE)
+EQUAL = [PER_CLIENT] * CLIENTS
+WHOLE = fp.papers.select_rand_k(1.0)
+AT_ONCE = {"delay": fp.delays.constant(0), "staleness": [1.0], "mechanism": NOISY}
+ADAM = fp.fed_opt.adam(0.1)
+
+LIMITS = {
+    "DP-FedAvg without clip and noise": Limit(averaging(fp.dp_fed_avg, **OPEN), PLAIN),
+    "LDP without clip and noise": Limit(
+        averaging(fp.papers.ldp_fed_avg, mechanism=fp.gaussian(*OPEN.values())), PLAIN
+    ),
+    "a mechanism that is given": Limit(averaging(mechanism=NOISY), PRIVATELY),
+    "a schedule without decay": Limit(averaging(mechanism=fp.dynamic(NOISY, rounds=4)), PRIVATELY),
+    "FedPer without a head": Limit(averaging(fp.fed_per, head=(), mechanism=NOISY), PRIVATELY),
+    "FedRep without a head": Limit(
+        averaging(fp.fed_rep, head=(), head_batches=fp.full_batch(), mechanism=NOISY), PRIVATELY
+    ),
+    "what Ditto shares": Limit(averaging(fp.ditto, lam=0.3, mechanism=NOISY), PRIVATELY),
+    "Fed-SMP of all coordinates": Limit(
+        averaging(fp.fed_smp, sparsifier=WHOLE, **PRIVATE),
+        with_half_its_key(PRIVATELY),
+        assert_close,
+    ),
+    "answers that are not late": Limit(averaging(fp.buffered_fed_avg, **AT_ONCE), PRIVATELY),
+    "clients that weigh the same": Limit(
+        averaging(fp.dp_fed_avg, weighting=fp.ByExamples(cap=1, mean=1.0), **PRIVATE), PRIVATELY
+    ),
+    "top_k of all coordinates": Limit(
+        averaging(fp.dp_fed_avg, codec=fp.top_k(D), **PRIVATE), PRIVATELY, released=False
+    ),
+    "error feedback that leaves nothing out": Limit(
+        error_feedback(sampler=FIXED, codec=fp.top_k(D)),
+        error_feedback(sampler=FIXED, codec=UNCODED),
+        seen=lambda state: state,
+        released=False,
+    ),
+    "stragglers at rate 0": Limit(averaging(batches=fp.straggling(TRAINING["batches"], 0)), PLAIN),
+    "public sizes that are equal": Limit(
+        of_records(fp.PublicSizes(EQUAL, batch=2)), of_records(TWO)
+    ),
+    "public sizes that are equal, by Poisson": Limit(
+        of_records(fp.PublicSizes(EQUAL, rate=0.4)), of_records(fp.poisson(PER_CLIENT, 0.4))
+    ),
+}
+
+
+def after(algorithm, rounds=2):
+    """The state, and the last metrics."""
+    state = algorithm.init(PARAMS, FEDERATION)
+    for t in range(rounds):
+        state, metrics = one_round(algorithm)(jax.random.key(t), state, FEDERATION)
+    return state, metrics
+
+
+@tiers.every("name", LIMITS)
+def test_the_model_is_that_of_the_limit(name):
+    one, other, same, seen, _ = LIMITS[name]
+    (found, metrics), (expected, told) = after(one), after(other)
+    same(seen(found), seen(expected))
+    assert metrics["cohort_size"] == told["cohort_size"]
+
+
+RELEASED = {name: limit for name, limit in LIMITS.items() if limit.released}
+
+
+@tiers.every("name", RELEASED)
+def test_so_is_what_is_released(name):
+    """How much noise hides it, from whom, in how many rounds."""
+    both = [Counter(), Counter()]
+    for found, algorithm in zip(both, LIMITS[name][:2], strict=True):
+        for r in fp.trace_round(algorithm, PARAMS, FEDERATION).releases(5):
+            found[r.view, r.unit, r.multiplier] += r.rounds
+    assert both[0] == both[1]

@@ -1,0 +1,64 @@
+"""Laws of runs with every sampler: cohorts are those of the draws alone, wherever clients and records are."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import tiers
+from correlated_runs import ROUNDS, run
+from every_sampler import ENTRIES, SAMPLERS
+from recorded_runs import STREAMED, drawn_for, recording
+from small import assert_close, assert_identical, compiler_of_one_program
+
+import fedpriv as fp
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+SEEDS = (3, 8)
+TWICE = "with replacement"  # a client that is drawn twice cannot keep anything
+FIRST = {entry.kind: name for name, entry in reversed(ENTRIES.items()) if name != TWICE}
+KEPT = {name: entry for name, entry in ENTRIES.items() if name in FIRST.values()}
+"""One of each kind, as a run is dear."""
+
+
+def trained(name, **options):
+    """The state in the end."""
+    return run(recording(SAMPLERS[name]), **{"seeds": SEEDS, "every": 2} | options).state
+
+
+SEVERAL = {name: entry for name, entry in KEPT.items() if entry.has_memory or entry.has_parts}
+"""`test_checkpoint.py` and `test_streaming.py` have one of the others."""
+
+
+@tiers.every("name", SEVERAL | KEPT, type)
+def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
+    """To the bit as one that was never stopped, of the cohorts of the draws alone."""
+    train = partial(trained, name, compiler=compiler_of_one_program())
+    whole = train()
+    np.testing.assert_array_equal(whole.table, drawn_for(SAMPLERS[name], SEEDS))
+    checkpoints = fp.Checkpoints(tmp_path, rounds=1)
+
+    def kill(e):
+        if e.round == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(rounds=ROUNDS - 3, checkpoints=checkpoints, on_evaluation=kill)
+    assert_identical(train(checkpoints=checkpoints), whole)
+
+
+@tiers.every("name", SEVERAL, type)
+def test_streamed_cohorts_have_their_own_records(name):
+    """In chunks of another length."""
+    expected, found = trained(name), trained(name, federation=STREAMED, every=4)
+    np.testing.assert_array_equal(found.table, expected.table)
+    assert_close(found.params, expected.params)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["weights", "late"])
+def test_what_members_answer_is_the_same_on_two_devices(name):
+    """`test_every_algorithm.py` has the other samplers."""
+    expected, found = trained(name), trained(name, strategy=fp.Strategy("map", 2))
+    np.testing.assert_array_equal(found.table, expected.table)
+    assert_close(found.params, expected.params)
