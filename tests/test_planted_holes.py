@@ -319,7 +319,7 @@ def test_clients_may_mix_their_own_records():
     assert fp.certify(sent, PARAMS, FEDERATION, 1, 1e-3).basis == "constructed"
 
 
-@pytest.mark.parametrize("name", KEYS)
+@tiers.every("name", KEYS)
 def test_the_keys_of_a_round_are_public(name):
     certificate = check_launch(KEYS[name].algorithm, PARAMS, FEDERATION).certify(3, 1e-3)
     assert certificate.basis == "constructed"
@@ -333,7 +333,7 @@ def test_a_hole_is_closed(name):
         fp.check_algorithm(algorithm, PARAMS, FEDERATION)
 
 
-@tiers.every("name", MEASURED)
+@tiers.every("name", MEASURED, kind=lambda planted: planted.said)
 def test_what_a_seal_does_not_show_is_measured(name):
     algorithm, said, _ = MEASURED[name]
     with refused(said):

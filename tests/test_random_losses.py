@@ -88,13 +88,15 @@ def test_clients_and_steps_draw_anew():
     )
     key = jax.random.key(5)
     state, _ = one_round(algorithm)(key, algorithm.init(ZERO, FEDERATION), FEDERATION)
-    masks = []
-    for client in range(CLIENTS):
+
+    def mask(client, step):
         own = jax.random.fold_in(keys_of(key).clients, client)
         drawing = jax.random.fold_in(own, random_streams.DROPOUT)
-        for step in range(3):
-            (of_record,) = jax.random.split(jax.random.fold_in(drawing, step), 1)
-            masks.append(np.asarray(jax.random.bernoulli(of_record, KEPT, (D,)), np.float64))
+        (of_record,) = jax.random.split(jax.random.fold_in(drawing, step), 1)
+        return jax.random.bernoulli(of_record, KEPT, (D,))
+
+    every = np.divmod(np.arange(3 * CLIENTS), 3)
+    masks = np.asarray(jax.jit(jax.vmap(mask))(*every), np.float64)
     assert len(np.unique(masks, axis=0)) == 3 * CLIENTS
     np.testing.assert_allclose(state.params["w"], -np.sum(masks, 0) / CLIENTS, rtol=1e-5)
 
@@ -247,4 +249,4 @@ class Unnamed(nn.Module):
 def test_dropout_that_nobody_can_turn_off_is_refused():
     model = fp.models.classifier(Unnamed(), EXAMPLES["x"][0], inputs="x")
     with refused("give its __call__ a parameter `train`"):
-        model.apply(filled(model.init), EXAMPLES["x"][0])
+        jax.eval_shape(model.apply, filled(model.init), EXAMPLES["x"][0])

@@ -113,12 +113,12 @@ HARMLESS = {
 }
 
 
-@tiers.every("name", HARMLESS)
+@tiers.every("name", HARMLESS, kind=lambda sound: "a round")
 def test_a_sound_round_passes_all_checks_as_it_runs(name):
     fp.check_algorithm(HARMLESS[name].algorithm, PARAMS, FEDERATION)
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+@tiers.every("name", HARMLESS)
 def test_a_sound_round_is_certified(name):
     by_word = "declaration" in name or "by hand" in name
     certificate = check_launch(HARMLESS[name].algorithm, PARAMS, FEDERATION).certify(3, 1e-3)

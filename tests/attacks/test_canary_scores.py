@@ -41,6 +41,7 @@ def correlated(noise):
 
 WITHOUT_DRAWS = {
     "clients": (clients(2.0), FEDERATION, 0),
+    "records": (of_one_client(2.0, 1), WHOLE, 1),
     "records in three steps": (of_one_client(2.0, 3), WHOLE, 1),
     "correlated": (correlated(4.0), FEDERATION, 0),
 }
@@ -66,12 +67,13 @@ def test_scores_are_log_likelihood_ratios(name):
     np.testing.assert_allclose(scores[:, 0], scores[:, 1], rtol=0, atol=1e-6)
 
 
-@tiers.every("make", ["dense", "sparse"])
+@pytest.mark.slow
+@pytest.mark.parametrize("make", ["dense", "sparse"])
 def test_scores_of_secret_cohorts_are_those_of_the_certified_pair(make):
     """Two samples, by Kolmogorov and Smirnov; false alarm 1e-6 each."""
     sampler = fp.poisson(CLIENTS, 0.3, CLIENTS)
     algorithm = clients(1.0, sampler) if make == "dense" else sparse(1.0, sampler)
-    present, scores = runs(algorithm, 250, 4)
+    present, scores = runs(algorithm, 400, 4)
     releases = fp.trace_round(algorithm, start(), FEDERATION).releases(4)
     for v, view in enumerate(("third_party", "server_secagg")):
         pair = draw_scores(releases, view, draws=4_000)
@@ -131,10 +133,11 @@ def test_the_last_model_tells_less_than_all_of_them():
 @pytest.mark.parametrize(
     ("algorithm", "per_client"),
     [
+        (clients(2.0, fp.poisson(CLIENTS, 0.5, CLIENTS)), 0),
         (clients(2.0, fp.fixed_size(CLIENTS, 20)), 0),
         (records(0.5, 1), 2),
     ],
-    ids=["fixed size", "records"],
+    ids=["poisson", "fixed size", "records"],
 )
 def test_bounds_keep_below_the_certificate(algorithm, per_client):
     """Wrong with probability 1e-6 at most, where the certificate is right; the estimate says something."""
@@ -241,7 +244,7 @@ def test_canaries_of_a_group_are_scored_as_its_members():
         assert scipy.stats.kstest(scores, law.cdf).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("labels", ["ab", "b"], ids=["two groups", "half a weight"])
+@tiers.every("labels", ["ab", "b"])
 def test_canaries_are_of_one_group_that_counts_whole(labels):
     algorithm, seen = in_groups(*labels)
     audited = attacked(algorithm, len(labels), seen)

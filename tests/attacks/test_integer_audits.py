@@ -67,16 +67,16 @@ def test_no_other_direction_shows_more(kind, deviation):
 GAUSSIANS, SKELLAM = (noise_of(kind, 10, 2.0, 30) for kind in KINDS)
 LOST, NEARLY_ALL = (Dropping(10, 10, share, True) for share in (0.5, 0.99))
 RELEASES = {
-    "a poisson cohort": release(SKELLAM, Poisson(50, 0.2), 5, "third_party"),
-    "a cohort of one size": release(GAUSSIANS, FixedSize(50, 10), 5, "third_party"),
     "a known cohort": release(SKELLAM, rounds=3, participation=FixedSize(50, 10)),
     "a share": release(noise_of(KINDS[0], 1, 3.0), Everyone(10), view="server", adder="own"),
+    "a poisson cohort": release(SKELLAM, Poisson(50, 0.2), 5, "third_party"),
+    "a cohort of one size": release(GAUSSIANS, FixedSize(50, 10), 5, "third_party"),
     "shares vanish": release(GAUSSIANS, participation=LOST),
     "nearly all shares vanish": release(GAUSSIANS, participation=NEARLY_ALL),
 }
 
 
-@tiers.every("name", RELEASES, kind=lambda made: made.view)
+@tiers.every("name", RELEASES, kind=lambda made: made.noise)
 def test_lower_bounds_keep_below_the_certificate(name):
     """Each of them is wrong with probability 1e-6 at most, where the certificate is right."""
     made = RELEASES[name]
@@ -122,7 +122,8 @@ def test_records_and_what_honest_members_leave(given):
         one_round(among_records)(KEY, among_records.init(start(3), FEDERATION), FEDERATION)
 
 
-@tiers.every("kind", KINDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_too_little_noise_and_too_long_messages_are_refuted(kind, monkeypatch):
     """Of what certifies a third of the norm, or draws half of the shares: a false alarm has probability 1e-6."""
     noise = noise_of(kind, 10, 2.0, 90)

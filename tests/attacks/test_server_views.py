@@ -93,7 +93,8 @@ SPARSE = {
 }
 
 
-@tiers.every("name", SPARSE)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPARSE)
 def test_what_is_not_sent_is_zero(name):
     sparsifier, scale = SPARSE[name]
     found = view(fp.papers.fed_avg_sparse(MODEL.loss, **OWN, sparsifier=sparsifier))

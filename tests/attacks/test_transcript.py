@@ -219,6 +219,7 @@ def test_unmixing_finds_the_direction_of_the_updates(name):
         assert np.max(cosines(by_least_squares, updates)) < 0.5
 
 
+@pytest.mark.slow
 def test_the_ledger_says_so():
     """In the reasons for an infinite epsilon; of quantized messages less is said."""
     options = {
