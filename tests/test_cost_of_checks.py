@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import tiers
 from every_algorithm import ENTRIES, FEDERATION, PARAMS
 from small import regression, squared, start
 
@@ -59,7 +58,8 @@ TRAINED = {name: 2 if name in TWICE else 1 for name in (*list(ENTRIES)[::5], *TW
 """How many things."""
 
 
-@tiers.every("name", TRAINED, kind=lambda times: "trained")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAINED)
 def test_a_loss_is_traced_twice_to_check_it_and_once_to_compile_it(name):
     """And once more where `per_example` or `mean_grad` meets it first."""
     loss, times = counting(squared), TRAINED[name]

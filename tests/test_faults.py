@@ -57,6 +57,8 @@ from planted_rounds import Planted
 from small import refused
 
 import fedpriv as fp
+from fedpriv.certification.certificate import check_twice
+from fedpriv.certification.checks import check_launch
 from fedpriv.core.trees import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -261,9 +263,12 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_refused(name):
+    """Before anything runs."""
     algorithm, said, _ = FAULTS[name]
     with refused(said):
-        fp.certify(algorithm, PARAMS, FEDERATION, 3, 1e-3)
+        traced = check_launch(algorithm, PARAMS, FEDERATION)
+        check_twice(traced)
+        traced.certify(3, 1e-3)
 
 
 HOST = (counting_on_the_host, drawing_on_the_host, branching_on_the_host)

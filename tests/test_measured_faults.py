@@ -122,20 +122,27 @@ ELSEWHERE = {
 }
 
 
-@tiers.every("name", ELSEWHERE)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ELSEWHERE)
 def test_noise_by_the_sum_elsewhere(name):
     with refused(DEPENDS):
         measured(ELSEWHERE[name])
 
 
+BY_HAND = GAUSSIAN._replace(seal=())
+
+
 def test_noise_that_is_the_same_around_every_sum_passes():
-    """Also where a sum has a million members, whose last digits are worth more than those of the noise."""
-    by_hand = GAUSSIAN._replace(seal=())
-    measured(fed_avg(by_hand))
+    measured(fed_avg(BY_HAND))
+
+
+@pytest.mark.slow
+def test_it_passes_around_a_sum_of_a_million():
+    """Whose last digits are worth more than those of the noise."""
     zeros = jax.tree.map(jnp.zeros_like, PARAMS)
     keys = jax.random.split(jax.random.key(0), 400)
-    noise = jax.jit(jax.vmap(lambda key: flatten(by_hand.perturb(key, zeros))))(keys)
-    around = noise_around(by_hand, zeros, (jnp.float32(CLIP), 10**6), keys, noise, 1)
+    noise = jax.jit(jax.vmap(lambda key: flatten(BY_HAND.perturb(key, zeros))))(keys)
+    around = noise_around(BY_HAND, zeros, (jnp.float32(CLIP), 10**6), keys, noise, 1)
     assert len(around.norms) == 100
     assert not around.wrong.any()
 

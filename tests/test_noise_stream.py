@@ -3,8 +3,6 @@
 Each statistical test refuses a sound stream with probability 1e-6; seeds are fixed.
 """
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -158,14 +156,15 @@ def noises(seeds, rounds):
     )
     sampler = Opening(EVERYONE, 1, EVERYONE)
     algorithm = fp.Algorithm(starting(like), round, sampler, unit="record")
-    once = jax.jit(fp.one_round(algorithm))
-    means, sums = [], []
-    for seed, t in itertools.product(range(seeds), range(rounds)):
-        state = State(PARAMS, jnp.int32(t), like)
-        (_, _, (mean, total)), _ = once(jax.random.key(seed), state, FEDERATION)
-        means.append(3 * mean)  # of the sum of three records
-        sums.append(jnp.concatenate([total["a"], total["b"]], 1))
-    return np.array(means), np.array(sums)
+
+    def once(which):
+        seed, t = jnp.divmod(which, rounds)
+        state = State(PARAMS, t, like)
+        (_, _, (mean, total)), _ = fp.one_round(algorithm)(jax.random.key(seed), state, FEDERATION)
+        return 3 * mean, jnp.concatenate([total["a"], total["b"]], 1)  # the sum of three records
+
+    every = jnp.arange(seeds * rounds)
+    return jax.tree.map(np.asarray, jax.jit(lambda: jax.lax.map(once, every))())
 
 
 def test_noises_are_independent_and_as_loud_as_declared():

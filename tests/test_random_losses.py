@@ -58,11 +58,13 @@ def masked(params, example, key):
 ZERO = {"w": jnp.zeros(D)}
 
 
+PLAIN = jax.jit(jax.grad(MODEL.loss))
+
+
 def plain(params, examples, keys):
     """The gradient of each record, one by one."""
-    one = jax.jit(jax.grad(MODEL.loss))
     each = [
-        one(params, jax.tree.map(lambda leaf, i=i: leaf[i], examples), keys[i])
+        PLAIN(params, jax.tree.map(lambda leaf, i=i: leaf[i], examples), keys[i])
         for i in range(len(keys))
     ]
     return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
@@ -101,6 +103,7 @@ def test_clients_and_steps_draw_anew():
     np.testing.assert_allclose(state.params["w"], -np.sum(masks, 0) / CLIENTS, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_loss_that_ignores_its_key_trains_as_one_without():
     """The keys of batches are the same with and without; to the bit."""
     shard = fp.Shard(jax.tree.map(lambda x: jnp.asarray(x[:EACH]), EXAMPLES), jnp.int32(EACH))
@@ -148,6 +151,7 @@ def test_sums_of_gradients_that_stay_factors_are_those_of_plain_jax():
     assert_close(total, jax.tree.map(lambda g: np.tensordot(weights, g, 1), expected), 1e-4)
 
 
+@pytest.mark.slow
 def test_the_mean_gradient_is_that_of_plain_jax():
     batch, mask = fp.with_keys(jax.random.key(2), EXAMPLES), np.arange(CLIENTS * EACH) < 20
     found = jax.jit(fp.mean_grad(MODEL.loss))(PARAMS, batch, mask)

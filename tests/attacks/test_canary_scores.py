@@ -191,6 +191,7 @@ def test_records_under_noise_that_changes_are_audited():
     assert scores[present, 0].mean() > scores[~present, 0].mean()
 
 
+@pytest.mark.slow
 def test_only_rounds_of_one_s_own_count_behind_secure_aggregation():
     audited = with_canaries(clients(1.0, fp.fixed_size(CLIENTS, 10)), CLIENTS)
     after = a_round(audited)

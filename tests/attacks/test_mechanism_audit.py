@@ -140,7 +140,7 @@ def test_more_tensors_than_coordinates_asked_for():
     assert len(draw_scores([made], made.view, draws=100).present) == 100
 
 
-@tiers.every("name", RELEASES, kind=lambda made: made.sampling.adjacency)
+@tiers.every("name", RELEASES, kind=lambda made: made.sampling.takes_all)
 def test_lower_bounds_keep_below_the_certificate(name):
     """Each of them is wrong with probability 1e-6 at most, where the certificate is right."""
     made = RELEASES[name]

@@ -174,7 +174,8 @@ def test_the_state_sum_needs_the_number_and_the_consensus():
 QUANTIZED = {"dynamic": dynamic, "fixed": lambda bits: fixed(bits, 1.0)}
 
 
-@tiers.every("name", QUANTIZED)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUANTIZED)
 def test_quantization_blunts_it(name):
     """Errors in the equations' coefficients bias the solution: the fewer bits, the further off."""
     off = {
