@@ -54,7 +54,7 @@ TWICE = ["fed_smp top_k", "fed_avg_sparse integers", "fed_rep", "ditto"]
 """Their clients train two things."""
 
 
-TRAINED = {name: 2 if name in TWICE else 1 for name in (*list(ENTRIES)[::5], *TWICE)}
+TRAINED = {name: 2 if name in TWICE else 1 for name in (*list(ENTRIES)[::10], *TWICE)}
 """How many things."""
 
 
@@ -70,8 +70,7 @@ def test_a_loss_is_traced_twice_to_check_it_and_once_to_compile_it(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", [("vmap", 2), (2,)])
-@pytest.mark.parametrize("every", [2, 1])
+@pytest.mark.parametrize(("layout", "every"), [(("vmap", 2), 2), ((2,), 1)])
 def test_no_layout_and_no_rest_of_rounds_costs_a_trace(layout, every):
     loss = counting(squared)
     algorithm = ENTRIES["dp_fed_avg"].of_loss(loss)

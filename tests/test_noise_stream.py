@@ -16,12 +16,11 @@ from own_algorithms import (
     PARAMS,
     SIGMA,
     State,
-    fed_avg,
     starting,
     two_sums,
 )
 from scipy import stats
-from small import FALSE_ALARM, assert_normal, one_round
+from small import FALSE_ALARM, assert_normal
 
 import fedpriv as fp
 from fedpriv.core.random_streams import DROPOUT, NOISE, RECORDS
@@ -182,18 +181,6 @@ def test_noises_are_independent_and_as_loud_as_declared():
         r = r[np.triu_indices(len(r), 1)] if later == 0 else r.ravel()
         t = stats.t.isf(FALSE_ALARM / 2 / r.size, n - 2)  # exact for normals
         assert np.abs(r).max() < t / np.sqrt(n - 2 + t**2) < 0.5
-
-
-@pytest.mark.slow
-def test_a_round_is_replayed_with_the_same_noise():
-    algorithm, root = fed_avg(), jax.random.key(5)
-    state = State(PARAMS, jnp.int32(3))
-    one, other, later = (
-        one_round(algorithm)(root, s, FEDERATION)[0].params["w"]
-        for s in (state, state, state._replace(round=jnp.int32(4)))
-    )
-    np.testing.assert_array_equal(one, other)
-    assert np.abs(np.asarray(one) - np.asarray(later)).max() > 1e-3
 
 
 def test_the_public_keys_of_a_run_are_of_the_default_generator():
