@@ -25,7 +25,7 @@ from canary_runs import (
     warm,
     with_canaries,
 )
-from small import refused, squared, start
+from small import refused, regression, squared, start
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
@@ -36,16 +36,21 @@ from fedpriv.attacks.one_run import epsilon_one_run
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
+N = 12
+FEW = regression([2] * N)
+"""For laws that do not depend on how many there are."""
+
+
 def correlated(noise):
     used = fp.correlated(fp.gaussian(CLIP, noise), fp.noise_matrices.tree(rounds=4))
-    return fp.fed_avg(squared, sampler=fp.everyone(CLIENTS), mechanism=used, **COMMON)
+    return fp.fed_avg(squared, sampler=fp.everyone(N), mechanism=used, **COMMON)
 
 
 WITHOUT_DRAWS = {
-    "clients": (clients(1.0), FEDERATION, 0),
+    "clients": (clients(1.0, fp.everyone(N)), FEW, 0),
     "records": (of_one_client(2.0, 1), WHOLE, 1),
     "records in three steps": (of_one_client(2.0, 3), WHOLE, 1),
-    "correlated": (correlated(4.0), FEDERATION, 0),
+    "correlated": (correlated(4.0), FEW, 0),
 }
 
 
@@ -79,10 +84,10 @@ def test_scores_are_log_likelihood_ratios(name):
 @pytest.mark.parametrize("make", ["dense", "sparse"])
 def test_scores_of_secret_cohorts_are_those_of_the_certified_pair(make):
     """Two samples, by Kolmogorov and Smirnov; false alarm 1e-6 each."""
-    sampler = fp.poisson(CLIENTS, 0.3, CLIENTS)
+    sampler = fp.poisson(N, 0.3, N)
     algorithm = clients(1.0, sampler) if make == "dense" else sparse(1.0, sampler)
-    present, scores = runs(algorithm, 400, 4)
-    releases = fp.trace_round(algorithm, start(), FEDERATION).releases(4)
+    present, scores = runs(algorithm, 400, 4, FEW)
+    releases = fp.trace_round(algorithm, start(), FEW).releases(4)
     for v, view in enumerate(("third_party", "server_secagg")):
         pair = draw_scores(releases, view, draws=4_000)
         for there, exact in ((True, pair.present), (False, pair.absent)):
@@ -91,7 +96,7 @@ def test_scores_of_secret_cohorts_are_those_of_the_certified_pair(make):
 
 def in_turns(used):
     """A quarter of the clients in turn, of whom each joins by a coin; client 0 is the first's."""
-    return fp.fed_avg(squared, sampler=fp.cyclic_poisson(CLIENTS, 4, 0.3), mechanism=used, **COMMON)
+    return fp.fed_avg(squared, sampler=fp.cyclic_poisson(N, 4, 0.3), mechanism=used, **COMMON)
 
 
 @pytest.mark.slow
@@ -102,8 +107,8 @@ def test_whose_turn_it_is_may_be_known_but_not_who_joins(noise):
     if noise == "correlated":
         used = fp.correlated(used, fp.noise_matrices.banded_toeplitz(8, 4))
     algorithm = in_turns(used)
-    present, scores = runs(algorithm, 400, 8)
-    releases = fp.trace_round(algorithm, start(), FEDERATION).releases(8)
+    present, scores = runs(algorithm, 400, 8, FEW)
+    releases = fp.trace_round(algorithm, start(), FEW).releases(8)
     pair = draw_scores(releases, "third_party", draws=4_000)
     for there, exact in ((True, pair.present), (False, pair.absent)):
         assert scipy.stats.ks_2samp(scores[present == there, 0], exact).pvalue > 1e-6
@@ -113,16 +118,16 @@ def test_whose_turn_it_is_may_be_known_but_not_who_joins(noise):
 def test_a_right_certificate_is_kept_by_a_secret_draw():
     """One round of 10, drawn at random. Who knows it refutes what holds for others; wrong with probability 1e-6."""
     used, delta = fp.gaussian(CLIP, 0.55), 0.1
-    sampler = fp.random_allocation(CLIENTS, 10, CLIENTS)
+    sampler = fp.random_allocation(N, 10, N)
     algorithm = fp.fed_avg(squared, sampler=sampler, mechanism=used, **COMMON)
-    present, scores = runs(algorithm, 2_000, 10)
+    present, scores = runs(algorithm, 1_200, 10, FEW)
     third, known = (
         lower_bounds(
             Scores(mine[present], mine[~present], frozenset(), False), delta, 1e-6
         ).clopper_pearson
         for mine in scores.T[:2]
     )
-    certified = fp.certify(algorithm, start(), FEDERATION, 10, delta, view="third_party").epsilon
+    certified = fp.certify(algorithm, start(), FEW, 10, delta, view="third_party").epsilon
     assert third <= certified < known
 
 
