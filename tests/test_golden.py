@@ -17,7 +17,6 @@ REPRESENTATIVE = (
     "clients: by person, fixed size x skellam x",
     "records: records by public sizes, rate x cohorts by fixed order x",
     "records: records by with replacement x cohorts by poisson, never cut x",
-    "records: records by fixed size x cohorts by everyone x",
     "declared: published: Fed-SMP, fixed size, secure aggregation",
     "declared: published: 100 rounds of 1 of 100",
     "declared: published: DP-SCAFFOLD, participation",

@@ -129,6 +129,7 @@ def test_its_products_are_of_matrices():
     assert all(ndims == [2, 2] for ndims in shapes_of_products(program))
 
 
+@pytest.mark.slow
 def test_a_program_without_sequences_stays_as_it_is():
     model = fp.models.small_mnist_cnn()
     params = jax.eval_shape(model.init, jax.random.key(0))

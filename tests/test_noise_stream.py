@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiers
 from own_algorithms import (
     CLIENTS,
     CLIP,
@@ -56,7 +55,8 @@ REPEATED = {
 }
 
 
-@tiers.every("name", REPEATED)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REPEATED)
 def test_sums_of_one_key_have_noise_of_their_own(name):
     algorithm = two_sums(REPEATED[name])
     assert np.isfinite(fp.certify(algorithm, PARAMS, FEDERATION, 1, 1e-3).epsilon)

@@ -159,6 +159,7 @@ def test_the_mean_gradient_is_that_of_plain_jax():
     assert_close(found, jax.tree.map(lambda g: g[:20].mean(0), each), 1e-4)
 
 
+@pytest.mark.slow
 def test_the_private_mean_of_records_is_that_of_plain_jax():
     """Without noise, and with nothing to clip."""
     shard = fp.Shard(jax.tree.map(lambda x: jnp.asarray(x[:EACH]), EXAMPLES), jnp.int32(EACH))

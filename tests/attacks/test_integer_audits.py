@@ -76,7 +76,8 @@ RELEASES = {
 }
 
 
-@tiers.every("name", RELEASES)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RELEASES)
 def test_lower_bounds_keep_below_the_certificate(name):
     """Each of them is wrong with probability 1e-6 at most, where the certificate is right."""
     made = RELEASES[name]

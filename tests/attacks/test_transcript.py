@@ -162,6 +162,7 @@ def test_the_messages_kept_are_those_that_were_sent():
     np.testing.assert_array_equal(kept[:3], messages(exchanges=2))
 
 
+@pytest.mark.slow
 def test_the_state_sum_needs_the_number_and_the_consensus():
     """Constant weights come to consensus; those that fall as 1 / (k + 1) leave much of the splitting."""
     settled = messages(exchanges=300, decay="none", gamma=0.05)
