@@ -181,7 +181,7 @@ def changing(noise):
     return fp.fed_avg(squared, sampler=fp.everyone(CLIENTS), mechanism=used, **COMMON)
 
 
-MESSAGES = {"dense": clients, "sparse": sparse, "pairs": adaptive, "of changing noise": changing}
+MESSAGES = {"sparse": sparse, "pairs": adaptive, "of changing noise": changing}
 
 
 @pytest.mark.slow
