@@ -79,6 +79,7 @@ def test_calls_that_are_others_in_training_are_refused(name):
         trained(changing(OTHERS[name]))
 
 
+@pytest.mark.slow
 def test_mechanisms_made_in_a_round_are_the_same():
     def round(key, state, cohort):
         client = lambda key, shard: update(state, key, shard)  # noqa: E731

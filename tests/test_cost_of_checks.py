@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import tiers
 from every_algorithm import ENTRIES, FEDERATION, PARAMS
 from small import regression, squared, start
 
@@ -55,11 +54,12 @@ TWICE = ["fed_smp top_k", "fed_avg_sparse integers", "fed_rep", "ditto"]
 """Their clients train two things."""
 
 
-TRAINED = {name: 2 if name in TWICE else 1 for name in (*list(ENTRIES)[::5], *TWICE)}
+TRAINED = {name: 2 if name in TWICE else 1 for name in (*list(ENTRIES)[::10], *TWICE)}
 """How many things."""
 
 
-@tiers.every("name", TRAINED, kind=lambda times: times)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAINED)
 def test_a_loss_is_traced_twice_to_check_it_and_once_to_compile_it(name):
     """And once more where `per_example` or `mean_grad` meets it first."""
     loss, times = counting(squared), TRAINED[name]
@@ -69,8 +69,8 @@ def test_a_loss_is_traced_twice_to_check_it_and_once_to_compile_it(name):
     assert of_simulate <= 3 * times
 
 
-@tiers.every("layout", [("vmap", 2), (2,)])
-@tiers.every("every", [2, 1])
+@pytest.mark.slow
+@pytest.mark.parametrize(("layout", "every"), [(("vmap", 2), 2), ((2,), 1)])
 def test_no_layout_and_no_rest_of_rounds_costs_a_trace(layout, every):
     loss = counting(squared)
     algorithm = ENTRIES["dp_fed_avg"].of_loss(loss)

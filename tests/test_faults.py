@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
+import tiers
 from faulty_rounds import (
     SKELLAM,
     added,
@@ -56,6 +57,8 @@ from planted_rounds import Planted
 from small import refused
 
 import fedpriv as fp
+from fedpriv.certification.certificate import check_twice
+from fedpriv.certification.checks import check_launch
 from fedpriv.core.trees import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -260,13 +263,21 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_refused(name):
+    """Before anything runs."""
     algorithm, said, _ = FAULTS[name]
     with refused(said):
-        fp.check_algorithm(algorithm, PARAMS, FEDERATION)
+        traced = check_launch(algorithm, PARAMS, FEDERATION)
+        check_twice(traced)
+        traced.certify(3, 1e-3)
 
 
-@pytest.mark.parametrize("of", [counting_on_the_host, drawing_on_the_host, branching_on_the_host])
-def test_the_host_is_noticed_before_a_certificate_and_before_training(of):
+HOST = (counting_on_the_host, drawing_on_the_host, branching_on_the_host)
+READERS = {reader.__name__: reader for reader in HOST}
+
+
+@tiers.every("name", READERS)
+def test_the_host_is_noticed_before_a_certificate_and_before_training(name):
+    of = READERS[name]
     given = after_sum(of), PARAMS, FEDERATION
     loss = fp.models.Score(lambda params, example: {"loss": jnp.zeros(())})
     line = rf"faulty_rounds\.py:{of.__code__.co_firstlineno + 2}"

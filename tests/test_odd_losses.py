@@ -78,15 +78,6 @@ def test_no_loss_is_refused_wherever_a_loss_is_taken(taker):
             TAKERS[taker](loss, PARAMS)
 
 
-@pytest.mark.parametrize("layout", [{"clients": 1}, {"clients": 2}])
-def test_in_every_layout(layout):
-    loss, strategy = LATE, fp.Strategy(**layout)
-    score = lambda p, e: {"loss": squared(p, e)}  # noqa: E731
-    given = {"score": score, "rounds": 1, "strategy": strategy}
-    with pytest.raises(ValueError, match=r"^loss: gives float32\[1\] for an example, not a number"):
-        simulate(averaging(loss), PARAMS, FEDERATION, FEDERATION.examples, **given)
-
-
 NO_GRADIENTS = {
     "integers": {"w": jnp.arange(3), "b": jnp.float32(1)},
     "booleans": {"w": jnp.ones(3, bool), "b": jnp.float32(1)},

@@ -238,6 +238,7 @@ def test_what_is_not_measured_is_not_taken_at_its_word(what):
         check_sampler(drawn_by_hand(Unmeasured()), 1)
 
 
+@pytest.mark.slow
 def test_how_often_clients_join_in_their_turns_is_measured():
     def draw(key, t, memory):
         ids = jnp.arange(SIZE) * 2 + t % 2

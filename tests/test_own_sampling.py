@@ -93,6 +93,7 @@ def test_it_is_explained_in_words():
     assert len(made_by_hand) == 1
 
 
+@pytest.mark.slow
 def test_its_audit_is_below_its_certificate_and_near_it():
     scores = draw_scores(traced().releases(1), "third_party", draws=20_000)
     certified = traced().certify(1, 0.01).epsilon
@@ -103,7 +104,7 @@ def test_its_audit_is_below_its_certificate_and_near_it():
 
 
 def test_it_is_measured():
-    fp.check_algorithm(dp_fed_avg(), PARAMS, FEDERATION, rounds=4)
+    check_sampler(SAMPLER, seed=1)
     busier = rush_hours(N, RATE, 2 * RUSH)._replace(accounting=SAMPLING)
     with refused("of the draws, but the accounting says"):
         check_sampler(busier, seed=1)

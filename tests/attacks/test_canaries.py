@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiers
 from canary_runs import (
     CLIENTS,
     CLIP,
@@ -90,7 +89,8 @@ def test_others_are_left_alone(directions):
     assert seen == {True, False}
 
 
-@tiers.every("per_client", [2, 0])
+@pytest.mark.slow
+@pytest.mark.parametrize("per_client", [0, 2])
 def test_canaries_leave_the_certificate_as_it_is(per_client):
     """Their scores are diagnostics; who certifies traces the sums of a cohort that canaries have copied."""
     algorithm = records(3.0) if per_client else clients(3.0, fp.poisson(CLIENTS, 0.3, 30))

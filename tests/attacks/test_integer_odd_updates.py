@@ -58,8 +58,10 @@ STAYS = 0.01
 DROPPING = fp.dropping(fp.everyone(3), 1 - STAYS, noise="lost")
 CASES = {
     "one": ("discrete_gaussian", 1, fp.everyone(1)),
+    "two": ("discrete_gaussian", 2, fp.everyone(2)),
     "two, skellam": ("skellam", 2, fp.everyone(2)),
     "99 % drop out": ("discrete_gaussian", 3, DROPPING),
+    "99 % drop out, skellam": ("skellam", 3, DROPPING),
 }
 
 

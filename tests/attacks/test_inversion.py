@@ -77,6 +77,7 @@ def ssim_by_hand(x, y):
     return np.mean(top / ((mx**2 + my**2 + 1e-4) * (vx + vy + 9e-4)))
 
 
+@pytest.mark.usefixtures("quick_to_compile")
 def test_scores():
     rng = np.random.default_rng(0)
     x, y = rng.uniform(size=(2, 3, 20, 17, 2))

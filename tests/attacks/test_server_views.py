@@ -93,7 +93,8 @@ SPARSE = {
 }
 
 
-@tiers.every("name", SPARSE)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPARSE)
 def test_what_is_not_sent_is_zero(name):
     sparsifier, scale = SPARSE[name]
     found = view(fp.papers.fed_avg_sparse(MODEL.loss, **OWN, sparsifier=sparsifier))
@@ -112,6 +113,7 @@ def noise(algorithm, norm, draws=400):
     return (seen.update - every[seen.cohort.ids])[..., np.asarray(seen.sent[0])]
 
 
+@pytest.mark.slow
 def test_each_message_has_its_share_of_the_noise():
     """C sigma / sqrt(r) of independent noise, false alarms as `small` says."""
     made = fp.dp_fed_avg(MODEL.loss, **OWN, clip_norm=0.1, noise_multiplier=3.0)

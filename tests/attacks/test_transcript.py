@@ -162,6 +162,7 @@ def test_the_messages_kept_are_those_that_were_sent():
     np.testing.assert_array_equal(kept[:3], messages(exchanges=2))
 
 
+@pytest.mark.slow
 def test_the_state_sum_needs_the_number_and_the_consensus():
     """Constant weights come to consensus; those that fall as 1 / (k + 1) leave much of the splitting."""
     settled = messages(exchanges=300, decay="none", gamma=0.05)
@@ -174,7 +175,8 @@ def test_the_state_sum_needs_the_number_and_the_consensus():
 QUANTIZED = {"dynamic": dynamic, "fixed": lambda bits: fixed(bits, 1.0)}
 
 
-@tiers.every("name", QUANTIZED)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUANTIZED)
 def test_quantization_blunts_it(name):
     """Errors in the equations' coefficients bias the solution: the fewer bits, the further off."""
     off = {
@@ -219,6 +221,7 @@ def test_unmixing_finds_the_direction_of_the_updates(name):
         assert np.max(cosines(by_least_squares, updates)) < 0.5
 
 
+@pytest.mark.slow
 def test_the_ledger_says_so():
     """In the reasons for an infinite epsilon; of quantized messages less is said."""
     options = {

@@ -130,7 +130,7 @@ def epsilon(release, view="server"):
     return epsilon_of(release, view=view)
 
 
-@pytest.mark.parametrize("relation", RECORDS)
+@tiers.every("relation", RECORDS, kind=lambda drawn: "a draw")
 @tiers.every("noise", ["gaussian", "laplace"])
 def test_against_the_sum_over_participations(relation, noise):
     """delta = sum_n Bin(n; T, l) delta of n K plain local steps, each composed on its own."""
@@ -170,6 +170,7 @@ def test_no_view_is_more_than_another_but_for_shares():
     assert len(set(found.values())) == 1
 
 
+@pytest.mark.slow
 def test_every_local_step_can_be_cut():
     found = [epsilon(nested(Poisson(100, 0.1, capacity))) for capacity in (None, 40, 15, 10)]
     assert found[1] == pytest.approx(found[0], rel=1e-3)
@@ -186,6 +187,7 @@ def test_the_draw_of_clients_is_among_the_assumptions():
     assert "of a client in FixedSize(population=20, size=5)" in event
 
 
+@pytest.mark.slow
 def test_monotone_in_steps_and_rates():
     records = FixedSize(100, 10)
     by_steps = [epsilon(nested(records, local_steps=k)) for k in (1, 2, 5)]
