@@ -37,9 +37,14 @@ def by_numpy(algorithm, staleness, rounds=ROUNDS, seed=0, server=0.7, clip=CLIP)
     """f64[rounds + 1, d]: the models of a run without noise, each answer computed from the list of all models."""
     sampler, root = algorithm.sampler, root_of(jax.random.key(seed))
     memory, models = sampler.first_memory(), [vector(start())]
-    for t in range(rounds):
+
+    @jax.jit
+    def draw(t, memory):
         keys = participation_key(root, t), schedule_key(root, 0)
-        drawn, memory = cohort_drawn(sampler, *keys, jnp.int32(t), memory)
+        return cohort_drawn(sampler, *keys, t, memory)
+
+    for t in range(rounds):
+        drawn, memory = draw(jnp.int32(t), memory)
         total = np.zeros(4)
         for i, there, d in zip(
             *map(np.asarray, (drawn.ids, drawn.mask, drawn.answer.delay)), strict=True

@@ -16,6 +16,7 @@ from every_algorithm import (
     CLIENTS,
     ENTRIES,
     FEDERATION,
+    FIXED,
     PARAMS,
     first_round,
     public_algorithms,
@@ -37,8 +38,7 @@ from fedpriv.testing.compiled import compiled
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 every_kind = tiers.every("name", ENTRIES)
-every_work = tiers.every("name", varied(ENTRIES), lambda entry: entry.work)
-every_noise = tiers.every("name", ENTRIES, lambda entry: entry.noise)
+every_work = tiers.every("name", ENTRIES, lambda entry: entry.work)
 
 
 def test_an_exception_has_a_reason_and_is_looked_at():
@@ -69,7 +69,7 @@ def test_every_public_algorithm_has_an_entry():
     assert len(public_algorithms()) >= 14
 
 
-@every_noise
+@tiers.every("name", ENTRIES, lambda entry: (entry.noise, entry.work))
 def test_the_contract(name):
     """Where JAX promotes neither types nor ranks."""
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
@@ -95,7 +95,7 @@ def differ(one, other):
     return any(np.any(np.asarray(a) != b) for a, b in pairs)
 
 
-@every_noise
+@every_work
 def test_a_round(name):
     """It moves the model, another key is other randomness, and messages are counted."""
     state, run = first_round(name)
@@ -137,7 +137,7 @@ def of_clients(state):
     return [leaf for leaf in jax.tree.leaves(state) if leaf.shape[:1] == (CLIENTS,)]
 
 
-@tiers.every("name", varied(but("nobody")), lambda entry: bool(entry.noise))
+@tiers.every("name", but("nobody"), lambda entry: bool(entry.noise))
 def test_nobody_is_drawn(name):
     """The model moves by noise alone, where somebody else adds it; what clients keep stays as it is."""
     entry = ENTRIES[name]
@@ -177,7 +177,7 @@ def begun(name, kind):
     return jax.tree.map(jnp.asarray, state)
 
 
-@every_work
+@tiers.every("name", ENTRIES, lambda entry: entry.shipped)
 def test_a_model_of_16_bits(name):
     """It keeps its type, and becomes what the same round makes of its numbers in 32 bits, up to rounding."""
     state = begun(name, "bfloat16")
@@ -202,7 +202,7 @@ def test_models_of_other_types_keep_theirs(name):
             assert types(after) == types(state)
 
 
-@tiers.every("name", ENTRIES, lambda entry: (entry.noise, entry.algorithm.unit))
+@every_kind
 def test_what_is_hidden(name):
     """By the releases and the certificate of every view."""
     assert traced(name).basis == "constructed"
@@ -270,7 +270,11 @@ def assert_not_refuted(releases, view):
     assert math.isfinite(certified)
 
 
-@tiers.every("name", sorted(NOISY_KINDS.values(), key=list(ENTRIES).index))
+@tiers.every(
+    "name",
+    {name: ENTRIES[name] for name in ENTRIES if name in NOISY_KINDS.values()},
+    lambda entry: 0,
+)
 def test_an_audit_does_not_refute_the_certificate(name):
     """Seen by the first view; `test_mechanism_audit.py` has every sampling and every view."""
     releases = traced(name).releases(3)
@@ -346,16 +350,16 @@ def test_nothing_depends_on_the_hidden_stream_but_through_a_mark(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", varied(but("vanish")))
-def test_members_who_vanish(name):
+@pytest.mark.parametrize("sampler", [FIXED, fp.everyone(CLIENTS)], ids=["fixed", "everyone"])
+@pytest.mark.parametrize("name", but("vanish"))
+def test_members_who_vanish(name, sampler):
     """With whole noise it costs no more than without drops; with lost noise, no less than that.
 
     But for one step of all, for which a client's own noise counts where some vanish.
     """
-    sampler = fp.fixed_size(CLIENTS, 3)
     samplers = (sampler, fp.dropping(sampler, 0.3125), fp.dropping(sampler, 0.3125, "lost"))
     runs = [fp.trace_round(ENTRIES[name].make(sampler=s), PARAMS, FEDERATION) for s in samplers]
-    for view in ("third_party", "server_secagg"):
+    for view in fp.privacy.VIEWS:
         today, whole, lost = (run.certify(2, 1e-3, view=view).epsilon for run in runs)
         assert whole <= today
         assert whole <= lost * (1 + 1e-9)

@@ -61,8 +61,11 @@ def test_no_client_takes_part_sooner_or_more_often_than_is_told(name):
 
 @every_draw
 def test_chances_are_those_that_are_told(name):
-    """Of each client whose turn it is, by binomial bounds; the likeliest one's, where clients have weights."""
-    times = draws(name).times > 0
+    """Of each client whose turn it is, by binomial bounds; the likeliest one's, where clients have weights.
+
+    No less often than told, where each draw is as the other: also in groups.
+    """
+    times, is_drawn_anew = draws(name).times > 0, isinstance(SAMPLERS[name], Sampler)
     for client in range(N):
         own = told(SAMPLERS[name], client)
         turns = RUNS * own.rounds_of_a_unit(ROUNDS)
@@ -72,7 +75,7 @@ def test_chances_are_those_that_are_told(name):
         count = times[..., client].sum()
         alarm = FALSE_ALARM / N / 2
         assert count <= stats.binom.isf(alarm, turns, chance)
-        if DRAWN[name].is_alike or own.group_names:
+        if DRAWN[name].is_alike or (is_drawn_anew and SAMPLERS[name].accounting.group_names):
             assert count >= stats.binom.ppf(alarm, turns, chance)
 
 

@@ -85,6 +85,7 @@ def test_each_group_is_drawn_at_its_own_rate_and_by_itself():
     assert sampler.expected_size == 2 * 0.75 * 0.5 + 4 * 0.25
 
 
+@pytest.mark.slow
 def test_turns_keep_to_each_groups_own_schedule():
     """A group in a fixed order, one that rests, and one that is drawn in every round, side by side."""
     labels = [*"abc"] * 4

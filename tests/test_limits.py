@@ -50,8 +50,8 @@ class Limit(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is in the limit: FedAvg, DP-FedAvg, or something else."""
-        return {PLAIN: "plain", PRIVATELY: "private"}.get(self.other, "")
+        """What it is in the limit: FedAvg, or an algorithm with noise."""
+        return "plain" if self.other is PLAIN else "private"
 
 
 def averaging(make=fp.fed_avg, **changes):

@@ -53,7 +53,8 @@ def test_every_algorithm(name, tmp_path):
 @tiers.every("name", MATRICES)
 def test_noise_that_remembers(name, tmp_path):
     """Made for as many rounds as the longer run has."""
-    goes_on(descent(correlated(matrix_of(name)), ORDER), tmp_path, MANY)
+    algorithm = descent(correlated(matrix_of(name)), ORDER)
+    goes_on(algorithm, tmp_path, MANY, compiler=compiler_of_one_program())
 
 
 @pytest.mark.slow
@@ -133,6 +134,7 @@ def test_fewer_rounds_than_are_done_are_refused(tmp_path):
     assert rounds_in(tmp_path) == [2, 4]
 
 
+@pytest.mark.slow
 def test_fewer_than_were_planned_but_not_done(tmp_path):
     run(folder=tmp_path, rounds=MORE, stop=2)
     history, called = run(folder=tmp_path, rounds=4)
@@ -140,6 +142,7 @@ def test_fewer_than_were_planned_but_not_done(tmp_path):
     assert_identical(history.state, run(rounds=4)[0].state)
 
 
+@pytest.mark.slow
 def test_a_run_that_has_stopped_stays_so(tmp_path):
     """As one of more rounds would have."""
     given = {"checkpoints": fp.Checkpoints(tmp_path), "on_evaluation": lambda e: e.round == 2}

@@ -30,7 +30,7 @@ SEVERAL = {name: entry for name, entry in KEPT.items() if entry.has_memory or en
 """`test_checkpoint.py` and `test_streaming.py` have one of the others."""
 
 
-@tiers.every("name", SEVERAL | KEPT, type)
+@tiers.every("name", SEVERAL | KEPT, lambda entry: entry.has_parts)
 def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
     """To the bit as one that was never stopped, of the cohorts of the draws alone."""
     train = partial(trained, name, compiler=compiler_of_one_program())
@@ -47,7 +47,8 @@ def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
     assert_identical(train(checkpoints=checkpoints), whole)
 
 
-@tiers.every("name", SEVERAL, type)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEVERAL)
 def test_streamed_cohorts_have_their_own_records(name):
     """In chunks of another length."""
     expected, found = trained(name), trained(name, federation=STREAMED, every=4)

@@ -79,6 +79,7 @@ def test_what_may_stop_sees_public_numbers_alone():
             e.metric("train_loss")
 
 
+@pytest.mark.slow
 def test_what_is_recorded_changes_nothing_that_may_stop():
     """Such as a private number that `record` puts beside the metrics, or in their place."""
     seen = []
@@ -243,6 +244,7 @@ LAUNCHED = [
 ]
 
 
+@pytest.mark.slow
 @tiers.every("place", range(len(LAUNCHED)))
 def test_what_the_launcher_refuses(place, tmp_path, capsys):
     args, said = LAUNCHED[place]

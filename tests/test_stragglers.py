@@ -97,6 +97,7 @@ def test_stragglers_take_a_uniform_number_of_their_steps(name, rate):
     assert low <= counts[-1] <= high
 
 
+@pytest.mark.slow
 @tiers.every("rate", [0.5, 0.0])
 def test_a_stragglers_mean_is_of_the_steps_it_takes(rate):
     """Of SCAFFOLD's line 16: (x - y) / (k eta)."""

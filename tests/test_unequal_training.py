@@ -80,6 +80,7 @@ def test_federated_averaging_is_numpys(name):
     assert_close(vector(state.params), theta, 1e-6)
 
 
+@pytest.mark.slow
 @tiers.every("name", dict(reversed(DRAWS.items())), lambda draw: 0)
 def test_scaffold_is_numpys(name):
     federation, theta = alike(), vector(start())
@@ -101,6 +102,7 @@ def test_scaffold_is_numpys(name):
     assert_close(state.controls, controls, 1e-6)
 
 
+@pytest.mark.slow
 @tiers.every("name", ["public, batches", "secret, Poisson"])
 @tiers.every("kind", ["wavelet", "dynamic"])
 def test_other_mechanisms_take_them(name, kind):
@@ -154,6 +156,7 @@ def test_batches_are_uniform_subsets_of_a_clients_own_records(size):
         assert_uniform(pairs, draws, kept * (kept - 1) / (size * (size - 1)))
 
 
+@pytest.mark.slow
 @tiers.every("name", ["public, batches", "secret, Poisson", "public, Poisson"])
 @tiers.every("size", [7, 1, 40])
 def test_a_batch_is_drawn_among_a_clients_own_records(name, size):

@@ -146,6 +146,7 @@ def test_factoring_anew_keeps_the_product(layers, zero):
     assert_close(np.linalg.norm(new["B"], axis=-1), singular, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_certificate_is_that_of_dp_fed_avg():
     made = {
         (by, turns): fp.fed_avg_alternating(

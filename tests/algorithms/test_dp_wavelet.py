@@ -152,6 +152,7 @@ def test_no_claim_is_printed_for_what_the_paper_does_not_speak_of():
 BY_CLIENT = {"sampler": everyone(CLIENTS), "optimizer": lambda t: optax.sgd(RATE)}
 
 
+@pytest.mark.slow
 def test_clients_that_clip_gradients():
     """Algorithm 2's local training, by NumPy: two full-batch steps of clipped records."""
     federation = regression([RECORDS])
