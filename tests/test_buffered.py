@@ -111,14 +111,6 @@ class TestTraining:
         history = run(made)
         assert all(e.diagnostics["delay"] == 2.0 for e in history.evaluations)
 
-    @pytest.mark.slow
-    def test_a_run_does_not_go_on_with_other_weights(self, tmp_path):
-        """`test_sampled_runs.py` has the laws of runs."""
-        checkpoints = fp.Checkpoints(tmp_path, rounds=1)
-        run(fed_buff(staleness=old), checkpoints=checkpoints, rounds=4, every=2)
-        with refused("of another run: .*(schedule|answers)"):
-            run(fed_buff(staleness=[1, 1, 1, 0]), checkpoints=checkpoints, every=2)
-
 
 def weighted_by(factor, sampler=None):
     """Rounds of one's own whose mean counts `factor(cohort, diagnostics, what clients sent of their delays)`."""

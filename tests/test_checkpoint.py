@@ -26,11 +26,10 @@ from checkpointed import (
     score,
 )
 from checkpointed import run as run_of
-from small import assert_identical, compiler_of_one_program, squared
+from small import compiler_of_one_program, squared
 
 import fedpriv as fp
 from fedpriv.engine import checkpoint
-from fedpriv.engine.serialization import to_device, to_host
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -103,14 +102,6 @@ def test_a_run_of_a_secret_seed_goes_on_with_the_same_alone(whole, tmp_path):
 def test_a_run_without_a_secret_seed_does_not_go_on_with_one(folder):
     with pytest.raises(ValueError, match=r"run: secret_seed_check None there, \w{16} here; give"):
         run(folder=folder, secret_seed=1)
-
-
-def test_a_stored_state_with_a_key_still_loads():
-    """No round may keep one any more."""
-    state = {"key": jax.random.split(jax.random.key(1)), "n": np.arange(3)}
-    loaded = to_device(to_host(jax.tree.map(jax.numpy.asarray, state)), state)
-    assert_identical(jax.random.key_data(loaded["key"]), jax.random.key_data(state["key"]))
-    assert_identical(loaded["n"], state["n"])
 
 
 def test_what_was_killed_goes_on_and_what_is_finished_is_given_back(whole, folder):

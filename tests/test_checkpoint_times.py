@@ -3,14 +3,17 @@
 import os
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 import tiers
 from scipy import stats
 from several import ended, started
+from small import assert_identical
 
 import fedpriv as fp
 from fedpriv.engine import fingerprint
+from fedpriv.engine.serialization import to_device, to_host
 
 
 @pytest.mark.slow
@@ -56,3 +59,11 @@ def test_how_often_a_replaced_record_is_found(held):
     low, high = stats.binom(400, fingerprint.SAMPLED / 4000).interval(1 - 1e-6)
     assert low <= found <= high
     assert digest(one, 3) == digest(one, 3)
+
+
+def test_a_stored_state_with_a_key_still_loads():
+    """No round may keep one any more."""
+    state = {"key": jax.random.split(jax.random.key(1)), "n": np.arange(3)}
+    loaded = to_device(to_host(jax.tree.map(jax.numpy.asarray, state)), state)
+    assert_identical(jax.random.key_data(loaded["key"]), jax.random.key_data(state["key"]))
+    assert_identical(loaded["n"], state["n"])

@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 import tiers
-from checkpointed import run as interrupted
 from small import (
     assert_close,
     assert_identical,
@@ -115,17 +114,6 @@ def test_streamed_records_train_the_same_to_the_bit():
     algorithm = averaging(TRAINED["weights"], 1.0)
     found, expected = (run(algorithm, each) for each in (streamed(FEDERATION), FEDERATION))
     assert_identical(found.state, expected.state)
-
-
-@pytest.mark.slow
-def test_a_run_does_not_go_on_with_other_groups(tmp_path):
-    """Not with a client in another group, nor with another weight."""
-    few = {"federation": FEDERATION, "rounds": 4}
-    interrupted(averaging(TRAINED["weights"], 1.0), tmp_path, stop=2, **few)
-    for labels, weights in (([*LABELS[1:], "b"], WEIGHTS), (LABELS, {"a": 0.25, "b": 1.0})):
-        other = fp.grouped(labels, BY_RATE, weights=weights, clip_scales=SCALES)
-        with pytest.raises(ValueError, match="of another run"):
-            interrupted(averaging(other, 1.0), tmp_path, **few)
 
 
 @pytest.mark.slow

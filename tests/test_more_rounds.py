@@ -4,11 +4,10 @@ import re
 from functools import partial
 
 import jax
-import numpy as np
 import pytest
 import tiers
 from algorithm_exceptions import varied
-from checkpointed import CLIENTS, FED_AVG, FEDERATION, SEEDS, TEST, raw, rounds_in, run, score
+from checkpointed import SEEDS, TEST, raw, rounds_in, run, score
 from correlated_runs import FEDERATION as MANY
 from correlated_runs import MATRICES, SIZE, N, correlated, descent, matrix_of
 from every_algorithm import ALGORITHMS, ENTRIES, NOISY
@@ -55,13 +54,6 @@ def test_noise_that_remembers(name, tmp_path):
     """Made for as many rounds as the longer run has."""
     algorithm = descent(correlated(matrix_of(name)), ORDER)
     goes_on(algorithm, tmp_path, MANY, compiler=compiler_of_one_program())
-
-
-@pytest.mark.slow
-def test_a_streamed_federation(tmp_path):
-    examples = jax.tree.map(np.asarray, FEDERATION.examples)
-    rows = [np.arange(3) + 3 * i for i in range(CLIENTS)]
-    goes_on(FED_AVG, tmp_path, fp.StreamedFederation.from_arrays(examples, rows))
 
 
 def noisy(used):

@@ -121,19 +121,6 @@ class TestMemory:
         assert view.update.shape == (SELDOM.slots, 4)
 
 
-@pytest.mark.slow
-def test_a_run_does_not_go_on_with_other_cohorts(tmp_path):
-    checkpoints = fp.Checkpoints(tmp_path, rounds=1)
-    run(descent(fp.gaussian(CLIP, SIGMA), OFTEN), checkpoints=checkpoints)
-    for other in (
-        fp.random_availability(N, SIZE, 3, 0.3),
-        fp.random_availability(N, SIZE, 2, 0.7),
-        fp.shuffled_blocks(N, SIZE),
-    ):
-        with refused("of another run: .*schedule"):
-            run(descent(fp.gaussian(CLIP, SIGMA), other), checkpoints=checkpoints)
-
-
 def every_other(key, t, memory):
     """A sampler by hand: the half of the clients that did not take part last time."""
     ids = 2 * jnp.arange(N // 2, dtype=jnp.int32) + memory

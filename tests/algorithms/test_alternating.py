@@ -83,15 +83,16 @@ def test_a_round_of_b_is_that_of_dp_fed_avg_which_has_nothing_else():
 def by_hand(turn_of_step):
     """One round of everybody, three full-batch steps each by optax, with a momentum for each factor."""
     optimizer, total = optax.sgd(0.5, momentum=0.5), jax.tree.map(jnp.zeros_like, START)
+    mean = lambda p, own: jax.vmap(lambda x: LORA.loss({KERNEL: p}, x))(own).mean()  # noqa: E731
+    slope, updated = jax.jit(jax.grad(mean)), jax.jit(optimizer.update)
     for client in range(4):
         rows = np.asarray(FEDERATION.rows)[client][: int(FEDERATION.size[client])]
         own = jax.tree.map(lambda leaf, rows=rows: leaf[rows], FEDERATION.examples)
         theta = dict(START[KERNEL])
         states = {name: optimizer.init(theta[name]) for name in "AB"}
         for step in range(3):
-            mean = lambda p, own=own: jax.vmap(lambda x: LORA.loss({KERNEL: p}, x))(own).mean()  # noqa: E731
             name = turn_of_step(step)
-            update, states[name] = optimizer.update(jax.grad(mean)(theta)[name], states[name])
+            update, states[name] = updated(slope(theta, own)[name], states[name])
             theta[name] = theta[name] + update
         change = {KERNEL: jax.tree.map(jnp.subtract, theta, START[KERNEL])}
         total = jax.tree.map(jnp.add, total, change)
