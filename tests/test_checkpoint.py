@@ -274,6 +274,12 @@ def test_without_any_that_can_be_read_it_begins_anew(whole, folder):
     assert_same(history, whole)
 
 
+def test_fewer_rounds_than_are_done_are_refused(folder):
+    with pytest.raises(ValueError, match=r"rounds: 3; .* a checkpoint of round 4; give at least"):
+        run(folder=folder, rounds=3)
+    assert rounds_in(folder) == [2, 4]
+
+
 def test_one_that_the_system_does_not_give_is_not_taken_for_damaged(folder, monkeypatch):
     before = rounds_in(folder)
 
@@ -324,21 +330,10 @@ class Disk:
                     **{name: getattr(file, name) for name in dir(file) if name[0] != "_"}
                     | {"write": some},
                 )
-                file = Closing(file)
+                file = contextlib.closing(file)
             return file
 
         monkeypatch.setattr(Path, "open", open_)
-
-
-class Closing:
-    def __init__(self, file):
-        self._file = file
-
-    def __enter__(self):
-        return self._file
-
-    def __exit__(self, *_):
-        self._file.close()
 
 
 @tiers.every("room", [700, 0, 1, 2500])
@@ -364,6 +359,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_those_before(
     assert run(folder=tmp_path)[1] == [4, 6, 7]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_deleted_during_the_run_is_made_again(whole, tmp_path):
     folder = tmp_path / "made"
 
@@ -377,14 +373,17 @@ def test_a_folder_that_is_deleted_during_the_run_is_made_again(whole, tmp_path):
     assert rounds_in(folder) == [6, 7]
 
 
-@pytest.mark.parametrize(
-    ("often", "stop", "expected"),
-    [({"rounds": 3}, None, [4, 7]), ({"minutes": 0}, None, [2, 4, 6, 7]), ({}, 4, [4])],
-    ids=["by rounds", "by the clock", "where a run is asked to stop"],
-)
-def test_how_often(often, stop, expected, tmp_path, monkeypatch):
+OFTEN = {
+    "by rounds": ({"rounds": 3}, None, [4, 7]),
+    "where a run is asked to stop": ({}, 4, [4]),
+    "by the clock": ({"minutes": 0}, None, [2, 4, 6, 7]),
+}
+
+
+@tiers.every("name", OFTEN, lambda how: how[1])
+def test_how_often(name, tmp_path, monkeypatch):
     """By rounds, at the first evaluation at or after them; a short run takes none by the clock."""
-    taken, save = [], checkpoint.Keeper._save
+    (often, stop, expected), taken, save = OFTEN[name], [], checkpoint.Keeper._save
     monkeypatch.setattr(
         checkpoint.Keeper, "_save", lambda k, s: (taken.append(s.round), save(k, s))
     )

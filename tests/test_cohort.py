@@ -127,6 +127,7 @@ def test_each_client_gets_its_records_its_key_and_what_it_kept():
     np.testing.assert_array_equal(own["k"][1], 0)
 
 
+@pytest.mark.slow
 def test_an_empty_cohort_changes_nothing_but_gets_its_noise():
     store = jnp.arange(5.0)
 

@@ -107,6 +107,7 @@ def paper_matrix(size, most, e, alphas):
     return p
 
 
+@pytest.mark.slow
 @tiers.every("m", [[1, 3, 2, 3], [1, 1, 1, 1]], len)
 @tiers.every("least", [0.2, 1.0])
 def test_an_exchange_is_the_paper_s_matrix(m, least):

@@ -129,6 +129,7 @@ def test_a_poisson_cohort_is_one_of_a_lower_rate():
     assert fp.dropping(sampler, 0.5).accounting.rate == pytest.approx(0.4 * (1 - RATE) * 0.5)
 
 
+@pytest.mark.slow
 def test_training_is_numpys_on_the_messages_that_arrive():
     """Of several rounds, with cohorts of different sizes."""
     algorithm = fp.fed_avg(squared, sampler=WHOLE, **PLAIN)
@@ -203,6 +204,7 @@ def counting(sampler):
     return fp.Algorithm(init, round, sampler)
 
 
+@pytest.mark.slow
 def test_what_a_vanished_member_keeps_stays_as_it_was():
     sampler = LOST
     algorithm, expected = counting(sampler), np.zeros(CLIENTS, int)

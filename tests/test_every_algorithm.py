@@ -137,7 +137,7 @@ def of_clients(state):
     return [leaf for leaf in jax.tree.leaves(state) if leaf.shape[:1] == (CLIENTS,)]
 
 
-@tiers.every("name", but("nobody"), lambda entry: bool(entry.noise))
+@tiers.every("name", but("nobody"), lambda entry: entry.noise == "shares")
 def test_nobody_is_drawn(name):
     """The model moves by noise alone, where somebody else adds it; what clients keep stays as it is."""
     entry = ENTRIES[name]
@@ -177,7 +177,7 @@ def begun(name, kind):
     return jax.tree.map(jnp.asarray, state)
 
 
-@tiers.every("name", ENTRIES, lambda entry: entry.shipped)
+@tiers.every("name", varied(ENTRIES), lambda entry: "any")
 def test_a_model_of_16_bits(name):
     """It keeps its type, and becomes what the same round makes of its numbers in 32 bits, up to rounding."""
     state = begun(name, "bfloat16")
@@ -349,7 +349,7 @@ def test_nothing_depends_on_the_hidden_stream_but_through_a_mark(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", [FIXED, fp.everyone(CLIENTS)], ids=["fixed", "everyone"])
-@pytest.mark.parametrize("name", but("vanish"))
+@pytest.mark.parametrize("name", varied(but("vanish")))
 def test_members_who_vanish(name, sampler):
     """With whole noise it costs no more than without drops; with lost noise, no less than that.
 

@@ -61,6 +61,7 @@ class TestLaws:
         np.testing.assert_allclose(law.chances[0], whole.pmf(range(5)) / whole.cdf(4), rtol=1e-12)
         assert (law.possible, law.most_late) == ({"0": [0, 1, 2, 3, 4]}, 4)
 
+    @pytest.mark.slow
     def test_bounds_are_of_what_is_drawn(self):
         """Chances below 2^-32 are none."""
         law = fp.delays.DelayLaw([[1e-12, 0.5, 0.5 - 1e-12], [1.0]], [0, 0])

@@ -7,7 +7,7 @@ import jax
 import pytest
 import tiers
 from algorithm_exceptions import varied
-from checkpointed import SEEDS, TEST, raw, rounds_in, run, score
+from checkpointed import SEEDS, TEST, raw, run, score
 from correlated_runs import FEDERATION as MANY
 from correlated_runs import MATRICES, SIZE, N, correlated, descent, matrix_of
 from every_algorithm import ALGORITHMS, ENTRIES, NOISY
@@ -84,6 +84,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.slow
 @tiers.every("name", CHANGED)
 def test_what_would_change_rounds_that_are_done_is_refused(name, tmp_path):
     """In one line that says nothing twice; the folder stays as it was."""
@@ -117,13 +118,6 @@ def test_a_checkpoint_that_does_not_say_clip_norms(tmp_path):
     history, called = train(rounds=4)
     assert called == [4]
     assert list(history.rounds) == [2, 4]
-
-
-def test_fewer_rounds_than_are_done_are_refused(tmp_path):
-    run(folder=tmp_path, rounds=4)
-    with pytest.raises(ValueError, match=r"rounds: 3; .* a checkpoint of round 4; give at least"):
-        run(folder=tmp_path, rounds=3)
-    assert rounds_in(tmp_path) == [2, 4]
 
 
 @pytest.mark.slow

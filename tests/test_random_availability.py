@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from correlated_runs import (
     CLIP,
     FEDERATION,
@@ -74,19 +75,18 @@ class TestDraws:
         assert drawn[:3] * 3 == drawn
         assert sampler.expected_size == 4
 
-    def test_one_client(self):
-        assert cohorts(fp.random_availability(1, 1, 1, 1.0), 3) == [[0], [0], [0]]
-        assert cohorts(fp.random_availability(1, 1, 1, 1.0, 2), 3) == [[0], [0], []]
-
     def test_no_promise_of_full_cohorts(self):
         assert not has_full_cohorts(fp.random_availability(12, 4, 3, 1.0))
 
 
 class TestCertificates:
-    @pytest.mark.parametrize("k", [None, 2])
-    @pytest.mark.parametrize("mechanism", [correlated(matrix_of("blt")), fp.gaussian(CLIP, SIGMA)])
-    def test_are_those_of_shuffled_blocks(self, mechanism, k):
+    @tiers.every("k", [2, None], lambda k: "any")
+    @tiers.every("noise", ["correlated", "independent"])
+    def test_are_those_of_shuffled_blocks(self, noise, k):
         """By theorem: both count any participations that are b apart, at most k."""
+        mechanism = fp.gaussian(CLIP, SIGMA)
+        if noise == "correlated":
+            mechanism = correlated(matrix_of("blt"))
         samplers = fp.shuffled_blocks(N, SIZE, k), fp.random_availability(N, SIZE, 3, 0.4, k)
         by_turns, at_random = (certificate(descent(mechanism, each)) for each in samplers)
         assert by_turns.epsilon == at_random.epsilon

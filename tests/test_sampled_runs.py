@@ -31,9 +31,12 @@ SEVERAL = {name: entry for name, entry in KEPT.items() if entry.has_memory or en
 """`test_checkpoint.py` and `test_streaming.py` have one of the others."""
 
 
-@tiers.every("name", SEVERAL | KEPT, lambda entry: entry.has_parts)
+@tiers.every("name", SEVERAL | KEPT, lambda entry: "any")
 def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
-    """To the bit as one that was never stopped, of the cohorts of the draws alone."""
+    """To the bit as one that was never stopped, of the cohorts of the draws alone.
+
+    By default the first, which has a memory and parts: a run is dear.
+    """
     train = partial(trained, name, compiler=compiler_of_one_program())
     whole = train()
     np.testing.assert_array_equal(whole.table, drawn_for(SAMPLERS[name], SEEDS))

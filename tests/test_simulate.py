@@ -342,11 +342,10 @@ def test_on_several_devices_a_run_is_compiled_once():
 
 def test_each_wait_is_said_before_it_begins_and_when_it_is_over(caplog, capsys):
     """By Python's logging, where somebody asked."""
-    once = compiler_of_one_program()
-    toy_run(toy(plain), compiler=once)
+    toy_run(toy(plain))
     assert not caplog.records
     with caplog.at_level(logging.INFO, "fedpriv.engine"):
-        toy_run(toy(plain), compiler=once)
+        toy_run(toy(plain))
     said = [r.getMessage() for r in caplog.records if r.name == "fedpriv.engine"]
     begun, over = said[::2], said[1::2]
     assert [text.rpartition(":")[0] for text in over] == begun

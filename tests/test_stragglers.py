@@ -74,7 +74,7 @@ def by_local_steps(rate):
 BY = {"batches": by_batches, "local steps": by_local_steps}
 
 
-@tiers.every("name", BY, lambda by: by)
+@tiers.every("name", BY)
 @tiers.every("rate", [0.5, 0.0, 1.0])
 def test_stragglers_take_a_uniform_number_of_their_steps(name, rate):
     """The model after one, two, three or four steps, by NumPy."""

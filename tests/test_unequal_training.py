@@ -136,6 +136,7 @@ def test_equal_sizes_cost_what_exact_subsets_do():
         assert public.relation == fixed.relation
 
 
+@pytest.mark.slow
 @tiers.every("size", [7, 3, 40])
 def test_batches_are_uniform_subsets_of_a_clients_own_records(size):
     """Every record, and every pair, as often as any other, by binomial bounds of 1e-6 for all of them."""

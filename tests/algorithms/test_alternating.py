@@ -54,6 +54,7 @@ TURNS = {
 }
 
 
+@pytest.mark.slow
 @tiers.every("name", TURNS)
 def test_noise_and_training_reach_only_what_has_its_turn(name):
     """A server with momentum, whose velocity of the part that waits must not move it."""
@@ -132,8 +133,8 @@ def test_the_server_factors_anew_after_each_round():
     assert_identical(plain[2].params[KERNEL]["A"], START[KERNEL]["A"])
 
 
-@pytest.mark.parametrize("layers", [(), (3,)])
-@pytest.mark.parametrize("zero", [False, True])
+@tiers.every("layers", [(3,), ()], lambda layers: "any")
+@tiers.every("zero", [False, True])
 def test_factoring_anew_keeps_the_product(layers, zero):
     """The same matrix as from NumPy's decomposition of the whole product, in double precision."""
     rng = np.random.default_rng(0)

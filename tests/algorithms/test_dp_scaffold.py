@@ -80,7 +80,7 @@ def numpy_scaffold(cohorts, steps, warm_start, global_rate):
         yield x.copy(), c.copy(), controls.copy()
 
 
-@pytest.mark.parametrize("skipped", [0, 2])
+@tiers.every("skipped", [0, 2])
 def test_against_numpy(skipped):
     """With a warm start, and with the two rounds of it skipped."""
     sampler = fixed_size(CLIENTS, 2)

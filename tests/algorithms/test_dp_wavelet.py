@@ -192,6 +192,7 @@ def test_clipped_gradients_bound_no_update():
     assert released(ours, 3)["third_party"][0].multiplier == pytest.approx(8.0 / math.sqrt(D))
 
 
+@pytest.mark.slow
 def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
     mask = jnp.arange(RECORDS) < 5
     batch = jax.tree.map(lambda leaf: leaf[FEDERATION.rows[0]], FEDERATION.examples)

@@ -125,6 +125,7 @@ def still(features, clients):
 NOISY = {"optimizer": sgd, "batches": full_batch(), "clip_norm": 0.5, "noise_multiplier": 1.4}
 
 
+@pytest.mark.slow
 @tiers.every("name", ["poisson, empty", "fixed"])
 def test_noise_of_the_released_mean(name):
     """Standard deviation C sigma / r, with the expected r: an empty cohort gets its noise as well."""

@@ -143,6 +143,7 @@ def test_without_a_proximal_term_it_is_the_optimiser_itself():
     assert fp.proximal(inner, 0.0) is inner
 
 
+@pytest.mark.slow
 def test_records_are_as_private_with_a_proximal_term():
     def certificate(optimizer):
         local = fp.LocalSteps(

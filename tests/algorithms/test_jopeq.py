@@ -78,6 +78,7 @@ def test_with_enough_bits_the_total_is_the_target():
     assert stats.kstest(noise_of(coarse), stats.laplace(0, 1.0).cdf).pvalue < 1e-12
 
 
+@pytest.mark.slow
 @tiers.every("bits", [9, 6])
 def test_total_t_noise_has_the_target_s_covariance_and_with_enough_bits_its_law(bits):
     private = private_t(bits, 1.0, 3.0, degrees=8.0)
