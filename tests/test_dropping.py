@@ -27,7 +27,6 @@ from small import (
 
 import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
-from fedpriv.privacy import Dropping
 from fedpriv.testing.measurements import check_sampler
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -105,20 +104,6 @@ def test_those_who_stay_are_of_those_who_would_be_drawn(sampler):
     drawn, whole = draws(fp.dropping(sampler, RATE), 50), draws(sampler, 50)
     np.testing.assert_array_equal(drawn.ids[drawn.mask], whole.ids[drawn.mask])
     assert 0 < drawn.mask.mean() < 1
-
-
-@pytest.mark.slow
-def test_of_everyone_each_stays_on_its_own():
-    sampler = fp.dropping(fp.everyone(3), RATE)
-    assert sampler.accounting == Dropping(3, 3, RATE)
-    stayed = draws(sampler).mask @ 2 ** np.arange(3)
-    for subset in range(8):
-        k = subset.bit_count()
-        chance = (1 - RATE) ** k * RATE ** (3 - k)
-        assert_uniform([np.sum(stayed == subset)], TRIALS, chance)
-    all_shares = fp.dropping(fp.everyone(3), RATE, "lost")
-    assert all_shares.accounting == Dropping(3, 3, RATE, True)
-    np.testing.assert_array_equal(draws(all_shares).mask @ 2 ** np.arange(3), stayed)
 
 
 def test_a_poisson_cohort_is_one_of_a_lower_rate():

@@ -110,7 +110,7 @@ def test_everybody(name):
     assert EVERYBODY[name].expected_size == N
 
 
-@tiers.every("name", NOBODY)
+@tiers.every("name", NOBODY, lambda sampler: "any")
 def test_nobody(name):
     """Where nobody is there, all slots are empty."""
     assert not drawn_by(NOBODY[name], runs=3, rounds=4).mask.any()

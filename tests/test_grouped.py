@@ -85,24 +85,6 @@ def test_each_group_is_drawn_at_its_own_rate_and_by_itself():
     assert sampler.expected_size == 2 * 0.75 * 0.5 + 4 * 0.25
 
 
-@pytest.mark.slow
-def test_turns_keep_to_each_groups_own_schedule():
-    """A group in a fixed order, one that rests, and one that is drawn in every round, side by side."""
-    labels = [*"abc"] * 4
-    turns = fp.random_availability(4, 1, 3, 0.9), fp.fixed_order(4, 2), fp.everyone(4)
-    sampler = fp.grouped(labels, dict(zip("abc", turns, strict=True)))
-    memory, draw, seen = sampler.first_memory(), jax.jit(sampler.draw), []
-    for t in range(12):
-        drawn, memory = draw(jax.random.key(5), jnp.int32(t), memory)
-        seen.append(set(np.asarray(drawn.ids)[np.asarray(drawn.mask)].tolist()))
-    for t, now in enumerate(seen):
-        assert {i for i in now if i % 3 == 2} == {2, 5, 8, 11}
-        assert {i for i in now if i % 3 == 1} == ({1, 4} if t % 2 == 0 else {7, 10})
-        resting = {i for before in seen[max(0, t - 2) : t] for i in before if i % 3 == 0}
-        assert not resting & now
-        assert len(now) <= sampler.most == 1 + 2 + 4
-
-
 TRAINED = {
     "rates": fp.grouped(LABELS, BY_RATE),
     "weights": fp.grouped(LABELS, BY_RATE, weights=WEIGHTS, clip_scales=SCALES),

@@ -2,10 +2,8 @@
 
 import logging
 from collections import Counter
-from functools import partial
 from typing import NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -311,17 +309,6 @@ def test_a_test_loss_that_diverges():
     with pytest.raises(DivergedError, match=r"in round 5 \(seed 0\)") as error:
         toy_run(toy(plain, lambda state: state.params + 1), rounds=5, every=3, score=score)
     np.testing.assert_array_equal(error.value.history.rounds, [3])
-
-
-@pytest.mark.slow
-def test_a_round_is_traced_three_times_by_chex_s_count():
-    """To be looked at, twice, and to be compiled; nothing is remembered of a round that may have changed since."""
-    chex.clear_trace_counter()
-    once = ALGORITHM._replace(round=chex.assert_max_traces(ALGORITHM.round, n=3))
-    run = partial(simulate, once, init, FEDERATION, TEST, score=score, rounds=4, every=2)
-    assert list(run(strategy=ONE).rounds) == [2, 4]
-    with pytest.raises(AssertionError, match="traced > 3 times"):
-        run(strategy=ONE)
 
 
 @pytest.mark.slow
