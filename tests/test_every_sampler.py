@@ -20,7 +20,7 @@ from every_sampler import (
 from scipy import stats
 from small import FALSE_ALARM, assert_uniform, z_bound
 
-from fedpriv.privacy.sampling import FixedSize, RandomAllocation
+from fedpriv.privacy.sampling import CyclicPoisson, FixedSize, RandomAllocation
 from fedpriv.rounds.samplers import Sampler
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -63,11 +63,14 @@ def test_no_client_takes_part_sooner_or_more_often_than_is_told(name):
 def test_chances_are_those_that_are_told(name):
     """Of each client whose turn it is, by binomial bounds; the likeliest one's, where clients have weights.
 
-    No less often than told, where each draw is as the other: also in groups.
+    No less often than told, where draws have no memory: also in groups, and in turns where nobody is cut.
     """
-    times, is_drawn_anew = draws(name).times > 0, isinstance(SAMPLERS[name], Sampler)
+    sampler, times = SAMPLERS[name], draws(name).times > 0
+    in_groups = isinstance(sampler, Sampler) and sampler.accounting.group_names
+    in_turns = isinstance(sampler.accounting, CyclicPoisson | RandomAllocation)
+    is_exact = DRAWN[name].is_alike or in_groups or (in_turns and not DRAWN[name].is_cut)
     for client in range(N):
-        own = told(SAMPLERS[name], client)
+        own = told(sampler, client)
         turns = RUNS * own.rounds_of_a_unit(ROUNDS)
         chance = own.joining
         if isinstance(own, RandomAllocation):
@@ -75,7 +78,7 @@ def test_chances_are_those_that_are_told(name):
         count = times[..., client].sum()
         alarm = FALSE_ALARM / N / 2
         assert count <= stats.binom.isf(alarm, turns, chance)
-        if DRAWN[name].is_alike or (is_drawn_anew and SAMPLERS[name].accounting.group_names):
+        if is_exact:
             assert count >= stats.binom.ppf(alarm, turns, chance)
 
 
