@@ -139,13 +139,14 @@ def of_clients(state):
 
 @tiers.every("name", but("nobody"), lambda entry: entry.noise == "shares")
 def test_nobody_is_drawn(name):
-    """The model moves by noise alone, where somebody else adds it; what clients keep stays as it is."""
+    """The model moves by noise alone, where not each client brings its own; what clients keep stays as it is."""
     entry = ENTRIES[name]
     algorithm = entry.make(sampler=fp.poisson(CLIENTS, 1e-12, 4))
     state = algorithm.init(PARAMS, FEDERATION)
     after, metrics = one_round(algorithm)(jax.random.key(1), state, FEDERATION)
     assert metrics["cohort_size"] == 0
-    assert differ(after.params, state.params) == (entry.noise in ("shares", "server"))
+    by_others = entry.noise == "server" or (entry.noise == "shares" and entry.work == "client")
+    assert differ(after.params, state.params) == by_others
     assert_identical(of_clients(after), of_clients(state))
 
 
@@ -349,7 +350,7 @@ def test_nothing_depends_on_the_hidden_stream_but_through_a_mark(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", [FIXED, fp.everyone(CLIENTS)], ids=["fixed", "everyone"])
-@pytest.mark.parametrize("name", varied(but("vanish")))
+@pytest.mark.parametrize("name", but("vanish"))
 def test_members_who_vanish(name, sampler):
     """With whole noise it costs no more than without drops; with lost noise, no less than that.
 
