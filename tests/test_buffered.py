@@ -79,7 +79,7 @@ class TestTraining:
             server=optax.sgd(0.7),
         )
         told = by_numpy(algorithm, lambda d: 3 * old(d), clip=0.05)
-        ended = jax.tree.map(lambda leaf: leaf[0], run(algorithm).state)
+        ended = run(algorithm, every=ROUNDS, strategy=fp.Strategy()).state_of(0)
         assert_close(vector(ended.params), told[-1], 1e-4)
         rows = (most_late or 3) + 1
         for back in range(rows):

@@ -200,6 +200,7 @@ def test_rounds_of_other_noise_are_not_certified_as_of_this(tmp_path):
     assert run(noisy(1.0), tmp_path)[1] == [4, 6, 7]
 
 
+@pytest.mark.slow
 def test_settings_of_ones_own_are_compared_field_by_field(tmp_path):
     there = {"local": {"rate": 0.1, "steps": [1, 2]}, "clip": 1.0}
     here = {"local": {"rate": 0.2, "steps": (1, 2)}, "clip": None}
@@ -292,6 +293,7 @@ def test_one_that_the_system_does_not_give_is_not_taken_for_damaged(folder, monk
     assert rounds_in(folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["canonical", "xla"])
 def test_kernels_that_earlier_revisions_could_choose(kernels, whole, folder, monkeypatch):
     read = checkpoint.read
@@ -380,7 +382,7 @@ OFTEN = {
 }
 
 
-@tiers.every("name", OFTEN, lambda how: how[1])
+@tiers.every("name", OFTEN)
 def test_how_often(name, tmp_path, monkeypatch):
     """By rounds, at the first evaluation at or after them; a short run takes none by the clock."""
     (often, stop, expected), taken, save = OFTEN[name], [], checkpoint.Keeper._save

@@ -73,6 +73,7 @@ def test_submodels_add_up(name):
         assert np.abs(apart).min() > 1e-3  # the invisible ones differ
 
 
+@pytest.mark.slow
 def test_the_distributions_of_the_visible_submodel():
     keys = jax.random.split(jax.random.key(2), 20_000)
     w, m = jnp.array([2.0, -1.0]), jnp.int32(3)

@@ -153,19 +153,19 @@ class TestBeside:
     """Delays beside the draws of another sampler."""
 
     @tiers.every("name", ["by class", "constant", "geometric"])
-    def test_who_answers_is_drawn_as_without_them(self, name):
+    @tiers.every("drawn", ["poisson", "fixed"])
+    def test_who_answers_is_drawn_as_without_them(self, name, drawn):
         weights = [1 / (1 + d) for d in range(LAWS[name].most_late + 1)]
-        for who in (fp.poisson(N, 0.1), fp.fixed_size(N, K)):
-            sampler, largest = late(who, LAWS[name], lambda d: 1 / (1 + d))
-            key = jax.random.key(3)
-            one, other = jax.jit(lambda k, a=sampler, b=who: (a.draw(k), b.draw(k)))(key)
-            np.testing.assert_array_equal(one.ids, other.ids)
-            np.testing.assert_array_equal(one.mask, other.mask)
-            assert sampler.accounting is who.accounting
-            assert constructed(sampler)
-            told = np.array(weights)[one.answer.delay] / largest
-            given = 1.0 if one.answer.weight is None else one.answer.weight
-            np.testing.assert_allclose(given, told, rtol=1e-6)
+        who = fp.poisson(N, 0.1) if drawn == "poisson" else fp.fixed_size(N, K)
+        sampler, largest = late(who, LAWS[name], lambda d: 1 / (1 + d))
+        one, other = jax.jit(lambda k: (sampler.draw(k), who.draw(k)))(jax.random.key(3))
+        np.testing.assert_array_equal(one.ids, other.ids)
+        np.testing.assert_array_equal(one.mask, other.mask)
+        assert sampler.accounting is who.accounting
+        assert constructed(sampler)
+        told = np.array(weights)[one.answer.delay] / largest
+        given = 1.0 if one.answer.weight is None else one.answer.weight
+        np.testing.assert_allclose(given, told, rtol=1e-6)
 
     @pytest.mark.slow
     def test_delays_are_independent_of_who_answers_and_of_other_steps(self):

@@ -104,8 +104,8 @@ def told(algorithm, federation, rounds=3, every=3, **more):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RuntimeWarning)
         test = dict(WHOLE.examples)
-        given = {"score": score, "rounds": rounds, "every": every, **more}
-        history = simulate(algorithm, PARAMS, federation, test, **given)
+        given = {"score": score, "rounds": rounds, "every": every, "strategy": fp.Strategy()}
+        history = simulate(algorithm, PARAMS, federation, test, **given | more)
     return history, [str(w.message) for w in caught]
 
 

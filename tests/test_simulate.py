@@ -268,6 +268,7 @@ def test_diagnostics_are_means_since_the_last_evaluation():
     assert [float(e.diagnostics["t"][0]) for e in history.evaluations] == [1.5, 3.5, 5]
 
 
+@pytest.mark.slow
 def test_more_rounds_per_evaluation_than_rounds():
     history = toy_run(toy(plain), rounds=2, every=10)
     np.testing.assert_array_equal(history.rounds, [2])

@@ -20,6 +20,9 @@ COMPILER = compiler_of_one_program()  # the number of rounds changes no program
 RUN = [*SMALL, *OFTEN, "--algorithms", "fed_avg", "rand_k", "--rounds", "6", "--every", "2"]
 
 
+GIVEN = {"rounds": 7, "every": 2, "compiler": COMPILER, "strategy": fp.Strategy()}
+
+
 def simulated(**options):
     """FedSGD for seven rounds, evaluated after 2, 4, 6 and 7."""
     return fp.simulate(
@@ -28,7 +31,7 @@ def simulated(**options):
         FEDERATION,
         FEDERATION.examples,
         score=lambda params, example: {"loss": squared(params, example)},
-        **{"rounds": 7, "every": 2, "measure": private, "compiler": COMPILER} | options,
+        **GIVEN | {"measure": private} | options,
     )
 
 

@@ -111,6 +111,7 @@ def test_local_steps_are_those_of_a_loop(by):
     )
 
 
+@pytest.mark.slow
 def test_a_message_is_as_long_as_the_largest_part():
     """A is [4, 2], and B [2, 3]."""
     for options, sent in (({}, 8), ({"turns": ("B$",)}, 6), ({"by": "steps"}, 14)):

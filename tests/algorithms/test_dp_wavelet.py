@@ -81,6 +81,7 @@ def test_algorithm_1_without_noise(clip):
     assert_close(flatten(found), flatten(start()) - RATE * np.mean(means, 0), 1e-5)
 
 
+@pytest.mark.slow
 @tiers.every("noise_on_each", [False, True])
 def test_the_noise_of_a_lot(noise_on_each):
     """On the coefficients of one client's sum: sigma C / W, sqrt(L) times that if each record gets its own."""
