@@ -33,7 +33,6 @@ from fedpriv.testing.measurements import check_schedule
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-OFTEN = fp.random_availability(N, SIZE, 3, 0.7)
 SELDOM = fp.random_availability(N, 3, 2, 0.6, participations=2)
 
 

@@ -12,7 +12,6 @@ from small import (
     assert_close,
     blank,
     certified,
-    regression,
     released,
     sgd,
     squared,
@@ -35,7 +34,6 @@ from fedpriv.mechanisms.noise import haar_noise
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 DELTA = 1e-5
-FEDERATION = regression([4] * 5)
 FALLING = {"clip_decay": 3.0, "noise_decay": 2.0}
 
 

@@ -12,7 +12,6 @@ from small import (
     assert_close,
     assert_uniform,
     heavy_ball,
-    one_round,
     records,
     regression,
     squared,
@@ -25,18 +24,12 @@ import fedpriv as fp
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-TRIALS, RATE = 20_000, 0.3125  # a multiple of 2^-32, as what is drawn by
+RATE = 0.3125  # a multiple of 2^-32, as what is drawn by
 CLIENTS, SIZE = 6, 4
 FEDERATION = regression([3] * CLIENTS)
 KEY = jax.random.key(2)
 FIXED = fp.fixed_size(CLIENTS, SIZE)
-WHOLE, LOST = fp.dropping(FIXED, RATE), fp.dropping(FIXED, RATE, "lost")
-PLAIN = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
-
-
-def after(algorithm, key=KEY, federation=FEDERATION, state=None):
-    state = algorithm.init(start(), federation) if state is None else state
-    return one_round(algorithm)(key, state, federation)
+WHOLE = fp.dropping(FIXED, RATE)
 
 
 def local(steps=4, noise=0.0, **more):

@@ -15,7 +15,7 @@ import fedpriv as fp
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 KEY = jax.random.key(3)
-FEDERATION, TEST, LOGISTIC = classification(clients=4)
+FEDERATION, _, LOGISTIC = classification(clients=4)
 LORA = fp.models.adapters(LOGISTIC, filled(LOGISTIC.init), rank=2)
 KERNEL = "params.Dense_0.kernel"
 START = jax.tree.map(lambda leaf: leaf + 0.1, LORA.init(KEY))

@@ -167,7 +167,6 @@ MAKES = {
     "ditto": partial(fp.ditto, lam=LAM),
 }
 RECORDS = jax.tree.map(np.asarray, FEDERATION.examples)
-PARTS = [np.asarray(FEDERATION.rows)[i, :n] for i, n in enumerate(FEDERATION.size.tolist())]
 COHORTS = {
     "everyone": fp.everyone(CLIENTS),
     "nobody": fp.poisson(CLIENTS, 1e-12),
