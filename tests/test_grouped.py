@@ -110,6 +110,7 @@ def test_an_opening_and_groups_go_together():
         assert found[name].epsilon == pytest.approx(expected.epsilon, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_what_is_assumed_of_groups():
     certificate = fp.certify(averaging(TRAINED["rates"], 1.0), start(), FEDERATION, 3, 1e-3)
     each = (f"{name} {own.epsilon:.4g}" for name, own in certificate.of_groups.items())
