@@ -40,6 +40,6 @@ def but(law: str) -> dict[str, Entry]:
 
 
 def varied(entries: dict[str, Entry]) -> dict[str, Entry]:
-    """One of each state, of messages and of records, for dear laws that depend on nothing else."""
-    first = {(entry.work, entry.keeps): name for name, entry in reversed(entries.items())}
+    """One of each kind and state, for laws that train or compile for long."""
+    first = {(entry.kind, entry.keeps): name for name, entry in reversed(entries.items())}
     return {name: entries[name] for name in entries if name in first.values()}

@@ -46,8 +46,8 @@ def run(algorithm=FED_AVG, folder=None, federation=FEDERATION, *, stop=None, **o
     given |= {"on_evaluation": on_evaluation} | options
     if folder:
         given = {"checkpoints": fp.Checkpoints(folder, rounds=1)} | given
-    if algorithm is FED_AVG and given["strategy"] == fp.Strategy():
-        given["compiler"] = compiler_of(given["every"], given["seeds"])
+    if algorithm in (FED_AVG, ODD) and given["strategy"] == fp.Strategy():
+        given.setdefault("compiler", compiler_of(algorithm, given["every"], given["seeds"]))
     train = partial(fp.simulate, algorithm, start(), federation, TEST, score=score)
     if stop:
         with pytest.raises(RuntimeError, match="killed"):

@@ -37,9 +37,14 @@ def by_numpy(algorithm, staleness, rounds=ROUNDS, seed=0, server=0.7, clip=CLIP)
     """f64[rounds + 1, d]: the models of a run without noise, each answer computed from the list of all models."""
     sampler, root = algorithm.sampler, root_of(jax.random.key(seed))
     memory, models = sampler.first_memory(), [vector(start())]
-    for t in range(rounds):
+
+    @jax.jit
+    def draw(t, memory):
         keys = participation_key(root, t), schedule_key(root, 0)
-        drawn, memory = cohort_drawn(sampler, *keys, jnp.int32(t), memory)
+        return cohort_drawn(sampler, *keys, t, memory)
+
+    for t in range(rounds):
+        drawn, memory = draw(jnp.int32(t), memory)
         total = np.zeros(4)
         for i, there, d in zip(
             *map(np.asarray, (drawn.ids, drawn.mask, drawn.answer.delay)), strict=True
@@ -74,7 +79,7 @@ class TestTraining:
             server=optax.sgd(0.7),
         )
         told = by_numpy(algorithm, lambda d: 3 * old(d), clip=0.05)
-        ended = jax.tree.map(lambda leaf: leaf[0], run(algorithm).state)
+        ended = run(algorithm, every=ROUNDS, strategy=fp.Strategy()).state_of(0)
         assert_close(vector(ended.params), told[-1], 1e-4)
         rows = (most_late or 3) + 1
         for back in range(rows):
@@ -105,14 +110,6 @@ class TestTraining:
         fp.check_algorithm(made, start(), FEDERATION)
         history = run(made)
         assert all(e.diagnostics["delay"] == 2.0 for e in history.evaluations)
-
-    @pytest.mark.slow
-    def test_a_run_does_not_go_on_with_other_weights(self, tmp_path):
-        """`test_sampled_runs.py` has the laws of runs."""
-        checkpoints = fp.Checkpoints(tmp_path, rounds=1)
-        run(fed_buff(staleness=old), checkpoints=checkpoints, rounds=4, every=2)
-        with refused("of another run: .*(schedule|answers)"):
-            run(fed_buff(staleness=[1, 1, 1, 0]), checkpoints=checkpoints, every=2)
 
 
 def weighted_by(factor, sampler=None):

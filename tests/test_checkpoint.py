@@ -1,9 +1,9 @@
 """Checkpoints: what was interrupted goes on to the same end, to the bit, whatever happened to the last file."""
 
+import contextlib
 import errno
 import os
 import shutil
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ import tiers
 from checkpointed import (
     CLIENTS,
     COMMON,
+    FED_AVG,
     FEDERATION,
     FIXED,
     ODD,
@@ -22,22 +23,25 @@ from checkpointed import (
     SCAFFOLD,
     assert_same,
     rounds_in,
-    run,
     score,
 )
-from scipy import stats
-from small import assert_identical, compiler_of_one_program, squared
+from checkpointed import run as run_of
+from small import compiler_of_one_program, squared
 
 import fedpriv as fp
-from fedpriv.engine import checkpoint, fingerprint
-from fedpriv.engine.serialization import to_device, to_host
+from fedpriv.engine import checkpoint
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
+def run(algorithm=ODD, *args, **options):
+    """Of FedAvg with a state that has every kind of leaf."""
+    return run_of(algorithm, *args, **options)
+
+
 @pytest.fixture(scope="module")
 def whole():
-    """FedAvg's run, undisturbed and without checkpoints."""
+    """A run that is undisturbed and without checkpoints."""
     return run()[0]
 
 
@@ -57,7 +61,8 @@ def folder(stopped, tmp_path):
     return shutil.copytree(stopped, tmp_path / "copy")
 
 
-@tiers.every("name", ["odd", "scaffold"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["odd", "scaffold"])
 def test_a_run_that_was_killed_goes_on_to_the_same_end(name, tmp_path):
     """Whose state has every kind of leaf, and which keeps clients' rows and an optimiser's state and schedule."""
     algorithm = {"odd": ODD, "scaffold": SCAFFOLD}[name]
@@ -99,21 +104,25 @@ def test_a_run_without_a_secret_seed_does_not_go_on_with_one(folder):
         run(folder=folder, secret_seed=1)
 
 
-def test_a_stored_state_with_a_key_still_loads():
-    """No round may keep one any more."""
-    state = {"key": jax.random.split(jax.random.key(1)), "n": np.arange(3)}
-    loaded = to_device(to_host(jax.tree.map(jax.numpy.asarray, state)), state)
-    assert_identical(jax.random.key_data(loaded["key"]), jax.random.key_data(state["key"]))
-    assert_identical(loaded["n"], state["n"])
-
-
-def test_a_finished_run_is_given_back_without_training(whole, folder):
-    """And once more, from a folder that holds its end."""
-    run(folder=folder)
+def test_what_was_killed_goes_on_and_what_is_finished_is_given_back(whole, folder):
+    """To the same end; from a folder that holds it, without training."""
+    history, called = run(folder=folder)
+    assert called == [6, 7]
+    assert_same(history, whole)
     history, called = run(folder=folder)
     assert called == []
     assert history.compile_seconds is None
     assert_same(history, whole)
+
+
+@pytest.mark.slow
+def test_several_devices(tmp_path):
+    two = fp.Strategy(devices=2)
+    expected, _ = run(strategy=two)
+    run(folder=tmp_path, strategy=two, stop=4)
+    history, called = run(folder=tmp_path, strategy=two)
+    assert called == [6, 7]
+    assert_same(history, expected)
 
 
 @pytest.mark.slow
@@ -138,28 +147,6 @@ def test_a_streamed_run_goes_on(tmp_path):
     assert run(folder=tmp_path, federation=streamed)[1] == []  # it has ended
 
 
-@tiers.every("held", ["trained on", "held out", "public"])
-def test_how_often_a_replaced_record_is_found(held):
-    """One of 4,000, in 1,000 that are compared: within bounds of false-alarm rate 1e-6 in 400 draws of the seeds."""
-    clients, held_out, public = np.split(np.arange(4000).reshape(4, 1000), [2, 3])
-    wrong = {"trained on": 0, "held out": 2000, "public": 3999}[held]
-
-    def of(x):
-        given = {"held_out": [*held_out[:, :500], *held_out[:, 500:]], "public": public[0]}
-        return fp.StreamedFederation.from_arrays({"x": x}, clients, **given)
-
-    one, other = of(np.zeros(4000)), of(np.arange(4000) == wrong)
-    other = replace(other, examples={"x": other.examples["x"].astype(float)})
-
-    def digest(f, seed):
-        return bytes(fp.distributed.digest(fingerprint.records_of([f], [seed])))
-
-    found = sum(digest(one, seed) != digest(other, seed) for seed in range(400))
-    low, high = stats.binom(400, fingerprint.SAMPLED / 4000).interval(1 - 1e-6)
-    assert low <= found <= high
-    assert digest(one, 3) == digest(one, 3)
-
-
 @pytest.mark.slow
 def test_the_number_of_clients_that_fit_is_kept(whole, tmp_path, monkeypatch):
     """Free memory may be another one when the run goes on."""
@@ -180,7 +167,7 @@ ANOTHER = {
     "devices": ({"strategy": fp.Strategy(devices=2)}, "layout.devices 1 there, 2 here;"),
     "data": ({"federation": OTHER}, "data "),
     "algorithm": ({"algorithm": SCAFFOLD}, "releases.server "),
-    "state": ({"algorithm": ODD}, "state.half: nothing there, bfloat16[2] here"),
+    "state": ({"algorithm": FED_AVG}, "state.half: bfloat16[2] there, nothing here"),
 }
 
 
@@ -213,6 +200,7 @@ def test_rounds_of_other_noise_are_not_certified_as_of_this(tmp_path):
     assert run(noisy(1.0), tmp_path)[1] == [4, 6, 7]
 
 
+@pytest.mark.slow
 def test_settings_of_ones_own_are_compared_field_by_field(tmp_path):
     there = {"local": {"rate": 0.1, "steps": [1, 2]}, "clip": 1.0}
     here = {"local": {"rate": 0.2, "steps": (1, 2)}, "clip": None}
@@ -287,6 +275,12 @@ def test_without_any_that_can_be_read_it_begins_anew(whole, folder):
     assert_same(history, whole)
 
 
+def test_fewer_rounds_than_are_done_are_refused(folder):
+    with pytest.raises(ValueError, match=r"rounds: 3; .* a checkpoint of round 4; give at least"):
+        run(folder=folder, rounds=3)
+    assert rounds_in(folder) == [2, 4]
+
+
 def test_one_that_the_system_does_not_give_is_not_taken_for_damaged(folder, monkeypatch):
     before = rounds_in(folder)
 
@@ -299,6 +293,7 @@ def test_one_that_the_system_does_not_give_is_not_taken_for_damaged(folder, monk
     assert rounds_in(folder) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["canonical", "xla"])
 def test_kernels_that_earlier_revisions_could_choose(kernels, whole, folder, monkeypatch):
     read = checkpoint.read
@@ -337,21 +332,10 @@ class Disk:
                     **{name: getattr(file, name) for name in dir(file) if name[0] != "_"}
                     | {"write": some},
                 )
-                file = Closing(file)
+                file = contextlib.closing(file)
             return file
 
         monkeypatch.setattr(Path, "open", open_)
-
-
-class Closing:
-    def __init__(self, file):
-        self._file = file
-
-    def __enter__(self):
-        return self._file
-
-    def __exit__(self, *_):
-        self._file.close()
 
 
 @tiers.every("room", [700, 0, 1, 2500])
@@ -377,6 +361,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_those_before(
     assert run(folder=tmp_path)[1] == [4, 6, 7]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_deleted_during_the_run_is_made_again(whole, tmp_path):
     folder = tmp_path / "made"
 
@@ -388,3 +373,27 @@ def test_a_folder_that_is_deleted_during_the_run_is_made_again(whole, tmp_path):
     history, _ = run(checkpoints=checkpoints, on_evaluation=on_evaluation)
     assert_same(history, whole)
     assert rounds_in(folder) == [6, 7]
+
+
+OFTEN = {
+    "by rounds": ({"rounds": 3}, None, [4, 7]),
+    "where a run is asked to stop": ({}, 4, [4]),
+    "by the clock": ({"minutes": 0}, None, [2, 4, 6, 7]),
+}
+
+
+@tiers.every("name", OFTEN)
+def test_how_often(name, tmp_path, monkeypatch):
+    """By rounds, at the first evaluation at or after them; a short run takes none by the clock."""
+    (often, stop, expected), taken, save = OFTEN[name], [], checkpoint.Keeper._save
+    monkeypatch.setattr(
+        checkpoint.Keeper, "_save", lambda k, s: (taken.append(s.round), save(k, s))
+    )
+
+    def on_evaluation(e):
+        if e.round == stop:
+            raise KeyboardInterrupt
+
+    with contextlib.suppress(KeyboardInterrupt):
+        run(checkpoints=fp.Checkpoints(tmp_path, **often), on_evaluation=on_evaluation)
+    assert taken == expected

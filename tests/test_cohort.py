@@ -94,7 +94,7 @@ def test_a_sum_over_a_cohort_is_numpy_s():
     federation = regression([2, 1, 3, 2, 4], seed=3)
     y = [records(federation, i)[1].sum() for i in range(5)]
     padded = with_capacity(federation, 6, poison=True)
-    for ids, bound in (([4, 1, 5, 0], 0.7), ([5, 5, 2], 0.7), ([3, 2, 1, 0, 4], math.inf)):
+    for ids, bound in (([4, 1, 5, 0, 5], 0.7), ([3, 2, 1, 0, 4], math.inf)):
         there = [i for i in ids if i < 5]
         round = summed(labels, mechanism=gaussian(bound, 0))
         total, metrics, _ = played(round, drawing(5, ids), padded)
@@ -127,6 +127,7 @@ def test_each_client_gets_its_records_its_key_and_what_it_kept():
     np.testing.assert_array_equal(own["k"][1], 0)
 
 
+@pytest.mark.slow
 def test_an_empty_cohort_changes_nothing_but_gets_its_noise():
     store = jnp.arange(5.0)
 
@@ -166,6 +167,7 @@ def test_two_sums_of_a_round_share_neither_noise_nor_the_clients_keys():
     assert np.abs(pairs).max() < stats.norm.isf(FALSE_ALARM / 2 / len(pairs)) / math.sqrt(2000)
 
 
+@pytest.mark.slow
 def test_members_who_perturb_their_own_messages_have_noise_of_their_own():
     federation = regression([1] * 4)
     noisy = {"mechanism": gaussian(0.5, 2.0), "adder": "own"}
@@ -194,6 +196,7 @@ def test_messages_as_they_are():
     assert metrics["cohort_size"] == 2
 
 
+@pytest.mark.slow
 def test_what_is_not_secret():
     federation = regression([2, 1, 3], public=4)
 

@@ -23,7 +23,7 @@ from own_algorithms import (
     update,
 )
 from planted_rounds import private_mean, record_level
-from small import refused, squared
+from small import one_round, refused, squared
 
 import fedpriv as fp
 from fedpriv.compression.codecs import Coded
@@ -191,7 +191,7 @@ def test_a_copy_of_the_cohort_has_the_same_count():
 
     algorithm = of_clients(round, sampler=EVERYONE)
     assert len(fp.trace_round(algorithm, PARAMS, FEDERATION).stages[0].sums) == 2
-    after, _ = fp.one_round(algorithm)(jax.random.key(0), State(PARAMS, jnp.int32(0)), FEDERATION)
+    after, _ = one_round(algorithm)(jax.random.key(0), State(PARAMS, jnp.int32(0)), FEDERATION)
     assert np.abs(flatten(after.params) - flatten(PARAMS)).max() > 0.01
 
 

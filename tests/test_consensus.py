@@ -73,6 +73,7 @@ def test_submodels_add_up(name):
         assert np.abs(apart).min() > 1e-3  # the invisible ones differ
 
 
+@pytest.mark.slow
 def test_the_distributions_of_the_visible_submodel():
     keys = jax.random.split(jax.random.key(2), 20_000)
     w, m = jnp.array([2.0, -1.0]), jnp.int32(3)
@@ -107,6 +108,7 @@ def paper_matrix(size, most, e, alphas):
     return p
 
 
+@pytest.mark.slow
 @tiers.every("m", [[1, 3, 2, 3], [1, 1, 1, 1]], len)
 @tiers.every("least", [0.2, 1.0])
 def test_an_exchange_is_the_paper_s_matrix(m, least):
@@ -164,6 +166,7 @@ def one_weight(begun, used, rounds):
     return jnp.stack(sent)
 
 
+@pytest.mark.slow
 def test_equal_weights_are_one_weight_to_the_bit():
     begun = split(jax.random.key(3), MODELS, UNEQUAL, 3)
     both = [
@@ -173,6 +176,7 @@ def test_equal_weights_are_one_weight_to_the_bit():
     np.testing.assert_array_equal(*both)
 
 
+@pytest.mark.slow
 def test_weights_that_are_a_half_are_half_a_gamma():
     """Of messages, and of the interval, whose width goes by the largest weight there is."""
     begun, way = split(jax.random.key(4), MODELS, UNEQUAL, 3), consensus.dynamic(8)
@@ -182,6 +186,7 @@ def test_weights_that_are_a_half_are_half_a_gamma():
     assert one.width == other.width > 0
 
 
+@pytest.mark.slow
 def test_the_interval_covers_what_moves_a():
     """Where two submodels stand on either side of a, their sum is 0, and a moves nonetheless."""
     apart = jnp.ones((M, 1))
@@ -226,6 +231,7 @@ def test_the_cohort_s_sum_is_invariant_in_every_step(quantized):
             np.testing.assert_allclose(after, total, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @tiers.every("m", [[1, 3, 2, 3], [1, 1, 1, 1], [2, 2, 2, 2]], len)
 def test_consensus_is_the_weighted_mean(m):
     begun = split(jax.random.key(4), MODELS, jnp.array(m), 3)
@@ -236,6 +242,7 @@ def test_consensus_is_the_weighted_mean(m):
     assert end.saturated == 0
 
 
+@pytest.mark.slow
 @tiers.every("how", [(0.9, "linear"), (0.3, "linear"), (0.9, "root"), (0.3, "none")])
 def test_what_remains_of_the_splitting(how):
     """For equal m_i the model is off the mean by prod_k (1 - (1 + m) alpha[k]) of what a[0] was off, whatever e.
@@ -260,6 +267,7 @@ def test_without_exchanges_it_is_the_mean_of_what_was_sent():
         np.testing.assert_allclose(end.model, begun.visible.mean(0), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_rounds_beyond_k_do_nothing():
     begun, way = split(jax.random.key(4), MODELS, UNEQUAL, 3), consensus.fixed(8, 0.3)
     one, other = (agreed(begun, PAPER, way, 3, most) for most in (3, 9))
@@ -336,6 +344,7 @@ def test_no_coordinate_can_leave_its_interval(decay):
         assert interval_scale(e, 8)(3.0) == pytest.approx(8 * (e + 4 * larger) / e)
 
 
+@pytest.mark.slow
 def test_the_interval_shrinks_and_errors_with_it():
     """(35): |q - a| <= pi a_max / (2^B - 1), by the interval that was used."""
     begun, way = split(jax.random.key(6), MODELS, jnp.ones(M, int), 1), consensus.dynamic(10)
@@ -348,6 +357,7 @@ def test_the_interval_shrinks_and_errors_with_it():
     assert widths[0] > 5 * widths[1] > 15 * widths[2]
 
 
+@pytest.mark.slow
 def test_saturation_is_counted():
     begun = split(jax.random.key(6), MODELS, UNEQUAL, 3)
     tight, wide = consensus.fixed(8, 1e-3), consensus.fixed(8, 1e3)

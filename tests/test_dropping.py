@@ -27,7 +27,6 @@ from small import (
 
 import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
-from fedpriv.privacy import Dropping
 from fedpriv.testing.measurements import check_sampler
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -84,6 +83,7 @@ def test_what_is_drawn_by_is_what_is_accounted_for(rate):
     assert fp.dropping(FIXED, 2**-34) is FIXED
 
 
+@pytest.mark.slow
 @tiers.every("noise", ["whole", "lost"])
 def test_each_subset_stays_as_often_as_it_should(noise):
     """A fifth of the probability of pairs for 6 pairs, and so on; a false alarm once in 3e5."""
@@ -106,19 +106,6 @@ def test_those_who_stay_are_of_those_who_would_be_drawn(sampler):
     assert 0 < drawn.mask.mean() < 1
 
 
-def test_of_everyone_each_stays_on_its_own():
-    sampler = fp.dropping(fp.everyone(3), RATE)
-    assert sampler.accounting == Dropping(3, 3, RATE)
-    stayed = draws(sampler).mask @ 2 ** np.arange(3)
-    for subset in range(8):
-        k = subset.bit_count()
-        chance = (1 - RATE) ** k * RATE ** (3 - k)
-        assert_uniform([np.sum(stayed == subset)], TRIALS, chance)
-    all_shares = fp.dropping(fp.everyone(3), RATE, "lost")
-    assert all_shares.accounting == Dropping(3, 3, RATE, True)
-    np.testing.assert_array_equal(draws(all_shares).mask @ 2 ** np.arange(3), stayed)
-
-
 def test_a_poisson_cohort_is_one_of_a_lower_rate():
     sampler, lower = fp.dropping(fp.poisson(9, 0.4, 5), RATE), fp.poisson(9, 0.4 * (1 - RATE), 5)
     assert sampler.accounting == lower.accounting
@@ -127,6 +114,7 @@ def test_a_poisson_cohort_is_one_of_a_lower_rate():
     assert fp.dropping(sampler, 0.5).accounting.rate == pytest.approx(0.4 * (1 - RATE) * 0.5)
 
 
+@pytest.mark.slow
 def test_training_is_numpys_on_the_messages_that_arrive():
     """Of several rounds, with cohorts of different sizes."""
     algorithm = fp.fed_avg(squared, sampler=WHOLE, **PLAIN)
@@ -168,17 +156,6 @@ def test_the_noise_that_is_left_is_normal():
     assert np.all(noise[size == 0] == 0)
 
 
-@tiers.every("noise", ["lost", "whole"])
-def test_a_cohort_that_vanishes_whole(noise):
-    """It releases noise where the server adds it, nothing where clients do; without noise the model stays."""
-    sampler, moves = {"whole": (WHOLE, True), "lost": (LOST, False)}[noise]
-    key = key_where(sampler, 0)
-    assert bool(moved(noisy(sampler), key).any()) == moves
-    assert not moved(fp.fed_avg(squared, sampler=sampler, **PLAIN), key).any()
-    _, metrics = after(noisy(sampler), key)
-    assert metrics["cohort_size"] == 0
-
-
 @pytest.mark.slow
 def test_what_the_server_adds_is_whole():
     """To messages of a lossy codec, and after a division by the clients' weights."""
@@ -212,6 +189,7 @@ def counting(sampler):
     return fp.Algorithm(init, round, sampler)
 
 
+@pytest.mark.slow
 def test_what_a_vanished_member_keeps_stays_as_it_was():
     sampler = LOST
     algorithm, expected = counting(sampler), np.zeros(CLIENTS, int)
@@ -224,6 +202,7 @@ def test_what_a_vanished_member_keeps_stays_as_it_was():
     assert 0 < expected.sum() < 5 * SIZE
 
 
+@pytest.mark.slow
 def test_how_many_stay_is_private():
     """It says something of who takes part, which the certificate counts on to be secret."""
 

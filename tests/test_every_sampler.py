@@ -20,7 +20,7 @@ from every_sampler import (
 from scipy import stats
 from small import FALSE_ALARM, assert_uniform, z_bound
 
-from fedpriv.privacy.sampling import FixedSize, RandomAllocation
+from fedpriv.privacy.sampling import CyclicPoisson, FixedSize, RandomAllocation
 from fedpriv.rounds.samplers import Sampler
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -61,10 +61,16 @@ def test_no_client_takes_part_sooner_or_more_often_than_is_told(name):
 
 @every_draw
 def test_chances_are_those_that_are_told(name):
-    """Of each client whose turn it is, by binomial bounds; the likeliest one's, where clients have weights."""
-    times = draws(name).times > 0
+    """Of each client whose turn it is, by binomial bounds; the likeliest one's, where clients have weights.
+
+    No less often than told, where draws have no memory: also in groups, and in turns where nobody is cut.
+    """
+    sampler, times = SAMPLERS[name], draws(name).times > 0
+    in_groups = isinstance(sampler, Sampler) and sampler.accounting.group_names
+    in_turns = isinstance(sampler.accounting, CyclicPoisson | RandomAllocation)
+    is_exact = DRAWN[name].is_alike or in_groups or (in_turns and not DRAWN[name].is_cut)
     for client in range(N):
-        own = told(SAMPLERS[name], client)
+        own = told(sampler, client)
         turns = RUNS * own.rounds_of_a_unit(ROUNDS)
         chance = own.joining
         if isinstance(own, RandomAllocation):
@@ -72,7 +78,7 @@ def test_chances_are_those_that_are_told(name):
         count = times[..., client].sum()
         alarm = FALSE_ALARM / N / 2
         assert count <= stats.binom.isf(alarm, turns, chance)
-        if DRAWN[name].is_alike or own.group_names:
+        if is_exact:
             assert count >= stats.binom.ppf(alarm, turns, chance)
 
 
@@ -107,7 +113,7 @@ def test_everybody(name):
     assert EVERYBODY[name].expected_size == N
 
 
-@tiers.every("name", NOBODY)
+@tiers.every("name", NOBODY, lambda sampler: "any")
 def test_nobody(name):
     """Where nobody is there, all slots are empty."""
     assert not drawn_by(NOBODY[name], runs=3, rounds=4).mask.any()

@@ -6,7 +6,6 @@ import numpy as np
 import optax
 import pytest
 import tiers
-from checkpointed import run as interrupted
 from small import (
     assert_close,
     assert_identical,
@@ -64,6 +63,7 @@ def test_weights_and_clip_scales_are_numpys(kind):
     assert_close(vector(state.params), theta + moved / (4 + 2 * 0.5), 1e-6)
 
 
+@pytest.mark.slow
 def test_each_group_is_drawn_at_its_own_rate_and_by_itself():
     """Every client, and every pair within and between groups, by binomial bounds of 1e-6 for all of them."""
     draws = 20_000
@@ -85,23 +85,6 @@ def test_each_group_is_drawn_at_its_own_rate_and_by_itself():
     assert sampler.expected_size == 2 * 0.75 * 0.5 + 4 * 0.25
 
 
-def test_turns_keep_to_each_groups_own_schedule():
-    """A group in a fixed order, one that rests, and one that is drawn in every round, side by side."""
-    labels = [*"abc"] * 4
-    turns = fp.random_availability(4, 1, 3, 0.9), fp.fixed_order(4, 2), fp.everyone(4)
-    sampler = fp.grouped(labels, dict(zip("abc", turns, strict=True)))
-    memory, draw, seen = sampler.first_memory(), jax.jit(sampler.draw), []
-    for t in range(12):
-        drawn, memory = draw(jax.random.key(5), jnp.int32(t), memory)
-        seen.append(set(np.asarray(drawn.ids)[np.asarray(drawn.mask)].tolist()))
-    for t, now in enumerate(seen):
-        assert {i for i in now if i % 3 == 2} == {2, 5, 8, 11}
-        assert {i for i in now if i % 3 == 1} == ({1, 4} if t % 2 == 0 else {7, 10})
-        resting = {i for before in seen[max(0, t - 2) : t] for i in before if i % 3 == 0}
-        assert not resting & now
-        assert len(now) <= sampler.most == 1 + 2 + 4
-
-
 TRAINED = {
     "rates": fp.grouped(LABELS, BY_RATE),
     "weights": fp.grouped(LABELS, BY_RATE, weights=WEIGHTS, clip_scales=SCALES),
@@ -117,17 +100,6 @@ def test_streamed_records_train_the_same_to_the_bit():
 
 
 @pytest.mark.slow
-def test_a_run_does_not_go_on_with_other_groups(tmp_path):
-    """Not with a client in another group, nor with another weight."""
-    few = {"federation": FEDERATION, "rounds": 4}
-    interrupted(averaging(TRAINED["weights"], 1.0), tmp_path, stop=2, **few)
-    for labels, weights in (([*LABELS[1:], "b"], WEIGHTS), (LABELS, {"a": 0.25, "b": 1.0})):
-        other = fp.grouped(labels, BY_RATE, weights=weights, clip_scales=SCALES)
-        with pytest.raises(ValueError, match="of another run"):
-            interrupted(averaging(other, 1.0), tmp_path, **few)
-
-
-@pytest.mark.slow
 def test_an_opening_and_groups_go_together():
     """Everyone first, then each group at its own rate: each group's certificate counts both."""
     sampler = fp.Opening(fp.poisson(6, 1.0, 6), 2, fp.grouped(LABELS, BY_RATE))
@@ -138,6 +110,7 @@ def test_an_opening_and_groups_go_together():
         assert found[name].epsilon == pytest.approx(expected.epsilon, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_what_is_assumed_of_groups():
     certificate = fp.certify(averaging(TRAINED["rates"], 1.0), start(), FEDERATION, 3, 1e-3)
     each = (f"{name} {own.epsilon:.4g}" for name, own in certificate.of_groups.items())

@@ -50,8 +50,8 @@ class Limit(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What it is in the limit: FedAvg, DP-FedAvg, or something else."""
-        return {PLAIN: "plain", PRIVATELY: "private"}.get(self.other, "")
+        """What it is in the limit: FedAvg, or an algorithm with noise."""
+        return "plain" if self.other is PLAIN else "private"
 
 
 def averaging(make=fp.fed_avg, **changes):
@@ -71,12 +71,10 @@ def with_half_its_key(algorithm):
 
 
 OPEN = {"clip_norm": math.inf, "noise_multiplier": 0.0}
-FULL = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
 PLAIN, PRIVATELY = averaging(), averaging(fp.dp_fed_avg, **PRIVATE)
 EQUAL = [PER_CLIENT] * CLIENTS
 WHOLE = fp.papers.select_rand_k(1.0)
 AT_ONCE = {"delay": fp.delays.constant(0), "staleness": [1.0], "mechanism": NOISY}
-ADAM = fp.fed_opt.adam(0.1)
 
 LIMITS = {
     "DP-FedAvg without clip and noise": Limit(averaging(fp.dp_fed_avg, **OPEN), PLAIN),

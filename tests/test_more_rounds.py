@@ -4,11 +4,10 @@ import re
 from functools import partial
 
 import jax
-import numpy as np
 import pytest
 import tiers
 from algorithm_exceptions import varied
-from checkpointed import CLIENTS, FED_AVG, FEDERATION, SEEDS, TEST, raw, rounds_in, run, score
+from checkpointed import SEEDS, TEST, raw, run, score
 from correlated_runs import FEDERATION as MANY
 from correlated_runs import MATRICES, SIZE, N, correlated, descent, matrix_of
 from every_algorithm import ALGORITHMS, ENTRIES, NOISY
@@ -53,14 +52,8 @@ def test_every_algorithm(name, tmp_path):
 @tiers.every("name", MATRICES)
 def test_noise_that_remembers(name, tmp_path):
     """Made for as many rounds as the longer run has."""
-    goes_on(descent(correlated(matrix_of(name)), ORDER), tmp_path, MANY)
-
-
-@pytest.mark.slow
-def test_a_streamed_federation(tmp_path):
-    examples = jax.tree.map(np.asarray, FEDERATION.examples)
-    rows = [np.arange(3) + 3 * i for i in range(CLIENTS)]
-    goes_on(FED_AVG, tmp_path, fp.StreamedFederation.from_arrays(examples, rows))
+    algorithm = descent(correlated(matrix_of(name)), ORDER)
+    goes_on(algorithm, tmp_path, MANY, compiler=compiler_of_one_program())
 
 
 def noisy(used):
@@ -91,6 +84,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.slow
 @tiers.every("name", CHANGED)
 def test_what_would_change_rounds_that_are_done_is_refused(name, tmp_path):
     """In one line that says nothing twice; the folder stays as it was."""
@@ -126,13 +120,7 @@ def test_a_checkpoint_that_does_not_say_clip_norms(tmp_path):
     assert list(history.rounds) == [2, 4]
 
 
-def test_fewer_rounds_than_are_done_are_refused(tmp_path):
-    run(folder=tmp_path, rounds=4)
-    with pytest.raises(ValueError, match=r"rounds: 3; .* a checkpoint of round 4; give at least"):
-        run(folder=tmp_path, rounds=3)
-    assert rounds_in(tmp_path) == [2, 4]
-
-
+@pytest.mark.slow
 def test_fewer_than_were_planned_but_not_done(tmp_path):
     run(folder=tmp_path, rounds=MORE, stop=2)
     history, called = run(folder=tmp_path, rounds=4)
@@ -140,6 +128,7 @@ def test_fewer_than_were_planned_but_not_done(tmp_path):
     assert_identical(history.state, run(rounds=4)[0].state)
 
 
+@pytest.mark.slow
 def test_a_run_that_has_stopped_stays_so(tmp_path):
     """As one of more rounds would have."""
     given = {"checkpoints": fp.Checkpoints(tmp_path), "on_evaluation": lambda e: e.round == 2}

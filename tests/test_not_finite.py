@@ -104,8 +104,8 @@ def told(algorithm, federation, rounds=3, every=3, **more):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RuntimeWarning)
         test = dict(WHOLE.examples)
-        given = {"score": score, "rounds": rounds, "every": every, **more}
-        history = simulate(algorithm, PARAMS, federation, test, **given)
+        given = {"score": score, "rounds": rounds, "every": every, "strategy": fp.Strategy()}
+        history = simulate(algorithm, PARAMS, federation, test, **given | more)
     return history, [str(w.message) for w in caught]
 
 
@@ -128,6 +128,7 @@ MORE = {
 }
 
 
+@pytest.mark.slow
 @tiers.every("name", MORE)
 def test_however_messages_are_coded_and_drawn(name):
     metrics = a_round(sending(**MORE[name]), spoilt(1))
@@ -156,6 +157,7 @@ def test_the_share_of_records(name):
         assert float(metrics["not_finite"]["messages"]) == 0
 
 
+@pytest.mark.slow
 @tiers.every("name", ["messages", "records"])
 def test_a_run_says_it_once_and_its_history_keeps_it(name):
     make, together = {"messages": (sending, 1), "records": (by_record, CLIENTS)}[name]
@@ -258,6 +260,7 @@ def test_a_model_that_diverges_is_still_refused():
         told(made, spoilt(0))
 
 
+@pytest.mark.slow
 @tiers.every("name", ["by_record", "sending", "of_ones_own"])
 def test_a_check_of_the_algorithm_says_so(name):
     what = "messages" if name == "sending" else "records"

@@ -1,11 +1,12 @@
 """Clients who check in at random and rest: their bounds, their draws, and what the engine remembers of them."""
 
-from itertools import chain, combinations, pairwise
+from itertools import chain, pairwise
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from correlated_runs import (
     CLIP,
     FEDERATION,
@@ -21,7 +22,7 @@ from correlated_runs import (
 )
 from recorded_runs import STREAMED, recording
 from scipy import stats
-from small import FALSE_ALARM, one_round, refused, start
+from small import one_round, refused, start
 
 import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
@@ -32,13 +33,13 @@ from fedpriv.testing.measurements import check_schedule
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-OFTEN = fp.random_availability(N, SIZE, 3, 0.7)
 SELDOM = fp.random_availability(N, 3, 2, 0.6, participations=2)
 
 
 class TestBounds:
     """They hold in every run, whoever is available: `test_every_sampler.py` has the law."""
 
+    @pytest.mark.slow
     def test_are_reached(self):
         """So that a bound one lower would fail."""
         drawn = cohorts(fp.random_availability(20, 4, 3, 0.9, 7), 200)
@@ -65,34 +66,6 @@ class TestDraws:
                 last[i], times[i] = t, times[i] + 1
         assert cohorts(fp.random_availability(n, size, b, p, k), rounds, seed=3) == told
 
-    def test_every_subset_of_those_who_may_is_equally_likely(self):
-        """Of the five of seven who have rested, three; by the chi-square law, false alarm 1e-6."""
-        sampler, draws = fp.random_availability(7, 3, 2, 1.0), 20_000
-        memory = sampler.init()
-        memory = memory._replace(last=memory.last.at[jnp.array([1, 4])].set(9))
-        keys = jax.random.split(jax.random.key(0), draws)
-        drawn = jax.jit(jax.vmap(lambda key: sampler.draw(key, jnp.int32(10), memory)[0]))(keys)
-        assert np.asarray(drawn.mask).all()
-        found = [tuple(sorted(ids)) for ids in np.asarray(drawn.ids).tolist()]
-        subsets = [*combinations([0, 2, 3, 5, 6], 3)]
-        counts = np.array([found.count(subset) for subset in subsets])
-        assert counts.sum() == draws
-        assert stats.chisquare(counts).pvalue > FALSE_ALARM
-
-    def test_each_is_available_on_its_own(self):
-        """Where there is room for all: the sizes are binomial, and so is how often each is there; false alarm 1e-6."""
-        n, p, rounds = 8, 0.3, 20_000
-        drawn = cohorts(fp.random_availability(n, n, 1, p), rounds)
-        sizes = np.bincount([len(cohort) for cohort in drawn], minlength=n + 1)
-        law = rounds * stats.binom.pmf(np.arange(n + 1), n, p)
-        many = law > 5
-        pooled = [np.append(each[many], each[~many].sum()) for each in (sizes, law)]
-        assert stats.chisquare(*pooled).pvalue > FALSE_ALARM / 2
-        joined = np.bincount([*chain(*drawn)], minlength=n)
-        tail = FALSE_ALARM / 4 / n
-        low, high = stats.binom.ppf([tail, 1 - tail], rounds, p)
-        assert low <= joined.min() <= joined.max() <= high
-
     def test_everyone_available_and_just_enough_is_a_fixed_order(self):
         """Of cohorts that are full, and come again in the order of the first block."""
         sampler = fp.random_availability(12, 4, 3, 1.0)
@@ -101,22 +74,18 @@ class TestDraws:
         assert drawn[:3] * 3 == drawn
         assert sampler.expected_size == 4
 
-    def test_everyone_available_and_enough_is_always_full(self):
-        assert {len(cohort) for cohort in cohorts(fp.random_availability(14, 4, 3, 1.0), 60)} == {4}
-
-    def test_one_client(self):
-        assert cohorts(fp.random_availability(1, 1, 1, 1.0), 3) == [[0], [0], [0]]
-        assert cohorts(fp.random_availability(1, 1, 1, 1.0, 2), 3) == [[0], [0], []]
-
     def test_no_promise_of_full_cohorts(self):
         assert not has_full_cohorts(fp.random_availability(12, 4, 3, 1.0))
 
 
 class TestCertificates:
-    @pytest.mark.parametrize("k", [None, 2])
-    @pytest.mark.parametrize("mechanism", [correlated(matrix_of("blt")), fp.gaussian(CLIP, SIGMA)])
-    def test_are_those_of_shuffled_blocks(self, mechanism, k):
+    @tiers.every("k", [2, None], lambda k: "any")
+    @tiers.every("noise", ["correlated", "independent"])
+    def test_are_those_of_shuffled_blocks(self, noise, k):
         """By theorem: both count any participations that are b apart, at most k."""
+        mechanism = fp.gaussian(CLIP, SIGMA)
+        if noise == "correlated":
+            mechanism = correlated(matrix_of("blt"))
         samplers = fp.shuffled_blocks(N, SIZE, k), fp.random_availability(N, SIZE, 3, 0.4, k)
         by_turns, at_random = (certificate(descent(mechanism, each)) for each in samplers)
         assert by_turns.epsilon == at_random.epsilon
@@ -151,19 +120,6 @@ class TestMemory:
         assert view.update.shape == (SELDOM.slots, 4)
 
 
-@pytest.mark.slow
-def test_a_run_does_not_go_on_with_other_cohorts(tmp_path):
-    checkpoints = fp.Checkpoints(tmp_path, rounds=1)
-    run(descent(fp.gaussian(CLIP, SIGMA), OFTEN), checkpoints=checkpoints)
-    for other in (
-        fp.random_availability(N, SIZE, 3, 0.3),
-        fp.random_availability(N, SIZE, 2, 0.7),
-        fp.shuffled_blocks(N, SIZE),
-    ):
-        with refused("of another run: .*schedule"):
-            run(descent(fp.gaussian(CLIP, SIGMA), other), checkpoints=checkpoints)
-
-
 def every_other(key, t, memory):
     """A sampler by hand: the half of the clients that did not take part last time."""
     ids = 2 * jnp.arange(N // 2, dtype=jnp.int32) + memory
@@ -186,6 +142,7 @@ class TestByHand:
             for t, there in enumerate(table.T):
                 assert np.flatnonzero(there).tolist() == [*range(t % 2, N, 2)]
 
+    @pytest.mark.slow
     def test_that_keeps_less_than_it_says(self):
         """Measured over as many rounds as it takes."""
         keeps = fp.random_availability(N, SIZE, 2, 1.0, 25)

@@ -93,6 +93,7 @@ def test_who_takes_part_is_taken_to_be_known_where_one_takes_the_place_of_anothe
     assert third.epsilon == pytest.approx(summed.epsilon, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_poisson_cohorts_that_are_not_cut_hide_as_much_as_without_memory():
     uncut = fp.poisson(20, 0.25, 20)
     remembering = certified(heads(uncut, 2.0), 20, 50, 1e-4)
@@ -147,19 +148,20 @@ ADDED = (
 
 
 @tiers.every("name", ["cut", "fixed"])
-def test_a_client_cannot_be_removed_where_a_view_knows_who_takes_part(name):
+@tiers.every("hidden_first", [True, False])
+def test_a_client_cannot_be_removed_where_a_view_knows_who_takes_part(name, hidden_first):
     """Of 12 clients 11 take part, and all but the removed one send -1: the sum moves by 2, or shows who is missing.
 
     One that sends zeros moves it by 1 in the same cohorts: counted so, no epsilon of added or removed clients holds.
     """
     hidden = fp.poisson(12, 0.25)
     shown = {"fixed": fp.fixed_size(12, 11), "cut": fp.poisson(12, 0.9, 6)}[name]
-    for first, then in itertools.permutations((hidden, shown)):
-        with refused(ADDED):
-            certified(heads(fp.Opening(first, 3, then)), 12, rounds=6)
-        runs = [(heads(sampler), 3) for sampler in (first, then)]
-        with refused(ADDED):
-            fp.certify_together(runs, start(), regression([2] * 12), DELTA)
+    first, then = (hidden, shown) if hidden_first else (shown, hidden)
+    with refused(ADDED):
+        certified(heads(fp.Opening(first, 3, then)), 12, rounds=6)
+    runs = [(heads(sampler), 3) for sampler in (first, then)]
+    with refused(ADDED):
+        fp.certify_together(runs, start(), regression([2] * 12), DELTA)
 
 
 @pytest.mark.slow

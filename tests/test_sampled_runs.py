@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import tiers
 from correlated_runs import ROUNDS, run
-from every_sampler import ENTRIES, SAMPLERS
+from every_sampler import BY_RATE, ENTRIES, LABELS, LATE, SAMPLERS, N
 from recorded_runs import STREAMED, drawn_for, recording
-from small import assert_close, assert_identical, compiler_of_one_program
+from small import assert_close, assert_identical, compiler_of_one_program, refused
 
 import fedpriv as fp
+from fedpriv.rounds.late_samplers import late
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -23,16 +24,20 @@ KEPT = {name: entry for name, entry in ENTRIES.items() if name in FIRST.values()
 
 def trained(name, **options):
     """The state in the end."""
-    return run(recording(SAMPLERS[name]), **{"seeds": SEEDS, "every": 2} | options).state
+    given = {"seeds": SEEDS, "every": 2, "strategy": fp.Strategy()} | options
+    return run(recording(SAMPLERS[name]), **given).state
 
 
 SEVERAL = {name: entry for name, entry in KEPT.items() if entry.has_memory or entry.has_parts}
 """`test_checkpoint.py` and `test_streaming.py` have one of the others."""
 
 
-@tiers.every("name", SEVERAL | KEPT, type)
+@tiers.every("name", SEVERAL | KEPT, lambda entry: "any")
 def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
-    """To the bit as one that was never stopped, of the cohorts of the draws alone."""
+    """To the bit as one that was never stopped, of the cohorts of the draws alone.
+
+    By default the first, which has a memory and parts: a run is dear.
+    """
     train = partial(trained, name, compiler=compiler_of_one_program())
     whole = train()
     np.testing.assert_array_equal(whole.table, drawn_for(SAMPLERS[name], SEEDS))
@@ -47,7 +52,8 @@ def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
     assert_identical(train(checkpoints=checkpoints), whole)
 
 
-@tiers.every("name", SEVERAL, type)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEVERAL)
 def test_streamed_cohorts_have_their_own_records(name):
     """In chunks of another length."""
     expected, found = trained(name), trained(name, federation=STREAMED, every=4)
@@ -62,3 +68,27 @@ def test_what_members_answer_is_the_same_on_two_devices(name):
     expected, found = trained(name), trained(name, strategy=fp.Strategy("map", 2))
     np.testing.assert_array_equal(found.table, expected.table)
     assert_close(found.params, expected.params)
+
+
+RESTED = SAMPLERS["availability"]
+OTHERS = {
+    "rate": (RESTED, fp.random_availability(N, 3, 2, 0.3)),
+    "separation": (RESTED, fp.random_availability(N, 3, 1, 0.7)),
+    "schedule": (RESTED, fp.shuffled_blocks(N, 3)),
+    "weights of answers": (SAMPLERS["late"], late(fp.poisson(N, 0.3), LATE, [1, 1, 1, 0])[0]),
+    "members of groups": (SAMPLERS["groups"], fp.grouped(LABELS[::-1], BY_RATE)),
+    "weights of groups": (
+        SAMPLERS["weights"],
+        fp.grouped(LABELS, BY_RATE, weights={"a": 0.25, "b": 1.0}),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_run_does_not_go_on_with_another(name, tmp_path):
+    given = {"rounds": 2, "every": 2, "checkpoints": fp.Checkpoints(tmp_path, rounds=1)}
+    one, other = (recording(sampler) for sampler in OTHERS[name])
+    run(one, **given)
+    with refused("of another run: "):
+        run(other, **given)

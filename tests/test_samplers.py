@@ -3,7 +3,6 @@
 from itertools import combinations, permutations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiers
@@ -76,6 +75,7 @@ def test_poisson_without_a_cut():
     assert stats.chisquare(observed, expected).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_poisson_cut_at_its_capacity():
     population, rate, capacity = 6, 0.5, 2
     sampler = poisson(population, rate, capacity)
@@ -130,7 +130,7 @@ def test_members_found_by_sorting_and_by_a_table_are_the_same():
     ids, valid = rng.integers(0, 30, 50), rng.random(50) < 0.8
     seen = [valid[i] and ids[i] not in ids[:i][valid[:i]] for i in range(50)]
     for first_of in (_first_by_table, _first_by_sorting):
-        found = first_of(jnp.asarray(ids, jnp.int32), jnp.asarray(valid), 30)
+        found = jax.jit(first_of, static_argnums=2)(ids.astype(np.int32), valid, 30)
         np.testing.assert_array_equal(found & valid, seen)
 
 
@@ -147,6 +147,7 @@ def test_exactly_as_many_different_ones_as_asked_for(sizes):
     assert cohort.ids.max() < population
 
 
+@pytest.mark.slow
 def test_rejected_draws_leave_everybody_equally_likely():
     """Of three quarters of 2^31 a quarter of the 32-bit numbers is rejected; no remainder is likelier for that."""
     population = 3 * 2**29
@@ -155,6 +156,7 @@ def test_rejected_draws_leave_everybody_equally_likely():
     assert_uniform(parts, cohort.ids.size, 1 / 48)
 
 
+@pytest.mark.slow
 def test_draws_of_different_keys_are_independent():
     """Consecutive draws overlap as two independent ones do: hypergeometric."""
     taken = taking_part(draws(fixed_size(40, 10), 8_000), 40)
@@ -187,6 +189,7 @@ def test_with_replacement_draws_by_size():
     assert stats.chisquare(pairs, rounds * outer).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_probabilities_with_replacement_are_those_accounted_for():
     """Whole shares of the 2^31 numbers that are drawn."""
     sampler = with_replacement(np.ones(100_000), 5)
@@ -220,6 +223,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.slow
 @tiers.every("name", MAKERS)
 def test_a_sampler_made_in_a_traced_round_is_the_same(name):
     """A certificate reads its tables when the trace has ended."""

@@ -43,22 +43,10 @@ class TestSchedules:
         drawn = cohorts(fp.fixed_order(12, 4, participations=2), 9)
         assert [len(cohort) for cohort in drawn] == [4] * 6 + [0] * 3
 
+    @pytest.mark.slow
     def test_the_order_is_the_runs_own(self):
         sampler = fp.shuffled_blocks(30, 10)
         assert cohorts(sampler, 3, seed=1) != cohorts(sampler, 3, seed=2)
-
-    def test_groups_take_turns(self):
-        """And each member joins at the rate; false alarm 1e-6 by the binomial law."""
-        n, groups, rate, rounds = 12, 3, 0.3, 3000
-        drawn = cohorts(fp.cyclic_poisson(n, groups, rate, 4), rounds)
-        assert all(i % groups == t % groups for t, cohort in enumerate(drawn) for i in cohort)
-        joined = np.bincount([*chain(*drawn)], minlength=n)
-        bounds = stats.binom.ppf([1e-6 / n / 2, 1 - 1e-6 / n / 2], rounds // groups, rate)
-        assert bounds[0] <= joined.min() <= joined.max() <= bounds[1]
-
-    def test_a_group_of_one_that_always_joins_is_a_fixed_order(self):
-        cyclic = cohorts(fp.cyclic_poisson(6, 3, 1.0), 9)
-        assert [*map(sorted, cyclic)] == [[t % 3, t % 3 + 3] for t in range(9)]
 
     def test_a_schedule_made_by_hand_is_checked(self):
         sooner = fp.fixed_order(N, SIZE)
@@ -66,13 +54,6 @@ class TestSchedules:
         sooner = sooner._replace(draw=lambda key, t, memory: draw(key, t // 2, memory))
         with refused("a client takes part sooner"):
             check_schedule(sooner, 1)
-
-    def test_allocated_once_in_every_block(self):
-        drawn = cohorts(fp.random_allocation(13, 4, 13), 12)
-        for begin in (0, 4, 8):
-            assert sorted(chain(*drawn[begin : begin + 4])) == list(range(13))
-        assert drawn[:4] != drawn[4:8]
-        assert cohorts(fp.random_allocation(13, 1), 1) != [[]]
 
     def test_allocated_evenly_and_independently(self):
         """Two clients in 4,000 blocks, and one in successive blocks; false alarm 1e-6 by chi-square."""
@@ -87,6 +68,7 @@ class TestSchedules:
             counts = np.bincount(table, minlength=block**2)
             assert stats.chisquare(counts).pvalue > 1e-6 / len(tables)
 
+    @pytest.mark.slow
     def test_allocated_cohorts_are_cut_evenly(self):
         """Of clients that draw a round with more than two others, who stays; false alarm 1e-6 by chi-square."""
         full, kept = (cohorts(fp.random_allocation(6, 2, capacity), 2000) for capacity in (6, 3))

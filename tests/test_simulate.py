@@ -1,17 +1,18 @@
 """Runs: what is recorded, that a run is a loop over rounds, and that it compiles once."""
 
+import logging
 from collections import Counter
-from functools import partial
 from typing import NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from small import (
     assert_close,
     assert_identical,
+    compiler_of_one_program,
     members,
     one_round,
     refused,
@@ -24,7 +25,7 @@ from small import (
 import fedpriv as fp
 from fedpriv import DivergedError, Strategy, fixed_size, simulate
 from fedpriv.core import random_streams
-from fedpriv.devices.layout import current, use
+from fedpriv.engine.compiled_rounds import evaluate
 from fedpriv.types import Wire
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -265,10 +266,9 @@ def plain(t):
 def test_diagnostics_are_means_since_the_last_evaluation():
     history = toy_run(toy(plain))
     assert [float(e.diagnostics["t"][0]) for e in history.evaluations] == [1.5, 3.5, 5]
-    history = toy_run(toy(plain), rounds=4, every=4)
-    assert [float(e.diagnostics["t"][0]) for e in history.evaluations] == [2.5]
 
 
+@pytest.mark.slow
 def test_more_rounds_per_evaluation_than_rounds():
     history = toy_run(toy(plain), rounds=2, every=10)
     np.testing.assert_array_equal(history.rounds, [2])
@@ -292,13 +292,14 @@ def test_a_model_that_diverges():
 
 
 def test_the_given_parameters_are_not_used_up():
-    params = jnp.float32(3)
-    first = toy_run(toy(plain), params=params)
-    second = toy_run(toy(plain), params=params)
+    params, compiler = jnp.float32(3), compiler_of_one_program()
+    first = toy_run(toy(plain), params=params, compiler=compiler)
+    second = toy_run(toy(plain), params=params, compiler=compiler)
     assert_identical(first.state, second.state)
     assert params == 3
 
 
+@pytest.mark.slow
 def test_a_test_loss_that_diverges():
     """The model is finite, its loss is not, when it is evaluated after round 5."""
 
@@ -309,23 +310,6 @@ def test_a_test_loss_that_diverges():
     with pytest.raises(DivergedError, match=r"in round 5 \(seed 0\)") as error:
         toy_run(toy(plain, lambda state: state.params + 1), rounds=5, every=3, score=score)
     np.testing.assert_array_equal(error.value.history.rounds, [3])
-
-
-def test_what_is_refused_leaves_no_strategy_in_force():
-    with use(Strategy(3)), pytest.raises(ValueError, match="sampler: made for 4 clients"):
-        toy_run(toy(plain, sampler=fixed_size(4, 2)))
-    assert current() == Strategy()
-
-
-@pytest.mark.slow
-def test_a_round_is_traced_three_times_by_chex_s_count():
-    """To be looked at, twice, and to be compiled; nothing is remembered of a round that may have changed since."""
-    chex.clear_trace_counter()
-    once = ALGORITHM._replace(round=chex.assert_max_traces(ALGORITHM.round, n=3))
-    run = partial(simulate, once, init, FEDERATION, TEST, score=score, rounds=4, every=2)
-    assert list(run(strategy=ONE).rounds) == [2, 4]
-    with pytest.raises(AssertionError, match="traced > 3 times"):
-        run(strategy=ONE)
 
 
 @pytest.mark.slow
@@ -342,3 +326,37 @@ def test_on_several_devices_a_run_is_compiled_once():
     )
     assert len(set(result.compilations)) == len(set(result.traces)) == 1
     np.testing.assert_array_equal(result.history.state.params, [0.5**5])
+
+
+def test_each_wait_is_said_before_it_begins_and_when_it_is_over(caplog, capsys):
+    """By Python's logging, where somebody asked."""
+    toy_run(toy(plain))
+    assert not caplog.records
+    with caplog.at_level(logging.INFO, "fedpriv.engine"):
+        toy_run(toy(plain))
+    said = [r.getMessage() for r in caplog.records if r.name == "fedpriv.engine"]
+    begun, over = said[::2], said[1::2]
+    assert [text.rpartition(":")[0] for text in over] == begun
+    assert all(float(text.split()[-2]) >= 0 and text.endswith(" s") for text in over)
+    of = [
+        next(i for i, text in enumerate(begun) if w in text) for w in ("check", "compil", "first")
+    ]
+    assert of == sorted(of)
+    assert capsys.readouterr() == ("", "")
+
+
+@tiers.every("sizes", [(7, 3), (7, 7), (7, 50), (501, 250), (1, 1)])
+def test_evaluation_of_any_number_of_examples(sizes):
+    """The padding of the last batch counts nothing, not even where the score of zeros is NaN."""
+    count, batch_size = sizes
+    x = np.random.default_rng(0).uniform(1, 2, (count, 3)).astype(np.float32)
+
+    def score(params, example):
+        s = jnp.sum(example["x"]) * params
+        return {"accuracy": s > 4.5, "loss": jnp.log(s), "weight": s / s}
+
+    found = jax.jit(lambda x: evaluate(score, 1.0, {"x": x}, batch_size).metrics)(x)
+    s = x.astype(np.float64).sum(1)
+    assert set(found) == {"accuracy", "loss"}
+    np.testing.assert_allclose(found["accuracy"], np.mean(s > 4.5), rtol=1e-6)
+    np.testing.assert_allclose(found["loss"], np.log(s).mean(), rtol=1e-5)

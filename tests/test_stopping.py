@@ -20,6 +20,9 @@ COMPILER = compiler_of_one_program()  # the number of rounds changes no program
 RUN = [*SMALL, *OFTEN, "--algorithms", "fed_avg", "rand_k", "--rounds", "6", "--every", "2"]
 
 
+GIVEN = {"rounds": 7, "every": 2, "compiler": COMPILER, "strategy": fp.Strategy()}
+
+
 def simulated(**options):
     """FedSGD for seven rounds, evaluated after 2, 4, 6 and 7."""
     return fp.simulate(
@@ -28,7 +31,7 @@ def simulated(**options):
         FEDERATION,
         FEDERATION.examples,
         score=lambda params, example: {"loss": squared(params, example)},
-        **{"rounds": 7, "every": 2, "measure": private, "compiler": COMPILER} | options,
+        **GIVEN | {"measure": private} | options,
     )
 
 
@@ -79,6 +82,7 @@ def test_what_may_stop_sees_public_numbers_alone():
             e.metric("train_loss")
 
 
+@pytest.mark.slow
 def test_what_is_recorded_changes_nothing_that_may_stop():
     """Such as a private number that `record` puts beside the metrics, or in their place."""
     seen = []
@@ -92,7 +96,8 @@ def test_what_is_recorded_changes_nothing_that_may_stop():
     np.testing.assert_array_equal(seen[0].loss, alone)
 
 
-def test_a_private_number_is_asked_for_by_name_and_no_certificate_covers_it(tmp_path):
+@pytest.mark.slow
+def test_a_private_number_is_asked_for_by_name(tmp_path):
     """The history says so, also one from a checkpoint, and also where the callback ended nothing."""
     asked = {"not_covered": ("train_loss",), "checkpoints": fp.Checkpoints(tmp_path / "c")}
     history = simulated(on_evaluation=lambda e: e.metric("train_loss").mean() > 4, **asked)
@@ -101,6 +106,9 @@ def test_a_private_number_is_asked_for_by_name_and_no_certificate_covers_it(tmp_
     assert again.rounds.tolist() == [2, 4]
     assert history.not_covered == again.not_covered == ("train_loss",)
     assert simulated(on_evaluation=lambda e: False, not_covered=["train_loss"]).not_covered
+
+
+def test_no_epsilon_covers_a_run_that_private_numbers_ended():
     model = {"w": np.zeros(3, np.float32)}
     certificate = fp.certify(
         fp.dp_fed_avg(
@@ -117,7 +125,7 @@ def test_a_private_number_is_asked_for_by_name_and_no_certificate_covers_it(tmp_
         delta=1e-3,
     )
     assert certificate.not_covered(()) is certificate
-    no_more = certificate.not_covered(history.not_covered)
+    no_more = certificate.not_covered(("train_loss",))
     assert np.isinf(no_more.epsilon)
     assert np.isinf(no_more.profile().epsilon(0.5))
     why = "not covered: the last round was chosen by train_loss"
@@ -243,6 +251,7 @@ LAUNCHED = [
 ]
 
 
+@pytest.mark.slow
 @tiers.every("place", range(len(LAUNCHED)))
 def test_what_the_launcher_refuses(place, tmp_path, capsys):
     args, said = LAUNCHED[place]

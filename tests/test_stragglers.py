@@ -12,7 +12,6 @@ from small import (
     assert_close,
     assert_uniform,
     heavy_ball,
-    one_round,
     records,
     regression,
     squared,
@@ -25,18 +24,12 @@ import fedpriv as fp
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-TRIALS, RATE = 20_000, 0.3125  # a multiple of 2^-32, as what is drawn by
+RATE = 0.3125  # a multiple of 2^-32, as what is drawn by
 CLIENTS, SIZE = 6, 4
 FEDERATION = regression([3] * CLIENTS)
 KEY = jax.random.key(2)
 FIXED = fp.fixed_size(CLIENTS, SIZE)
-WHOLE, LOST = fp.dropping(FIXED, RATE), fp.dropping(FIXED, RATE, "lost")
-PLAIN = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
-
-
-def after(algorithm, key=KEY, federation=FEDERATION, state=None):
-    state = algorithm.init(start(), federation) if state is None else state
-    return one_round(algorithm)(key, state, federation)
+WHOLE = fp.dropping(FIXED, RATE)
 
 
 def local(steps=4, noise=0.0, **more):
@@ -74,7 +67,7 @@ def by_local_steps(rate):
 BY = {"batches": by_batches, "local steps": by_local_steps}
 
 
-@tiers.every("name", BY, lambda by: by)
+@tiers.every("name", BY)
 @tiers.every("rate", [0.5, 0.0, 1.0])
 def test_stragglers_take_a_uniform_number_of_their_steps(name, rate):
     """The model after one, two, three or four steps, by NumPy."""
@@ -97,6 +90,7 @@ def test_stragglers_take_a_uniform_number_of_their_steps(name, rate):
     assert low <= counts[-1] <= high
 
 
+@pytest.mark.slow
 @tiers.every("rate", [0.5, 0.0])
 def test_a_stragglers_mean_is_of_the_steps_it_takes(rate):
     """Of SCAFFOLD's line 16: (x - y) / (k eta)."""

@@ -7,12 +7,11 @@ import optax
 import pytest
 import tiers
 from jax import lax
-from small import assert_close, regression, sgd, squared, start, with_capacity
+from small import assert_close
 
-from fedpriv import Federation, Strategy, epochs, fed_avg, fed_smp, fixed_size, models, one_round
+from fedpriv import Federation, Strategy, epochs, fed_avg, fixed_size, models, one_round
 from fedpriv.devices.layout import current, default, spmd, sum_over, use
 from fedpriv.models import modules
-from fedpriv.papers import select_rand_k
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -60,33 +59,6 @@ def test_the_sum_is_streamed():
     )(x)
     assert "f32[1000]" in str(jaxpr)
     assert "6,1000]" not in str(jaxpr)
-
-
-@pytest.fixture(scope="module")
-def round_of():
-    """strategy, federation -> parameters after a round of Fed-SMP; 5 of 7 clients of unequal size."""
-    algorithm = fed_smp(
-        squared,
-        sampler=fixed_size(7, 5),
-        optimizer=sgd,
-        batches=epochs(2, 2),
-        sparsifier=select_rand_k(0.5),
-        clip_norm=0.5,
-        noise_multiplier=1.0,
-    )
-
-    def result(strategy, federation):
-        state = algorithm.init(start(9), federation)
-        return run(strategy, one_round(algorithm), jax.random.key(0), state, federation)
-
-    federation = regression([4, 1, 3, 2, 4, 3, 1], features=9)
-    return result, federation, result(Strategy(), federation)
-
-
-def test_a_round_does_not_depend_on_padding(round_of):
-    """Of the clients' rows; and, at once, not on whether all clients run side by side."""
-    result, federation, expected = round_of
-    assert_close(result(Strategy("vmap"), with_capacity(federation, 7, poison=True)), expected)
 
 
 @pytest.mark.slow

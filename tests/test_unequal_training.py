@@ -65,7 +65,7 @@ def one(theta, federation, i):
     return clipped_gradients(theta, federation)[i]
 
 
-@tiers.every("name", DRAWS, type)
+@tiers.every("name", DRAWS, lambda draw: "any")
 def test_federated_averaging_is_numpys(name):
     federation, theta = alike(), vector(start())
     for _ in range(ROUNDS):
@@ -80,6 +80,7 @@ def test_federated_averaging_is_numpys(name):
     assert_close(vector(state.params), theta, 1e-6)
 
 
+@pytest.mark.slow
 @tiers.every("name", dict(reversed(DRAWS.items())), lambda draw: 0)
 def test_scaffold_is_numpys(name):
     federation, theta = alike(), vector(start())
@@ -101,6 +102,7 @@ def test_scaffold_is_numpys(name):
     assert_close(state.controls, controls, 1e-6)
 
 
+@pytest.mark.slow
 @tiers.every("name", ["public, batches", "secret, Poisson"])
 @tiers.every("kind", ["wavelet", "dynamic"])
 def test_other_mechanisms_take_them(name, kind):
@@ -134,6 +136,7 @@ def test_equal_sizes_cost_what_exact_subsets_do():
         assert public.relation == fixed.relation
 
 
+@pytest.mark.slow
 @tiers.every("size", [7, 3, 40])
 def test_batches_are_uniform_subsets_of_a_clients_own_records(size):
     """Every record, and every pair, as often as any other, by binomial bounds of 1e-6 for all of them."""
@@ -154,6 +157,7 @@ def test_batches_are_uniform_subsets_of_a_clients_own_records(size):
         assert_uniform(pairs, draws, kept * (kept - 1) / (size * (size - 1)))
 
 
+@pytest.mark.slow
 @tiers.every("name", ["public, batches", "secret, Poisson", "public, Poisson"])
 @tiers.every("size", [7, 1, 40])
 def test_a_batch_is_drawn_among_a_clients_own_records(name, size):

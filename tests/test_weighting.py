@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import (
     assert_close,
     assert_normal,
@@ -98,7 +99,7 @@ def fed_avg(weighting, sigma=1.2, sampler=POISSON, make=fp.dp_fed_avg, **more):
     )
 
 
-@pytest.mark.parametrize("order", [1, 2, np.inf])
+@tiers.every("order", [2, 1, np.inf], lambda order: "any")
 @pytest.mark.parametrize("replaced", [False, True])
 def test_one_client_moves_what_is_perturbed_by_the_bound(order, replaced):
     """In any norm: of random and of worst cohorts, none by more, and some by nearly as much."""
@@ -137,11 +138,14 @@ def views(algorithm):
     return {release.view: release for release in traced.releases(9)}
 
 
-@pytest.mark.parametrize("sampler", [POISSON, fp.fixed_size(N, 3), fp.everyone(N)])
-def test_the_certificate_is_that_of_the_mechanism(sampler):
+SAMPLERS = {"poisson": POISSON, "fixed": fp.fixed_size(N, 3), "everyone": fp.everyone(N)}
+
+
+@tiers.every("name", SAMPLERS)
+def test_the_certificate_is_that_of_the_mechanism(name):
     """With the realised weights in the divisor the server adds the noise, which hides nothing from itself."""
     plain, fixed, clipped = (
-        views(fed_avg(w, sampler=sampler)) for w in (fp.types.Weighting(), FIXED, CLIPPED)
+        views(fed_avg(w, sampler=SAMPLERS[name])) for w in (fp.types.Weighting(), FIXED, CLIPPED)
     )
     assert fixed == plain
     assert clipped["third_party"].multiplier == plain["third_party"].multiplier == 1.2

@@ -125,6 +125,7 @@ def test_against_numpy(name):
         assert float(states.clip_norm[t + 1]) == pytest.approx(bound, rel=1e-5)
 
 
+@pytest.mark.slow
 @tiers.every("gamma", [0.1, 0.9])
 def test_it_finds_the_quantile(gamma):
     """Without noise: all but one client's worth of the fraction, from below and from above."""
@@ -161,6 +162,7 @@ def released(algorithm, federation, key, gamma=0.5, rate=0.2):
 HAAR = mechanism(flat(), haar_noise(D), clip_norm=1.0, noise_multiplier=9.0)
 
 
+@pytest.mark.slow
 @tiers.every("noise", ["gaussian", "haar"])
 def test_noise_of_both_parts(noise):
     """Whitened, the sum and the count are D + 1 independent standard normals, with z_Delta and sigma_b."""
@@ -247,6 +249,7 @@ def test_the_clip_norm_stays_a_bound():
         assert np.isfinite(states.params["w"]).all()
 
 
+@pytest.mark.slow
 def test_metrics():
     _, metrics, _ = rounds_of(DEFAULT, 2)
     assert set(metrics["diagnostics"]) == {"mean_update_norm", "clip_norm"}
@@ -258,6 +261,7 @@ def test_metrics():
         assert fp.trace_round(bare, START, FEDERATION).stages[0].uplink % 32 == 1
 
 
+@pytest.mark.slow
 def test_the_count_s_noise_is_a_twentieth_of_the_cohort_by_default():
     release = third_party(adaptive(sampler=everyone(2000), count_noise=None), 1, 2000)
     assert release.multiplier == pytest.approx(Z)

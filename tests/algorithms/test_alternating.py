@@ -15,7 +15,7 @@ import fedpriv as fp
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 KEY = jax.random.key(3)
-FEDERATION, TEST, LOGISTIC = classification(clients=4)
+FEDERATION, _, LOGISTIC = classification(clients=4)
 LORA = fp.models.adapters(LOGISTIC, filled(LOGISTIC.init), rank=2)
 KERNEL = "params.Dense_0.kernel"
 START = jax.tree.map(lambda leaf: leaf + 0.1, LORA.init(KEY))
@@ -54,6 +54,7 @@ TURNS = {
 }
 
 
+@pytest.mark.slow
 @tiers.every("name", TURNS)
 def test_noise_and_training_reach_only_what_has_its_turn(name):
     """A server with momentum, whose velocity of the part that waits must not move it."""
@@ -83,15 +84,16 @@ def test_a_round_of_b_is_that_of_dp_fed_avg_which_has_nothing_else():
 def by_hand(turn_of_step):
     """One round of everybody, three full-batch steps each by optax, with a momentum for each factor."""
     optimizer, total = optax.sgd(0.5, momentum=0.5), jax.tree.map(jnp.zeros_like, START)
+    mean = lambda p, own: jax.vmap(lambda x: LORA.loss({KERNEL: p}, x))(own).mean()  # noqa: E731
+    slope, updated = jax.jit(jax.grad(mean)), jax.jit(optimizer.update)
     for client in range(4):
         rows = np.asarray(FEDERATION.rows)[client][: int(FEDERATION.size[client])]
         own = jax.tree.map(lambda leaf, rows=rows: leaf[rows], FEDERATION.examples)
         theta = dict(START[KERNEL])
         states = {name: optimizer.init(theta[name]) for name in "AB"}
         for step in range(3):
-            mean = lambda p, own=own: jax.vmap(lambda x: LORA.loss({KERNEL: p}, x))(own).mean()  # noqa: E731
             name = turn_of_step(step)
-            update, states[name] = optimizer.update(jax.grad(mean)(theta)[name], states[name])
+            update, states[name] = updated(slope(theta, own)[name], states[name])
             theta[name] = theta[name] + update
         change = {KERNEL: jax.tree.map(jnp.subtract, theta, START[KERNEL])}
         total = jax.tree.map(jnp.add, total, change)
@@ -109,6 +111,7 @@ def test_local_steps_are_those_of_a_loop(by):
     )
 
 
+@pytest.mark.slow
 def test_a_message_is_as_long_as_the_largest_part():
     """A is [4, 2], and B [2, 3]."""
     for options, sent in (({}, 8), ({"turns": ("B$",)}, 6), ({"by": "steps"}, 14)):
@@ -131,8 +134,8 @@ def test_the_server_factors_anew_after_each_round():
     assert_identical(plain[2].params[KERNEL]["A"], START[KERNEL]["A"])
 
 
-@pytest.mark.parametrize("layers", [(), (3,)])
-@pytest.mark.parametrize("zero", [False, True])
+@tiers.every("layers", [(3,), ()], lambda layers: "any")
+@tiers.every("zero", [False, True])
 def test_factoring_anew_keeps_the_product(layers, zero):
     """The same matrix as from NumPy's decomposition of the whole product, in double precision."""
     rng = np.random.default_rng(0)
@@ -146,6 +149,7 @@ def test_factoring_anew_keeps_the_product(layers, zero):
     assert_close(np.linalg.norm(new["B"], axis=-1), singular, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_certificate_is_that_of_dp_fed_avg():
     made = {
         (by, turns): fp.fed_avg_alternating(

@@ -80,7 +80,7 @@ def numpy_scaffold(cohorts, steps, warm_start, global_rate):
         yield x.copy(), c.copy(), controls.copy()
 
 
-@pytest.mark.parametrize("skipped", [0, 2])
+@tiers.every("skipped", [0, 2])
 def test_against_numpy(skipped):
     """With a warm start, and with the two rounds of it skipped."""
     sampler = fixed_size(CLIENTS, 2)
@@ -102,6 +102,7 @@ ON_FULL_BATCHES = dp_scaffold(
 NOISY = {"clip_norm": 0.5, "noise_multiplier": 0.8, "records": fixed_size(RECORDS, 3)}
 
 
+@pytest.mark.slow
 def test_a_client_s_control_is_the_mean_of_its_noisy_gradients():
     """Line 16 by its first expression, c_i - c + (x - y_K) / (K eta_l), from what the client sends: y_K - x."""
     one = everyone(1)
@@ -119,6 +120,7 @@ def test_a_client_s_control_is_the_mean_of_its_noisy_gradients():
     )  # the correction moves y, and so the gradients
 
 
+@pytest.mark.slow
 @tiers.every("capacity", [2, CLIENTS])
 def test_an_empty_slot_touches_no_client(capacity):
     """Who is not drawn keeps its control variate; the server's stays the mean of the clients'."""
@@ -156,6 +158,7 @@ def test_a_warm_start_keeps_the_model_and_sends_one_message():
         np.testing.assert_allclose(state.control, np.asarray(state.controls).mean(0), atol=1e-6)
 
 
+@pytest.mark.slow
 @tiers.every("tensors", [2, 1])
 def test_one_record_moves_a_step_by_what_is_declared(tensors):
     """One step, a record's y from 1e6 to -1e6: 2 C / (s R), times sqrt(tensors) where each is clipped by itself."""

@@ -130,6 +130,7 @@ def test_only_a_step_that_the_cohort_takes_together_is_hidden_by_all_of_its_nois
     assert multipliers(optax.sgd(0.1), together=True, unit="client") == [x / 6 for x in own]
 
 
+@pytest.mark.slow
 def test_more_noise_than_at_any_time_is_an_upper_bound():
     drawn = poisson(600, 0.1, 120)
 

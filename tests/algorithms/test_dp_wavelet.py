@@ -81,6 +81,7 @@ def test_algorithm_1_without_noise(clip):
     assert_close(flatten(found), flatten(start()) - RATE * np.mean(means, 0), 1e-5)
 
 
+@pytest.mark.slow
 @tiers.every("noise_on_each", [False, True])
 def test_the_noise_of_a_lot(noise_on_each):
     """On the coefficients of one client's sum: sigma C / W, sqrt(L) times that if each record gets its own."""
@@ -152,6 +153,7 @@ def test_no_claim_is_printed_for_what_the_paper_does_not_speak_of():
 BY_CLIENT = {"sampler": everyone(CLIENTS), "optimizer": lambda t: optax.sgd(RATE)}
 
 
+@pytest.mark.slow
 def test_clients_that_clip_gradients():
     """Algorithm 2's local training, by NumPy: two full-batch steps of clipped records."""
     federation = regression([RECORDS])
@@ -191,6 +193,7 @@ def test_clipped_gradients_bound_no_update():
     assert released(ours, 3)["third_party"][0].multiplier == pytest.approx(8.0 / math.sqrt(D))
 
 
+@pytest.mark.slow
 def test_a_mean_of_clipped_gradients_counts_the_records_that_are_there():
     mask = jnp.arange(RECORDS) < 5
     batch = jax.tree.map(lambda leaf: leaf[FEDERATION.rows[0]], FEDERATION.examples)

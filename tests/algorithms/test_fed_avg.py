@@ -125,6 +125,7 @@ def still(features, clients):
 NOISY = {"optimizer": sgd, "batches": full_batch(), "clip_norm": 0.5, "noise_multiplier": 1.4}
 
 
+@pytest.mark.slow
 @tiers.every("name", ["poisson, empty", "fixed"])
 def test_noise_of_the_released_mean(name):
     """Standard deviation C sigma / r, with the expected r: an empty cohort gets its noise as well."""
@@ -142,17 +143,3 @@ def test_noise_of_the_released_mean(name):
         if divisor < 1:
             assert metrics["cohort_size"] == 0
     assert_normal(noise[0] - noise[1], 0.5 * 1.4 / divisor * math.sqrt(2))  # independent
-
-
-def test_poisson_divides_by_the_expected_size():
-    """All clients are alike, so that the step tells how many were added and what divided them."""
-    federation = of_clients(regression([2]), [0] * 6)
-    algorithm = fed_avg(squared, sampler=poisson(6, 0.4, 6), optimizer=sgd, batches=full_batch())
-    run, state = one_round(algorithm), algorithm.init(start(), federation)
-    theta, sizes = vector(start()), set()
-    delta = 0.1 * gradient(theta, *records(federation, 0))
-    for seed in range(20):
-        after, metrics = run(jax.random.key(seed), state, federation)
-        sizes.add(size := int(metrics["cohort_size"]))
-        assert_close(vector(after.params), theta - size * delta / 2.4)
-    assert len(sizes) > 2

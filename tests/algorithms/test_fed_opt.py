@@ -1,4 +1,4 @@
-"""The server's optimiser: NumPy's trajectories, and SGD with rate 1."""
+"""The server's optimiser against NumPy, and a proximal term of the clients'."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 import optax
 import pytest
 import tiers
-from every_algorithm import CLIENTS, FEDERATION, FIXED, MAKERS, PARAMS, D
+from every_algorithm import CLIENTS, FEDERATION, FIXED, MAKERS, NOISY, PARAMS, PER_CLIENT, D
 from small import (
     assert_close,
     assert_identical,
@@ -113,3 +113,43 @@ def test_a_server_s_view_is_asked_of_the_mean_alone():
     state = algorithm.init(PARAMS, FEDERATION)
     with pytest.raises(ValueError, match="server: its optimiser moves the model by more than"):
         server_view(algorithm, jax.random.key(0), state, FEDERATION)
+
+
+def test_a_proximal_term_is_numpys():
+    """Two rounds of four steps on h(w) = F(w) + mu / 2 ||w - w_t||^2, of which momentum sees the gradient."""
+    theta, mu = vector(PARAMS), 0.7
+    algorithm = fp.fed_avg(
+        squared,
+        sampler=fp.everyone(CLIENTS),
+        optimizer=lambda t: fp.proximal(optax.sgd(0.2, momentum=0.5), mu),
+        batches=fp.epochs(4, PER_CLIENT),
+    )
+    state = algorithm.init(PARAMS, FEDERATION)
+    for t in range(2):
+        state, _ = one_round(algorithm)(jax.random.key(t), state, FEDERATION)
+        trained = []
+        for i in range(CLIENTS):
+            w, velocity = theta.copy(), 0.0
+            for _ in range(4):
+                velocity = 0.5 * velocity + gradient(w, *records(FEDERATION, i)) + mu * (w - theta)
+                w = w - 0.2 * velocity
+            trained.append(w)
+        theta = np.mean(trained, 0)
+    assert_close(vector(state.params), theta, 1e-6)
+
+
+def test_without_a_proximal_term_it_is_the_optimiser_itself():
+    inner = optax.sgd(0.2)
+    assert fp.proximal(inner, 0.0) is inner
+
+
+@pytest.mark.slow
+def test_records_are_as_private_with_a_proximal_term():
+    def certificate(optimizer):
+        local = fp.LocalSteps(
+            fp.per_example(squared), fp.poisson(3, 0.5), 2, lambda t: optimizer, NOISY
+        )
+        algorithm = fp.dp_sgd(local, sampler=fp.everyone(CLIENTS))
+        return fp.trace_round(algorithm, PARAMS, FEDERATION).releases(5)
+
+    assert certificate(fp.proximal(optax.sgd(0.1), 0.3)) == certificate(optax.sgd(0.1))

@@ -99,6 +99,7 @@ def test_rand_k_sparsifies_scales_and_then_clips(unbiased):
     assert len({tuple(other != 0) for other in others}) == 5
 
 
+@pytest.mark.slow
 def test_top_k_keeps_what_public_training_moves_most_and_does_not_scale():
     federation = regression(SIZES, features=FEATURES, public=6)
     deltas = deltas_of(federation, 3)
@@ -195,6 +196,7 @@ def still(features, clients, public):
     return federation.replace(examples=zero | {"y": zero["y"] + start()["b"]})
 
 
+@pytest.mark.slow
 @tiers.every("name", ["rand_k", "top_k"])
 def test_noise_on_the_kept_coordinates_only(name):
     """Of the released mean: standard deviation C sigma / r where kept, exactly 0 elsewhere."""

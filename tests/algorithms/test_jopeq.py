@@ -28,7 +28,7 @@ from fedpriv.papers import jopeq, t_epsilon
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-N = 200_000
+N = 60_000
 
 
 @cache
@@ -62,6 +62,7 @@ def test_total_noise_is_laplace_plus_uniform_of_the_target_s_variance(bits):
     assert abs(total.var() / (2 * b**2) - 1) < 5 * math.sqrt(5 / N)
 
 
+@pytest.mark.slow
 def test_with_enough_bits_the_total_is_the_target():
     """Kolmogorov-Smirnov against Laplace(2 gamma / epsilon): the distance to it is far below what is seen."""
     private = private_laplace(8, 1.0, 2.0)
@@ -77,6 +78,7 @@ def test_with_enough_bits_the_total_is_the_target():
     assert stats.kstest(noise_of(coarse), stats.laplace(0, 1.0).cdf).pvalue < 1e-12
 
 
+@pytest.mark.slow
 @tiers.every("bits", [9, 6])
 def test_total_t_noise_has_the_target_s_covariance_and_with_enough_bits_its_law(bits):
     private = private_t(bits, 1.0, 3.0, degrees=8.0)
@@ -91,6 +93,7 @@ def test_total_t_noise_has_the_target_s_covariance_and_with_enough_bits_its_law(
             assert found.pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_the_noise_does_not_depend_on_the_input():
     private = private_laplace(8, 1.0, 2.0)
     for given, inside in ((0.77, 0.77), (3.0, 1.0)):
@@ -140,6 +143,7 @@ def test_little_noise_is_fed_avg(noise):
     assert metrics["uplink"].bits() == 22 * 4
 
 
+@pytest.mark.slow
 def test_what_is_claimed_and_certified():
     algorithm = jopeq(squared, **COMMON, bits=8, bound=1.0, epsilon=2.0)
     claim = algorithm.claim(5, 1e-5)

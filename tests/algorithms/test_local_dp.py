@@ -148,7 +148,7 @@ def coded(name, codec, noise):
     return entry.make(**{option: v for option, v in given.items() if entry.takes(option)})
 
 
-@tiers.every("name", CODED, lambda entry: entry.noise == "own")
+@tiers.every("name", CODED, lambda entry: "any")
 def test_codecs_compose_with_every_algorithm(name):
     """Every message is on the grid, noise of the client's own included, and at most a cell from what was meant.
 
@@ -208,6 +208,7 @@ def test_streams_of_keys_do_not_meet():
     assert all(2**31 <= value < 2**32 for value in constants)
 
 
+@pytest.mark.slow
 def test_quantized_updates_are_clipped_after_they_are_decoded():
     """So that C bounds what is summed: with few bits the decoded message is longer than the message."""
     options = {"clip_norm": 1e-3, "noise_multiplier": 0.0, "sampler": fixed_size(CLIENTS, 1)}
@@ -215,6 +216,7 @@ def test_quantized_updates_are_clipped_after_they_are_decoded():
     assert 0 < np.linalg.norm(moved) <= 1e-3 * (1 + 1e-2)
 
 
+@pytest.mark.slow
 def test_a_client_that_fills_several_slots_counts_as_often():
     sampler = with_replacement([1] * CLIENTS, 3)
     made = dp_fed_avg(squared, sampler=sampler, **COMMON, **LOUD)

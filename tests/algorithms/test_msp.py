@@ -190,6 +190,7 @@ def test_uploads_and_proposition_3():
         assert uploads <= msp.uploads_bound(size, rounds, mu, theta)
 
 
+@pytest.mark.slow
 def test_everything_is_seen_and_said():
     laplace = SPLIT | {"splitting": splitting.laplace(1.0, 5.0)}
     for algorithm, claimed in (

@@ -106,6 +106,7 @@ def test_ditto_against_numpy():
     assert_close(own_models(algorithm, state), own, 1e-6)
 
 
+@pytest.mark.slow
 def test_a_personal_model_that_is_released_is_a_leak():
     algorithm = fp.ditto(squared, lam=LAM, **NOISY, mechanism=fp.gaussian(**PRIVATE))
 
@@ -166,7 +167,6 @@ MAKES = {
     "ditto": partial(fp.ditto, lam=LAM),
 }
 RECORDS = jax.tree.map(np.asarray, FEDERATION.examples)
-PARTS = [np.asarray(FEDERATION.rows)[i, :n] for i, n in enumerate(FEDERATION.size.tolist())]
 COHORTS = {
     "everyone": fp.everyone(CLIENTS),
     "nobody": fp.poisson(CLIENTS, 1e-12),
