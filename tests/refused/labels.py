@@ -42,6 +42,9 @@ def in_files(label):
     return read(fp.StreamedFederation.from_folder("clients", num_classes=3))
 
 
+WAYS = [in_memory, streamed, sorted_by_client, in_files]
+
+
 def with_one(value, kind=None):
     return np.array([0, value, 0, 0, 1, 2], kind)
 
@@ -69,7 +72,7 @@ WRONG = {
 ROWS = [
     (f"{name}, {way.__name__}", partial(way, label), "examples['label']", shown[of_files])
     for name, (label, *shown) in WRONG.items()
-    for way, of_files in ((in_memory, 0), (streamed, 0), (sorted_by_client, 0), (in_files, -1))
+    for way, of_files in zip(WAYS, (0, 0, 0, -1), strict=True)
 ]
 
 
@@ -91,12 +94,12 @@ def reader():
     return model, jax.eval_shape(model.init, jax.random.key(0))
 
 
-def of_characters(**example):
+def of_characters(function="loss", **example):
     """What a model of texts of 80 characters says of an example."""
     model, params = reader()
     example = {"text": np.zeros(80, np.uint8), "mask": np.ones(80, bool)} | example
     example = {name: leaf for name, leaf in example.items() if leaf is not None}
-    return jax.eval_shape(model.loss, params, example)
+    return jax.eval_shape(getattr(model, function), params, example)
 
 
 def norms(shape, kind):

@@ -13,7 +13,7 @@ from fedpriv.papers import haar_mechanism
 NOISY, FREE = fp.gaussian(0.5, 1.2), fp.FreeClients(CLIENTS, buffer=3)
 LOST = fp.dropping(fp.fixed_size(CLIENTS, 4), 0.3125, "lost")
 GRADIENTS, LOCAL = fp.per_example(squared), ENTRIES["dp_sgd, claimed"].make.keywords["local"]
-CORRELATED = fp.correlated(NOISY, fp.noise_matrices.banded_toeplitz(3, bands=2))
+CORRELATED = fp.correlated(NOISY, fp.noise_matrices.tree(rounds=3))
 OF_FIVE = haar_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)
 VANISHING = fp.dropping(fp.fixed_size(PER_CLIENT, 2), 0.1)
 UNEVEN, PRIVATE = regression([3, 4, 3, 3, 3, 3]), regression([PER_CLIENT] * CLIENTS)
