@@ -101,10 +101,8 @@ ROWS = [
         "1.5",
     ),
     ("a profile of what was read", without_compositions, "certificate", "read from a file"),
-    ("no separation", lambda: sensitivity(np.eye(2), 0), "separation", "0"),
     ("never", lambda: sensitivity(np.eye(2), 1, 0), "most", "0"),
     ("blocks of no rounds", lambda: block_sensitivity(np.eye(2), 0), "block", "0"),
-    ("blocks of a vector", lambda: block_sensitivity(np.ones(2), 1), "strategy", "float64[2]"),
     ("negative noise", lambda: whitened_multiplier(-1.0, 1.0), "noise_std", "-1.0"),
     ("a negative multiplier", lambda: joint_multiplier([-1]), "multiplier", "-1"),
 ]

@@ -70,22 +70,18 @@ OF_REPRODUCE = [
     (["tiny"], "item", "none given"),
     (["tiny", "table9"], "item", "'table9'"),
     (["tiny", "table1", "--scale", "0"], "scale", "0.0"),
-    (["tiny", "table1", "--scale", "1.5"], "scale", "1.5"),
     (["tiny", "table1", "--scale", "half"], "scale", "'half'"),
     (["tiny", "table1", "--seeds", "0"], "seeds", "0"),
     (["tiny", "table1", "--only", "fed_smp"], "only", "'fed_smp'"),
 ]
 OF_BENCHMARK = [
     (["pages"], "part", "'pages'"),
-    (["rounds", "--clients", "0"], "clients", "0"),
     (["rounds", "--repeats", "-1"], "repeats", "-1"),
     (["rounds", "--devices", "99"], "devices", "99"),
     (["rounds", "--workload", "C", "--clients", "3"], "workload", "C"),
     (["rounds", "--workload", "C", "--devices", "2"], "workload", "C"),
     (["gpu", "--parts", "Z"], "parts", "'Z'"),
     (["gpu", "--parts", "table1"], "data_dir", "table1"),
-    (["gpu", "--minutes", "0"], "minutes", "0.0"),
-    (["cifar10", "--turns", "0"], "turns", "0"),
 ]
 few = dp_scaffold_synthetic.Synthetic(clients=5, records=45, authors=Authors(record_ranges=True))
 several = replace(entered.settings, algorithms=("dp_scaffold",), clients=480)

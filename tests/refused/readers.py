@@ -166,7 +166,6 @@ BOTH, TWICE = ("client", "label"), ("label", "label")
 for options, field, shown in (
     ({}, "1.png", "2 folders"),
     ({"levels": BOTH, "classes": ["cat", "bird"]}, "classes", "'dog'"),
-    ({"levels": ()}, "levels", "()"),
     ({"levels": "label"}, "levels", "'label'"),
     ({"levels": TWICE}, "levels", "('label', 'label')"),
     ({"levels": ("image", "label")}, "levels", "'image'"),
