@@ -121,8 +121,10 @@ def test_odd_parts_are_refused(value):
 
 
 def what_it_gives(name):
-    """The class of part that is made; functions that compute are of one kind."""
+    """The class of part that is made; functions that compute are of one kind, and attacks of one."""
     function = KNOWN[name].function
+    if name.startswith("attacks."):
+        return "attacks"
     if inspect.isclass(function):
         return function
     return type(made_of(get_type_hints(function).get("return")))

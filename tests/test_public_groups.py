@@ -122,6 +122,7 @@ def test_rates_have_the_epsilons_of_own_pairs():
         assert client.epsilon == max(whole.of_groups[name].epsilon for name in own)
 
 
+@pytest.mark.slow
 def test_batches_cost_most_where_fewest_records_are_of_the_group():
     """By the client's own number of them, as two of three, or one of one."""
     groups = GROUPS[3:6]
@@ -138,7 +139,7 @@ def test_batches_cost_most_where_fewest_records_are_of_the_group():
 STEPPING = that(lambda entry: "local" in entry.make.keywords and not entry.of_integers)
 
 
-@tiers.every("name", {n: ENTRIES[n] for n in STEPPING}, kind=lambda one: one.kind[0] == "shares")
+@tiers.every("name", {n: ENTRIES[n] for n in STEPPING}, kind=lambda one: "any")
 def test_groups_that_are_alike_cost_what_public_sizes_cost(name):
     """Of every algorithm whose clients take private steps, every view; each trains."""
     entry = ENTRIES[name]
@@ -178,6 +179,7 @@ def test_the_audit_of_the_worst_group_is_below_its_certificate_and_near_it():
     assert lower_bounds(scores, 1e-2).least > 0.6 * whole.epsilon
 
 
+@pytest.mark.slow
 def test_clients_in_groups_give_records_their_own_participation():
     """Hospitals of one group are drawn more often; records are drawn alike, and cost most where there are fewest."""
     labels, sizes = [*"abab"], (6, 6, 3, 3)

@@ -68,6 +68,7 @@ def test_a_disk_that_fails():
     assert_no_thread()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run():
     def interrupt(evaluation):
         assert [t for t in threading.enumerate() if t.name.startswith("fedpriv-prefetch")]
