@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from every_algorithm import CLIENTS, ENTRIES, FEDERATION, PARAMS, PER_CLIENT
+from every_algorithm import CLIENTS, ENTRIES, FEDERATION, GRADIENTS, PARAMS, PER_CLIENT
 
 import fedpriv as fp
+from experiments.papers.dp_scaffold import local_steps
 from fedpriv.algorithms.consensus import check_coupling, coupling
 from fedpriv.algorithms.jopeq import private_laplace, private_t
 from fedpriv.mechanisms.clipping import flat
@@ -84,8 +85,16 @@ def refactored(params):
 
 
 ONE_FACTOR = {"w": {"A": jnp.ones((2, 1))}}
+
+
+def steps(clip_norm):
+    return partial(local_steps, GRADIENTS, fp.everyone(PER_CLIENT), 3, 0.1, clip_norm=clip_norm)
+
+
 ROWS = [
     *((f"{n}, {field}, {shown}", partial(made, n, g), field, shown) for n, g, field, shown in MADE),
+    ("a clip norm of 0", steps(0.0), "clip_norm", "0.0"),
+    ("a mean clip norm", steps("mean"), "clip_norm", ("'mean'", "'median'")),
     ("a coupling too strong", coupled(1.4, 0.1, 1), "step", "1.4"),
     ("one too strong, stable or not", coupled(1.5, 0.1, 18, stable=False), "step", "1.5"),
     ("noise too strong", coupled(0.5, 0.4, 1), "gamma", ("0.4", "0.3333")),

@@ -23,6 +23,7 @@ QUICKSTART = [
     ({"layout.clients": 0}, "layout.clients", "0"),
     ({"checkpoint.minutes": math.inf}, "checkpoint.minutes", "inf"),
     ({"local.micro": 6}, "local.micro", ("6", "local.batch_size, 5")),
+    ({"local.learning_rate": math.inf}, "learning_rate", "inf"),
     ({"clip_norm": math.inf}, "clip_norm", "inf"),
     ({"clip_norm": 1e-45}, "clip_norm", "1e-45"),
     ({"clip_norm": 1e39}, "clip_norm", "1e+39"),
@@ -58,6 +59,7 @@ QUICKSTART = [
     ({"dropout": 0.1}, "dropout", "0.1"),
 ]
 OTHERS = [
+    ("mspdq_mnist", {"learning_rate": 0}, "learning_rate", "0.0"),
     ("dp_scaffold_synthetic", {"client_rate": 1e-3}, "client_rate", "0.001"),
     (
         "dp_scaffold_synthetic",
