@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from small import regression, squared, start
 
 import fedpriv as fp
 
@@ -18,13 +19,10 @@ def test_a_key_that_is_used_twice_is_still_reported():
         jax.random.uniform(key)
         return fp.epochs(1, 2)(key, size, capacity)
 
-    loss = fp.models.classifier(fp.models.LogisticRegression(2), (3,)).loss
-    examples = {"image": np.zeros((12, 3), np.float32), "label": np.zeros(12, np.int32)}
-    federation = fp.Federation.from_arrays(examples, np.arange(12).reshape(6, 2))
+    federation = regression([2] * 6)
     given = {"optimizer": lambda t: optax.sgd(0.1), "batches": batches}
-    twice = fp.fed_avg(loss, sampler=fp.everyone(6), **given)
-    params = fp.models.classifier(fp.models.LogisticRegression(2), (3,)).init(jax.random.key(0))
-    state = twice.init(params, federation)
+    twice = fp.fed_avg(squared, sampler=fp.everyone(6), **given)
+    state = twice.init(start(), federation)
     with jax.debug_key_reuse(True), pytest.raises(jax.errors.KeyReuseError):
         jax.make_jaxpr(fp.one_round(twice))(jax.random.key(1), state, federation)
 

@@ -73,7 +73,7 @@ def refused_or(make):
     return None
 
 
-@cases(100, 6000)
+@cases(50, 6000)
 @given(st.data())
 def test_every_record_is_kept_once_or_refused(data):
     rows = data.draw(st.integers(1, 6))
@@ -112,7 +112,7 @@ def test_long_doubles_are_stored_in_float32_or_refused():
         fp.Federation.from_arrays({"x": np.array([1, 1e300], np.longdouble)}, rows)
 
 
-@cases(80, 2000)
+@cases(40, 2000)
 @given(st.data())
 def test_files_of_clients_hold_what_was_written_or_nothing_that_can_be_read(data):
     with tempfile.TemporaryDirectory() as folder:

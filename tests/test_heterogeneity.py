@@ -34,7 +34,7 @@ def test_heterogeneity(clients):
 
     state = ModelState(start(), jnp.int32(0))
     with use(Strategy(clients)):
-        found = measures.heterogeneity(squared, L2, minimum=0.01)(state, FEDERATION)
+        found = jax.jit(measures.heterogeneity(squared, L2, minimum=0.01))(state, FEDERATION)
     value, each = by_hand(vector(start()))
     squares, of_mean = np.mean(np.sum(each**2, 1)), np.sum(each.mean(0) ** 2)
     assert found["objective"] == pytest.approx(value, rel=1e-5)
@@ -69,6 +69,7 @@ def test_the_minimum_of_large_data_is_found_without_a_word(capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_it_is_measured_at_every_evaluation():
     import optax
 

@@ -270,10 +270,10 @@ def test_classes_of_a_client_are_of_a_dirichlet_law(alpha):
 @pytest.mark.parametrize("alpha", [1.0, 3.0])
 def test_sizes_are_of_a_dirichlet_law(alpha):
     """The shares' squares sum to (alpha + 1) / (clients alpha + 1) in the mean; false alarms: 1e-6 (5 deviations)."""
-    generator, total, clients = rng(3), 4000, 4
+    generator, total, clients = rng(3), 1000, 4
     shares = [
         [len(part) / total for part in quantity_skew(generator, total, clients, alpha)]
-        for _ in range(600)
+        for _ in range(300)
     ]
     squares = np.square(shares).sum(1)
     error = 5 * squares.std() / len(squares) ** 0.5

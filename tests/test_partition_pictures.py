@@ -42,7 +42,7 @@ def drawn(axes):
     ]
 
 
-@pytest.mark.parametrize(("clients", "classes"), [(1, 300_000), (50_000, 3), (1_100, 100)])
+@pytest.mark.parametrize(("clients", "classes"), [(1, 300_000), (5_000, 3), (1_100, 100)])
 def test_a_picture_of_many_is_drawn_as_quickly_as_it_has_pixels(clients, classes):
     """Neighbours share a bar or a colour; what all bars hold is what all clients hold."""
     total = 2 * max(clients, classes)

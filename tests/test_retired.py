@@ -64,6 +64,7 @@ def test_the_rounds_of_a_release_were_its_steps():
         assert release.steps == release.rounds == 3
 
 
+@pytest.mark.slow
 def test_calls_of_before_are_what_they_were():
     """Of names whose calls have changed: the same algorithms, and the same epsilons."""
     records, sampler = fp.fixed_size(4, 2), fp.fixed_size(3, 2)

@@ -146,6 +146,7 @@ def test_a_federation_for_each_seed():
     assert found.loss[-1, 0] != found.loss[-1, 1]
 
 
+@pytest.mark.slow
 def test_a_run_is_compiled_once():
     counts, compiled = [0], []
 
@@ -171,15 +172,15 @@ def test_a_shard_is_padded_as_in_memory():
     order = np.concatenate([*partition(federation), np.asarray(federation.public)])
     examples = {name: np.asarray(leaf)[order] for name, leaf in federation.examples.items()}
     by_client = fp.StreamedFederation.from_sorted(examples, federation.size)
+    drawn = fp.everyone(4).draw(jax.random.key(0))
+    of_client = jax.jit(lambda made, i: made.records(drawn.ids, drawn.mask)(i))
     for made in (streamed(federation), by_client):
         assert (made.num_clients, made.capacity) == (4, 5)
         holders, held = made.read(np.array([3, 4, 1, 3, 0], np.int32))
         np.testing.assert_array_equal(holders, [0, 1, 3, 4, 4])
         seen = replace(made.empty(), holders=jnp.asarray(holders), holder_records=held)
-        drawn = fp.everyone(4).draw(jax.random.key(0))
         for i in holders[:3]:
-            records = (f.records(drawn.ids, drawn.mask)(jnp.int32(i)) for f in (seen, federation))
-            assert_identical(*records)
+            assert_identical(*(of_client(f, jnp.int32(i)) for f in (seen, federation)))
         assert len(held["x"]) == 11  # the most that five clients can have, each once
         np.testing.assert_array_equal(made.size, federation.size)
         fixed = made.empty()
@@ -324,6 +325,7 @@ def test_records_are_fetched_one_round_ahead(monkeypatch):
     assert seen.happened == expected
 
 
+@pytest.mark.slow
 def test_no_more_than_two_rounds_records_are_on_the_device(monkeypatch):
     """Each reading waits for the end of a round: the first two for none, the others for one after the other."""
     waited, reads, wait = [], [], jax.block_until_ready

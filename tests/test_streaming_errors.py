@@ -68,6 +68,7 @@ def test_a_disk_that_fails():
     assert_no_thread()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run():
     def interrupt(evaluation):
         assert [t for t in threading.enumerate() if t.name.startswith("fedpriv-prefetch")]
@@ -78,6 +79,7 @@ def test_an_interrupted_run():
     assert_no_thread()
 
 
+@pytest.mark.slow
 def test_a_model_that_diverges():
     """In the first round that overflows; what was recorded before is kept."""
 
@@ -98,12 +100,8 @@ def test_a_model_that_diverges():
 def test_values_are_checked_when_they_are_read():
     image = EXAMPLES["image"].astype(np.float32)
     image[PARTITION[4, 1]] = np.nan
-    wanted = r"client 4: examples\['image'\]: nan in row 1"
+    wanted = r"client 4: examples\['image'\]: nan in row 1"  # labels: `refused/labels.py`
     is_refused(lambda: run(streamed(image=image), averaging(0.0)), wanted)
-    label = EXAMPLES["label"].copy()
-    label[PARTITION[2, 0]] = 3
-    made = fp.StreamedFederation.from_arrays(EXAMPLES | {"label": label}, PARTITION, num_classes=3)
-    is_refused(lambda: run(made), r"client 2: examples\['label'\]: 3 in row 0, outside \[0, 3\)")
 
 
 def drawing(*ids):

@@ -90,7 +90,9 @@ RELEASE = fp.privacy.Release(
 )
 CLASSIFIER = fp.models.classifier(fp.models.LogisticRegression(2), (2, 1, 1))
 DRAWN = fp.attacks.Scores(SCORES, SCORES / 2, frozenset({"gaussian"}), True)
-SENT = papers.quantization.quantize(KEY, MESSAGES[0], jnp.float32(-1), jnp.float32(1), 8)
+SENT = jax.jit(papers.quantization.quantize, static_argnums=4)(
+    KEY, MESSAGES[0], jnp.float32(-1), jnp.float32(1), 8
+)
 SUBMODELS = splitting.Submodels(jnp.ones((2, 4)), jnp.ones((2, 1, 4)), jnp.ones((2, 1)))
 
 MADE = [

@@ -9,61 +9,73 @@ import fedpriv as fp
 from fedpriv.core.arguments import check_path
 from fedpriv.mechanisms.clipping import flat
 from fedpriv.mechanisms.noise import isotropic
-from refused.row import Refusal
-
-
-def optimizer(t):
-    return optax.sgd(0.1)
-
 
 SAMPLER, GAUSSIAN = fp.everyone(2), fp.gaussian(1.0, 1.0)
-COMMON = {"sampler": SAMPLER, "optimizer": optimizer, "batches": fp.full_batch()}
+BATCHES, OPENING = fp.full_batch(), fp.Opening(SAMPLER, 1, SAMPLER)
 
 
-def averaging(make=fp.fed_avg, **options):
-    return make(squared, **COMMON | options)
+def averaging(make=fp.fed_avg, optimizer=lambda t: optax.sgd(0.1), **options):
+    given = {"sampler": SAMPLER, "batches": BATCHES, "optimizer": optimizer} | options
+    return partial(make, squared, **given)
 
 
-sparse = partial(averaging, fp.papers.fed_avg_sparse, mechanism=GAUSSIAN)
-sparse = partial(sparse, sparsifier=fp.papers.select_rand_k(0.5))
+sparse = partial(
+    averaging,
+    fp.papers.fed_avg_sparse,
+    mechanism=GAUSSIAN,
+    sparsifier=fp.papers.select_rand_k(0.5),
+)
+split = partial(
+    averaging,
+    fp.papers.msp_fl,
+    splitting=fp.papers.splitting.uniform(0.3),
+    coupling=fp.papers.consensus.coupling(0.4, 0.1),
+    exchanges=fp.papers.consensus.constant(3),
+)
 
 
-def of_records(mechanism):
-    local = fp.LocalSteps(fp.per_example(squared), SAMPLER, 1, optimizer, mechanism)
+def steps(optimizer=lambda t: optax.sgd(0.1), mechanism=GAUSSIAN):
+    gradients = fp.per_example(squared)
+    local = fp.LocalSteps(gradients, fp.fixed_size(3, 2), 1, optimizer, mechanism)
     return fp.dp_sgd(local, sampler=SAMPLER)
 
 
 def mechanism(clipping, noise):
-    return fp.mechanism(clipping, noise, clip_norm=1.0, noise_multiplier=1.0)
+    return lambda: fp.mechanism(clipping, noise, clip_norm=1.0, noise_multiplier=1.0)
 
 
+SGD, SCHEDULE = optax.sgd(0.1), "a function of the round"
+OF_QUANTILE = {"quantile": 0.5, "clip_norm": 1.0, "noise_multiplier": 0.0}
+quantile = partial(averaging, fp.adaptive_fed_avg, **OF_QUANTILE)
 ROWS = [
-    Refusal(name, call, field, value)
-    for name, call, field, value in (
-        ("noise not made", lambda: mechanism(flat(), isotropic), "noise", "isotropic"),
-        ("clipping not made", lambda: mechanism(flat, isotropic()), "clipping", "flat"),
-        ("a number for noise", lambda: mechanism(flat(), 2.0), "noise", "2.0"),
-        ("noise for clipping", lambda: mechanism(isotropic(), isotropic()), "clipping", "Noise"),
-        ("no mechanism", lambda: averaging(mechanism=None), "mechanism", "None"),
-        ("a mechanism not made", lambda: averaging(mechanism=fp.gaussian), "mechanism", "gaussian"),
-        ("no mechanism of records", lambda: of_records(None), "mechanism", "None"),
-        ("one not made of records", lambda: of_records(fp.gaussian), "mechanism", "gaussian"),
-        ("a number for weighting", lambda: averaging(weighting=20), "weighting", "20"),
-        ("weighting not made", lambda: averaging(weighting=fp.ByExamples), "weighting", "ByEx"),
-        ("a number for sparse weighting", lambda: sparse(weighting=20), "weighting", "20"),
-        ("a number for batches", lambda: averaging(batches=2), "batches", "2"),
-        ("no batches", lambda: averaging(batches=None), "batches", "None"),
-        ("batches not made", lambda: averaging(batches=fp.epochs), "batches", "epochs"),
-        ("a number for an optimiser", lambda: fp.proximal(0.1, 0.3), "optimizer", "0.1"),
-        ("an optimiser not made", lambda: fp.proximal(optax.sgd, 0.3), "optimizer", "sgd"),
-    )
+    ("noise not made", mechanism(flat(), isotropic), "noise", "the function isotropic"),
+    ("clipping not made", mechanism(flat, isotropic()), "clipping", "the function flat"),
+    ("a number for noise", mechanism(flat(), 2.0), "noise", "2.0"),
+    ("noise for clipping", mechanism(isotropic(), isotropic()), "clipping", "Noise"),
+    ("no mechanism", averaging(mechanism=None), "mechanism", "None"),
+    ("a mechanism not made", averaging(mechanism=fp.gaussian), "mechanism", "function gaussian"),
+    ("no mechanism of records", partial(steps, mechanism=None), "mechanism", "None"),
+    ("a number for weighting", averaging(weighting=20), "weighting", "20"),
+    ("weighting not made", averaging(weighting=fp.ByExamples), "weighting", "function ByExamples"),
+    ("a number for sparse weighting", sparse(weighting=20), "weighting", "20"),
+    ("a number for batches", averaging(batches=2), "batches", "2"),
+    ("batches not made", averaging(batches=fp.epochs), "batches", "the function epochs"),
+    ("a number for an optimiser", lambda: fp.proximal(0.1, 0.3), "optimizer", "0.1"),
+    ("an optimiser not made", lambda: fp.proximal(optax.sgd, 0.3), "optimizer", "function sgd"),
+    ("an optimiser for a schedule", averaging(optimizer=SGD), "optimizer", SCHEDULE),
+    ("an optimiser of sparse averaging", sparse(optimizer=SGD), "optimizer", SCHEDULE),
+    ("an optimiser of adaptive clipping", quantile(optimizer=SGD), "optimizer", SCHEDULE),
+    ("an optimiser of splitting", split(optimizer=SGD), "optimizer", SCHEDULE),
+    ("an optimiser of local steps", partial(steps, SGD), "optimizer", SCHEDULE),
+    ("an opening of -1", lambda: fp.Opening(SAMPLER, -1, SAMPLER), "rounds", "-1"),
+    ("one changed to -1", lambda: OPENING._replace(rounds=-1), "rounds", "-1"),
+    ("one made of -1", lambda: fp.Opening._make([SAMPLER, -1, SAMPLER]), "rounds", "-1"),
 ]
-ROWS += [
-    Refusal(f"{path!r} for a folder", lambda path=path: check_path("folder", path, "x"), "folder")
-    for path in (3, None, b"runs", "a\0b", ["runs"])
-]
+for path in (3, None, b"runs", "a\0b", ["runs"]):
+    call = partial(check_path, "folder", path, "give one")
+    ROWS.append((f"{path!r} for a folder", call, "folder", f"{path!r}; give one"))
 
-MADE = {
+FUNCTIONS = {
     "draw": (SAMPLER, isotropic(), fp.papers.splitting.uniform(0.5)),
     "clip": (GAUSSIAN, flat()),
     "wire": (fp.qsgd(8),),
@@ -71,20 +83,7 @@ MADE = {
     "at": (fp.papers.consensus.constant(2),),
     "round": (fp.Algorithm(fp.start, averaging, SAMPLER),),
 }
-ROWS += [
-    Refusal(
-        f"{given!r} for {name} of {type(made).__name__}",
-        lambda made=made, name=name, given=given: made._replace(**{name: given}),
-        name,
-        repr(given),
-    )
-    for name, each in MADE.items()
-    for made in each
-    for given in (5, "x", None)
-]
-OPENING = fp.Opening(SAMPLER, 1, SAMPLER)
-ROWS += [
-    Refusal("an opening of -1", lambda: fp.Opening(SAMPLER, -1, SAMPLER), "rounds", "-1"),
-    Refusal("one changed to -1", lambda: OPENING._replace(rounds=-1), "rounds", "-1"),
-    Refusal("one made of -1", lambda: fp.Opening._make([SAMPLER, -1, SAMPLER]), "rounds", "-1"),
-]
+for name, bundles in FUNCTIONS.items():
+    for bundle, given in zip(bundles, (5, "x", None), strict=False):
+        call = partial(bundle._replace, **{name: given})
+        ROWS.append((f"{given!r} for {name} of {type(bundle).__name__}", call, name, f"{given!r}"))

@@ -1,11 +1,11 @@
-"""Noise, rounds, integers and groups for a target epsilon: what can be refused before anything is searched for."""
+"""What is calibrated or certified together: what can be refused before anything is searched for or traced."""
 
 import math
+from functools import partial
 
-from small import blank, sgd, squared, start
+from small import blank, regression, sgd, squared, start
 
 import fedpriv as fp
-from refused.row import Refusal
 
 COMMON = {"optimizer": sgd, "batches": fp.full_batch()}
 TARGET = {"epsilon": 1.0, "delta": 1e-5}
@@ -18,80 +18,64 @@ def private(noise, sampler=None):
     return fp.dp_fed_avg(squared, sampler=sampler, clip_norm=1.0, noise_multiplier=noise, **COMMON)
 
 
-def given():
-    return start(), blank(private(1.0), 1)
+MADE, GIVEN = private(1.0, fp.everyone(3)), (start(), blank(private(1.0), 1))
 
 
 def noise(make=private, **changes):
-    return fp.calibrate_noise(make, *given(), **TARGET | {"rounds": 5} | changes)
+    return partial(fp.calibrate_noise, make, *GIVEN, **TARGET | {"rounds": 5} | changes)
 
 
-def rounds(algorithm=None, **changes):
-    return fp.calibrate_rounds(algorithm or private(1.4), *given(), **TARGET | changes)
+def claimed():
+    plain = fp.fed_avg(squared, sampler=fp.everyone(60), **COMMON)
+    fp.calibrate_rounds(plain, *GIVEN, **TARGET, claimed=True)
 
 
-def together(make):
-    return fp.calibrate_together(make, *given(), **TARGET)
-
-
-def integers(epsilon=2.0, **changes):
-    return fp.calibrate_integers(epsilon, **INTEGERS | changes)
+def integers(**changes):
+    return partial(fp.calibrate_integers, 2.0, **INTEGERS | changes)
 
 
 def groups(budgets, make=private):
-    return fp.calibrate_groups(make, *given(), epsilon=budgets, rounds=20, delta=1e-3)
+    how = {"epsilon": budgets, "rounds": 20, "delta": 1e-3}
+    return partial(fp.calibrate_groups, make, *GIVEN, **how)
 
 
-NOISE = [
-    Refusal("noise for epsilon 0", lambda: noise(epsilon=0.0), "epsilon", "0.0"),
-    Refusal("noise for any epsilon", lambda: noise(epsilon=math.inf), "epsilon", "inf"),
-    Refusal("noise at delta 1", lambda: noise(delta=1.0), "delta", "1.0"),
-    Refusal("noise for no rounds", lambda: noise(rounds=0), "rounds", "0"),
-    Refusal("no tolerance", lambda: noise(tolerance=0.0), "tolerance", "0.0"),
-    Refusal("a tolerance below rounding", lambda: noise(tolerance=1e-17), "tolerance", "1e-17"),
-    Refusal("noise towards nobody", lambda: noise(view="phone"), "view", "'phone'"),
-    Refusal("an algorithm alone", lambda: noise(private(1.0)), "make", "Algorithm"),
-    Refusal("an algorithm in a list's place", lambda: together(private), "runs", "Algorithm"),
-]
+def together(runs):
+    return partial(fp.certify_together, runs, start(), regression([3] * 3), 1e-3)
 
-ROUNDS = [
-    Refusal("rounds for less than nothing", lambda: rounds(epsilon=-1.0), "epsilon", "-1.0"),
-    Refusal("at most no rounds", lambda: rounds(at_most=0), "at_most", "0"),
-    Refusal(
-        "rounds by a claim that there is not",
-        lambda: rounds(fp.fed_avg(squared, sampler=fp.everyone(60), **COMMON), claimed=True),
-        "claimed",
+
+ONE, SEVERAL = "give (algorithm, rounds)", "give a list; for each run give (algorithm, rounds)"
+ROWS = [
+    ("a tolerance below rounding", noise(tolerance=1e-17), "tolerance", "1e-17"),
+    ("an algorithm alone", noise(MADE), "make", "Algorithm"),
+    (
+        "an algorithm in a list's place",
+        lambda: fp.calibrate_together(private, *GIVEN, **TARGET),
+        "runs",
+        "Algorithm",
     ),
-]
-
-OF_INTEGERS = [
-    Refusal("real noise", lambda: integers(noise="gaussian"), "noise", "'gaussian'"),
-    Refusal("no clip", lambda: integers(clip_norm=math.inf), "clip_norm", "inf"),
-    Refusal("no share left", lambda: integers(honest=0.02), "honest", "0.02", remedy="give 0.025"),
-    Refusal("no error at all", lambda: integers(within=1.0), "within", "1.0"),
-    Refusal("bits that are a truth value", lambda: integers(bits=True), "bits", "True"),
-    Refusal(
+    ("rounds by a claim that there is not", claimed, "claimed", "no claim"),
+    ("no share left", integers(honest=0.02), "honest", ("0.02", "give 0.025")),
+    (
         "fewer clients than a sampler draws",
-        lambda: integers(clients=5, sampler=fp.fixed_size(50, 10)),
+        integers(clients=5, sampler=fp.fixed_size(50, 10)),
         "clients",
-        "5",
-        remedy="give 10",
+        ("5", "give 10"),
     ),
-    Refusal(
-        "an accounting in a sampler's place",
-        lambda: integers(sampler=fp.everyone(40).accounting),
-        "sampler",
-        "Everyone",
-    ),
+    ("an accounting", integers(sampler=fp.everyone(40).accounting), "sampler", "Everyone"),
+    ("no budgets", groups({}), "epsilon", "{}"),
+    ("a budget twice", groups({1: 0.5, "1": 3.0}), "epsilon", "1"),
+    ("one number for all groups", groups(1.0), "epsilon", "1.0"),
+    ("an infinite budget", groups({"a": math.inf}), "epsilon['a']", "inf"),
+    ("no algorithm", groups(BUDGETS, lambda q: 5), "make", "5"),
+    ("no runs", together([]), "runs", ("[]", SEVERAL)),
+    ("an algorithm in the place of runs", together(MADE), "runs", ("Algorithm", SEVERAL)),
+    ("a number in the place of runs", together(3), "runs", "3"),
+    ("one run that is no list", together((MADE, 3)), "runs[0]", ("Algorithm", ONE)),
+    ("a number among runs", together([(MADE, 3), 4]), "runs[1]", "4"),
+    ("a run without rounds", together([(MADE,)]), "runs[0]", ("type tuple", ONE)),
+    ("a run of too much", together([(MADE, 1, start(), 2)]), "runs[0]", ("type tuple", ONE)),
+    ("a loss that runs", together([(squared, 3)]), "runs[0][0]", "squared"),
+    ("negative rounds", together([(MADE, 3), (MADE, -1)]), "rounds of runs[1]", "-1"),
+    ("half a round", together([(MADE, 2.5)]), "rounds of runs[0]", "2.5"),
 ]
-
-GROUPS = [
-    Refusal("no budgets", lambda: groups({}), "epsilon", "{}"),
-    Refusal("a budget twice", lambda: groups({1: 0.5, "1": 3.0}), "epsilon", "1"),
-    Refusal("one number for all groups", lambda: groups(1.0), "epsilon", "1.0"),
-    Refusal("an infinite budget", lambda: groups({"a": math.inf}), "epsilon['a']", "inf"),
-    Refusal("no groups", lambda: groups(BUDGETS, lambda q: private(1.0)), "fp.grouped"),
-    Refusal("no algorithm", lambda: groups(BUDGETS, lambda q: 5), "make", "5"),
-]
-
-ROWS = [*NOISE, *ROUNDS, *OF_INTEGERS, *GROUPS]
+LATE = [("no groups", groups(BUDGETS, lambda q: private(1.0)), "make", "fp.grouped")]

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 from fedpriv.data.datasets import CorruptDataError, from_leaf
-from refused.row import Refusal
 
 SIZES = {"ada": 2, "ben": 5, "cem": 1}
 
@@ -30,16 +29,9 @@ def of_ben(**changed):
     return whole
 
 
-def write(file, whole):
-    file.parent.mkdir(exist_ok=True)
-    opened = gzip.open if file.suffix == ".gz" else open
-    with opened(file, "wt") as text:
-        json.dump(whole, text)
-    return file
-
-
 def reading(whole, **options):
-    return from_leaf(write(Path("a.json"), whole), **options)
+    Path("a.json").write_text(json.dumps(whole))
+    return from_leaf("a.json", **options)
 
 
 def reading_bytes(name, written):
@@ -48,64 +40,58 @@ def reading_bytes(name, written):
 
 
 def both_packed_and_not():
-    write(Path("data/a.json"), content()), write(Path("data/a.json.gz"), content())
+    Path("data").mkdir()
+    Path("data/a.json").write_text(json.dumps(content()))
+    Path("data/a.json.gz").write_bytes(gzip.compress(Path("data/a.json").read_bytes()))
     from_leaf("data")
 
 
 def of_names(*users):
-    data = {user: {"x": [[1.0]], "y": [0]} for user in users}
-    return {"users": [*users], "user_data": data}
+    return {"users": [*users], "user_data": {user: {"x": [[1.0]], "y": [0]} for user in users}}
 
 
-X, Y = records(5)["x"], [0.0] * 5
+X, FOUR = records(5)["x"], ["ada", "ben", "cem", "dan"]
 TWICE = b'{"users": ["a"], "user_data": {"a": {"x": [1], "y": [1]}, "a": {"x": [2], "y": [2]}}}'
-
+CONTENTS = [
+    ([1], "a.json", "it has no users"),
+    (content(users=None), "a.json", "it has no users"),
+    (content({}), "a.json", "it has no users"),
+    (content(users=["ada", 3, "cem"]), "users", "3"),
+    (content(users=["ada", "ben", "ada"]), "user 'ada'", "twice"),
+    (content(users=["ada", "ben"]), "user_data", "'cem'"),
+    (content(users=FOUR, num_samples=None), "user 'dan'", "user_data"),
+    (content(num_samples=[2, 5]), "num_samples", "[2, 5]"),
+    (content(num_samples=[2, 6, 1]), "user 'ben'", "6 by num_samples"),
+    (content({"ada": 2, "ben": 0}), "user 'ben'", "no records"),
+    (of_ben(x=X[:4]), "user 'ben'", "4 in 'x', 5 in 'y'"),
+    (of_ben(x=None), "user 'ben'", "no list 'x'"),
+    (of_ben(x=records(5, width=2)["x"]), "user 'ben': features", "[2]"),
+    (of_ben(x=[*X[:4], [1.0]]), "user 'ben': features", "row 4 has the shape [1]"),
+    (of_ben(x=[*X[:4], [1, None, 2]]), "user 'ben': features", "row 4 is [1, None, 2]"),
+    (of_ben(y=[0, 1, None, 0, 1]), "user 'ben': label", "row 2 is None"),
+    (of_ben(y=[0, 1, float("nan"), 0, 1]), "user 'ben': label", "row 2 is not finite"),
+    (of_ben(y=list("abcde")), "user 'ben': label", "strings"),
+    (of_ben(y=[0, "1", 0, 0, 1]), "user 'ben': label", "'1'"),
+    (of_ben(x=[[1e300, 0.5, 0.5]] * 5), "user 'ben': features", "row 0 is not finite"),
+    (of_names("ada", ""), "users", "''"),
+    (of_names("ada", "ada\0"), "users", r"'ada\x00'"),
+]
+DAMAGED = [
+    ("a.json", b'{"users": [', "Expecting value"),
+    ("a.json", TWICE, "'a' occurs twice"),
+    ("a.json", b"[" * 10**5, "recursion"),
+    ("b.json.gz", b"no gzip", "Not a gzipped file"),
+    ("b.json.gz", gzip.compress(TWICE)[:-9], "ended before"),
+]
 ROWS = [
-    Refusal(name, partial(reading, whole), f"a.json: {field}", value)
-    for name, whole, field, value in (
-        ("a list", [1], "it has no users", ""),
-        ("no list of users", content(users=None), "it has no users", ""),
-        ("nobody", content({}), "it has no users", ""),
-        ("a number for a name", content(users=["ada", 3, "cem"]), "users", "3"),
-        ("a user twice", content(users=["ada", "ben", "ada"]), "user 'ada'", "twice"),
-        ("an unnamed user", content(users=["ada", "ben"]), "user_data", "'cem'"),
-        (
-            "no data of one",
-            content(users=["ada", "ben", "cem", "dan"], num_samples=None),
-            "user 'dan'",
-            "user_data",
-        ),
-        ("numbers of two", content(num_samples=[2, 5]), "num_samples", "[2, 5]"),
-        ("another number", content(num_samples=[2, 6, 1]), "user 'ben'", "6 by num_samples"),
-        ("no records", content({"ada": 2, "ben": 0}), "user 'ben'", "no records"),
-        ("fewer features", of_ben(x=X[:4]), "user 'ben'", "4 in 'x', 5 in 'y'"),
-        ("no features", of_ben(x=None), "user 'ben'", "'x'"),
-        ("narrow", of_ben(x=records(5, width=2)["x"]), "user 'ben': features", "[2]"),
-        ("ragged", of_ben(x=[*X[:4], [1.0]]), "user 'ben': features", "row 4"),
-        ("a gap", of_ben(x=[*X[:4], [1, None, 2]]), "user 'ben': features", "row 4"),
-        ("no label", of_ben(y=[0, 1, None, 0, 1]), "user 'ben': label", "row 2 is None"),
-        ("NaN", of_ben(y=[0, 1, float("nan"), 0, 1]), "user 'ben': label", "row 2"),
-        ("letters", of_ben(y=list("abcde")), "user 'ben': label", "strings"),
-        ("a digit in letters", of_ben(y=[0, "1", 0, 0, 1]), "user 'ben': label", "'1'"),
-        ("beyond 32 bits", of_ben(x=[[1e300, 0.5, 0.5]] * 5), "user 'ben': features", "row 0"),
-        ("an empty name", of_names("ada", ""), "users", "''"),
-        ("a name that NumPy cuts", of_names("ada", "ada\0"), "users", "'ada\\x00'"),
-    )
+    ("no file", lambda: from_leaf("none"), "path", "none"),
+    ("a number for a path", lambda: from_leaf(3), "path", "3"),
+    ("a taken name", lambda: reading(content(), client="x"), "client", "taken"),
+    ("no such list", lambda: reading(content(), image="image"), "'image'", "'x', 'y'"),
+    ("packed and not", both_packed_and_not, "a.json", "a.json.gz"),
 ]
-ROWS += [
-    Refusal(f"damaged: {name}", partial(reading_bytes, file, written), file, said, CorruptDataError)
-    for name, file, written, said in (
-        ("broken off", "a.json", b'{"users": [', "Expecting value"),
-        ("a user twice", "a.json", TWICE, "'a' occurs twice"),
-        ("deep", "a.json", b"[" * 10**5, "recursion"),
-        ("not packed", "b.json.gz", b"no gzip", ""),
-        ("packed and cut", "b.json.gz", gzip.compress(TWICE)[:-9], ""),
-    )
-]
-ROWS += [
-    Refusal("no file", lambda: from_leaf("none"), "path", "none"),
-    Refusal("a number for a path", lambda: from_leaf(3), "path", "3"),
-    Refusal("a taken name", lambda: reading(content(), client="x"), "client", "taken"),
-    Refusal("no such list", lambda: reading(content(), image="image"), "'image'", "'x', 'y'"),
-    Refusal("packed and not", both_packed_and_not, "a.json", "a.json.gz"),
-]
+for place, (whole, field, shown) in enumerate(CONTENTS):
+    ROWS.append((f"{place}, {field}", partial(reading, whole), field, ("a.json:", shown)))
+for file, written, shown in DAMAGED:
+    call = partial(reading_bytes, file, written)
+    ROWS.append((f"damaged: {shown}", call, file, shown, CorruptDataError))

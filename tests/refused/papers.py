@@ -1,7 +1,8 @@
-"""Commands and configs of the papers, the race, audits."""
+"""Commands and configs of the papers, the race, audits, speed."""
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from unittest.mock import patch
 
 import commands
@@ -20,87 +21,113 @@ from experiments.papers.hours import Speeds
 from experiments.papers.reproduce import reproduce as room
 from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.item import Cell, Value
+from experiments.speed import rounds
+from experiments.speed.growth import fit
 from fedpriv.attacks.canaries import NoPlaceError
-from refused.row import Refusal
 
 
 def reproduce(*words):
     """On the tiny paper, in a folder of its own."""
-
-    def called():
-        with patch.dict(PAPERS, {"tiny": reproduced.ITEMS}):
-            commands.reproduce.main([*words, "--output", "here", "--traceback"])
-
-    return called
+    with patch.dict(PAPERS, {"tiny": reproduced.ITEMS}):
+        commands.reproduce.main([*words, "--output", "here", "--traceback"])
 
 
 def under_srun():
     with patch.object(room, "slurm_step", lambda: True):
-        reproduce("tiny", "table1")()
+        reproduce("tiny", "table1")
+
+
+def benchmark(*words):
+    commands.loaded("benchmark").main([*words, "--traceback"])
+
+
+def no_torch(word):
+    """On a machine without PyTorch."""
+    with patch.object(rounds.importlib.util, "find_spec", lambda name: None):
+        benchmark("rounds", word)
+
+
+def kept_growth():
+    Path("done").mkdir()
+    Path("done/growth.json").touch()
+    benchmark("growth", "--output", "done")
+
+
+def in_a_file():
+    Path("file").touch()
+    benchmark("growth", "--output", "file/under")
+
+
+def no_result():
+    Path("other.json").write_text("{}")
+    benchmark("page", "other.json")
 
 
 OF_REPRODUCE = [
-    ("no paper", [], "paper", "none given"),
-    ("an unknown paper", ["fed_sgd", "table1"], "paper", "'fed_sgd'"),
-    ("findings of an unknown paper", ["gone", "--findings"], "paper", "'gone'"),
-    ("no item", ["tiny"], "item", "none given"),
-    ("an unknown item", ["tiny", "table9"], "item", "'table9'"),
-    ("scaled to nothing", ["tiny", "table1", "--scale", "0"], "scale", "0.0"),
-    ("scaled up", ["tiny", "table1", "--scale", "1.5"], "scale", "1.5"),
-    ("scaled by NaN", ["tiny", "table1", "--scale", "nan"], "scale", "nan"),
-    ("scaled by a word", ["tiny", "table1", "--scale", "half"], "scale", "'half'"),
-    ("no seed", ["tiny", "table1", "--seeds", "0"], "seeds", "0"),
-    ("rows that no item has", ["tiny", "table1", "--only", "fed_smp"], "only", "'fed_smp'"),
+    ([], "paper", "none given"),
+    (["fed_sgd", "table1"], "paper", "'fed_sgd'"),
+    (["gone", "--findings"], "paper", "'gone'"),
+    (["tiny"], "item", "none given"),
+    (["tiny", "table9"], "item", "'table9'"),
+    (["tiny", "table1", "--scale", "0"], "scale", "0.0"),
+    (["tiny", "table1", "--scale", "half"], "scale", "'half'"),
+    (["tiny", "table1", "--seeds", "0"], "seeds", "0"),
+    (["tiny", "table1", "--only", "fed_smp"], "only", "'fed_smp'"),
 ]
-ROWS = [
-    Refusal(f"reproduce: {n}", reproduce(*words), f, value) for n, words, f, value in OF_REPRODUCE
+OF_BENCHMARK = [
+    (["pages"], "part", "'pages'"),
+    (["rounds", "--repeats", "-1"], "repeats", "-1"),
+    (["rounds", "--devices", "99"], "devices", "99"),
+    (["rounds", "--workload", "C", "--clients", "3"], "workload", "C"),
+    (["rounds", "--workload", "C", "--devices", "2"], "workload", "C"),
+    (["gpu", "--parts", "Z"], "parts", "'Z'"),
+    (["gpu", "--parts", "table1"], "data_dir", "table1"),
 ]
 few = dp_scaffold_synthetic.Synthetic(clients=5, records=45, authors=Authors(record_ranges=True))
 several = replace(entered.settings, algorithms=("dp_scaffold",), clients=480)
-ENTRANTS = ["--entrants", "FedAvg", "FedAdam", "--traceback"]
-OF_OTHERS = [
-    ("reproduce: under srun", under_srun, "reproduce", "start it without srun"),
-    (
-        "hours: quicker than all",
-        lambda: Speeds((1.0,), (1.0,), "constant").up_to(0.5),
-        "slowest",
-        "0.5",
-    ),
-    ("race: nobody private", lambda: race.main(ENTRANTS), "entrants", "FedAvg, FedAdam"),
-    (
-        "race: SCAFFOLD on clients of several sizes",
-        lambda: entered.ledger(several),
-        "dp_scaffold",
-        "",
-    ),
-    ("scaffold: ranges of few records", lambda: dp_scaffold_synthetic.load(few), "records", "36"),
-    (
-        "scaffold: ranges of images",
-        lambda: dp_scaffold_mnist.Digits(authors=few.authors),
-        "authors.record_ranges",
-        "",
-    ),
-]
-ROWS += [Refusal(*each) for each in OF_OTHERS]
-ROWS += [
-    Refusal(f"a cell that says {text!r}", partial(Cell, "", "", text, (), Value), "published", text)
-    for text in ("77 percent", "about 3", "above", "within x", "3 points")
-]
+
+
+def public():
+    race.main(["--entrants", "FedAvg", "FedAdam", "--traceback"])
+
+
+def of_images():
+    dp_scaffold_mnist.Digits(authors=few.authors)
 
 
 def no_labels():
     data_of("mislabelled", regression([4] * 3))
 
 
-def mislabelled(*labels):
-    given = {"label": np.array(labels)}
-    return lambda: data_of("mislabelled", fp.Federation.from_arrays(given, [[0, 1]]))
+def one_label():
+    given = {"label": np.zeros(2, int)}
+    data_of("mislabelled", fp.Federation.from_arrays(given, [[0, 1]]))
 
 
-TWICE = ("natural", "natural")
-ROWS += [
-    Refusal("audit: a canary twice", lambda: Wanted(canary=TWICE), "canary", str([*TWICE])),
-    Refusal("audit: no canary", lambda: Wanted(canary=()), "canary", "[]"),
-    Refusal("audit: no labels", no_labels, "canary", "mislabelled", NoPlaceError),
-    Refusal("audit: one label alone", mislabelled(0, 0), "canary", "mislabelled", NoPlaceError),
+ROWS = [
+    ("reproduce: under srun", under_srun, "reproduce", "start it without srun"),
+    ("quicker than all", lambda: Speeds((1.0,), (1.0,), "constant").up_to(0.5), "slowest", "0.5"),
+    ("race: nobody private", public, "entrants", "FedAvg, FedAdam"),
+    (
+        "race: several sizes",
+        lambda: entered.ledger(several),
+        "algorithms: dp_scaffold",
+        "equally many records",
+    ),
+    ("few records", lambda: dp_scaffold_synthetic.load(few), "records", "36"),
+    ("ranges of images", of_images, "authors.record_ranges", "scales synthetic data"),
+    ("a canary twice", lambda: Wanted(canary=("natural",) * 2), "canary", "['natural', 'natural']"),
+    ("no canary", lambda: Wanted(canary=()), "canary", "[]"),
+    ("audit: no labels", no_labels, "canary", "mislabelled", NoPlaceError),
+    ("audit: one label alone", one_label, "canary", "mislabelled", NoPlaceError),
+    ("beside PyTorch", partial(no_torch, "--torch"), "torch", "pip install torch"),
+    ("beside peers without PyTorch", partial(no_torch, "--peers"), "peers", "torch"),
+    ("growth where it was", kept_growth, "output", "done"),
+    ("growth in a file", in_a_file, "output", "file/under"),
+    ("a page of something else", no_result, "other.json", "rounds --json"),
+    ("a slope of what is not positive", lambda: fit([1, 2], [0, 1]), "[0, 1]", "not all positive"),
+    *((f"reproduce {w}", partial(reproduce, *w), field, shown) for w, field, shown in OF_REPRODUCE),
+    *((f"benchmark {w}", partial(benchmark, *w), field, shown) for w, field, shown in OF_BENCHMARK),
 ]
+for text in ("77 percent", "about 3", "above", "within x", "3 points"):
+    ROWS.append((f"a cell, {text!r}", partial(Cell, "", "", text, (), Value), "published", text))

@@ -15,13 +15,13 @@ from fedpriv.data.datasets import (
     encode_text,
     from_huggingface,
     from_image_folder,
+    from_tokens,
     from_torch,
     load,
     read_images,
     shakespeare,
     synthetic,
 )
-from refused.row import Refusal
 
 GRAY, SQUARE = Image.new("L", (5, 4)), Image.new("L", (3, 3))
 DEEP = Image.fromarray(np.full((4, 5), 3000, np.uint16))
@@ -42,11 +42,10 @@ def pets_with_an_empty_folder():
 
 def images(*pictures):
     """Reads files of these, each of which is a picture or bytes."""
-    for i, picture in enumerate(pictures):
-        Path(f"{i}.png").write_bytes(picture) if isinstance(picture, bytes) else picture.save(
-            f"{i}.png"
-        )
-    return read_images([f"{i}.png" for i in range(len(pictures))])
+    paths = [Path(f"{i}.png") for i in range(len(pictures))]
+    for path, picture in zip(paths, pictures, strict=True):
+        path.write_bytes(picture) if isinstance(picture, bytes) else picture.save(path)
+    return read_images(paths)
 
 
 def deep_png(colour, channels):
@@ -76,56 +75,10 @@ def too_many_pixels():
         Image.MAX_IMAGE_PIXELS = most
 
 
-def png():
-    """The bytes of a small one."""
+def cut():
+    """Reads a small picture that ends before its time."""
     GRAY.save("whole.png")
-    return Path("whole.png").read_bytes()
-
-
-BY_CLIENT = {"levels": ("client", "label")}
-ROWS = [
-    Refusal(f"folder: {name}", partial(pets, **options), field, value)
-    for name, options, field, value in (
-        ("clients not named", {}, "1.png", "2 folders"),
-        ("another class", BY_CLIENT | {"classes": ["cat", "bird"]}, "classes", "'dog'"),
-        ("no levels", {"levels": ()}, "levels", "()"),
-        ("a name for levels", {"levels": "label"}, "levels", "'label'"),
-        ("a level twice", {"levels": ("label", "label")}, "levels", "('label', 'label')"),
-        ("images of images", {"levels": ("image", "label")}, "levels", "'image'"),
-        ("classes of no level", {"levels": ("client", "kind"), "classes": ["a"]}, "levels", "kind"),
-        ("a class twice", BY_CLIENT | {"classes": ["a", "a"]}, "classes", "['a', 'a']"),
-    )
-]
-ROWS += [
-    Refusal("folder: not there", lambda: from_image_folder("none"), "path", "none"),
-    Refusal("folder: nothing in it", pets_with_an_empty_folder, "cem", ""),
-    Refusal("images: none", lambda: read_images([]), "paths", "[]"),
-    Refusal("images: a name", lambda: read_images("a.png"), "paths", "'a.png'"),
-    Refusal("images: a number", lambda: read_images([3]), "paths[0]", "3"),
-    Refusal("images: gone", lambda: read_images(["a.png"]), "a.png", "", MissingDataError),
-    Refusal("images: of two sizes", lambda: images(GRAY, SQUARE), "1.png", "3 x 3 pixels"),
-    Refusal("images: deep", lambda: images(DEEP), "0.png", "I;16"),
-    Refusal("images: too many pixels", too_many_pixels, "a.png", "limit", CorruptDataError),
-    Refusal(
-        "images: deep, of a table",
-        lambda: from_huggingface({"image": [GRAY, DEEP]}, image="image"),
-        "image: row 1",
-        "I;16",
-    ),
-]
-for colour, channels in ((0, 1), (2, 3), (4, 2), (6, 4)):
-    deep = partial(images, deep_png(colour, channels))
-    ROWS.append(Refusal(f"images: {channels} deep channels", deep, "0.png", ";16"))
-    deep = partial(opened, colour, channels)
-    ROWS.append(Refusal(f"images: {channels} deep channels, opened", deep, "image: row 0", ";16"))
-ROWS += [
-    Refusal(f"images: {name}", lambda cut=cut: images(cut(png())), "0.png", "", CorruptDataError)
-    for name, cut in (
-        ("not one", lambda b: b"no image"),
-        ("cut", lambda b: b[:-30]),
-        ("", lambda b: b""),
-    )
-]
+    images(Path("whole.png").read_bytes()[:-30])
 
 
 class Splits(dict):
@@ -138,56 +91,7 @@ class Splits(dict):
 
 def table(name, *column):
     """Reads a table of one column."""
-    return from_huggingface({name: [*column]}, **{name: name})
-
-
-ROWS += [
-    Refusal(f"table: {name}", partial(table, *given), field, value)
-    for name, given, field, value in (
-        ("images of two sizes", ("image", GRAY, SQUARE), "image: row 1", "[3, 3, 1]"),
-        ("a gap", ("label", 0, None), "label", "row 1 is None"),
-        ("ragged", ("x", [[1], [1, 2]]), "x: row 0", "[[1], [1, 2]]"),
-        ("a name that NumPy cuts", ("client", "", "\0"), "client: row 1", ""),
-        ("bytes that NumPy cuts", ("client", b"", b"\0"), "client: row 1", ""),
-        ("numbers of no type", ("client", 2**64 - 1, -1), "client", "64-bit"),
-    )
-]
-ROWS += [
-    Refusal(
-        "table: no such column",
-        lambda: from_huggingface({"kind": [0]}, label="label"),
-        "label",
-        "kind",
-    ),
-    Refusal("table: splits", lambda: from_huggingface(Splits(train=0, test=0)), "train, test"),
-    Refusal("table: a stream", lambda: from_huggingface(iter([{}])), "dataset", "list_iterator"),
-]
-
-PAIRS = [(GRAY, 0), (GRAY, 1)]
-ITEMS = [{"image": 1, "label": 0}, {"image": 2, "label": 1, "user": 7}]
-ROWS += [
-    Refusal(f"items: {name}", partial(from_torch, *given), field, value)
-    for name, given, field, value in (
-        ("three names", (PAIRS, ("image", "label", "client")), "dataset[0]", "2 entries"),
-        ("a name twice", (PAIRS, ("image", "image")), "names", "('image', 'image')"),
-        ("a stream", (iter(PAIRS),), "dataset", ""),
-        ("none", ([],), "dataset", "empty"),
-        ("more entries", (ITEMS,), "dataset[1]", "image, label"),
-        ("fewer entries", (ITEMS[::-1],), "dataset[1]", "image, label"),
-    )
-]
-ROWS += [
-    Refusal("texts: one", lambda: encode_text("ab", 3), "texts", "'ab'"),
-    Refusal("texts: NaN", lambda: encode_text(["a", float("nan")], 3), "texts[1]", "nan"),
-    Refusal("synthetic: far apart", lambda: synthetic(0.0, 1e13), "beta", "10000000000000.0"),
-    Refusal("synthetic: few", lambda: synthetic(0.0, 0.0, records=4), "records", "4"),
-    Refusal("synthetic: a seed below", lambda: synthetic(0.0, 0.0, seed=-1), "seed", "-1"),
-    Refusal("load: no such set", lambda: load("minst"), "'minst'", remedy="did you mean mnist"),
-    Refusal("load: splits of digits", lambda: load("digits", train="train"), "'digits'", "splits"),
-    Refusal("load: a list", lambda: load("digits", data_dir=["here"]), "data_dir", "['here']"),
-    Refusal("load: a number", lambda: load("digits", train=3), "train", "3"),
-    Refusal("load: an array", lambda: load("digits", test=np.ones(3)), "test", "float64[3]"),
-]
+    return partial(from_huggingface, {name: [*column]}, **{name: name})
 
 
 def plays(*lines, which=slice(None)):
@@ -203,14 +107,101 @@ def packed():
     shakespeare.load_shakespeare(Path())
 
 
+def no_plays():
+    return shakespeare.load_shakespeare(Path())
+
+
+def of_kinds():
+    return from_huggingface({"kind": [0]}, label="label")
+
+
 SPEECH = '{"play": "A", "act": 1, "scene": 1, "speaker": "ANN", "text": "a"}\n'
-ROWS += [
-    Refusal(f"plays: {name}", call, "plays.jsonl", said, error)
-    for name, call, said, error in (
-        ("gone", lambda: shakespeare.load_shakespeare(Path()), "", MissingDataError),
-        ("one speech", partial(plays, SPEECH), "no role", CorruptDataError),
-        ("a line of less", partial(plays, SPEECH, '{"play": "A"}\n'), "line 2", CorruptDataError),
-        ("broken off", packed, "", CorruptDataError),
-        ("none of them", partial(plays, *2 * [SPEECH], which=slice(2, None)), "2", ValueError),
-    )
+BROKEN, GONE = CorruptDataError, MissingDataError
+ROWS = [
+    ("folder: not there", lambda: from_image_folder("none"), "path", "none"),
+    ("folder: nothing in it", pets_with_an_empty_folder, "pets/cem", "no images in it"),
+    ("images: none", lambda: read_images([]), "paths", "[]"),
+    ("images: a name", lambda: read_images("a.png"), "paths", "'a.png'"),
+    ("images: a number", lambda: read_images([3]), "paths[0]", "3"),
+    ("images: gone", lambda: read_images(["a.png"]), "a.png", "no such file", GONE),
+    ("images: of two sizes", lambda: images(GRAY, SQUARE), "1.png", "3 x 3 pixels"),
+    ("images: deep", lambda: images(DEEP), "0.png", "I;16"),
+    ("images: too many pixels", too_many_pixels, "a.png", "limit", BROKEN),
+    ("images: not one", lambda: images(b"no image"), "0.png", "cannot identify", BROKEN),
+    ("images: empty", lambda: images(b""), "0.png", "cannot identify", BROKEN),
+    ("images: cut", cut, "0.png", "cannot be read", BROKEN),
+    ("table: images of two sizes", table("image", GRAY, SQUARE), "image: row 1", "[3, 3, 1]"),
+    ("table: deep", table("image", GRAY, DEEP), "image: row 1", "I;16"),
+    ("table: a gap", table("label", 0, None), "label", "row 1 is None"),
+    ("table: ragged", table("x", [[1], [1, 2]]), "x: row 0", "[[1], [1, 2]]"),
+    ("table: a name that NumPy cuts", table("client", "", "\0"), "client: row 1", r"'\x00'"),
+    ("table: bytes that NumPy cuts", table("client", b"", b"\0"), "client: row 1", r"b'\x00'"),
+    ("table: numbers of no type", table("client", 2**64 - 1, -1), "client", "64-bit"),
+    ("table: no such column", of_kinds, "label", "kind"),
+    ("table: splits", lambda: from_huggingface(Splits(train=0, test=0)), "dataset", "train, test"),
+    ("table: a stream", lambda: from_huggingface(iter([{}])), "dataset", "list_iterator"),
+    ("texts: one", lambda: encode_text("ab", 3), "texts", "'ab'"),
+    ("texts: NaN", lambda: encode_text(["a", float("nan")], 3), "texts[1]", "nan"),
+    ("synthetic: far apart", lambda: synthetic(0.0, 1e13), "beta", "10000000000000.0"),
+    ("synthetic: few", lambda: synthetic(0.0, 0.0, records=4), "records", "4"),
+    ("synthetic: a seed below", lambda: synthetic(0.0, 0.0, seed=-1), "seed", "-1"),
+    ("load: no such set", lambda: load("minst"), "'minst'", "did you mean mnist"),
+    ("load: splits of digits", lambda: load("digits", train="train"), "'digits'", "splits"),
+    ("load: a list", lambda: load("digits", data_dir=["here"]), "data_dir", "['here']"),
+    ("load: a number", lambda: load("digits", train=3), "train", "3"),
+    ("load: an array", lambda: load("digits", test=np.ones(3)), "test", "float64[3]"),
+    ("plays: gone", no_plays, "dataset shakespeare", "no plays.jsonl.gz", GONE),
+    ("plays: one speech", partial(plays, SPEECH), "plays.jsonl", "no role", BROKEN),
+    ("plays: half", partial(plays, SPEECH, '{"play": "A"}\n'), "plays.jsonl", "line 2", BROKEN),
+    ("plays: broken off", packed, "plays.jsonl.gz", "EOFError", BROKEN),
+    ("plays: none", partial(plays, *2 * [SPEECH], which=slice(2, None)), "plays", "none of the 1"),
 ]
+for colour, channels in ((0, 1), (2, 3), (4, 2), (6, 4)):
+    name, deep = f"{channels} deep channels", partial(images, deep_png(colour, channels))
+    ROWS.append((f"images: {name}", deep, "0.png", "more than 8 bits"))
+    deep = partial(opened, colour, channels)
+    ROWS.append((f"images: {name}, opened", deep, "image: row 0", "more than 8 bits"))
+
+BOTH, TWICE = ("client", "label"), ("label", "label")
+for options, field, shown in (
+    ({}, "1.png", "2 folders"),
+    ({"levels": BOTH, "classes": ["cat", "bird"]}, "classes", "'dog'"),
+    ({"levels": "label"}, "levels", "'label'"),
+    ({"levels": TWICE}, "levels", "('label', 'label')"),
+    ({"levels": ("image", "label")}, "levels", "'image'"),
+    ({"levels": ("client", "kind"), "classes": ["a"]}, "levels", "('client', 'kind')"),
+    ({"levels": BOTH, "classes": ["a", "a"]}, "classes", "['a', 'a']"),
+):
+    ROWS.append((f"folder: {options}", partial(pets, **options), field, shown))
+
+PAIRS = [(GRAY, 0), (GRAY, 1)]
+ITEMS = [{"image": 1, "label": 0}, {"image": 2, "label": 1, "user": 7}]
+for name, given, field, shown in (
+    ("three names", (PAIRS, ("image", "label", "client")), "dataset[0]", "2 entries"),
+    ("a name twice", (PAIRS, ("image", "image")), "names", "('image', 'image')"),
+    ("a stream", (iter(PAIRS),), "dataset", "list_iterator"),
+    ("none", ([],), "dataset", "empty"),
+    ("more entries", (ITEMS,), "dataset[1]", "image, label, user"),
+    ("fewer entries", (ITEMS[::-1],), "dataset[1]", "those of dataset[0] are image, label, user"),
+):
+    ROWS.append((f"items: {name}", partial(from_torch, *given), field, shown))
+
+# Tokens of texts, clients.
+for name, texts, clients, field, shown in (
+    ("a token below 0", [[0, 1], [3, -1]], None, "texts[1]", "token -1"),
+    ("a token beyond the vocabulary", [[0, 10, 1]], None, "texts[0]", "token 10"),
+    ("a token beyond 32 bits", [np.array([2**32, 1])], None, "texts[0]", "token 4294967296"),
+    ("half a token", [[0, 0.5]], None, "texts[0]", ("[0, 0.5]", "whole numbers")),
+    ("a text that is text", ["a text"], None, "texts[0]", "'a text'"),
+    ("a text within a text", [[[0, 1]]], None, "texts[0]", "[[0, 1]]"),
+    ("unequal ones within a text", [[[0], [0, 1]]], None, "texts[0]", "[[0], [0, 1]]"),
+    ("text", "a text", None, "texts", "'a text'"),
+    ("a number", 3, None, "texts", "3"),
+    ("texts of a token", [[1], []], None, "texts", "no text has two tokens"),
+    ("no text", [], None, "texts", "no text has two tokens"),
+    ("a client without tokens", [[0, 1], [1], []], ["a", "b", "b"], "clients", "'b'"),
+    ("a client too few", [[0, 1], [1, 2]], ["a"], "clients", "give a list of 2"),
+    ("no client", [[0, 1], [1, 2]], ["a", None], "clients", "None in row 1"),
+):
+    call = partial(from_tokens, texts, clients, length=4, vocabulary=10)
+    ROWS.append((f"tokens: {name}", call, field, shown))

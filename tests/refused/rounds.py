@@ -9,16 +9,15 @@ from small import regression, squared, start
 import fedpriv as fp
 from experiments.papers.dp_scaffold import local_steps
 from fedpriv.papers import haar_mechanism
-from refused.row import Refusal
 
 NOISY, FREE = fp.gaussian(0.5, 1.2), fp.FreeClients(CLIENTS, buffer=3)
 LOST = fp.dropping(fp.fixed_size(CLIENTS, 4), 0.3125, "lost")
 GRADIENTS, LOCAL = fp.per_example(squared), ENTRIES["dp_sgd, claimed"].make.keywords["local"]
-OTHERS = fp.everyone(CLIENTS - 1)
-CORRELATED = fp.correlated(NOISY, fp.noise_matrices.banded_toeplitz(3, bands=2))
+CORRELATED = fp.correlated(NOISY, fp.noise_matrices.tree(rounds=3))
 OF_FIVE = haar_mechanism(5, clip_norm=1.0, noise_multiplier=1.0)
 VANISHING = fp.dropping(fp.fixed_size(PER_CLIENT, 2), 0.1)
-UNEVEN = regression([3, 4, 3, 3, 3, 3])
+UNEVEN, PRIVATE = regression([3, 4, 3, 3, 3, 3]), regression([PER_CLIENT] * CLIENTS)
+LAPLACE = fp.laplace(1.0, 1.0)
 
 
 def certifying(name, federation=FEDERATION, **changes):
@@ -73,6 +72,11 @@ def every_other(key, t, memory):
     return fp.types.Draw(ids, jnp.ones(CLIENTS // 2, bool)), 1 - memory
 
 
+def remembering(change):
+    """The same, which remembers something else."""
+    return lambda key, t, memory: (every_other(key, t, memory)[0], change(t, memory))
+
+
 BY_HAND = fp.types.ScheduledSampler(
     every_other,
     CLIENTS // 2,
@@ -82,66 +86,39 @@ BY_HAND = fp.types.ScheduledSampler(
 )
 SHORT = fp.types.Draw(jnp.zeros(2), jnp.zeros(2))
 SCHEDULED = [
-    ("without memory", {"draw": lambda key, t: None}, "draw", "(key, t)"),
-    ("that gives no pair", {"draw": lambda *given: every_other(*given)[0]}, "draw", "memory"),
-    (
-        "whose memory changes its type",
-        {"draw": lambda key, t, memory: (every_other(key, t, memory)[0], t + 0.5)},
-        "draw: memory",
-        "float32[]",
-    ),
-    (
-        "whose memory changes its structure",
-        {"draw": lambda key, t, memory: (every_other(key, t, memory)[0], (memory,))},
-        "draw: memory",
-        "1 values",
-    ),
-    ("of fewer slots", {"draw": lambda key, t, memory: (SHORT, memory)}, "draw", "of 3 slots"),
-    ("that begins by a key", {"init": lambda key: jnp.int32(0)}, "init", "(key)"),
-    ("that remembers a text", {"init": lambda: "none"}, "init: memory", "'none'"),
+    ({"draw": lambda key, t: None}, "draw", "(key, t)"),
+    ({"draw": lambda *given: every_other(*given)[0]}, "draw", "memory"),
+    ({"draw": remembering(lambda t, memory: t + 0.5)}, "draw: memory", "float32[]"),
+    ({"draw": remembering(lambda t, memory: (memory,))}, "draw: memory", "1 values"),
+    ({"draw": lambda key, t, memory: (SHORT, memory)}, "draw", "of 3 slots"),
+    ({"init": lambda key: jnp.int32(0)}, "init", "(key)"),
+    ({"init": lambda: "none"}, "init: memory", "'none'"),
 ]
 
 # An entry of the registry, what is wrong with it, the field, what is shown.
 ENTRY = [
-    ("dp_fed_avg", {"sampler": OTHERS}, "sampler", ""),
+    ("dp_fed_avg", {"sampler": fp.everyone(5)}, "sampler", "5 clients"),
     ("dp_scaffold", {"local": steps(tensors=5)}, "tensors", "5"),
-    ("dp_scaffold", {"local": steps(), "federation": UNEVEN}, "records", "4"),
+    ("dp_scaffold", {"local": steps(), "federation": UNEVEN}, "records", "client 1 holds 4"),
     ("dp_sgd_wav", {"local": LOCAL._replace(mechanism=OF_FIVE)}, "d", "5"),
     ("fed_smp rand_k", {"sparsifier": fp.papers.select_rand_k(0.1)}, "p", "0.1"),
-    ("fed_smp top_k", {"federation": regression([PER_CLIENT] * CLIENTS)}, "public", ""),
+    ("fed_smp top_k", {"federation": PRIVATE}, "public", "the federation has none"),
     ("error feedback", {"codec": fp.top_k(5)}, "k", "5"),
     ("fed_avg changing", {"sampler": LOST, "mechanism": CORRELATED}, "sampler", "Dropping"),
-    (
-        "fed_avg changing",
-        {"sampler": LOST, "mechanism": fp.laplace(1.0, 1.0)},
-        "mechanism",
-        "whole",
-    ),
-    ("dp_sgd, claimed", {"local": LOCAL._replace(records=VANISHING)}, "records", ""),
-    ("dp_fed_avg", {"weighting": Unbounded()}, "weighting", ""),
-    ("dp_fed_avg", {"weighting": 20}, "weighting", "20"),
-    ("dp_fed_avg", {"weighting": fp.ByExamples}, "weighting", ""),
-    *(
-        ("fed_avg changing", {"sampler": BY_HAND._replace(**changed)}, *told)
-        for _, changed, *told in SCHEDULED
-    ),
-]
+    ("fed_avg changing", {"sampler": LOST, "mechanism": LAPLACE}, "mechanism", "whole"),
+    ("dp_sgd, claimed", {"local": LOCAL._replace(records=VANISHING)}, "records", "Dropping"),
+    ("dp_fed_avg", {"weighting": Unbounded()}, "weighting", "Unbounded()"),
+    *(("fed_avg changing", {"sampler": BY_HAND._replace(**changed)}, *told) for changed, *told in SCHEDULED),
+]  # fmt: skip
 OWN = [
-    (weighted(mechanism=fp.ALREADY_PRIVATE), "weighting", ""),
-    (weighted(adder="own"), "weighting", ""),
-    (mean_over_weights(by_groups(BY_RATE, weights={"a": 0.5, "b": 1.0})), "estimator", ""),
+    (weighted(mechanism=fp.ALREADY_PRIVATE), "weighting", "already carry their noise"),
+    (weighted(adder="own"), "weighting", "already carry their noise"),
+    (mean_over_weights(by_groups(BY_RATE, weights={"a": 0.5, "b": 1.0})), "estimator", "'clipped'"),
     (buffered(lambda key, shard: 0, lambda state, mean: state), "client_update", "(key, shard)"),
     (buffered(unchanged, lambda state: state), "server_step", "(state)"),
-    (buffered(unchanged, lambda state, mean: mean), "server_step", "params"),
+    (buffered(unchanged, lambda state, mean: mean), "server_step", "a field `params`"),
     (buffered(unchanged, lambda state, mean: None), "server_step", "None"),
 ]
-ROWS = [
-    *(
-        Refusal(f"{name}, {field}, {place}", certifying(name, **changes), field, shown)
-        for place, (name, changes, field, shown) in enumerate(ENTRY)
-    ),
-    *(
-        Refusal(f"a round of one's own, {field}, {place}", call, field, shown)
-        for place, (call, field, shown) in enumerate(OWN)
-    ),
-]
+ROWS = [(f"a round of one's own, {i}", *row) for i, row in enumerate(OWN)]
+for i, (name, changes, field, shown) in enumerate(ENTRY):
+    ROWS.append((f"{i}: {name}, {field}", certifying(name, **changes), field, shown))

@@ -12,7 +12,6 @@ import experiments
 from experiments import compare, uplink, uploads
 from experiments.runs.run_folder import read
 from experiments.tables.report.audits import read_audits
-from refused.row import Refusal
 
 
 def command(main, *words):
@@ -20,20 +19,11 @@ def command(main, *words):
     return lambda: main([*map(str, words), "--traceback"])
 
 
-def of_uploads(folder):
-    return command(uploads.main, folder, "--accuracy", "0.1")
-
-
-def changed(name, change, call):
-    """`call` on a run of which that file was changed, as bytes; None takes it away."""
-
-    def called():
-        folder = shutil.copytree(OLD, Path("run"))
-        path = folder / name
-        path.write_bytes(change(path.read_bytes())) if change else path.unlink()
-        call(folder)
-
-    return called
+def changed(name, change):
+    """Reads a run of which that file was changed, as bytes."""
+    folder = shutil.copytree(OLD, Path("run"))
+    (folder / name).write_bytes(change((folder / name).read_bytes()))
+    read(folder)
 
 
 def without(key):
@@ -54,40 +44,30 @@ def called_negative(text):
 
 
 DAMAGED = [
-    ("config.json is cut off", "config.json", lambda x: x[:1], "config.json"),
-    ("config.json is a list", "config.json", lambda _: b"[]", "[] is not an object"),
-    ("config.json has no settings", "config.json", without("settings"), "lacks settings"),
-    ("config.json is not UTF-8", "config.json", lambda _: b"\xff\xfe", "'utf-8' codec"),
-    ("config.json is deep", "config.json", lambda _: b"[" * 100_000, "RecursionError"),
-    ("summary.json is cut off", "summary.json", lambda x: x[:99], "summary.json"),
-    ("summary.json has no privacy", "summary.json", without("privacy"), "lacks privacy"),
-    ("metrics.jsonl has a number", "metrics.jsonl", lambda _: b"3\n", "line 1"),
-    ("metrics.jsonl has other seeds", "metrics.jsonl", more_seeds, "3 seeds, 2 before"),
-    ("metrics.jsonl has a line of nothing", "metrics.jsonl", lambda _: b"{}\n", "lacks algorithm"),
-    ("metrics.jsonl counts down", "metrics.jsonl", called_negative, "round: -2"),
-]
-ROWS = [
-    Refusal(name, changed(file, change, read), file, value) for name, file, change, value in DAMAGED
+    ("config.json", lambda x: x[:1], "is damaged (Expecting property name"),
+    ("config.json", lambda _: b"[]", "[] is not an object"),
+    ("config.json", without("settings"), "lacks settings"),
+    ("config.json", lambda _: b"\xff\xfe", "'utf-8' codec"),
+    ("config.json", lambda _: b"[" * 100_000, "RecursionError"),
+    ("summary.json", lambda x: x[:99], "is damaged (Unterminated string"),
+    ("summary.json", without("privacy"), "lacks privacy"),
+    ("metrics.jsonl", lambda _: b"3\n", "line 1"),
+    ("metrics.jsonl", more_seeds, "3 seeds, 2 before"),
+    ("metrics.jsonl", lambda _: b"{}\n", "lacks algorithm"),
+    ("metrics.jsonl", called_negative, "round: -2"),
 ]
 
 
 def with_file(name, content, call):
     """`call` on a folder with that file alone."""
-
-    def called():
-        Path("here").mkdir()
-        (Path("here") / name).write_text(content)
-        call(Path("here"))
-
-    return called
+    Path("here").mkdir()
+    (Path("here") / name).write_text(content)
+    call(Path("here"))
 
 
-def empty_folder(call):
-    def called():
-        Path("empty").mkdir()
-        call("empty")
-
-    return called
+def in_empty(call):
+    Path("empty").mkdir()
+    call("empty")
 
 
 def damaged_sweep():
@@ -96,87 +76,78 @@ def damaged_sweep():
     experiments.report("all")
 
 
-def in_a_folder():
+def uploads_of(folder, accuracy="0.1"):
+    return uploads.main([str(folder), "--accuracy", accuracy, "--traceback"])
+
+
+def report_in(place):
     Path("here").mkdir()
-    commands.report.main([str(OLD), "--output", "here", "--traceback"])
+    commands.report.main([str(OLD), "--output", place, "--traceback"])
 
 
-BEGUN = json.dumps({"config": "quickstart", "settings": {}})
-OF_FOLDERS = [
-    ("a folder without a run", empty_folder(read), "empty", "no config.json"),
-    ("no such folder", lambda: experiments.report("none"), "none", "No such file"),
-    ("a file in place of a folder", lambda: experiments.report(__file__), __file__, ""),
-    ("a sweep that is damaged", damaged_sweep, "sweep.json", "restore it"),
-    (
-        "a run without evaluations",
-        with_file("config.json", BEGUN, experiments.table),
-        "runs",
-        "here",
-    ),
-    ("no audit", lambda: read_audits([Path("none")]), "none", ""),
-]
-ROWS += [Refusal(*each) for each in OF_FOLDERS]
-ROWS += [
-    Refusal(
-        f"an audit that is {x}", with_file("audit.json", x, lambda at: read_audits([at])), "audits"
-    )
-    for x in ("[]", "{", '{"many_runs": [{}]}')
-]
-NOTHING_KEPT = ["--dimension", "8", "--clients", "2", "--bits", "12"]
-METRICS = ["height", "", "held_out_f1_mean", (), 3, ["loss", None]]
-ROWS += [
-    Refusal(f"{name} of a metric that is {metric!r}", partial(function, metric=metric), "metric")
-    for metric in METRICS
-    for name, function in (
-        ("a table", partial(experiments.table, OLD)),
-        ("a figure", partial(experiments.figure, OLD, "f.png")),
-        ("a page", partial(experiments.report, OLD, "r.html")),
-    )
+def in_one_panel():
+    return experiments.figure(OLD, "x.png", by="group", together=True)
+
+
+RECORDED = "there are accuracy, loss, mean_update_norm"
+NOT_A_NAME = "give the name of a metric"
+METRICS = [
+    *((name, (f"{name!r}", RECORDED)) for name in ("height", "", "held_out_f1_mean")),
+    *((other, (f"{other!r}", NOT_A_NAME)) for other in ((), 3, ["loss", None])),
 ]
 OF_COMPARE = [
-    ("together, without a picture", ["--together"], "--together", ""),
-    ("an unknown metric", ["--metric", "height"], "metric", "'height'"),
-    ("the best by client", ["--by", "client", "--best"], "--best", ""),
-    ("a picture by client", ["--by", "client", "--output", "p.png"], "by", "p.png"),
-    ("clients of a run without", ["--by", "client"], "by", ""),
-    ("groups together", ["--by", "group", "--together"], "--together", ""),
-    ("the best by group", ["--by", "group", "--best"], "--best", ""),
-    ("a title by group, without a picture", ["--by", "group", "--title", "x"], "--title", ""),
-    ("groups of a run without", ["--by", "group"], "by", ""),
-    ("a file of no kind", ["--output", "p.nonsense"], "output", "p.nonsense"),
-    ("a file where none can be", ["--output", "none/x.tex"], "output", "none/x.tex"),
-    ("more names than runs", ["--names", "one", "other"], "names", "'one' 'other'"),
-    ("a name of no algorithm", ["--names", "scafold=Mine"], "names", "'scafold=Mine'"),
-    ("above nobody", ["--above", "nobody"], "above", "nobody"),
-    ("mu of one run", ["--by", "mu", "--output", "p.png"], "by", "mu"),
-    ("bits of one run", ["--by", "bits", "--output", "p.png"], "by", "bits"),
+    ("--together", "--together", "no picture"),
+    ("--metric height", "metric", "'height'"),
+    ("--by client --best", "--best", "no meaning by client"),
+    ("--by client --output p.png", "by", "p.png"),
+    ("--by client", "by", "--per-client"),
+    ("--by group --together", "--together", "no meaning by group"),
+    ("--by group --title x", "--title", "no meaning by group"),
+    ("--by group", "by", "measures.per_group"),
+    ("--output p.nonsense", "output", "p.nonsense"),
+    ("--output none/x.tex", "output", "none/x.tex"),
+    ("--names one other", "names", "'one' 'other'"),
+    ("--names scafold=Mine", "names", "'scafold=Mine'"),
+    ("--above nobody", "above", "nobody"),
+    ("--by mu --output p.png", "by", "mu"),
+    ("--by bits --output p.png", "by", "bits"),
 ]
-ROWS += [
-    Refusal(f"compare: {name}", command(compare.main, OLD, *words), field, value)
-    for name, words, field, value in OF_COMPARE
-]
-OF_COMMANDS = [
-    ("compare: no folder", command(compare.main), "folders", ""),
-    ("report: no folder", command(commands.report.main), "folders", ""),
-    ("report: in a folder's place", in_a_folder, "output", "here"),
-    (
-        "report: no place",
-        command(commands.report.main, OLD, "--output", "no/p.html"),
-        "output",
-        "no",
-    ),
+BEGUN = json.dumps({"config": "quickstart", "settings": {}})
+KEPT_NOTHING = ["--dimension", "8", "--clients", "2", "--bits", "12"]
+UNFINISHED = partial(with_file, "config.json", BEGUN, experiments.table)
+ROWS = [
+    ("a folder without a run", partial(in_empty, read), "empty", "no config.json"),
+    ("no such folder", lambda: experiments.report("none"), "none", "No such file"),
+    ("a file", lambda: experiments.report(__file__), __file__, "Not a directory"),
+    ("a sweep that is damaged", damaged_sweep, "sweep.json", "restore it"),
+    ("a run without evaluations", UNFINISHED, "runs", "here"),
+    ("no audit", lambda: read_audits([Path("none")]), "none", "No such file"),
+    ("compare: no folder", command(compare.main), "folders", "none is given"),
+    ("report: no folder", command(commands.report.main), "folders", "none is given"),
     ("a table by hospital", lambda: experiments.table(OLD, by="hospital"), "by", "'hospital'"),
-    ("uploads: in percent", command(uploads.main, OLD, "--accuracy", "80"), "--accuracy", "80.0"),
-    ("uploads: of no run", empty_folder(lambda at: of_uploads(at)()), "empty", ""),
-    ("uploads: without exchanges", of_uploads(OLD), "", "exchanges"),
-    ("uplink: nothing is kept", command(uplink.main, *NOTHING_KEPT), "p", "0.005"),
+    ("uploads: in percent", partial(uploads_of, OLD, "80"), "--accuracy", "80.0"),
+    ("uploads: of no run", partial(in_empty, uploads_of), "empty", "holds no run"),
+    ("uploads: without exchanges", partial(uploads_of, OLD), "runs", "makes exchanges"),
+    ("groups in one panel", in_one_panel, "together", "True"),
+    ("a table", partial(experiments.table, OLD, metric="height"), "metric", "'height'"),
+    ("a page", partial(experiments.report, OLD, "r.html", metric="height"), "metric", "'height'"),
 ]
-ROWS += [Refusal(*each) for each in OF_COMMANDS]
-ROWS += [
-    Refusal(
-        "groups in one panel",
-        lambda: experiments.figure(OLD, "x.png", by="group", together=True),
-        "together",
-        "True",
-    )
+LATE = [
+    ("report: in a folder's place", partial(report_in, "here"), "output: cannot write", "here"),
+    ("uplink: nothing is kept", command(uplink.main, *KEPT_NOTHING), "p", "0.005"),
+    ("report: no place", partial(report_in, "no/p.html"), "output: cannot write", "no/p.html"),
 ]
+for i, (file, change, shown) in enumerate(DAMAGED):
+    ROWS.append((f"{i}: {file} is damaged", partial(changed, file, change), f"run/{file}", shown))
+for content, why in (
+    ("[]", "AttributeError"),
+    ("{", "JSONDecodeError"),
+    ('{"many_runs": [{}]}', "KeyError"),
+):
+    call = partial(with_file, "audit.json", content, lambda at: read_audits([at]))
+    ROWS.append((f"an audit that is {content}", call, "audits", why))
+for metric, shown in METRICS:
+    call = partial(experiments.figure, OLD, "f.png", metric=metric)
+    ROWS.append((f"a figure of {metric!r}", call, "metric", shown))
+for words, field, shown in OF_COMPARE:
+    ROWS.append((f"compare {words}", command(compare.main, OLD, *words.split()), field, shown))
