@@ -42,6 +42,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Costs())
 
 
+def pytest_collection_finish() -> None:
+    """What importing made stays, and need not be looked through after each module."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Up to four processes, each with files of its own, as compiling keeps one processor busy: 0 is this one alone.
 
