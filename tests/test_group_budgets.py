@@ -51,8 +51,8 @@ def of_groups(algorithm, rounds=20, delta=1e-3, **how):
 
 
 NUMBERS = {
-    "rates": (by_rate, {}),
     "rates towards a server": (by_rate, {"view": "server_secagg", "honest": 0.8}),
+    "rates": (by_rate, {}),
     "weights": (by_weight, {}),
     "clip scales": (by_clip_scale, {}),
     "records": (by_record, {}),

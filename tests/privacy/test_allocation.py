@@ -78,7 +78,7 @@ def test_between_the_bounds_of_the_library(given):
     assert lower <= certified(multiplier, block, blocks) <= upper
 
 
-@tiers.every("multiplier", [0.5, 0.01, 5.0])
+@tiers.every("multiplier", [5.0, 0.5, 0.01])
 def test_limits_and_order(multiplier):
     """A block of one round is the plain mechanism; longer blocks hide more, and none less than that."""
     blocks = 4
@@ -180,7 +180,7 @@ class TestCut:
 
 
 def test_no_renyi_divergences_are_known():
-    release = block_of(1.0, 10)
+    release = block_of(5.0, 2)
     found = certify_releases([release], DELTA, "third_party")
     assert set(found.epsilons) == {"PLD"}
     assert found.relation == "add_or_remove"

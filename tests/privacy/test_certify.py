@@ -58,7 +58,7 @@ def test_no_noise_says_why():
     assert certify_releases([release(multiplier=0.0)], 1e-5, "third_party").assumptions[0]
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS[1:])
+@tiers.every("sampling", SAMPLINGS[:0:-1], kind=lambda drawn: "any")
 def test_little_noise_is_finite_or_infinite_but_never_an_error(sampling):
     for multiplier in (1e-4, 1e-2):
         given = release(multiplier=multiplier, sampling=sampling)
@@ -66,7 +66,7 @@ def test_little_noise_is_finite_or_infinite_but_never_an_error(sampling):
         assert fed_smp_claim(multiplier, sampling, 10, 1e-5).epsilon > 1e3
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+@tiers.every("sampling", [SAMPLINGS[i] for i in (0, 2, 1, 3)], kind=lambda drawn: drawn.rate == 1)
 def test_much_noise_is_an_epsilon_near_zero_not_an_error(sampling):
     for multiplier in (1e5, 1e30):
         given = release(multiplier=multiplier, sampling=sampling)
@@ -244,6 +244,7 @@ def test_only_what_is_attained_is_called_so():
     assert "attained" not in bound(adder="own")
 
 
+@pytest.mark.slow
 def test_many_kinds_of_rounds_stay_tractable_and_sound():
     """Three phases of thousands of rounds each: their counts would make billions of combinations."""
     phases = [(1.0 + 0.137 * i, Poisson(100, 0.05 + 0.03 * i)) for i in range(3)]

@@ -61,11 +61,11 @@ def exact_epsilon(p, shift):
     return optimize.brentq(lambda eps: exact_delta(p, shift, eps) - DELTA, 0, 20)
 
 
-OFTEN = {(2, 0.6), (10, 1.0), (10, 4.0), (1000, 0.3), (1000, 30.0)}
+OFTEN = {(2, 0.6), (10, 1.0), (10, 4.0), (1000, 30.0)}
 GRID = [
     pytest.param(n, deviation, marks=() if (n, deviation) in OFTEN else pytest.mark.slow)
-    for n in (2, 3, 10, 32, 100, 316, 1000)
-    for deviation in (0.3, 0.4, 0.6, 0.8, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0, 30.0)
+    for n in (2, 10, 100, 1000)
+    for deviation in (0.3, 0.4, 0.6, 1.0, 2.0, 4.0, 30.0)
 ]
 
 
@@ -244,7 +244,7 @@ def test_known_participation_is_the_mixture_over_how_often(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dropout", [0.1, 0.5])
+@tiers.every("dropout", [0.1, 0.5])
 def test_lost_shares_are_the_mixture_over_how_many_stay(kind, dropout):
     """k ~ Bin(n, 1 - p) stay, and everyone sees it; the unit does with probability k / n, and moves the sum by 3."""
     shares, deviation = 12, 2.0
@@ -361,7 +361,7 @@ def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
     ("drawn", "best_of"),
     [
         (Everyone(20), 1.0),
-        (FixedSize(100, 20), 3.0),
+        pytest.param(FixedSize(100, 20), 3.0, marks=pytest.mark.slow),
         pytest.param(LOSSY.sampling, 3.0, marks=pytest.mark.slow),
     ],
 )

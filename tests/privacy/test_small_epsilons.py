@@ -196,6 +196,7 @@ def test_rare_loud_and_frequent_quiet_rounds():
     assert least <= certified([rare, often], 1e-3, "server") <= most
 
 
+@pytest.mark.slow
 def test_cells_stay_few():
     """10^8 rounds, in each of which the loss is about 10^-8."""
     found = certified([release(1e6, Poisson(MANY, 0.01), 10**8)], 1e-5)
@@ -214,6 +215,7 @@ def test_losses_too_rare_for_delta_take_no_room():
     assert whole <= cut <= 1.01 * whole
 
 
+@pytest.mark.slow
 def test_blocks_of_one_round():
     """As if everyone took part: Balle and Wang's curve, by grids, too."""
     one = release(68.9, Allocation(1000, 1), 139)
