@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 import tiers
-from buffered_runs import DELTA, GAUSSIAN, LATE, TRAINING, K, certified, fed_buff, old
+from buffered_runs import DELTA, GAUSSIAN, LATE, TRAINING, K, fed_buff, old
 from correlated_runs import (
     FEDERATION,
     ROUNDS,
@@ -27,6 +27,10 @@ import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.privacy import certify_releases
+
+
+def certified(algorithm, rounds=ROUNDS, **options):
+    return fp.trace_round(algorithm, start(), FEDERATION).certify(rounds, DELTA, **options)
 
 
 def patterns(delays, rounds):

@@ -132,7 +132,7 @@ def test_explicit_neighbours_of_two_small_groups(given):
     """All draws of six clients: no pair exceeds its group's curve, and some pair meets it."""
     drawn, met = given
     sigma, weights = 1.5, {"a": 0.5, "b": 1.0}
-    x = np.linspace(-16, 16, 16_001)
+    x = np.linspace(-14, 14, 14_001)
     samplers = {
         name: fp.fixed_size(3, number)
         if kind == "fixed"
@@ -141,7 +141,7 @@ def test_explicit_neighbours_of_two_small_groups(given):
     }
     sampler = fp.grouped(["a"] * 3 + ["b"] * 3, samplers, weights=weights)
     six = fp.Federation.blank({"x": np.zeros(3, np.float32), "y": np.float32(0)}, 6, 2)
-    certificate = fp.certify(averaging(sampler, sigma), start(), six, 1, 1e-3)
+    certificate = fp.trace_round(averaging(sampler, sigma), start(), six).certify(1, 1e-3)
 
     def density(of_a, of_b):
         total = 0.0
@@ -181,7 +181,7 @@ def test_correlated_noise_is_that_of_each_groups_own_rounds(name):
     }[name]
     sampler = fp.grouped(LABELS, sampler, weights=weights)
     algorithm = descent(fp.correlated(fp.gaussian(0.5, 3.0), matrix), sampler)
-    found = fp.certify(algorithm, start(), THIRTY, ROUNDS, 1e-5).of_groups
+    found = fp.trace_round(algorithm, start(), THIRTY).certify(ROUNDS, 1e-5).of_groups
     for group, apart in separation.items():
         mu = weights[group] * by_all_patterns(matrix.strategy(ROUNDS), apart) / 3.0
         assert_close(found[group].epsilon, gaussian_epsilon(mu, 1e-5), 1e-6)

@@ -37,7 +37,7 @@ def certified(found, sampler, view):
         mechanism=found.mechanism(),
     )
     w = jnp.zeros(ASKED["dimension"])
-    return fp.certify(algorithm, w, federation, rounds=ASKED["rounds"], delta=1e-5, view=view)
+    return fp.trace_round(algorithm, w, federation).certify(ASKED["rounds"], 1e-5, view=view)
 
 
 COHORTS = {

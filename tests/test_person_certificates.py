@@ -21,7 +21,7 @@ from fedpriv.certification.persons_held import Held, PersonsHeld, persons_held
 from fedpriv.certification.unit_kinds import ANY
 from fedpriv.privacy import VIEWS, Poisson, Release
 from fedpriv.privacy.losses import compose
-from fedpriv.privacy.sampling import DrawCase, PersonsDraw
+from fedpriv.privacy.sampling import PersonsDraw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -69,7 +69,7 @@ def by_record(cohorts=None, records=None, steps=1, **more):
 
 
 def certified(algorithm, of, rounds=ROUNDS, delta=DELTA, **how):
-    return fp.certify(algorithm, start(), of, rounds, delta, **how)
+    return fp.trace_round(algorithm, start(), of).certify(rounds, delta, **how)
 
 
 @cache
@@ -347,7 +347,7 @@ def test_clients_that_are_all_one_persons_stay_without_its_records():
 @pytest.mark.slow
 def test_runs_and_calibration_are_of_persons_too():
     of = devices(2)
-    together = fp.certify_together([(by_client(), 5), (by_client(), 15)], start(), of, DELTA)
+    together = fp.certify_together([(by_client(), 2), (by_client(), 4)], start(), of, DELTA)
     assert together.unit == "person"
     assert together.epsilon == pytest.approx(of_devices(2).epsilon, rel=1e-6)
     budget = {"epsilon": 3.0, "rounds": ROUNDS, "delta": DELTA}
@@ -362,62 +362,3 @@ def test_streamed_persons_are_certified_alike():
     assert certified(by_client(sampler), devices(2)).unit == "person"
     with refused("federation: .*CohortFederation"):  # which does not know of them
         certified(by_client(), streamed.empty())
-
-
-class OftenerThanItSays(Poisson):
-    """Somebody's own, whose cases are not those that it inherits for several."""
-
-    def cases(self):
-        return (DrawCase(1.0, 1.0, 1.0),)
-
-
-LOST = fp.dropping(fp.fixed_size(N, 3), 0.25, "lost")
-OF_DEVICES = by_client(fp.by_person(fp.poisson(6, 0.25), devices(2)))
-TURNS = "secret draws by turns are not certified for a person with 2 clients"
-REFUSED = {
-    "turns": (by_client(fp.cyclic_poisson(N, 3, 0.5)), devices(2), TURNS),
-    "blocks": (by_client(fp.random_allocation(N, 3)), devices(2), TURNS),
-    "lost shares": (by_client(LOST), devices(2), "how many of a person's 2 units"),
-    "depending draws": (
-        by_record(fp.fixed_size(N, 3)),
-        patients(1, 1),
-        "draws the 2 clients with a person's records depending on one another",
-    ),
-    "other persons": (OF_DEVICES, devices(3), "it draws persons of another federation"),
-    "no persons": (OF_DEVICES, federation(), "it draws persons of another federation"),
-}
-
-
-@tiers.every("name", REFUSED, kind=lambda given: given[0].unit)
-def test_what_is_not_proved_is_refused(name):
-    algorithm, of, said = REFUSED[name]
-    with refused(said):
-        certified(algorithm, of, view="server" if name == "blocks" else "third_party")
-
-
-@tiers.every("algorithm", [by_record(), by_client()])
-def test_no_certificate_of_each_client_is_one_of_persons(algorithm):
-    with refused("each_client: True; with persons"):
-        certified(algorithm, devices(2), each_client=True)
-
-
-def test_what_draws_no_persons_is_refused():
-    with refused("federation: .* give one made by from_arrays"):
-        fp.by_person(fp.poisson(N, 0.25), federation())
-    with refused("federation: client 0 holds records of 6 persons; give one whose clients"):
-        fp.by_person(fp.poisson(N, 0.25), patients(1))
-    with pytest.warns(UserWarning, match="^held_out: 6 of 6 persons"):
-        some = fp.Federation.from_arrays(
-            {"x": X, "y": X.sum(1)},
-            [range(5 * i, 5 * i + 3) for i in range(N)],
-            held_out=[range(5 * i + 3, 5 * i + 4) if i else () for i in range(N)],
-            person=np.arange(N) // 2,
-        )
-    with refused("federation: client 0 holds no records"):
-        fp.by_person(fp.poisson(6, 0.25), some.held_out)
-    with refused("drawn: .* give `cases_of_several`, too"):
-        PersonsDraw(OftenerThanItSays(12, 0.25), 2)
-    with refused("sampler: .* give a sampler of the 6 persons"):
-        fp.by_person(fp.poisson(N, 0.25), devices(2))
-    with refused("sampler: .* give one of fp.everyone, fp.fixed_size and fp.poisson"):
-        fp.by_person(fp.fixed_order(6, 2), devices(2))

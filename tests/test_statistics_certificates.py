@@ -114,8 +114,8 @@ def test_they_go_with_training_of_any_adjacency(unit):
         training = fp.dp_sgd(steps, sampler=sampler)
     shapes = fp.Federation.blank({"x": np.zeros(3, np.float32), "label": np.int32(0)}, 9, 4)
     first = STATISTICS["histogram"].algorithm(shapes, noise_multiplier=SIGMA, unit=unit)
-    alone = fp.certify(training, MODEL.init, shapes, 4, DELTA)
-    together = fp.certify_together([(first, 1), (training, 4)], MODEL.init, shapes, DELTA)
+    alone = fp.trace_round(training, MODEL.init, shapes).certify(2, DELTA)
+    together = fp.certify_together([(first, 1), (training, 2)], MODEL.init, shapes, DELTA)
     assert alone.epsilon < together.epsilon < np.inf
     assert together.relation == alone.relation
 
@@ -195,7 +195,7 @@ class TestReleases:
         streamed = fp.StreamedFederation.from_arrays(EXAMPLES, OWNERS)
         assert fp.normalised(streamed, by=released).normalised == ("x",)
         plain, scaled = (
-            set(fp.certify(TRAINING, MODEL.init, f, 2, DELTA).assumptions)
+            set(fp.trace_round(TRAINING, MODEL.init, f).certify(1, DELTA).assumptions)
             for f in (FEDERATION, normal)
         )
         (said,) = scaled - plain

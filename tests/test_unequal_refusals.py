@@ -15,6 +15,10 @@ import fedpriv as fp
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
+def certified(algorithm, view="third_party"):
+    return fp.trace_round(algorithm, start(), regression(WALL)).certify(1, 1e-3, view=view)
+
+
 @pytest.mark.parametrize("way", ["secret", "public, batches"])
 def test_a_size_reaches_nothing_but_its_private_mean(way):
     records = three_ways(WALL)[way]
@@ -32,7 +36,7 @@ def test_a_size_reaches_nothing_but_its_private_mean(way):
 
     algorithm = fp.Algorithm(fp.start, sending_its_size, fp.everyone(8), "record")
     with refused("client's data", fp.LeakError):
-        fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
+        certified(algorithm)
 
 
 def plus_capacity(key, params, shard):
@@ -72,14 +76,11 @@ HOLES = {
 def test_what_would_get_past_the_accounting_is_refused(name):
     of_client, said = HOLES[name]
     with refused(said):
-        fp.certify(sending(of_client), start(), regression(WALL), 1, 1e-3)
+        certified(sending(of_client))
 
 
 def test_the_room_for_records_is_public():
-    with_it, without = (
-        fp.certify(sending(each), start(), regression(WALL), 1, 1e-3)
-        for each in (plus_capacity, mean_of)
-    )
+    with_it, without = (certified(sending(each), "server") for each in (plus_capacity, mean_of))
     assert with_it == without
     assert any("largest number of records" in text for text in with_it.assumptions)
 
@@ -91,11 +92,11 @@ def test_public_weights_are_for_private_means_of_records():
         sending(lambda k, p, s: jax.tree.map(jnp.ones_like, p), weighting=weighting),
     ):
         with refused("weighting: public sizes cannot weight messages that are not private means"):
-            fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
+            certified(algorithm)
     public = partial(mean_of, records=fp.PublicSizes(WALL, rate=0.1))
     with refused("weighting: public sizes weight .* but the unit is 'client'"):
         of_clients = sending(public, unit="client", weighting=weighting)
-        fp.certify(of_clients, start(), regression(WALL), 1, 1e-3)
+        certified(of_clients)
 
 
 def test_secret_and_public_sizes_do_not_compose():
@@ -120,4 +121,4 @@ MISFITS = {
 def test_sizes_that_do_not_fit_the_sampler_are_refused(said):
     algorithm = algorithm_of(fp.dp_sgd, MISFITS[said], 1.0)
     with refused(said):
-        fp.certify(algorithm, start(), regression(WALL), 1, 1e-3)
+        certified(algorithm)

@@ -35,8 +35,8 @@ def test_rates():
     assert release(steps=np.int64(3)).rounds == 3
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@tiers.every("view", VIEWS, kind=lambda view: view == "third_party")
+@tiers.every("sampling", SAMPLINGS)
 def test_limits(view, sampling):
     def epsilon(**changes):
         return certify_releases(
@@ -129,7 +129,7 @@ def test_a_sound_claim_is_above_the_certificate(sampling):
     assert claim.epsilon > proved.epsilon
 
 
-@pytest.mark.parametrize("mean", [1.5, 10.0, 200.0])
+@tiers.every("mean", [10.0, 1.5, 200.0])
 @pytest.mark.parametrize("sampling", [SAMPLINGS[0], SAMPLINGS[2]])
 def test_the_best_of_several_runs(mean, sampling):
     """As dp-accounting counts it, and the limits: a run alone, and more runs cost more."""
@@ -209,8 +209,8 @@ def test_a_progress_bar_can_ask_every_round():
     assert time.process_time() - start < 6
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+@tiers.every("view", VIEWS, kind=lambda view: view == "third_party")
+@tiers.every("sampling", SAMPLINGS)
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_absurd_multipliers_are_infinite_or_nearly_zero(view, sampling, noise):
     """Where floats would overflow on the way, less noise than there is is counted."""

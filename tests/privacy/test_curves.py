@@ -125,16 +125,6 @@ def test_add_or_remove_curve_fails_for_fixed_size():
     assert hockey_stick(p, q, 0.3) > 2 * remove_delta(0.3, sigma, 1 / 3)
 
 
-@pytest.mark.parametrize("sampling", [FixedSize(3, 1), Poisson(3, 0.3, None)])
-@pytest.mark.parametrize("epsilon", [0.05, 0.5])
-def test_certificate_of_one_round_is_tight(sampling, epsilon):
-    sigma = 1.2
-    curve = sigma / 2 if isinstance(sampling, FixedSize) else sigma
-    exact = float(remove_delta(epsilon, curve, sampling.rate))
-    delta = certified_delta(sampling, sigma, 1, epsilon)
-    assert exact * (1 - 1e-6) <= delta <= exact * (1 + 1e-3)
-
-
 def test_two_rounds_of_fixed_size_against_a_concrete_pair():
     """A unit moves from 1 to -1 among others at -1, in two rounds.
 

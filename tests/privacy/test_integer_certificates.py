@@ -341,8 +341,12 @@ def test_of_the_best_of_many_runs_what_is_set_aside_is_for_all(settings, best_of
 
 @pytest.mark.slow
 def test_the_best_of_two_settings_costs_as_much_as_that_of_the_costlier():
-    both = certify_choice([[WHOLE], [LOSSY]], DELTA, 50.0).epsilon
-    alone = certify_releases([LOSSY], DELTA, "third_party", best_of=50.0).epsilon
+    noise = IntegerNoise("discrete_gaussian", 20, 8.0, 100, 10)
+    whole, lossy = (
+        release(noise, one.sampling, rounds=3, view="third_party") for one in (WHOLE, LOSSY)
+    )
+    both = certify_choice([[whole], [lossy]], DELTA, 50.0).epsilon
+    alone = certify_releases([lossy], DELTA, "third_party", best_of=50.0).epsilon
     assert both == pytest.approx(alone)
 
 
@@ -356,17 +360,19 @@ def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
     assert found >= (least + math.expm1(2 * apart)) * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("drawn", "best_of"),
-    [
-        (Everyone(20), 1.0),
-        pytest.param(FixedSize(100, 20), 3.0, marks=pytest.mark.slow),
-        pytest.param(LOSSY.sampling, 3.0, marks=pytest.mark.slow),
-    ],
-)
-def test_a_profile_counts_what_a_certificate_sets_aside(kind, drawn, best_of):
+SET_ASIDE = {
+    "everyone": ("discrete_gaussian", Everyone(20), 1.0),
+    "everyone, skellam": ("skellam", Everyone(20), 1.0),
+    "fixed size": ("discrete_gaussian", FixedSize(100, 20), 3.0),
+    "fixed size, skellam": ("skellam", FixedSize(100, 20), 3.0),
+    "shares are lost": ("discrete_gaussian", LOSSY.sampling, 3.0),
+}
+
+
+@tiers.every("name", SET_ASIDE, kind=lambda given: given[0])
+def test_a_profile_counts_what_a_certificate_sets_aside(name):
     """So that it has the certificate's epsilon at its delta, and hardly another at others."""
+    kind, drawn, best_of = SET_ASIDE[name]
     noise = IntegerNoise(kind, 20, 8.0, 100, 10)
     one = release(noise, drawn, rounds=3, view="third_party")
 
