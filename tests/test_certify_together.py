@@ -177,6 +177,7 @@ def test_a_server_knows_who_takes_part_in_each_run():
         assert delta == pytest.approx(DELTA, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_several_models():
     """A run with another model is traced for that."""
     algorithm = made()
@@ -217,6 +218,7 @@ def test_what_several_runs_assume():
     assert each - set(found.assumptions) - visible == {ONE_RUN}
 
 
+@pytest.mark.slow
 def test_one_declared_run_makes_all_of_it_declared():
     algorithm = made()
     word = GAUSSIAN._replace(certified_multiplier=100.0)

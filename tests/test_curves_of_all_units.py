@@ -114,6 +114,7 @@ WEIGHTS = {"a": 1.0, "b": 0.45, "c": 0.2}
 SIGMA = 0.3
 
 
+@pytest.mark.slow
 def test_of_three_groups_the_largest_at_each_point():
     """Explicit neighbours: a client there, or not; and the attacker's errors by the likelihood ratio."""
     whole = groups(RATES, WEIGHTS, SIGMA, dict.fromkeys("abc", 4), 1e-4)

@@ -229,6 +229,7 @@ def test_secret_batches_of_several_clients_are_composed():
     assert ours == pytest.approx(theirs, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_costliest_pattern_is_certified():
     owner = 100 + np.arange(N * RECORDS)
     owner[:3], owner[RECORDS : RECORDS + 2], owner[2 * RECORDS : 2 * RECORDS + 2] = 0, 1, 1

@@ -98,6 +98,7 @@ def test_statistics_and_training_have_one_epsilon():
 WITH_TRAINING = {"record": fp.everyone(CLIENTS), "client": fp.fixed_size(CLIENTS, 3)}
 
 
+@pytest.mark.slow
 @tiers.every("unit", WITH_TRAINING)
 def test_they_go_with_training_of_any_adjacency(unit):
     """Of clients and of records; also in shapes."""

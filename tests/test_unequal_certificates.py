@@ -261,6 +261,7 @@ def test_whole_clients_count_the_largest_batch():
     assert first.multiplier == pytest.approx(50 / 10)
 
 
+@pytest.mark.slow
 def test_a_client_smaller_than_a_batch_costs_no_less_at_any_renyi_order():
     """Batches of 5 of clients of 5, 6, 9 records."""
     sizes = (5, 6, 9, 9, 9, 9, 9, 9)
@@ -271,6 +272,7 @@ def test_a_client_smaller_than_a_batch_costs_no_less_at_any_renyi_order():
     assert by_rdp[0] >= by_rdp[1] >= by_rdp[2]
 
 
+@pytest.mark.slow
 def test_two_samplers_of_public_sizes_are_two_kinds_for_every_client():
     sizes = (60,) * 7 + (231,)
 

@@ -87,6 +87,7 @@ def test_rounds(name):
     assert name == "everyone" or found[0] < 180 < found[1]
 
 
+@pytest.mark.slow
 def test_rounds_that_are_wanted_anyway_end_the_search():
     assert calibrate_rounds(algorithm(1.4), *HERE, epsilon=5.0, delta=DELTA, at_most=37) == 37
     few = calibrate_rounds(algorithm(1.4), *HERE, epsilon=0.28, delta=DELTA, at_most=37)

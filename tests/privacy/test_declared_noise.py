@@ -196,6 +196,7 @@ OF_OWN_NOISE = sorted(
 )
 
 
+@pytest.mark.slow
 @tiers.every("name", of_names(every_algorithm.ENTRIES, OF_OWN_NOISE))
 def test_clients_own_noise_may_be_haar_noise(name):
     """One step of rate 1 on two of three records, whose gradients are nothing beside the noise, divided by the lot."""

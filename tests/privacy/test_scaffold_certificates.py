@@ -54,6 +54,7 @@ def test_certificates_of_the_paper_s_setting():
     assert certified(warm, 420, DELTA, 4000).epsilon > found["server"].epsilon
 
 
+@pytest.mark.slow
 def test_one_step_that_the_cohort_takes_together_is_hidden_by_it():
     """One step of one's own, with control variates or without, is not."""
     steps, options = paper(sigma=10.0, steps=1)

@@ -103,6 +103,7 @@ def test_limits():
     assert sensitivity([[2.0]], 1) == pytest.approx(2.0)
 
 
+@pytest.mark.slow
 def test_no_looser_than_the_librarys():
     from jax_privacy.matrix_factorization import sensitivity as library
     from jax_privacy.matrix_factorization import toeplitz as library_toeplitz
