@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 import tiers
-from buffered_runs import DELTA, GAUSSIAN, LATE, TRAINING, K, certified, fed_buff, old
+from buffered_runs import DELTA, GAUSSIAN, LATE, TRAINING, K, fed_buff, old
 from correlated_runs import (
     FEDERATION,
     ROUNDS,
@@ -27,6 +27,10 @@ import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.privacy import certify_releases
+
+
+def certified(algorithm, rounds=ROUNDS, **options):
+    return fp.trace_round(algorithm, start(), FEDERATION).certify(rounds, DELTA, **options)
 
 
 def patterns(delays, rounds):
@@ -112,7 +116,7 @@ class TestSecretAnswers:
         "groups": fp.grouped([*"aabb"] * 3, {"a": fp.poisson(6, 0.25), "b": fp.poisson(6, 0.5)}),
     }
 
-    @pytest.mark.parametrize("name", WHO)
+    @tiers.every("name", WHO, kind=lambda who: bool(who.accounting.group_names))
     def test_as_the_sampler(self, name):
         who = self.WHO[name]
         at_once = fp.fed_avg(squared, sampler=who, mechanism=GAUSSIAN, **TRAINING)
@@ -163,7 +167,7 @@ def _epsilon_of_mixture(rate, weights):
     def without(x):
         return stats.norm.pdf(x, 0, SIGMA)
 
-    x = np.linspace(-12 * SIGMA, 1 + 12 * SIGMA, 400_001)
+    x = np.linspace(-12 * SIGMA, 1 + 12 * SIGMA, 40_001)
 
     def excess(epsilon):
         p, q = with_unit(x), without(x)
@@ -201,6 +205,7 @@ class TestNoiseOfTheirOwn:
         with refused(r"sampler: its draws weigh answers.*noise of its own \(.*; leave the weights"):
             certified(made)
 
+    @pytest.mark.slow
     def test_of_records_the_noises_of_others_do_not_count(self):
         """Though they would without weights, in the cohort's single step."""
 

@@ -1,5 +1,7 @@
 """Correlated noise: a run is certified and audited as a whole, alone and beside other things."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,6 @@ from correlated_runs import (
     SIZE,
     N,
     by_all_patterns,
-    certificate,
     correlated,
     descent,
     gaussian_epsilon,
@@ -42,8 +43,20 @@ from fedpriv.privacy.strategy_sensitivity import block_sensitivity
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
+@cache
+def traced(algorithm):
+    return fp.trace_round(algorithm, start(), FEDERATION)
+
+
+def certificate(algorithm, rounds=ROUNDS, **options):
+    return traced(algorithm).certify(rounds, 1e-5, **options)
+
+
+FIRST = sorted(MATRICES, key=lambda name: name == "banded")  # which is optimised for seconds
+
+
 class TestCertificates:
-    @pytest.mark.parametrize("name", MATRICES)
+    @tiers.every("name", FIRST, kind=lambda name: name.split("_")[0])
     @tiers.every("rounds", [ROUNDS, 1, 5])
     def test_a_run_is_one_gaussian(self, name, rounds):
         found = certificate(descent(correlated(matrix_of(name)), fp.fixed_order(N, SIZE)), rounds)
@@ -90,9 +103,9 @@ class TestCertificates:
             assert_close(certificate(plain, view=view).epsilon, told, 1e-6)
 
     def test_parts_add_up(self):
-        used = fp.joint(correlated(matrix_of("banded")), fp.gaussian(1.0, 2.0))
+        used = fp.joint(correlated(matrix_of("banded_toeplitz")), fp.gaussian(1.0, 2.0))
         found = certificate(of_parts(used, fp.fixed_order(N, SIZE)))
-        squared = (matrix_of("banded").sensitivity(ROUNDS, 3) / SIGMA) ** 2 + 3 / 2.0**2
+        squared = (matrix_of("banded_toeplitz").sensitivity(ROUNDS, 3) / SIGMA) ** 2 + 3 / 2.0**2
         assert_close(found.epsilon, gaussian_epsilon(squared**0.5, 1e-5), 1e-6)
 
     def test_a_server_sees_what_it_adds_the_noise_to(self):
@@ -113,11 +126,12 @@ class TestCertificates:
 
     def test_amplified_turns(self):
         """As the plain Poisson cohorts of one group, with noise over the norm of the longest column."""
-        matrix, group = matrix_of("banded"), 4
+        matrix, group = matrix_of("banded_toeplitz"), 4
         found = certificate(descent(correlated(matrix), fp.cyclic_poisson(N, 3, 0.25, group)))
         longest = np.linalg.norm(matrix.strategy(ROUNDS), axis=0).max()
         of_group = descent(fp.gaussian(CLIP, SIGMA / longest), fp.poisson(group, 0.25, group))
-        alone = fp.certify(of_group, start(), regression([3] * group), 3, 1e-5)
+        of_four = fp.trace_round(of_group, start(), regression([3] * group))
+        alone = of_four.certify(3, 1e-5)
         assert_close(found.epsilon, alone.epsilon, 1e-6)
         assert found.relation == alone.relation == "add_or_remove"
         known = certificate(descent(correlated(matrix), fp.fixed_order(N, SIZE)))
@@ -146,7 +160,7 @@ class TestCertificates:
         assert_close(told.epsilon, gaussian_epsilon((N * blocks) ** 0.5 / SIGMA, 1e-5), 1e-6)
 
     def test_allocated_rounds_of_correlated_noise_are_known(self):
-        for matrix in (matrix_of("banded"), fp.noise_matrices.identity()):
+        for matrix in (matrix_of("banded_toeplitz"), fp.noise_matrices.identity()):
             found = certificate(descent(correlated(matrix), fp.random_allocation(N, 3)))
             squared = block_sensitivity(matrix.strategy(ROUNDS), 3) ** 2
             assert_close(found.epsilon, gaussian_epsilon(squared**0.5 / SIGMA, 1e-5), 1e-6)
@@ -167,8 +181,9 @@ class TestCertificates:
         told = gaussian_epsilon(3**0.5 / SIGMA, 1e-5)
         assert_close(certificate(algorithm, view="server").epsilon, told, 1e-6)
 
-    @pytest.mark.parametrize(("block", "least"), [(3, [2, 1]), (2, [2, 1, 1])])
-    def test_a_block_counts_with_its_least_noise(self, block, least):
+    @tiers.every("given", [(3, [2, 1]), (2, [2, 1, 1])])
+    def test_a_block_counts_with_its_least_noise(self, given):
+        block, least = given
         changing = fp.dynamic(fp.gaussian(CLIP, SIGMA), rounds=6, noise_decay=4.0, parts=2)
         found = certificate(descent(changing, fp.random_allocation(N, block)), 6)
         drawn = Allocation(N, block)
@@ -204,6 +219,7 @@ class TestCertificates:
         algorithm = descent(correlated(Silent(**fields)), fp.fixed_order(N, SIZE))
         assert certificate(algorithm).basis == "declared"
 
+    @pytest.mark.slow
     def test_all_checks(self):
         algorithm = descent(correlated(matrix_of("blt")), fp.fixed_order(N, SIZE))
         fp.check_algorithm(algorithm, start(), FEDERATION)
@@ -327,10 +343,11 @@ class TestBeside:
 
     def test_words_of_a_schedule_where_who_joins_is_secret(self):
         found = certificate(
-            descent(correlated(matrix_of("banded")), fp.cyclic_poisson(N, 3, 0.25, 4))
+            descent(correlated(matrix_of("banded_toeplitz")), fp.cyclic_poisson(N, 3, 0.25, 4))
         )
         assert [text for text in found.assumptions if "whose turn it is may be known" in text]
 
+    @pytest.mark.slow
     def test_rounds_for_a_target_end_with_the_matrix(self):
         loud, quiet = (
             descent(correlated(matrix_of("tree"), sigma=s), self.SAMPLER) for s in (50.0, 5.0)

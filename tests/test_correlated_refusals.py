@@ -12,7 +12,6 @@ from correlated_runs import (
     SIGMA,
     SIZE,
     N,
-    certificate,
     correlated,
     descent,
     matrix_of,
@@ -27,8 +26,13 @@ from small import (
 )
 
 import fedpriv as fp
+from fedpriv.mechanisms.noise_matrices.banded import Banded
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+def certificate(algorithm, rounds=9):
+    return fp.trace_round(algorithm, start(), FEDERATION).certify(rounds, 1e-5)
 
 
 class TestRefusals:
@@ -53,7 +57,8 @@ class TestRefusals:
 
     def test_more_bands_than_groups(self):
         with refused("has 3 bands, but a client's turn comes every 2 rounds"):
-            certificate(descent(correlated(matrix_of("banded")), fp.cyclic_poisson(N, 2, 0.5)))
+            used = correlated(Banded("by hand", 9, ((0.8, 0.5, 0.3),)))
+            certificate(descent(used, fp.cyclic_poisson(N, 2, 0.5)))
         with refused("has no bands"):
             certificate(descent(self.USED, fp.cyclic_poisson(N, 2, 0.5)))
 
@@ -88,7 +93,7 @@ class TestRefusals:
         run_alone = fp.one_round(descent(self.USED, self.SAMPLER))
         state = fp.ModelState(start(), jnp.int32(0))
         with refused("this round stands alone; train with fp.simulate"):
-            run_alone(jax.random.key(0), state, FEDERATION)
+            jax.eval_shape(run_alone, jax.random.key(0), state, FEDERATION)
 
     def test_mechanisms_that_cannot_be(self):
         plain = fp.gaussian(1.0, 1.0)
@@ -125,6 +130,7 @@ class TestMadeByHand:
         with refused("declares a multiplier of 0.8, but its noise was measured as at most"):
             self.check(fp.correlated(by_hand, self.MATRIX))
 
+    @pytest.mark.slow
     def test_a_clip_that_does_not(self):
         used = correlated(self.MATRIX)._replace(clip=fp.gaussian(10 * CLIP, 1.0).clip)
         with refused("declares a multiplier of 0.8, but its noise was measured as at most"):
@@ -147,6 +153,7 @@ class TestMadeByHand:
         with refused("declares 2 bands, but"):
             self.check(correlated(Short(**self.FIELDS)))
 
+    @pytest.mark.slow
     def test_what_keeps_its_word(self):
         class Same(type(self.MATRIX)):
             pass
@@ -160,5 +167,11 @@ class TestMadeByHand:
 
         with refused("mechanism: .*give one with Gaussian noise"):
             fp.correlated(Own(*fp.gaussian(CLIP, SIGMA)), self.MATRIX)
+
+    @pytest.mark.slow
+    def test_a_subclass_is_not_run(self):
+        class Own(fp.Mechanism):
+            pass
+
         with refused("not among those that were certified"):
             run(descent(Own(*correlated(self.MATRIX)), self.SAMPLER))

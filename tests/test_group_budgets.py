@@ -47,28 +47,27 @@ def by_record(rates):
 
 
 def of_groups(algorithm, rounds=20, delta=1e-3, **how):
-    return fp.certify(algorithm, start(), HUNDRED, rounds, delta, **how).of_groups
+    return fp.trace_round(algorithm, start(), HUNDRED).certify(rounds, delta, **how).of_groups
 
 
 NUMBERS = {
-    "rates": (by_rate, {}),
-    "rates towards a server": (by_rate, {"view": "server_secagg", "honest": 0.8}),
-    "weights": (by_weight, {}),
-    "clip scales": (by_clip_scale, {}),
-    "records": (by_record, {}),
+    "rates towards a server": (by_rate, 5e-2, {"view": "server_secagg", "honest": 0.8}),
+    "rates": (by_rate, 1e-3, {}),
+    "weights": (by_weight, 1e-3, {}),
+    "clip scales": (by_clip_scale, 1e-3, {}),
+    "records": (by_record, 1e-3, {}),
 }
 
 
 @tiers.every("name", NUMBERS)
 def test_each_group_spends_its_budget_and_no_more(name):
-    """Within a thousandth, by a certificate of its own."""
-    make, how = NUMBERS[name]
-    found = fp.calibrate_groups(
-        make, start(), HUNDRED, epsilon=BUDGETS, rounds=20, delta=1e-3, **how
-    )
+    """Within what is asked for, by a certificate of its own."""
+    make, tolerance, how = NUMBERS[name]
+    given = {"epsilon": BUDGETS, "rounds": 20, "delta": 1e-3, "tolerance": tolerance}
+    found = fp.calibrate_groups(make, start(), HUNDRED, **given, **how)
     assert 0 < found["strict"] < found["lax"] < 1
     for name, certificate in of_groups(make(found), **how).items():
-        assert (1 - 1e-3) * BUDGETS[name] <= certificate.epsilon <= BUDGETS[name]
+        assert (1 - tolerance) * BUDGETS[name] <= certificate.epsilon <= BUDGETS[name]
 
 
 @pytest.mark.slow
@@ -115,18 +114,6 @@ def test_groups_are_named_as_the_budgets_name_them():
 
 
 REFUSED = {
-    "too much": (
-        by_rate,
-        {"strict": 0.5, "lax": 400.0},
-        r"epsilon\['lax'\]: 400.0; even 1, the larg",
-    ),
-    "too little": (
-        lambda q: averaging(
-            fp.grouped(LABELS, {g: fp.fixed_size(MEMBERS, max(1, round(50 * q[g]))) for g in q})
-        ),
-        {"strict": 1e-3, "lax": 3.0},
-        r"epsilon\['strict'\]: 0.001; even the number 9.31e-10 costs 0.\d+; raise it, or the noise",
-    ),
     "a group lacks": (
         lambda q: by_rate({"lax": 0.5} | q),
         {"strict": 0.5},
@@ -160,6 +147,18 @@ REFUSED = {
         ),
         BUDGETS,
         r"epsilon\['strict'\]: 0.5; .*no noise is added",
+    ),
+    "too much": (
+        by_rate,
+        {"strict": 0.5, "lax": 400.0},
+        r"epsilon\['lax'\]: 400.0; even 1, the larg",
+    ),
+    "too little": (
+        lambda q: averaging(
+            fp.grouped(LABELS, {g: fp.fixed_size(MEMBERS, max(1, round(50 * q[g]))) for g in q})
+        ),
+        {"strict": 1e-3, "lax": 3.0},
+        r"epsilon\['strict'\]: 0.001; even the number 9.31e-10 costs 0.\d+; raise it, or the noise",
     ),
 }
 

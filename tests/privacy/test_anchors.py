@@ -122,6 +122,7 @@ def test_deployed_keyboards(rho, epsilon):
     assert gaussian_epsilon(2 * rho, 1e-10) == pytest.approx(epsilon, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_tree_of_a_keyboard():
     """Sigma 7, 2,000 rounds, 313 or more apart, 6 at most; published: zCDP 0.81, epsilon 8.90 at delta 1e-10.
 

@@ -62,25 +62,38 @@ def test_claimed_noise_gives_the_paper_s_sigma():
     assert sigma == pytest.approx(1.4, rel=1e-3)
 
 
-@tiers.every("claimed", [True, False])
-def test_rounds(claimed):
-    private = algorithm(1.4)
-    rounds = calibrate_rounds(private, *HERE, epsilon=1.0, delta=DELTA, claimed=claimed)
+SEARCHED = {
+    "everyone": (algorithm(40.0, everyone(10)), AT_TEN),
+    "poisson": (algorithm(1.4), HERE),  # of which the claim of 180 rounds is 1.008
+}
 
-    def epsilon(rounds):
-        if claimed:
-            return private.claim(rounds, DELTA).epsilon
+
+@tiers.every("name", SEARCHED)
+def test_rounds(name):
+    private, where = SEARCHED[name]
+
+    def certificate(rounds):
         return certified(private, rounds, DELTA).epsilon
 
-    assert epsilon(rounds) <= 1.0 < epsilon(rounds + 1)
-    assert claimed == (rounds < 180)  # the claim of 180 rounds is 1.008
+    def claim(rounds):
+        return private.claim(rounds, DELTA).epsilon
+
+    found = []
+    for claimed, epsilon in ((True, claim), (False, certificate)):
+        target = {"epsilon": 1.0, "delta": DELTA, "claimed": claimed}
+        found.append(calibrate_rounds(private, *where, **target))
+        assert epsilon(found[-1]) <= 1.0 < epsilon(found[-1] + 1)
+    assert found[0] < found[1]
+    assert name == "everyone" or found[0] < 180 < found[1]
 
 
+@pytest.mark.slow
 def test_rounds_that_are_wanted_anyway_end_the_search():
     assert calibrate_rounds(algorithm(1.4), *HERE, epsilon=5.0, delta=DELTA, at_most=37) == 37
-    assert calibrate_rounds(algorithm(1.4), *HERE, epsilon=5.0, delta=DELTA, at_most=1) == 1
     few = calibrate_rounds(algorithm(1.4), *HERE, epsilon=0.28, delta=DELTA, at_most=37)
-    assert few == calibrate_rounds(algorithm(1.4), *HERE, epsilon=0.28, delta=DELTA) < 37
+    least, more = (certified(algorithm(1.4), rounds, DELTA).epsilon for rounds in (few, few + 1))
+    assert least <= 0.28 < more
+    assert few < 37
 
 
 OF_BOTH = {  # noise -> runs: statistics whose noise is fixed before training, one noise for both, and for several seeds
@@ -90,18 +103,18 @@ OF_BOTH = {  # noise -> runs: statistics whose noise is fixed before training, o
 }
 
 
-@tiers.every("told", [("both", "server_secagg"), ("training", "third_party"), ("seeds", "server")])
+@tiers.every("told", [("seeds", "server"), ("both", "server_secagg"), ("training", "third_party")])
 def test_noise_of_several_runs(told):
     """At the noise that is found all runs together cost at most the target, and more just below it."""
     (runs, view), target = told, 2.0
     make = OF_BOTH[runs]
     options = {"delta": DELTA, "view": view, "honest": 0.9}
-    sigma = calibrate_together(make, *HERE, epsilon=target, **options, tolerance=1e-3)
+    sigma = calibrate_together(make, *HERE, epsilon=target, **options, tolerance=1e-2)
 
     def epsilon(sigma):
         return certify_together(make(sigma), *HERE, **options).epsilon
 
-    assert epsilon(sigma) <= target < epsilon(sigma * (1 - 2e-3))
+    assert epsilon(sigma) <= target < epsilon(sigma * (1 - 2e-2))
 
 
 @pytest.mark.slow
@@ -127,7 +140,6 @@ def rounds(sigma=1.4, **changes):
 
 
 UNREACHABLE = {
-    r"epsilon: 1000000000\.0; is met by any": lambda: noise(epsilon=1e9, view="server_secagg"),
     r"epsilon: 1\.0; no noise multiplier reaches it: nothing hides a client from third_party": lambda: (
         calibrate_noise(
             lambda s: NINE,
@@ -148,6 +160,7 @@ UNREACHABLE = {
     r"sampler: made for 6000 clients": lambda: calibrate_together(
         lambda s: [(algorithm(s), 1), (NINE, 1)], *AT_NINE, epsilon=1.0, delta=DELTA
     ),
+    r"epsilon: 1000000000\.0; is met by any": lambda: noise(epsilon=1e9, view="server_secagg"),
     r"epsilon: 0\.001; a single round costs": lambda: rounds(epsilon=1e-3),
     r"epsilon: 1\.0; no number of rounds reaches it: nothing hid": lambda: rounds(sigma=0.0),
     r"rounds do not reach it": lambda: rounds(sigma=9e5, view="server_secagg"),

@@ -35,8 +35,8 @@ def test_rates():
     assert release(steps=np.int64(3)).rounds == 3
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@tiers.every("view", VIEWS, kind=lambda view: view == "third_party")
+@tiers.every("sampling", SAMPLINGS)
 def test_limits(view, sampling):
     def epsilon(**changes):
         return certify_releases(
@@ -58,7 +58,7 @@ def test_no_noise_says_why():
     assert certify_releases([release(multiplier=0.0)], 1e-5, "third_party").assumptions[0]
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS[1:])
+@tiers.every("sampling", SAMPLINGS[:0:-1], kind=lambda drawn: "any")
 def test_little_noise_is_finite_or_infinite_but_never_an_error(sampling):
     for multiplier in (1e-4, 1e-2):
         given = release(multiplier=multiplier, sampling=sampling)
@@ -66,7 +66,7 @@ def test_little_noise_is_finite_or_infinite_but_never_an_error(sampling):
         assert fed_smp_claim(multiplier, sampling, 10, 1e-5).epsilon > 1e3
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+@tiers.every("sampling", [SAMPLINGS[i] for i in (0, 2, 1, 3)], kind=lambda drawn: drawn.rate == 1)
 def test_much_noise_is_an_epsilon_near_zero_not_an_error(sampling):
     for multiplier in (1e5, 1e30):
         given = release(multiplier=multiplier, sampling=sampling)
@@ -129,7 +129,7 @@ def test_a_sound_claim_is_above_the_certificate(sampling):
     assert claim.epsilon > proved.epsilon
 
 
-@pytest.mark.parametrize("mean", [1.5, 10.0, 200.0])
+@tiers.every("mean", [10.0, 1.5, 200.0])
 @pytest.mark.parametrize("sampling", [SAMPLINGS[0], SAMPLINGS[2]])
 def test_the_best_of_several_runs(mean, sampling):
     """As dp-accounting counts it, and the limits: a run alone, and more runs cost more."""
@@ -209,8 +209,8 @@ def test_a_progress_bar_can_ask_every_round():
     assert time.process_time() - start < 6
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+@tiers.every("view", VIEWS, kind=lambda view: view == "third_party")
+@tiers.every("sampling", SAMPLINGS)
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_absurd_multipliers_are_infinite_or_nearly_zero(view, sampling, noise):
     """Where floats would overflow on the way, less noise than there is is counted."""
@@ -244,6 +244,7 @@ def test_only_what_is_attained_is_called_so():
     assert "attained" not in bound(adder="own")
 
 
+@pytest.mark.slow
 def test_many_kinds_of_rounds_stay_tractable_and_sound():
     """Three phases of thousands of rounds each: their counts would make billions of combinations."""
     phases = [(1.0 + 0.137 * i, Poisson(100, 0.05 + 0.03 * i)) for i in range(3)]

@@ -4,6 +4,7 @@ import math
 
 import optax
 import pytest
+import tiers
 from small import certified, refused, released, squared
 
 import fedpriv as fp
@@ -37,7 +38,7 @@ def heads(sampler):
     )
 
 
-@pytest.mark.parametrize("noise", ["whole", "lost"])
+@tiers.every("noise", ["lost", "whole"])
 def test_clients_that_remember_whether_they_stayed(noise):
     """The view is taken to know who was drawn and who vanished: no amplification, as of secure aggregation."""
     algorithm = heads(fp.dropping(FIXED, P, noise))
@@ -49,7 +50,7 @@ def test_clients_that_remember_whether_they_stayed(noise):
     assert on_their_own.sampling == Poisson(N, 1 - P, None, "remembered")
 
 
-@pytest.mark.parametrize("noise", ["whole", "lost"])
+@tiers.every("noise", ["lost", "whole"])
 def test_everyones_own_noise(noise):
     """Known to stay, beside the noise of the others who do."""
     algorithm = fp.papers.ldp_fed_avg(
@@ -60,7 +61,7 @@ def test_everyones_own_noise(noise):
     assert seen.multiplier == pytest.approx(SIGMA * math.sqrt(N))
 
 
-@pytest.mark.parametrize("noise", ["whole", "lost"])
+@tiers.every("noise", ["lost", "whole"])
 def test_noise_of_ones_own_goes_with_who_vanishes(noise):
     """Local differential privacy: a sum of k messages has the noise of k, whatever the sampler says."""
     algorithm = fp.papers.ldp_fed_avg(
@@ -85,7 +86,7 @@ def test_noise_of_the_server_is_never_lost():
         assert seen.sampling == Dropping(N, S, P)
 
 
-@pytest.mark.parametrize("noise", ["whole", "lost"])
+@tiers.every("noise", ["lost", "whole"])
 def test_records_are_seen_where_their_client_stays(noise):
     """The noises of a step that the cohort takes together do not count together, as others may vanish."""
     local = fp.LocalSteps(

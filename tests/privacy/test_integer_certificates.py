@@ -61,11 +61,11 @@ def exact_epsilon(p, shift):
     return optimize.brentq(lambda eps: exact_delta(p, shift, eps) - DELTA, 0, 20)
 
 
-OFTEN = {(2, 0.6), (10, 1.0), (10, 4.0), (1000, 0.3), (1000, 30.0)}
+OFTEN = {(2, 0.6), (10, 1.0), (10, 4.0), (1000, 30.0)}
 GRID = [
     pytest.param(n, deviation, marks=() if (n, deviation) in OFTEN else pytest.mark.slow)
-    for n in (2, 3, 10, 32, 100, 316, 1000)
-    for deviation in (0.3, 0.4, 0.6, 0.8, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0, 30.0)
+    for n in (2, 10, 100, 1000)
+    for deviation in (0.3, 0.4, 0.6, 1.0, 2.0, 4.0, 30.0)
 ]
 
 
@@ -244,7 +244,7 @@ def test_known_participation_is_the_mixture_over_how_often(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dropout", [0.1, 0.5])
+@tiers.every("dropout", [0.1, 0.5])
 def test_lost_shares_are_the_mixture_over_how_many_stay(kind, dropout):
     """k ~ Bin(n, 1 - p) stay, and everyone sees it; the unit does with probability k / n, and moves the sum by 3."""
     shares, deviation = 12, 2.0
@@ -341,9 +341,14 @@ def test_of_the_best_of_many_runs_what_is_set_aside_is_for_all(settings, best_of
 
 @pytest.mark.slow
 def test_the_best_of_two_settings_costs_as_much_as_that_of_the_costlier():
-    both = certify_choice([[WHOLE], [LOSSY]], DELTA, 50.0).epsilon
-    alone = certify_releases([LOSSY], DELTA, "third_party", best_of=50.0).epsilon
+    whole, lossy = (
+        release(IntegerNoise("skellam", 20, variance, 4, 2), drawn, 3, "third_party")
+        for variance, drawn in ((100.0, WHOLE.sampling), (8.0, LOSSY.sampling))
+    )
+    both = certify_choice([[whole], [lossy]], DELTA, 50.0).epsilon
+    alone = certify_releases([lossy], DELTA, "third_party", best_of=50.0).epsilon
     assert both == pytest.approx(alone)
+    assert math.isfinite(both)
 
 
 def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
@@ -356,18 +361,20 @@ def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
     assert found >= (least + math.expm1(2 * apart)) * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("drawn", "best_of"),
-    [
-        (Everyone(20), 1.0),
-        (FixedSize(100, 20), 3.0),
-        pytest.param(LOSSY.sampling, 3.0, marks=pytest.mark.slow),
-    ],
-)
-def test_a_profile_counts_what_a_certificate_sets_aside(kind, drawn, best_of):
+DISCRETE, SKELLAM = (IntegerNoise(kind, 20, 8.0, 100, 10) for kind in KINDS)
+SET_ASIDE = {
+    "everyone": (DISCRETE, Everyone(20), 1.0),
+    "everyone, skellam": (SKELLAM, Everyone(20), 1.0),
+    "fixed size": (DISCRETE, FixedSize(100, 20), 3.0),
+    "fixed size, skellam": (SKELLAM, FixedSize(100, 20), 3.0),
+    "shares are lost": (IntegerNoise("skellam", 20, 8.0, 4, 2), LOSSY.sampling, 3.0),
+}
+
+
+@tiers.every("name", SET_ASIDE, kind=lambda given: given[0].kind)
+def test_a_profile_counts_what_a_certificate_sets_aside(name):
     """So that it has the certificate's epsilon at its delta, and hardly another at others."""
-    noise = IntegerNoise(kind, 20, 8.0, 100, 10)
+    noise, drawn, best_of = SET_ASIDE[name]
     one = release(noise, drawn, rounds=3, view="third_party")
 
     def at(delta):

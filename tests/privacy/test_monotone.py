@@ -1,6 +1,7 @@
 """Less noise, more rounds, more sampling, fewer shares of the noise, a smaller delta: never a smaller epsilon."""
 
 import pytest
+import tiers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,21 +19,22 @@ def epsilon_of(view, kind, size, multiplier, steps, delta, honest):
     return certify_releases([made], delta, view, honest=honest).epsilon
 
 
-@settings(max_examples=6, deadline=None, derandomize=True)
-@given(
-    view=st.sampled_from(["third_party", "server_secagg"]),
-    kind=st.sampled_from(["poisson", "cut", "fixed", "laplace", "fixed laplace"]),
-    multiplier=st.floats(0.5, 20),
-    louder=st.floats(1.05, 3),
-    steps=st.integers(0, 40),
-    further=st.integers(1, 40),
-    size=st.integers(1, 40),
-    larger=st.integers(1, 60),
-    delta=st.floats(1e-9, 1e-2),
-    factor=st.floats(1.1, 50),
-    honest=st.floats(0.1, 1),
-)
-def test_monotone(
+DRAWN = {
+    "view": st.sampled_from(["third_party", "server_secagg"]),
+    "kind": st.sampled_from(["poisson", "cut", "fixed", "laplace", "fixed laplace"]),
+    "multiplier": st.floats(0.5, 20),
+    "louder": st.floats(1.05, 3),
+    "steps": st.integers(0, 40),
+    "further": st.integers(1, 40),
+    "size": st.integers(1, 40),
+    "larger": st.integers(1, 60),
+    "delta": st.floats(1e-9, 1e-2),
+    "factor": st.floats(1.1, 50),
+    "honest": st.floats(0.1, 1),
+}
+
+
+def is_monotone(
     view, kind, multiplier, louder, steps, further, size, larger, delta, factor, honest
 ):
     def epsilon(size=size, multiplier=multiplier, steps=steps, delta=delta, honest=1.0):
@@ -45,6 +47,12 @@ def test_monotone(
     less = [epsilon(multiplier=multiplier * louder), epsilon(delta=delta * factor)]
     for a, b in [(here, m) for m in more] + [(x, here) for x in less]:
         assert a <= b * (1 + 1e-3) + 1e-3  # cells differ in width
+
+
+@tiers.every("examples", [3, 12])
+def test_monotone(examples):
+    drawn = settings(max_examples=examples, deadline=None, derandomize=True)
+    drawn(given(**DRAWN)(is_monotone))()
 
 
 # Those who drop out or collude take their share of the noise away
@@ -63,15 +71,17 @@ def test_ten_of_a_hundred():
     assert any("0.9 of the noise's variance is added" in text for text in certificate.assumptions)
 
 
-@pytest.mark.parametrize(
-    ("view", "sampling"),
+@tiers.every(
+    "told",
     [
         *((view, Poisson(6000, 1 / 60)) for view in VIEWS),
         ("third_party", FixedSize(6000, 100)),
         ("third_party", Everyone(6000)),
     ],
+    kind=lambda told: told[0],
 )
-def test_fewer_shares_cost_more(view, sampling):
+def test_fewer_shares_cost_more(told):
+    view, sampling = told
     found = [
         certify_releases([release(view, 5.0, sampling)], DELTA, view, honest=h).epsilon
         for h in (1.0, 0.3)
@@ -85,6 +95,7 @@ def test_noise_of_one_s_own_does_not_depend_on_others():
     assert whole == half
 
 
+@pytest.mark.slow
 def test_fixed_cohorts_may_not_be_told_of():
     certificate = certify_releases(
         [release(sampling=FixedSize(6000, 100))], DELTA, "third_party", honest=0.9

@@ -100,7 +100,7 @@ def laws_of_batches(total, units, rate, capacity):
     ]
 
 
-@tiers.every("given", [(1, 3), (2, 3), (2, 2), (3, 2), (4, 3)])
+@tiers.every("given", [(4, 3), (1, 3), (2, 3), (2, 2), (3, 2)])
 def test_places_of_batches_that_are_cut(given):
     """Explicit neighbours: others that can be told apart, as their contributions are far from one another."""
     units, capacity = given
@@ -198,11 +198,13 @@ def test_the_pair_of_cohorts_of_one_size_is_that_of_its_proof():
 )
 def test_who_knows_the_draws_sees_every_pattern(sampling, law):
     """All patterns of two rounds."""
+    chances = law.pmf(np.arange(7))
+    seen = [(a, b) for a, b in product(range(7), repeat=2) if chances[a] * chances[b]]
 
     def delta_of(eps, power):
         return sum(
-            law.pmf(a) * law.pmf(b) * gaussian(eps, np.sqrt(a**power + b**power) / SIGMA)
-            for a, b in product(range(7), repeat=2)
+            chances[a] * chances[b] * gaussian(eps, np.sqrt(a**power + b**power) / SIGMA)
+            for a, b in seen
         )
 
     ours = epsilon(PersonsDraw(sampling, 3), 2, "server_secagg")
@@ -254,7 +256,8 @@ def test_no_directions_exceed_the_line(noise):
             assert sample.mean() - 5 * sample.std() / len(sample) ** 0.5 <= most
 
 
-@tiers.every("rate", [0.9, 0.98, 1 - 1e-9])
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [0.9, 0.98, 1 - 1e-9])
 def test_draws_that_miss_nobody_cost_no_more_than_all(rate):
     """Also where the chances of all numbers above 0 add up to 1, but for rounding."""
     some = epsilon(PersonsDraw(Poisson(60, rate), 50))

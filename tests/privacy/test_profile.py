@@ -11,7 +11,6 @@ import tiers
 from scipy.stats import laplace, norm
 from small import refused
 
-import fedpriv as fp
 from fedpriv.privacy import (
     Everyone,
     FixedSize,
@@ -40,8 +39,13 @@ def certified(release, delta=DELTA, **options):
 
 
 @cache
+def certificate_of(name):
+    return certified(RELEASES[name])
+
+
+@cache
 def profile_of(name):
-    return certified(RELEASES[name]).profile()
+    return certificate_of(name).profile()
 
 
 def gaussian_curve(mu):
@@ -73,14 +77,18 @@ class TestGaussian:
         assert bound.regret < 1e-4
 
 
-@pytest.mark.parametrize("name", RELEASES)
+def drawn(seen):
+    """On this depends which accountant has its curve."""
+    return seen.view, type(seen.sampling), seen.noise
+
+
+@tiers.every("name", RELEASES, kind=drawn)
 class TestEveryKind:
     def test_it_passes_through_the_certificates(self, name):
-        certificate = certified(RELEASES[name])
-        profile = certificate.profile()
+        certificate, profile = certificate_of(name), profile_of(name)
         assert profile.epsilon(DELTA) == certificate.epsilon
         assert DELTA * (1 - 1e-8) <= profile.delta(certificate.epsilon) <= DELTA
-        for delta in (1e-10, 1e-3, 0.03):
+        for delta in (1e-10, 0.03):
             other = certified(RELEASES[name], delta).epsilon
             assert profile.epsilon(delta) == pytest.approx(other, rel=2e-3, abs=1e-6)
 
@@ -119,7 +127,7 @@ class TestEveryKind:
 def test_attackers_by_the_likelihood_ratio(noise, rate):
     """One Poisson cohort: the densities' own trade-off curves, of which the worse one is attained."""
     law, scale = {"gaussian": norm, "laplace": laplace}[noise], 0.8
-    x = np.linspace(-15, 17, 400_001)
+    x = np.linspace(-15, 17, 200_001)
     still, moved = law.pdf(x, scale=scale), law.pdf(x, loc=1, scale=scale)
     pair = (1 - rate) * still + rate * moved, still
     curves = []
@@ -163,7 +171,7 @@ def test_operational_numbers_as_dp_accounting_has_them(name):
     def found(rate):
         return min((delta + np.exp(eps) * rate).min(), (1 - (1 - delta - rate) / np.exp(eps)).min())
 
-    numbers = certified(made).operational_numbers()
+    numbers = certificate_of(name).operational_numbers()
     told = [found(0.01), found(0.001)]
     np.testing.assert_allclose(numbers.true_positive_rates, told, atol=1e-3)
     for precisions, tpr, fpr in zip(numbers.precisions, told, (0.01, 0.001), strict=True):
@@ -275,7 +283,7 @@ def test_what_is_seen_for_certain_now_and_then_has_no_mu():
     ],
 )
 def test_the_sentence_speaks_of_the_neighbours(name, said):
-    certificate = certified(RELEASES[name])
+    certificate = certificate_of(name)
     numbers, sentence = certificate.operational_numbers(), certificate.in_words()
     assert said in sentence
     (most,) = (
@@ -284,12 +292,3 @@ def test_the_sentence_speaks_of_the_neighbours(name, said):
         if b == "of" and a.isdigit() and a != "10"
     )
     assert most == math.ceil(1000 * numbers.true_positive_rates[0])
-
-
-def test_a_certificate_of_an_algorithm_has_it():
-    from correlated_runs import FEDERATION, N, descent
-    from small import start
-
-    made = descent(fp.gaussian(1.0, 2.0), fp.everyone(N))
-    certificate = fp.certify(made, start(), FEDERATION, 4, DELTA)
-    assert certificate.profile().gaussian.mu == pytest.approx(1.0, rel=1e-3)

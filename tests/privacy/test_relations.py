@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import tiers
 
 from fedpriv.privacy import FixedSize, Poisson, Release, losses, renyi
 
@@ -105,7 +106,7 @@ def test_laplace_events_are_scale_over_sensitivity():
     assert not replaced.supports(dp.LaplaceDpEvent(4.0))
 
 
-@pytest.mark.parametrize("capacity", [None, 8])
+@tiers.every("capacity", [None, 8], kind=lambda capacity: "any")
 def test_poisson_is_the_library_s_event(capacity):
     """For cohorts that are cut, the library's bound is a looser one."""
     import dp_accounting as dp

@@ -71,11 +71,11 @@ def sampled_delta(noise, separation, rate):
     return delta
 
 
-@tiers.every("delta", [1e-8, 1e-5, 1e-18])
-@tiers.every("rate", [1e-3, 1e-6, 0.9])
+@tiers.every("given", [(1e-3, 1e-8), (1e-6, 1e-5), (1e-6, 1e-18), (0.9, 1e-5), (0.9, 1e-18)])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_one_round(noise, rate, delta):
+def test_one_round(noise, given):
     """By the outputs themselves, in 60 digits; a replaced unit as one that is moved twice as far."""
+    rate, delta = given
     for multiplier in (0.3, 1.0, 30.0, 1e4):
         for sampling, relation, separation in (
             (Poisson(MANY, rate), "add_or_remove", 1 / multiplier),
@@ -196,6 +196,7 @@ def test_rare_loud_and_frequent_quiet_rounds():
     assert least <= certified([rare, often], 1e-3, "server") <= most
 
 
+@pytest.mark.slow
 def test_cells_stay_few():
     """10^8 rounds, in each of which the loss is about 10^-8."""
     found = certified([release(1e6, Poisson(MANY, 0.01), 10**8)], 1e-5)
@@ -214,6 +215,7 @@ def test_losses_too_rare_for_delta_take_no_room():
     assert whole <= cut <= 1.01 * whole
 
 
+@pytest.mark.slow
 def test_blocks_of_one_round():
     """As if everyone took part: Balle and Wang's curve, by grids, too."""
     one = release(68.9, Allocation(1000, 1), 139)

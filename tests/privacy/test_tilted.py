@@ -92,9 +92,9 @@ RARELY, OFTEN = (1.4, 0.05, 20), (0.8, 0.3, 3)
 @tiers.every(
     "given",
     [
-        ("gaussian", 1e-10, RARELY),
-        ("laplace", 1e-10, OFTEN),
         ("gaussian", 1e-15, OFTEN),
+        ("laplace", 1e-10, OFTEN),
+        ("gaussian", 1e-10, RARELY),
         ("laplace", 1e-15, RARELY),
         ("gaussian", 1e-18, RARELY),
         ("laplace", 1e-18, OFTEN),
@@ -126,7 +126,7 @@ def test_the_library_where_it_reaches(noise, rounds):
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     make = {"gaussian": pld.from_gaussian_mechanism, "laplace": pld.from_laplace_mechanism}[noise]
-    once = make(1.4, sampling_prob=0.05, value_discretization_interval=1e-5)
+    once = make(1.4, sampling_prob=0.05, value_discretization_interval=1e-4)
     theirs = once.self_compose(rounds, 1e-30).get_epsilon_for_delta(1e-10)
     found = losses.pld_epsilon([release(steps=rounds, noise=noise)], "add_or_remove", 1e-10)
     assert found == pytest.approx(theirs, rel=1e-3)
@@ -145,7 +145,11 @@ def test_rounds_that_are_seen_or_not(delta):
 
 
 @tiers.every("delta", [1e-15, 1e-18])
-@tiers.every("sampling", [Poisson(6000, 1 / 60), FixedSize(6000, 100), Poisson(6000, 1 / 60, 90)])
+@tiers.every(
+    "sampling",
+    [Poisson(6000, 1 / 60), FixedSize(6000, 100), Poisson(6000, 1 / 60, 90)],
+    kind=lambda sampling: "any",
+)
 def test_tighter_than_renyi(sampling, delta):
     found = certify_releases([release(sampling=sampling, steps=180)], delta, "third_party")
     assert found.accountant == "PLD"
@@ -224,7 +228,6 @@ def test_rounding_is_less_than_half_of_its_margin(given, epsilon):
 def test_a_composition_leaves_nothing_behind():
     """Its arrays, megabytes at every evaluation of a run, go without waiting for cyclic garbage to be looked for."""
     release = Release("third_party", "client", 1.4, Poisson(100, 0.05), 50)
-    gc.collect()
     gc.disable()
     try:
         (composed, _) = losses.compose([release], "add_or_remove", 1e-3)

@@ -20,7 +20,7 @@ from fedpriv.privacy import (
 from fedpriv.privacy.known_participation import participations
 from fedpriv.privacy.renyi import rdp_epsilon
 
-DELTA, DRAWS = 1e-3, 400_000
+DELTA, DRAWS = 1e-3, 200_000
 
 
 def release(multiplier=4.0, sampling=None, steps=3, **more):
