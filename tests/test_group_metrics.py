@@ -91,7 +91,7 @@ def test_groups_of_one_client_each_are_those_by_client():
 
 def test_so_many_clients_of_each_group_are_drawn_once():
     measure = fp.measures.per_group(score, GROUPS, clients=2)
-    found, again = measured(measure), measure(STATE, FEDERATION)
+    found, again = measured(measure), measured(measure)
     sizes = {
         name: len(found[f"per_client[{name}]"].clients) for name in ("urban", "rural", "far off")
     }

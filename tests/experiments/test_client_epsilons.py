@@ -16,7 +16,7 @@ from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-SIZES = (9, 3, 20, 5)
+SIZES = (9, 3, 20, 9)
 _, TEST, MODEL = classification()
 
 

@@ -81,7 +81,7 @@ def test_models_have_the_parameters_they_are_said_to_have(parameters):
     assert d == pytest.approx(parameters, rel=0.005)
 
 
-@every("algorithm", ["dp_scaffold", "dp_fed_avg", "fed_smp"])
+@every("algorithm", ["dp_fed_avg", "fed_smp", "dp_scaffold"])
 def test_a_point_is_a_round_of_its_algorithm_at_its_size(algorithm):
     made, state, federation = built(Point(algorithm, 12, 5, 200))
     assert federation.rows.shape == (12, 4)
@@ -108,6 +108,7 @@ def test_a_fresh_process_measures_what_this_one_would():
     assert there["compile_seconds"] > 0
 
 
+@pytest.mark.slow
 def test_memory_is_counted_in_megabytes():
     compiled = jax.jit(lambda x: x + 1).lower(np.zeros(10**6, np.float32)).compile()
     assert xla_mb(compiled) == pytest.approx(8, rel=0.01)
@@ -224,6 +225,7 @@ def test_why_a_process_failed(code, stderr, why, monkeypatch):
     assert str(failed.value) == why
 
 
+@pytest.mark.slow
 def test_what_was_measured_before_an_interruption_is_kept(tmp_path, capsys, monkeypatch):
     """By default in a folder of its own under runs."""
     points = iter(range(3))

@@ -39,6 +39,7 @@ def long(tmp_path_factory):
     return of
 
 
+@pytest.mark.slow
 def test_reading_is_linear_and_keeps_equal_texts_once(long):
     def seconds(folder):
         begun = time.process_time()

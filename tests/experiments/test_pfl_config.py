@@ -46,6 +46,7 @@ def test_the_network_is_that_of_unpadded_convolutions(params):
     assert_close(SMALL.apply(params, x), y, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_dropout_is_for_training_alone(params):
     example = {"image": np.full((8, 8, 3), 9, np.uint8), "label": np.int32(1)}
     losses = [float(SMALL.loss(params, example, jax.random.key(s))) for s in (0, 1, 1)]

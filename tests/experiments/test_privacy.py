@@ -9,7 +9,6 @@ import numpy as np
 import optax
 import pytest
 from commands import privacy, run
-from every_config import FIRST
 
 import fedpriv as fp
 from fedpriv.certification.certificate import TracedRound
@@ -108,9 +107,9 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*FIRST.values(), "fed_smp_shakespeare"])
+@pytest.mark.parametrize("name", ["dp_scaffold_femnist", "fed_smp_shakespeare"])
 def test_nothing_is_loaded_and_no_config_takes_long(name, capsys, tmp_path):
-    """The first config of each kind answers, without its data, in less than a minute of its own work."""
+    """Of the largest models, without their data, in less than a minute of its own work."""
     began = time.process_time()  # a busy machine does not change it much
     shown = ask(capsys, name, "--output", tmp_path / "out", "--data-dir", tmp_path)
     assert time.process_time() - began < 60

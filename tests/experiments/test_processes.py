@@ -4,7 +4,6 @@ import json
 import signal
 import time
 
-import numpy as np
 import pytest
 from several import PATIENCE, ended, free_port, options, slurm, started
 
@@ -83,21 +82,12 @@ def test_the_secret_seed_is_that_of_the_first_process(finished):
 
 
 def test_metrics_are_those_of_one_process(finished, tmp_path, monkeypatch):
-    """With the same secret seed: to the bit on two devices, up to the order of sums on one."""
+    """With the same secret seed: to the bit on two devices."""
     folder, _ = finished
     monkeypatch.setattr(fp, "secret_seed", lambda: int((folder / "secret_seed").read_text()))
-    for devices in (2, 1):  # the first starts JAX
-        own = ["--layout.devices", str(devices), "--output", str(tmp_path / str(devices))]
-        assert main([*SMALL, *SHORT, *own]) == 0
-    assert lines(folder) == lines(tmp_path / "2")
-    for ours, theirs in zip(lines(folder), lines(tmp_path / "1"), strict=True):
-        for name in ("loss", "accuracy"):
-            np.testing.assert_allclose(
-                ours["metrics"][name]["per_seed"],
-                theirs["metrics"][name]["per_seed"],
-                rtol=1e-4,
-                err_msg=name,
-            )
+    own = ["--layout.devices", "2", "--output", str(tmp_path / "one")]
+    assert main([*SMALL, *SHORT, *own]) == 0
+    assert lines(folder) == lines(tmp_path / "one")
 
 
 def wait_for(file, processes):

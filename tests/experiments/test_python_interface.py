@@ -129,18 +129,6 @@ def test_a_sweep_is_a_table_a_figure_and_a_page(trained, tmp_path):
     assert "noise_multiplier" in page.read_text()
 
 
-def test_a_sweep_trains_every_point(tmp_path):
-    few = SHORT | {"rounds": 1, "every": 1, "seeds": 1}
-    swept = experiments.sweep(
-        "quickstart", {"noise_multiplier": [2, 3.0]}, folder=tmp_path / "s", progress=False, **few
-    )
-    assert swept.complete
-    assert [run.settings["noise_multiplier"] for run in swept.runs] == [2.0, 3.0]
-    losses = [run.history["dp_fed_avg"].loss[-1].item() for run in swept.runs]
-    assert losses[0] != losses[1]
-    assert "compiled programs: 1 for 2 trainings" in (swept.folder / "table.md").read_text()
-
-
 @pytest.mark.slow
 def test_what_a_run_costs_is_what_it_cost(trained):
     (account,) = experiments.privacy("quickstart", **SHORT)

@@ -80,6 +80,7 @@ def test_statistics_cost_their_share_and_training_what_they_leave():
     assert not ledger.claim("dp_fed_avg", 4).sound
 
 
+@pytest.mark.slow
 def test_neighbours_of_the_statistics_are_those_of_the_training():
     """Of cohorts of one size a client is replaced, which moves a sum twice as far."""
     for view, relation in (("third_party", "replace_one"), ("server_secagg", "zero_out")):

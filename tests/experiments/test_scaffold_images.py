@@ -7,7 +7,7 @@ import pytest
 from commands import run
 from prepared import write_random
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 SMALL = ["--clients", "4", "--records", "50", "--client-rate", "0.5", "--local-steps", "3"]
 SMALL += ["--rounds", "2", "--every", "1", "--warm-start", "1"]
@@ -21,7 +21,6 @@ def prepared(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "options", "d"),
     [
@@ -35,6 +34,7 @@ def prepared(tmp_path_factory):
 )
 def test_a_run(config, options, d, prepared, tmp_path):
     given = [*SMALL, *options, "--data-dir", str(prepared), "--output", str(tmp_path / "r")]
+    given += ["--algorithms", "dp_fed_avg"]
     assert run.main([config, *given]) == 0
     summary = json.loads((tmp_path / "r" / "summary.json").read_text())
     assert summary["uplink_mb_per_client_not_private"]["dp_fed_avg"] == pytest.approx(

@@ -30,6 +30,7 @@ def test_cells_are_the_formulas(capsys):
     assert (cells["SecAgg"][0], cells["SecAgg"][4]) == ("3", f"{added:,}")
 
 
+@pytest.mark.slow
 def test_a_round_that_runs_reports_what_a_cell_says():
     messages = Messages(60, 4, kept=0.1, noise_multiplier=0.0, exchanges=3)
     make = ADDED_UP["Fed-SMP rand_k"]

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from commands import audit, privacy, run, sweep
+from tiers import every
 
 from experiments.training import prepare
 
@@ -85,7 +86,7 @@ def test_a_mistake_is_shown_with_its_line(mistake, tmp_path, capsys):
     assert re.fullmatch(place, second)
 
 
-@pytest.mark.parametrize("command", [sweep.main, audit.main, privacy.main, run.main])
+@every("command", [sweep.main, audit.main, privacy.main, run.main])
 def test_every_command_shows_it_and_all_of_it_when_asked(command, tmp_path, capsys):
     grid = ["--grid", "rounds=2,3"] if command is sweep.main else []
     args = [own(tmp_path, "x = 1 / 0"), "--output", str(tmp_path / "never"), *grid]

@@ -92,5 +92,6 @@ def test_sound_variants_have_the_certificate_of_the_plain_ones():
         assert sound == pytest.approx(plain)
 
 
+@pytest.mark.slow
 def test_every_layer_by_itself_has_the_same_certificate():
     assert epsilons("dp_sgd", per_layer=False) == epsilons("dp_sgd", per_layer=True)
