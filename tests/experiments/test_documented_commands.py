@@ -47,22 +47,7 @@ SCAFFOLD = ["--clients", "20", "--records", "25", "--local-steps", "1", "--warm-
 SMALL = {
     "quickstart": [],
     "fed_smp_fashion_mnist": FED_SMP,
-    "adapters": [*FED_SMP, "--clip-norm", "0.001", "--client-plays", "1", "--length", "8"],
-    "fine_tuning": [*FED_SMP, "--clip-norm", "0.001"],
-    "fine_tuning_text": [
-        *FED_SMP,
-        "--clip-norm",
-        "0.001",
-        "--base-plays",
-        "1",
-        "--base-epochs",
-        "1",
-    ],
     "dp_scaffold_synthetic": [*SCAFFOLD, "--records", "50"],
-    "dp_scaffold_mnist": SCAFFOLD,
-    "dp_scaffold_femnist": SCAFFOLD,
-    "wavelet_mnist": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
-    "pfl_cifar10": ["--clients", "100", "--cohort", "2", "--batch-size", "5"],
     "tumours.py": [],
     "who_is_hurt": ["--clients", "9", "--cohort", "4", "--epochs", "1", "--hidden", "2"],
     "own_budgets": [
@@ -78,11 +63,9 @@ SMALL = {
     ],
     "personal": ["--clients", "8", "--cohort", "2", "--per-client", "8"],
     "correlated": ["--clients", "8", "--cohort", "2", "--bands", "2", "--buffers", "1"],
-    "correlated_text": ["--cohort", "2", "--bands", "2", "--buffers", "1", "--fold", "1", "2"],
     "late": ["--clients", "20", "--at-work", "2", "--buffer", "2", "--most-late", "24"],
     "audited": ["--clients", "20", "--cohort", "5"],
     "mspdq_mnist": ["--clients", "8", "--cohort", "3", "--local-epochs", "1", "--exchanges", "2"],
-    "wavelet_cifar10": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
 }
 LATE = ("secret_8", "known_8", "known_2")  # runs that are drawn in one figure
 # What a test of this size sets itself, or what other tests have.
