@@ -212,6 +212,7 @@ def test_an_undefined_metric_leaves_its_client_out_and_is_counted():
 UNDEFINED_OF = {"recall": 1, "precision": 1, "f1": 1, "macro_recall": 2, "auc": 2}
 
 
+@pytest.mark.slow
 @every("name", ["loss", "auc"])
 def test_a_client_whose_scores_are_nan_has_diverged_and_ranks_worst(name):
     found, clients = over_hospitals(held_by([*HOSPITALS, ([-1.0, 0.2], [1, 0])]))
@@ -221,6 +222,7 @@ def test_a_client_whose_scores_are_nan_has_diverged_and_ranks_worst(name):
     assert np.isnan(clients.metrics[name][-1])
 
 
+@pytest.mark.slow
 @every("case", [(False, False), (False, True), (True, False), (True, True)])
 def test_a_test_set_without_a_positive_is_no_divergence(case):
     """Scores that are NaN are, also of a metric that is undefined."""

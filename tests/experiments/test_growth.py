@@ -81,6 +81,7 @@ def test_models_have_the_parameters_they_are_said_to_have(parameters):
     assert d == pytest.approx(parameters, rel=0.005)
 
 
+@pytest.mark.slow
 @every("algorithm", ["dp_fed_avg", "fed_smp", "dp_scaffold"])
 def test_a_point_is_a_round_of_its_algorithm_at_its_size(algorithm):
     made, state, federation = built(Point(algorithm, 12, 5, 200))

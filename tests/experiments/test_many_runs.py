@@ -13,7 +13,6 @@ import pytest
 from commands import audit
 from scipy.stats import beta
 from small import classification, refused, regression, squared, start
-from tiers import every
 
 import fedpriv as fp
 from experiments.attacks.audit import repeated_training, whole_runs
@@ -183,7 +182,8 @@ PAIRS = {
 }
 
 
-@every("name", PAIRS, kind=lambda pair: pair[-1])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAIRS)
 def test_thresholds_are_of_the_pair_only_where_scores_have_its_scale(name):
     """Others would guess "absent", or "present", nearly always, and show nothing."""
     sampler, used, local, fixed = PAIRS[name]

@@ -91,6 +91,7 @@ def grown(folder, mine, values, **settings):
     )
 
 
+@pytest.mark.slow
 def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monkeypatch):
     elsewhere = tmp_path / "library"
     elsewhere.mkdir()

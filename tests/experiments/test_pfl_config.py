@@ -28,6 +28,7 @@ def params():
     return filled(SMALL.init)
 
 
+@pytest.mark.slow
 def test_the_network_is_that_of_unpadded_convolutions(params):
     """Layer by layer, in the order that pfl-research gives: ReLU before pooling, no padding."""
     x = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)

@@ -55,6 +55,7 @@ def test_json_is_one_object(capsys):
     assert by_view["server"]["epsilon"] > by_view["server_secagg"]["epsilon"]
 
 
+@pytest.mark.slow
 def test_overrides_and_honesty(capsys):
     options = ["--sampling", "poisson", "--honest", "0.9", "--algorithms", "dp_fed_avg"]
     poisson = ask(capsys, PAPER, *options, "--json")
@@ -127,6 +128,7 @@ def test_a_folder_that_cannot_be_made_is_said(capsys, tmp_path):
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_without_noise_there_is_no_picture_and_a_reason(capsys, tmp_path):
     shown = ask(capsys, "quickstart", "--noise-multiplier", 0, "--output", tmp_path / "none")
     assert "no noise is added" in shown

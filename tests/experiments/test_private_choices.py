@@ -25,7 +25,7 @@ from experiments.config.stopping import decided
 from experiments.runs.contents import Line, Summary
 from experiments.runs.curves import frame
 from experiments.runs.scalars import scalars
-from experiments.tables import terminal
+from experiments.tables import plots, terminal
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -186,7 +186,10 @@ def test_the_training_loss_ends_a_run(tmp_path):
     assert again.summary.not_covered == run.summary.not_covered
 
 
-def test_a_private_choice_is_repeated_wherever_an_epsilon_would_stand(stopped, tmp_path, capsys):
+def test_a_private_choice_is_repeated_wherever_an_epsilon_would_stand(
+    stopped, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(plots, "save", lambda figure, paths: None)
     why = "not covered: the last round was chosen by train_loss"
     held = json.loads((stopped.path / "summary.json").read_text())
     assert held["not_covered"] == [why]

@@ -55,7 +55,7 @@ def judged(item, results):
     return {f.cell.row: f for f in fill(item, Scale(), results) if f.cell.claim}
 
 
-JUDGED = ("table1", "fig1", "fig2", "fig3", "fig8", "fig9", "fig10")
+JUDGED = ("fig9", "table1", "fig1", "fig2", "fig3", "fig8", "fig10")
 
 
 @every("name", JUDGED)

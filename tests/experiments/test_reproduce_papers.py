@@ -233,9 +233,8 @@ def test_uplink_is_what_fed_smp_counts():
                 assert float(text) == pytest.approx(megabytes, abs=0.0051)
 
 
-@pytest.mark.parametrize(
-    "title", ["Fashion-MNIST", pytest.param("Shakespeare", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("title", ["Fashion-MNIST", "Shakespeare"])
 def test_the_epsilons_of_fed_smp(title):
     """The claim to the last digit, but for 2.02: the paper's q is rounded. They stand below what they mean."""
     data = SETS[title]
@@ -315,6 +314,7 @@ def test_the_epsilons_of_the_wavelet_paper():
         assert vanilla.epsilon < claim.epsilon < wav.epsilon
 
 
+@pytest.mark.slow
 def test_the_worked_example_and_its_weights_come_out():
     cells = ITEMS["wavelet", "table2"].cells
     assert len(cells) == 8 + 2 * 4 + 2 * 2 + 2 + 8

@@ -175,5 +175,5 @@ def test_the_train_loss_is_the_mean_over_evenly_spaced_examples():
     state = ModelState({"a": jax.numpy.float32(3)}, jax.numpy.int32(0))
     y = np.asarray(federation.examples["y"])
     for count, used in ((3, [0, 2, 4]), (100, range(7))):
-        found = train_loss(model, count)(state, federation)
+        found = jax.jit(train_loss(model, count))(state, federation)
         np.testing.assert_allclose(found["train_loss"], 3 * y[list(used)].mean(), rtol=1e-5)

@@ -271,7 +271,7 @@ def test_a_budget_ends_a_resumed_run_as_any_other(tmp_path):
 
 def test_rounds_that_are_done_again_stay_spent(tmp_path):
     """A run that had reached round 40 of 200 and was stopped once more before that."""
-    about = {"resumed": [{"reached": {"dp_fed_avg": 40}}]}
+    about = {"resumed": [{"time": "", "rounds": {}, "differs": [], "reached": {"dp_fed_avg": 40}}]}
     given = {"algorithms": ("dp_fed_avg",), "every": 5, "status": "interrupted"}
     record(tmp_path / "run", rounds=(5, 10), about=about, **given)
     summary = experiments.runs.read(tmp_path / "run").summary

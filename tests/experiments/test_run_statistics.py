@@ -159,6 +159,7 @@ def test_what_cannot_be_normalised_is_refused_in_one_line():
         asked_of(text(5), (0.0, 1.0))
 
 
+@pytest.mark.slow
 def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
     with pytest.raises(ValueError, match=r"^statistics: 0\.25; none of fed_avg has an epsilon"):
         budget.solved(quickstart, replace(CONFIG, algorithms=("fed_avg",)))

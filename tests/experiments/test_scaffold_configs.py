@@ -9,7 +9,6 @@ import numpy as np
 import optax
 import pytest
 from commands import privacy, run
-from tiers import every
 
 import experiments
 import fedpriv as fp
@@ -84,7 +83,8 @@ def ask(capsys, *args):
     return json.loads(capsys.readouterr().out)
 
 
-@every("cell", [(10, 5, 488), (20, 40, 83), (80, 1, 546)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", [(10, 5, 488), (20, 40, 83), (80, 1, 546)])
 def test_the_rounds_of_table_1_come_from_the_ledger(cell, capsys):
     sigma, steps, rounds = cell
     answer = ask(

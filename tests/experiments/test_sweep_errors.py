@@ -62,6 +62,7 @@ def test_one_process_only(tmp_path, capsys, monkeypatch):
     assert said == "error: sweep: runs in one process; start it without srun\n"
 
 
+@pytest.mark.slow
 def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, monkeypatch):
     """A bug in the middle of a sweep is no wrong input."""
     trained = []

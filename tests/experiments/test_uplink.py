@@ -12,6 +12,7 @@ from experiments.accounting.uplink import ADDED_UP, Messages
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
+@pytest.mark.slow
 def test_cells_are_the_formulas(capsys):
     """60 values fill a block of 64, and 6 three of 2; a place of 60 has 6 bits."""
     args = "--dimension 60 --clients 4 --kept 0.1 --noise-multiplier 0 --exchanges 3 --bits 2 10"
