@@ -51,6 +51,7 @@ def ledger(**changes) -> Ledger:
     return quickstart.ledger(dataclasses.replace(quickstart.settings, **changes))
 
 
+@pytest.mark.slow
 def test_rows_name_their_optimiser_and_the_option_is_all_others():
     names = [*ROWS, *(f"dp_{row}" for row in ROWS), "dp_fed_avg", "top_k"]
     rows = ledger(algorithms=tuple(names), server=Server("momentum"))

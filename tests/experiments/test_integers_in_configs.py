@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from tiers import every
 
 import fedpriv as fp
 from configs import quickstart
@@ -31,7 +30,8 @@ GIVEN = [
 ]
 
 
-@every("given", GIVEN, kind=lambda given: given[-1])
+@pytest.mark.slow
+@pytest.mark.parametrize("given", GIVEN)
 def test_bits_and_integer_noise_are_the_mechanism_s(given):
     sampling, noise, used = given
     given = mechanism(replace(SMALL, sampling=sampling, bits=14, integer_noise=noise))

@@ -81,7 +81,7 @@ def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, monkeypatch):
     assert [prepared.point.title for prepared in trained] == ["p 0.1"]
 
 
-@every("when", ["announce", "load"])
+@every("when", ["load", "announce"])
 def test_the_folder_is_known_however_early_it_is_interrupted(when, tmp_path, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt

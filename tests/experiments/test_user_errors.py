@@ -86,7 +86,7 @@ def test_a_mistake_is_shown_with_its_line(mistake, tmp_path, capsys):
     assert re.fullmatch(place, second)
 
 
-COMMANDS = {"sweep": sweep.main, "audit": audit.main, "privacy": privacy.main, "run": run.main}
+COMMANDS = {"run": run.main, "sweep": sweep.main, "audit": audit.main, "privacy": privacy.main}
 
 
 @every("name", COMMANDS)
