@@ -87,12 +87,6 @@ def test_the_page_names_all_files():
     assert {*re.findall(r"\]\(slurm/(.+?)\)", page)} == FILES.keys()
 
 
-@pytest.mark.parametrize("name", ["train.sbatch", "points.sbatch"])
-def test_they_are_scripts_of_bash(name):
-    done = subprocess.run(["bash", "-n"], input=FILES[name], text=True, capture_output=True)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_a_job_begins_or_goes_on(submit, tmp_path):
     asked = ("train.sbatch", "runs/a b", "quickstart", "--rounds", "3")
     started = "python -m experiments.run quickstart --rounds 3 --output runs/a b\n"
