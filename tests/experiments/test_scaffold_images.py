@@ -16,36 +16,26 @@ SMALL += ["--rounds", "2", "--every", "1", "--warm-start", "1"]
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
-    write_random(folder, "mnist", "emnist/balanced", train=220, test=20)
-    write_random(folder, "emnist/bymerge", train=20, test=220)  # the stand-in takes the test split
+    write_random(folder, "mnist", train=220, test=20)
     return folder
 
 
-@pytest.mark.parametrize(
-    ("config", "options", "d"),
-    [
-        (
-            "dp_scaffold_mnist",
-            ["--gamma", "10", "--authors.per-tensor"],
-            60 * 200 + 200 + 200 * 10 + 10,
-        ),
-        ("dp_scaffold_femnist", ["--dataset", "emnist/bymerge"], 784 * 47 + 47),
-    ],
-)
-def test_a_run(config, options, d, prepared, tmp_path):
+def test_a_run(prepared, tmp_path):
+    """Of a network, whose minimum nobody knows; test_every_config trains the convex one."""
+    options = ["--gamma", "10", "--authors.per-tensor"]
+    d = 60 * 200 + 200 + 200 * 10 + 10
     given = [*SMALL, *options, "--data-dir", str(prepared), "--output", str(tmp_path / "r")]
     given += ["--algorithms", "dp_fed_avg"]
-    assert run.main([config, *given]) == 0
+    assert run.main(["dp_scaffold_mnist", *given]) == 0
     summary = json.loads((tmp_path / "r" / "summary.json").read_text())
     assert summary["uplink_mb_per_client_not_private"]["dp_fed_avg"] == pytest.approx(
         2 * 0.5 * d * 32 / 8e6
     )
     lines = (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
-    convex = config == "dp_scaffold_femnist"
     for line in lines:
         measured = json.loads(line)["diagnostics_not_private"]
         assert np.isfinite(measured["objective"]["mean"])
-        assert ("log_gap" in measured) == convex
+        assert "log_gap" not in measured
 
 
 def test_too_few_images(prepared, tmp_path, capsys):
