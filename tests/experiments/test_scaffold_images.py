@@ -1,11 +1,14 @@
 """The image experiments of DP-SCAFFOLD, end to end on tiny prepared data sets."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from commands import run
 from prepared import write_random
+
+from configs import dp_scaffold_femnist
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
@@ -42,3 +45,11 @@ def test_too_few_images(prepared, tmp_path, capsys):
     given = ["--clients", "5", "--records", "50", "--data-dir", str(prepared)]
     assert run.main(["dp_scaffold_mnist", *given, "--output", str(tmp_path / "r")]) == 2
     assert "records: 5 clients of 50 need 250 images, mnist has 220" in capsys.readouterr().err
+
+
+def test_the_stand_in_for_letters_is_another_sets_test_split(tmp_path):
+    write_random(tmp_path, "emnist/bymerge", train=20, test=220)
+    own = {"dataset": "emnist/bymerge", "clients": 4, "records": 50, "client_rate": 0.5}
+    settings = replace(dp_scaffold_femnist.settings, data_dir=tmp_path, **own)
+    data = dp_scaffold_femnist.load(settings)
+    assert len(data.train["label"]) + len(data.test["label"]) == 4 * 50
