@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
+from types import MappingProxyType
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -28,6 +29,7 @@ def record(
     seed=0,
     of_clients=0,
     of_groups=(),
+    about=MappingProxyType({}),
     **given,
 ) -> dict[str, History]:
     """A run folder with the config's own certificates and claims, and random numbers; no summary if `status` is None.
@@ -45,22 +47,34 @@ def record(
     experiment = Experiment(model, None, ledger.delta, entries, notes=("tuned without privacy",))
     vars(experiment)["ledger"] = replace(ledger, entries=entries, notes=experiment.notes)
     return record_experiment(
-        folder, name, config, experiment, rounds, status, seed, of_clients, of_groups
+        folder, name, config, experiment, rounds, status, seed, of_clients, of_groups, about
     )
 
 
 def record_experiment(
-    folder, name, config, experiment, rounds, status="complete", seed=0, of_clients=0, of_groups=()
+    folder,
+    name,
+    config,
+    experiment,
+    rounds,
+    status="complete",
+    seed=0,
+    of_clients=0,
+    of_groups=(),
+    about=MappingProxyType({}),
+    measured=MappingProxyType({}),
 ) -> dict[str, History]:
-    """As `record`, of any experiment."""
+    """As `record`, of any experiment; `measured` is recorded beside, the same in every seed."""
     folder.mkdir(parents=True)
-    recorder, rng = Recorder(folder, name, config), np.random.default_rng(seed)
+    recorder, rng = Recorder(folder, name, config, about), np.random.default_rng(seed)
     entries, seeds = experiment.entries, config.seeds
     histories = {n: History(tuple(range(seeds)), compile_seconds=1.5) for n in entries}
     for n, history in histories.items():
         privacy = Privacy(experiment.ledger, n)
         for t in rounds:
             evaluation = _evaluation(n, t, seeds, rng)
+            each = {measure: np.full(seeds, value) for measure, value in measured.items()}
+            evaluation = evaluation._replace(measures=evaluation.measures | each)
             if of_clients:
                 evaluation = _with_clients(evaluation, of_clients, np.random.default_rng([seed, t]))
                 evaluation = _with_groups(evaluation, np.array(of_groups))

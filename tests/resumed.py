@@ -67,3 +67,25 @@ def assert_same(folder, whole):
 
 def files(folder):
     return {f.relative_to(folder) for f in folder.rglob("*")}
+
+
+def spelt(secret):
+    """As text, and as the bytes of a number."""
+    texts = [f"{secret}", f"{secret:x}", f"{secret:X}"]
+    numbers = [secret.to_bytes(8, order) for order in ("big", "little")]
+    return [*(text.encode() for text in texts), *numbers]
+
+
+def tell(folder, secret):
+    """The files and folders that hold it, or have it in their names."""
+    return [
+        path.name
+        for path in folder.rglob("*")
+        for held in [str(path).encode() + (path.read_bytes() if path.is_file() else b"")]
+        if any(word in held for word in spelt(secret))
+    ]
+
+
+def files_of(folder):
+    """What is in them."""
+    return {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}

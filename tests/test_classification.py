@@ -1,5 +1,7 @@
 """The score of a classifier against scikit-learn: balanced accuracy, and AUC from bins."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,11 +24,16 @@ PARAMS = {"scale": jnp.ones(())}
 RNG = np.random.default_rng(0)
 
 
+@cache
+def evaluated(classes):
+    """Examples -> their scores."""
+    score = fp.models.classification_score(apply, classes, "x")
+    return jax.jit(lambda e: evaluate(score, PARAMS, e, 100))
+
+
 def found(logits, labels):
     """name -> metric, and whether it has diverged."""
-    score = fp.models.classification_score(apply, logits.shape[1], "x")
-    examples = {"x": np.float32(logits), "label": np.int32(labels)}
-    scores = jax.jit(lambda e: evaluate(score, PARAMS, e, 100))(examples)
+    scores = evaluated(logits.shape[1])({"x": np.float32(logits), "label": np.int32(labels)})
     return {name: float(value) for name, value in scores.metrics.items()}, bool(scores.diverged)
 
 

@@ -82,6 +82,7 @@ def test_the_clients_may_hold_other_records():
     assert held_out["per_client_loss_mean"] == pytest.approx(expected(other)[1].mean(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_several_measures_are_evaluated_together_in_a_run():
     both = fp.measures.together(fp.measures.heterogeneity(squared), fp.measures.per_client(score))
     history = fp.simulate(
@@ -211,6 +212,7 @@ def test_an_undefined_metric_leaves_its_client_out_and_is_counted():
 UNDEFINED_OF = {"recall": 1, "precision": 1, "f1": 1, "macro_recall": 2, "auc": 2}
 
 
+@pytest.mark.slow
 @every("name", ["loss", "auc"])
 def test_a_client_whose_scores_are_nan_has_diverged_and_ranks_worst(name):
     found, clients = over_hospitals(held_by([*HOSPITALS, ([-1.0, 0.2], [1, 0])]))
@@ -220,26 +222,31 @@ def test_a_client_whose_scores_are_nan_has_diverged_and_ranks_worst(name):
     assert np.isnan(clients.metrics[name][-1])
 
 
-@pytest.mark.parametrize("diverged", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_test_set_without_a_positive_is_no_divergence(diverged):
+@pytest.mark.slow
+@every("case", [(False, False), (False, True), (True, False), (True, True)])
+def test_a_test_set_without_a_positive_is_no_divergence(case):
     """Scores that are NaN are, also of a metric that is undefined."""
-    federation = held_by(HOSPITALS)
+    (diverged, without_loss), federation = case, held_by(HOSPITALS)
     test = {"s": np.array([-1.0 if diverged else 0.1, 0.7], np.float32), "y": np.zeros(2)}
     alone = fp.models.Score(
         lambda params, e: {k: v for k, v in _judged(params, e).items() if k != "loss"}, DERIVED
     )
     run = partial(
-        fp.simulate, STILL, PARAMS, federation, test, rounds=3, every=2, seeds=(0, 1),
-    )  # fmt: skip
-    for score in (SCORE, alone):
-        if diverged:
-            with pytest.raises(fp.DivergedError, match=r"in round 2 \(seed 0\)"):
-                run(score=score)
-            continue
-        history = run(score=score)
-        assert np.isnan(history.metric("recall")).all()
-        assert (history.metric("precision") == 0).all()
-        assert (history.accuracy == 0.5).all()
+        fp.simulate,
+        *(STILL, PARAMS, federation, test),
+        score=alone if without_loss else SCORE,
+        rounds=3,
+        every=2,
+        seeds=(0, 1),
+    )
+    if diverged:
+        with pytest.raises(fp.DivergedError, match=r"in round 2 \(seed 0\)"):
+            run()
+        return
+    history = run()
+    assert np.isnan(history.metric("recall")).all()
+    assert (history.metric("precision") == 0).all()
+    assert (history.accuracy == 0.5).all()
 
 
 STILL = fp.fed_sgd(

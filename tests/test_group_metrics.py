@@ -71,6 +71,7 @@ def test_groups_of_clients_are_those_of_numpy_and_a_client_may_be_in_none():
     assert rural.records.tolist() == FEDERATION.size[6:10].tolist()
 
 
+@pytest.mark.slow
 def test_a_column_of_a_table_may_have_gaps_and_whole_numbers():
     column = pd.Series([10.0] * 6 + [20.0] * 4 + [np.nan, 30.0])
     found = measured(fp.measures.per_group(score, column))
@@ -89,9 +90,10 @@ def test_groups_of_one_client_each_are_those_by_client():
         np.testing.assert_array_equal(own, values)
 
 
+@pytest.mark.slow
 def test_so_many_clients_of_each_group_are_drawn_once():
     measure = fp.measures.per_group(score, GROUPS, clients=2)
-    found, again = measured(measure), measure(STATE, FEDERATION)
+    found, again = measured(measure), measured(measure)
     sizes = {
         name: len(found[f"per_client[{name}]"].clients) for name in ("urban", "rural", "far off")
     }

@@ -106,6 +106,7 @@ def test_which_way_is_better_and_which_metric_is_shown():
     assert main_metric(["auc", "loss"], "auc") == "auc"
 
 
+@pytest.mark.slow
 def test_an_array_of_sums_is_one_entry_and_no_metric(regression):
     """The matrix of an error's moments, of any shape; the derived see its mean over the examples."""
     _, test, run = regression
@@ -117,6 +118,7 @@ def test_an_array_of_sums_is_one_entry_and_no_metric(regression):
     assert history.metric("deviation")[-1, 0] == pytest.approx(errors.std(), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_without_a_loss_any_metric_that_is_not_finite_is_divergence(regression):
     with pytest.raises(fp.DivergedError, match="in round 2"):
         regression[2](lambda w, e: {"mse": squared(w, e), "other": jnp.inf * (1 + w[0] ** 2)})

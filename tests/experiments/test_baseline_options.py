@@ -51,6 +51,7 @@ def ledger(**changes) -> Ledger:
     return quickstart.ledger(dataclasses.replace(quickstart.settings, **changes))
 
 
+@pytest.mark.slow
 def test_rows_name_their_optimiser_and_the_option_is_all_others():
     names = [*ROWS, *(f"dp_{row}" for row in ROWS), "dp_fed_avg", "top_k"]
     rows = ledger(algorithms=tuple(names), server=Server("momentum"))
@@ -62,6 +63,7 @@ def test_rows_name_their_optimiser_and_the_option_is_all_others():
         assert jax.tree.leaves(state)
 
 
+@pytest.mark.slow
 def test_private_rows_cost_what_dp_fed_avg_costs():
     rows = ledger(algorithms=("dp_fed_avg", "dp_fed_yogi", "fed_yogi"))
     cost = {name: rows.certify(name, 10).epsilon for name in rows.entries}
@@ -69,6 +71,7 @@ def test_private_rows_cost_what_dp_fed_avg_costs():
     assert cost["fed_yogi"] == np.inf
 
 
+@pytest.mark.slow
 def test_weights_reach_the_sum():
     rows = ledger(algorithms=("dp_fed_avg", "top_k"), weighting=Weighting(12, 0.9, "clipped"))
     for name in rows.entries:
@@ -93,6 +96,7 @@ def test_local_training_is_fed_prox():
     np.testing.assert_allclose(trained(pulled), 2 - 0.2 + 0.1 * 3 * 0.1, rtol=1e-6)
 
 
+@pytest.mark.slow
 @every("steps", [2, None], kind=lambda steps: 0)
 def test_local_batches_are_taken_in_parts(steps):
     """Three records: a part has no more than two of them."""

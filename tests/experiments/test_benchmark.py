@@ -193,6 +193,7 @@ def test_workload_g_is_a_step_beside_a_gradient(tiny):
         assert found["torch"]["parameters"] == found["parameters"]
 
 
+@pytest.mark.slow
 def test_what_workload_c_times_is_what_it_says():
     runs = haar_speed.transforms(TINY_TRANSFORM)
     x = runs["copy"]() - 1

@@ -7,7 +7,6 @@ import dp_accounting as dp
 import jax
 import numpy as np
 import pytest
-import tiers
 from commands import sweep
 from scipy import stats
 
@@ -54,7 +53,8 @@ def test_the_first_of_the_best_is_chosen_and_what_diverged_is_not(scores, higher
     assert choose.best(scores, higher) == at
 
 
-@tiers.every("own", [["--fold", "1", "3"], ["--dataset", "synthetic"]])
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [["--fold", "1", "3"], ["--dataset", "synthetic"]])
 def test_no_client_chooses_by_records_of_its_own(own, tmp_path, capsys):
     args = [
         "race",
@@ -117,7 +117,7 @@ def model(folder, key):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("at", "key"), DRAWN)
+@pytest.mark.parametrize(("at", "key"), DRAWN[1:])
 def test_a_trial_is_what_its_key_makes_of_the_data_of_seed_0(finished, at, key):
     noise = f"--noise-multiplier={at + 1}"
     made = experiment_of(

@@ -90,6 +90,7 @@ def test_what_cannot_be_is_refused_in_one_line():
         budget.solved(own, Quiet(target_epsilon=1.0))
 
 
+@pytest.mark.slow
 def test_noise_that_was_solved_for_other_clients_is_refused():
     noise = {"rand_k": 0.8}
     fewer = quickstart.ledger(

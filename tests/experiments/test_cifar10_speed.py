@@ -18,6 +18,8 @@ from experiments.speed import cifar10
 from experiments.speed.rivals import runner
 from experiments.speed.rivals.runner import Rival
 
+pytestmark = pytest.mark.slow
+
 TINY = replace(pfl_cifar10.settings, clients=4, cohort=2, batch_size=3)
 with_pfl = pytest.mark.skipif(not runner.built("pfl"), reason="pfl has no environment here")
 
@@ -41,7 +43,6 @@ def test_speeds_are_clients_and_ratios_are_of_the_same_turn():
     assert found["cpu"]["ratios"]["all"] == [3, 2]
 
 
-@pytest.mark.slow
 @with_pfl
 @pytest.mark.usefixtures("quick_to_compile")
 def test_turns_with_pfl():
@@ -113,7 +114,6 @@ def one_round_of_pfl(tmp_path_factory):
     return trained
 
 
-@pytest.mark.slow
 @with_pfl
 def test_pfls_noise_is_on_the_sum_of_the_cohort(one_round_of_pfl):
     """Where nothing is learned, a round is noise: of deviation clip_norm sigma / cohort on the mean, as here.
@@ -127,7 +127,6 @@ def test_pfls_noise_is_on_the_sum_of_the_cohort(one_round_of_pfl):
     assert float(jnp.std(noise)) == pytest.approx(0.4 * 0.5 / 2, rel=5e-3)
 
 
-@pytest.mark.slow
 @with_pfl
 @pytest.mark.parametrize("name", ["fed_avg", "dp_fed_avg"])
 def test_pfls_round_is_ours(one_round_of_pfl, name):

@@ -16,7 +16,7 @@ from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-SIZES = (9, 3, 20, 5)
+SIZES = (9, 3, 20, 9)
 _, TEST, MODEL = classification()
 
 
@@ -44,6 +44,7 @@ class Config:
         return Experiment(MODEL, TEST, 1e-3, {"dp_sgd": Entry(algorithm, [federation])})
 
 
+@pytest.mark.slow
 def test_epsilons_by_client(tmp_path):
     config = Config(fp.PublicSizes(SIZES, batch=4))
     (account,) = experiments.privacy(config)

@@ -16,6 +16,8 @@ import fedpriv as fp
 from experiments.config import modules
 from experiments.config.options import parse
 
+pytestmark = pytest.mark.slow
+
 FOLDER = ROOT / "docs" / "how_to" / "slurm"
 FILES = {path.name: path.read_text() for path in FOLDER.iterdir() if path.is_file()}
 OWN = "train_own.py"
@@ -85,14 +87,6 @@ def test_the_page_names_all_files():
     assert {*re.findall(r"\]\(slurm/(.+?)\)", page)} == FILES.keys()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["train.sbatch", "points.sbatch"])
-def test_they_are_scripts_of_bash(name):
-    done = subprocess.run(["bash", "-n"], input=FILES[name], text=True, capture_output=True)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.slow
 def test_a_job_begins_or_goes_on(submit, tmp_path):
     asked = ("train.sbatch", "runs/a b", "quickstart", "--rounds", "3")
     started = "python -m experiments.run quickstart --rounds 3 --output runs/a b\n"
@@ -103,7 +97,6 @@ def test_a_job_begins_or_goes_on(submit, tmp_path):
     assert submit(*asked, srun=SAID) == (0, f"--gpu-bind=none {resumed}", "")
 
 
-@pytest.mark.slow
 def test_each_task_of_an_array_has_a_point(submit):
     (last,) = map(int, re.findall(r"--array=0-(\d+)", FILES["points.sbatch"]))
     said = []
@@ -123,7 +116,6 @@ def test_each_task_of_an_array_has_a_point(submit):
     assert "unbound variable" in err
 
 
-@pytest.mark.slow
 def test_a_job_in_two_processes_stops_in_time_and_goes_on(submit, tmp_path):
     folder = tmp_path / "runs" / "two"
     job = ("train.sbatch", "runs/two", "quickstart", *SMALL, "--rounds", "20")
@@ -139,7 +131,6 @@ def test_a_job_in_two_processes_stops_in_time_and_goes_on(submit, tmp_path):
     assert [json.loads(line)["round"] for line in lines] == [*range(1, 21)]
 
 
-@pytest.mark.slow
 def test_a_script_of_ones_own(submit, tmp_path):
     """In two processes as in one; only the first speaks. Asked for again, it goes on, here from its end."""
     (tmp_path / "two.sbatch").write_text(f"srun python {OWN} two\n")

@@ -76,8 +76,9 @@ def cells_of(line):
 def test_latex_is_well_formed_whatever_the_names(tmp_path):
     nasty = r"a_b & 100% #1 $x$ {y} ^~\\ <é>"
     shutil.copytree(made("private").path, tmp_path / nasty)
-    assert compare.main([str(tmp_path / nasty), "--names", nasty, "--output", str(tmp_path)]) == 0
-    text = (tmp_path / "table.tex").read_text()
+    table = tmp_path / "table.tex"
+    assert compare.main([str(tmp_path / nasty), "--names", nasty, "--output", str(table)]) == 0
+    text = table.read_text()
     bare = re.sub(r"\\[\\{}$&%#_]", "", text)  # what is escaped does not count
     depth = np.cumsum([(c == "{") - (c == "}") for c in bare])
     assert depth.min() >= depth[-1] == 0

@@ -1,7 +1,7 @@
 """Every command of the guides and of the results pages runs, at a tiny scale and on made-up data.
 
-The settings of all runs and sweeps are made, which says what is wrong with what they give. Of each config those of most
-options train, the first and the last algorithm that they name.
+The settings of all runs and sweeps are made, which says what is wrong with what they give. Of each kind of config a
+sweep trains, the first and the last algorithm that it names.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from commands import loaded, sweep
+from every_config import CONFIGS, FIRST, kind
 from prepared import write_random
 from test_shakespeare import LONG, write_plays
 from tiers import cases
@@ -46,22 +47,7 @@ SCAFFOLD = ["--clients", "20", "--records", "25", "--local-steps", "1", "--warm-
 SMALL = {
     "quickstart": [],
     "fed_smp_fashion_mnist": FED_SMP,
-    "adapters": [*FED_SMP, "--clip-norm", "0.001", "--client-plays", "1", "--length", "8"],
-    "fine_tuning": [*FED_SMP, "--clip-norm", "0.001"],
-    "fine_tuning_text": [
-        *FED_SMP,
-        "--clip-norm",
-        "0.001",
-        "--base-plays",
-        "1",
-        "--base-epochs",
-        "1",
-    ],
     "dp_scaffold_synthetic": [*SCAFFOLD, "--records", "50"],
-    "dp_scaffold_mnist": SCAFFOLD,
-    "dp_scaffold_femnist": SCAFFOLD,
-    "wavelet_mnist": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
-    "pfl_cifar10": ["--clients", "100", "--cohort", "2", "--batch-size", "5"],
     "tumours.py": [],
     "who_is_hurt": ["--clients", "9", "--cohort", "4", "--epochs", "1", "--hidden", "2"],
     "own_budgets": [
@@ -77,11 +63,9 @@ SMALL = {
     ],
     "personal": ["--clients", "8", "--cohort", "2", "--per-client", "8"],
     "correlated": ["--clients", "8", "--cohort", "2", "--bands", "2", "--buffers", "1"],
-    "correlated_text": ["--cohort", "2", "--bands", "2", "--buffers", "1", "--fold", "1", "2"],
     "late": ["--clients", "20", "--at-work", "2", "--buffer", "2", "--most-late", "24"],
     "audited": ["--clients", "20", "--cohort", "5"],
     "mspdq_mnist": ["--clients", "8", "--cohort", "3", "--local-epochs", "1", "--exchanges", "2"],
-    "wavelet_cifar10": ["--clients", "8", "--cohort", "2", "--lot", "8", "--proxy", "100"],
 }
 LATE = ("secret_8", "known_8", "known_2")  # runs that are drawn in one figure
 # What a test of this size sets itself, or what other tests have.
@@ -98,6 +82,11 @@ SCALES = (
     "--datasets",
 )
 SCALES += (
+    "--only",
+    "--scale",
+    "--parts",
+    "--runs",
+    "--deltas",
     "--learning-rate",
     "--noise-multiplier",
     "--clip-norm",
@@ -114,9 +103,9 @@ OWN = {
     "race": ["--datasets", "digits", "--rounds", "2", "--seeds", "1", "--entrants", "DP-FedAvg"],
 }
 # test_any_argument, test_inversion_command, test_scale_out, test_start, test_benchmark, test_gpu_parts,
-# test_cifar10_speed, test_large_speed
+# test_cifar10_speed, test_large_speed, test_integer_speed
 ELSEWHERE = {"odd_calls", "inversion"}
-OF_SPEED = ("scale_out", "start", "page", "gpu", "cifar10", "large")
+OF_SPEED = ("scale_out", "start", "page", "gpu", "cifar10", "large", "integers")
 ELSEWHERE |= {f"benchmark {part}" for part in OF_SPEED}
 
 
@@ -177,13 +166,26 @@ def config_of(args: tuple[str, ...]) -> str:
     return args[0] if args and not args[0].startswith("--") else "quickstart"
 
 
+def kind_of(args: tuple[str, ...]) -> object:
+    """Of the command's config; a guide's own is one by itself."""
+    name = config_of(args)
+    return kind(CONFIGS[name]) if name in CONFIGS else name
+
+
+def rank(command: tuple[str, tuple[str, ...]]) -> tuple[bool, int]:
+    """The first config of its kind comes first, and of one config the command of most options."""
+    _, args = command
+    return config_of(args) in FIRST.values(), " ".join(args).count("--")
+
+
 def trained_ones() -> list[tuple[str, tuple[str, ...]]]:
-    """Of each config the run and the sweep of most options; the settings of the others are made."""
-    chosen: dict[tuple[str, str], tuple[str, ...]] = {}
+    """Of each kind of config a sweep, and the guides' own; test_every_config trains the others."""
+    chosen: dict[object, tuple[str, tuple[str, ...]]] = {}
     for module, args in MADE:
-        before = chosen.setdefault((module, config_of(args)), args)
-        chosen[module, config_of(args)] = max(before, args, key=lambda x: " ".join(x).count("--"))
-    return [(module, args) for (module, _), args in chosen.items()]
+        if module == "sweep" or config_of(args) not in CONFIGS:
+            one = chosen.setdefault((module, kind_of(args)), (module, args))
+            chosen[module, kind_of(args)] = max(one, (module, args), key=rank)
+    return [*chosen.values()]
 
 
 NOT_MADE = {
@@ -341,7 +343,7 @@ def fewest(module: str, config: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "command", cases(MADE, lambda x: (x[0], config_of(x[1]))), ids=lambda x: str(x)[:60]
+    "command", cases(MADE, lambda x: (x[0], kind_of(x[1]))), ids=lambda x: str(x)[:60]
 )
 def test_its_settings_are_made(command, tmp_path, monkeypatch):
     """Of a run, and of every point of a sweep."""

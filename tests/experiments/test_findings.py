@@ -91,10 +91,3 @@ def test_where_data_are_missing_the_others_are_still_checked(monkeypatch, tmp_pa
     out, err = capsys.readouterr()
     assert "error: mspdq: mnist: not there" in err
     assert [re.split(" {2,}", line)[1] for line in out.splitlines()[2:4]] == ["not done", "passes"]
-
-
-@pytest.mark.slow
-def test_the_cheapest_finding_holds(tmp_path, capsys):
-    """Ten trainings on digits; a lead of about 10 points with a spread of 5."""
-    assert reproduce.main(["fed_smp", "--findings", "--output", str(tmp_path)]) == 0
-    assert "3 of 3 pass" in capsys.readouterr().out

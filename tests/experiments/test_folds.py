@@ -1,10 +1,11 @@
 """Folds of the training records: what they hold, that training does not see them, and which point is chosen by them."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
 import tiers
-from commands import sweep as command
 
 import configs.race
 import experiments
@@ -143,7 +144,7 @@ def settled(case, fold):
     return module, changed(module.settings, settings), name
 
 
-@pytest.mark.parametrize("case", CONFIGS)
+@tiers.every("case", CONFIGS)
 def test_no_client_holds_a_record_of_the_fold(case):
     module, config, name = settled(case, (3, 3))
     made = experiment_of(module, config)
@@ -201,20 +202,10 @@ def test_a_fold_costs_what_its_config_says_without_data(case):
     assert ledgers[0].certify(name, 2) == ledgers[1].certify(name, 2)
 
 
-def test_a_config_that_builds_in_one_piece_is_refused(tmp_path, capsys):
-    (tmp_path / "mine.py").write_text(
-        '"""Mine."""\nfrom configs import quickstart\nsettings = quickstart.settings\n'
-        "def build(settings):\n    return quickstart.on(settings, quickstart.load(settings))\n"
-    )
-    words = [str(tmp_path / "mine.py"), "--grid", "p=0.1,0.2", "--folds", "3"]
-    assert command.main([*words, "--output", str(tmp_path / "never")]) == 2
-    error = capsys.readouterr().err
-    assert (
-        "fold: the config has only build, which loads all records; replace build by load and on"
-        in error
-    )
-    assert error.count("\n") == 1
-    assert not (tmp_path / "never").exists()
+def test_a_config_that_builds_in_one_piece_is_refused():
+    own = SimpleNamespace(build=lambda settings: None)
+    with pytest.raises(ValueError, match=r"^fold: the config has only build, .* by load and on$"):
+        experiment_of(own, changed(quickstart.settings, {"fold": (1, 3)}))
 
 
 def score(algorithm, value, *folds, metric="accuracy"):

@@ -18,6 +18,7 @@ import commands
 import pytest
 from matplotlib.figure import Figure
 from recorded import OLD as OURS
+from tiers import every
 
 import experiments
 from experiments.base.command import explained
@@ -144,7 +145,7 @@ def test_every_reader_reads_the_folder(folder, tmp_path, capsys):
 MARK = "import pathlib\npathlib.Path({!r}).touch()\n"
 
 
-@pytest.mark.parametrize("kind", ["file", "beside", "module", "relative"])
+@every("kind", ["file", "module", "beside", "relative"], kind=lambda kind: kind == "file")
 def test_reading_runs_no_code_that_a_folder_names(folder, tmp_path, capsys, monkeypatch, kind):
     marker = tmp_path / "ran"
     code = MARK.format(str(marker))
@@ -234,7 +235,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@every("kind", KINDS, kind=lambda make: make is os.mkfifo)
 def test_another_thing_in_the_place_of_a_file_gets_one_line(folder, tmp_path, capsys, kind):
     for file in FILES:
         path = folder / file

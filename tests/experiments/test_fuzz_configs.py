@@ -63,7 +63,7 @@ def is_one_line(err):
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny_networks", "tiny_transformers")
 @pytest.mark.parametrize("name", FIRST.values())
-@cases(6, 600)
+@cases(4, 600)
 @given(st.data())
 def test_a_ledger_answers_or_says_what_is_wrong(name, data):
     kind = type(modules.load(name).settings)
@@ -85,7 +85,7 @@ def test_a_ledger_answers_or_says_what_is_wrong(name, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
-@cases(25, 600)
+@cases(12, 600)
 @given(st.data())
 def test_a_run_is_prepared_or_says_what_is_wrong(name, data):
     module = modules.load(name)

@@ -44,6 +44,7 @@ def alone(clients, rate, settings, view="third_party", scale=1.0):
     return fp.certify(algorithm, *shapes, settings.rounds, settings.delta, view=view).epsilon
 
 
+@pytest.mark.slow
 def test_each_group_costs_what_it_would_alone():
     config = replace(quickstart.settings, rounds=4, algorithms=ONE, groups=RATES)
     (account,) = experiments.privacy("quickstart", rounds=4, algorithms=ONE, groups=plain(RATES))

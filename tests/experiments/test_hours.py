@@ -4,6 +4,7 @@ import heapq
 
 import numpy as np
 import pytest
+from tiers import cases
 
 from experiments.papers.hours import Speeds
 
@@ -23,7 +24,7 @@ def turns(rng):
         yield from rng.permutation(kinds)
 
 
-@pytest.fixture(scope="module", params=["constant", "geometric"])
+@pytest.fixture(scope="module", params=cases(["constant", "geometric"]))
 def law(request):
     return request.param
 

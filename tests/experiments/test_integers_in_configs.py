@@ -23,15 +23,17 @@ def mechanism(settings):
     return release.mechanism
 
 
-@pytest.mark.parametrize(
-    ("sampling", "noise", "used"),
-    [
-        ("fixed_size", None, "discrete_gaussian"),
-        ("fixed_size", "skellam", "skellam"),
-        ("poisson", None, "skellam"),
-    ],
-)
-def test_bits_and_integer_noise_are_the_mechanism_s(sampling, noise, used):
+GIVEN = [
+    ("fixed_size", None, "discrete_gaussian"),
+    ("poisson", None, "skellam"),
+    ("fixed_size", "skellam", "skellam"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", GIVEN)
+def test_bits_and_integer_noise_are_the_mechanism_s(given):
+    sampling, noise, used = given
     given = mechanism(replace(SMALL, sampling=sampling, bits=14, integer_noise=noise))
     assert (given.noise, given.integers.bits) == (used, 14)
     assert mechanism(SMALL).integers is None

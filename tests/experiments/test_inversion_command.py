@@ -13,7 +13,7 @@ from experiments.papers.reproduce import mspdq_defence
 from fedpriv import datasets
 from fedpriv.core.trees import dimension
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 SMALL = ["--data", "digits", "--victims", "2"]
 
 
@@ -24,7 +24,6 @@ def kept(*names):
     }
 
 
-@pytest.mark.slow
 def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(
         inversion, "all_seen", kept("FedAvg, one step (gradient)", "MSP-FL", "DP-SGD, sigma = 1")
@@ -57,7 +56,6 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert "ssim" not in gradient  # eight pixels
 
 
-@pytest.mark.slow
 def test_every_row_can_be_seen_and_read():
     """By shapes: the update of every client, on the model's coordinates."""
     victims = draw_victims(datasets.load("digits"), 3, 1)
@@ -76,7 +74,6 @@ def test_every_row_can_be_seen_and_read():
             assert shown.sent.shape == (d,), name
 
 
-@pytest.mark.slow
 def test_scores_of_figure_6():
     """The first message of MSP + Lap hides the image, the whole transcript does not."""
     (chosen,) = (p for p in mspdq_defence.points() if p.x == 10 and p.curve == "MSP + Lap")
@@ -86,7 +83,6 @@ def test_scores_of_figure_6():
     assert scores["transcript"] < 0.05 < scores["first"]
 
 
-@pytest.mark.slow
 def test_secret_weights_are_searched():
     """Of three unlike weights; taken to be alike, they hide the update."""
     (chosen,) = (p for p in mspdq_defence.secret_points() if (p.curve, p.x) == ("submodel", 3))

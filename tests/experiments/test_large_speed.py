@@ -17,6 +17,8 @@ from experiments.speed.large_runs import LARGE, SMALL, LargeStep
 from experiments.speed.rivals.runner import Settings
 from experiments.speed.workloads import parameters
 
+pytestmark = pytest.mark.slow
+
 main = loaded("benchmark").main
 
 TINY = {"length": 4, "vocabulary": 8, "width": 8, "heads": 2, "layers": 1, "lot": 2, "product": 8}
@@ -40,14 +42,12 @@ def test_they_have_the_sizes_they_are_said_to_have():
     assert LARGE["I"].flop_per_client() == LARGE["I"].flop() // 20
 
 
-@pytest.mark.slow
 def test_adapters_of_all_kernels_are_trained():
     """Rank 8: query, key, value and output 8 + 8 each, dense 8 + 32 twice, logits 8 + 8."""
     assert parameters(tiny("I")) == 8 * (4 * 16 + 2 * 40 + 16)
     assert parameters(tiny("J")) == parameters(tiny("H"))
 
 
-@pytest.mark.slow
 def test_a_round_is_dp_fed_avg_over_whole_epochs():
     """Of one client, without noise or clipping: a step of SGD by hand."""
     workload = replace(tiny("J"), clients=1, steps=1, noise_multiplier=0.0, clip_norm=1e6)
@@ -90,7 +90,6 @@ def test_numbers_of_each_run():
     assert runs["jax_privacy dp_sgd"] == {"unavailable": "no memory"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("workload", ["H", "J"])
 def test_each_run_has_a_process_of_its_own(workload, monkeypatch, capsys):
     monkeypatch.setitem(large.SMALL, workload, tiny(workload))
@@ -104,7 +103,6 @@ def test_each_run_has_a_process_of_its_own(workload, monkeypatch, capsys):
     assert "tokens" in large.table(found)
 
 
-@pytest.mark.slow
 def test_one_that_fails_is_left_out_and_the_others_go_on(monkeypatch, capsys):
     """Where each has the machine alone; and the lot is what is asked for."""
     monkeypatch.setitem(large.SMALL, "H", tiny("H"))
@@ -119,7 +117,6 @@ def test_one_that_fails_is_left_out_and_the_others_go_on(monkeypatch, capsys):
     assert "left out: its process ended" in large.table(found)
 
 
-@pytest.mark.slow
 def test_a_run_that_cannot_start_says_why(capsys):
     settings = Settings("H", asdict(LargeStep()), 1, 1, "cpu")
     with ExitStack() as alive:

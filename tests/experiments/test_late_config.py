@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from prepared import write_random
+from recorded import made
 from small import refused
 
 import experiments
@@ -63,22 +64,13 @@ def test_curves_and_leads_go_by_hours(run, tmp_path, monkeypatch):
     assert frame["accuracy_lead_final_mean"][1] == pytest.approx((own - rival).mean())
 
 
-@pytest.mark.slow
-def test_what_has_no_hours_has_no_curve_by_them(tmp_path, recorded_without_hours):
+def test_what_has_no_hours_has_no_curve_by_them(tmp_path):
     with refused("by: none of these runs has simulated hours, .* draw by round or uplink"):
-        experiments.figure(recorded_without_hours, tmp_path / "f.png", by="hours")
-
-
-@pytest.fixture
-def recorded_without_hours(tmp_path):
-    from reported import record
-
-    record(tmp_path / "plain", rounds=(1, 2), seeds=2)
-    return tmp_path / "plain"
+        experiments.figure(made("old").path, tmp_path / "f.png", by="hours")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("turns", ["known", pytest.param("secret", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("turns", ["known", "secret"])
 def test_each_noise_is_solved_for_its_own_rounds(turns):
     settings = replace(late.settings, **SMALL | {"turns": turns, "target_epsilon": 4.0})
     found = costs(late, settings)

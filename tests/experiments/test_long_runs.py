@@ -39,6 +39,7 @@ def long(tmp_path_factory):
     return of
 
 
+@pytest.mark.slow
 def test_reading_is_linear_and_keeps_equal_texts_once(long):
     def seconds(folder):
         begun = time.process_time()
@@ -91,6 +92,7 @@ def test_what_is_drawn_keeps_ends_extremes_and_gaps(most):
     assert MOST == 1000
 
 
+@pytest.mark.slow
 def test_a_run_certifies_each_of_its_rounds_once(monkeypatch, tmp_path):
     """For a view; the line, the bar, the summary and going on ask for the same ones."""
     asked, own = [], TracedRound.certify

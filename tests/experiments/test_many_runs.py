@@ -174,18 +174,19 @@ def test_the_exact_pair_is_drawn_where_it_is_affordable(experiment, monkeypatch)
     assert exact_pair(traced, "third_party", settings.rounds, 300, 0) is None
 
 
-@pytest.mark.parametrize(
-    ("sampler", "used", "local", "fixed"),
-    [
-        (fp.poisson(20, 0.5, 20), fp.gaussian(1.0, 1.0), False, True),
-        (fp.fixed_size(20, 10), fp.gaussian(1.0, 1.0), False, False),
-        (fp.everyone(20), fp.laplace(1.0, 1.0), False, False),
-        (fp.everyone(20), fp.gaussian(1.0, 1.0), True, False),
-    ],
-    ids=["poisson", "replaced", "laplace", "local"],
-)
-def test_thresholds_are_of_the_pair_only_where_scores_have_its_scale(sampler, used, local, fixed):
+PAIRS = {
+    "poisson": (fp.poisson(20, 0.5, 20), fp.gaussian(1.0, 1.0), False, True),
+    "replaced": (fp.fixed_size(20, 10), fp.gaussian(1.0, 1.0), False, False),
+    "laplace": (fp.everyone(20), fp.laplace(1.0, 1.0), False, False),
+    "local": (fp.everyone(20), fp.gaussian(1.0, 1.0), True, False),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAIRS)
+def test_thresholds_are_of_the_pair_only_where_scores_have_its_scale(name):
     """Others would guess "absent", or "present", nearly always, and show nothing."""
+    sampler, used, local, fixed = PAIRS[name]
     make = fp.papers.ldp_fed_avg if local else fp.fed_avg
     algorithm = make(
         squared,

@@ -73,7 +73,7 @@ def test_other_data_and_options(prepared, tmp_path):
     options += ["--submodels", "1", "3", "--gamma", "0.05", "--decay", "root", "--exchanges", "0"]
     options += ["--msp-exchanges", "0", "--jopeq.noise", "t", "--ldp.noise", "gaussian"]
     options += ["--weights", "submodel", "--least-weight", "0.5"]
-    found = summary_of("mspdq_cifar10", prepared, tmp_path / "r", *options, "--seeds", "2")
+    found = summary_of("mspdq_cifar10", prepared, tmp_path / "r", *options, "--seeds", "1")
     assert found["rounds"] == dict.fromkeys(["msp_fl", "mspdq_fl", "jopeq", "ldp_fed_avg"], 2)
 
 
@@ -100,6 +100,7 @@ def test_the_noise_of_ldp():
     assert multiplier(gauss) == pytest.approx(2 * math.sqrt(2 * math.log(1.25e5)))
 
 
+@pytest.mark.slow
 def test_the_noise_of_msp_with_gauss():
     chosen = Msp(ldp=Ldp(epsilon=1.0, clip_norm=3.0, sensitivity="client"))
     w = jnp.ones(100_000)
@@ -142,6 +143,7 @@ def test_claims():
     assert made("msp_fl").claim("msp_fl", 5) is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny_networks")
 def test_the_ledger_needs_no_data(capsys, tmp_path):
     names = ["--algorithms", "msp_fl", "msp_laplace"]

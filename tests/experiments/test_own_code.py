@@ -91,6 +91,7 @@ def grown(folder, mine, values, **settings):
     )
 
 
+@pytest.mark.slow
 def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monkeypatch):
     elsewhere = tmp_path / "library"
     elsewhere.mkdir()
@@ -108,6 +109,7 @@ def test_code_that_is_loaded_later_or_lies_elsewhere_counts(mine, tmp_path, monk
     assert user_modules.digests(module, [name])[name] != before[name]
 
 
+@pytest.mark.slow
 def test_a_sweep_grows_by_points_and_not_by_other_code(mine, beside, tmp_path):
     folder = tmp_path / "sweep"
     sweep_folder.begin_sweep_folder(folder, planned(mine, [1, 2]))
@@ -186,7 +188,7 @@ def test_a_config_that_holds_records_out(tmp_path):
 
 @pytest.mark.slow
 def test_the_guides_config(tmp_path, monkeypatch):
-    """As it stands there, from another folder; and at folds, which take a part of each client's records."""
+    """As it stands there, from another folder."""
     page = Path(configs.__file__).parents[1] / "docs" / "how_to" / "own_config.md"
     (config,) = re.findall(r"```python\n# hospitals.py\n(.*?)```", page.read_text(), re.DOTALL)
     project = tmp_path / "project"
@@ -198,6 +200,3 @@ def test_the_guides_config(tmp_path, monkeypatch):
     summary = json.loads(Path("runs/mine/summary.json").read_text())
     assert summary["rounds"] == {"fed_avg": 10, "dp_fed_avg": 10}
     assert "hospitals.py" in {path.name for path in Path("runs/mine/code").iterdir()}
-    options = ["--grid", "noise-multiplier=1,2", "--folds", "2", "--rounds", "1"]
-    assert loaded("sweep").main([name, *options, "--output", "runs/swept"]) == 0
-    assert "over 2 folds" in Path("runs/swept/table.md").read_text()

@@ -11,6 +11,8 @@ import pytest
 
 from experiments.speed import memory
 
+pytestmark = pytest.mark.slow
+
 LINUX = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists()
 
 ALONE = f"""
@@ -22,7 +24,6 @@ print(before, peak_mb())
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not LINUX, reason="elsewhere it starts from the parent's peak")
 def test_a_process_does_not_start_from_its_parents_peak():
     """In an interpreter with nothing but the standard library, as rivals' processes begin."""
@@ -52,7 +53,6 @@ def test_the_kernel_counts_in_kibibytes(monkeypatch, tmp_path):
     assert memory.peak_mb() == pytest.approx(2.048)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not LINUX, reason="only on Linux")
 def test_it_counts_the_processes_that_a_rival_started():
     own = memory.peak_mb()

@@ -28,6 +28,7 @@ def params():
     return filled(SMALL.init)
 
 
+@pytest.mark.slow
 def test_the_network_is_that_of_unpadded_convolutions(params):
     """Layer by layer, in the order that pfl-research gives: ReLU before pooling, no padding."""
     x = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
@@ -46,6 +47,7 @@ def test_the_network_is_that_of_unpadded_convolutions(params):
     assert_close(SMALL.apply(params, x), y, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_dropout_is_for_training_alone(params):
     example = {"image": np.full((8, 8, 3), 9, np.uint8), "label": np.int32(1)}
     losses = [float(SMALL.loss(params, example, jax.random.key(s))) for s in (0, 1, 1)]

@@ -9,7 +9,6 @@ import numpy as np
 import optax
 import pytest
 from commands import privacy, run
-from every_config import FIRST
 
 import fedpriv as fp
 from fedpriv.certification.certificate import TracedRound
@@ -56,6 +55,7 @@ def test_json_is_one_object(capsys):
     assert by_view["server"]["epsilon"] > by_view["server_secagg"]["epsilon"]
 
 
+@pytest.mark.slow
 def test_overrides_and_honesty(capsys):
     options = ["--sampling", "poisson", "--honest", "0.9", "--algorithms", "dp_fed_avg"]
     poisson = ask(capsys, PAPER, *options, "--json")
@@ -108,9 +108,9 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*FIRST.values(), "fed_smp_shakespeare"])
+@pytest.mark.parametrize("name", ["dp_scaffold_femnist", "fed_smp_shakespeare"])
 def test_nothing_is_loaded_and_no_config_takes_long(name, capsys, tmp_path):
-    """The first config of each kind answers, without its data, in less than a minute of its own work."""
+    """Of the largest models, without their data, in less than a minute of its own work."""
     began = time.process_time()  # a busy machine does not change it much
     shown = ask(capsys, name, "--output", tmp_path / "out", "--data-dir", tmp_path)
     assert time.process_time() - began < 60
@@ -128,6 +128,7 @@ def test_a_folder_that_cannot_be_made_is_said(capsys, tmp_path):
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_without_noise_there_is_no_picture_and_a_reason(capsys, tmp_path):
     shown = ask(capsys, "quickstart", "--noise-multiplier", 0, "--output", tmp_path / "none")
     assert "no noise is added" in shown

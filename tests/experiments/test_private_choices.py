@@ -11,18 +11,21 @@ import jax
 import numpy as np
 import optax
 import pytest
+from reported import record_experiment
 
 import experiments
 import fedpriv as fp
 from experiments import compare
 from experiments.base.json_values import MARK
 from experiments.config import Entry, Experiment, Settings, public
+from experiments.config.made import experiment_of
 from experiments.config.public import Public
+from experiments.config.settings import changed
 from experiments.config.stopping import decided
 from experiments.runs.contents import Line, Summary
 from experiments.runs.curves import frame
 from experiments.runs.scalars import scalars
-from experiments.tables import terminal
+from experiments.tables import plots, terminal
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -156,43 +159,63 @@ def test_before_anything_is_trained_it_is_refused_in_one_line(settings, said, tm
     assert not (tmp_path / "run").exists()
 
 
+CHOICE = {"stop_at": "train_loss=100", "metric": "train_loss", "not_covered": ("train_loss",)}
+
+
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """A run whose end the training loss chose."""
+    """A run whose end the training loss chose, after the first of three rounds; recorded without training."""
     folder = tmp_path_factory.mktemp("private") / "run"
-    choice = {"stop_at": "train_loss=100", "metric": "train_loss", "not_covered": ["train_loss"]}
-    return trained(folder, **choice)
+    settings = changed(CONFIG.settings, {**CHOICE, "seeds": 1})
+    experiment = experiment_of(CONFIG, settings)
+    record_experiment(
+        folder, "own", settings, experiment, (1,), of_clients=4, measured={"train_loss": 1.0}
+    )
+    return experiments.runs.read(folder)
 
 
-def test_a_private_choice_is_repeated_wherever_an_epsilon_would_stand(stopped, tmp_path, capsys):
+@pytest.mark.slow
+def test_the_training_loss_ends_a_run(tmp_path):
+    run = trained(tmp_path / "run", **CHOICE)
+    assert run.summary.rounds == {"dp_fed_avg": 1}
+    assert decided(run.summary.stopped["dp_fed_avg"]) == "train_loss"
+    assert run.summary.not_covered == ("not covered: the last round was chosen by train_loss",)
+    with pytest.raises(ValueError, match="not_covered"):  # nothing would be chosen by train_loss
+        experiments.resume(run.folder, config=CONFIG, not_covered=[], progress=False)
+    again = experiments.resume(run.folder, config=CONFIG, progress=False, metric="loss")
+    assert again.summary.not_covered == run.summary.not_covered
+
+
+def test_a_private_choice_is_repeated_wherever_an_epsilon_would_stand(
+    stopped, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(plots, "save", lambda figure, paths: None)
     why = "not covered: the last round was chosen by train_loss"
-    held = json.loads((stopped.folder / "summary.json").read_text())
+    held = json.loads((stopped.path / "summary.json").read_text())
     assert held["not_covered"] == [why]
     assert why in held["privacy_notes"]
     assert held["settings"]["not_covered"] == ["train_loss"]
-    assert json.loads((stopped.folder / "config.json").read_text())["settings"]["not_covered"]
+    assert json.loads((stopped.path / "config.json").read_text())["settings"]["not_covered"]
     for view in VIEWS:
         certificate = stopped.certificates["dp_fed_avg"][view]
         assert math.isinf(certificate.epsilon)
         assert certificate.assumptions[0] == why
-    run = experiments.runs.read(stopped.folder)
+    run = stopped
     assert run.history["dp_fed_avg"].not_covered == ("train_loss",)
     assert all(math.isinf(x.privacy.certified.epsilon) for x in run.lines["dp_fed_avg"])
     assert decided(run.summary.stopped["dp_fed_avg"]) == "train_loss"
-    assert compare.main([str(stopped.folder), "--best", "--output", str(tmp_path)]) == 0
+    assert compare.main([str(stopped.path), "--best", "--output", str(tmp_path)]) == 0
     capsys.readouterr()
-    table = experiments.table(stopped.folder)
+    table = experiments.table(stopped.path)
     assert table["not_covered"].tolist() == [why]
     assert np.isinf(table["certified_third_party_epsilon"]).all()
     for kind in ("md", "csv", "tex"):
         text = (tmp_path / f"table.{kind}").read_text().replace(r"\_", "_")
         assert why in text.replace("Not covered", "not covered")
-    page = experiments.report(stopped.folder, tmp_path / "page.html").read_text()
+    page = experiments.report(stopped.path, tmp_path / "page.html").read_text()
     assert f"is infinite: DP-FedAvg ({why})" in page  # and no assumption of what is not certified
     assert f"Nothing is certified: {why}.</p>" in page
-    (account,) = experiments.privacy(
-        CONFIG, stop_at="train_loss=100", metric="train_loss", not_covered=["train_loss"]
-    )
+    (account,) = experiments.privacy(CONFIG, **CHOICE)
     assert all(math.isinf(c.epsilon) for c in account.certificates)
 
 
@@ -201,7 +224,7 @@ def test_noise_that_is_not_covered_is_not_called_no_noise(stopped, tmp_path, cap
     """Its epsilon is infinite, its noise is told, and of several runs those are named which are not covered."""
     covered = trained(tmp_path / "covered")
     assert "  inf  " in terminal.table(stopped.summary)
-    folders = [stopped.folder, covered.folder]
+    folders = [stopped.path, covered.folder]
     assert compare.main([*map(str, folders), "--output", str(tmp_path)]) == 0
     one, other = (x for x in capsys.readouterr().out.splitlines() if "| DP-FedAvg |" in x)
     assert re.search(r"∞ \[.\] not covered", one)
@@ -212,15 +235,6 @@ def test_noise_that_is_not_covered_is_not_called_no_noise(stopped, tmp_path, cap
     drawn = experiments.figure(folders, tmp_path / "x.png", by="epsilon", metric="accuracy")
     assert "Not covered: " in drawn.caption
     assert "Not private" not in drawn.caption
-
-
-@pytest.mark.slow
-def test_a_stopped_run_shows_no_best_of_another_private_metric(stopped, tmp_path):
-    folder = shutil.copytree(stopped.folder, tmp_path / "run")
-    with pytest.raises(ValueError, match="not_covered"):  # nothing would be chosen by train_loss
-        experiments.resume(folder, config=CONFIG, not_covered=[], progress=False)
-    again = experiments.resume(folder, config=CONFIG, progress=False, metric="loss")
-    assert again.summary.not_covered == stopped.summary.not_covered
 
 
 def _check_named(held, known, of_clients=False):
@@ -243,7 +257,7 @@ def _recorded(folder):
 
 
 def test_every_number_of_a_folder_stands_under_a_name_that_says_what_it_is(stopped):
-    for held, of_clients in _recorded(stopped.folder):
+    for held, of_clients in _recorded(stopped.path):
         _check_named(held, Public(OF_SCORE), of_clients)
 
 
@@ -275,7 +289,7 @@ def test_every_private_number_stands_under_a_name_that_says_so(own_test, tmp_pat
 
 def test_a_private_number_of_a_public_ones_name_is_not_taken_for_it(stopped):
     """Such as a diagnostic of clients that is called like a metric of the score."""
-    run = experiments.runs.read(stopped.folder)
+    run = experiments.runs.read(stopped.path)
     line = run.lines["dp_fed_avg"][-1]
     (public,) = line.metrics["loss"].per_seed
     private = replace(line.metrics["loss"], per_seed=(public + 1,))
@@ -293,7 +307,7 @@ def _leaves(value, above=()):
 
 def test_a_folder_of_an_older_version_is_read_with_its_numbers_in_place(stopped, tmp_path):
     """It had private metrics in `best` and `final`, and an epsilon though they had chosen the end."""
-    folder = shutil.copytree(stopped.folder, tmp_path / "run")
+    folder = shutil.copytree(stopped.path, tmp_path / "run")
     old = json.loads((folder / "summary.json").read_text())
     for which in ("best", "final"):
         for name, spreads in old.pop(f"{which}_not_private").items():
@@ -322,7 +336,7 @@ def test_a_folder_of_an_older_version_is_read_with_its_numbers_in_place(stopped,
     assert found.summary.best_not_private == {}  # nobody had asked for it by name
     assert found.summary.not_covered == stopped.summary.not_covered
     assert all(math.isinf(c.epsilon) for c in found.certificates["dp_fed_avg"].values())
-    assert found.client_lines[0].metrics.keys() == {*OF_SCORE}
+    assert found.client_lines[0].metrics.keys() == {"accuracy", "auc"}
 
 
 def _unmarked(held):

@@ -4,7 +4,6 @@ import json
 import signal
 import time
 
-import numpy as np
 import pytest
 from several import PATIENCE, ended, free_port, options, slurm, started
 
@@ -83,21 +82,12 @@ def test_the_secret_seed_is_that_of_the_first_process(finished):
 
 
 def test_metrics_are_those_of_one_process(finished, tmp_path, monkeypatch):
-    """With the same secret seed: to the bit on two devices, up to the order of sums on one."""
+    """With the same secret seed: to the bit on two devices."""
     folder, _ = finished
     monkeypatch.setattr(fp, "secret_seed", lambda: int((folder / "secret_seed").read_text()))
-    for devices in (2, 1):  # the first starts JAX
-        own = ["--layout.devices", str(devices), "--output", str(tmp_path / str(devices))]
-        assert main([*SMALL, *SHORT, *own]) == 0
-    assert lines(folder) == lines(tmp_path / "2")
-    for ours, theirs in zip(lines(folder), lines(tmp_path / "1"), strict=True):
-        for name in ("loss", "accuracy"):
-            np.testing.assert_allclose(
-                ours["metrics"][name]["per_seed"],
-                theirs["metrics"][name]["per_seed"],
-                rtol=1e-4,
-                err_msg=name,
-            )
+    own = ["--layout.devices", "2", "--output", str(tmp_path / "one")]
+    assert main([*SMALL, *SHORT, *own]) == 0
+    assert lines(folder) == lines(tmp_path / "one")
 
 
 def wait_for(file, processes):
@@ -107,21 +97,18 @@ def wait_for(file, processes):
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize(
-    ("sent", "code", "status"),
-    [(signal.SIGTERM, 130, "interrupted"), (signal.SIGKILL, 1, "failed, perhaps because another")],
-)
-def test_when_one_process_ends_all_do(sent, code, status, tmp_path):
-    """The second is asked to stop, or dies; the first one's folder has what was recorded."""
+def test_when_one_process_dies_all_end(tmp_path):
+    """The first one's folder has what was recorded; test_cluster has all that are asked to stop."""
     folder = tmp_path / "run"
     endless = ["--algorithms", "fed_avg", "--rounds", "1000000", "--every", "1"]
     with started(two(folder, *endless)) as processes:
         wait_for(folder / "metrics.jsonl", processes)
-        processes[1].send_signal(sent)
+        processes[1].send_signal(signal.SIGKILL)
         first, second = ended(processes)
-    assert first.code == code, first
-    assert second.code == (-sent if sent == signal.SIGKILL else code), second
-    assert f"\n{'error: ' * (code == 1)}{status}" in first.err
+    assert first.code == 1, first
+    assert second.code == -signal.SIGKILL, second
+    status = "failed, perhaps because another"
+    assert f"\nerror: {status}" in first.err
     assert summary(folder)["status"].startswith(status)
     assert summary(folder)["rounds"]["fed_avg"] == len(lines(folder)) >= 1
 

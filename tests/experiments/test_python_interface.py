@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from experiments.config import modules
 from experiments.config.settings import changed
 from experiments.run import main
 from experiments.runs.recorder import Recorder
-from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -40,16 +38,6 @@ def lines(folder):
 
 
 @pytest.mark.slow
-def test_a_run_says_what_its_folder_says(trained):
-    assert trained.status == "complete"
-    assert list(trained.history) == list(trained.certificates) == ["dp_fed_avg"]
-    assert trained.summary.rounds == {"dp_fed_avg": 4}
-    of_seeds = trained.history["dp_fed_avg"].accuracy[-1]
-    assert lines(trained.folder)[-1]["metrics"]["accuracy"]["per_seed"] == of_seeds.tolist()
-    assert set(trained.certificates["dp_fed_avg"]) == set(VIEWS)
-
-
-@pytest.mark.slow
 def test_it_is_the_commands_run(trained, tmp_path):
     words = ["--rounds", "4", "--every", "2", "--seeds", "2", "--algorithms", "dp_fed_avg"]
     assert main([*WORDS, *words, "--output", str(tmp_path / "r")]) == 0
@@ -57,20 +45,6 @@ def test_it_is_the_commands_run(trained, tmp_path):
     for model in (tmp_path / "r" / "model").rglob("*.safetensors"):
         same = trained.folder / model.relative_to(tmp_path / "r")
         assert model.read_bytes() == same.read_bytes()
-
-
-@pytest.mark.slow
-def test_one_that_has_ended_is_read(trained):
-    before = {f: f.stat().st_mtime_ns for f in trained.folder.rglob("*")}
-    again = experiments.resume(trained.folder)
-    assert again.ended_before
-    np.testing.assert_array_equal(
-        again.history["dp_fed_avg"].accuracy, trained.history["dp_fed_avg"].accuracy
-    )
-    assert again.certificates == trained.certificates
-    assert {f: f.stat().st_mtime_ns for f in trained.folder.rglob("*")} == before
-    with pytest.raises(ValueError, match=r"p 0\.1 there, 0\.2 here"):
-        experiments.resume(trained.folder, p=0.2)
 
 
 @pytest.mark.slow
@@ -129,25 +103,6 @@ def test_a_sweep_is_a_table_a_figure_and_a_page(trained, tmp_path):
     assert "noise_multiplier" in page.read_text()
 
 
-def test_a_sweep_trains_every_point(tmp_path):
-    few = SHORT | {"rounds": 1, "every": 1, "seeds": 1}
-    swept = experiments.sweep(
-        "quickstart", {"noise_multiplier": [2, 3.0]}, folder=tmp_path / "s", progress=False, **few
-    )
-    assert swept.complete
-    assert [run.settings["noise_multiplier"] for run in swept.runs] == [2.0, 3.0]
-    losses = [run.history["dp_fed_avg"].loss[-1].item() for run in swept.runs]
-    assert losses[0] != losses[1]
-    assert "compiled programs: 1 for 2 trainings" in (swept.folder / "table.md").read_text()
-
-
-@pytest.mark.slow
-def test_what_a_run_costs_is_what_it_cost(trained):
-    (account,) = experiments.privacy("quickstart", **SHORT)
-    found = {certificate.view: certificate for certificate in account.certificates}
-    assert found == trained.certificates["dp_fed_avg"]
-
-
 @pytest.mark.slow
 def test_a_budget_costs_what_a_run_with_it_would():
     """The noise that is solved for, and the rounds that are allowed, not the config's."""
@@ -171,18 +126,6 @@ def test_an_edited_file_is_another_config(tmp_path):
         name, module = modules.named(file)
         assert name == str(file)
         assert module.settings.noise_multiplier == noise
-
-
-def test_a_folder_of_before_is_read_compared_and_reported(tmp_path):
-    """As the version of November 2026 left it."""
-    kept = Path(experiments.__file__).parents[1] / "tests" / "run_of_2026"
-    frame = experiments.table(kept)
-    assert frame["algorithm"].tolist() == ["dp_fed_avg", "rand_k"]
-    assert frame["certified_third_party_epsilon"].gt(0).all()
-    assert "DP-FedAvg" in experiments.report(kept, tmp_path / "page.html").read_text()
-    again = experiments.resume(kept)
-    assert again.ended_before
-    assert again.history["rand_k"].accuracy.shape == (2, 2)
 
 
 class Mine:

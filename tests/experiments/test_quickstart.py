@@ -1,9 +1,5 @@
 """The quickstart: a delta that nobody has to defend, and results that do not depend on it."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -30,15 +26,3 @@ def test_accuracies_do_not_depend_on_delta(tmp_path):
             np.testing.assert_array_equal(one, other)
         small, large = (run.certificates[name]["third_party"].epsilon for run in runs)
         assert small > large
-
-
-def test_the_command_trains_in_a_process_of_its_own(tmp_path):
-    """The only one that the default tests start."""
-    words = ["--algorithms", "fed_avg", "--rounds", "1", "--seeds", "1"]
-    words += ["--clients", "12", "--cohort", "3", "--local.epochs", "1", "--output", "run"]
-    command = [sys.executable, "-m", "experiments.run", *words]
-    quick = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    done = subprocess.run(command, cwd=tmp_path, env=quick, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "FedAvg" in done.stdout
-    assert experiments.runs.read(tmp_path / "run").summary.status == "complete"

@@ -8,9 +8,7 @@ import pytest
 
 from experiments.base import time_left
 from experiments.papers.reproduce import cost
-from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.item import Computation, Scale, Training
-from experiments.papers.reproduce.reproduce import listing
 from experiments.training.progress import Progress
 from fedpriv.engine.history import Evaluation
 
@@ -112,10 +110,3 @@ def test_trainings_cost_what_the_rounds_of_their_like_cost_here(tmp_path, monkey
     assert speeds.cost([one], Scale(0.5)).seconds == pytest.approx(0.1 * 50)
     assert str(speeds.cost([one, unlike, computed], Scale())) == "about 20 s and more"
     assert str(speeds.cost([unlike, computed], Scale())) == "?"
-
-
-def test_the_list_of_items_says_where_nothing_is_known(tmp_path):
-    lines = listing(tmp_path).splitlines()
-    assert len([line for line in lines if " not yet  " in line and " ? " in line]) == sum(
-        not item.illustration for items in PAPERS.values() for item in items if item.needs
-    )

@@ -11,7 +11,7 @@ from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.item import Cell, Training
 from experiments.papers.reproduce.reading import best_accuracy
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,6 @@ def tiny(monkeypatch):
     monkeypatch.setitem(PAPERS, "tiny", ITEMS)
 
 
-@pytest.mark.slow
 def test_a_training_that_diverges_is_no_number(tmp_path, monkeypatch, capsys):
     hot = training("fed_avg", **{"local.learning_rate": 1e30})
     cells = (Cell("hot", "best (%)", "90", (hot,), best_accuracy), *COMPUTED.cells)
@@ -33,7 +32,6 @@ def test_a_training_that_diverges_is_no_number(tmp_path, monkeypatch, capsys):
     assert found["all", "found"]["measured"] == "4"  # the others are done all the same
 
 
-@pytest.mark.slow
 def test_interrupted_while_data_is_read(tmp_path, monkeypatch, capsys):
     """Before the launcher trains, so that nobody but this command can catch it."""
 

@@ -144,6 +144,7 @@ def test_mspdq(launch):
     assert lost["scaled"] == "scaled: 3 of 60 rounds, 1 of 3 seeds, 1 of 10 and 1 of 5 local epochs"
 
 
+@pytest.mark.slow
 def test_attacks_on_a_curve(tmp_path, monkeypatch):
     """On 4 of 20 clients, two of three seeds; the attack itself is tested with experiments.inversion."""
     write_random(tmp_path, "mnist", train=64, test=20)
@@ -173,6 +174,6 @@ def test_the_train_loss_is_the_mean_over_evenly_spaced_examples():
     model = models.Model(lambda key: {}, lambda params, example: 0.0, score)
     state = ModelState({"a": jax.numpy.float32(3)}, jax.numpy.int32(0))
     y = np.asarray(federation.examples["y"])
-    for count, used in ((3, [0, 2, 4]), (7, range(7)), (100, range(7))):
-        found = train_loss(model, count)(state, federation)
+    for count, used in ((3, [0, 2, 4]), (100, range(7))):
+        found = jax.jit(train_loss(model, count))(state, federation)
         np.testing.assert_allclose(found["train_loss"], 3 * y[list(used)].mean(), rtol=1e-5)

@@ -111,9 +111,12 @@ def test_asked_to_stop_it_takes_a_checkpoint(tmp_path, cached, long_run):
         process.send_signal(signal.SIGTERM)
         [done] = ended([process])
     assert done.code == 130, done
-    assert "\ninterrupted\n" in done.err
-    assert "error:" not in done.err
-    assert f"python -m experiments.run --resume {folder} goes on" in done.err
+    assert "error:" not in done.err  # what is asked and what is answered, a line each
+    assert "stopping after the next evaluation" in done.err
+    assert done.err.endswith(
+        f"\ninterrupted\npython -m experiments.run --resume {folder} goes on\n"
+    )
+    assert (folder / "accuracy.png").exists()
     assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
     recorded = count(folder)
     assert [p.name for p in (folder / "checkpoints" / "fed_adam").iterdir()] == [f"{recorded}.npz"]

@@ -21,6 +21,8 @@ from experiments.speed.timing import medians
 from fedpriv.mechanisms.mechanisms import gaussian
 from fedpriv.mechanisms.per_example import per_example, private_mean
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = Settings("A", {"size": 3}, clients=2, threads=1, device="cpu")
 
 FAKES = {
@@ -64,7 +66,6 @@ def fakes(tmp_path, monkeypatch):
     return folder
 
 
-@pytest.mark.slow
 def test_a_rival_tells_about_itself_and_answers(fakes, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--meant_for_our_jax")
     rival = Rival(module("steady"), SETTINGS)
@@ -80,7 +81,6 @@ def test_a_rival_tells_about_itself_and_answers(fakes, monkeypatch):
     rival.close()
 
 
-@pytest.mark.slow
 def test_one_that_hangs_is_given_up(fakes, monkeypatch):
     rival = Rival(module("silent"), SETTINGS)
     rival.about()
@@ -90,7 +90,6 @@ def test_one_that_hangs_is_given_up(fakes, monkeypatch):
     rival.close()
 
 
-@pytest.mark.slow
 def test_those_that_fail_are_left_out_and_the_others_go_on(fakes, capfd):
     with Rivals(torch=True, peers=True, settings=SETTINGS) as all_of_them:
         assert set(all_of_them.about()) == {"torch", "mortal"}
@@ -135,7 +134,6 @@ def test_on_a_gpu_those_that_need_a_cpu_are_left_out(monkeypatch):
     assert variables["JAX_DEFAULT_MATMUL_PRECISION"] == "tensorfloat32"
 
 
-@pytest.mark.slow
 def test_one_run_alone(fakes):
     with closing(Rival(module("steady"), SETTINGS._replace(run="fast"))) as rival:
         assert rival.about()["runs"] == ["fast"]
@@ -166,7 +164,6 @@ def builder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.slow
 def test_an_environment_is_built_once_for_its_requirements(builder):
     """After a build that was cut off from the start, and again where they changed."""
     here = runner.environment("good")
@@ -193,7 +190,6 @@ def test_on_a_gpu_a_rival_that_is_here_has_our_environment(builder):
     assert runner.python_of("numpy") != runner.sys.executable
 
 
-@pytest.mark.slow
 def test_an_environment_that_cannot_be_built_says_why_and_leaves_nothing(builder, monkeypatch):
     why = r"cannot be built.*pip: ERROR: no matching distribution; see .*bad\.txt"
     with pytest.raises(ChildProcessError, match=why):
@@ -205,7 +201,6 @@ def test_an_environment_that_cannot_be_built_says_why_and_leaves_nothing(builder
         runner.python_of("good")
 
 
-@pytest.mark.slow
 def test_a_peer_without_an_environment_is_left_out(builder, monkeypatch):
     monkeypatch.setattr(runner, "RIVALS", {"bad": "A"})
     with Rivals(torch=False, peers=True, settings=SETTINGS) as none:
@@ -227,7 +222,6 @@ STEP = Transform(3, 8, lot=4, side=8, filters=(2, 3), hidden=(5,), clip_norm=0.7
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jax_privacy calls optax by an old name
-@pytest.mark.slow
 @pytest.mark.parametrize("micro", [None, 2])
 @pytest.mark.usefixtures("quick_to_compile")
 def test_a_private_step_is_that_of_jax_privacy(micro):

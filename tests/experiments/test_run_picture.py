@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from recorded import made
+from tiers import every
 
 from experiments.config.public import Public
 from experiments.runs.run_folder import read
@@ -77,7 +78,7 @@ def test_an_accuracy_is_in_percent_as_in_the_table(drawn, tmp_path):
         assert ("%" in axes.get_ylabel()) == (metric == "accuracy")
 
 
-@pytest.mark.parametrize("x", [x for x in plots.AXES if x != "hours"])
+@every("x", [x for x in plots.AXES if x != "hours"])
 def test_ticks_of_paper_figures_are_plain(x, monkeypatch):
     drawn, run = [], read(made("private").path)
     monkeypatch.setattr(plots, "save", lambda figure, paths: drawn.append(figure))

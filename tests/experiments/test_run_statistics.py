@@ -80,6 +80,7 @@ def test_statistics_cost_their_share_and_training_what_they_leave():
     assert not ledger.claim("dp_fed_avg", 4).sound
 
 
+@pytest.mark.slow
 def test_neighbours_of_the_statistics_are_those_of_the_training():
     """Of cohorts of one size a client is replaced, which moves a sum twice as far."""
     for view, relation in (("third_party", "replace_one"), ("server_secagg", "zero_out")):
@@ -158,6 +159,7 @@ def test_what_cannot_be_normalised_is_refused_in_one_line():
         asked_of(text(5), (0.0, 1.0))
 
 
+@pytest.mark.slow
 def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
     with pytest.raises(ValueError, match=r"^statistics: 0\.25; none of fed_avg has an epsilon"):
         budget.solved(quickstart, replace(CONFIG, algorithms=("fed_avg",)))

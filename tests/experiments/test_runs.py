@@ -3,7 +3,6 @@
 import itertools
 import json
 import shutil
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -77,16 +76,6 @@ def test_a_summary_says_what_its_numbers_rest_on(recorded):
     assert held["prng"] == str(jax.random.key_impl(jax.random.key(0)))
 
 
-def test_a_run_of_an_older_version_is_read(copied):
-    path = copied / "summary.json"
-    held = json.loads(path.read_text())
-    del held["prng"], held["best_note"]
-    path.write_text(json.dumps(held))
-    run = read(copied)
-    assert run.summary.prng is run.environment.prng is None
-    assert "chosen on the test records" in run.summary.best_note
-
-
 @pytest.fixture(scope="module")
 def of_clients(tmp_path_factory):
     """A run that goes on, which has no summary."""
@@ -95,11 +84,10 @@ def of_clients(tmp_path_factory):
     return folder, made("clients").histories
 
 
-@pytest.mark.parametrize("kind", [str, Path])
-def test_a_run_is_read_as_tidy_frames(kind, of_clients):
+def test_a_run_is_read_as_tidy_frames(of_clients):
     """Also one that goes on, which has no summary."""
     folder, histories = of_clients
-    run = experiments.runs.read(kind(folder))
+    run = experiments.runs.read(str(folder))
     curves, e = run.curves, histories["top_k"].evaluations[-1]
     assert not any(isinstance(cell, dict | list) for cell in curves.to_numpy().ravel())
     names = {n: n for n in e.metrics}
@@ -227,10 +215,10 @@ def changed(tree, path, value):
     return copy
 
 
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [run_folder.CONFIG, run_folder.METRICS, run_folder.SUMMARY])
 def test_whatever_a_field_holds_there_is_a_page_or_one_line(name, step, copied, monkeypatch):
-    """Every field in turn, by default every third, replaced by something else; nothing is drawn."""
+    """Every field in turn, by default every sixth, replaced by something else; nothing is drawn."""
     monkeypatch.setattr(charts, "pictures", lambda drawn, ends: [])
     nothing = charts.Picture("k", "", "", [])
     monkeypatch.setattr(charts, "trade_off", lambda *_: nothing)

@@ -16,7 +16,6 @@ from small import (
     squared,
     start,
 )
-from tiers import every
 
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
@@ -50,7 +49,8 @@ def after(one_seed, key, federation=FEDERATION):
     return one_round(made)(jax.random.key(key), made.init(start(), federation), federation)[0]
 
 
-@every("one_seed", [True, False])
+@pytest.mark.slow
+@pytest.mark.parametrize("one_seed", [True, False])
 def test_clients_of_one_seed_draw_alike_and_no_average_helps(one_seed):
     """A control variate is the mean of K noisy gradients, 2 C sigma / (s R sqrt K) = 20; the server's is their mean.
 

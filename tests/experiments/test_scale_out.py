@@ -13,7 +13,7 @@ from experiments.papers.dp_scaffold import local_steps
 from experiments.speed import scale_out
 from experiments.speed.scale_out import Network, traffic
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 
 def federated(clients, **options):
@@ -71,7 +71,6 @@ def test_a_ring():
     assert slow["pays_up_to"] == 1
 
 
-@pytest.mark.slow
 def test_two_processes_beside_one(capsys):
     words = ["scale_out", "mspdq_mnist", "--clients", "2", "--repeats", "1", "--json"]
     assert loaded("benchmark").main(words) == 0

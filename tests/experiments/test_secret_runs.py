@@ -1,4 +1,4 @@
-"""Runs with a secret seed: it is in one file, which its owner alone can read, and the run goes on with it."""
+"""Runs with a secret seed: its owner alone can read it, and the run goes on with it; `test_run.py` has a whole one."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch, lines
+from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch, spelt, tell
 
 import experiments
 import fedpriv as fp
@@ -72,33 +72,16 @@ def folder(stopped, tmp_path):
     return shutil.copytree(stopped[0], tmp_path / "copy")
 
 
-def spelt(secret):
-    """As text, and as the bytes of a number."""
-    texts = [f"{secret}", f"{secret:x}", f"{secret:X}"]
-    numbers = [secret.to_bytes(8, order) for order in ("big", "little")]
-    return [*(text.encode() for text in texts), *numbers]
-
-
-def tell(folder, secret):
-    """The files and folders that hold it, or have it in their names."""
-    return [
-        path.name
-        for path in folder.rglob("*")
-        for held in [str(path).encode() + (path.read_bytes() if path.is_file() else b"")]
-        if any(word in held for word in spelt(secret))
-    ]
-
-
+@pytest.mark.slow
 def test_it_is_in_one_file_and_nowhere_else(stopped, folder, secret, whole, capfd):
-    """While the run is stopped, and at its end, which is that of a run with the same secret that nothing disturbed."""
-    file = folder / "secret_seed"
-    assert int(file.read_text()) == secret
+    """While the run is stopped, and at its end, which is that of a run with the same secret that nothing disturbed.
+
+    The option may be given again.
+    """
     assert tell(folder, secret) == ["secret_seed"]
-    assert launch("--resume", folder) == 0
+    assert launch("--resume", folder, "--secret-seed") == 0
     assert_same(folder, whole)
     assert tell(folder, secret) == ["secret_seed"]
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert {f.name for f in (folder / "model" / "rand_k").iterdir()} == {"seed-0", "seed-1"}
     shown = "".join(capfd.readouterr()) + stopped[1]
     assert "Fed-SMP rand_k" in shown
     assert not any(word in shown.encode() for word in spelt(secret))
@@ -127,11 +110,6 @@ def test_a_disk_that_is_full_leaves_none(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_option_may_be_given_again(folder, whole):
-    assert launch("--resume", folder, "--secret-seed") == 0
-    assert_same(folder, whole)
-
-
 def test_rounds_that_are_done_again_stay_spent(folder):
     """Killed after 4 rounds with a checkpoint of 2, then stopped before any further evaluation."""
 
@@ -148,6 +126,7 @@ def test_rounds_that_are_done_again_stay_spent(folder):
     assert found["privacy"]["rand_k"]["rounds"] == 6  # it was on its way to the evaluation after 4
 
 
+@pytest.mark.slow
 def test_without_it_other_noise_is_drawn(whole, plain):
     assert (
         len({*read(whole).history["rand_k"].loss[-1], *read(plain).history["rand_k"].loss[-1]}) == 4
@@ -166,34 +145,6 @@ def test_it_trains_what_its_secret_makes_of_its_seeds(whole, secret):
     np.testing.assert_allclose(read(whole).history["rand_k"].loss[-1], history.loss[-1], rtol=1e-6)
 
 
-def test_the_certificate_assumes_no_more_than_that_it_stays_secret(whole, plain):
-    """In the lines and in the summary; what it assumes of other things is the same."""
-    run, other = read(whole), read(plain)
-    certificates = [c for of in run.certificates.values() for c in of.values()]
-    certificates += [line.privacy.certified for line in run.lines["rand_k"]]
-    for c in certificates:
-        about_seeds = [text for text in c.assumptions if "seed" in text]
-        assert about_seeds == [
-            "the noise is real-valued; a simulator's seeded float32 noise is not",
-            "the secret seed of the run stays secret",
-            "one model, trained once, is released; runs with the same secret seed and the same number (seed-0, "
-            "seed-1, ..) share their noise",
-        ]
-    usual = other.lines["rand_k"][0].privacy.certified
-    ours = run.lines["rand_k"][0].privacy.certified
-    assert ours.epsilon == usual.epsilon
-    assert len(set(ours.assumptions) - set(usual.assumptions)) == 2
-    assert any("such as 0 or 1" in text for text in usual.assumptions)
-
-
-def test_what_is_recorded_says_that_there_is_one(whole, plain):
-    for file in ("config.json", "summary.json"):
-        assert json.loads((whole / file).read_text())["secret_seed"] is True
-    assert "secret_seed" not in json.loads((plain / "config.json").read_text())
-    assert read(whole).begun.secret_seed
-    assert not read(plain).begun.secret_seed
-
-
 @pytest.mark.slow
 def test_tables_do_not_say_that_it_shares_all_random_numbers(whole, plain):
     alike = "initial model, random numbers, unless settings change them"
@@ -210,36 +161,6 @@ def test_reports_read_it(whole, plain, secret, tmp_path):
     assert tell(tmp_path, secret) == []
 
 
-def one_line_of(capsys):
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    return error
-
-
-HARMED = {
-    "removed": (lambda file: file.unlink(), "cannot read"),
-    "empty": (lambda file: file.write_text(""), "is empty"),
-    "twice": (lambda file: file.write_text(file.read_text().strip() * 2), "holds no seed"),
-    "no text": (lambda file: file.write_bytes(b"\xff\xfe"), "holds no seed"),
-}
-
-
-@pytest.mark.parametrize("harm", HARMED)
-def test_without_it_the_run_does_not_go_on(harm, folder, secret, capsys):
-    file = folder / "secret_seed"
-    harmed, said = HARMED[harm]
-    harmed(file)
-    before = {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()}
-    assert launch("--resume", folder) == 2
-    error = one_line_of(capsys)
-    assert said in error
-    assert "restore it" in error
-    assert str(file) in error
-    assert str(secret) not in error
-    assert {f: f.read_bytes() for f in folder.rglob("*") if f.is_file()} == before
-
-
 @pytest.mark.slow
 def test_with_another_one_the_run_does_not_go_on(folder, secret, capsys):
     (folder / "secret_seed").write_text(f"{secret ^ 1}\n")
@@ -249,13 +170,6 @@ def test_with_another_one_the_run_does_not_go_on(folder, secret, capsys):
     assert "is of another run: secret_seed_check " in error
     assert not any(str(n) in error for n in (secret, secret ^ 1))
     assert {f: f.read_bytes() for f in folder.rglob("*.npz")} == before
-
-
-def test_a_run_that_has_ended_is_read_without_it(whole, tmp_path):
-    copy = shutil.copytree(whole, tmp_path / "copy")
-    (copy / "secret_seed").unlink()
-    assert experiments.resume(copy).ended_before
-    assert lines(copy) == lines(whole)
 
 
 SECRET = 2**62 + 0x1234567890ABCDE

@@ -12,7 +12,6 @@ from commands import run, sweep
 
 import fedpriv as fp
 from configs import quickstart
-from experiments import compare
 from experiments.runs import run_folder
 from experiments.search import training_together
 from experiments.search.sweep_folder import point_ended
@@ -67,11 +66,7 @@ def test_every_point_keeps_its_models_also_those_of_another_point(finished):
                     assert float((labels == data.test["label"]).mean()) == pytest.approx(final)
 
 
-def without_times(line):
-    return {k: v for k, v in line.items() if k != "seconds_not_private"}
-
-
-@pytest.mark.parametrize(("noise", "rate"), [("0.5", "0.05"), ("1", "0.2")])
+@pytest.mark.parametrize(("noise", "rate"), [("1", "0.2")])
 def test_a_point_is_the_run_that_the_launcher_makes(finished, noise, rate, tmp_path):
     given = ["--noise-multiplier", noise, "--local.learning-rate", rate]
     assert run.main(["quickstart", *PRIVATE, *given, "--output", str(tmp_path / "r")]) == 0
@@ -154,12 +149,6 @@ def test_the_table_is_there_for_machines_too(finished):
             assert row[f"certified_{view}_epsilon"] == str(certified["epsilon"])
         assert row["reused_from"] == summary["reused_from"].get(name, "")
     assert math.isinf(float(rows[0]["certified_third_party_epsilon"]))
-
-
-def test_compare_reads_the_folders(finished, capsys):
-    folders = [str(finished / point(noise, RATES[0])) for noise in NOISES]
-    assert compare.main(folders) == 0
-    assert "noise multiplier = 0.5 | FedAvg" in capsys.readouterr().out
 
 
 def test_a_finished_sweep_is_not_trained_again(finished, capsys, monkeypatch):

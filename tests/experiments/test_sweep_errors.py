@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from commands import run, sweep
+from tiers import every
 
 from configs import quickstart
 from experiments.config.options import split_options
@@ -61,6 +62,7 @@ def test_one_process_only(tmp_path, capsys, monkeypatch):
     assert said == "error: sweep: runs in one process; start it without srun\n"
 
 
+@pytest.mark.slow
 def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, monkeypatch):
     """A bug in the middle of a sweep is no wrong input."""
     trained = []
@@ -79,7 +81,7 @@ def test_training_that_fails_says_where_and_how_to_go_on(tmp_path, monkeypatch):
     assert [prepared.point.title for prepared in trained] == ["p 0.1"]
 
 
-@pytest.mark.parametrize("when", ["load", "announce"])
+@every("when", ["load", "announce"])
 def test_the_folder_is_known_however_early_it_is_interrupted(when, tmp_path, capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -173,6 +175,7 @@ def build(settings):
 '''
 
 
+@pytest.mark.slow
 def test_a_streamed_federation_is_refused_before_training(tmp_path, capsys):
     file, folder = tmp_path / "streamed.py", tmp_path / "never"
     file.write_text(STREAMED)

@@ -12,6 +12,7 @@ from experiments.accounting.uplink import ADDED_UP, Messages
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
+@pytest.mark.slow
 def test_cells_are_the_formulas(capsys):
     """60 values fill a block of 64, and 6 three of 2; a place of 60 has 6 bits."""
     args = "--dimension 60 --clients 4 --kept 0.1 --noise-multiplier 0 --exchanges 3 --bits 2 10"
@@ -30,6 +31,7 @@ def test_cells_are_the_formulas(capsys):
     assert (cells["SecAgg"][0], cells["SecAgg"][4]) == ("3", f"{added:,}")
 
 
+@pytest.mark.slow
 def test_a_round_that_runs_reports_what_a_cell_says():
     messages = Messages(60, 4, kept=0.1, noise_multiplier=0.0, exchanges=3)
     make = ADDED_UP["Fed-SMP rand_k"]

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from commands import audit, privacy, run, sweep
+from tiers import every
 
 from experiments.training import prepare
 
@@ -75,7 +76,7 @@ def shown(command, args, capsys):
     return capsys.readouterr().err.splitlines()
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@every("mistake", MISTAKES, kind=lambda mistake: mistake[1] == "pass")
 def test_a_mistake_is_shown_with_its_line(mistake, tmp_path, capsys):
     round, build, said, place = MISTAKES[mistake]
     args = [own(tmp_path, build, round), "--algorithms", "fed_avg", "--output", tmp_path / "never"]
@@ -85,9 +86,13 @@ def test_a_mistake_is_shown_with_its_line(mistake, tmp_path, capsys):
     assert re.fullmatch(place, second)
 
 
-@pytest.mark.parametrize("command", [sweep.main, audit.main, privacy.main, run.main])
-def test_every_command_shows_it_and_all_of_it_when_asked(command, tmp_path, capsys):
-    grid = ["--grid", "rounds=2,3"] if command is sweep.main else []
+COMMANDS = {"run": run.main, "sweep": sweep.main, "audit": audit.main, "privacy": privacy.main}
+
+
+@every("name", COMMANDS)
+def test_every_command_shows_it_and_all_of_it_when_asked(name, tmp_path, capsys):
+    command = COMMANDS[name]
+    grid = ["--grid", "rounds=2,3"] if name == "sweep" else []
     args = [own(tmp_path, "x = 1 / 0"), "--output", str(tmp_path / "never"), *grid]
     first, second = shown(command, args, capsys)
     assert first == "error: ZeroDivisionError: division by zero"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from prepared import write_random
 from small import refused
+from tiers import every
 
 import experiments
 from configs import who_is_hurt
@@ -24,7 +25,7 @@ def data_dir(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("data", ["fashion_mnist", "emnist"])
+@every("data", ["fashion_mnist", "emnist"])
 def test_every_client_holds_images_of_its_groups_kind(data, data_dir):
     settings = replace(who_is_hurt.settings, data=data, data_dir=data_dir, clients=9, cohort=4)
     made = experiment_of(who_is_hurt, settings)
