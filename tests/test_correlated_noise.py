@@ -90,10 +90,9 @@ class TestNoise:
             return fp.ModelState(params, state.round + 1), metrics
 
         changing = np.diff(models(fp.Algorithm(fp.start, round, sampler)), axis=0)
-        steady = -SIZE * np.diff(models(descent(base, sampler, silent)), axis=0)
-        np.testing.assert_allclose(
-            changing, steady * np.where(np.arange(9) < 4, 1, 2)[:, None], atol=5e-6
-        )
+        fresh = -SIZE * np.diff(with_fresh_noise(), axis=0)
+        louder = np.where(np.arange(9) < 4, 1, 2)[:, None]
+        np.testing.assert_allclose(changing, louder * (matrix.noising(ROUNDS) @ fresh), atol=5e-6)
 
     @pytest.mark.slow
     def test_two_calls_remember_apart(self):
@@ -216,6 +215,7 @@ class TestResuming:
     }
 
     @tiers.every("what", PAIRS)
+    @pytest.mark.slow
     def test_with_another_of_the_same_certificate(self, tmp_path, what):
         began, goes_on = self.PAIRS[what]
         checkpoints = fp.Checkpoints(tmp_path, rounds=1)
@@ -315,6 +315,7 @@ class TestAlgorithms:
             assert ALGORITHMS[name](sampler=sampler).claim(2, 1e-5) is None
         assert ALGORITHMS[name]().claim(2, 1e-5) is not None
 
+    @pytest.mark.slow
     def test_a_protocol_has_no_empty_slots(self):
         for sampler in (
             fp.cyclic_poisson(CLIENTS, 3, 0.5),

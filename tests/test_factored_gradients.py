@@ -69,8 +69,8 @@ def test_norms_sums_and_gradients_are_those_of_vmap(name, monkeypatch):
         program = FactoredProgram(*case[1:4])
         found = zip(sorted(case.params), program.gradients(), strict=True)
         assert [k for k, g in found if not isinstance(g, Formed)] == sorted(case.factored)
-        assert any(program._last) == (name == "attention")
-        check(*case[1:4], 2e-4)
+        assert any(program._last) == (case.kind == "formed last")
+        check(*case[1:4], case.close)
 
 
 SHORT = {

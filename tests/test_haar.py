@@ -32,9 +32,9 @@ def matrix(m, form):
 
 
 def test_the_worked_example_of_the_paper():
-    found = haar(jnp.array([4.0, 8, 1, 9, 8, 4, 5, 3]))
+    found = jax.jit(haar)(jnp.array([4.0, 8, 1, 9, 8, 4, 5, 3]))
     assert found.tolist() == [5.25, 0.25, 0.5, 1, -2, -4, 2, 1]
-    assert inverse_haar(found, 8).tolist() == [4, 8, 1, 9, 8, 4, 5, 3]
+    assert jax.jit(inverse_haar, static_argnums=1)(found, 8).tolist() == [4, 8, 1, 9, 8, 4, 5, 3]
     assert weights(8).tolist() == [8, 8, 4, 4, 2, 2, 2, 2]
 
 
@@ -42,14 +42,16 @@ def test_the_worked_example_of_the_paper():
 @tiers.every("m", [32, 1, 2, 4])
 def test_it_is_the_matrix(m, form):
     x = np.random.default_rng(m).normal(size=(3, m)).astype(np.float32)
-    np.testing.assert_allclose(haar(jnp.asarray(x), form), x @ matrix(m, form).T, atol=2e-6)
+    np.testing.assert_allclose(
+        jax.jit(lambda x: haar(x, form))(x), x @ matrix(m, form).T, atol=2e-6
+    )
     np.testing.assert_array_equal(weights(m), matrix_of(m)[1])
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_inverse_is_exact_whatever_the_padding(form):
     """To 1e-6 of the largest entry; with two leading axes. Two programs in all."""
-    rng, lengths = np.random.default_rng(0), [*range(1, 18), 31, 32, 33, 64, 65]
+    rng, lengths = np.random.default_rng(0), [*range(1, 10), 16, 17, 33]
     vectors = [rng.normal(size=(2, 3, length)).astype(np.float32) for length in lengths]
     there = jax.jit(lambda xs: [haar(x, form) for x in xs])(vectors)
     assert [c.shape for c in there] == [(2, 3, padded_length(length)) for length in lengths]
@@ -112,6 +114,6 @@ def test_variance_left_is_that_of_the_matrix(form):
     np.testing.assert_allclose(variance_left(variances, form), inverse**2 @ variances)
 
 
-@pytest.mark.parametrize("m", [1, 2, 8, 1024])
+@tiers.every("m", [8, 1, 2, 1024])
 def test_the_paper_s_noise_leaves_a_third(m):
     np.testing.assert_allclose(variance_left(weights(m) ** -2.0), 1 / 3 + 2 / (3 * m**2))

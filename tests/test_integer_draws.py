@@ -121,6 +121,7 @@ def test_late_answers_weigh_at_most_what_they_are_counted_at():
     assert real.epsilon < found.epsilon < 1.001 * real.epsilon
 
 
+@pytest.mark.slow
 def test_what_is_assumed_names_no_table_of_the_library():
     texts = certified(fp.everyone(N), DISCRETE, "server_secagg").assumptions
     assert not any("closes over" in text or "real-valued" in text for text in texts)

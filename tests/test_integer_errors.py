@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from dp_accounting import get_epsilon_gaussian
 from scipy import optimize, stats
 from small import FALSE_ALARM
@@ -136,7 +137,7 @@ def test_every_rounding_is_as_likely_and_as_little_biased_as_is_said(d):
     assert most[1.0] > 0.1
 
 
-@pytest.mark.parametrize("x", [[3.3], [-2.6, 2.6], [0.4, -1.7, 2.2]])
+@tiers.every("x", [(0.4, -1.7, 2.2), (3.3,), (-2.6, 2.6)])
 @pytest.mark.parametrize("deviations", [1.0, math.inf])
 def test_numbers_are_rounded_by_that_law(x, deviations):
     """Chi-square of all roundings."""

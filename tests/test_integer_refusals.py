@@ -135,6 +135,7 @@ def test_no_noise_reaches_no_epsilon():
         )
 
 
+@pytest.mark.slow
 def test_weights_whose_sum_is_divided_by_one_number_are_taken():
     """Without noise the mean is that of floats; certified as without weights, as none is above 1."""
 

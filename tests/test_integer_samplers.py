@@ -105,6 +105,7 @@ def test_drawn_numbers_have_the_law(law):
 
 
 @tiers.every("kind", ["discrete_gaussian", "skellam"])
+@pytest.mark.slow
 def test_every_call_and_round_has_noise_of_that_law_of_its_own(kind):
     """Of messages of zeros: seven numbers, which no block of the rotation mixes, so that they come back +- integers."""
     d, bits, sampler = 7, 6, fp.everyone(CLIENTS)

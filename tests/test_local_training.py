@@ -143,9 +143,13 @@ def test_training_is_optax_in_a_loop(name):
     )()
     x, y = records(federation, 0)
     params, state = start(), optimizer.init(start())
-    for _ in range(5):
-        g = gradient(vector(params), x, y)
-        grads = {"b": jnp.float32(g[0]), "w": jnp.asarray(g[1:], jnp.float32)}
+
+    @jax.jit
+    def step(grads, state, params):
         updates, state = optimizer.update(grads, state, params)
-        params = optax.apply_updates(params, updates)
+        return optax.apply_updates(params, updates), state
+
+    for _ in range(5):
+        g = np.float32(gradient(vector(params), x, y))
+        params, state = step({"b": g[0], "w": g[1:]}, state, params)
     assert_close(trained, params)

@@ -130,6 +130,7 @@ def test_the_noise_is_that_of_the_whole_batch_and_added_once(name):
     assert_close(noisy(2), noisy(None))
 
 
+@pytest.mark.slow
 def test_what_is_not_finite_is_counted_among_the_real_records_of_all_parts():
     spoiled = {**BATCH, "image": jnp.asarray(BATCH["image"]).at[jnp.array([0, 1])].set(jnp.nan)}
 

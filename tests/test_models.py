@@ -121,7 +121,7 @@ def test_bytes_are_scaled_and_floats_are_not():
 
 @pytest.fixture(scope="module", params=tiers.cases(["transformer", "LSTM"]))
 def characters(request):
-    transformer = models.next_character(models.CharacterTransformer(90, 8, 2, 2))
+    transformer = models.next_character(models.CharacterTransformer(90, 8, 2, 1))
     model = models.shakespeare_lstm() if request.param == "LSTM" else transformer
     params = filled(model.init, 0.1)
     rng = np.random.default_rng(0)

@@ -111,6 +111,7 @@ def test_a_packed_row_is_worth_its_texts_apart():
     assert_close(together, apart, 1e-4)
 
 
+@pytest.mark.slow
 def test_a_token_sees_its_own_text_up_to_itself():
     r = int(PACKED["segment"].max(1).argmax())
     text, segment = PACKED["text"][r], PACKED["segment"][r]
@@ -274,6 +275,7 @@ def test_networks_of_nnx_with_dropout():
         model.loss(params, row(PACKED, 0))
 
 
+@pytest.mark.slow
 def test_the_characters_networks_take_tokens():
     model = next_token(fp.models.CharacterLSTM(V, 2, 3), LENGTH)
     params = jax.eval_shape(model.init, jax.random.key(0))

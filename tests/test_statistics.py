@@ -229,6 +229,7 @@ def test_means_of_pixels_are_of_channels():
     assert value.mean.shape == value.variance.shape == (1, 2)
 
 
+@pytest.mark.slow
 def test_a_clients_share_is_bounded_by_its_bounds():
     """However many records it holds, and however large their values are."""
     loud = {**EXAMPLES, "age": EXAMPLES["age"] + np.where(OWNER == 0, 1e6, 0).astype(np.float32)}
@@ -254,6 +255,7 @@ def test_noise_hides_all_that_a_unit_adds_to_a_number(of):
     np.testing.assert_allclose(error, sigma * most * np.sqrt(drawn_by), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_items_that_a_type_cannot_hold_are_not_counted():
     """As 257 of bytes, which is 1 where it is cast."""
     labels = S.heavy_hitters(lambda e: e["label"].astype("uint8"), candidates=[257, 1], most=2)
