@@ -99,7 +99,7 @@ def assert_drawn(numbers, law, modulus=None):
     assert statistic < stats.chi2.isf(FALSE_ALARM, len(counts) - 1)
 
 
-@tiers.every("law", LAWS)
+@tiers.every("law", LAWS, kind=lambda law: "by its table")
 def test_drawn_numbers_have_the_law(law):
     assert_drawn(jax.jit(lambda key: draw(key, law, (200_000,)))(jax.random.key(1)), law)
 

@@ -93,9 +93,3 @@ def test_a_sum_has_its_noise_and_that_of_those_who_stay(noise):
         expected = used.noise_deviation * np.sqrt(k / 20)
         # of 3,000 numbers: false alarm below 1e-4
         assert abs(float(noisy.std()) / expected - 1) < 4 / np.sqrt(2 * 3000)
-
-
-def test_sums_are_taken_modulo():
-    used = IntegerSum("skellam", 8, 1.0, 0.0, 1, 4)
-    total = jnp.array([127, 128, -128, -129, 300], jnp.int32)
-    assert used._modulo(total).tolist() == [127, -128, -128, 127, 44]

@@ -174,7 +174,9 @@ class Case(NamedTuple):
 
     @property
     def kind(self):
-        return LAYERS[self.layer].kind, OPERATIONS[self.operation][0]
+        """Training asks for a layer's first derivatives: of others, one of any layer."""
+        order = OPERATIONS[self.operation][0]
+        return order if order in (2, "forward") else (LAYERS[self.layer].kind, order)
 
 
 LACKING = {

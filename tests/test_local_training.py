@@ -90,6 +90,7 @@ def test_steps_and_full_batch_take_real_records_only(size):
     np.testing.assert_array_equal(batches[0], np.arange(size))
 
 
+@pytest.mark.slow
 def test_padding_does_not_change_the_batches():
     federation = regression([5, 2])
     grad, batches = mean_grad(squared), epochs(2, 3)

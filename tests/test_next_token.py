@@ -92,6 +92,7 @@ def test_perplexity_is_per_token_of_the_test_set_and_of_each_client():
     np.testing.assert_allclose(mean, np.exp(lost / tokens).mean(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_packed_row_is_worth_its_texts_apart():
     """In nats, and in their gradient."""
     assert PACKED["segment"].max() > 2
@@ -111,7 +112,6 @@ def test_a_packed_row_is_worth_its_texts_apart():
     assert_close(together, apart, 1e-4)
 
 
-@pytest.mark.slow
 def test_a_token_sees_its_own_text_up_to_itself():
     r = int(PACKED["segment"].max(1).argmax())
     text, segment = PACKED["text"][r], PACKED["segment"][r]

@@ -115,9 +115,14 @@ class Of(NamedTuple):
         return type(statistic) if self.unit == "client" else self.unit
 
 
-def of(*names):
+def of(*names, kind=tiers.kind_of):
     """For clients and for records."""
-    return tiers.every("of", [Of(name, unit) for unit in UNITS for name in names])
+    return tiers.every("of", [Of(name, unit) for unit in UNITS for name in names], kind)
+
+
+def by_statistic(entry):
+    """Where noise of clients and of records differs in its deviation alone."""
+    return type(STATISTICS[entry.name][0])
 
 
 MANY = RNG.lognormal(3, 0.7, 300).astype(np.float32)
@@ -178,7 +183,7 @@ def test_quantiles_without_noise(unit):
     assert abs(np.log(adaptive[0] / exact[1])) < {"client": 0.02, "record": 0.1}[unit]
 
 
-@of("histogram", "sum", "count")
+@of("histogram", "sum", "count", kind=by_statistic)
 def test_errors_of_what_is_linear_are_exact(of):
     """Errors over standard errors are normal: sums of their squares are chi-square."""
     name, unit = of
@@ -190,7 +195,7 @@ def test_errors_of_what_is_linear_are_exact(of):
     assert abs(z.sum()) < stats.norm.isf(FALSE_ALARM / 2) * np.sqrt(z.size)
 
 
-@of("moments", "mean", "pixels")
+@of("moments", "mean", "pixels", kind=by_statistic)
 def test_two_standard_errors_cover_means_and_variances(of):
     """Of little noise, as of errors by the delta method; a normal variable is covered 95.4 times in 100."""
     name, unit = of
