@@ -116,8 +116,8 @@ CASES = {
     "tables": Case(
         "scan, remat", of.tables, {"tables": filled(3, VOCABULARY, WIDTH)}, IN, ["tables"]
     ),
-    "over time": Case("shared in a loop", of.over_time(), TIED, IN, ["table", "w"]),
     "shared layers": Case("shared in a loop", of.shared_layers, MATRIX, IN, ["w"]),
+    "over time": Case("shared in a loop", of.over_time(), TIED, IN, ["table", "w"]),
     "over time, remat": Case(
         "shared in a loop", of.over_time(jax.checkpoint), TIED, IN, ["table", "w"]
     ),

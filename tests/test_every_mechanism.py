@@ -5,6 +5,7 @@ What noise each adds, says `privacy/test_declared_noise.py`; what is hardest to 
 
 import functools
 import math
+from typing import Any, NamedTuple
 
 import clip_sets
 import jax
@@ -30,8 +31,8 @@ NEVER_SILENT = {"changing": "its noise decays from one that it has"}
 BROKEN = (math.nan, math.inf, -math.inf)
 
 
-@functools.cache
 def made(name, size, clip_norm=C, noise_multiplier=SIGMA):
+    """To be called in a program: some compute their worst cases."""
     used = ENTRIES[name].make(size, clip_norm, noise_multiplier)
     return used.in_round(0) if name == "changing" else used
 
@@ -62,18 +63,40 @@ def vectors(leaves):
     return np.concatenate([np.asarray(x, np.float64) for x in leaves], axis=1)
 
 
+class Clipped(NamedTuple):
+    """Contributions.
+
+    Attributes:
+      given, bounded, norm: they, what is left of them, and the norms that are told.
+      seen: what is left in units of the noise, of what is not padded.
+      multiplier: that is certified.
+    """
+
+    given: Any
+    bounded: Any
+    norm: Any
+    seen: Any
+    multiplier: float
+
+
 @functools.cache
 def clipped(name, size):
-    """The contributions, what is left of them, the norms that are told, and what is left in units of the noise."""
-    used = made(name, size)
     parts = [as_leaves(contributions(entry, own), own) for entry, own, *_ in parts_of(name, size)]
     given = tuple(parts) if ENTRIES[name].joint else parts[0]
+    multipliers = []
 
-    def one(u):
-        bounded, norm = used.clip(u)
-        return bounded, norm, used.worst_case.whiten(bounded)
+    @jax.jit
+    def run(given):
+        used = made(name, size)
+        multipliers.append(used.certified_multiplier)
 
-    return given, *jax.jit(lambda us: jax.lax.map(one, us))(given)
+        def one(u):
+            bounded, norm = used.clip(u)
+            return bounded, norm, used.worst_case.whiten(bounded) if size is WHOLE else None
+
+        return jax.lax.map(one, given)
+
+    return Clipped(given, *run(given), multipliers[0])
 
 
 def each_part(name, size, *trees):
@@ -93,7 +116,7 @@ def has_a_norm(u, order):
 def test_it_clips_as_numpy_does(name):
     """What is within stays to the bit, where nothing is transformed back; what has no norm becomes 0."""
     for size in (WHOLE, PADDED):
-        given, bounded, norm, _ = clipped(name, size)
+        given, bounded, norm, *_ = clipped(name, size)
         for i, (part, u, found) in enumerate(each_part(name, size, given, bounded)):
             entry, own, bound, _ = part
             into = entry.set(own)
@@ -125,16 +148,15 @@ def in_units_of_noise(entry, size, u, std):
 def test_the_bound_holds_and_is_reached(name):
     """In l2 it is what the entry says, in units of the noise 1 / multiplier: less, if anything, for a padded vector."""
     for size in (WHOLE, PADDED):
-        _, bounded, _, seen = clipped(name, size)
+        _, bounded, _, seen, multiplier = clipped(name, size)
         squares, least = 0.0, 1 - 1e-5 if size is WHOLE else 0.0
         for (entry, own, bound, sigma), u in each_part(name, size, bounded):
             longest = np.linalg.norm(u, entry.set(own).order, axis=1).max()
             assert least <= longest / (bound * entry.longest(own)) <= 1 + 1e-6
             squares = squares + in_units_of_noise(entry, own, u, bound * sigma) ** 2
-        used = made(name, size)
-        assert least <= np.sqrt(squares).max() * used.certified_multiplier <= 1 + 1e-5
+        assert least <= np.sqrt(squares).max() * multiplier <= 1 + 1e-5
         if size is WHOLE:
-            order = 1 if used.noise == "laplace" else 2
+            order = 1 if name == "laplace" else 2
             shown = np.linalg.norm(np.asarray(seen, float), order, axis=1)
             np.testing.assert_allclose(shown, np.sqrt(squares), rtol=1e-4)
 
@@ -154,8 +176,12 @@ def test_no_size_gets_past_the_bound(name):
     """Nor past that of a level or a leaf by itself."""
     into, bounds = ENTRIES[name].set(LONG), (1.0, LEAST_CLIP, 1 / LEAST_CLIP)
     u = of_all_sizes(into)
-    used = [made(name, LONG, bound) for bound in bounds]
-    clip = jax.jit(lambda us: jax.lax.map(lambda u: [each.clip(u) for each in used], us))
+
+    @jax.jit
+    def clip(us):
+        used = [made(name, LONG, bound) for bound in bounds]
+        return jax.lax.map(lambda u: [each.clip(u) for each in used], us)
+
     for bound, (leaves, norm) in zip(bounds, clip(as_leaves(u, LONG)), strict=True):
         found = vectors(leaves)
         lengths, told = into.lengths(found), np.isfinite(norm)
@@ -174,19 +200,26 @@ def test_without_bound_and_noise_nothing_changes(name):
         with pytest.raises(ValueError, match=r"^start: "):
             made(name, PADDED, math.inf, 0.0)
         return
-    free, entry = made(name, PADDED, math.inf, 0.0), ENTRIES[name]
-    assert free.certified_multiplier == 0
-    assert free.reason
+    entry, told = ENTRIES[name], []
     u = contributions(entry, PADDED)
     given = as_leaves(u, PADDED)
-    found = jax.jit(lambda us: jax.lax.map(lambda u: free.clip(u)[0], us))(given)
+
+    @jax.jit
+    def run(given):
+        free = made(name, PADDED, math.inf, 0.0)
+        told.append((free.certified_multiplier, bool(free.reason)))
+        noisy = free.perturb(jax.random.key(0), given)
+        return jax.lax.map(lambda u: free.clip(u)[0], given), noisy
+
+    found, noisy = run(given)
+    assert told == [(0, True)]
     if entry.clipping is per_level:
         kept = has_a_norm(u, 2)
         for one, other in zip(vectors(found)[kept], u[kept], strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-6 * np.abs(other).max())
     else:
         assert_identical(found, given)
-    assert_identical(free.perturb(jax.random.key(0), given), given)
+    assert_identical(noisy, given)
 
 
 def test_who_is_never_silent():

@@ -46,7 +46,7 @@ EXACT = {
 
 
 @tiers.every("name", EXACT, kind=lambda sampler: "of one size")
-@pytest.mark.parametrize("view", ["third_party", "server"])
+@tiers.every("view", ["third_party", "server"])
 def test_discrete_gaussians_cost_what_real_noise_does(name, view):
     found, real = (certified(EXACT[name], used, view) for used in (DISCRETE, GAUSSIAN))
     assert real.epsilon < found.epsilon < 1.001 * real.epsilon

@@ -198,6 +198,7 @@ def test_several_runs_at_once():
             np.testing.assert_allclose(at_once["w"][s], alone["w"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_librarys_streams():
     """The same C^-1, as jax_privacy applies it."""
     from jax_privacy.matrix_factorization import banded, buffered_toeplitz, toeplitz

@@ -111,6 +111,7 @@ def certified(federation):
 
 
 @tiers.every("of", [fp.Federation, fp.StreamedFederation], kind=lambda of: "rows")
+@pytest.mark.slow
 def test_no_row_of_several_texts_is_a_record(of):
     data = from_tokens(TEXTS, CLIENTS, length=8, vocabulary=50, packed=True)
     federation = of.from_arrays(data, "client")
