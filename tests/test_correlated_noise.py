@@ -186,25 +186,20 @@ def vectors(history):
 class TestResuming:
     """A run goes on with the schedule and the noise that it began with, or not at all."""
 
-    ROWS = matrix_of("banded_toeplitz").rows[0]
-    OTHER_ROWS = replace(matrix_of("banded_toeplitz"), rows=((ROWS[0], ROWS[2], ROWS[1]),))
+    def pair(self, what):
+        fixed = fp.fixed_order(N, SIZE)
+        if what == "schedule":
+            plain = fp.gaussian(CLIP, SIGMA)
+            return descent(plain, fp.shuffled_blocks(N, SIZE)), descent(plain, fixed)
+        matrix = matrix_of("banded_toeplitz")
+        first, second, third = matrix.rows[0]
+        other = replace(matrix, rows=((first, third, second),))
+        return descent(correlated(matrix), fixed), descent(correlated(other), fixed)
 
-    PLAIN, MATRIX = fp.gaussian(CLIP, SIGMA), matrix_of("banded_toeplitz")
-    PAIRS: ClassVar = {
-        "noise": (
-            descent(correlated(MATRIX), fp.fixed_order(N, SIZE)),
-            descent(correlated(OTHER_ROWS), fp.fixed_order(N, SIZE)),
-        ),
-        "schedule": (
-            descent(PLAIN, fp.shuffled_blocks(N, SIZE)),
-            descent(PLAIN, fp.fixed_order(N, SIZE)),
-        ),
-    }
-
-    @tiers.every("what", PAIRS)
     @pytest.mark.slow
+    @pytest.mark.parametrize("what", ["noise", "schedule"])
     def test_with_another_of_the_same_certificate(self, tmp_path, what):
-        began, goes_on = self.PAIRS[what]
+        began, goes_on = self.pair(what)
         checkpoints = fp.Checkpoints(tmp_path, rounds=1)
         assert certificate(began).epsilon == certificate(goes_on).epsilon
         run(began, checkpoints=checkpoints)
@@ -296,7 +291,10 @@ class TestAlgorithms:
         after, _ = jax.eval_shape(round_in_run(algorithm), key, carried, ALL_SMALL, t)
         assert jax.tree.map(_kind, after.memory) == jax.tree.map(_kind, carried.memory)
 
-    @tiers.every("name", ["dp_fed_avg", "fed_smp rand_k", "dp_fed_avg_wav", "dp_scaffold"])
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        "name", ["dp_fed_avg", "fed_smp rand_k", "dp_fed_avg_wav", "dp_scaffold"]
+    )
     def test_papers_claim_nothing_of_schedules(self, name):
         for sampler in (fp.shuffled_blocks(CLIENTS, 2), fp.cyclic_poisson(CLIENTS, 3, 0.5)):
             assert ALGORITHMS[name](sampler=sampler).claim(2, 1e-5) is None

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiers
-from every_mechanism import ENTRIES, Size, that
+from every_mechanism import ENTRIES, Size, changing, that
 from haar import haar
 from small import assert_identical, assert_normal
 
-from fedpriv.mechanisms.clipping import per_level
+import fedpriv as fp
+from fedpriv.mechanisms.clipping import coefficients, per_level
 from fedpriv.mechanisms.haar import padded_length
 from fedpriv.mechanisms.mechanisms import LEAST_CLIP
 
@@ -79,24 +80,30 @@ class Clipped(NamedTuple):
     multiplier: float
 
 
+def sizes_of(name):
+    """Padding is of Haar's transform."""
+    used = [entry for entry, *_ in parts_of(name, WHOLE)]
+    padded = any(e.clipping in (coefficients, per_level) or not e.white for e in used)
+    return (WHOLE, PADDED) if padded else (WHOLE,)
+
+
 @functools.cache
 def clipped(name, size):
     parts = [as_leaves(contributions(entry, own), own) for entry, own, *_ in parts_of(name, size)]
     given = tuple(parts) if ENTRIES[name].joint else parts[0]
-    multipliers = []
 
     @jax.jit
     def run(given):
         used = made(name, size)
-        multipliers.append(used.certified_multiplier)
 
         def one(u):
             bounded, norm = used.clip(u)
             return bounded, norm, used.worst_case.whiten(bounded) if size is WHOLE else None
 
-        return jax.lax.map(one, given)
+        return jax.lax.map(one, given), used.certified_multiplier
 
-    return Clipped(given, *run(given), multipliers[0])
+    found, multiplier = run(given)
+    return Clipped(given, *found, float(multiplier))
 
 
 def each_part(name, size, *trees):
@@ -115,7 +122,7 @@ def has_a_norm(u, order):
 @tiers.every("name", ENTRIES)
 def test_it_clips_as_numpy_does(name):
     """What is within stays to the bit, where nothing is transformed back; what has no norm becomes 0."""
-    for size in (WHOLE, PADDED):
+    for size in sizes_of(name):
         given, bounded, norm, *_ = clipped(name, size)
         for i, (part, u, found) in enumerate(each_part(name, size, given, bounded)):
             entry, own, bound, _ = part
@@ -147,7 +154,7 @@ def in_units_of_noise(entry, size, u, std):
 @tiers.every("name", ENTRIES)
 def test_the_bound_holds_and_is_reached(name):
     """In l2 it is what the entry says, in units of the noise 1 / multiplier: less, if anything, for a padded vector."""
-    for size in (WHOLE, PADDED):
+    for size in sizes_of(name):
         _, bounded, _, seen, multiplier = clipped(name, size)
         squares, least = 0.0, 1 - 1e-5 if size is WHOLE else 0.0
         for (entry, own, bound, sigma), u in each_part(name, size, bounded):
@@ -161,6 +168,11 @@ def test_the_bound_holds_and_is_reached(name):
             np.testing.assert_allclose(shown, np.sqrt(squares), rtol=1e-4)
 
 
+def what_clips(entry):
+    """Code that bounds by itself: Laplace's, or that of a set."""
+    return entry.whole if entry.whole in (fp.laplace, changing) else entry.clipping
+
+
 def of_all_sizes(into):
     """f32[n, d]: times powers of ten that float32 has; squares of the least are 0, of the largest infinite."""
     d, rng, found = LONG.d, np.random.default_rng(0), []
@@ -171,7 +183,7 @@ def of_all_sizes(into):
     return np.float32(found)
 
 
-@tiers.every("name", FREE, kind=lambda entry: entry.whole or entry.clipping)
+@tiers.every("name", FREE, kind=what_clips)
 def test_no_size_gets_past_the_bound(name):
     """Nor past that of a level or a leaf by itself."""
     into, bounds = ENTRIES[name].set(LONG), (1.0, LEAST_CLIP, 1 / LEAST_CLIP)
@@ -193,7 +205,7 @@ def test_no_size_gets_past_the_bound(name):
             np.testing.assert_allclose(lengths[told, 0], expected, rtol=1e-3, atol=1e-36)
 
 
-@tiers.every("name", FREE)
+@tiers.every("name", FREE, kind=what_clips)
 def test_without_bound_and_noise_nothing_changes(name):
     """Not even what is no number."""
     if name in NEVER_SILENT:

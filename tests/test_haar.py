@@ -62,20 +62,6 @@ def test_the_inverse_is_exact_whatever_the_padding(form):
         np.testing.assert_allclose(found, x, atol=1e-6 * np.abs(x).max())
 
 
-@tiers.every("form", FORMS)
-def test_batches_are_vectors_side_by_side(form):
-    x = jax.random.normal(jax.random.key(0), (2, 3, 37))
-
-    @jax.jit
-    def three_ways(x):
-        each = jnp.stack([jnp.stack([haar(row, form) for row in rows]) for rows in x])
-        return each, haar(x, form), jax.vmap(jax.vmap(lambda row: haar(row, form)))(x)
-
-    each, together, mapped = three_ways(x)
-    np.testing.assert_array_equal(together, each)
-    np.testing.assert_array_equal(mapped, each)
-
-
 @tiers.every("length", [17, 1, 2, 3, 8, 16, 100, 1024])
 def test_haar_norm_is_that_of_the_matrix(length):
     """With two leading axes, by itself and under `vmap`."""
@@ -96,15 +82,6 @@ def test_haar_norm_of_a_constant_is_the_constant():
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_haar_norm_of_what_is_not_finite_is_not_finite(bad):
     assert not np.isfinite(jax.jit(haar_norm)(jnp.ones(50).at[20].set(bad)))
-
-
-@pytest.mark.slow
-def test_orthonormal_keeps_norms_and_inner_products():
-    x, y = jax.random.normal(jax.random.key(0), (2, 37))
-    in_waves = haar(jnp.stack([x, y]), "orthonormal")
-    np.testing.assert_allclose(
-        in_waves @ in_waves.T, jnp.stack([x, y]) @ jnp.stack([x, y]).T, rtol=1e-5
-    )
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -9,7 +9,7 @@ from scipy.linalg import hadamard
 
 from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
-from fedpriv.mechanisms.rounding import is_within, round_within, rounded_bound
+from fedpriv.mechanisms.rounding import is_within, round_within
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -53,19 +53,6 @@ def test_norms_are_compared_exactly(d):
 def test_integers_beyond_16_bits_are_never_within():
     assert not is_within(jnp.array([2**16], jnp.int32), 2**40)
     assert not is_within(jnp.array([-(2**31)], jnp.int32), 2**40)
-
-
-@pytest.mark.slow
-def test_rounding_is_unbiased_and_within_its_bound():
-    x = 0.3 * jax.random.normal(KEY, (2000,))
-    bound = int(rounded_bound(np.float64(jnp.linalg.norm(x)), x.size, 1.0))
-    each = jax.jit(jax.vmap(lambda k: round_within(k, x, bound)))
-    rounded = each(jax.random.split(KEY, 400))
-    assert np.max(np.sum(np.square(rounded), axis=1)) <= bound
-    part = x - jnp.floor(x)
-    deviations = (rounded.mean(0) - x) / jnp.sqrt(part * (1 - part) / 400)
-    # chi-square of 2,000 about normal numbers: false alarm below 1e-4
-    assert abs(float(jnp.sum(deviations**2)) - 2000) < 4 * np.sqrt(2 * 2000)
 
 
 def test_what_is_longer_than_promised_is_shortened():

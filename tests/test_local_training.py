@@ -15,7 +15,6 @@ from small import (
     squared,
     start,
     vector,
-    with_capacity,
 )
 
 from fedpriv import Shard, epochs, full_batch, mean_grad, random_batches, train_locally
@@ -88,25 +87,6 @@ def test_steps_and_full_batch_take_real_records_only(size):
     count, batches = planned(full_batch(), size, 1)
     assert count == 1
     np.testing.assert_array_equal(batches[0], np.arange(size))
-
-
-@pytest.mark.slow
-def test_padding_does_not_change_the_batches():
-    federation = regression([5, 2])
-    grad, batches = mean_grad(squared), epochs(2, 3)
-
-    @jax.jit
-    def run(federation):
-        shard = Shard(
-            jax.tree.map(lambda leaf: leaf[federation.rows[1]], federation.examples),
-            federation.size[1],
-        )
-        key = jax.random.key(3)
-        return train_locally(
-            key, start(), shard, grad=grad, optimizer=optax.sgd(0.1), batches=batches
-        )
-
-    assert_close(run(federation), run(with_capacity(federation, 9, poison=True)))
 
 
 def test_mean_grad_is_over_real_examples():

@@ -60,18 +60,6 @@ def test_noise_of_the_sum():
     assert_normal(np.ravel(other["w"] - zero["w"]), 0.7 * math.sqrt(2))
 
 
-def test_what_the_accountant_is_told():
-    assert gaussian(0.3, 1.4).certified_multiplier == 1.4
-    assert gaussian(0.3, 1.4).reason == ""
-    assert gaussian(0.3, 0).certified_multiplier == 0
-    assert gaussian(math.inf, 0).reason
-
-
-def test_laplace_declares_itself():
-    assert (laplace(1.0, 2.0).noise, laplace(1.0, 2.0).certified_multiplier) == ("laplace", 2.0)
-    assert laplace(1.0, 0.0).reason == "no noise is added"
-
-
 @pytest.mark.slow
 def test_the_ledger_follows_laplace_noise():
     """Through any algorithm that takes a mechanism; 1 / multiplier is the pure epsilon of a round."""

@@ -4,7 +4,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 import tiers
 from flax import nnx
@@ -222,34 +221,6 @@ def test_ids_above_16_bits_are_tokens_of_their_own():
     norms = np.abs(rows).max(1)  # of all others next to nothing, a softmax's share
     assert set(np.argsort(norms)[-3:]) == {1, 2**16 + 1, 2**17 + 1}
     assert norms[[1, 2**16 + 1, 2**17 + 1]].min() > 1e3 * np.median(norms)
-
-
-# It is evaluated on texts that it trains on.
-@pytest.mark.filterwarnings("ignore:test. .* persons who are trained on have test examples")
-@pytest.mark.slow
-@pytest.mark.parametrize("packed", [True, False])
-def test_private_training(packed):
-    data = PACKED if packed else ROWS
-    federation = fp.Federation.from_arrays(data, "client", person=None if packed else "document")
-    sgd = {"optimizer": lambda t: optax.sgd(0.1)}
-    if packed:
-        algorithm = fp.dp_fed_avg(
-            MODEL.loss, sampler=fp.everyone(3), batches=fp.full_batch(), clip_norm=0.5,
-            noise_multiplier=2.0, **sgd,
-        )  # fmt: skip
-    else:
-        steps = fp.LocalSteps(
-            fp.per_example(MODEL.loss), records=fp.poisson(federation.capacity, rate=0.5), steps=1,
-            mechanism=fp.gaussian(clip_norm=0.5, noise_multiplier=2.0), **sgd,
-        )  # fmt: skip
-        algorithm = fp.dp_sgd(steps, sampler=fp.everyone(3))
-    certificate = fp.certify(algorithm, MODEL.init, federation, rounds=2, delta=1e-5)
-    assert certificate.basis == "constructed"
-    assert certificate.unit == ("client" if packed else "person")
-    history = fp.simulate(
-        algorithm, MODEL.init, federation, row(data, np.s_[:2]), score=MODEL.score, rounds=2
-    )
-    assert np.isfinite(history.metric("perplexity")).all()
 
 
 class Own(nnx.Module):

@@ -107,17 +107,6 @@ def test_a_record_is_clipped_in_float32():
         np.testing.assert_allclose(float(optax.tree.norm(total)), 0.01, rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_norms_are_those_of_the_gradients_that_are_summed():
-    of_batch = jax.jit(
-        lambda p, b: (lambda g: (g.norms, g.each()))(fp.per_example(HALF.loss)(p, b))
-    )
-    norms, each = of_batch(PARAMS, BATCH)
-    assert kinds(norms) == kinds(each) == FLOAT
-    lengths = jax.tree.map(lambda g: jnp.linalg.norm(g.reshape(B, -1), axis=1), each)
-    assert_close(norms, lengths)
-
-
 def private(model, micro=None):
     return fp.dp_fed_avg(
         model.loss,

@@ -167,6 +167,7 @@ def test_each_sampler_of_an_opening_is_looked_at():
     assert math.isinf(narrow["server_secagg"].epsilon)
 
 
+@pytest.mark.slow
 def test_noise_of_one_s_own_is_then_not_counted_together():
     """What a client adds alone hides it, in however few bits it travels; what others add does not reach it."""
     alone, together = (
