@@ -55,6 +55,11 @@ class Entry(NamedTuple):
         return "joint" if self.joint else (self.whole or self.clipping, self.white, self.calibrated)
 
     @property
+    def clips(self):
+        """Which code bounds, whatever hides: Laplace's, a schedule's, or that of a set."""
+        return self.whole if self.whole in (fp.laplace, changing) else self.clipping
+
+    @property
     def set(self) -> Callable[[Size], clip_sets.Set]:
         """The set in NumPy."""
         return clip_sets.in_l1 if self.whole is fp.laplace else SETS[self.clipping]

@@ -57,10 +57,6 @@ CALLS = {
 ALL_CALLS = {"the sum": {}, **CALLS}
 
 
-def what_clips(entry):
-    return entry.whole or entry.clipping
-
-
 def noisy(name):
     return ENTRIES[name].make(SIZE, 4.0, 0.5)
 
@@ -108,6 +104,7 @@ def test_noise_on_leaves_of_every_type(call):
     assert_scale(noise, SCALE * (2 if call == "weighted, clipped" else 1))
 
 
+ISOTROPIC = that(lambda entry: entry.noise is isotropic and not entry.joint)
 OTHERS = that(lambda entry: entry.white and not entry.joint and entry is not ENTRIES["laplace"])
 
 
@@ -142,7 +139,7 @@ def test_noise_on_leaves_of_64_bits():
             assert leaf.dtype == (np.float32 if small else np.float64)  # integers and booleans, too
 
 
-@tiers.every("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
+@tiers.every("name", ISOTROPIC, kind=lambda entry: entry.clips)
 def test_bounds_hold_for_every_type(name):
     """Without wrapping: the largest and the least numbers of each type."""
     clip = jax.jit(lambda u: noisy(name).in_round(0).clip(u)[0])
@@ -178,7 +175,9 @@ def test_what_holds_no_real_numbers_is_refused(kind, call):
 
 @pytest.mark.parametrize("kind", NO_REALS)
 @tiers.every(
-    "name", that(lambda entry: not entry.joint and entry.whole is not changing), what_clips
+    "name",
+    that(lambda entry: not entry.joint and entry.whole is not changing),
+    lambda entry: entry.clips,
 )
 def test_no_mechanism_takes_what_holds_no_real_numbers(kind, name):
     value = {"x": NO_REALS[kind][0]}

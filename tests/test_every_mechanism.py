@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiers
-from every_mechanism import ENTRIES, Size, changing, that
+from every_mechanism import ENTRIES, Size, that
 from haar import haar
 from small import assert_identical, assert_normal
 
-import fedpriv as fp
 from fedpriv.mechanisms.clipping import coefficients, per_level
 from fedpriv.mechanisms.haar import padded_length
 from fedpriv.mechanisms.mechanisms import LEAST_CLIP
@@ -168,11 +167,6 @@ def test_the_bound_holds_and_is_reached(name):
             np.testing.assert_allclose(shown, np.sqrt(squares), rtol=1e-4)
 
 
-def what_clips(entry):
-    """Code that bounds by itself: Laplace's, or that of a set."""
-    return entry.whole if entry.whole in (fp.laplace, changing) else entry.clipping
-
-
 def of_all_sizes(into):
     """f32[n, d]: times powers of ten that float32 has; squares of the least are 0, of the largest infinite."""
     d, rng, found = LONG.d, np.random.default_rng(0), []
@@ -183,7 +177,7 @@ def of_all_sizes(into):
     return np.float32(found)
 
 
-@tiers.every("name", FREE, kind=what_clips)
+@tiers.every("name", FREE, kind=lambda entry: entry.clips)
 def test_no_size_gets_past_the_bound(name):
     """Nor past that of a level or a leaf by itself."""
     into, bounds = ENTRIES[name].set(LONG), (1.0, LEAST_CLIP, 1 / LEAST_CLIP)
@@ -205,7 +199,7 @@ def test_no_size_gets_past_the_bound(name):
             np.testing.assert_allclose(lengths[told, 0], expected, rtol=1e-3, atol=1e-36)
 
 
-@tiers.every("name", FREE, kind=what_clips)
+@tiers.every("name", FREE, kind=lambda entry: entry.clips)
 def test_without_bound_and_noise_nothing_changes(name):
     """Not even what is no number."""
     if name in NEVER_SILENT:
