@@ -56,8 +56,8 @@ class Entry(NamedTuple):
 
     @property
     def clips(self):
-        """Which code bounds, whatever hides: Laplace's, a schedule's, or that of a set."""
-        return self.whole if self.whole in (fp.laplace, changing) else self.clipping
+        """Which code bounds, whatever hides: Laplace's, or that of a set."""
+        return fp.laplace if self.whole is fp.laplace else self.clipping
 
     @property
     def set(self) -> Callable[[Size], clip_sets.Set]:

@@ -108,7 +108,7 @@ ISOTROPIC = that(lambda entry: entry.noise is isotropic and not entry.joint)
 OTHERS = that(lambda entry: entry.white and not entry.joint and entry is not ENTRIES["laplace"])
 
 
-@tiers.every("name", OTHERS, kind=lambda entry: entry.noise is isotropic)
+@tiers.every("name", OTHERS, kind=lambda entry: "white")
 def test_every_mechanism_s_noise_on_leaves_of_every_type(name):
     assert_scale(noise_of(noisy(name), TREE))
 
@@ -218,6 +218,7 @@ def test_complex_parameters_are_refused():
             fp.certify(made, params, regression([PER_CLIENT] * 6), 1, 1e-3)
 
 
+@pytest.mark.slow
 def test_a_private_mean_of_parameters_of_every_type():
     """Gradients by hand, of integers too: the mean has the noise that is counted, and is not rounded to integers."""
     kinds = [k for k in REALS if not jnp.issubdtype(k, jnp.floating) or k == jnp.float32]

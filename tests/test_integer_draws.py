@@ -61,6 +61,7 @@ VARYING = {
 
 
 @tiers.every("name", VARYING, kind=lambda sampler: "of many sizes")
+@pytest.mark.slow
 def test_cohorts_that_may_not_be_full_are_skellams(name):
     with refused(r"^mechanism.*: .*fp.skellam"):
         certified(VARYING[name], DISCRETE)

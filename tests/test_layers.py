@@ -174,9 +174,9 @@ class Case(NamedTuple):
 
     @property
     def kind(self):
-        """Training asks for a layer's first derivatives: of others, one of any layer."""
+        """Training asks for a layer's first derivatives, backwards: of the others, one of any layer."""
         order = OPERATIONS[self.operation][0]
-        return order if order in (2, "forward") else (LAYERS[self.layer].kind, order)
+        return "seldom" if order in (2, "forward") else (LAYERS[self.layer].kind, order)
 
 
 LACKING = {

@@ -135,6 +135,7 @@ def characters(request):
     return params, example, score
 
 
+@pytest.mark.slow
 def test_masked_characters_count_nothing(characters):
     params, example, score = characters
     mask = np.arange(80) < 50
@@ -150,6 +151,7 @@ def test_masked_characters_count_nothing(characters):
     assert loss == 0
 
 
+@pytest.mark.slow
 def test_a_character_sees_only_those_before_it(characters):
     params, example, score = characters
     mask = np.arange(80) < 50

@@ -188,7 +188,7 @@ def test_a_batch_without_records_has_no_median():
 
 
 @pytest.mark.filterwarnings(OLD_NAMES)
-@tiers.every("how", [(1.0, True), (0.1, False), (5.0, True)], kind=lambda how: how[-1])
+@tiers.every("how", [(0.1, False), (1.0, True), (5.0, True)])
 def test_clipping_against_jax_privacy(how):
     clip_norm, closed = how
     gradients = per_example(MODEL.loss, closed_form=closed)

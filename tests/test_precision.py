@@ -192,6 +192,7 @@ def test_token_ids_keep_all_their_digits():
 
 
 @tiers.every("name", ["CNN", "DropoutCNN", "MLP"])
+@pytest.mark.slow
 def test_bytes_are_scaled_and_then_rounded(name):
     module = {
         "CNN": fp.models.CNN((2,), (4,), 3),
