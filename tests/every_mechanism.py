@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import clip_sets
+
 import fedpriv as fp
 from fedpriv.mechanisms.clipping import coefficients, flat, per_layer, per_level, separately
 from fedpriv.mechanisms.noise import haar_noise, isotropic
@@ -36,7 +38,7 @@ class Entry(NamedTuple):
       white: whether the noise is equal and independent in all coordinates.
       calibrated: whether it is louder by what the noise's shape lets through.
       whole: (clip norm, noise multiplier) -> the mechanism, where it is not put together of those two.
-      joint: (size, clip norm, noise multiplier) -> the mechanism of a tuple of contributions.
+      joint: the names of the mechanisms of a tuple of contributions, the last of which is a bit.
     """
 
     clipping: Callable = flat
@@ -45,19 +47,37 @@ class Entry(NamedTuple):
     white: bool = True
     calibrated: bool = False
     whole: Callable | None = None
-    joint: Callable | None = None
+    joint: tuple[str, ...] = ()
 
     @property
     def kind(self):
-        """Which code bounds and hides: of one kind are sets and shapes that differ in their numbers alone."""
-        return "joint" if self.joint else self.whole or (self.white, self.calibrated)
+        """Which code bounds, and what noise hides."""
+        return "joint" if self.joint else (self.whole or self.clipping, self.white, self.calibrated)
+
+    @property
+    def clips(self):
+        """Which code bounds, whatever hides: Laplace's, or that of a set."""
+        return fp.laplace if self.whole is fp.laplace else self.clipping
+
+    @property
+    def set(self) -> Callable[[Size], clip_sets.Set]:
+        """The set in NumPy."""
+        return clip_sets.in_l1 if self.whole is fp.laplace else SETS[self.clipping]
+
+    def parts(self, size: Size, clip_norm: float, noise_multiplier: float) -> list:
+        """What `make` is given, for each contribution of the tuple."""
+        first, *more = (ENTRIES[name] for name in self.joint)
+        others = [(each, size, clip_norm / 3.5, 2 * noise_multiplier) for each in more]
+        bit = (ENTRIES["gaussian"], Size(1, 1), 0.5, 3.0)
+        return [(first, size, clip_norm, noise_multiplier), *others, bit]
 
     def make(self, size: Size, clip_norm: float, noise_multiplier: float):
         """The mechanism for contributions of that size."""
         if self.whole:
             return self.whole(clip_norm, noise_multiplier)
         if self.joint:
-            return self.joint(size, clip_norm, noise_multiplier)
+            given = self.parts(size, clip_norm, noise_multiplier)
+            return fp.joint(*(entry.make(*values) for entry, *values in given))
         parts = of_size(self.clipping, size), of_size(self.noise, size)
         levels = {"clip_norm": clip_norm, "noise_multiplier": noise_multiplier}
         return fp.mechanism(*parts, calibrated=self.calibrated, **levels)
@@ -73,18 +93,13 @@ def changing(clip_norm, noise_multiplier):
     return fp.dynamic(start, rounds=9, noise_decay=2.0, parts=3)
 
 
-def with_a_bit(*names):
-    """The update, by each of the mechanisms, and a bit."""
-
-    def make(size, clip_norm, noise_multiplier):
-        first, *more = (ENTRIES[name] for name in names)
-        parts = [first.make(size, clip_norm, noise_multiplier)]
-        parts += [each.make(size, clip_norm / 3.5, 2 * noise_multiplier) for each in more]
-        return fp.joint(*parts, fp.gaussian(0.5, 3.0))
-
-    return make
-
-
+SETS = {
+    flat: clip_sets.flat,
+    per_layer: clip_sets.per_layer,
+    separately: clip_sets.separately,
+    coefficients: clip_sets.coefficients,
+    per_level: clip_sets.per_level,
+}
 ENTRIES = {
     "gaussian": Entry(whole=fp.gaussian),
     "per layer": Entry(per_layer),
@@ -98,9 +113,9 @@ ENTRIES = {
     "haar levels": Entry(per_level, haar_noise, white=False),
     "haar orthonormal": Entry(noise=partial(haar_noise, form="orthonormal")),
     "haar calibrated": Entry(coefficients, haar_noise, padded, white=False, calibrated=True),
-    "update and bit": Entry(joint=with_a_bit("gaussian")),
-    "haar and bit": Entry(joint=with_a_bit("haar levels")),
-    "layers, updates, bit": Entry(joint=with_a_bit("per layer", "gaussian")),
+    "update and bit": Entry(joint=("gaussian",)),
+    "haar and bit": Entry(joint=("haar levels",)),
+    "layers, updates, bit": Entry(joint=("per layer", "gaussian")),
 }
 
 

@@ -55,13 +55,14 @@ def with_fresh_noise():
 
 @pytest.mark.usefixtures("quick_to_compile")
 class TestNoise:
-    @tiers.every("name", MATRICES, kind=lambda make: "a matrix")
+    @tiers.every("name", [*MATRICES, "identity"])
     def test_a_run_adds_the_matrix_times_fresh_noise(self, name):
-        """Against the run whose noise is fresh: the same keys, so the same z."""
-        sampler = fp.fixed_order(N, SIZE)
-        with_memory = models(descent(correlated(matrix_of(name)), sampler, silent))
+        """Against the run whose noise is fresh: the same keys, so the same z; to the bit, where it is the same."""
+        matrix = fp.noise_matrices.identity() if name == "identity" else matrix_of(name)
+        with_memory = models(descent(correlated(matrix), fp.fixed_order(N, SIZE), silent))
         z, noise = np.diff(with_fresh_noise(), axis=0), np.diff(with_memory, axis=0)
-        np.testing.assert_allclose(noise, matrix_of(name).noising(ROUNDS) @ z, atol=2e-6)
+        np.testing.assert_allclose(noise, matrix.noising(ROUNDS) @ z, atol=2e-6)
+        assert name != "identity" or np.array_equal(noise, z)
 
     @pytest.mark.slow
     def test_messages_are_as_without(self):
@@ -70,13 +71,6 @@ class TestNoise:
         quiet = models(descent(correlated(matrix_of("blt"), sigma=1e-6), sampler))
         bare = models(descent(fp.gaussian(CLIP, 0), sampler))
         np.testing.assert_allclose(quiet, bare, atol=1e-5)
-
-    @pytest.mark.slow
-    def test_identity_is_plain_noise_to_the_bit(self):
-        sampler = fp.shuffled_blocks(N, SIZE)
-        plain = run(descent(fp.gaussian(CLIP, SIGMA), sampler)).params()
-        same = run(descent(correlated(fp.noise_matrices.identity()), sampler)).params()
-        assert all(map(np.array_equal, jax.tree.leaves(plain), jax.tree.leaves(same)))
 
     def test_noise_follows_a_clip_norm_that_changes(self):
         """In units of the clip norm: doubled in round 4, so is all of that round's noise."""
@@ -90,10 +84,9 @@ class TestNoise:
             return fp.ModelState(params, state.round + 1), metrics
 
         changing = np.diff(models(fp.Algorithm(fp.start, round, sampler)), axis=0)
-        steady = -SIZE * np.diff(models(descent(base, sampler, silent)), axis=0)
-        np.testing.assert_allclose(
-            changing, steady * np.where(np.arange(9) < 4, 1, 2)[:, None], atol=5e-6
-        )
+        fresh = -SIZE * np.diff(with_fresh_noise(), axis=0)
+        louder = np.where(np.arange(9) < 4, 1, 2)[:, None]
+        np.testing.assert_allclose(changing, louder * (matrix.noising(ROUNDS) @ fresh), atol=5e-6)
 
     @pytest.mark.slow
     def test_two_calls_remember_apart(self):
@@ -109,11 +102,8 @@ class TestNoise:
             ), metrics
 
         both = fp.Algorithm(_with_another, round, sampler)
-        alone = models(descent(one, sampler, silent))
-        together = models(both)
-        np.testing.assert_allclose(
-            together[1:] - together[0], -SIZE * (alone[1:] - alone[0]), atol=1e-5
-        )
+        alone = -SIZE * matrix_of("blt").noising(ROUNDS) @ np.diff(with_fresh_noise(), axis=0)
+        np.testing.assert_allclose(np.diff(models(both), axis=0), alone, atol=1e-5)
 
     @pytest.mark.slow
     def test_a_part_of_a_joint_mechanism(self):
@@ -150,18 +140,14 @@ class Two(NamedTuple):
     other: jax.Array
 
 
-SAMPLERS = {"blocks": fp.shuffled_blocks(N, SIZE), "allocation": fp.random_allocation(N, 3)}
-
-
 @pytest.mark.usefixtures("quick_to_compile")
-@tiers.every("name", SAMPLERS, kind=lambda sampler: "by blocks")
 class TestMemory:
     """Is carried to the bit through whatever a run goes through, and seen by nobody."""
 
     @pytest.mark.slow
-    def test_stopped_and_resumed(self, name, tmp_path):
+    def test_stopped_and_resumed(self, tmp_path):
         options = {"seeds": (3, 8), "every": 2}
-        whole = run(remembering(name), **options)
+        whole = run(remembering(), **options)
         assert whole.state._fields == ("params", "round")
         checkpoints = fp.Checkpoints(tmp_path, rounds=1)
 
@@ -170,26 +156,26 @@ class TestMemory:
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            run(remembering(name), checkpoints=checkpoints, on_evaluation=kill, **options)
-        resumed = run(remembering(name), checkpoints=checkpoints, **options)
+            run(remembering(), checkpoints=checkpoints, on_evaluation=kill, **options)
+        resumed = run(remembering(), checkpoints=checkpoints, **options)
         assert_identical(whole.state, resumed.state)
 
     @pytest.mark.slow
-    def test_streamed_in_longer_chunks_and_on_two_devices(self, name):
+    def test_streamed_in_longer_chunks_and_on_two_devices(self):
         """As in memory, in chunks of one round, on one device; longer chunks to the bit."""
-        there = run(remembering(name), strategy=fp.Strategy())
-        longer = run(remembering(name), strategy=fp.Strategy(), every=4)
+        there = run(remembering(), strategy=fp.Strategy())
+        longer = run(remembering(), strategy=fp.Strategy(), every=4)
         assert_identical(longer.params(), there.params())
         examples = jax.tree.map(np.asarray, FEDERATION.examples)
         streamed = fp.StreamedFederation.from_arrays(examples, list(np.asarray(FEDERATION.rows)))
         for options in ({"federation": streamed}, {"strategy": default()}):
-            found = run(remembering(name), **options)
+            found = run(remembering(), **options)
             assert_close(vectors(found), vectors(there))
 
 
 @cache
-def remembering(name):
-    return descent(correlated(matrix_of("blt")), SAMPLERS[name])
+def remembering():
+    return descent(correlated(matrix_of("blt")), fp.random_allocation(N, 3))
 
 
 def vectors(history):
@@ -200,24 +186,20 @@ def vectors(history):
 class TestResuming:
     """A run goes on with the schedule and the noise that it began with, or not at all."""
 
-    ROWS = matrix_of("banded_toeplitz").rows[0]
-    OTHER_ROWS = replace(matrix_of("banded_toeplitz"), rows=((ROWS[0], ROWS[2], ROWS[1]),))
+    def pair(self, what):
+        fixed = fp.fixed_order(N, SIZE)
+        if what == "schedule":
+            plain = fp.gaussian(CLIP, SIGMA)
+            return descent(plain, fp.shuffled_blocks(N, SIZE)), descent(plain, fixed)
+        matrix = matrix_of("banded_toeplitz")
+        first, second, third = matrix.rows[0]
+        other = replace(matrix, rows=((first, third, second),))
+        return descent(correlated(matrix), fixed), descent(correlated(other), fixed)
 
-    PLAIN, MATRIX = fp.gaussian(CLIP, SIGMA), matrix_of("banded_toeplitz")
-    PAIRS: ClassVar = {
-        "noise": (
-            descent(correlated(MATRIX), fp.fixed_order(N, SIZE)),
-            descent(correlated(OTHER_ROWS), fp.fixed_order(N, SIZE)),
-        ),
-        "schedule": (
-            descent(PLAIN, fp.shuffled_blocks(N, SIZE)),
-            descent(PLAIN, fp.fixed_order(N, SIZE)),
-        ),
-    }
-
-    @tiers.every("what", PAIRS)
+    @pytest.mark.slow
+    @pytest.mark.parametrize("what", ["noise", "schedule"])
     def test_with_another_of_the_same_certificate(self, tmp_path, what):
-        began, goes_on = self.PAIRS[what]
+        began, goes_on = self.pair(what)
         checkpoints = fp.Checkpoints(tmp_path, rounds=1)
         assert certificate(began).epsilon == certificate(goes_on).epsilon
         run(began, checkpoints=checkpoints)
@@ -233,7 +215,7 @@ class TestSparse:
     PERIODS = (1, 2, 4, None)
     MATRIX = matrix_of("banded_inverse")
 
-    @tiers.every("period", PERIODS, kind=lambda period: "a period")
+    @pytest.mark.parametrize("period", [2, None])
     @pytest.mark.slow
     def test_noise_of_different_periods_adds_up(self, period):
         """The squared norm of the run's noise; z-test by the deviation over the seeds, false alarm 1e-6."""
@@ -309,12 +291,16 @@ class TestAlgorithms:
         after, _ = jax.eval_shape(round_in_run(algorithm), key, carried, ALL_SMALL, t)
         assert jax.tree.map(_kind, after.memory) == jax.tree.map(_kind, carried.memory)
 
-    @tiers.every("name", ["dp_fed_avg", "fed_smp rand_k", "dp_fed_avg_wav", "dp_scaffold"])
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        "name", ["dp_fed_avg", "fed_smp rand_k", "dp_fed_avg_wav", "dp_scaffold"]
+    )
     def test_papers_claim_nothing_of_schedules(self, name):
         for sampler in (fp.shuffled_blocks(CLIENTS, 2), fp.cyclic_poisson(CLIENTS, 3, 0.5)):
             assert ALGORITHMS[name](sampler=sampler).claim(2, 1e-5) is None
         assert ALGORITHMS[name]().claim(2, 1e-5) is not None
 
+    @pytest.mark.slow
     def test_a_protocol_has_no_empty_slots(self):
         for sampler in (
             fp.cyclic_poisson(CLIENTS, 3, 0.5),

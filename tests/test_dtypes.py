@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiers
-from every_algorithm import COMMON, FEDERATION, MAKERS, PARAMS, TOP_K
+from every_algorithm import FEDERATION, MAKERS, PARAMS
 from every_mechanism import ENTRIES, Size, that
 from small import assert_identical, assert_normal, classification, filled, squared
 
@@ -33,27 +33,26 @@ def as_type(tree, kind):
     return jax.tree.map(lambda x: x.astype(kind), tree)
 
 
-@tiers.every("how", [("bfloat16", False), ("float32", True)])
 @pytest.mark.slow
-def test_a_run(how):
-    kind, x64 = how
+def test_a_run_in_64_bits():
 
     def score(params, example):
         return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
 
     test = jax.tree.map(lambda leaf: leaf[:5], FEDERATION.examples)
     algorithm = MAKERS["adaptive_fed_avg"](codec=fp.qsgd(4))
-    with jax.enable_x64(x64):
-        history = fp.simulate(
-            algorithm, as_type(PARAMS, kind), FEDERATION, test, score=score, rounds=2
-        )
+    with jax.enable_x64(True):
+        history = fp.simulate(algorithm, PARAMS, FEDERATION, test, score=score, rounds=2)
         assert np.isfinite(history.loss).all()
 
 
 BIG = Size(5000, 2)
 
 
-@tiers.every("name", that(lambda entry: entry.noise is isotropic and not entry.joint))
+ISOTROPIC = that(lambda entry: entry.noise is isotropic and not entry.joint)
+
+
+@tiers.every("name", ISOTROPIC, kind=lambda entry: entry.whole is fp.laplace)
 def test_a_bound_holds_in_32_bits(name):
     """In 16 bits 5000 entries would be rounded, or (float16 below 6e-8) doubled, and their squares not summed."""
     rng = np.random.default_rng(0)
@@ -75,34 +74,8 @@ def test_a_bound_holds_in_32_bits(name):
             assert length == pytest.approx(min(0.01, true), rel=1e-3)
 
 
-def test_what_clients_contribute_is_bounded_in_32_bits():
-    """As the sum of a round gets it, of updates 100 times too long; float32 is not what they were trained in."""
-    seen = []
-
-    def watched(update):
-        bounded, norm = used.clip(update)
-        jax.debug.callback(lambda *leaves: seen.append(leaves), *jax.tree.leaves(bounded))
-        return bounded, norm
-
-    used = fp.gaussian(1e-3, 1.0)
-    watching = used._replace(clip=watched)
-    sparse = fp.papers.fed_avg_sparse(squared, sparsifier=TOP_K, mechanism=watching, **COMMON)
-    dense = fp.fed_avg(squared, mechanism=watching, **COMMON)
-    for algorithm, kind in ((dense, "bfloat16"), (sparse, "float16")):
-        state = algorithm.init(as_type(PARAMS, kind), FEDERATION)
-        jax.block_until_ready(
-            jax.jit(fp.one_round(algorithm))(jax.random.key(0), state, FEDERATION)
-        )
-        jax.effects_barrier()
-        assert len(seen) == 3
-        for leaves in seen:
-            assert {x.dtype for x in leaves} == {np.dtype("float32")}
-            sent = np.concatenate([np.ravel(x) for x in leaves]).astype(np.float64)
-            assert np.linalg.norm(sent) == pytest.approx(1e-3, rel=1e-3)
-        seen.clear()
-
-
 @tiers.every("how", [("bfloat16", False), ("float16", True)])
+@pytest.mark.slow
 def test_clipped_records_of_a_model_of_16_bits(how):
     """Each by itself; the mean is in 32 bits, also with its noise."""
     kind, closed = how
@@ -149,7 +122,7 @@ def test_sums_do_not_stop_where_16_bits_end(clients, kind):
 SUMS = {"a": (40, 50), "b": (1000,)}
 
 
-@tiers.every("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @tiers.every("kind", ["bfloat16", "float32"])
 def test_noise_has_32_bits(noise, kind):
     make = getattr(fp, noise)
@@ -184,8 +157,9 @@ def test_vectors_of_trees():
     assert {x.dtype for x in jax.tree.leaves(numbers)} == {np.dtype("int32")}  # they stay numbers
 
 
-@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float64"])
+@tiers.every("kind", ["bfloat16", "float16", "float64"])
 def test_the_largest_of_other_types(kind):
     with jax.enable_x64(kind == "float64"):
         magnitude = jnp.asarray([3.0, 0.5, 7.0, 0.0, 2.0], kind)
-        np.testing.assert_array_equal(top_k(magnitude, 3), [0, 2, 4])
+        found = jax.jit(top_k, static_argnums=1)(magnitude, 3)
+        np.testing.assert_array_equal(found, [0, 2, 4])

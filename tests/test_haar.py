@@ -32,9 +32,9 @@ def matrix(m, form):
 
 
 def test_the_worked_example_of_the_paper():
-    found = haar(jnp.array([4.0, 8, 1, 9, 8, 4, 5, 3]))
+    found = jax.jit(haar)(jnp.array([4.0, 8, 1, 9, 8, 4, 5, 3]))
     assert found.tolist() == [5.25, 0.25, 0.5, 1, -2, -4, 2, 1]
-    assert inverse_haar(found, 8).tolist() == [4, 8, 1, 9, 8, 4, 5, 3]
+    assert jax.jit(inverse_haar, static_argnums=1)(found, 8).tolist() == [4, 8, 1, 9, 8, 4, 5, 3]
     assert weights(8).tolist() == [8, 8, 4, 4, 2, 2, 2, 2]
 
 
@@ -42,14 +42,16 @@ def test_the_worked_example_of_the_paper():
 @tiers.every("m", [32, 1, 2, 4])
 def test_it_is_the_matrix(m, form):
     x = np.random.default_rng(m).normal(size=(3, m)).astype(np.float32)
-    np.testing.assert_allclose(haar(jnp.asarray(x), form), x @ matrix(m, form).T, atol=2e-6)
+    np.testing.assert_allclose(
+        jax.jit(lambda x: haar(x, form))(x), x @ matrix(m, form).T, atol=2e-6
+    )
     np.testing.assert_array_equal(weights(m), matrix_of(m)[1])
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_inverse_is_exact_whatever_the_padding(form):
     """To 1e-6 of the largest entry; with two leading axes. Two programs in all."""
-    rng, lengths = np.random.default_rng(0), [*range(1, 18), 31, 32, 33, 64, 65]
+    rng, lengths = np.random.default_rng(0), [*range(1, 10), 16, 17, 33]
     vectors = [rng.normal(size=(2, 3, length)).astype(np.float32) for length in lengths]
     there = jax.jit(lambda xs: [haar(x, form) for x in xs])(vectors)
     assert [c.shape for c in there] == [(2, 3, padded_length(length)) for length in lengths]
@@ -58,20 +60,6 @@ def test_the_inverse_is_exact_whatever_the_padding(form):
     )
     for x, found in zip(vectors, back, strict=True):
         np.testing.assert_allclose(found, x, atol=1e-6 * np.abs(x).max())
-
-
-@tiers.every("form", FORMS)
-def test_batches_are_vectors_side_by_side(form):
-    x = jax.random.normal(jax.random.key(0), (2, 3, 37))
-
-    @jax.jit
-    def three_ways(x):
-        each = jnp.stack([jnp.stack([haar(row, form) for row in rows]) for rows in x])
-        return each, haar(x, form), jax.vmap(jax.vmap(lambda row: haar(row, form)))(x)
-
-    each, together, mapped = three_ways(x)
-    np.testing.assert_array_equal(together, each)
-    np.testing.assert_array_equal(mapped, each)
 
 
 @tiers.every("length", [17, 1, 2, 3, 8, 16, 100, 1024])
@@ -96,15 +84,6 @@ def test_haar_norm_of_what_is_not_finite_is_not_finite(bad):
     assert not np.isfinite(jax.jit(haar_norm)(jnp.ones(50).at[20].set(bad)))
 
 
-@pytest.mark.slow
-def test_orthonormal_keeps_norms_and_inner_products():
-    x, y = jax.random.normal(jax.random.key(0), (2, 37))
-    in_waves = haar(jnp.stack([x, y]), "orthonormal")
-    np.testing.assert_allclose(
-        in_waves @ in_waves.T, jnp.stack([x, y]) @ jnp.stack([x, y]).T, rtol=1e-5
-    )
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_variance_left_is_that_of_the_matrix(form):
     variances = np.random.default_rng(0).random(16) + 0.1
@@ -112,6 +91,6 @@ def test_variance_left_is_that_of_the_matrix(form):
     np.testing.assert_allclose(variance_left(variances, form), inverse**2 @ variances)
 
 
-@pytest.mark.parametrize("m", [1, 2, 8, 1024])
+@tiers.every("m", [8, 1, 2, 1024])
 def test_the_paper_s_noise_leaves_a_third(m):
     np.testing.assert_allclose(variance_left(weights(m) ** -2.0), 1 / 3 + 2 / (3 * m**2))

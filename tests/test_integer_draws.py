@@ -46,7 +46,7 @@ EXACT = {
 
 
 @tiers.every("name", EXACT, kind=lambda sampler: "of one size")
-@pytest.mark.parametrize("view", ["third_party", "server"])
+@tiers.every("view", ["third_party", "server"])
 def test_discrete_gaussians_cost_what_real_noise_does(name, view):
     found, real = (certified(EXACT[name], used, view) for used in (DISCRETE, GAUSSIAN))
     assert real.epsilon < found.epsilon < 1.001 * real.epsilon
@@ -61,6 +61,7 @@ VARYING = {
 
 
 @tiers.every("name", VARYING, kind=lambda sampler: "of many sizes")
+@pytest.mark.slow
 def test_cohorts_that_may_not_be_full_are_skellams(name):
     with refused(r"^mechanism.*: .*fp.skellam"):
         certified(VARYING[name], DISCRETE)
@@ -121,6 +122,7 @@ def test_late_answers_weigh_at_most_what_they_are_counted_at():
     assert real.epsilon < found.epsilon < 1.001 * real.epsilon
 
 
+@pytest.mark.slow
 def test_what_is_assumed_names_no_table_of_the_library():
     texts = certified(fp.everyone(N), DISCRETE, "server_secagg").assumptions
     assert not any("closes over" in text or "real-valued" in text for text in texts)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiers
 from dp_accounting import get_epsilon_gaussian
 from scipy import optimize, stats
 from small import FALSE_ALARM
@@ -53,15 +54,11 @@ def at_most(error, numbers):
 # (noise, dimension, clients, epsilon, rounds, within)
 PROMISES = [
     ("discrete_gaussian", 1, 1000, 20.0, 5, 1.2),
-    ("skellam", 2, 1000, 20.0, 1, 1.5),
     ("discrete_gaussian", 1, 10_000, 20.0, 1, 1.05),
     ("discrete_gaussian", 1, 1, 2.0, 5, 1.01),
-    ("discrete_gaussian", 2, 1000, 20.0, 5, 1.2),
     ("discrete_gaussian", 3, 3000, 8.0, 1, 1.1),
     ("discrete_gaussian", 5, 1000, 0.5, 1, 1.1),
     ("skellam", 10, 100, 2.0, 20, 1.5),
-    ("discrete_gaussian", 10, 1000, 20.0, 1, 1.1),
-    ("discrete_gaussian", 50, 1000, 20.0, 5, 1.2),
     ("discrete_gaussian", 130, 1000, 20.0, 5, 1.2),
 ]
 
@@ -136,7 +133,7 @@ def test_every_rounding_is_as_likely_and_as_little_biased_as_is_said(d):
     assert most[1.0] > 0.1
 
 
-@pytest.mark.parametrize("x", [[3.3], [-2.6, 2.6], [0.4, -1.7, 2.2]])
+@tiers.every("x", [(0.4, -1.7, 2.2), (3.3,), (-2.6, 2.6)])
 @pytest.mark.parametrize("deviations", [1.0, math.inf])
 def test_numbers_are_rounded_by_that_law(x, deviations):
     """Chi-square of all roundings."""

@@ -99,12 +99,13 @@ def assert_drawn(numbers, law, modulus=None):
     assert statistic < stats.chi2.isf(FALSE_ALARM, len(counts) - 1)
 
 
-@tiers.every("law", LAWS)
+@tiers.every("law", LAWS, kind=lambda law: "by its table")
 def test_drawn_numbers_have_the_law(law):
     assert_drawn(jax.jit(lambda key: draw(key, law, (200_000,)))(jax.random.key(1)), law)
 
 
 @tiers.every("kind", ["discrete_gaussian", "skellam"])
+@pytest.mark.slow
 def test_every_call_and_round_has_noise_of_that_law_of_its_own(kind):
     """Of messages of zeros: seven numbers, which no block of the rotation mixes, so that they come back +- integers."""
     d, bits, sampler = 7, 6, fp.everyone(CLIENTS)

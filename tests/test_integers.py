@@ -9,7 +9,7 @@ from scipy.linalg import hadamard
 
 from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
-from fedpriv.mechanisms.rounding import is_within, round_within, rounded_bound
+from fedpriv.mechanisms.rounding import is_within, round_within
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -18,11 +18,11 @@ KEY = jax.random.key(0)
 
 @tiers.every("d", [1000, 1, 2, 7, 100, 7850])
 def test_a_rotation_keeps_lengths_and_is_undone(d):
-    x = jax.random.normal(KEY, (d,))
+    x = np.random.default_rng(0).normal(size=d).astype(np.float32)
     y = jax.jit(rotate)(jax.random.key(1), x)
     assert y.shape == (padded(d),)
     assert padded(d) <= 9 * d / 8
-    np.testing.assert_allclose(jnp.linalg.norm(y), jnp.linalg.norm(x), rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(y), np.linalg.norm(x), rtol=1e-5)
     np.testing.assert_allclose(
         jax.jit(unrotate, static_argnums=2)(jax.random.key(1), y, d), x, atol=1e-5
     )
@@ -40,12 +40,12 @@ def test_a_rotation_is_the_hadamard_matrix_times_signs():
     np.testing.assert_allclose(columns, signs[:, None] * rows, atol=1e-6)
 
 
-@pytest.mark.parametrize("d", [1, 5, 1000, 300_000])
+@tiers.every("d", [300_000, 1, 5, 1000])
 def test_norms_are_compared_exactly(d):
     for size in (1, 1000, 65535):
         x = np.random.default_rng(0).integers(-size, size + 1, d)
         squared = int(np.sum(x.astype(object) ** 2))
-        integers = jnp.asarray(x, jnp.int32)
+        integers = np.int32(x)
         assert is_within(integers, squared)
         assert squared == 0 or not is_within(integers, squared - 1)
 
@@ -53,18 +53,6 @@ def test_norms_are_compared_exactly(d):
 def test_integers_beyond_16_bits_are_never_within():
     assert not is_within(jnp.array([2**16], jnp.int32), 2**40)
     assert not is_within(jnp.array([-(2**31)], jnp.int32), 2**40)
-
-
-def test_rounding_is_unbiased_and_within_its_bound():
-    x = 0.3 * jax.random.normal(KEY, (2000,))
-    bound = int(rounded_bound(np.float64(jnp.linalg.norm(x)), x.size, 1.0))
-    each = jax.jit(jax.vmap(lambda k: round_within(k, x, bound)))
-    rounded = each(jax.random.split(KEY, 400))
-    assert np.max(np.sum(np.square(rounded), axis=1)) <= bound
-    part = x - jnp.floor(x)
-    deviations = (rounded.mean(0) - x) / jnp.sqrt(part * (1 - part) / 400)
-    # chi-square of 2,000 about normal numbers: false alarm below 1e-4
-    assert abs(float(jnp.sum(deviations**2)) - 2000) < 4 * np.sqrt(2 * 2000)
 
 
 def test_what_is_longer_than_promised_is_shortened():
@@ -75,10 +63,11 @@ def test_what_is_longer_than_promised_is_shortened():
 
 
 @tiers.every("noise", ["skellam", "discrete_gaussian"])
+@pytest.mark.slow
 def test_a_sum_has_its_noise_and_that_of_those_who_stay(noise):
     used = IntegerSum(noise, 10, 1.0, 0.7, 20, 3000)
-    messages = jax.random.normal(KEY, (20, 3000))
-    messages /= jnp.linalg.norm(messages, axis=1, keepdims=True)
+    messages = np.random.default_rng(0).normal(size=(20, 3000)).astype(np.float32)
+    messages /= np.linalg.norm(messages, axis=1, keepdims=True)
 
     keys = jax.random.split(KEY, 20)
 
@@ -92,9 +81,3 @@ def test_a_sum_has_its_noise_and_that_of_those_who_stay(noise):
         expected = used.noise_deviation * np.sqrt(k / 20)
         # of 3,000 numbers: false alarm below 1e-4
         assert abs(float(noisy.std()) / expected - 1) < 4 / np.sqrt(2 * 3000)
-
-
-def test_sums_are_taken_modulo():
-    used = IntegerSum("skellam", 8, 1.0, 0.0, 1, 4)
-    total = jnp.array([127, 128, -128, -129, 300], jnp.int32)
-    assert used._modulo(total).tolist() == [127, -128, -128, 127, 44]

@@ -140,10 +140,15 @@ def test_it_is_the_plain_training(name, shard):
 PLAIN = {loss.__name__: loss for loss in (twice, regularised, inside_jit)}
 
 
-@tiers.every("name", PLAIN)
+@pytest.mark.parametrize("name", PLAIN)
+def test_what_it_cannot_do_is_left(name):
+    assert not is_low_rank(PLAIN[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLAIN)
 def test_what_it_cannot_do_is_done_plainly(name, shard):
     loss = PLAIN[name]
-    assert not is_low_rank(loss)
     assert_close(trained(loss, "auto", shard), trained(loss, "plain", shard))
 
 

@@ -118,6 +118,7 @@ def test_clients_side_by_side_share_the_kernels(how, monkeypatch):
     assert bool(of_clients) == formed
 
 
+@pytest.mark.slow
 def test_bfloat16_products_stay_in_it(monkeypatch):
     monkeypatch.setattr(fine_tuning, "LARGE_MATRIX", 1)
     model, example = adapted("scanned", jnp.bfloat16)

@@ -38,6 +38,7 @@ def of_plain_gradient(loss, params, batch):
     return megabytes(jax.grad(total), params)
 
 
+@pytest.mark.slow
 def test_a_table_is_not_formed_for_each_record():
     """A look-up alone: the records' tables would have 8 MB."""
 

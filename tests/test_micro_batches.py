@@ -41,6 +41,7 @@ BATCHES = {
 
 
 @tiers.every("name", BATCHES)
+@pytest.mark.slow
 def test_local_training_in_parts_is_that_of_whole_batches(name):
     """Clients hold 5, 2 and 4 records: parts are filled up, and some are empty."""
     loss, made = BATCHES[name]
@@ -84,8 +85,7 @@ def test_without_records_what_a_gradient_adds_by_itself_stays():
 
 @tiers.every(
     "how",
-    [(3, {}), (2, {"l2": 0.3, "closed_form": True}), (1, {"l2": 0.3}), (7, {}), (9, {"l2": 0.3})],
-    kind=lambda how: len(how[1]) == 2,
+    [(2, {"l2": 0.3, "closed_form": True}), (3, {}), (1, {"l2": 0.3}), (7, {}), (9, {"l2": 0.3})],
 )
 def test_a_private_sum_in_parts_is_that_of_the_whole_batch(how):
     """Of 7 records."""
@@ -130,6 +130,7 @@ def test_the_noise_is_that_of_the_whole_batch_and_added_once(name):
     assert_close(noisy(2), noisy(None))
 
 
+@pytest.mark.slow
 def test_what_is_not_finite_is_counted_among_the_real_records_of_all_parts():
     spoiled = {**BATCH, "image": jnp.asarray(BATCH["image"]).at[jnp.array([0, 1])].set(jnp.nan)}
 

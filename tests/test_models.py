@@ -121,7 +121,7 @@ def test_bytes_are_scaled_and_floats_are_not():
 
 @pytest.fixture(scope="module", params=tiers.cases(["transformer", "LSTM"]))
 def characters(request):
-    transformer = models.next_character(models.CharacterTransformer(90, 8, 2, 2))
+    transformer = models.next_character(models.CharacterTransformer(90, 8, 2, 1))
     model = models.shakespeare_lstm() if request.param == "LSTM" else transformer
     params = filled(model.init, 0.1)
     rng = np.random.default_rng(0)
@@ -135,6 +135,7 @@ def characters(request):
     return params, example, score
 
 
+@pytest.mark.slow
 def test_masked_characters_count_nothing(characters):
     params, example, score = characters
     mask = np.arange(80) < 50
@@ -150,6 +151,7 @@ def test_masked_characters_count_nothing(characters):
     assert loss == 0
 
 
+@pytest.mark.slow
 def test_a_character_sees_only_those_before_it(characters):
     params, example, score = characters
     mask = np.arange(80) < 50

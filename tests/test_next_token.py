@@ -4,7 +4,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 import tiers
 from flax import nnx
@@ -92,6 +91,7 @@ def test_perplexity_is_per_token_of_the_test_set_and_of_each_client():
     np.testing.assert_allclose(mean, np.exp(lost / tokens).mean(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_packed_row_is_worth_its_texts_apart():
     """In nats, and in their gradient."""
     assert PACKED["segment"].max() > 2
@@ -223,34 +223,6 @@ def test_ids_above_16_bits_are_tokens_of_their_own():
     assert norms[[1, 2**16 + 1, 2**17 + 1]].min() > 1e3 * np.median(norms)
 
 
-# It is evaluated on texts that it trains on.
-@pytest.mark.filterwarnings("ignore:test. .* persons who are trained on have test examples")
-@pytest.mark.slow
-@pytest.mark.parametrize("packed", [True, False])
-def test_private_training(packed):
-    data = PACKED if packed else ROWS
-    federation = fp.Federation.from_arrays(data, "client", person=None if packed else "document")
-    sgd = {"optimizer": lambda t: optax.sgd(0.1)}
-    if packed:
-        algorithm = fp.dp_fed_avg(
-            MODEL.loss, sampler=fp.everyone(3), batches=fp.full_batch(), clip_norm=0.5,
-            noise_multiplier=2.0, **sgd,
-        )  # fmt: skip
-    else:
-        steps = fp.LocalSteps(
-            fp.per_example(MODEL.loss), records=fp.poisson(federation.capacity, rate=0.5), steps=1,
-            mechanism=fp.gaussian(clip_norm=0.5, noise_multiplier=2.0), **sgd,
-        )  # fmt: skip
-        algorithm = fp.dp_sgd(steps, sampler=fp.everyone(3))
-    certificate = fp.certify(algorithm, MODEL.init, federation, rounds=2, delta=1e-5)
-    assert certificate.basis == "constructed"
-    assert certificate.unit == ("client" if packed else "person")
-    history = fp.simulate(
-        algorithm, MODEL.init, federation, row(data, np.s_[:2]), score=MODEL.score, rounds=2
-    )
-    assert np.isfinite(history.metric("perplexity")).all()
-
-
 class Own(nnx.Module):
     def __init__(self, rngs):
         self.embed = nnx.Embed(V, 4, rngs=rngs)
@@ -274,6 +246,7 @@ def test_networks_of_nnx_with_dropout():
         model.loss(params, row(PACKED, 0))
 
 
+@pytest.mark.slow
 def test_the_characters_networks_take_tokens():
     model = next_token(fp.models.CharacterLSTM(V, 2, 3), LENGTH)
     params = jax.eval_shape(model.init, jax.random.key(0))

@@ -1,6 +1,5 @@
 """Correlated noise: matrices and streams, against NumPy and jax_privacy."""
 
-import inspect
 import math
 from collections.abc import Callable
 from functools import cache
@@ -154,11 +153,6 @@ def test_identity_is_plain_noise_to_the_bit():
     assert noise_matrices.identity().sensitivity(10**6, 10, 8) == math.sqrt(8)
 
 
-def test_every_matrix_is_made_for_so_many_rounds():
-    for name in ("identity", "tree", "banded", "banded_toeplitz", "banded_inverse", "blt"):
-        assert next(iter(inspect.signature(getattr(noise_matrices, name)).parameters)) == "rounds"
-
-
 def test_memory():
     for name, size in (
         ("identity", 0),
@@ -188,15 +182,7 @@ def test_memory_of_64_bits():
         np.testing.assert_allclose(noise, expected, atol=1e-13)
 
 
-def test_several_runs_at_once():
-    z = jnp.stack([fresh(seed=s)["w"] for s in range(3)])
-    for name in ("tree", "banded_inverse"):
-        at_once = jax.vmap(lambda x, name=name: streamed(made(name), {"w": x}, {"w": LIKE["w"]}))(z)
-        for s in range(3):
-            alone = streamed(made(name), {"w": z[s]}, {"w": LIKE["w"]})
-            np.testing.assert_allclose(at_once["w"][s], alone["w"], atol=1e-6)
-
-
+@pytest.mark.slow
 def test_librarys_streams():
     """The same C^-1, as jax_privacy applies it."""
     from jax_privacy.matrix_factorization import banded, buffered_toeplitz, toeplitz
@@ -209,10 +195,9 @@ def test_librarys_streams():
     theirs["banded"] = normalized.inverse_as_streaming_matrix()
     blt = buffered_toeplitz.BufferedToeplitz.build([0.95, 0.5], [0.2, 0.3], jnp.float32)
     theirs["blt"] = blt.inverse_as_streaming_matrix()
-    for name, matrix in theirs.items():
-        np.testing.assert_allclose(
-            matrix.materialize(ROUNDS), made(name).noising(ROUNDS), atol=1e-5
-        )
+    found = jax.jit(lambda: {name: each.materialize(ROUNDS) for name, each in theirs.items()})()
+    for name, matrix in found.items():
+        np.testing.assert_allclose(matrix, made(name).noising(ROUNDS), atol=1e-5)
 
 
 def test_coefficients_of_the_inverse_square_root():
@@ -227,6 +212,7 @@ def test_coefficients_of_the_inverse_square_root():
     np.testing.assert_allclose(c @ c, np.tri(30), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_columns_of_norm_one():
     c = made("banded").strategy(ROUNDS)
     np.testing.assert_allclose(np.linalg.norm(c, axis=0), 1, atol=1e-12)
@@ -254,7 +240,7 @@ def error_by_hand(factorization, momentum):
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_error_of_prefix_sums_and_of_momentum(momentum):
-    for name in ("tree", "banded", "banded_inverse"):
+    for name in ("tree", "banded_toeplitz", "banded_inverse"):
         told = error_by_hand(made(name), momentum)
         found = noise_matrices.error(made(name), ROUNDS, 5, 3, momentum)
         assert found.root_mean_square == pytest.approx(math.sqrt(np.mean(told**2)))
@@ -262,6 +248,7 @@ def test_error_of_prefix_sums_and_of_momentum(momentum):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.slow
 def test_the_candidate_of_least_error(momentum):
     """By hand; which one it is depends on the momentum."""
     candidates = [made(name) for name in ("identity", "tree", "banded_toeplitz", "for momentum")]
@@ -290,6 +277,7 @@ def test_the_root_of_the_workload_of_momentum():
     np.testing.assert_allclose(c @ c, workload(0.9), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_order_of_errors():
     """Optimised matrices are the better, the more general they are; all are better than independent noise."""
 
@@ -307,8 +295,6 @@ def test_order_of_errors():
 def test_blt():
     """No worse than half the buffers, and better than the banded matrix of as many vectors."""
     blt = noise_matrices.blt(60, separation=15, participations=4, buffers=2)
-    again = noise_matrices.blt(60, separation=15, participations=4, buffers=2)
-    assert blt == again
     assert blt.memory_size == 2
     found = [
         noise_matrices.error(f, 60, 15, 4).root_mean_square
@@ -325,6 +311,7 @@ def test_blt():
     assert errors[0] > 1.05 * errors[1]
 
 
+@pytest.mark.slow
 def test_values():
     """Equal and hashed by their numbers, and named."""
     for name, entry in MATRICES.items():

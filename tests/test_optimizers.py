@@ -181,6 +181,7 @@ TRAINED = {
 
 
 @tiers.every("name", TRAINED, kind=lambda optimizer: "an optimiser")
+@pytest.mark.slow
 def test_one_client_without_noise_trains_as_optax_alone(name):
     """As the client's optimiser in steps, as the server's in rounds of one step of rate 1."""
     optimizer, steps = TRAINED[name], 4

@@ -80,9 +80,3 @@ def test_noise_that_is_not_what_is_declared(declared):
     by_hand = SKELLAM._replace(certified_multiplier=declared)
     with refused("its noise was measured"):
         measured(fed_avg(by_hand, EVERYONE))
-
-
-def test_the_noise_of_the_integers_decides_what_may_be_summed():
-    by_hand = fp.discrete_gaussian(CLIP, SIGMA, bits=16)._replace(noise="skellam")
-    with refused("give fp.skellam"):
-        fp.trace_round(fed_avg(by_hand), PARAMS, FEDERATION)

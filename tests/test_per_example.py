@@ -188,7 +188,7 @@ def test_a_batch_without_records_has_no_median():
 
 
 @pytest.mark.filterwarnings(OLD_NAMES)
-@tiers.every("how", [(1.0, True), (0.1, False), (5.0, True)], kind=lambda how: how[-1])
+@tiers.every("how", [(0.1, False), (1.0, True), (5.0, True)])
 def test_clipping_against_jax_privacy(how):
     clip_norm, closed = how
     gradients = per_example(MODEL.loss, closed_form=closed)
@@ -240,4 +240,5 @@ def test_the_median_of_the_real_records():
 def test_without_a_clip_it_is_the_mean_gradient():
     mean = jax.jit(private_mean(CLOSED, gaussian(math.inf, 0.0), B))
     found = mean(jax.random.key(0), PARAMS, BATCH, jnp.ones(B, bool))
-    assert_close(found, jax.tree.map(lambda g: g.mean(0), one_by_one(0.0)), 1e-5)
+    losses = lambda p: jax.vmap(MODEL.loss, (None, 0))(p, BATCH).mean()  # noqa: E731
+    assert_close(found, jax.jit(jax.grad(losses))(PARAMS), 1e-5)

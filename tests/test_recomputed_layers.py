@@ -31,12 +31,10 @@ def layer(x, weights):
 
 
 def init(key):
-    one, two = jax.random.split(key)
-    return {
-        "first": 0.1 * jax.random.normal(one, (LAYERS, WIDTH, 4 * WIDTH)),
-        "second": 0.1 * jax.random.normal(two, (LAYERS, 4 * WIDTH, WIDTH)),
-        "bias": jnp.zeros((LAYERS, WIDTH)),
-    }
+    rng = np.random.default_rng(0)
+    shapes = {"first": (WIDTH, 4 * WIDTH), "second": (4 * WIDTH, WIDTH), "bias": (WIDTH,)}
+    drawn = {name: 0.1 * rng.normal(size=(LAYERS, *shape)) for name, shape in shapes.items()}
+    return jax.tree.map(jnp.float32, drawn)
 
 
 def scanned(again, length=LENGTH):

@@ -120,6 +120,12 @@ def of(*names):
     return tiers.every("of", [Of(name, unit) for unit in UNITS for name in names])
 
 
+def mostly_of_clients(*names):
+    """For records once: their noise differs in its deviation alone."""
+    entries = [*(Of(name, "client") for name in names), Of(names[0], "record")]
+    return tiers.every("of", entries, lambda entry: type(STATISTICS[entry.name][0]))
+
+
 MANY = RNG.lognormal(3, 0.7, 300).astype(np.float32)
 HOLDER = np.concatenate([np.arange(30), RNG.integers(0, 30, 270)])
 CROWD = fp.Federation.from_arrays({"income": MANY, "owner": HOLDER}, "owner")
@@ -178,7 +184,7 @@ def test_quantiles_without_noise(unit):
     assert abs(np.log(adaptive[0] / exact[1])) < {"client": 0.02, "record": 0.1}[unit]
 
 
-@of("histogram", "sum", "count")
+@mostly_of_clients("histogram", "sum", "count")
 def test_errors_of_what_is_linear_are_exact(of):
     """Errors over standard errors are normal: sums of their squares are chi-square."""
     name, unit = of
@@ -190,7 +196,7 @@ def test_errors_of_what_is_linear_are_exact(of):
     assert abs(z.sum()) < stats.norm.isf(FALSE_ALARM / 2) * np.sqrt(z.size)
 
 
-@of("moments", "mean", "pixels")
+@mostly_of_clients("moments", "mean", "pixels")
 def test_two_standard_errors_cover_means_and_variances(of):
     """Of little noise, as of errors by the delta method; a normal variable is covered 95.4 times in 100."""
     name, unit = of
@@ -229,6 +235,7 @@ def test_means_of_pixels_are_of_channels():
     assert value.mean.shape == value.variance.shape == (1, 2)
 
 
+@pytest.mark.slow
 def test_a_clients_share_is_bounded_by_its_bounds():
     """However many records it holds, and however large their values are."""
     loud = {**EXAMPLES, "age": EXAMPLES["age"] + np.where(OWNER == 0, 1e6, 0).astype(np.float32)}
@@ -254,6 +261,7 @@ def test_noise_hides_all_that_a_unit_adds_to_a_number(of):
     np.testing.assert_allclose(error, sigma * most * np.sqrt(drawn_by), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_items_that_a_type_cannot_hold_are_not_counted():
     """As 257 of bytes, which is 1 where it is cast."""
     labels = S.heavy_hitters(lambda e: e["label"].astype("uint8"), candidates=[257, 1], most=2)

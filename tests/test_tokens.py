@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tiers
 from small import refused
 
 import fedpriv as fp
@@ -109,7 +110,8 @@ def certified(federation):
     )
 
 
-@pytest.mark.parametrize("of", [fp.Federation, fp.StreamedFederation])
+@tiers.every("of", [fp.Federation, fp.StreamedFederation], kind=lambda of: "rows")
+@pytest.mark.slow
 def test_no_row_of_several_texts_is_a_record(of):
     data = from_tokens(TEXTS, CLIENTS, length=8, vocabulary=50, packed=True)
     federation = of.from_arrays(data, "client")

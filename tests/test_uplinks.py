@@ -112,6 +112,7 @@ def test_without_room_for_shares_the_server_adds_the_noise(name):
 
 
 @tiers.every("kind", ["discrete_gaussian", "skellam"])
+@pytest.mark.slow
 def test_integers_too_have_to_have_room(kind):
     """The server then adds the noise of all shares to the sum, as a third party sees it."""
     mechanism = getattr(fp, kind)(1.0, 2.0, bits=12)
@@ -166,6 +167,7 @@ def test_each_sampler_of_an_opening_is_looked_at():
     assert math.isinf(narrow["server_secagg"].epsilon)
 
 
+@pytest.mark.slow
 def test_noise_of_one_s_own_is_then_not_counted_together():
     """What a client adds alone hides it, in however few bits it travels; what others add does not reach it."""
     alone, together = (
@@ -176,6 +178,7 @@ def test_noise_of_one_s_own_is_then_not_counted_together():
     assert alone["server_secagg"].epsilon > together["server_secagg"].epsilon
 
 
+@pytest.mark.slow
 def test_nor_is_that_of_a_step_of_the_whole_cohort():
     def found(uplink):
         def round(key, state, cohort):

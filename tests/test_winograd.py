@@ -61,6 +61,7 @@ def test_convolution_and_gradients_are_xlas(how, monkeypatch):
         np.testing.assert_allclose(ours, theirs, atol=3e-5 * np.abs(theirs).max())  # seen: 1e-5
 
 
+@pytest.mark.slow
 def test_what_sees_nothing_is_zero(monkeypatch):
     """Of a blank window, rounding must not decide which way ReLU's derivative goes."""
     choose(monkeypatch, True)
