@@ -227,7 +227,7 @@ def test_one_declared_run_makes_all_of_it_declared():
 
 
 def test_a_run_without_noise_makes_it_infinite():
-    """However its cohorts are drawn."""
+    """Though its cohorts are of another adjacency."""
     found = together((made(), 5), (bare("fixed_size"), 1))
     assert found.epsilon == math.inf
     assert found.assumptions == ("not private: no noise is added (runs[1])",)
@@ -261,7 +261,13 @@ UNLIKE = {
 }
 
 
-@tiers.every("name", UNLIKE, kind=lambda given: given[1])
+def rule(given):
+    """The units, whether cohorts are known, and the sentence."""
+    runs, said = given
+    return [(one.unit, one.sampler.accounting.takes_all) for one, _ in runs], said
+
+
+@tiers.every("name", UNLIKE, kind=lambda given: str(rule(given)))
 def test_what_cannot_be_composed_is_refused_in_one_line(name):
     runs, said = UNLIKE[name]
     with refused(said):

@@ -63,10 +63,9 @@ def test_weights_and_clip_scales_are_numpys(kind):
     assert_close(vector(state.params), theta + moved / (4 + 2 * 0.5), 1e-6)
 
 
-@pytest.mark.slow
 def test_each_group_is_drawn_at_its_own_rate_and_by_itself():
     """Every client, and every pair within and between groups, by binomial bounds of 1e-6 for all of them."""
-    draws = 20_000
+    draws = 5_000
     sampler = fp.grouped(LABELS, BY_RATE, weights=WEIGHTS)
     drawn = jax.jit(jax.vmap(sampler.draw))(jax.random.split(jax.random.key(3), draws))
     there = np.zeros((draws, 7), int)

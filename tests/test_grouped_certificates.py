@@ -128,7 +128,7 @@ SMALL = [
 
 
 @pytest.mark.slow
-@tiers.every("given", SMALL)
+@pytest.mark.parametrize("given", SMALL)
 def test_explicit_neighbours_of_two_small_groups(given):
     """All draws of six clients: no pair exceeds its group's curve, and some pair meets it."""
     drawn, met = given

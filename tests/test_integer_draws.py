@@ -60,8 +60,8 @@ VARYING = {
 }
 
 
-@tiers.every("name", VARYING, kind=lambda sampler: "of many sizes")
 @pytest.mark.slow
+@pytest.mark.parametrize("name", VARYING)
 def test_cohorts_that_may_not_be_full_are_skellams(name):
     with refused(r"^mechanism.*: .*fp.skellam"):
         certified(VARYING[name], DISCRETE)
@@ -84,8 +84,8 @@ def test_unequal_or_repeated_members_are_refused(name):
             certified(sampler, {"discrete": DISCRETE, "skellam": SKELLAM}[name])
 
 
-@tiers.every("view", ["server", "third_party", "server_secagg"], kind=lambda v: v == "server")
 @pytest.mark.slow
+@pytest.mark.parametrize("view", ["server", "third_party", "server_secagg"])
 def test_a_persons_clients_are_counted_together(view):
     of = federation(np.repeat(np.arange(N // 2), 2)[IDS])
     real = certified(fp.fixed_size(N, 10), GAUSSIAN, view, of)

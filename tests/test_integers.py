@@ -63,7 +63,6 @@ def test_what_is_longer_than_promised_is_shortened():
 
 
 @tiers.every("noise", ["skellam", "discrete_gaussian"])
-@pytest.mark.slow
 def test_a_sum_has_its_noise_and_that_of_those_who_stay(noise):
     used = IntegerSum(noise, 10, 1.0, 0.7, 20, 3000)
     messages = np.random.default_rng(0).normal(size=(20, 3000)).astype(np.float32)

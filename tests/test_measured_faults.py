@@ -122,8 +122,7 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ELSEWHERE)
+@tiers.every("name", ELSEWHERE, kind=lambda algorithm: algorithm.unit)
 def test_noise_by_the_sum_elsewhere(name):
     with refused(DEPENDS):
         measured(ELSEWHERE[name])
@@ -215,7 +214,7 @@ FAULTS = {
     "a mechanism that does not clip": Planted(
         fed_avg(GAUSSIAN._replace(clip=lambda u: (u, jnp.float32(0)))),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most .* the largest contr",
-        "level",
+        "clip",
     ),
     "a mechanism of twice the noise": Planted(
         fed_avg(fp.gaussian(CLIP, 2 * SIGMA)._replace(certified_multiplier=SIGMA)),
@@ -240,7 +239,7 @@ FAULTS = {
     "a schedule of one's own that is quieter": Planted(
         fed_avg(Quieter()),
         "mechanism .*: it declares a multiplier of 1.4, but its noise was measured as at most 0.1",
-        "level",
+        "later rounds",
     ),
 }
 

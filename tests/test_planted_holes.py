@@ -309,7 +309,7 @@ def test_a_hole_is_closed(name):
         fp.check_algorithm(algorithm, PARAMS, FEDERATION)
 
 
-@tiers.every("name", MEASURED, kind=lambda planted: planted.said)
+@tiers.every("name", MEASURED)
 def test_what_a_seal_does_not_show_is_measured(name):
     algorithm, said, _ = MEASURED[name]
     with refused(said):

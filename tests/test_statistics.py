@@ -248,7 +248,7 @@ def test_a_clients_share_is_bounded_by_its_bounds():
         assert value <= 4 * most
 
 
-@of(*MOST)
+@pytest.mark.parametrize("of", [Of(name, unit) for unit in UNITS for name in MOST], ids=str)
 def test_noise_hides_all_that_a_unit_adds_to_a_number(of):
     """A unit that is zeroed out adds nothing, not half of it: what is certified is the whole distance."""
     name, unit = of

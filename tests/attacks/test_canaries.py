@@ -55,7 +55,6 @@ def test_canary_clients_move_the_model_by_the_clip_norm_in_their_direction(direc
     np.testing.assert_array_equal(again.present, after.present)
 
 
-@pytest.mark.slow
 def test_canary_records_move_it_in_every_step(directions):
     """One canary at the first position of each client; the others' gradients as without it."""
     after = a_round(with_canaries(records(0.0), CLIENTS, per_client=1))

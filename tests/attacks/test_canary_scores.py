@@ -61,8 +61,7 @@ def scored(name):
     return runs(algorithm, 400, 4, federation, per_client=per_client)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WITHOUT_DRAWS)
+@tiers.every("name", WITHOUT_DRAWS, kind=lambda made: "worst-case canaries")
 def test_scores_are_log_likelihood_ratios(name):
     """Where nothing but noise is random: N(mu^2 / 2, mu^2), and N(-mu^2 / 2, mu^2) without the canary.
 
@@ -181,7 +180,7 @@ def changing(noise):
     return fp.fed_avg(squared, sampler=fp.everyone(CLIENTS), mechanism=used, **COMMON)
 
 
-MESSAGES = {"sparse": sparse, "pairs": adaptive, "of changing noise": changing}
+MESSAGES = {"clients": clients, "sparse": sparse, "pairs": adaptive, "of changing noise": changing}
 
 
 @pytest.mark.slow

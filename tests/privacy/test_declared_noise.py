@@ -164,7 +164,11 @@ def plain(entry) -> bool:
 ADDED_UP = every_algorithm.that(lambda e: plain(e) and e.noise in ("shares", "server"))
 
 
-@tiers.every("name", of_names(every_algorithm.ENTRIES, ADDED_UP), kind=lambda entry: entry.noise)
+@tiers.every(
+    "name",
+    of_names(every_algorithm.ENTRIES, ADDED_UP),
+    kind=lambda entry: (entry.noise, entry.of_integers),
+)
 def test_an_algorithm_adds_what_its_release_declares(name):
     """At learning rate 0 the sum is noise alone. How far a client moves it, the algorithms' own tests say."""
     entry = every_algorithm.ENTRIES[name]
@@ -197,7 +201,7 @@ OF_OWN_NOISE = sorted(
 
 
 @pytest.mark.slow
-@tiers.every("name", of_names(every_algorithm.ENTRIES, OF_OWN_NOISE))
+@pytest.mark.parametrize("name", OF_OWN_NOISE)
 def test_clients_own_noise_may_be_haar_noise(name):
     """One step of rate 1 on two of three records, whose gradients are nothing beside the noise, divided by the lot."""
     one = fp.LocalSteps(

@@ -61,27 +61,29 @@ RDP_ALONE = {
     "the best run": [release(1.4, POISSON, 30)],
 }
 PLD_ALONE = {"Laplace, sampled": [laplace(4.0, POISSON, 10)]}
+EVENTS = BOTH | RDP_ALONE | PLD_ALONE
 HOW = {"honest members": {"honest": 0.5}, "the best run": {"best_of": 5.0}}
 
 
 @cache
 def certificate_of(name):
-    return certified(*(BOTH | RDP_ALONE | PLD_ALONE)[name], **HOW.get(name, {}))
+    return certified(*EVENTS[name], **HOW.get(name, {}))
 
 
-def event_of(seen):
-    """What tells the events apart: whether several are composed, how units are drawn and shown, and the noise."""
-    first, *more = seen
-    return more != [] or (first.view, type(first.sampling), first.noise, first.local_steps > 1)
+def event_of(name):
+    """What tells the events apart: options, whether several are composed, how units are drawn and shown, the noise."""
+    first, *more = EVENTS[name]
+    drawn = first.view, type(first.sampling), first.noise, first.local_steps > 1
+    return *HOW.get(name, ()), "several" if more else drawn
 
 
-@tiers.every("name", BOTH | RDP_ALONE, kind=event_of)
+@tiers.every("name", [*BOTH, *RDP_ALONE], kind=event_of)
 def test_renyi_divergences(name):
     certificate = certificate_of(name)
     assert asked(RdpAccountant, certificate) == pytest.approx(certificate.epsilons["RDP"], rel=1e-9)
 
 
-@tiers.every("name", BOTH | PLD_ALONE, kind=event_of)
+@tiers.every("name", [*BOTH, *PLD_ALONE], kind=event_of)
 def test_privacy_losses(name):
     """Both round losses up, on grids of their own: dp-accounting's has steps of 5e-4."""
     certificate = certificate_of(name)
