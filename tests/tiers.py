@@ -1,7 +1,8 @@
 """Which cases of a law the default tests run: the first entry of each kind. Those of `-m slow` are the others.
 
 A kind is what an entry says of itself: its `kind`, else its class. A new entry of a known kind runs in the full tier
-alone, and the first of a new one by default, too.
+alone, and the first of a new one by default, too. So plain numbers, words and tuples are cases of one kind, and the one
+that notices most comes first.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
