@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -84,6 +84,29 @@ def sending(message, **how):
         return state._replace(round=state.round + 1), metrics
 
     return of_clients(round)
+
+
+class KeyState(NamedTuple):
+    """A model beside a key."""
+
+    params: Any
+    round: Any
+    rng: Any
+
+
+def key_in_state():
+    """A state that keeps half of a split of the round's key, which the sum has whole."""
+
+    def init(params, federation):
+        return KeyState(params, jnp.int32(0), jax.random.key(7))
+
+    def round(key, state, cohort):
+        client = lambda k, shard: update(state, k, shard)  # noqa: E731
+        total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN)
+        params = stepped(state, total, cohort.expected_size)
+        return KeyState(params, state.round + 1, jax.random.split(key)[0]), metrics
+
+    return fp.Algorithm(init, round, fp.poisson(CLIENTS, 0.4, 5))
 
 
 def in_metrics(make):

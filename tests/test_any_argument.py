@@ -21,7 +21,7 @@ from odd_arguments import (
     parts_of,
 )
 from public_functions import bare, everything
-from valid_calls import KNOWN, LEFT_OUT, NOT_COMPARED, is_left_out, made_of
+from valid_calls import KNOWN, LEFT_OUT, NOT_COMPARED, NOT_RUN, is_left_out, made_of
 
 from fedpriv.core.arguments import checked
 
@@ -74,7 +74,12 @@ def test_every_number_has_a_kind():
 
 
 def test_what_is_left_out_is_there():
-    assert set(LEFT_OUT) <= set(everything())
+    """Whoever leaves out more, by name or by rule, counts it here, too."""
+    assert set(LEFT_OUT) | set(NOT_COMPARED) <= set(everything())
+    asked = {n: f for n, f in everything().items() if f.kinds}
+    by_rule = [n for n, f in asked.items() if is_left_out(n, f) and n not in LEFT_OUT]
+    lists = LEFT_OUT, NOT_RUN, NOT_COMPARED, by_rule
+    assert [len(one) for one in lists] == [31, 4, 7, 24], by_rule
 
 
 def test_each_kind():

@@ -45,7 +45,7 @@ def of_every_type(kinds):
 
 
 TREE = of_every_type(REALS)
-EVERY_SECOND = dict(list(TREE.items())[::2])
+HALVES = {part: dict(list(TREE.items())[first::2]) for first, part in enumerate(("one", "other"))}
 SIZE = Size(2 * len(REALS), len(REALS))
 FLAT = fp.gaussian(4.0, 0.5)
 CALLS = {
@@ -97,10 +97,11 @@ def assert_scale(noise, scale=SCALE):
     assert (measured < high).all()
 
 
+@tiers.every("half", HALVES)
 @tiers.every("call", CALLS, kind=tuple)
-def test_noise_on_leaves_of_every_type(call):
+def test_noise_on_leaves_of_every_type(call, half):
     """As it is counted: the deviation of each coordinate is C sigma, whatever its type."""
-    noise = noise_of(FLAT, EVERY_SECOND, CALLS[call])
+    noise = noise_of(FLAT, HALVES[half], CALLS[call])
     assert_scale(noise, SCALE * (2 if call == "weighted, clipped" else 1))
 
 

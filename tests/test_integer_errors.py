@@ -54,11 +54,15 @@ def at_most(error, numbers):
 # (noise, dimension, clients, epsilon, rounds, within)
 PROMISES = [
     ("discrete_gaussian", 1, 1000, 20.0, 5, 1.2),
+    ("skellam", 2, 1000, 20.0, 1, 1.5),
     ("discrete_gaussian", 1, 10_000, 20.0, 1, 1.05),
     ("discrete_gaussian", 1, 1, 2.0, 5, 1.01),
+    ("discrete_gaussian", 2, 1000, 20.0, 5, 1.2),
     ("discrete_gaussian", 3, 3000, 8.0, 1, 1.1),
     ("discrete_gaussian", 5, 1000, 0.5, 1, 1.1),
     ("skellam", 10, 100, 2.0, 20, 1.5),
+    ("discrete_gaussian", 10, 1000, 20.0, 1, 1.1),
+    ("discrete_gaussian", 50, 1000, 20.0, 5, 1.2),
     ("discrete_gaussian", 130, 1000, 20.0, 5, 1.2),
 ]
 

@@ -42,6 +42,7 @@ from planted_rounds import (
     in_shard_map,
     keeping,
     keeping_noise,
+    key_in_state,
     key_words,
     less_the_last,
     looking_at_the_cohort,
@@ -78,7 +79,15 @@ MECHANISM = r"mechanism \(\w+\.py:\d+\), round \d+: "
 KEPT = {
     "the round's key in the state": keeping(lambda key: key, jax.random.key(0)),
     "its words": keeping(key_words),
+    "half of its words": keeping(lambda key: key_words(key)[0]),
+    "its words as numbers": keeping(lambda key: key_words(key).astype(jnp.float32) / 2.0**32),
+    "its words, mixed": keeping(lambda key: key_words(key)[0] ^ jnp.uint32(12345)),
+    "a sibling of the sum's key": key_in_state(),
+    "a child's words": keeping(lambda key: key_words(jax.random.fold_in(key, 3))),
     "all keys of a split": keeping(lambda key: key_words(jax.random.split(key, 4))),
+    "the words of one in a branch": keeping(
+        lambda key: lax.cond(True, key_words, lambda k: jnp.zeros(2, jnp.uint32), key)
+    ),
     "a key's words in a diagnostic": in_metrics(
         lambda key: {"seed": key_words(key)[0].astype(jnp.float32)}
     ),
@@ -88,7 +97,12 @@ KEPT = {
 }
 DRAWN = {
     "normal numbers": keeping(lambda key: jax.random.normal(key, (8,))),
+    "bits": keeping(lambda key: jax.random.bits(key, (4,))),
+    "a mask": keeping(lambda key: jax.random.bernoulli(key, 0.5, (4,))),
     "the round's own numbers in what clients send": sending_the_rounds_numbers(),
+    "numbers of a key that a word was folded into": keeping(
+        lambda key: jax.random.normal(jax.random.fold_in(jax.random.key(3), key_words(key)[0]))
+    ),
     "random numbers that clients keep": keeping_noise(),
     "a point by the client's key": record_level(randomly_placed),
 }
@@ -96,6 +110,16 @@ FEW = {
     "a constant key": noise_key(lambda key: jax.random.key(0)),
     "a key of a small number": noise_key(
         lambda key: jax.random.key(jax.random.randint(key, (), 0, 1000))
+    ),
+    "a key of 32 bits": noise_key(lambda key: jax.random.key(jax.random.bits(key))),
+    "a key of one word twice": noise_key(
+        lambda key: jax.random.wrap_key_data(jnp.repeat(key_words(key)[:1], 2))
+    ),
+    "a key of masked words": noise_key(
+        lambda key: jax.random.wrap_key_data(key_words(key) & jnp.uint32(255))
+    ),
+    "a folded constant": noise_key(
+        lambda key: jax.random.fold_in(jax.random.key(0), jax.random.bits(key))
     ),
     "a constant key in one branch": noise_key(
         lambda key: lax.cond(jax.random.bits(key) > 9, lambda: key, lambda: jax.random.key(3))

@@ -108,9 +108,9 @@ def main(file: str, devices: str, *address: str) -> None:
     count = fp.distributed.initialize(*given)
     strategy = default()
     history = trained(strategy)
-    others = {"remembering streamed": remembering(strategy, of_host=True)}
-    if address:
-        others = {"streamed": trained(strategy, of_host=True), "remembering": remembering(strategy)}
+    remembered = remembering(strategy, of_host=not address)
+    how = "remembering" if address else "remembering streamed"
+    others = {"streamed": trained(strategy, of_host=True), how: remembered}
     found = numbers(history) | {
         **{f"{how} {name}": x for how, of in others.items() for name, x in numbers(of).items()},
         "odd": refused(ValueError, fp.Strategy, "map", 2 * count - 1),

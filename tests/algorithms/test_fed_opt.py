@@ -1,5 +1,7 @@
 """The server's optimiser against NumPy, and a proximal term of the clients'."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -84,6 +86,24 @@ def test_rounds_are_numpys(name):
         delta = -0.3 * np.mean([gradient(x, *records(FEDERATION, i)) for i in range(CLIENTS)], 0)
         x, m, v = step(x, delta, m, v, 0.4 * 0.7**t)
         assert_close(vector(state.params), x, 1e-6)
+
+
+@pytest.mark.slow
+def test_momentum_moves_coordinates_that_were_not_kept():
+    """Of what is not sent, the optimiser sees zeros: two rounds of sparse messages are NumPy's."""
+    make = partial(MAKERS["fed_smp rand_k"], noise_multiplier=0.0)
+    sparse, smp = make(), make(server=optax.sgd(0.4, momentum=0.9))
+    state, velocity, moves = smp.init(PARAMS, FEDERATION), np.zeros(D), []
+    for t in range(2):
+        key, theta = jax.random.key(t), vector(state.params)
+        alone = sparse.init(state.params, FEDERATION)._replace(round=state.round)
+        mean = theta - vector(one_round(sparse)(key, alone, FEDERATION)[0].params)
+        velocity = 0.9 * velocity + mean
+        state, _ = one_round(smp)(key, state, FEDERATION)
+        assert_close(vector(state.params), theta - 0.4 * velocity, 1e-6)
+        moves.append(mean != 0)
+    assert [kept.sum() for kept in moves] == [2, 2]
+    assert (moves[0] & ~moves[1]).any()
 
 
 @pytest.mark.slow

@@ -25,7 +25,9 @@ from small import (
 )
 
 from fedpriv import (
+    Algorithm,
     LocalSteps,
+    ModelState,
     dp_fed_avg,
     everyone,
     fixed_size,
@@ -208,12 +210,33 @@ def test_streams_of_keys_do_not_meet():
     assert all(2**31 <= value < 2**32 for value in constants)
 
 
-@pytest.mark.slow
-def test_quantized_updates_are_clipped_after_they_are_decoded():
+LONG = np.random.default_rng(0).normal(size=100).astype(np.float32)
+
+
+def sum_of(codec, clip_norm):
+    """(sum without noise, diagnostics) of one client who sends `LONG`."""
+
+    def round(key, state, cohort):
+        how = {"mechanism": gaussian(clip_norm, 0.0), "codec": codec}
+        total, metrics, _ = cohort.sum(lambda k, shard: jnp.asarray(LONG), key, **how)
+        return state._replace(params=total, round=state.round + 1), metrics
+
+    first = ModelState(np.zeros(100, np.float32), np.int32(0))
+    algorithm = Algorithm(lambda params, federation: first, round, everyone(1))
+    after, metrics = one_round(algorithm)(jax.random.key(1), first, regression([1]))
+    return np.asarray(after.params), metrics["diagnostics"]
+
+
+def test_messages_are_clipped_after_they_are_decoded():
     """So that C bounds what is summed: with few bits the decoded message is longer than the message."""
-    options = {"clip_norm": 1e-3, "noise_multiplier": 0.0, "sampler": fixed_size(CLIENTS, 1)}
-    moved, _ = a_round(dp_fed_avg(squared, **options, **COMMON, codec=qsgd(2)))
-    assert 0 < np.linalg.norm(moved) <= 1e-3 * (1 + 1e-2)
+    total, _ = sum_of(qsgd(2), 0.5)
+    assert np.linalg.norm(total) == pytest.approx(0.5, rel=1e-5)
+
+
+def test_what_does_not_fit_is_reported():
+    _, told = sum_of(fixed_interval(8, 0.5), 10.0)
+    assert told["saturated"] == pytest.approx((np.abs(LONG) > 0.5).mean())
+    assert "saturated" not in sum_of(qsgd(8), 10.0)[1]
 
 
 @pytest.mark.slow

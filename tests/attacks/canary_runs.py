@@ -38,10 +38,10 @@ def release_of(algorithm, federation=FEDERATION, features=3, rounds=1):
     return next(r for r in traced.releases(rounds) if r.view == "third_party")
 
 
-def of_one_client(used, steps):
+def of_one_client(used, steps, loss=squared):
     """DP-SGD on records in one place, with a schedule or so much noise."""
     local = fp.LocalSteps(
-        fp.per_example(squared),
+        fp.per_example(loss),
         fp.everyone(60),
         steps,
         COMMON["optimizer"],

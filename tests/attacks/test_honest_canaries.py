@@ -21,13 +21,16 @@ from canary_runs import (
     clients,
     clipped,
     gradients,
+    of_one_client,
     runs,
     sparse,
     traced,
     with_canaries,
 )
 from canary_runs import records as record_steps
+from scipy import stats
 from small import (
+    FALSE_ALARM,
     gradient,
     keys_of,
     members,
@@ -196,6 +199,29 @@ def test_records_of_clients_who_may_be_away():
             third_party += np.log(1 - rate + rate * np.exp(ratio))
         found = np.asarray(states[-1].scores)[:2, 0]
         np.testing.assert_allclose(found, [third_party, known_cohort], rtol=5e-4, atol=5e-4)
+
+
+CONSTANT = {
+    "clients": (clients(0.5, loss=linear), FEDERATION, RATE),
+    "records": (of_one_client(0.5, 1, linear), WHOLE, 1.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONSTANT)
+def test_scores_of_a_constant_message_have_a_known_law(name):
+    """N(mu^2 / 2, mu^2), and N(-mu^2 / 2, mu^2) without it, by Kolmogorov and Smirnov; false alarm 1e-6 each."""
+    algorithm, federation, share = CONSTANT[name]
+    per_client = int(name == "records")
+    present, scores = runs(algorithm, 400, ROUNDS, federation, per_client=per_client, data=natural)
+    x, y = records(federation, 0)
+    each = np.concatenate([y[:, None], x], 1)
+    message = clipped(share * (each[:1] if per_client else each.mean(0, keepdims=True)))[0]
+    mu = np.sqrt(ROUNDS) * np.linalg.norm(message) / (0.5 * CLIP)
+    for there in (True, False):
+        law = stats.norm((there - 0.5) * mu**2, mu)
+        assert stats.kstest(scores[present == there, 0], law.cdf).pvalue > FALSE_ALARM
+    np.testing.assert_array_equal(scores[:, 0], scores[:, 1])
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Runs that were stopped go on to the folder that they would have left; test_secret_runs.py has a short one of them."""
+"""Runs that were stopped go on to the folder that they would have left; test_checkpoint.py has a quick one."""
 
 import importlib
 import json
