@@ -8,6 +8,7 @@ from functools import cache, partial
 from typing import Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 from own_algorithms import error_feedback
 from small import regression, squared, start
@@ -23,6 +24,11 @@ from fedpriv.testing.compiled import compiled
 
 CLIENTS, PER_CLIENT, D = 6, 3, 4
 FEDERATION, PARAMS = regression([PER_CLIENT] * CLIENTS, public=2), start()
+SIZES = 3, 1, 2, 3, 2, 1
+UNEQUAL = FEDERATION.replace(
+    client_rows=FEDERATION.client_rows.replace(size=jnp.array(SIZES, jnp.int32))
+)
+"""Whose clients hold the first so many of their records: the same programs take it."""
 TRAINING = {
     "optimizer": lambda t: optax.sgd(0.1 * 0.9**t, momentum=0.5),
     "batches": fp.full_batch(),
@@ -102,6 +108,12 @@ class Entry(NamedTuple):
     def has_own(self) -> bool:
         """Whether something of its state is there once for each client."""
         return any(leaf.shape[:1] == (CLIENTS,) for leaf in jax.tree.leaves(begun(self.make)))
+
+    @property
+    def federations(self) -> list[fp.Federation]:
+        """Those it takes: also the unequal one, unless so many records are drawn of so many that each client has."""
+        records = getattr(self.make.keywords.get("local"), "records", None)
+        return [FEDERATION] if records is TWO or records is PUBLIC else [FEDERATION, UNEQUAL]
 
     @property
     def shipped(self) -> bool:
@@ -369,15 +381,15 @@ def traced(name: str):
 
 @cache
 def first_round(name: str):
-    """(the state before, root key -> (state, metrics)) of the first round; `check_algorithm` compiles the same."""
+    """(the state before, (root key, federation) -> (state, metrics)) of the first round, which is compiled once."""
     algorithm, root = ALGORITHMS[name], jax.random.key(1)
     state = algorithm.init(PARAMS, FEDERATION)
     memories = traced(name).first_memory(1), first_memories(algorithm.sampler)
-    given = Carried(state, *memories), FEDERATION, state.round
-    run = compiled(round_in_run(algorithm), root, *given)
+    carried = Carried(state, *memories)
+    run = compiled(round_in_run(algorithm), root, carried, FEDERATION, state.round)
 
-    def once(root):
-        (after, *_), metrics = run(root, *given)
+    def once(root, federation=FEDERATION):
+        (after, *_), metrics = run(root, carried, federation, state.round)
         return after, metrics
 
     return state, once

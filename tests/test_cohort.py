@@ -22,6 +22,7 @@ from small import (
 
 from fedpriv import (
     Algorithm,
+    Opening,
     Sent,
     everyone,
     fixed_size,
@@ -31,6 +32,7 @@ from fedpriv import (
     unprotected,
 )
 from fedpriv.core.types import PyTree
+from fedpriv.rounds.samplers import parts_of
 from fedpriv.types import Draw, Wire
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -208,3 +210,23 @@ def test_what_is_not_secret():
     (y, size, t), _, _ = played(round, poisson(3, 0.5, 3), federation, t=7)
     np.testing.assert_array_equal(y, federation.examples["y"][federation.public])
     assert (int(size), int(t)) == (4, 7)
+
+
+@pytest.mark.slow
+def test_an_opening_draws_the_first_rounds():
+    """Each part with its own slots and its own expected size."""
+    sampler, federation = Opening(everyone(4), 2, fixed_size(4, 1)), regression([1] * 4)
+    counted = summed(lambda key, shard, own: Sent(jnp.float32(1), own=own + 1))
+
+    def round(key, cohort, own):
+        total, metrics, own = counted(key, cohort, own)
+        return total / cohort.expected_size, metrics, own
+
+    own = jnp.zeros(4)
+    for t, size in enumerate([4, 4, 1, 1]):
+        mean, metrics, own = played(round, sampler, federation, jax.random.key(t), own, t)
+        assert (mean, metrics["cohort_size"]) == (1, size)
+    assert own.sum() == 10
+    assert own.min() >= 2
+    assert parts_of(sampler, 1) == ((1, sampler.first), (0, sampler.then))
+    assert parts_of(sampler, 5) == ((2, sampler.first), (3, sampler.then))

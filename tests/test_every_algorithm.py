@@ -18,12 +18,13 @@ from every_algorithm import (
     FEDERATION,
     FIXED,
     PARAMS,
+    PER_CLIENT,
     first_round,
     public_algorithms,
     that,
     traced,
 )
-from small import assert_close, assert_identical, one_round, squared
+from small import assert_close, assert_identical, one_round, squared, with_capacity
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
@@ -39,6 +40,7 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 every_kind = tiers.every("name", ENTRIES)
 every_work = tiers.every("name", ENTRIES, lambda entry: entry.work)
+every_round = tiers.every("name", ENTRIES, lambda entry: (entry.work, bool(entry.noise)))
 
 
 def test_an_exception_has_a_reason_and_is_looked_at():
@@ -109,27 +111,45 @@ def test_a_round(name):
     assert all(np.isfinite(value) for value in jax.tree.leaves(metrics["diagnostics"]))
 
 
-@cache
-def streamed():
-    """What a round sees of the federation where its records are on the host: here those of all clients."""
-    parts = np.asarray(FEDERATION.rows)
-    examples, public = jax.tree.map(np.asarray, (FEDERATION.examples, FEDERATION.public))
+def streamed(federation):
+    """What a round sees of the federation where its records are on the host: here those of all clients.
+
+    Room that is left is filled with what would be noticed.
+    """
+    rows, sizes = map(np.asarray, (federation.rows, federation.size))
+    parts = [rows[i, :size] for i, size in enumerate(sizes)]
+    examples, public = jax.tree.map(np.asarray, (federation.examples, federation.public))
     on_host = fp.StreamedFederation.from_arrays(examples, parts, public=public)
     holders, records = jax.tree.map(jnp.asarray, on_host.read(np.arange(CLIENTS)))
-    return replace(on_host.empty(), holders=holders, holder_records=records)
+    room = CLIENTS * PER_CLIENT - sum(map(len, parts))
+    padded = jax.tree.map(
+        lambda x: jnp.pad(x, [(0, room), *[(0, 0)] * (x.ndim - 1)], constant_values=1e4), records
+    )
+    return replace(on_host.empty(), holders=holders, holder_records=padded)
 
 
-@every_work
+@every_round
 def test_where_clients_are_makes_no_difference(name):
-    """All side by side, on two devices, their records streamed: the round of one after the other, in memory."""
+    """All side by side, on two devices, their records streamed: the round of one after the other, in memory.
+
+    Also where they hold unequal numbers of records.
+    """
     algorithm, key = ALGORITHMS[name], jax.random.key(1)
     state, run = first_round(name)
-    expected, metrics = run(key)
-    arguments = key, state, streamed()
     with use(fp.Strategy("vmap", 2)):
-        after, found = compiled(spmd(fp.one_round(algorithm)), *arguments)(*arguments)
-    assert_close(after, expected)
-    assert_close(found, metrics)
+        elsewhere = compiled(spmd(fp.one_round(algorithm)), key, state, streamed(FEDERATION))
+    for federation in ENTRIES[name].federations:
+        assert_close(elsewhere(key, state, streamed(federation)), run(key, federation))
+
+
+@every_round
+def test_padding_makes_no_difference(name):
+    """What is in rows that are nobody's is in no batch, and changes none."""
+    state, run = first_round(name)
+    federation = ENTRIES[name].federations[-1]
+    padded = with_capacity(federation, PER_CLIENT + 2, poison=True)
+    after = one_round(ALGORITHMS[name])(jax.random.key(1), state, padded)
+    assert_close(after, run(jax.random.key(1), federation))
 
 
 def of_clients(state):
@@ -137,7 +157,7 @@ def of_clients(state):
     return [leaf for leaf in jax.tree.leaves(state) if leaf.shape[:1] == (CLIENTS,)]
 
 
-@tiers.every("name", but("nobody"), lambda entry: entry.noise == "shares")
+@tiers.every("name", but("nobody"), lambda entry: (entry.noise == "shares", entry.has_own))
 def test_nobody_is_drawn(name):
     """The model moves by noise alone, where not each client brings its own; what clients keep stays as it is."""
     entry = ENTRIES[name]
@@ -147,13 +167,14 @@ def test_nobody_is_drawn(name):
     assert metrics["cohort_size"] == 0
     by_others = entry.noise == "server" or (entry.noise == "shares" and entry.work == "client")
     assert differ(after.params, state.params) == by_others
+    assert bool(of_clients(state)) == entry.has_own
     assert_identical(of_clients(after), of_clients(state))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", varied(but("everybody")))
 def test_everybody_is_drawn(name):
-    """A cohort of all clients is one of everyone, whatever their order."""
+    """A cohort of all clients is one of everyone, whatever their order: one of each kind and state, as it is dear."""
     both = [
         ENTRIES[name].make(sampler=sampler)
         for sampler in (fp.everyone(CLIENTS), fp.fixed_size(CLIENTS, CLIENTS))
@@ -178,7 +199,7 @@ def begun(name, kind):
     return jax.tree.map(jnp.asarray, state)
 
 
-@tiers.every("name", varied(ENTRIES), lambda entry: "any")
+@tiers.every("name", ENTRIES, lambda entry: "any")
 def test_a_model_of_16_bits(name):
     """It keeps its type, and becomes what the same round makes of its numbers in 32 bits, up to rounding."""
     state = begun(name, "bfloat16")
@@ -249,11 +270,6 @@ def test_the_server_s_optimiser_is_post_processing(name):
     assert algorithm.claim(5, 1e-3) == ALGORITHMS[name].claim(5, 1e-3)
 
 
-FIRST = {entry.kind: name for name, entry in reversed(ENTRIES.items()) if entry.noise}
-NOISY = {name: entry for name, entry in ENTRIES.items() if name in FIRST.values()}
-"""One of each kind that has noise."""
-
-
 @cache
 def assert_not_refuted(releases, view):
     """A lower bound, wrong with probability 1e-6 at most, keeps below it; something is seen at 95 % confidence.
@@ -273,7 +289,7 @@ def assert_not_refuted(releases, view):
     assert math.isfinite(certified)
 
 
-@tiers.every("name", NOISY, lambda entry: entry.work)
+@tiers.every("name", that(lambda entry: entry.noise), lambda name: ENTRIES[name].work)
 def test_an_audit_does_not_refute_the_certificate(name):
     """Seen by the first view; `test_mechanism_audit.py` has every sampling and every view."""
     releases = traced(name).releases(3)

@@ -8,6 +8,7 @@ import tiers
 from every_sampler import (
     DRAWN,
     EVERYBODY,
+    LABELS,
     NOBODY,
     ROUNDS,
     RUNS,
@@ -20,7 +21,7 @@ from every_sampler import (
 from scipy import stats
 from small import FALSE_ALARM, assert_uniform, z_bound
 
-from fedpriv.privacy.sampling import CyclicPoisson, FixedSize, RandomAllocation
+from fedpriv.privacy.sampling import CyclicPoisson, FixedSize, RandomAllocation, WithReplacement
 from fedpriv.rounds.samplers import Sampler
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -59,7 +60,11 @@ def test_no_client_takes_part_sooner_or_more_often_than_is_told(name):
             assert all(b - a >= own.separation for turns in rounds for a, b in pairwise(turns))
 
 
-@every_draw
+KNOWN = {name: entry for name, entry in DRAWN.items() if told(entry.sampler, 0).joining == 1}
+"""Where nothing is left to chance, or an adversary is taken to know who takes part: the bounds above say it all."""
+
+
+@tiers.every("name", {name: entry for name, entry in DRAWN.items() if name not in KNOWN})
 def test_chances_are_those_that_are_told(name):
     """Of each client whose turn it is, by binomial bounds; the likeliest one's, where clients have weights.
 
@@ -82,6 +87,23 @@ def test_chances_are_those_that_are_told(name):
             assert count >= stats.binom.ppf(alarm, turns, chance)
 
 
+ALIKE = {
+    name: entry
+    for name, entry in DRAWN.items()
+    if not isinstance(entry.sampler.accounting, WithReplacement)
+}
+
+
+@tiers.every("name", ALIKE)
+def test_all_clients_of_a_group_are_drawn_equally_often(name):
+    """On average over runs, by a z-test of each; but where they have weights of their own."""
+    sampler, times = SAMPLERS[name], draws(name).times.sum(1)
+    for group in sampler.accounting.group_names or [""]:
+        own = times[:, [not group or label == group for label in LABELS]]
+        away = own - own.mean(1, keepdims=True)
+        assert np.abs(away.mean(0)).max() <= z_bound(N) * max(away.std(), 1e-6) / RUNS**0.5
+
+
 @tiers.every("name", {name: entry for name, entry in DRAWN.items() if entry.is_alike})
 def test_pairs_are_drawn_as_often_as_is_told(name):
     """Of any two clients no more often, and on average as often where nobody is cut."""
@@ -101,7 +123,7 @@ def test_a_mean_divides_by_what_is_expected(name):
     sampler, weight = SAMPLERS[name], draws(name).weight.ravel()
     away = (weight.mean() - sampler.expected_size) / max(weight.std(), 1e-6) * EACH**0.5
     assert away <= z_bound(1)
-    if isinstance(sampler, Sampler) and not DRAWN[name].is_cut and name != "late":
+    if isinstance(sampler, Sampler) and not DRAWN[name].is_cut and not DRAWN[name].is_late:
         assert away >= -z_bound(1)
 
 

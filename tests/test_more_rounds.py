@@ -45,7 +45,8 @@ def goes_on(algorithm, folder, federation, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", varied(ENTRIES))
-def test_every_algorithm(name, tmp_path):
+def test_an_algorithm(name, tmp_path):
+    """One of each kind and state, as each takes three runs."""
     goes_on(ALGORITHMS[name], tmp_path, PUBLIC, compiler=compiler_of_one_program())
 
 

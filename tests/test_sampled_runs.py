@@ -1,6 +1,7 @@
 """Laws of runs with every sampler: cohorts are those of the draws alone, wherever clients and records are."""
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -62,24 +63,51 @@ def test_streamed_cohorts_have_their_own_records(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["weights", "late"])
-def test_what_members_answer_is_the_same_on_two_devices(name):
-    """`test_every_algorithm.py` has the other samplers."""
+@pytest.mark.parametrize("name", ["weights", "late", "opening, then rests"])
+def test_cohorts_and_what_they_answer_are_the_same_on_two_devices(name):
+    """Also where a run remembers who rests; `test_every_algorithm.py` has the plain samplers."""
     expected, found = trained(name), trained(name, strategy=fp.Strategy("map", 2))
     np.testing.assert_array_equal(found.table, expected.table)
     assert_close(found.params, expected.params)
 
 
-RESTED = SAMPLERS["availability"]
+class Other(NamedTuple):
+    """Two samplers, and what the line says of how they differ."""
+
+    one: Any
+    other: Any
+    said: str
+
+
+RESTED, THERE = SAMPLERS["availability"], r" there, .*"
 OTHERS = {
-    "rate": (RESTED, fp.random_availability(N, 3, 2, 0.3)),
-    "separation": (RESTED, fp.random_availability(N, 3, 1, 0.7)),
-    "schedule": (RESTED, fp.shuffled_blocks(N, 3)),
-    "weights of answers": (SAMPLERS["late"], late(fp.poisson(N, 0.3), LATE, [1, 1, 1, 0])[0]),
-    "members of groups": (SAMPLERS["groups"], fp.grouped(LABELS[::-1], BY_RATE)),
-    "weights of groups": (
+    "rate": Other(
+        RESTED, fp.random_availability(N, 3, 2, 0.3), rf"schedule .*, (\w+){THERE}, (?!\1)\w+ here;"
+    ),
+    "separation": Other(
+        RESTED,
+        fp.random_availability(N, 3, 1, 0.7),
+        f"schedule .*separation=2, .*{THERE}separation=1, .* here;",
+    ),
+    "schedule": Other(
+        RESTED,
+        fp.shuffled_blocks(N, 3),
+        f"schedule .*separation=2, .*{THERE}separation=4, .* here;",
+    ),
+    "weights of answers": Other(
+        SAMPLERS["late"],
+        late(fp.poisson(N, 0.3), LATE, [1, 1, 1, 0])[0],
+        rf"answers (\w+){THERE}(?!\1)\w+ here; give",
+    ),
+    "members of groups": Other(
+        SAMPLERS["groups"],
+        fp.grouped(LABELS[::-1], BY_RATE),
+        rf"groups .*members='(\w+)'\){THERE}members='(?!\1)\w+'\) here;",
+    ),
+    "weights of groups": Other(
         SAMPLERS["weights"],
         fp.grouped(LABELS, BY_RATE, weights={"a": 0.25, "b": 1.0}),
+        rf"groups .*weights=\(0\.5, 1\.0\), .*{THERE}weights=\(0\.25, 1\.0\), .* here;",
     ),
 }
 
@@ -87,8 +115,9 @@ OTHERS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_run_does_not_go_on_with_another(name, tmp_path):
+    """The line names what differs, and says both."""
     given = {"rounds": 2, "every": 2, "checkpoints": fp.Checkpoints(tmp_path, rounds=1)}
-    one, other = (recording(sampler) for sampler in OTHERS[name])
-    run(one, **given)
-    with refused("of another run: "):
-        run(other, **given)
+    one, other, said = OTHERS[name]
+    run(recording(one), **given)
+    with refused(f"of another run: {said}"):
+        run(recording(other), **given)

@@ -11,7 +11,7 @@ import pytest
 import tiers
 from noise import check_noise
 from scipy import stats
-from small import FALSE_ALARM, assert_close, assert_identical, members, one_round
+from small import FALSE_ALARM, assert_close, assert_identical, keys_of, members, one_round
 
 import fedpriv as fp
 from fedpriv import (
@@ -123,6 +123,21 @@ def test_against_numpy(name):
         moved = np.asarray(states.params["w"][t] - states.params["w"][t + 1])
         np.testing.assert_allclose(moved, step, atol=2e-5)
         assert float(states.clip_norm[t + 1]) == pytest.approx(bound, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_at_rate_zero_it_is_dp_fed_avg():
+    """But for the noise of updates, whose key is the first of two; with hardly a count, z_Delta is z."""
+    sampler = poisson(CLIENTS, 0.2, 20)
+    fixed = fp.dp_fed_avg(linear, sampler=sampler, **COMMON, clip_norm=0.5, noise_multiplier=Z)
+    states, _, keys = rounds_of(adaptive(sampler=sampler, clip_rate=0.0, count_noise=1e9), 3)
+    expected, _, _ = rounds_of(fixed, 3)
+    assert_identical(states.clip_norm, np.full(4, 0.5, np.float32))
+    noise = [keys_of(key, t).noise for t, key in enumerate(keys)]
+    other = sum(np.asarray(jax.random.normal(jax.random.split(key)[0], (D,))) for key in noise)
+    same = sum(np.asarray(jax.random.normal(key, (D,))) for key in noise)
+    apart = states.params["w"][-1] - expected.params["w"][-1]
+    assert_close(apart, 0.5 * Z / sampler.expected_size * (same - other), 1e-4)
 
 
 @pytest.mark.slow
