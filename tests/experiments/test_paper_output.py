@@ -113,9 +113,11 @@ def test_algorithms_are_called_as_asked(folders, tmp_path, capsys, drawn):
     assert plots.columns(runs, True)[""][0].look["label"].startswith("Mine, ")
 
 
-def test_a_figure_has_no_title_unless_asked_and_its_meaning_in_the_caption(folders, drawn):
+def test_a_figure_has_no_title_unless_asked_and_its_meaning_in_the_caption(
+    folders, drawn, tmp_path
+):
     for title in (None, "Ours"):
-        caption = experiments.figure(folders, "f.pdf", by="epsilon", title=title).caption
+        caption = experiments.figure(folders, tmp_path / "f.pdf", by="epsilon", title=title).caption
         assert drawn[-1].get_suptitle() == (title or "")
         assert {axes.get_xlabel() for axes in drawn[-1].axes} == {"certified ε"}
     for word in ("record level", "view third party", "replace-one", "δ = ", "3 seeds", "ε: "):
