@@ -8,6 +8,7 @@ PSS counts what several processes share once. Linux alone tells it.
 
 import argparse
 import contextlib
+import resource
 import subprocess
 import sys
 import threading
@@ -38,6 +39,12 @@ def bytes_of(process: Path) -> int:
     return 0
 
 
+def resident_bytes(process: Path) -> int:
+    with contextlib.suppress(OSError):
+        return resource.getpagesize() * int((process / "statm").read_text().split()[1])
+    return 0
+
+
 class Peak:
     """The largest sum so far, when it was, and the largest single process."""
 
@@ -45,7 +52,11 @@ class Peak:
         self.total, self.single, self.at, self.began = 0, 0, 0.0, time.monotonic()
 
     def sample(self, root: int) -> None:
-        each = [bytes_of(process) for process in processes_of(root)]
+        processes = processes_of(root)
+        resident = [resident_bytes(process) for process in processes]
+        if sum(resident) <= self.total and max(resident) <= self.single:
+            return  # never less than PSS, and told at once
+        each = [bytes_of(process) for process in processes]
         self.single = max(self.single, *each)
         if sum(each) > self.total:
             self.total, self.at = sum(each), time.monotonic() - self.began
