@@ -1,6 +1,7 @@
 """Do the tests notice faults? A test that fails with each mutant that `draw_mutants.py` drew.
 
     python .ci/run_mutants.py cover                # which of all tests run which lines, to build/cover
+    python .ci/run_mutants.py cover --default      # those of the default tests, which `cover` has first
     python .ci/run_mutants.py lines lines.json     # what share of each file's lines they run
     python .ci/run_mutants.py run --to before.json # at most an hour
     python .ci/run_mutants.py run --to after.json  # the same mutants later, after another `cover`
@@ -16,6 +17,7 @@ then, too, the outcome is "broken".
 import argparse
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import queue
@@ -41,6 +43,7 @@ MUTANTS, COVER = ROOT / ".ci" / "mutants.json", ROOT / "build" / "cover"
 READS_SOURCE = re.compile(r'getsource|ast\.parse|glob\("\S*\.(py|md)"\)')  # these tests say nothing
 TESTS, SECONDS = 12, 25.0  # of a mutant's tests, at most
 FILES = 6  # of tests that `cover` runs in a process
+TIERS = {"default": "not slow", "slow": "slow"}
 FEW = 10  # tests of a line: with fewer, others of its function and module come after them
 NAMES = (*Key._fields, "replaces")  # of a mutant
 CAUGHT = {"killed", "time-out"}
@@ -96,12 +99,6 @@ def pytest_configure(config: Any) -> None:
     scratch = Path(os.environ["MUTANTS"])
     if (scratch / "chosen.json").exists():
         config.pluginmanager.register(Chosen(scratch))
-
-
-def pytest_collection_finish(session: Any) -> None:
-    """Writes which tests the default tier leaves out."""
-    slow = [item.nodeid for item in session.items if item.get_closest_marker("slow")]
-    (Path(os.environ["MUTANTS"]) / "slow.json").write_text(json.dumps(slow))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -172,20 +169,21 @@ class Checkout:
         return result
 
 
-def cover(jobs: int) -> None:
-    """Runs all tests, files by files, and writes which of those that pass run which lines."""
+def cover(jobs: int, default: bool) -> None:
+    """Runs tests, files by files, and writes which of those that pass run which lines."""
     COVER.mkdir(parents=True, exist_ok=True)
     found = sorted((ROOT / "tests").rglob("test_*.py"))
     files = [path.relative_to(ROOT).as_posix() for path in found]
     groups = [files[i : i + FILES] for i in range(0, len(files), FILES)]
+    tiers = [tier for tier in TIERS if tier == "default" or not default]
     checkouts: queue.Queue[Checkout] = queue.Queue()
 
-    def run(group: list[str]) -> None:
-        to = COVER / (group[0].replace("/", ".").removesuffix(".py") + ".json")
+    def run(tier: str, group: list[str]) -> None:
+        to = COVER / f"{tier}.{group[0].replace('/', '.').removesuffix('.py')}.json"
         if to.exists():
             return
         checkout = checkouts.get()
-        found = covered(checkout, group)
+        found = covered(checkout, tier, group)
         to.write_text(json.dumps(found))
         checkouts.put(checkout)
         lost = f"; fail: {', '.join(found['failed'])}" if found["failed"] else ""
@@ -195,16 +193,16 @@ def cover(jobs: int) -> None:
         for number in range(jobs):
             checkouts.put(Checkout(Path(folder) / str(number)))
         with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(run, groups))
+            list(pool.map(run, *zip(*itertools.product(tiers, groups), strict=True)))
 
 
-def covered(checkout: Checkout, files: list[str]) -> dict[str, Any]:
-    """Of these files' tests: which pass, how long each took, which are slow, and which run which lines."""
+def covered(checkout: Checkout, tier: str, files: list[str]) -> dict[str, Any]:
+    """Of these files' tests: which pass, how long each took, and which run which lines."""
     began, report = time.monotonic(), checkout.tree / "report.xml"
     options = [f"--cov={package}" for package in PACKAGES]
     options += ["--cov-context=test", "--cov-report=", "--override-ini=junit_family=xunit1"]
     (checkout.tree / ".coverage").unlink(missing_ok=True)
-    checkout.pytest(f"--junitxml={report}", *options, *files)
+    checkout.pytest("-m", TIERS[tier], f"--junitxml={report}", *options, *files)
     cases = {node_id(case): case for case in ET.parse(report).iter("testcase")}
     data = CoverageData(str(checkout.tree / ".coverage"))
     data.read()
@@ -226,7 +224,6 @@ def covered(checkout: Checkout, files: list[str]) -> dict[str, Any]:
         "sources": digest(),
         "seconds": time.monotonic() - began,
         "tests": [(test, float(cases[test].get("time"))) for test in tests],
-        "slow": json.loads((checkout.scratch / "slow.json").read_text()),
         "failed": [t for t, case in cases.items() if {"failure", "error"} & {x.tag for x in case}],
         "lines": lines,
         "reached": reached,
@@ -256,20 +253,19 @@ class Tests:
     def __init__(self, default: bool) -> None:
         self.tests: list[tuple[str, float]] = []
         self.lines: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for file in sorted(COVER.glob("*.json")):
-            self._add(json.loads(file.read_text()), default)
+        for file in sorted(COVER.glob("default.*.json" if default else "*.json")):
+            self._add(json.loads(file.read_text()))
 
-    def _add(self, written: dict[str, Any], default: bool) -> None:
+    def _add(self, written: dict[str, Any]) -> None:
         if written["sources"] != digest():
             raise SystemExit(
                 "this is not the code that `cover` ran: remove build/cover, run it again"
             )
-        before, slow = len(self.tests), set(written["slow"] if default else ())
-        left_out = {i for i, (test, _) in enumerate(written["tests"]) if test in slow}
+        before = len(self.tests)
         self.tests += written["tests"]
         for path, rows in written["lines"].items():
             for row, numbers in rows.items():
-                self.lines[path][row] += [before + n for n in numbers if n not in left_out]
+                self.lines[path][row] += [before + n for n in numbers]
 
     def _of(self, path: str, rows: Iterable[Any], killer: str) -> dict[str, float]:
         """`killer`, then the cheapest of each file, cheapest first, then the second of each."""
@@ -379,9 +375,9 @@ def main() -> int | None:
     covering, running = commands.add_parser("cover"), commands.add_parser("run")
     for command in (covering, running):
         command.add_argument("--jobs", type=int, default=2, help="processes at a time")
+        command.add_argument("--default", action="store_true", help="no slow tests")
     running.add_argument("--of", type=Path, default=MUTANTS, help="what was drawn, or became of it")
     running.add_argument("--to", type=Path, required=True, help="where results go")
-    running.add_argument("--default", action="store_true", help="no slow tests")
     running.add_argument(
         "--thorough", action="store_true", help="survivors, by all tests of a line"
     )
@@ -397,7 +393,7 @@ def main() -> int | None:
     if args.command == "lines":
         args.to.write_text(json.dumps(percents(), indent=0) + "\n")
         return 0
-    return run(args) if args.command == "run" else cover(args.jobs)
+    return run(args) if args.command == "run" else cover(args.jobs, args.default)
 
 
 if __name__ == "__main__":
