@@ -30,12 +30,13 @@ def record(
     of_clients=0,
     of_groups=(),
     about=MappingProxyType({}),
+    measured=MappingProxyType({}),
     **given,
 ) -> dict[str, History]:
     """A run folder with the config's own certificates and claims, and random numbers; no summary if `status` is None.
 
-    So many as `of_clients` hold records out; `of_groups` has the group of each. The uplink of "top_k" and "rand_k" is a
-    tenth of the others'. Returns what was recorded, by algorithm.
+    So many as `of_clients` hold records out; `of_groups` has the group of each; `measured` is as below. The
+    uplink of "top_k" and "rand_k" is a tenth of the others'. Returns what was recorded, by algorithm.
     """
     planned = _planned(rounds, status)
     shipped = modules.load(name).settings
@@ -46,9 +47,8 @@ def record(
     model = Model(ledger.params, None, None)
     experiment = Experiment(model, None, ledger.delta, entries, notes=("tuned without privacy",))
     vars(experiment)["ledger"] = replace(ledger, entries=entries, notes=experiment.notes)
-    return record_experiment(
-        folder, name, config, experiment, rounds, status, seed, of_clients, of_groups, about
-    )
+    written = (folder, name, config, experiment, rounds, status, seed, of_clients, of_groups)
+    return record_experiment(*written, about, measured)
 
 
 def record_experiment(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
+from brief import brief
 
 import experiments
 import fedpriv as fp
@@ -26,6 +27,12 @@ WITH_EXAMPLES = [
     for page in PAGES
     if EXAMPLE.search(page.read_text()) and page.name not in IN_TEST_DATA_PAGES
 ]
+PRINT_NOTHING_TRAINED = {
+    "how_to/fine_tuning.md",
+    "how_to/large_models.md",
+    "how_to/publish_a_model.md",
+}
+PRINT_NOTHING_TRAINED |= {"ideas/client_and_round.md", "start.md"}
 NAMES = re.compile(r"```\{names\} (\S+)\n(.*?)```", re.DOTALL)
 
 
@@ -52,6 +59,8 @@ def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     names: dict = {}
+    few = {"longest": 0, "rounds": 2} if name_of(page) in PRINT_NOTHING_TRAINED else {}
+    brief(monkeypatch, draws=2000, **few)
     for code, said in EXAMPLE.findall(page.read_text()):
         if file := re.match(r"# (\S+\.py)\n", code):
             (tmp_path / file[1]).write_text(code)

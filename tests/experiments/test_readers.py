@@ -53,6 +53,9 @@ ONLY = {
     "by group": BY_GROUP,
     "groups' figure": BY_GROUP,
     "above": ["private", "claimed of records", "clients", "statistics", "audited"],
+    # Of other kinds the curves and the pages' tables are read below, which saves to draw and write them.
+    "figure": ("private", "one seed", "going on", "sweep", "old"),
+    "page": ("private", "going on", "groups", "sweep", "audited"),
 }
 READ = [(r, kind) for r in READERS for kind in ONLY.get(r, recorded.KINDS)]
 
@@ -127,6 +130,8 @@ def test_every_epsilon_of_a_page_says_what_it_means(kind, tmp_path, monkeypatch)
     folder = recorded.made(kind).path
     root = tree(experiments.report(folder, tmp_path / "p.html"))
     said = text(root)
+    for run in runs_of(folder)[0]:
+        assert all(run.results.short_name_of(name) in said for name in run.lines)
     found = [rows for caption, rows in every_table(root) if caption.startswith("Epsilons of")]
     kept = {tuple(row[:6]) for _, *rows in found for row in rows}
     for _, _, report in reports(folder):
