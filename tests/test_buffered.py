@@ -59,8 +59,6 @@ def by_numpy(algorithm, staleness, rounds=ROUNDS, seed=0, server=0.7, clip=CLIP)
 
 WHO = {
     "free": (FREE, None),
-    "free, with room": (FREE, 5),
-    "poisson": (fp.poisson(N, 0.3), None),
     "blocks": (fp.shuffled_blocks(N, 4), 5),
 }
 

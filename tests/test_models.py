@@ -36,8 +36,6 @@ def test_parameter_counts(make, count):
 NETWORKS = {
     "MLP": models.MLP([7], 4),  # a list, which has no hash
     "CNN as PyTorch's": models.CNN((2,), (5,), 4, "pytorch"),
-    "CNN": models.CNN((2, 3), (5,), 4),
-    "LeNet": models.SigmoidLeNet(4),
 }
 
 

@@ -293,19 +293,12 @@ def test_order_of_errors():
 
 @pytest.mark.slow
 def test_blt():
-    """No worse than half the buffers, and better than the banded matrix of as many vectors."""
+    """Better than the banded matrix of as many vectors; and under momentum than the one for prefix sums."""
     blt = noise_matrices.blt(60, separation=15, participations=4, buffers=2)
     assert blt.memory_size == 2
-    found = [
-        noise_matrices.error(f, 60, 15, 4).root_mean_square
-        for f in (
-            blt,
-            noise_matrices.blt(60, 15, 4, buffers=1),
-            noise_matrices.banded_toeplitz(60, 3),
-        )
-    ]
-    assert found[0] <= found[1] * (1 + 1e-6)
-    assert found[0] < found[2]
+    banded = noise_matrices.banded_toeplitz(60, 3)
+    found = [noise_matrices.error(f, 60, 15, 4).root_mean_square for f in (blt, banded)]
+    assert found[0] < found[1]
     under = noise_matrices.blt(60, separation=15, participations=4, buffers=2, momentum=0.9)
     errors = [noise_matrices.error(f, 60, 15, 4, 0.9).root_mean_square for f in (blt, under)]
     assert errors[0] > 1.05 * errors[1]

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 import tiers
+from algorithm_exceptions import varied
 from every_algorithm import CLIENTS, ENTRIES, FEDERATION, PARAMS, PER_CLIENT, that
 from small import (
     FALSE_ALARM,
@@ -139,7 +140,7 @@ def test_batches_cost_most_where_fewest_records_are_of_the_group():
 STEPPING = that(lambda entry: "local" in entry.make.keywords and not entry.of_integers)
 
 
-@tiers.every("name", {n: ENTRIES[n] for n in STEPPING}, kind=lambda one: "any")
+@tiers.every("name", varied(STEPPING), kind=lambda one: "any")
 def test_groups_that_are_alike_cost_what_public_sizes_cost(name):
     """Of every algorithm whose clients take private steps, every view; each trains."""
     entry = ENTRIES[name]
