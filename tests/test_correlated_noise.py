@@ -253,7 +253,8 @@ class TestAlgorithms:
             name
             for name, make in ALGORITHMS.items()
             if "mechanism" in signature(make.func).parameters and name != "ldp_fed_avg"
-        ]
+        ],
+        lambda entry: (entry.kind, entry.keeps),
     )
 
     @tiers.every("name", TAKES_ONE)

@@ -42,7 +42,11 @@ FEW = varied(ENTRIES)
 every_kind = tiers.every("name", ENTRIES)
 every_work = tiers.every("name", ENTRIES, lambda entry: entry.work)
 every_trained = tiers.every("name", FEW, lambda entry: entry.work)
-every_round = tiers.every("name", FEW, lambda entry: (entry.work, bool(entry.noise)))
+every_round = tiers.every(
+    "name",
+    varied(ENTRIES, lambda entry: (entry.keeps, entry.work, bool(entry.noise))),
+    lambda entry: (entry.work, bool(entry.noise)),
+)
 
 
 def test_an_exception_has_a_reason_and_is_looked_at():
@@ -201,9 +205,7 @@ def begun(name, kind):
     return jax.tree.map(jnp.asarray, state)
 
 
-@tiers.every(
-    "name", varied(ENTRIES, lambda entry: (entry.keeps, entry.of_integers)), lambda entry: "any"
-)
+@tiers.every("name", varied(ENTRIES, lambda entry: entry.keeps), lambda entry: "any")
 def test_a_model_of_16_bits(name):
     """It keeps its type, and becomes what the same round makes of its numbers in 32 bits, up to rounding."""
     state = begun(name, "bfloat16")
