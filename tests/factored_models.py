@@ -49,10 +49,6 @@ def dense(p, e):
     return square(e["v"] @ p["w"])
 
 
-def shared(p, e):
-    return square(jax.nn.silu(e["v"] @ p["w"]) @ p["w"])
-
-
 def shared_transposed(p, e):
     return square(jax.nn.silu(e["v"] @ p["w"]) @ p["w"].T)
 
@@ -65,10 +61,6 @@ def shared_otherwise(p, e):
 
 def embedding(p, e):
     return square(p["table"][e["x"]] * e["v"])
-
-
-def one_embedding(p, e):
-    return square(p["table"][e["x"][0]] * e["v"][0])
 
 
 def taken(mode):
@@ -91,11 +83,6 @@ def fixed_places(p, e):
 
 def one_hot(p, e):
     return square((jax.nn.one_hot(e["x"], VOCABULARY) @ p["table"]) * e["v"])
-
-
-def tied(p, e):
-    h = jax.nn.silu(p["table"][e["x"]] @ p["w"])
-    return entropy(h @ p["table"].T, e)
 
 
 def scanned(p, e, wrap=lambda f: f):
@@ -122,11 +109,6 @@ def recomputed(p, e):
         return h + jax.nn.silu(h @ w)
 
     return square(layer(layer(e["v"], p["w"]), p["other"]) @ p["w"].T)
-
-
-def recomputed_apart(p, e):
-    layer = jax.checkpoint(lambda h, w: h + jax.nn.silu(h @ w))
-    return square(layer(layer(e["v"], p["w"]), p["other"]))
 
 
 def recomputed_whole(p, e):
@@ -172,15 +154,6 @@ def flipping(p, e):
         return (jnp.tanh(h @ w), w.T), None
 
     return square(lax.scan(step, (e["v"], p["w"]), None, length=3)[0][0])
-
-
-def nested(p, e):
-    """A loop within a loop, over leaves [2, 3, ...]."""
-
-    def outer(h, layers):
-        return lax.scan(lambda h, w: (jnp.tanh(h @ w), None), h, layers)
-
-    return square(lax.scan(outer, e["v"], jnp.stack([p["layers"], p["layers"][::-1]]))[0])
 
 
 def nested_leaf(p, e):
@@ -326,10 +299,6 @@ def labelled(z, e):
 
 def tanh_layer(p, e):
     return labelled(jnp.tanh(e["x"] @ p["w"] + p["b"]) @ p["out"], e)
-
-
-def turned_layer(p, e):
-    return labelled(p["out"].T @ jnp.tanh(p["w"].T @ e["x"] + p["b"]), e)
 
 
 def part(p, e):

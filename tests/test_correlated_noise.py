@@ -70,8 +70,8 @@ class TestNoise:
     def test_messages_are_as_without(self):
         """With so little noise that the sums show."""
         sampler = fp.fixed_order(N, SIZE)
-        quiet = models(descent(correlated(matrix_of("blt"), sigma=1e-6), sampler))
-        bare = models(descent(fp.gaussian(CLIP, 0), sampler))
+        mechanisms = correlated(matrix_of("blt"), sigma=1e-6), fp.gaussian(CLIP, 0)
+        quiet, bare = (vectors(run(descent(used, sampler), every=ROUNDS)) for used in mechanisms)
         np.testing.assert_allclose(quiet, bare, atol=1e-5)
 
     def test_noise_follows_a_clip_norm_that_changes(self):

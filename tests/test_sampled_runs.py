@@ -16,14 +16,9 @@ from fedpriv.rounds.late_samplers import late
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SEEDS = (3, 8)
-TWICE = "with replacement"  # a client that is drawn twice cannot keep anything
-FIRST = {
-    (entry.has_memory, entry.has_parts): name
-    for name, entry in reversed(ENTRIES.items())
-    if name != TWICE
-}
-KEPT = {name: entry for name, entry in ENTRIES.items() if name in FIRST.values()}
-"""With and without a memory and parts, as a run is dear; `test_every_sampler.py` has the draws of each."""
+FIRST = {entry.has_parts: name for name, entry in reversed(ENTRIES.items()) if entry.has_memory}
+WITH_MEMORY = {name: entry for name, entry in ENTRIES.items() if name in FIRST.values()}
+"""With parts and without. `test_every_sampler.py` has the draws of each, `test_checkpoint.py` runs without a memory."""
 
 
 def trained(name, **options):
@@ -32,10 +27,7 @@ def trained(name, **options):
     return run(recording(SAMPLERS[name]), **given).state
 
 
-WITH_MEMORY = {name: entry for name, entry in KEPT.items() if entry.has_memory}
-
-
-@tiers.every("name", WITH_MEMORY | KEPT, lambda entry: "any")
+@tiers.every("name", WITH_MEMORY, lambda entry: "any")
 def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
     """To the bit as one that was never stopped, of the cohorts of the draws alone.
 

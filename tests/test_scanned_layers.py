@@ -127,25 +127,14 @@ def test_scanned_layers_train_as_those_of_a_loop():
     assert own.epsilon == fp.certify(make(theirs, 1.0), apart, FEDERATION, 3, 1e-3).epsilon
 
 
-def adapted(model, base):
-    return fp.models.adapters(model, base, 1, "kernel")
-
-
-def frozen(model, base):
-    return fp.models.frozen(model, base, STACKED)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("tune", [adapted, frozen])
-def test_a_base_of_stacked_leaves_is_known_as_public(tune):
+def test_a_base_of_stacked_leaves_is_known_as_public():
     loss = loss_of(by_linen)
     model = fp.models.Model(lambda key: PARAMS, loss, lambda *given: {"loss": loss(*given)})
-    model = tune(model, PARAMS)
+    model = fp.models.frozen(model, PARAMS, STACKED)
     params = model.init(jax.random.key(0))
     certificate = fp.certify(by_fed_avg(model.loss, 1.0), params, FEDERATION, 3, 1e-3)
     (said,) = (text for text in certificate.assumptions if "fine-tuned" in text)
-    fixed = dimension(PARAMS)
-    if tune is frozen:  # what is trained is not of the base
-        fixed -= dimension(params)
+    fixed = dimension(PARAMS) - dimension(params)
     assert f"{fixed} numbers) is public" in said
     assert not any("closes over" in text for text in certificate.assumptions)
