@@ -105,7 +105,6 @@ class TestTraining:
             delay=fp.delays.constant(2),
             mechanism=GAUSSIAN,
         )
-        fp.check_algorithm(made, start(), FEDERATION)
         history = run(made)
         assert all(e.diagnostics["delay"] == 2.0 for e in history.evaluations)
 

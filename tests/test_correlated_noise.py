@@ -153,9 +153,8 @@ class TestMemory:
         assert there.state._fields == ("params", "round")
         examples = jax.tree.map(np.asarray, FEDERATION.examples)
         streamed = fp.StreamedFederation.from_arrays(examples, list(np.asarray(FEDERATION.rows)))
-        for options in ({"federation": streamed, "every": 4}, {"strategy": default()}):
-            found = run(remembering(), **options)
-            assert_close(vectors(found), vectors(there))
+        found = run(remembering(), federation=streamed, every=4, strategy=default())
+        assert_close(vectors(found), vectors(there))
 
 
 @cache

@@ -110,10 +110,9 @@ def test_bytes_are_scaled_and_floats_are_not():
     np.testing.assert_array_equal(as_float(1000 * jnp.ones(3)), 1000)
 
 
-@pytest.fixture(scope="module", params=tiers.cases(["transformer", "LSTM"]))
-def characters(request):
-    transformer = models.next_character(models.CharacterTransformer(90, 8, 2, 1))
-    model = models.shakespeare_lstm() if request.param == "LSTM" else transformer
+@pytest.fixture(scope="module")
+def characters():
+    model = models.next_character(models.CharacterTransformer(90, 8, 2, 1))
     params = filled(model.init, 0.1)
     rng = np.random.default_rng(0)
     text = rng.integers(0, 90, 81)

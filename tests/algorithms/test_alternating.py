@@ -156,7 +156,7 @@ def test_the_certificate_is_that_of_dp_fed_avg():
             mechanism=NOISY,
             **ROUNDS,
         )
-        for by, turns in [("rounds", ("B$",)), ("rounds", ("B$", "A$")), ("steps", ("B$", "A$"))]
+        for by, turns in [("rounds", ("B$", "A$")), ("steps", ("B$", "A$"))]
     }
     expected = fp.certify(
         fp.fed_avg(LORA.loss, mechanism=NOISY, **ROUNDS), START, FEDERATION, 4, 1e-3
