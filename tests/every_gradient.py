@@ -91,7 +91,6 @@ CASES = {
     "shared, otherwise": Case("formed", of.shared_otherwise, MATRIX, IN, []),
     "two places": Case("formed", of.two_places, TABLE, IN, []),
     "several rows": Case("formed", of.several_rows, TABLE, IN, []),
-    "last one": Case("formed", of.last_one, MATRIX, IN, []),
     "branches": Case("formed", of.branches, MATRIX, IN, []),
     "two look-ups": Case("look-up", of.twice, TABLE, IN, ["table"]),
     "embedding": Case("look-up", of.embedding, TABLE, IN, ["table"]),
@@ -107,7 +106,6 @@ CASES = {
     "tied, scan, remat": Case(
         "scan, remat", of.tied_scanned(jax.checkpoint), ALL, IN, ["table", "layers"]
     ),
-    "tied, scan": Case("scan, remat", of.tied_scanned(lambda f: f), ALL, IN, ["table", "layers"]),
     "scan": Case("scan, remat", lambda p, e: square(of.scanned(p, e)), LAYERS, IN, ["layers"]),
     "tables": Case(
         "scan, remat", of.tables, {"tables": filled(3, VOCABULARY, WIDTH)}, IN, ["tables"]

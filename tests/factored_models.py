@@ -237,17 +237,6 @@ def over_a_base(p, e):
     return square(layer(layer(e["v"], p["a"], p["b"]), p["b"].T, p["a"].T))
 
 
-def last_one(p, e):
-    """A loop that hands on its layer's matrix, changed, whose last value counts, too."""
-
-    def step(state, _):
-        h, w = state
-        return (jnp.tanh(h @ w), 0.5 * w + p["w"] @ w), None
-
-    h, w = lax.scan(step, (e["v"], p["w"]), None, length=3)[0]
-    return square(h @ w)
-
-
 class Block(nn.Module):
     """A transformer's layer, as flax writes it."""
 

@@ -40,13 +40,12 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 FEW = varied(ENTRIES)
 every_kind = tiers.every("name", ENTRIES)
-every_work = tiers.every("name", ENTRIES, lambda entry: entry.work)
-every_trained = tiers.every("name", FEW, lambda entry: entry.work)
-every_round = tiers.every(
-    "name",
-    varied(ENTRIES, lambda entry: (entry.keeps, entry.work, bool(entry.noise))),
-    lambda entry: (entry.work, bool(entry.noise)),
+every_function = tiers.every(
+    "name", varied(ENTRIES, lambda entry: (entry.make.func, entry.work)), lambda entry: entry.work
 )
+STATES = varied(ENTRIES, lambda entry: (entry.keeps, entry.work, bool(entry.noise)))
+every_round = tiers.every("name", STATES, lambda entry: (entry.work, bool(entry.noise)))
+every_state = tiers.every("name", STATES, lambda entry: entry.work)
 
 
 def test_an_exception_has_a_reason_and_is_looked_at():
@@ -84,7 +83,7 @@ def test_the_contract(name):
         fp.check_algorithm(ALGORITHMS[name], PARAMS, FEDERATION)
 
 
-@every_work
+@every_function
 def test_nothing_that_jax_warns_of_is_in_a_round(name):
     """No type or rank is promoted, no key used twice, nothing of a trace kept."""
     algorithm = ALGORITHMS[name]
@@ -103,7 +102,7 @@ def differ(one, other):
     return any(np.any(np.asarray(a) != b) for a, b in pairs)
 
 
-@every_trained
+@every_state
 def test_a_round(name):
     """It moves the model, another key is other randomness, and messages are counted."""
     state, run = first_round(name)
@@ -221,7 +220,7 @@ def test_a_model_of_16_bits(name):
         assert_close(as_type(after.params, "float32"), expected.params, 0.1)
 
 
-@every_trained
+@every_state
 def test_models_of_other_types_keep_theirs(name):
     """Half precision; and single and double where JAX has 64 bits."""
     for kind, x64 in [("float16", False), ("float32", True), ("float64", True)]:
