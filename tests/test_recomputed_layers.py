@@ -19,6 +19,8 @@ from fedpriv.devices.fitting import compiled_to_fit
 from fedpriv.devices.layout import Strategy, use
 from fedpriv.devices.memory import live_bytes
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")  # memory is the same to the byte
+
 LAYERS, WIDTH, LENGTH = 8, 16, 64
 CLIENTS, RECORDS = 4, 4
 BASE_BYTES = 4 * LAYERS * 2 * WIDTH * 4 * WIDTH
