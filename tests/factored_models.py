@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import small
 from jax import lax
 
 B, T, VOCABULARY, WIDTH = 4, 5, 300, 6
@@ -270,7 +271,7 @@ class Transformer(nn.Module):
 
 def transformer(recompute, dtype=jnp.float32, layers=2):
     model = Transformer(recompute, dtype, layers)
-    params = model.init(jax.random.key(0), jnp.zeros(T, int))["params"]
+    params = small.filled(lambda key: model.init(key, jnp.zeros(T, int)))["params"]
     return lambda p, e: entropy(model.apply({"params": p}, e["x"]).astype(jnp.float32), e), params
 
 
