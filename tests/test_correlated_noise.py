@@ -117,18 +117,6 @@ class TestNoise:
             both[1], matrix_of("banded").noising(ROUNDS) @ both[0], atol=5e-6
         )
 
-    @pytest.mark.slow
-    def test_the_covariance_is_that_of_the_matrix(self):
-        """Of the sum of all rounds, over 400 seeds; false alarm 1e-6 by the chi-square law of its variance."""
-        matrix, seeds = matrix_of("banded_inverse"), range(400)
-        ends = run(
-            descent(correlated(matrix), fp.fixed_order(N, SIZE), silent), seeds=seeds, every=ROUNDS
-        )
-        moved = np.asarray(ends.state.params["w"]) - np.asarray(start()["w"])
-        told = (matrix.noising(ROUNDS).sum(0) ** 2).sum() * (CLIP * SIGMA / SIZE) ** 2
-        low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], moved.size)
-        assert low < (moved**2).sum() / told < high
-
 
 def _with_another(params, federation):
     return Two(params, jnp.int32(0), jnp.zeros(4))

@@ -38,7 +38,6 @@ from fedpriv.testing.compiled import compiled
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-FEW = varied(ENTRIES)
 every_kind = tiers.every("name", ENTRIES)
 every_function = tiers.every(
     "name", varied(ENTRIES, lambda entry: (entry.make.func, entry.work)), lambda entry: entry.work
@@ -76,7 +75,11 @@ def test_every_public_algorithm_has_an_entry():
     assert len(public_algorithms()) >= 14
 
 
-@tiers.every("name", FEW, lambda entry: (entry.noise, entry.work))
+@tiers.every(
+    "name",
+    varied(ENTRIES, lambda entry: (entry.noise, entry.work, entry.has_own)),
+    lambda entry: (entry.noise, entry.work),
+)
 def test_the_contract(name):
     """Where JAX promotes neither types nor ranks."""
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
@@ -147,7 +150,11 @@ def test_where_clients_are_makes_no_difference(name):
         assert_close(elsewhere(key, state, streamed(federation)), run(key, federation))
 
 
-@every_round
+@tiers.every(
+    "name",
+    varied(ENTRIES, lambda entry: (entry.work, bool(entry.noise), entry.has_own)),
+    lambda entry: (entry.work, bool(entry.noise)),
+)
 def test_padding_makes_no_difference(name):
     """What is in rows that are nobody's is in no batch, and changes none."""
     state, run = first_round(name)
