@@ -1,5 +1,7 @@
 """To which algorithms a law does not apply, and why; and which ones a dear law takes."""
 
+from collections.abc import Callable, Hashable, Iterable, Mapping
+
 from every_algorithm import ENTRIES, Entry
 
 AGREED = "clients agree on the model among themselves, each with each"
@@ -39,7 +41,14 @@ def but(law: str) -> dict[str, Entry]:
     return {name: entry for name, entry in ENTRIES.items() if name not in EXCEPTIONS[law]}
 
 
-def varied(entries: dict[str, Entry]) -> dict[str, Entry]:
-    """One of each kind and state, for laws that train or compile for long."""
-    first = {(entry.kind, entry.keeps): name for name, entry in reversed(entries.items())}
-    return {name: entries[name] for name in entries if name in first.values()}
+def state_and_work(entry: Entry) -> tuple:
+    """What a round is made of: its state, and who adds noise to what; `test_integer_rounds.py` has integers."""
+    return entry.keeps, entry.noise, entry.work
+
+
+def varied(
+    entries: Mapping[str, Entry] | Iterable[str], kind: Callable[[Entry], Hashable] = state_and_work
+) -> dict[str, Entry]:
+    """One of each kind, for laws that train or compile for long."""
+    first = {kind(ENTRIES[name]): name for name in reversed([*entries])}
+    return {name: ENTRIES[name] for name in entries if name in first.values()}

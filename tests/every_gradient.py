@@ -78,7 +78,6 @@ def by_size(loss, params, batch, factored):
 CASES = {
     "shared, transposed": Case("product", of.shared_transposed, MATRIX, IN, ["w"]),
     "dense": Case("product", of.dense, MATRIX, IN, ["w"]),
-    "shared": Case("product", of.shared, MATRIX, IN, ["w"]),
     "two leaves": Case("product", of.stacked_twice, TWO, IN, ["w", "other"]),
     "solved": Case("product", of.solved, MATRIX, IN, ["w"]),
     "adapters": Case(
@@ -90,14 +89,11 @@ CASES = {
     ),
     "flipping": Case("formed", of.flipping, MATRIX, IN, []),
     "shared, otherwise": Case("formed", of.shared_otherwise, MATRIX, IN, []),
-    "nested, stacked": Case("formed", of.nested, LAYERS, IN, []),
     "two places": Case("formed", of.two_places, TABLE, IN, []),
     "several rows": Case("formed", of.several_rows, TABLE, IN, []),
-    "last one": Case("formed", of.last_one, MATRIX, IN, []),
     "branches": Case("formed", of.branches, MATRIX, IN, []),
     "two look-ups": Case("look-up", of.twice, TABLE, IN, ["table"]),
     "embedding": Case("look-up", of.embedding, TABLE, IN, ["table"]),
-    "embedding of one": Case("look-up", of.one_embedding, TABLE, IN, ["table"]),
     "columns": Case("look-up", of.columns, TABLE, IN, ["table"]),
     "fixed places": Case("look-up", of.fixed_places, TABLE, IN, ["table"]),
     "one-hot": Case("look-up", of.one_hot, TABLE, IN, ["table"]),
@@ -110,20 +106,16 @@ CASES = {
     "tied, scan, remat": Case(
         "scan, remat", of.tied_scanned(jax.checkpoint), ALL, IN, ["table", "layers"]
     ),
-    "tied": Case("look-up", of.tied, TIED, IN, ["table", "w"]),
-    "tied, scan": Case("scan, remat", of.tied_scanned(lambda f: f), ALL, IN, ["table", "layers"]),
     "scan": Case("scan, remat", lambda p, e: square(of.scanned(p, e)), LAYERS, IN, ["layers"]),
     "tables": Case(
         "scan, remat", of.tables, {"tables": filled(3, VOCABULARY, WIDTH)}, IN, ["tables"]
     ),
     "shared layers": Case("shared in a loop", of.shared_layers, MATRIX, IN, ["w"]),
-    "over time": Case("shared in a loop", of.over_time(), TIED, IN, ["table", "w"]),
     "over time, remat": Case(
         "shared in a loop", of.over_time(jax.checkpoint), TIED, IN, ["table", "w"]
     ),
     "remat, called": Case("remat", of.called_thrice, TWO, IN, ["w", "other"]),
     "remat, shared": Case("remat", of.recomputed, TWO, IN, ["w", "other"]),
-    "remat": Case("remat", of.recomputed_apart, TWO, IN, ["w", "other"]),
     "remat, whole": Case("remat", of.recomputed_whole, ALL, IN, ["table", "layers"]),
     "remat, embedding": Case("remat", of.looked_up_again, TIED, IN, ["table", "w"]),
     "nested, remat": Case(
@@ -139,7 +131,6 @@ CASES = {
     ),
     "attention": Case("formed last", of.attention, ATTENTION, rows(4, 8), [], 2**18, 1e-5),
     "large": by_size(of.tanh_layer, layer(6, 8), rows(6), ["w", "out"]),
-    "large, turned": by_size(of.turned_layer, layer(6, 8), rows(6), ["w", "out"]),
     "large sequence": by_size(of.sequence, layer(30, 20), rows(2, 30), ["w", "out"]),
     "a sequence too long": by_size(of.sequence, layer(6, 8), rows(30, 6), ["out"]),
     "large heads": by_size(of.heads, HEADS, rows(2, 30), ["into", "out"]),

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import small
 from jax import lax
 
 B, T, VOCABULARY, WIDTH = 4, 5, 300, 6
@@ -49,10 +50,6 @@ def dense(p, e):
     return square(e["v"] @ p["w"])
 
 
-def shared(p, e):
-    return square(jax.nn.silu(e["v"] @ p["w"]) @ p["w"])
-
-
 def shared_transposed(p, e):
     return square(jax.nn.silu(e["v"] @ p["w"]) @ p["w"].T)
 
@@ -65,10 +62,6 @@ def shared_otherwise(p, e):
 
 def embedding(p, e):
     return square(p["table"][e["x"]] * e["v"])
-
-
-def one_embedding(p, e):
-    return square(p["table"][e["x"][0]] * e["v"][0])
 
 
 def taken(mode):
@@ -91,11 +84,6 @@ def fixed_places(p, e):
 
 def one_hot(p, e):
     return square((jax.nn.one_hot(e["x"], VOCABULARY) @ p["table"]) * e["v"])
-
-
-def tied(p, e):
-    h = jax.nn.silu(p["table"][e["x"]] @ p["w"])
-    return entropy(h @ p["table"].T, e)
 
 
 def scanned(p, e, wrap=lambda f: f):
@@ -122,11 +110,6 @@ def recomputed(p, e):
         return h + jax.nn.silu(h @ w)
 
     return square(layer(layer(e["v"], p["w"]), p["other"]) @ p["w"].T)
-
-
-def recomputed_apart(p, e):
-    layer = jax.checkpoint(lambda h, w: h + jax.nn.silu(h @ w))
-    return square(layer(layer(e["v"], p["w"]), p["other"]))
 
 
 def recomputed_whole(p, e):
@@ -172,15 +155,6 @@ def flipping(p, e):
         return (jnp.tanh(h @ w), w.T), None
 
     return square(lax.scan(step, (e["v"], p["w"]), None, length=3)[0][0])
-
-
-def nested(p, e):
-    """A loop within a loop, over leaves [2, 3, ...]."""
-
-    def outer(h, layers):
-        return lax.scan(lambda h, w: (jnp.tanh(h @ w), None), h, layers)
-
-    return square(lax.scan(outer, e["v"], jnp.stack([p["layers"], p["layers"][::-1]]))[0])
 
 
 def nested_leaf(p, e):
@@ -264,17 +238,6 @@ def over_a_base(p, e):
     return square(layer(layer(e["v"], p["a"], p["b"]), p["b"].T, p["a"].T))
 
 
-def last_one(p, e):
-    """A loop that hands on its layer's matrix, changed, whose last value counts, too."""
-
-    def step(state, _):
-        h, w = state
-        return (jnp.tanh(h @ w), 0.5 * w + p["w"] @ w), None
-
-    h, w = lax.scan(step, (e["v"], p["w"]), None, length=3)[0]
-    return square(h @ w)
-
-
 class Block(nn.Module):
     """A transformer's layer, as flax writes it."""
 
@@ -308,7 +271,7 @@ class Transformer(nn.Module):
 
 def transformer(recompute, dtype=jnp.float32, layers=2):
     model = Transformer(recompute, dtype, layers)
-    params = model.init(jax.random.key(0), jnp.zeros(T, int))["params"]
+    params = small.filled(lambda key: model.init(key, jnp.zeros(T, int)))["params"]
     return lambda p, e: entropy(model.apply({"params": p}, e["x"]).astype(jnp.float32), e), params
 
 
@@ -326,10 +289,6 @@ def labelled(z, e):
 
 def tanh_layer(p, e):
     return labelled(jnp.tanh(e["x"] @ p["w"] + p["b"]) @ p["out"], e)
-
-
-def turned_layer(p, e):
-    return labelled(p["out"].T @ jnp.tanh(p["w"].T @ e["x"] + p["b"]), e)
 
 
 def part(p, e):

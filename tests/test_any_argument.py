@@ -135,7 +135,21 @@ def what_it_gives(name):
     return type(made_of(get_type_hints(function).get("return")))
 
 
-@tiers.every("name", [name for name in KNOWN if name not in NOT_COMPARED], kind=what_it_gives)
+OF_EACH_KIND = {
+    frozenset(map(repr, KNOWN[name].kinds.values())): name
+    for name in reversed(KNOWN)
+    if name not in NOT_COMPARED
+}.values()
+"""Names of one function for each set of kinds that its arguments have."""
+
+
+def compared():
+    """And of one for each kind of what is given."""
+    each = {what_it_gives(name): name for name in reversed(KNOWN) if name not in NOT_COMPARED}
+    return [name for name in KNOWN if name in {*OF_EACH_KIND, *each.values()}]
+
+
+@tiers.every("name", compared(), kind=what_it_gives)
 def test_a_valid_call_gives_something_and_numbers_of_any_type_are_pythons(name):
     """Down to what the functions that come back hold."""
     given = {p: arguments(name)[p] for p in KNOWN[name].kinds}

@@ -163,12 +163,9 @@ BASE = filled(MODEL.init)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "devices"), [("adapters", 1), ("frozen", 2)])
-def test_a_run_is_the_same_with_its_base_as_an_argument(how, devices, monkeypatch):
+def test_a_run_is_the_same_with_its_base_as_an_argument(monkeypatch):
     """A whole run, two seeds; the base is still there after it, and for the next."""
     model = fp.models.adapters(MODEL, BASE, rank=1)
-    if how == "frozen":
-        model = fp.models.frozen(MODEL, BASE, "bias")
 
     def run(large):
         monkeypatch.setattr(closed_arrays, "LARGE", large)
@@ -188,7 +185,7 @@ def test_a_run_is_the_same_with_its_base_as_an_argument(how, devices, monkeypatc
             score=model.score,
             rounds=2,
             seeds=(0, 1),
-            strategy=Strategy(devices=devices),
+            strategy=Strategy(devices=2),
         )
 
     as_arguments, inside = run(1), run(10**9)

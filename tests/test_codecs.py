@@ -156,7 +156,7 @@ def test_bits_of_a_message(kind):
     assert type(bits) is int
 
 
-@pytest.mark.parametrize("bits", tiers.cases([2, 1, 5, 8]))
+@pytest.mark.parametrize("bits", tiers.cases([2, 1, 8]))
 def test_quantization_is_unbiased_inside_the_interval(bits):
     x = jax.random.uniform(jax.random.key(99), (13,), minval=-1.0, maxval=2.0)
     keys = jax.random.split(jax.random.key(bits), DRAWS)
@@ -170,7 +170,7 @@ def test_quantization_is_unbiased_inside_the_interval(bits):
     assert np.all(np.abs(values - np.asarray(x)) <= step * (1 + 1e-5))  # (19), (35)
 
 
-@pytest.mark.parametrize("bits", tiers.cases([3, 1, 8, 16]))
+@pytest.mark.parametrize("bits", tiers.cases([3, 1, 16]))
 def test_codes_are_numbers_of_levels(bits):
     x = 3 * np.random.default_rng(0).normal(size=1000).astype(np.float32)
     low, high = np.full(1000, -1.5, np.float32), np.linspace(1.0, 2.0, 1000, dtype=np.float32)

@@ -83,7 +83,8 @@ def test_the_distributions_of_the_visible_submodel():
         "gaussian": lambda w: stats.norm(w, 0.4),
     }
     for name, law in laws.items():
-        drawn = np.asarray(jax.vmap(lambda k, n=name: SPLITTINGS[n].draw(k, w, m))(keys))
+        draw = jax.jit(jax.vmap(lambda k, n=name: SPLITTINGS[n].draw(k, w, m)))
+        drawn = np.asarray(draw(keys))
         for j in range(2):
             assert stats.kstest(drawn[:, j], law(float(w[j])).cdf).pvalue > FALSE_ALARM
 
@@ -109,8 +110,7 @@ def paper_matrix(size, most, e, alphas):
 
 
 @pytest.mark.slow
-@tiers.every("m", [[1, 3, 2, 3], [1, 1, 1, 1]], len)
-@tiers.every("least", [0.2, 1.0])
+@pytest.mark.parametrize(("m", "least"), [([1, 3, 2, 3], 0.2), ([1, 1, 1, 1], 1.0)])
 def test_an_exchange_is_the_paper_s_matrix(m, least):
     """With equal weights, and with some of every client and submodel."""
     most, e, alpha = max(m), 0.4, 0.07
@@ -132,7 +132,7 @@ def test_an_exchange_is_the_paper_s_matrix(m, least):
 OWN = jax.random.uniform(jax.random.key(9), (M, 3), minval=0.2)
 
 
-@tiers.every("decay", ["linear", "root", "none"])
+@tiers.every("decay", ["linear", "root"])
 def test_a_trajectory_with_own_weights_is_the_paper_s_matrices(decay):
     """All that is sent, and what is not, after each of 6 exchanges: P[5] ... P[0] (eq. 41), by NumPy."""
     used, m = coupling(0.4, 0.1, decay), UNEQUAL
@@ -232,7 +232,7 @@ def test_the_cohort_s_sum_is_invariant_in_every_step(quantized):
 
 
 @pytest.mark.slow
-@tiers.every("m", [[1, 3, 2, 3], [1, 1, 1, 1], [2, 2, 2, 2]], len)
+@tiers.every("m", [[1, 3, 2, 3], [2, 2, 2, 2]], len)
 def test_consensus_is_the_weighted_mean(m):
     begun = split(jax.random.key(4), MODELS, jnp.array(m), 3)
     end = agreed(begun, LASTING, EXACT, 600, 600)
@@ -243,7 +243,7 @@ def test_consensus_is_the_weighted_mean(m):
 
 
 @pytest.mark.slow
-@tiers.every("how", [(0.9, "linear"), (0.3, "linear"), (0.9, "root"), (0.3, "none")])
+@tiers.every("how", [(0.9, "root"), (0.3, "none")])
 def test_what_remains_of_the_splitting(how):
     """For equal m_i the model is off the mean by prod_k (1 - (1 + m) alpha[k]) of what a[0] was off, whatever e.
 

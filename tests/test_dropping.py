@@ -133,7 +133,7 @@ def test_training_is_numpys_on_the_messages_that_arrive():
     assert min(sizes) < max(sizes) <= SIZE
 
 
-@tiers.every("stay", [1, 0, 2, 3, 4])
+@tiers.every("stay", [1, 0])
 def test_lost_shares_are_missing_from_the_noise(stay):
     """The same draw of the noise, times sqrt(k / s)."""
     key = key_where(LOST, stay)
@@ -242,24 +242,12 @@ def run(algorithm, federation=FEDERATION, **more):
 
 
 @pytest.mark.slow
-def test_uplink_is_of_the_messages_that_arrive():
-    """32 bits for each of four values; on average over the clients."""
-    found = run(fp.fed_avg(squared, sampler=WHOLE, **PLAIN), seeds=(3,))
-    whole = run(fp.fed_avg(squared, sampler=FIXED, **PLAIN), seeds=(3,))
-    messages, of_all = (h.uplink_mb[-1, 0] * CLIENTS / (4 * 4e-6) for h in (found, whole))
-    assert messages == pytest.approx(round(messages))
-    assert messages < of_all == pytest.approx(4 * SIZE)
-
-
-@pytest.mark.slow
 def test_streamed_and_on_several_devices():
-    """The same bits as in memory, on one device, also of what is left of the noise."""
+    """As in memory, on one device, also of what is left of the noise."""
     algorithm = noisy(LOST)
     examples = jax.tree.map(np.asarray, FEDERATION.examples)
     rows = [np.asarray(own) for own in FEDERATION.rows]
     streamed = fp.StreamedFederation.from_arrays(examples, rows)
-    expected, found = run(algorithm), run(algorithm, streamed)
-    assert_identical(found.state, expected.state)
+    expected, found = run(algorithm), run(algorithm, streamed, strategy=fp.Strategy(2, 2))
+    assert_close(found.state.params, expected.state.params)
     np.testing.assert_array_equal(found.uplink_mb, expected.uplink_mb)
-    spread = run(algorithm, strategy=fp.Strategy(2, 1), seeds=(0,))
-    assert_close(spread.state.params, expected.state.params)

@@ -44,7 +44,7 @@ def after(algorithm, rounds):
     return state, metrics
 
 
-@tiers.every("k", [2, 1, 3])
+@tiers.every("k", [2, 1])
 def test_error_feedback_against_numpy(k):
     """Five rounds of two clients: what is sent is clipped, what is not sent is remembered, also while absent."""
     sampler = fp.fixed_size(CLIENTS, 2)
@@ -62,7 +62,7 @@ def test_error_feedback_against_numpy(k):
     assert_close(vector(state.params), theta, 1e-6)
     assert_close(state.memory, memory, 1e-6)
     assert np.count_nonzero(memory.any(1)) > 2
-    assert metrics["uplink"].bits() == {1: 32 + 2, 2: 64 + 4, 3: 96 + 4}[k]
+    assert metrics["uplink"].bits() == {1: 32 + 2, 2: 64 + 4}[k]
 
 
 @pytest.mark.slow

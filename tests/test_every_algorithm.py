@@ -39,8 +39,12 @@ from fedpriv.testing.compiled import compiled
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 every_kind = tiers.every("name", ENTRIES)
-every_work = tiers.every("name", ENTRIES, lambda entry: entry.work)
-every_round = tiers.every("name", ENTRIES, lambda entry: (entry.work, bool(entry.noise)))
+every_function = tiers.every(
+    "name", varied(ENTRIES, lambda entry: (entry.make.func, entry.work)), lambda entry: entry.work
+)
+STATES = varied(ENTRIES, lambda entry: (entry.keeps, entry.work, bool(entry.noise)))
+every_round = tiers.every("name", STATES, lambda entry: (entry.work, bool(entry.noise)))
+every_state = tiers.every("name", STATES, lambda entry: entry.work)
 
 
 def test_an_exception_has_a_reason_and_is_looked_at():
@@ -71,14 +75,18 @@ def test_every_public_algorithm_has_an_entry():
     assert len(public_algorithms()) >= 14
 
 
-@tiers.every("name", ENTRIES, lambda entry: (entry.noise, entry.work))
+@tiers.every(
+    "name",
+    varied(ENTRIES, lambda entry: (entry.noise, entry.work, entry.has_own)),
+    lambda entry: (entry.noise, entry.work),
+)
 def test_the_contract(name):
     """Where JAX promotes neither types nor ranks."""
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         fp.check_algorithm(ALGORITHMS[name], PARAMS, FEDERATION)
 
 
-@every_work
+@every_function
 def test_nothing_that_jax_warns_of_is_in_a_round(name):
     """No type or rank is promoted, no key used twice, nothing of a trace kept."""
     algorithm = ALGORITHMS[name]
@@ -97,7 +105,7 @@ def differ(one, other):
     return any(np.any(np.asarray(a) != b) for a, b in pairs)
 
 
-@every_work
+@every_state
 def test_a_round(name):
     """It moves the model, another key is other randomness, and messages are counted."""
     state, run = first_round(name)
@@ -142,7 +150,11 @@ def test_where_clients_are_makes_no_difference(name):
         assert_close(elsewhere(key, state, streamed(federation)), run(key, federation))
 
 
-@every_round
+@tiers.every(
+    "name",
+    varied(ENTRIES, lambda entry: (entry.work, bool(entry.noise), entry.has_own)),
+    lambda entry: (entry.work, bool(entry.noise)),
+)
 def test_padding_makes_no_difference(name):
     """What is in rows that are nobody's is in no batch, and changes none."""
     state, run = first_round(name)
@@ -157,7 +169,7 @@ def of_clients(state):
     return [leaf for leaf in jax.tree.leaves(state) if leaf.shape[:1] == (CLIENTS,)]
 
 
-@tiers.every("name", but("nobody"), lambda entry: (entry.noise == "shares", entry.has_own))
+@tiers.every("name", varied(but("nobody")), lambda entry: (entry.noise == "shares", entry.has_own))
 def test_nobody_is_drawn(name):
     """The model moves by noise alone, where not each client brings its own; what clients keep stays as it is."""
     entry = ENTRIES[name]
@@ -172,9 +184,11 @@ def test_nobody_is_drawn(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", varied(but("everybody")))
+@pytest.mark.parametrize(
+    "name", varied(but("everybody"), lambda entry: (entry.has_own, entry.work))
+)
 def test_everybody_is_drawn(name):
-    """A cohort of all clients is one of everyone, whatever their order: one of each kind and state, as it is dear."""
+    """A cohort of all clients is one of everyone, whatever their order. What clients keep is looked at, too."""
     both = [
         ENTRIES[name].make(sampler=sampler)
         for sampler in (fp.everyone(CLIENTS), fp.fixed_size(CLIENTS, CLIENTS))
@@ -199,7 +213,7 @@ def begun(name, kind):
     return jax.tree.map(jnp.asarray, state)
 
 
-@tiers.every("name", ENTRIES, lambda entry: "any")
+@tiers.every("name", varied(ENTRIES, lambda entry: entry.keeps), lambda entry: "any")
 def test_a_model_of_16_bits(name):
     """It keeps its type, and becomes what the same round makes of its numbers in 32 bits, up to rounding."""
     state = begun(name, "bfloat16")
@@ -213,7 +227,7 @@ def test_a_model_of_16_bits(name):
         assert_close(as_type(after.params, "float32"), expected.params, 0.1)
 
 
-@every_work
+@every_state
 def test_models_of_other_types_keep_theirs(name):
     """Half precision; and single and double where JAX has 64 bits."""
     for kind, x64 in [("float16", False), ("float32", True), ("float64", True)]:
@@ -258,7 +272,7 @@ def test_claim(name):
             assert claim is None
 
 
-@tiers.every("name", but("server"), lambda entry: entry.keeps)
+@tiers.every("name", varied(but("server")), lambda entry: entry.keeps)
 def test_the_server_s_optimiser_is_post_processing(name):
     """What is released, to whom, and whether that is constructed, is as without it; the round passes the leak check."""
     server = fp.fed_opt.yogi(optax.cosine_decay_schedule(0.1, 9))
@@ -289,7 +303,11 @@ def assert_not_refuted(releases, view):
     assert math.isfinite(certified)
 
 
-@tiers.every("name", that(lambda entry: entry.noise), lambda name: ENTRIES[name].work)
+@tiers.every(
+    "name",
+    varied(that(lambda entry: entry.noise), lambda entry: (entry.noise, entry.of_integers)),
+    lambda entry: entry.work,
+)
 def test_an_audit_does_not_refute_the_certificate(name):
     """Seen by the first view; `test_mechanism_audit.py` has every sampling and every view."""
     releases = traced(name).releases(3)
@@ -332,7 +350,7 @@ def masked(params, example, key):
     return squared(params, example | {"x": kept * example["x"]})
 
 
-@tiers.every("name", but("loss"), lambda entry: entry.work)
+@tiers.every("name", varied(but("loss")), lambda entry: entry.work)
 def test_a_loss_that_draws_changes_no_certificate(name):
     drawn = fp.trace_round(ENTRIES[name].of_loss(masked), PARAMS, FEDERATION)
     assert drawn.basis == "constructed"
@@ -365,14 +383,14 @@ def test_nothing_depends_on_the_hidden_stream_but_through_a_mark(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", [FIXED, fp.everyone(CLIENTS)], ids=["fixed", "everyone"])
-@pytest.mark.parametrize("name", but("vanish"))
-def test_members_who_vanish(name, sampler):
+@pytest.mark.parametrize("name", varied(but("vanish"), tiers.kind_of))
+def test_members_who_vanish(name):
     """With whole noise it costs no more than without drops; with lost noise, no less than that.
 
-    But for one step of all, for which a client's own noise counts where some vanish.
+    Of entries, one of each kind, on which certificates depend. But for one step of all, for which a client's own noise
+    counts where some vanish.
     """
-    samplers = (sampler, fp.dropping(sampler, 0.3125), fp.dropping(sampler, 0.3125, "lost"))
+    samplers = (FIXED, fp.dropping(FIXED, 0.3125), fp.dropping(FIXED, 0.3125, "lost"))
     runs = [fp.trace_round(ENTRIES[name].make(sampler=s), PARAMS, FEDERATION) for s in samplers]
     for view in fp.privacy.VIEWS:
         today, whole, lost = (run.certify(2, 1e-3, view=view).epsilon for run in runs)

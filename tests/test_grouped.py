@@ -8,7 +8,6 @@ import pytest
 import tiers
 from small import (
     assert_close,
-    assert_identical,
     assert_uniform,
     gradient,
     one_round,
@@ -19,7 +18,6 @@ from small import (
     start,
     vector,
 )
-from test_streaming import run, streamed
 
 import fedpriv as fp
 from fedpriv.privacy.sampling import Poisson
@@ -88,14 +86,6 @@ TRAINED = {
     "rates": fp.grouped(LABELS, BY_RATE),
     "weights": fp.grouped(LABELS, BY_RATE, weights=WEIGHTS, clip_scales=SCALES),
 }
-
-
-@pytest.mark.slow
-def test_streamed_records_train_the_same_to_the_bit():
-    """With clip norms and weights of the groups; `test_sampled_runs.py` has the laws of other samplers."""
-    algorithm = averaging(TRAINED["weights"], 1.0)
-    found, expected = (run(algorithm, each) for each in (streamed(FEDERATION), FEDERATION))
-    assert_identical(found.state, expected.state)
 
 
 @pytest.mark.slow

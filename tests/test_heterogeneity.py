@@ -7,7 +7,7 @@ import pytest
 from small import gradient, records, regression, squared, start, vector
 
 import fedpriv as fp
-from fedpriv import ModelState, everyone, fed_avg, full_batch, measures, simulate
+from fedpriv import ModelState, measures
 from fedpriv.devices.layout import Strategy
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -67,32 +67,3 @@ def test_the_minimum_of_large_data_is_found_without_a_word(capfd):
     params = model.init(jax.random.key(0))
     assert 0.69 < measures.minimum_of(model.loss, params, federation, 1e-3) < np.log(2)
     assert capfd.readouterr().err == ""
-
-
-@pytest.mark.slow
-def test_it_is_measured_at_every_evaluation():
-    import optax
-
-    algorithm = fed_avg(
-        squared, sampler=everyone(3), optimizer=lambda t: optax.sgd(0.1), batches=full_batch()
-    )
-
-    def score(params, example):
-        return {"accuracy": 0.0, "loss": squared(params, example), "weight": 1.0}
-
-    history = simulate(
-        algorithm,
-        start(),
-        FEDERATION,
-        jax.tree.map(lambda leaf: leaf[:2], FEDERATION.examples),
-        score=score,
-        rounds=5,
-        every=2,
-        seeds=(0, 1),
-        measure=measures.heterogeneity(squared, L2),
-    )
-    objective = np.array([e.measures["objective"] for e in history.evaluations])
-    assert objective.shape == (3, 2)
-    assert (np.diff(objective[:, 0]) < 0).all()
-    last = jax.tree.map(lambda leaf: leaf[1], history.state.params)
-    assert objective[-1, 1] == pytest.approx(by_hand(vector(last))[0], rel=1e-5)

@@ -87,11 +87,11 @@ class TestLaws:
 
 
 class TestFreeClients:
-    @tiers.every("name", ["by class", "constant", "geometric"])
-    @tiers.every("separation", [3, 1])
-    def test_a_client_has_one_answer_out(self, name, separation):
+    @tiers.every("of", [("by class", 3), ("constant", 1), ("geometric", 3)])
+    def test_a_client_has_one_answer_out(self, of):
         """It was given its model after its last answer was in; the separation is kept. In each of two runs."""
-        law, rounds = LAWS[name], 300
+        (name, separation), rounds = of, 300
+        law = LAWS[name]
         sampler, largest = late(fp.FreeClients(N, K, separation), law)
         apart = {c: max(min(delays) + 1, separation) for c, delays in law.possible.items()}
         told = {c: sampler.accounting.of_group(c).separation for c in apart}
@@ -152,9 +152,9 @@ class TestFreeClients:
 class TestBeside:
     """Delays beside the draws of another sampler."""
 
-    @tiers.every("name", ["by class", "constant", "geometric"])
-    @tiers.every("drawn", ["poisson", "fixed"])
-    def test_who_answers_is_drawn_as_without_them(self, name, drawn):
+    @tiers.every("of", [("by class", "poisson"), ("constant", "fixed"), ("geometric", "poisson")])
+    def test_who_answers_is_drawn_as_without_them(self, of):
+        name, drawn = of
         weights = [1 / (1 + d) for d in range(LAWS[name].most_late + 1)]
         who = fp.poisson(N, 0.1) if drawn == "poisson" else fp.fixed_size(N, K)
         sampler, largest = late(who, LAWS[name], lambda d: 1 / (1 + d))

@@ -97,11 +97,6 @@ LIMITS = {
     "FedPer without a head": Limit(
         "head", averaging(fp.fed_per, head=(), mechanism=NOISY), PRIVATELY
     ),
-    "FedRep without a head": Limit(
-        "head",
-        averaging(fp.fed_rep, head=(), head_batches=fp.full_batch(), mechanism=NOISY),
-        PRIVATELY,
-    ),
     "what Ditto shares": Limit(
         "what clients keep", averaging(fp.ditto, lam=0.3, mechanism=NOISY), PRIVATELY
     ),
@@ -137,11 +132,6 @@ LIMITS = {
     ),
     "public sizes that are equal": Limit(
         "sizes", of_records(fp.PublicSizes(EQUAL, batch=2)), of_records(TWO)
-    ),
-    "public sizes that are equal, by Poisson": Limit(
-        "sizes",
-        of_records(fp.PublicSizes(EQUAL, rate=0.4)),
-        of_records(fp.poisson(PER_CLIENT, 0.4)),
     ),
     "DP-SCAFFOLD without control variates": Limit(
         "what clients keep",

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small import compiler_of_one_program
 
 import fedpriv as fp
 from fedpriv.models.score import best, main_metric
@@ -71,7 +72,8 @@ def test_loss_alone_suffices_and_comes_back_from_a_checkpoint(regression, tmp_pa
     score = fp.models.Score(
         lambda w, e: {"loss": squared(w, e)}, {"twice": lambda m: 2 * m["loss"]}
     )
-    whole = run(score)
+    compiler = compiler_of_one_program()
+    whole = run(score, compiler=compiler)
     assert list(whole.evaluations[0].metrics) == ["loss", "twice"]
     np.testing.assert_array_equal(whole.metric("twice"), 2 * whole.loss)
 
@@ -81,8 +83,8 @@ def test_loss_alone_suffices_and_comes_back_from_a_checkpoint(regression, tmp_pa
 
     checkpoints = fp.Checkpoints(tmp_path / "c")
     with pytest.raises(KeyboardInterrupt):
-        run(score, checkpoints=checkpoints, on_evaluation=stop)
-    again = run(score, checkpoints=checkpoints)
+        run(score, checkpoints=checkpoints, on_evaluation=stop, compiler=compiler)
+    again = run(score, checkpoints=checkpoints, compiler=compiler)
     for name in ("loss", "twice"):
         np.testing.assert_array_equal(again.metric(name), whole.metric(name))
 

@@ -9,7 +9,7 @@ import tiers
 from algorithm_exceptions import varied
 from checkpointed import SEEDS, TEST, raw, run, score
 from correlated_runs import FEDERATION as MANY
-from correlated_runs import MATRICES, SIZE, N, correlated, descent, matrix_of
+from correlated_runs import SIZE, N, correlated, descent, matrix_of
 from every_algorithm import ALGORITHMS, ENTRIES, NOISY
 from every_algorithm import FEDERATION as PUBLIC
 from small import assert_identical, compiler_of_one_program, start
@@ -44,13 +44,13 @@ def goes_on(algorithm, folder, federation, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", varied(ENTRIES))
+@pytest.mark.parametrize("name", varied(ENTRIES, lambda entry: (entry.has_own, entry.work)))
 def test_an_algorithm(name, tmp_path):
-    """One of each kind and state, as each takes three runs."""
+    """With what clients keep and without, of messages and of records: each takes three runs."""
     goes_on(ALGORITHMS[name], tmp_path, PUBLIC, compiler=compiler_of_one_program())
 
 
-@tiers.every("name", MATRICES)
+@tiers.every("name", ["tree", "blt"])
 def test_noise_that_remembers(name, tmp_path):
     """Made for as many rounds as the longer run has."""
     algorithm = descent(correlated(matrix_of(name)), ORDER)

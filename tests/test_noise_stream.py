@@ -42,14 +42,7 @@ EVERYONE = fp.everyone(CLIENTS)
 
 REPEATED = {
     "fold_in(k, i - i % 2)": lambda k: [jax.random.fold_in(k, i - i % 2) for i in range(2)],
-    "where(i >= 3, i - 3, i)": lambda k: [
-        jax.random.fold_in(k, jnp.where(i >= 3, i - 3, i)) for i in (0, 3)
-    ],
-    "(0.5 * i).astype(int)": lambda k: [
-        jax.random.fold_in(k, jnp.int32(0.5 * i)) for i in range(2)
-    ],
     "split(k, K - 1)[i]": lambda k: [jax.random.split(k, 1)[i] for i in range(2)],
-    "tiled keys": lambda k: list(jnp.tile(jax.random.split(k, 1), 2)),
     "the same key": lambda k: [k, k],
     "a constant": lambda k: [jax.random.key(0), jax.random.key(0)],
 }

@@ -81,7 +81,7 @@ def norms_of(left, right):
     return Stacked((Product(left, right),)).norms()
 
 
-@tiers.every("how", [(16, False), (2, True), (2, False), (16, True)])
+@tiers.every("how", [(16, False), (2, True)])
 def test_the_norm_of_a_sequence_is_never_too_small(how):
     """Rows that cancel: what float32 makes of the norm of nearly nothing is not below the true one."""
     (rows, equal), rng = how, np.random.default_rng(0)

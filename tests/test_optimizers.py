@@ -173,9 +173,7 @@ def alone(optimizer, steps):
 
 TRAINED = {
     "adam": optax.adam(0.1),
-    "lamb": optax.lamb(0.1),
     "multi_steps": optax.MultiSteps(optax.adam(0.1), 2).gradient_transformation(),
-    "mechanize": optax.contrib.mechanize(optax.sgd(0.1)),
     "masked": optax.masked(optax.sgd(0.1, momentum=0.9), {"b": True, "w": False}),
 }
 

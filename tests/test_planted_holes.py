@@ -378,9 +378,3 @@ def test_the_arrays_of_a_sampler_by_hand_are_listed():
     (listed,) = (text for text in certificate.assumptions if "sampler made by hand" in text)
     shape = ", ".join(map(str, FEDERATION.examples["x"].shape))
     assert f"float32 ({shape}) in test_planted_holes.py:" in listed
-
-
-@pytest.mark.slow
-def test_nothing_refuses_it():
-    """As the page of sharp edges says."""
-    fp.check_algorithm(asking(), PARAMS, FEDERATION)

@@ -22,6 +22,7 @@ from small import (
 
 import fedpriv as fp
 from fedpriv.core import random_streams
+from fedpriv.devices.layout import use
 from fedpriv.rounds import low_rank
 from fedpriv.rounds.low_rank import low_rank_steps
 
@@ -207,9 +208,9 @@ def test_the_layout_of_clients_changes_no_mask():
     algorithm = fp.fed_avg(MODEL.loss, **AVERAGING)
 
     def after(clients):
-        strategy = fp.Strategy(clients=clients)
-        options = {"score": MODEL.score, "rounds": 2, "strategy": strategy}
-        return fp.simulate(algorithm, PARAMS, FEDERATION, EXAMPLES, **options).state.params
+        with use(fp.Strategy(clients=clients)):
+            given = jax.random.key(0), algorithm.init(PARAMS, FEDERATION), FEDERATION
+            return jax.jit(lambda *given: fp.one_round(algorithm)(*given))(*given)[0].params
 
     one_by_one = after("map")
     for clients in ("vmap", 2):

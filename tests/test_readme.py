@@ -20,7 +20,7 @@ def snippets(page: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_front_page_prints_what_it_says(capsys):
+def test_the_front_page_prints_what_it_says(capsys, quick_to_compile):
     names: dict = {}
     for text in snippets("README.md"):
         exec(text, names)

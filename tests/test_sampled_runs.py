@@ -1,7 +1,6 @@
 """Laws of runs with every sampler: cohorts are those of the draws alone, wherever clients and records are."""
 
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,10 +16,9 @@ from fedpriv.rounds.late_samplers import late
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 SEEDS = (3, 8)
-TWICE = "with replacement"  # a client that is drawn twice cannot keep anything
-FIRST = {entry.kind: name for name, entry in reversed(ENTRIES.items()) if name != TWICE}
-KEPT = {name: entry for name, entry in ENTRIES.items() if name in FIRST.values()}
-"""One of each kind, as a run is dear."""
+FIRST = {entry.has_parts: name for name, entry in reversed(ENTRIES.items()) if entry.has_memory}
+WITH_MEMORY = {name: entry for name, entry in ENTRIES.items() if name in FIRST.values()}
+"""With parts and without. `test_every_sampler.py` has the draws of each, `test_checkpoint.py` runs without a memory."""
 
 
 def trained(name, **options):
@@ -29,11 +27,7 @@ def trained(name, **options):
     return run(recording(SAMPLERS[name]), **given).state
 
 
-SEVERAL = {name: entry for name, entry in KEPT.items() if entry.has_memory or entry.has_parts}
-"""`test_checkpoint.py` and `test_streaming.py` have one of the others."""
-
-
-@tiers.every("name", SEVERAL | KEPT, lambda entry: "any")
+@tiers.every("name", WITH_MEMORY, lambda entry: "any")
 def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
     """To the bit as one that was never stopped, of the cohorts of the draws alone.
 
@@ -54,7 +48,7 @@ def test_a_run_that_was_killed_goes_on_with_more_rounds(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("name", WITH_MEMORY)
 def test_streamed_cohorts_have_their_own_records(name):
     """In chunks of another length."""
     expected, found = trained(name), trained(name, federation=STREAMED, every=4)
@@ -71,45 +65,41 @@ def test_cohorts_and_what_they_answer_are_the_same_on_two_devices(name):
     assert_close(found.params, expected.params)
 
 
-class Other(NamedTuple):
-    """Two samplers, and what the line says of how they differ."""
-
-    one: Any
-    other: Any
-    said: str
-
-
-RESTED, THERE = SAMPLERS["availability"], r" there, .*"
+THERE = r" there, .*"
+RESTED, GROUPS = SAMPLERS["availability"], SAMPLERS["weights"]
 OTHERS = {
-    "rate": Other(
-        RESTED, fp.random_availability(N, 3, 2, 0.3), rf"schedule .*, (\w+){THERE}, (?!\1)\w+ here;"
-    ),
-    "separation": Other(
+    "schedule": (
         RESTED,
-        fp.random_availability(N, 3, 1, 0.7),
-        f"schedule .*separation=2, .*{THERE}separation=1, .* here;",
+        {
+            rf"schedule .*, (\w+){THERE}, (?!\1)\w+ here;": fp.random_availability(N, 3, 2, 0.3),
+            f"schedule .*separation=2, .*{THERE}separation=1, .* here;": fp.random_availability(
+                N, 3, 1, 0.7
+            ),
+            f"schedule .*separation=2, .*{THERE}separation=4, .* here;": fp.shuffled_blocks(N, 3),
+        },
     ),
-    "schedule": Other(
-        RESTED,
-        fp.shuffled_blocks(N, 3),
-        f"schedule .*separation=2, .*{THERE}separation=4, .* here;",
-    ),
-    "weights of answers": Other(
+    "answers": (
         SAMPLERS["late"],
-        late(fp.poisson(N, 0.3), LATE, [1, 1, 1, 0])[0],
-        rf"answers (\w+){THERE}(?!\1)\w+ here; give",
+        {
+            rf"answers (\w+){THERE}(?!\1)\w+ here; give": late(
+                fp.poisson(N, 0.3), LATE, [1, 1, 1, 0]
+            )[0],
+        },
     ),
-    "members of groups": Other(
-        SAMPLERS["groups"],
-        fp.grouped(LABELS[::-1], BY_RATE),
-        rf"groups .*members='(\w+)'\){THERE}members='(?!\1)\w+'\) here;",
-    ),
-    "weights of groups": Other(
-        SAMPLERS["weights"],
-        fp.grouped(LABELS, BY_RATE, weights={"a": 0.25, "b": 1.0}),
-        rf"groups .*weights=\(0\.5, 1\.0\), .*{THERE}weights=\(0\.25, 1\.0\), .* here;",
+    "groups": (
+        GROUPS,
+        {
+            rf"groups .*members='(\w+)'.*{THERE}members='(?!\1)\w+'.* here;": fp.grouped(
+                LABELS[::-1], BY_RATE, weights={"a": 0.5, "b": 1.0}
+            ),
+            rf"groups .*weights=\(0\.5, 1\.0\), .*{THERE}weights=\(0\.25, 1\.0\), .* here;": fp.grouped(
+                LABELS, BY_RATE, weights={"a": 0.25, "b": 1.0}
+            ),
+        },
     ),
 }
+"""What differs -> a sampler, and what the line says -> others: of rates, separations, schedules; weights of answers;
+members and weights of groups."""
 
 
 @pytest.mark.slow
@@ -117,7 +107,8 @@ OTHERS = {
 def test_a_run_does_not_go_on_with_another(name, tmp_path):
     """The line names what differs, and says both."""
     given = {"rounds": 2, "every": 2, "checkpoints": fp.Checkpoints(tmp_path, rounds=1)}
-    one, other, said = OTHERS[name]
+    one, others = OTHERS[name]
     run(recording(one), **given)
-    with refused(f"of another run: {said}"):
-        run(recording(other), **given)
+    for said, other in others.items():
+        with refused(f"of another run: {said}"):
+            run(recording(other), **given)

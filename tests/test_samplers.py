@@ -134,7 +134,7 @@ def test_members_found_by_sorting_and_by_a_table_are_the_same():
         np.testing.assert_array_equal(found & valid, seen)
 
 
-SIZES = [(7, 6), (2**31 - 2, 50), (1, 1), (2, 1), (5, 5), (33, 20), (1000, 999), (4000, 800)]
+SIZES = [(7, 6), (2**31 - 2, 50), (1, 1), (5, 5), (1000, 999)]
 
 
 @tiers.every("sizes", SIZES, lambda sizes: sizes[0] > 2**20)
@@ -215,10 +215,7 @@ def test_a_poisson_cohort_has_room_by_default(population, rate):
 
 MAKERS = {
     "cut": lambda: poisson(6, 0.5, capacity=2),
-    "everyone": lambda: everyone(6),
-    "fixed": lambda: fixed_size(6, 3),
     "fixed, of many": lambda: fixed_size(300, 3),
-    "poisson": lambda: poisson(6, 0.5),
     "with replacement": lambda: with_replacement([1, 2, 3], 4),
 }
 

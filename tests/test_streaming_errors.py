@@ -79,24 +79,6 @@ def test_an_interrupted_run():
     assert_no_thread()
 
 
-@pytest.mark.slow
-def test_a_model_that_diverges():
-    """In the first round that overflows; what was recorded before is kept."""
-
-    plain = averaging()
-
-    def exploding(key, state, cohort):
-        state, metrics = plain.round(key, state, cohort)
-        factor = jnp.where(state.round == 4, jnp.inf, 1.0)
-        return state._replace(params=jax.tree.map(lambda p: p * factor, state.params)), metrics
-
-    algorithm = plain._replace(round=exploding)
-    with pytest.raises(fp.DivergedError, match=r"in round 4 \(seed 7\)") as error:
-        run(algorithm=algorithm, rounds=7, every=3, seeds=(7,))
-    np.testing.assert_array_equal(error.value.history.rounds, [3])
-    assert_no_thread()
-
-
 def test_values_are_checked_when_they_are_read():
     image = EXAMPLES["image"].astype(np.float32)
     image[PARTITION[4, 1]] = np.nan

@@ -38,8 +38,6 @@ def choose(monkeypatch, chosen):
     [
         ((3, 5), 90_000, True),
         ((3, 5), 2**21, False),
-        ((3, 3), 2**21, True),
-        ((5, 5), 90_000, True),
         ((7, 3), 2**21, True),
     ],
     kind=lambda how: how[-1],

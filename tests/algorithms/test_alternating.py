@@ -49,7 +49,6 @@ def moved(states):
 
 TURNS = {
     "in turn": (("B$", "A$"), "rounds", ["B", "A", "B"]),
-    "one alone": (("B$",), "rounds", ["B", "B", "B"]),
     "by steps": (("B$", "A$"), "steps", ["AB", "AB", "AB"]),
 }
 
@@ -100,15 +99,12 @@ def by_hand(turn_of_step):
     return jax.tree.map(lambda p, s: p + s / 4, START, total)
 
 
-@tiers.every("by", ["steps", "rounds"])
-def test_local_steps_are_those_of_a_loop(by):
+def test_local_steps_are_those_of_a_loop():
     """Batches of all records, so that which are drawn does not matter."""
     most = int(max(FEDERATION.size))
     given = {**ALONE, "batches": fp.random_batches(3, most)}
-    algorithm = fp.fed_avg_alternating(LORA.loss, by=by, **given)
-    assert_close(
-        after(algorithm, 1)[-1].params, by_hand(lambda s: {"steps": "BAB", "rounds": "BBB"}[by][s])
-    )
+    algorithm = fp.fed_avg_alternating(LORA.loss, by="steps", **given)
+    assert_close(after(algorithm, 1)[-1].params, by_hand(lambda s: "BAB"[s]))
 
 
 @pytest.mark.slow
@@ -160,7 +156,7 @@ def test_the_certificate_is_that_of_dp_fed_avg():
             mechanism=NOISY,
             **ROUNDS,
         )
-        for by, turns in [("rounds", ("B$",)), ("rounds", ("B$", "A$")), ("steps", ("B$", "A$"))]
+        for by, turns in [("rounds", ("B$", "A$")), ("steps", ("B$", "A$"))]
     }
     expected = fp.certify(
         fp.fed_avg(LORA.loss, mechanism=NOISY, **ROUNDS), START, FEDERATION, 4, 1e-3

@@ -11,7 +11,6 @@ import tiers
 from noise import check_noise
 from small import (
     assert_close,
-    certified,
     gradient,
     one_round,
     records,
@@ -128,15 +127,3 @@ def test_only_a_step_that_the_cohort_takes_together_is_hidden_by_all_of_its_nois
         assert multipliers(optimizer, together=True) == summed
         assert multipliers(optimizer, together=False) == own
     assert multipliers(optax.sgd(0.1), together=True, unit="client") == [x / 6 for x in own]
-
-
-@pytest.mark.slow
-def test_more_noise_than_at_any_time_is_an_upper_bound():
-    drawn = poisson(600, 0.1, 120)
-
-    def epsilon(used):
-        local = LocalSteps(per_example(squared), drawn, 5, lambda t: optax.sgd(0.1), used)
-        return certified(dp_sgd(local, sampler=everyone(3)), 10, 1e-5, records=600).epsilon
-
-    falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
-    assert epsilon(gaussian(1.0, 2.0)) < epsilon(falling) < epsilon(gaussian(1.0, 1.0))

@@ -79,7 +79,7 @@ def test_with_enough_bits_the_total_is_the_target():
 
 
 @pytest.mark.slow
-@tiers.every("bits", [9, 6])
+@pytest.mark.parametrize("bits", [9])
 def test_total_t_noise_has_the_target_s_covariance_and_with_enough_bits_its_law(bits):
     private = private_t(bits, 1.0, 3.0, degrees=8.0)
     total = noise_of(private, count=60_000).reshape(-1, 2)
