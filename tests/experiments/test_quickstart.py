@@ -15,7 +15,7 @@ def test_its_delta_is_far_below_one_over_all_units():
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
 def test_accuracies_do_not_depend_on_delta(tmp_path):
-    few = {"algorithms": ["dp_fed_avg", "top_k"], "rounds": 2, "every": 1, "seeds": 2}
+    few = {"algorithms": ["dp_fed_avg"], "rounds": 2, "every": 1, "seeds": 1}
     runs = [
         experiments.run("quickstart", folder=tmp_path / f"{d}", delta=d, progress=False, **few)
         for d in (quickstart.settings.delta, quickstart.settings.clients**-1.1)
