@@ -20,7 +20,7 @@ from experiments.attacks.audit.canary import data_of
 from experiments.attacks.audit.many_runs import _exact_pairs, certified_errors, seen_errors
 from experiments.attacks.audit.mechanisms import exact_pair
 from experiments.attacks.audit.repeated_training import NOTHING, Asked, KeptScores, Scored
-from experiments.attacks.audit.whole_runs import compiled_trainer
+from experiments.attacks.audit.whole_runs import Outcome, compiled_trainer
 from experiments.config import modules
 from experiments.config.settings import changed
 from experiments.training.prepare import built
@@ -39,17 +39,17 @@ ARGS += [
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """An audit of the same algorithm goes on with the same program, and few draws choose thresholds."""
-    kept, real = [], compiled_trainer
-
-    def compiled_once(*given):
-        if not kept:
-            kept.append(real(*given))
-        return kept[0]
-
-    monkeypatch.setattr(repeated_training, "compiled_trainer", compiled_once)
+def untrained(monkeypatch):
+    """Scores that depend on the seed alone, of no training at all; few draws choose thresholds."""
+    monkeypatch.setattr(repeated_training, "compiled_trainer", lambda *_: (drawn_by_seed, 16))
     monkeypatch.setattr(many_runs, "CHOOSING", 2_000)
+
+
+def drawn_by_seed(seeds) -> Outcome:
+    each = [np.random.default_rng(int(seed)) for seed in seeds]
+    present = np.array([rng.random() < 0.5 for rng in each])
+    scores = np.array([rng.normal(size=3) for rng in each], np.float32).T
+    return Outcome(present, scores, np.ones(len(each), bool))
 
 
 def ask(capsys, *args):
@@ -218,7 +218,7 @@ def test_thresholds_are_of_the_pair_only_where_scores_have_its_scale(name):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("untrained")
 def test_rows_picture_and_going_on(capsys, tmp_path, monkeypatch):
     """Interrupted and gone on with, an audit finds what it finds in one go; with more runs it keeps the first."""
     folder, deltas = tmp_path / "a", ["--deltas", "5e-3", "1e-5"]
@@ -302,14 +302,10 @@ def test_of_records_one_is_the_canary(capsys):
 
 @pytest.mark.slow
 def test_a_model_that_is_not_finite_ends_it(capsys, monkeypatch):
-    real = repeated_training.compiled_trainer
+    def failing(seeds):
+        return drawn_by_seed(seeds)._replace(finite=np.arange(len(seeds)) != 3)
 
-    def failing(*given):
-        train, runs = real(*given)
-        ok = np.arange(runs) != 3
-        return lambda seeds: train(seeds)._replace(finite=ok), runs
-
-    monkeypatch.setattr(repeated_training, "compiled_trainer", failing)
+    monkeypatch.setattr(repeated_training, "compiled_trainer", lambda *_: (failing, 16))
     code, shown = ask(capsys)
     assert code == 1
     assert (

@@ -146,7 +146,7 @@ def test_settings_are_chosen_on_training_records_and_a_race_goes_on(tmp_path, mo
     assert final.settings["local"]["learning_rate"] == plain
     for file in ("race.md", "race_epsilon.png", "race_uplink.png"):
         assert (tmp_path / file).stat().st_size > 500
-    assert "C 0.3 3" in (tmp_path / "race.md").read_text()
+    assert "| C 0.3 3 |" in (tmp_path / "race.md").read_text()
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("metrics.jsonl")}
     capsys.readouterr()
     assert command.main([*args, "--entrants", *entrants]) == 0
