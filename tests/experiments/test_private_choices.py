@@ -264,6 +264,7 @@ def test_every_number_of_a_folder_stands_under_a_name_that_says_what_it_is(stopp
         _check_named(held, Public(OF_SCORE), of_clients)
 
 
+@pytest.mark.slow
 def test_where_test_records_are_the_clients_own_nothing_is_public(tmp_path):
     settings = changed(CONFIG.settings, {"own_test": True, "seeds": 1})
     record_experiment(tmp_path / "run", "own", settings, experiment_of(CONFIG, settings), (1, 3))
