@@ -96,8 +96,12 @@ def test_the_first_of_a_kind_trains_costs_what_it_said_and_is_reported(
     assert short_name_of(algorithm) in page.read_text()
 
 
+OTHERS = [name for name in CONFIGS if name not in FIRST.values() and name != "adapters"]
+"""`test_adapters_config.py` has it, as its base takes long."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CONFIGS if name not in FIRST.values()])
+@pytest.mark.parametrize("name", OTHERS)
 def test_the_others_are_built_and_cost_what_they_said(name, data_dir, tiny_lstm):
     """A round of the last algorithm is traced, and not compiled."""
     module = CONFIGS[name]
