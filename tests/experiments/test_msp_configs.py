@@ -126,7 +126,6 @@ def test_the_weights_of_a_config(whose):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("tiny_networks")
 def test_the_interval_by_columns(prepared, tmp_path):
     options = ["--algorithms", "mspdq_fl", "--interval", "columns", "--bits", "4", "--seeds", "1"]
     found = summary_of("mspdq_mnist", prepared, tmp_path / "r", *options)

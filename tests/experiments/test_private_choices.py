@@ -24,6 +24,7 @@ from experiments.config.settings import changed
 from experiments.config.stopping import decided
 from experiments.runs.contents import Line, Summary
 from experiments.runs.curves import frame
+from experiments.runs.recorder import described
 from experiments.runs.scalars import scalars
 from experiments.tables import plots, terminal
 from experiments.training import train as training
@@ -267,7 +268,9 @@ def test_every_number_of_a_folder_stands_under_a_name_that_says_what_it_is(stopp
 @pytest.mark.slow
 def test_where_test_records_are_the_clients_own_nothing_is_public(tmp_path):
     settings = changed(CONFIG.settings, {"own_test": True, "seeds": 1})
-    record_experiment(tmp_path / "run", "own", settings, experiment_of(CONFIG, settings), (1, 3))
+    experiment = experiment_of(CONFIG, settings)
+    more = {"of_clients": 4, "about": described(experiment, {})}
+    record_experiment(tmp_path / "run", "own", settings, experiment, (1, 3), **more)
     for held, of_clients in _recorded(tmp_path / "run"):
         _check_named(held, Public(OF_SCORE, own_test=True), of_clients)
         assert not held.get("best", {}).get("dp_fed_avg")
@@ -382,7 +385,8 @@ def test_held_out_records_that_are_declared_public_may_choose(tmp_path):
     given = {"seeds": 1, "declared": True, "stop_at": "held_out_accuracy_mean=0.01"}
     settings = changed(CONFIG.settings, given)
     experiment = experiment_of(CONFIG, settings)
-    record_experiment(tmp_path / "run", "own", settings, experiment, (1, 3), of_clients=4)
+    more = {"of_clients": 4, "about": described(experiment, {})}
+    record_experiment(tmp_path / "run", "own", settings, experiment, (1, 3), **more)
     run = experiments.runs.read(tmp_path / "run")
     assert run.summary.not_covered == ()
     assert run.summary.public_held_out
