@@ -255,7 +255,7 @@ def test_a_sweep_chooses_the_point_whose_models_are_best_on_what_they_did_not_se
         "quickstart",
         {"local.learning_rate": rates},
         folder=tmp_path / "s",
-        folds=2,
+        folds=3,
         progress=False,
         **small,
     )
@@ -263,9 +263,9 @@ def test_a_sweep_chooses_the_point_whose_models_are_best_on_what_they_did_not_se
     order, means = np.random.default_rng(0).permutation(len(data["label"])), []
     for rate in rates:
         folds = []
-        for k in (1, 2):
-            rows = order[held_out(len(order), (k, 2))]
-            folder = tmp_path / "s" / f"local.learning_rate={rate},fold={k}-2"
+        for k in (1, 2, 3):
+            rows = order[held_out(len(order), (k, 3))]
+            folder = tmp_path / "s" / f"local.learning_rate={rate},fold={k}-3"
             models = [fp.models.load_model(folder, "fed_avg", seed) for seed in (0, 1)]
             right = [
                 m.predict(data["image"][rows]).argmax(-1) == data["label"][rows] for m in models
@@ -276,7 +276,7 @@ def test_a_sweep_chooses_the_point_whose_models_are_best_on_what_they_did_not_se
         np.testing.assert_allclose(found.spread.per_seed, folds, rtol=1e-6)
     assert swept.complete
     assert swept.chosen["fed_avg"].values == {"local.learning_rate": str(rates[np.argmax(means)])}
-    assert len(swept.runs) == 4
+    assert len(swept.runs) == 6
     text = (tmp_path / "s" / "table.md").read_text()
     assert "no epsilon covers a choice by these scores" in text
-    assert "compiled programs: 1 for 4 trainings" in text
+    assert "compiled programs: 1 for 6 trainings" in text
