@@ -103,7 +103,8 @@ def test_the_usual_three_side_by_side(capsys, tmp_path):
 
 @pytest.mark.slow
 def test_records_are_canaries_where_records_are_protected(capsys):
-    args = "dp_scaffold_synthetic --rounds 3 --warm-start 1 --clients 20 --client-rate 0.5 --records 50"
+    args = "dp_scaffold_synthetic --rounds 1 --warm-start 0 --clients 10 --client-rate 0.5 --records 50"
+    args += " --local-steps 1 --algorithms dp_fed_avg"
     code, shown = ask(capsys, *args.split(), "--parts", "one_run", "--canaries", "30", "--json")
     assert (code, shown.err) == (0, "")
     rows = json.loads(shown.out)["one_run"]

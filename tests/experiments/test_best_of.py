@@ -117,8 +117,8 @@ def model(folder, key):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("at", "key"), DRAWN[1:])
-def test_a_trial_is_what_its_key_makes_of_the_data_of_seed_0(finished, at, key):
+def test_a_trial_is_what_its_key_makes_of_the_data_of_seed_0(finished):
+    at, key = DRAWN[1]
     noise = f"--noise-multiplier={at + 1}"
     made = experiment_of(
         quickstart, parse(quickstart, "quickstart", [*PRIVATE, "--seeds=1", noise])

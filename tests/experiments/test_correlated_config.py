@@ -6,12 +6,12 @@ from itertools import combinations
 import jax
 import numpy as np
 import pytest
+from correlated_runs import gaussian_epsilon
 from prepared import write_random
 from test_shakespeare import LONG, write_plays
 
 import fedpriv as fp
 from configs import correlated, correlated_text
-from experiments.accounting.cost import costs
 from experiments.config.made import experiment_of
 from experiments.papers.correlated import FRESH, matrix
 from fedpriv.core.trees import flatten
@@ -42,14 +42,19 @@ def sensitivity(name, settings):
 
 
 @pytest.mark.slow
-def test_a_target_gives_all_the_same_multiplier():
+def test_equal_multipliers_cost_the_same():
     """Every run is a Gaussian release of multiplier sigma / sensitivity; the tree's sensitivity is a bound."""
-    settings = replace(correlated.settings, algorithms=IN_TURN, target_epsilon=3.0, **SMALL)
-    noise = costs(correlated, settings).noise
-    ratios = {name: noise[name] / sensitivity(name, settings) for name in IN_TURN}
-    fresh = ratios["dp_fed_avg"]
-    assert fresh * (1 - 1e-6) <= ratios.pop("tree") <= 1.05 * fresh
-    assert [*ratios.values()] == pytest.approx([fresh] * len(ratios), rel=1e-3)
+    settings = replace(correlated.settings, **SMALL)
+
+    def epsilon(name, multiplier):
+        noise = multiplier * sensitivity(name, settings)
+        own = replace(settings, algorithms=(name,), noise_multiplier=noise)
+        return correlated.ledger(own).certify(name, settings.rounds).epsilon
+
+    fresh = gaussian_epsilon(1 / 2.0, settings.delta)
+    assert epsilon("tree", 2.0 * 1.05) <= fresh <= epsilon("tree", 2.0) * (1 + 1e-3)
+    for name in set(IN_TURN) - {"tree"}:
+        assert epsilon(name, 2.0) == pytest.approx(fresh, rel=1e-3), name
 
 
 @pytest.mark.slow

@@ -29,6 +29,8 @@ SMALL = {
     "quickstart": "--clients 24 --cohort 4 --seeds 1",
     "dp_scaffold_synthetic": "--clients 6 --records 25 --client-rate 0.5 --local-steps 2 --warm-start 0",
 }
+QUICK = {"correlated": ["--clients", "6", "--cohort", "2", "--rounds", "6", "--bands", "2"]}
+"""Of ledgers that take long; what is drawn comes after."""
 TYPED = """
     --help --list --json --solve noise rounds --target-epsilon 1 nan --claimed --view server --honest 0.5 2
     --grid p=0.1,0.2 p= =1 nope=1 --folds --fold --parts mechanism --draws 100 --canaries --metric accuracy
@@ -67,7 +69,7 @@ def is_one_line(err):
 @given(st.data())
 def test_a_ledger_answers_or_says_what_is_wrong(name, data):
     kind = type(modules.load(name).settings)
-    args = data.draw(overrides(kind, ("--output",)))
+    args = [*QUICK.get(name, []), *data.draw(overrides(kind, ("--output",)))]
     if any("dyn_" in word for word in args):
         return  # solves half a minute
     code, out, err = said(privacy.main, [name, "--json", *args])

@@ -3,6 +3,7 @@
 import json
 
 import jax
+import numpy as np
 import pytest
 
 from experiments import inversion as command
@@ -56,16 +57,22 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     assert "ssim" not in gradient  # eight pixels
 
 
+ALIKE = ("FedAvg, QSGD 4 bits", "DP-FedAvg, sigma = 0.01", "DP-FedAvg, sigma = 0.1")
+"""Rows that differ from others in a number alone."""
+
+
 def test_every_row_can_be_seen_and_read():
     """By shapes: the update of every client, on the model's coordinates."""
     victims = draw_victims(datasets.load("digits"), 3, 1)
     d = dimension(victims.params)
     for name, seen in all_seen(victims.model.loss, 3).items():
+        if name in ALIKE:
+            continue
         shapes = jax.eval_shape(lambda seen=seen: inversion.views(victims, seen, 1))
-        view = jax.tree.map(lambda s: jax.numpy.zeros(s.shape, s.dtype), shapes)
+        view = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shapes)
         if view.transcript is not None:
-            drawn = jax.random.normal(jax.random.key(0), view.transcript.shape)
-            view = view._replace(transcript=drawn)
+            drawn = np.random.default_rng(0).normal(size=view.transcript.shape)
+            view = view._replace(transcript=drawn.astype(np.float32))
         split = "MSP" in name
         assert (view.transcript is not None) == split == (seen.readings != ("update",)), name
         for reading in seen.readings:

@@ -11,7 +11,9 @@ import pytest
 from commands import privacy, run
 from prepared import write_random
 
-from experiments.config import image
+from experiments.config import image, modules
+from experiments.config.made import experiment_of
+from experiments.config.options import parse
 from experiments.papers import mspdq
 from experiments.papers.mspdq import Jopeq, Ldp, Msp, Name
 from fedpriv import models
@@ -38,23 +40,22 @@ def summary_of(config, prepared, folder, *options):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny_networks")
-def test_every_algorithm_runs(prepared, tmp_path, capsys):
-    found = summary_of("mspdq_mnist", prepared, tmp_path / "r", "--algorithms", *NAMES)
+def test_what_is_sent_and_what_it_costs(prepared, tmp_path, capsys):
+    names = ("msp_fl", "mspdq_fl", "ldp_fed_avg", "jopeq")
+    found = summary_of("mspdq_mnist", prepared, tmp_path / "r", "--algorithms", *names)
     shown = capsys.readouterr().out
-    assert list(found["rounds"]) == list(NAMES)
+    assert list(found["rounds"]) == list(names)
     d, up, down = (
         784 * 4 + 4 + 4 * 10 + 10,
         found["uplink_mb_per_client_not_private"],
         found["downlink_mb_per_client_not_private"],
     )
     share = 2 * 2 / 4 / 8e6  # rounds, clients per round, of the clients, megabytes
-    assert up["fed_avg"] == pytest.approx(32 * d * share)
     assert up["msp_fl"] == pytest.approx(5 * 32 * d * share)
     assert up["mspdq_fl"] == pytest.approx(11 * (8 * d + 32) * share)
     assert down["mspdq_fl"] == pytest.approx(11 * (32 * d + 32) * share)
     assert up["jopeq"] == pytest.approx(8 * d * share)
-    assert up["fed_avg_qsgd"] == pytest.approx((8 * d + 32) * share)
-    for name in NAMES:
+    for name in names:
         for certificate in found["privacy"][name]["certified"].values():
             if name == "ldp_fed_avg":  # two messages of Laplace noise 2 C / (12 records x 10)
                 assert float(certificate["epsilon"]) == pytest.approx(120, rel=1e-3)
@@ -66,15 +67,19 @@ def test_every_algorithm_runs(prepared, tmp_path, capsys):
     assert "δ = 0," in shown
 
 
+OTHERS = "--interval 3.0 --submodels 1 3 --gamma 0.05 --decay root --exchanges 0 --msp-exchanges 0"
+OTHERS += " --jopeq.noise t --ldp.noise gaussian --weights submodel --least-weight 0.5"
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny_networks")
-def test_other_data_and_options(prepared, tmp_path):
-    options = ["--algorithms", "msp_fl", "mspdq_fl", "jopeq", "ldp_fed_avg", "--interval", "3.0"]
-    options += ["--submodels", "1", "3", "--gamma", "0.05", "--decay", "root", "--exchanges", "0"]
-    options += ["--msp-exchanges", "0", "--jopeq.noise", "t", "--ldp.noise", "gaussian"]
-    options += ["--weights", "submodel", "--least-weight", "0.5"]
-    found = summary_of("mspdq_cifar10", prepared, tmp_path / "r", *options, "--seeds", "1")
-    assert found["rounds"] == dict.fromkeys(["msp_fl", "mspdq_fl", "jopeq", "ldp_fed_avg"], 2)
+@pytest.mark.parametrize(("name", "options"), [("mspdq_mnist", ""), ("mspdq_cifar10", OTHERS)])
+def test_a_round_of_every_algorithm_can_be_traced(name, options, prepared):
+    given = ["--algorithms", *NAMES, *SMALL, *options.split(), "--data-dir", str(prepared)]
+    config = modules.load(name)
+    experiment = experiment_of(config, parse(config, name, given))
+    assert list(experiment.entries) == list(NAMES)
+    assert all(experiment.ledger.trace(name) for name in NAMES)
 
 
 def made(name, **changes):
@@ -122,7 +127,7 @@ def test_the_weights_of_a_config(whose):
 
 @pytest.mark.slow
 def test_the_interval_by_columns(prepared, tmp_path):
-    options = ["--algorithms", "mspdq_fl", "--interval", "columns", "--bits", "4"]
+    options = ["--algorithms", "mspdq_fl", "--interval", "columns", "--bits", "4", "--seeds", "1"]
     found = summary_of("mspdq_mnist", prepared, tmp_path / "r", *options)
     wide = summary_of("mspdq_mnist", prepared, tmp_path / "w", *options[:2], *options[4:])
     assert found["settings"]["interval"] == "columns"

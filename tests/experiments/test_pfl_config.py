@@ -1,6 +1,5 @@
 """pfl-research's CIFAR-10 benchmark: its network, its pixels, and that it trains."""
 
-import json
 from dataclasses import replace
 
 import flax.linen as nn
@@ -8,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import privacy, run
+from commands import privacy
 from dp_accounting.pld import privacy_loss_distribution
 from jax import lax
 from prepared import write_random
@@ -16,6 +15,7 @@ from small import assert_close, filled
 
 import fedpriv as fp
 from configs import pfl_cifar10
+from experiments.config.made import experiment_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -103,14 +103,10 @@ def test_tables_say_extrapolation(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_two_rounds(tmp_path):
-    """Both rows, on 40 images; the DP row pays what was asked for."""
+def test_a_round_on_dirichlet_clients_can_be_traced(tmp_path):
+    """Both rows, on 40 images; test_every_config.py trains one of them."""
     write_random(tmp_path, "cifar10", train=40, test=8)
-    words = "--rounds 2 --every 2 --clients 8 --cohort 2 --batch-size 5 --partition dirichlet --target-epsilon 2"
-    given = ["--data-dir", str(tmp_path), "--output", str(tmp_path / "run")]
-    assert run.main(["pfl_cifar10", *words.split(), "--layout.devices", "1", *given]) == 0
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert list(summary["rounds"]) == ["fed_avg", "dp_fed_avg"]
-    certified = summary["privacy"]["dp_fed_avg"]["certified"]["third_party"]
-    assert 1.9 < certified["epsilon"] <= 2
-    assert np.isfinite(summary["final"]["fed_avg"]["loss"]["mean"])
+    given = {"clients": 8, "cohort": 2, "batch_size": 5, "partition": "dirichlet"}
+    made = experiment_of(pfl_cifar10, replace(pfl_cifar10.settings, data_dir=tmp_path, **given))
+    assert list(made.entries) == ["fed_avg", "dp_fed_avg"]
+    assert all(made.ledger.trace(name) for name in made.entries)

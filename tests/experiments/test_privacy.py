@@ -108,15 +108,14 @@ def test_honesty_reaches_the_table_the_picture_and_the_verdict(capsys, tmp_path,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["dp_scaffold_femnist", "fed_smp_shakespeare"])
-def test_nothing_is_loaded_and_no_config_takes_long(name, capsys, tmp_path):
-    """Of the largest models, without their data, in less than a minute of its own work."""
+def test_nothing_is_loaded_and_no_config_takes_long(capsys, tmp_path):
+    """Of the largest model, without its data, in less than a minute of its own work."""
     began = time.process_time()  # a busy machine does not change it much
+    name = "fed_smp_shakespeare"
     shown = ask(capsys, name, "--output", tmp_path / "out", "--data-dir", tmp_path)
     assert time.process_time() - began < 60
     assert "certified" in shown
-    if name == "fed_smp_shakespeare":
-        assert "note: counted for 1138 clients" in shown
+    assert "note: counted for 1138 clients" in shown
 
 
 def test_a_folder_that_cannot_be_made_is_said(capsys, tmp_path):
@@ -137,34 +136,28 @@ def test_without_noise_there_is_no_picture_and_a_reason(capsys, tmp_path):
 
 @pytest.mark.slow
 def test_noise_can_be_solved_for_where_there_is_none_yet(capsys):
-    options = ["--solve", "noise", "--target-epsilon", 3, "--noise-multiplier", 0, "--rounds", 5]
-    answer = ask(capsys, "quickstart", *options, "--json")
+    options = ["--solve", "noise", "--target-epsilon", 3, "--noise-multiplier", 0, "--rounds", 1]
+    options += ["--algorithms", "dp_fed_avg", "--view", "server_secagg", "--json"]
+    answer = ask(capsys, "quickstart", *options)
     assert 0 < answer["solved"]["value"] < 10
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("claimed", [[], ["--claimed"]])
 def test_solve_noise(capsys, claimed):
-    target = ["--solve", "noise", "--target-epsilon", "2", "--sampling", "poisson"]
-    answer = ask(capsys, PAPER, *target, *claimed, "--json")
+    options = ["--sampling", "poisson", "--algorithms", "rand_k", "--rounds", 3, "--json"]
+    target = ["--solve", "noise", "--target-epsilon", "0.5"]
+    answer = ask(capsys, PAPER, *target, *claimed, *options)
     solved = answer["solved"]
     (third,) = (c for c in answer["certified"] if c["view"] == "third_party")
     reached = answer["claimed"]["epsilon"] if claimed else third["epsilon"]
-    assert 2 * (1 - 1e-3) < reached <= 2
+    assert 0.5 * (1 - 1e-3) < reached <= 0.5
     assert solved["epsilon"] == reached
     assert (solved["unit"], solved["view"]) == ("client", "third_party")
     assert solved["relation"] == "add_or_remove"
-    assert (solved["for"], solved["target_epsilon"]) == ("noise", 2)
+    assert (solved["for"], solved["target_epsilon"]) == ("noise", 0.5)
     assert solved["by"] == ("claimed" if claimed else "certified")
-    again = ask(
-        capsys,
-        PAPER,
-        "--sampling",
-        "poisson",
-        "--noise-multiplier",
-        repr(solved["value"]),
-        "--json",
-    )
+    again = ask(capsys, PAPER, *options, "--noise-multiplier", repr(solved["value"]))
     assert again["certified"] == answer["certified"]
 
 
@@ -175,7 +168,6 @@ def test_solve_rounds(capsys):
     answer = ask(capsys, PAPER, *target, "--json")
     assert answer["solved"]["value"] == answer["rounds"] == 180
     behind = ["--solve", "rounds", "--target-epsilon", "7.19", "--view", "server_secagg"]
-    assert ask(capsys, PAPER, *behind, "--json")["rounds"] == 180
     assert (
         "rounds for certified epsilon 7.19 (client level, server_secagg, zero-out adjacency, delta = 6.98e-05): 180"
         in ask(capsys, PAPER, *behind)

@@ -24,8 +24,10 @@ from experiments.config.settings import changed
 from experiments.config.stopping import decided
 from experiments.runs.contents import Line, Summary
 from experiments.runs.curves import frame
+from experiments.runs.recorder import described
 from experiments.runs.scalars import scalars
 from experiments.tables import plots, terminal
+from experiments.training import train as training
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -176,7 +178,7 @@ def stopped(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_training_loss_ends_a_run(tmp_path):
-    run = trained(tmp_path / "run", **CHOICE)
+    run = trained(tmp_path / "run", seeds=1, **CHOICE)
     assert run.summary.rounds == {"dp_fed_avg": 1}
     assert decided(run.summary.stopped["dp_fed_avg"]) == "train_loss"
     assert run.summary.not_covered == ("not covered: the last round was chosen by train_loss",)
@@ -222,9 +224,11 @@ def test_a_private_choice_is_repeated_wherever_an_epsilon_would_stand(
 @pytest.mark.slow
 def test_noise_that_is_not_covered_is_not_called_no_noise(stopped, tmp_path, capsys):
     """Its epsilon is infinite, its noise is told, and of several runs those are named which are not covered."""
-    covered = trained(tmp_path / "covered")
+    settings = changed(CONFIG.settings, {"seeds": 1})
+    covered = tmp_path / "covered"
+    record_experiment(covered, "own", settings, experiment_of(CONFIG, settings), (1, 3))
     assert "  inf  " in terminal.table(stopped.summary)
-    folders = [stopped.path, covered.folder]
+    folders = [stopped.path, covered]
     assert compare.main([*map(str, folders), "--output", str(tmp_path)]) == 0
     one, other = (x for x in capsys.readouterr().out.splitlines() if "| DP-FedAvg |" in x)
     assert re.search(r"∞ \[.\] not covered", one)
@@ -262,17 +266,27 @@ def test_every_number_of_a_folder_stands_under_a_name_that_says_what_it_is(stopp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("own_test", [False, True])
-def test_every_private_number_stands_under_a_name_that_says_so(own_test, tmp_path):
+def test_where_test_records_are_the_clients_own_nothing_is_public(tmp_path):
+    settings = changed(CONFIG.settings, {"own_test": True, "seeds": 1})
+    experiment = experiment_of(CONFIG, settings)
+    more = {"of_clients": 4, "about": described(experiment, {})}
+    record_experiment(tmp_path / "run", "own", settings, experiment, (1, 3), **more)
+    for held, of_clients in _recorded(tmp_path / "run"):
+        _check_named(held, Public(OF_SCORE, own_test=True), of_clients)
+        assert not held.get("best", {}).get("dp_fed_avg")
+
+
+@pytest.mark.slow
+def test_every_private_number_stands_under_a_name_that_says_so(tmp_path):
     """In every file of the folder, in sinks, and in tables; metrics of a public test set alone do not."""
     got = []
     sink = SimpleNamespace(write=got.append)
-    run = trained(tmp_path / "run", own_test=own_test, metric="train_loss", sinks=[sink])
-    known = Public(OF_SCORE, own_test)
+    run = trained(tmp_path / "run", metric="train_loss", sinks=[sink])
+    known = Public(OF_SCORE)
     summary = json.loads((run.folder / "summary.json").read_text())
     for held, of_clients in [*_recorded(run.folder), *((one, False) for one in got)]:
         _check_named(held, known, of_clients)
-    assert set(summary["best"]["dp_fed_avg"]) == set() if own_test else set(OF_SCORE)
+    assert set(summary["best"]["dp_fed_avg"]) == set(OF_SCORE)
     assert summary["best_not_private"] == {}
     assert "train_loss" in summary["final_not_private"]["dp_fed_avg"]
     for name in (key for record in got for key in scalars(record)):
@@ -347,12 +361,19 @@ def _unmarked(held):
 
 
 @pytest.mark.slow
-def test_a_run_with_a_secret_seed_names_each_sink_once(tmp_path, capsys):
+def test_a_run_with_a_secret_seed_names_each_sink_once(tmp_path, capsys, monkeypatch):
+    """Before it trains."""
+
     class Mine:
         def write(self, record):
             pass
 
-    trained(tmp_path / "run", rounds=1, secret_seed=True, sinks=[Mine()])
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "train_algorithms", stop)
+    with pytest.raises(KeyboardInterrupt):
+        trained(tmp_path / "run", rounds=1, seeds=1, secret_seed=True, sinks=[Mine()])
     said = [x for x in capsys.readouterr().err.splitlines() if x.startswith("note: ")]
     assert len(said) == 2
     assert str(tmp_path / "run") in said[0]
@@ -361,8 +382,12 @@ def test_a_run_with_a_secret_seed_names_each_sink_once(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_held_out_records_that_are_declared_public_may_choose(tmp_path):
-    run = trained(tmp_path / "run", declared=True, stop_at="held_out_accuracy_mean=0.01")
-    assert run.summary.stopped
+    given = {"seeds": 1, "declared": True, "stop_at": "held_out_accuracy_mean=0.01"}
+    settings = changed(CONFIG.settings, given)
+    experiment = experiment_of(CONFIG, settings)
+    more = {"of_clients": 4, "about": described(experiment, {})}
+    record_experiment(tmp_path / "run", "own", settings, experiment, (1, 3), **more)
+    run = experiments.runs.read(tmp_path / "run")
     assert run.summary.not_covered == ()
     assert run.summary.public_held_out
     assert any("declared public" in note for note in run.summary.privacy_notes)

@@ -233,8 +233,8 @@ def test_a_private_step_is_that_of_jax_privacy(micro):
     model = jax_privacy.CNN(STEP.filters, STEP.hidden)
     noiseless = replace(STEP, noise_multiplier=0.0)
     step = jax_privacy.private_step(lambda p, x: model.apply(p, x / 255), noiseless, micro)
-    theirs = step(jax.random.key(0), params, examples["image"], examples["label"])
+    theirs = jax.jit(step)(jax.random.key(0), params, examples["image"], examples["label"])
     mean = private_mean(per_example(STEP.model().loss), gaussian(STEP.clip_norm, 0.0), STEP.lot)
-    ours = mean(jax.random.key(0), params, examples, jnp.ones(STEP.lot, bool))
+    ours = jax.jit(mean)(jax.random.key(0), params, examples, jnp.ones(STEP.lot, bool))
     for a, b in zip(*map(jax.tree.leaves, (theirs, ours)), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)

