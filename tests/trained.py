@@ -108,9 +108,11 @@ def main(file: str, devices: str, *address: str) -> None:
     count = fp.distributed.initialize(*given)
     strategy = default()
     history = trained(strategy)
-    remembered = remembering(strategy, of_host=not address)
-    how = "remembering" if address else "remembering streamed"
-    others = {"streamed": trained(strategy, of_host=True), how: remembered}
+    if address:
+        others = {"remembering": remembering(strategy)}
+    else:
+        others = {"remembering streamed": remembering(strategy, of_host=True)}
+        others |= {"streamed": trained(strategy, of_host=True)}
     found = numbers(history) | {
         **{f"{how} {name}": x for how, of in others.items() for name, x in numbers(of).items()},
         "odd": refused(ValueError, fp.Strategy, "map", 2 * count - 1),
