@@ -10,7 +10,6 @@ import sys
 
 import pytest
 from several import PATIENCE, ROOT, environment, free_port
-from small import assert_close
 
 import fedpriv as fp
 from experiments.config import modules
@@ -127,14 +126,11 @@ def test_a_job_in_two_processes_stops_in_time(submit, tmp_path):
 
 
 def test_a_script_of_ones_own(submit, tmp_path):
-    """In two processes as in one; only the first speaks."""
-    (tmp_path / "two.sbatch").write_text(f"srun python {OWN} two\n")
-    (tmp_path / "one.sbatch").write_text(f"python {OWN} one\n")  # in the same allocation
-    for job in ("two.sbatch", "one.sbatch"):
-        code, out, err = submit(job)
-        assert code == 0, err
-        assert out.count("[ 5 10 15 20]") == 1
-    ours, theirs = (
-        fp.models.load_model(tmp_path / name, "dp_fed_avg").params for name in ("two", "one")
-    )
-    assert_close(ours, theirs, 1e-3)
+    """In two processes, of which only the first speaks."""
+    (tmp_path / "own.sbatch").write_text(f"srun python {OWN} two\n")
+    code, out, err = submit("own.sbatch")
+    assert code == 0, err
+    ((rounds, accuracy),) = re.findall(r"^\[(.*)\] \[(.*)\]$", out, re.MULTILINE)
+    assert rounds.split() == ["5", "10", "15", "20"]
+    assert all(0 < float(x) < 1 for x in accuracy.split())
+    assert fp.models.load_model(tmp_path / "two", "dp_fed_avg").params

@@ -99,7 +99,7 @@ main()
 def test_when_one_process_dies_all_end_and_go_on_together(tmp_path):
     """The folder has what was recorded; both read the checkpoint; test_cluster has all that are asked to stop."""
     folder, whole = tmp_path / "run", tmp_path / "whole"
-    short = ["--algorithms", "rand_k", "--rounds", "9", "--every", "2", "--seeds", "2"]
+    short = ["--algorithms", "fed_avg", "--rounds", "9", "--every", "2", "--seeds", "2"]
     with started(two(folder, *short, *OFTEN, program=("-c", DYING))) as processes:
         first, second = ended(processes)
     assert first.code == 1, first
@@ -107,8 +107,8 @@ def test_when_one_process_dies_all_end_and_go_on_together(tmp_path):
     status = "failed, perhaps because another"
     assert f"\nerror: {status}" in first.err
     assert summary(folder)["status"].startswith(status)
-    assert summary(folder)["rounds"]["rand_k"] in (2, 4)
-    assert [p.name for p in (folder / "checkpoints" / "rand_k").iterdir()]
+    assert summary(folder)["rounds"]["fed_avg"] in (2, 4)
+    assert [p.name for p in (folder / "checkpoints" / "fed_avg").iterdir()]
     with started(both("-m", "experiments.run", "--resume", folder)) as processes:
         said = ended(processes)
     assert [p.code for p in said] == [0, 0], said
