@@ -77,19 +77,6 @@ def test_results_are_those_of_one_process(found, alone):
 
 
 @pytest.mark.slow
-def test_a_streamed_federation_gives_the_results_of_one_in_memory(found):
-    """On four devices. States to the bit; losses are summed in another program."""
-    devices, (result, _) = found
-    if devices == 1:
-        return
-    names = [name for name in result if name.startswith("state")]
-    assert names
-    for name in names:
-        np.testing.assert_array_equal(result[f"streamed {name}"], result[name])
-    assert_close(result["streamed loss"], result["loss"], 1e-6)
-
-
-@pytest.mark.slow
 def test_what_noise_and_samplers_remember_is_that_of_one_process(found, alone):
     """But for the rounding of another program; of records in memory, and of streamed ones on more devices."""
     devices, (result, _) = found
