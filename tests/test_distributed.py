@@ -4,7 +4,7 @@ import socket
 
 import numpy as np
 import pytest
-from several import ended, free_port, slurm, started
+from several import compiled_once, ended, free_port, slurm, started
 from small import assert_close
 from trained import numbers, remembering, trained
 
@@ -12,6 +12,20 @@ import fedpriv as fp
 from fedpriv.devices.distributed import initialize
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept(tmp_path_factory):
+    """What several train."""
+    with compiled_once(tmp_path_factory.mktemp("xla")):
+        yield
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """What this process finds on one device."""
+    return numbers(trained(fp.Strategy())), numbers(remembering(fp.Strategy()))
+
 
 LAYOUTS = {"two devices": 1, "four devices, named by Slurm": 2}
 
@@ -50,10 +64,10 @@ def test_both_processes_get_the_same(found):
 
 
 @pytest.mark.slow
-def test_results_are_those_of_one_process(found):
+def test_results_are_those_of_one_process(found, alone):
     """To the bit with as many devices, of which there are two: sums of two terms have one order."""
     devices, (result, _) = found
-    one = numbers(trained(fp.Strategy()))
+    one, _ = alone
     assert_close({name: result[name] for name in one}, one)
     np.testing.assert_array_equal(result["later"], result["state0"] + 1)
     if devices == 1:
@@ -63,22 +77,11 @@ def test_results_are_those_of_one_process(found):
 
 
 @pytest.mark.slow
-def test_a_streamed_federation_gives_the_results_of_one_in_memory(found):
-    """States to the bit; losses are summed in another program."""
-    _, (result, _) = found
-    names = [name for name in result if name.startswith("state")]
-    assert names
-    for name in names:
-        np.testing.assert_array_equal(result[f"streamed {name}"], result[name])
-    assert_close(result["streamed loss"], result["loss"], 1e-6)
-
-
-@pytest.mark.slow
-def test_what_noise_and_samplers_remember_is_that_of_one_process(found):
+def test_what_noise_and_samplers_remember_is_that_of_one_process(found, alone):
     """But for the rounding of another program; of records in memory, and of streamed ones on more devices."""
     devices, (result, _) = found
     how = "remembering" if devices == 1 else "remembering streamed"
-    one = numbers(remembering(fp.Strategy()))
+    _, one = alone
     assert_close({name: result[f"{how} {name}"] for name in one}, one)
 
 

@@ -9,6 +9,8 @@ from fedpriv import gaussian, per_example
 from fedpriv.mechanisms.per_example import private_mean
 from fedpriv.models import small_mnist_cnn
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile")  # which needs the same memory
+
 RECORDS, PLACES, VOCABULARY, WIDTH = 16, 32, 2000, 64
 
 

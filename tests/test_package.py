@@ -148,6 +148,7 @@ def test_the_source_distribution_has_all_that_is_versioned_and_no_data(built):
 def python_in(folder: Path, python: Path | str, *args: str) -> subprocess.CompletedProcess[str]:
     """Python without what the tests put on its path."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # quick to compile
     options = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
     return subprocess.run([python, *args], check=False, **options)
 
@@ -223,16 +224,8 @@ def lacking() -> list[str]:
 
 
 def alone(installed: Path, script: str, folder: Path) -> list[str]:
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    environment["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # quick to compile
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE + script, installed, json.dumps(lacking()), json.dumps(LATER)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment,
-        check=False,
-    )
+    words = [installed, json.dumps(lacking()), json.dumps(LATER)]
+    done = python_in(folder, sys.executable, "-c", ALONE + script, *words)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -29,9 +29,7 @@ def streamed(federation: fp.Federation) -> fp.StreamedFederation:
     return fp.StreamedFederation.from_arrays(examples, clients)
 
 
-def trained(
-    strategy: fp.Strategy, noise: float = 0.1, shift: float = 0.0, *, of_host: bool = False
-) -> fp.History:
+def trained(strategy: fp.Strategy, noise: float = 0.1, shift: float = 0.0) -> fp.History:
     """DP-FedAvg with 5 of 7 clients of unequal size, 2 seeds, 5 rounds, evaluated every 2."""
     algorithm = fp.dp_fed_avg(
         squared,
@@ -41,7 +39,7 @@ def trained(
         clip_norm=0.5,
         noise_multiplier=noise,
     )
-    return run(algorithm, strategy, shift, of_host)
+    return run(algorithm, strategy, shift, False)
 
 
 def remembering(strategy: fp.Strategy, *, of_host: bool = False) -> fp.History:
@@ -108,9 +106,10 @@ def main(file: str, devices: str, *address: str) -> None:
     count = fp.distributed.initialize(*given)
     strategy = default()
     history = trained(strategy)
-    remembered = remembering(strategy, of_host=not address)
-    how = "remembering" if address else "remembering streamed"
-    others = {"streamed": trained(strategy, of_host=True), how: remembered}
+    if address:
+        others = {"remembering": remembering(strategy)}
+    else:
+        others = {"remembering streamed": remembering(strategy, of_host=True)}
     found = numbers(history) | {
         **{f"{how} {name}": x for how, of in others.items() for name, x in numbers(of).items()},
         "odd": refused(ValueError, fp.Strategy, "map", 2 * count - 1),

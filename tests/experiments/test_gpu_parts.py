@@ -99,13 +99,3 @@ def test_each_is_a_command_that_there_is(name, small, tmp_path):
     else:
         assert module == "experiments.reproduce"
         assert words[words.index("--data-dir") + 1] == str(tmp_path)
-
-
-@pytest.mark.slow
-def test_adapters_of_a_small_network_are_measured(tmp_path):
-    """In processes of their own."""
-    words = ["--parts", "lora", "--sizes", "small", "--output", str(tmp_path)]
-    assert main(["gpu", *words]) == 0
-    found = lines(tmp_path)["lora"]
-    assert found["ended"] == "done", found["said"]
-    assert found["result"]["runs"]["ours round"]["ms"]["median"] > 0

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 
 def test_rounds_with_integers_stand_beside_floats(monkeypatch, capsys):
-    tiny = Images(2, examples=2, epochs=2, side=4, filters=(2,), hidden=(3,))
+    tiny = Images(2, examples=2, epochs=2, side=4, filters=(), hidden=(3,))
     monkeypatch.setattr(integers, "WORKLOAD", tiny)
     monkeypatch.setattr(integers, "KEPT", 0.2)
     assert loaded("benchmark").main(["integers", "--clients", "2", "--repeats", "2"]) == 0

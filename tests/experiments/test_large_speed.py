@@ -17,12 +17,18 @@ from experiments.speed.large_runs import LARGE, SMALL, LargeStep
 from experiments.speed.rivals.runner import Settings
 from experiments.speed.workloads import parameters
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
 main = loaded("benchmark").main
 
 TINY = {"length": 4, "vocabulary": 8, "width": 8, "heads": 2, "layers": 1, "lot": 2, "product": 8}
 FEW = {"clients": 2, "steps": 2}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Also processes."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 
 def tiny(name):
@@ -52,13 +58,14 @@ def test_a_round_is_dp_fed_avg_over_whole_epochs():
     """Of one client, without noise or clipping: a step of SGD by hand."""
     workload = replace(tiny("J"), clients=1, steps=1, noise_multiplier=0.0, clip_norm=1e6)
     federation, algorithm = workload.federation(1), workload.algorithm(1)
-    params = workload.init(jax.random.key(0))
+    params = jax.jit(workload.init)(jax.random.key(0))
     after, _ = fp.one_round(algorithm)(
         jax.random.key(1), algorithm.init(params, federation), federation
     )
     text = examples.texts(workload, workload.lot)
     batch = {"text": text[:, :-1], "label": text[:, 1:]}
-    gradient = jax.grad(lambda p: jax.vmap(workload.loss, (None, 0))(p, batch).mean())(params)
+    mean = jax.grad(lambda p: jax.vmap(workload.loss, (None, 0))(p, batch).mean())
+    gradient = jax.jit(mean)(params)
     for end, p, g in zip(*map(jax.tree.leaves, (after.params, params, gradient)), strict=True):
         np.testing.assert_allclose(end, p - 0.1 * g, atol=1e-6)
     assert optax.tree.norm(gradient) > 0.1
@@ -90,13 +97,15 @@ def test_numbers_of_each_run():
     assert runs["jax_privacy dp_sgd"] == {"unavailable": "no memory"}
 
 
-@pytest.mark.parametrize("workload", ["H", "J"])
-def test_each_run_has_a_process_of_its_own(workload, monkeypatch, capsys):
+@pytest.mark.parametrize(("workload", "runs"), [("H", ("dp_sgd", "gradient")), ("I", ("round",))])
+def test_each_run_has_a_process_of_its_own(workload, runs, monkeypatch, capsys):
+    """J is I without adapters; the product is timed below."""
     monkeypatch.setitem(large.SMALL, workload, tiny(workload))
+    monkeypatch.setitem(large.OURS, workload, runs)
     words = ["--workload", workload, "--sizes", "small", "--repeats", "2"]
     assert main(["large", *words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found["runs"]) == {f"ours {run}" for run in large.OURS[workload]}
+    assert set(found["runs"]) == {f"ours {run}" for run in runs}
     for run in found["runs"].values():
         assert len(run["ms"]["all"]) == 2
         assert run["peak_memory_mb"] > 10

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +20,7 @@ from experiments.run import main
 from experiments.runs import unfinished
 from experiments.search import sweep_folder, sweep_grid
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 
 SMALL = ["--rounds", "3", "--every", "1", "--checkpoint.rounds", "1", "--clients", "60"]
 
@@ -184,19 +183,3 @@ def test_a_config_that_holds_records_out(tmp_path):
     assert loaded("sweep").main([module, *options, "--output", str(tmp_path / "swept")]) == 0
     caption = (tmp_path / "swept" / "table.md").read_text()
     assert "personal_accuracy_mean after the last round, on records of single clients" in caption
-
-
-@pytest.mark.slow
-def test_the_guides_config(tmp_path, monkeypatch):
-    """As it stands there, from another folder."""
-    page = Path(configs.__file__).parents[1] / "docs" / "how_to" / "own_config.md"
-    (config,) = re.findall(r"```python\n# hospitals.py\n(.*?)```", page.read_text(), re.DOTALL)
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "hospitals.py").write_text(config)
-    monkeypatch.chdir(tmp_path)
-    name = str(project / "hospitals.py")
-    assert main([name, "--output", "runs/mine"]) == 0
-    summary = json.loads(Path("runs/mine/summary.json").read_text())
-    assert summary["rounds"] == {"fed_avg": 10, "dp_fed_avg": 10}
-    assert "hospitals.py" in {path.name for path in Path("runs/mine/code").iterdir()}

@@ -2,15 +2,15 @@
 
 import json
 import signal
-import time
 
 import pytest
-from several import PATIENCE, ended, free_port, options, slurm, started
+from resumed import OFTEN, lines
+from several import ended, free_port, options, slurm, started
 
 import fedpriv as fp
 from experiments.run import main
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile", "compiled_once")]
 
 # Cohorts of 5 on 2 devices, one in each process: one has a slot of padding.
 SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size"]
@@ -19,22 +19,15 @@ SHORT = ["--algorithms", "rand_k", "--rounds", "4", "--every", "2", "--seeds", "
 SHORT += ["--stop-at", "accuracy=0.001"]
 
 
-def two(folder, *args):
+def two(folder, *args, program=("-m", "experiments.run")):
     """Arguments of Python for both processes; the second one would write beside the first one's folder."""
+    output = [["--output", folder], ["--output", folder / "second"]]
+    return both(*program, *SMALL, *args, each=output)
+
+
+def both(*words, each=((), ())):
     address = f"127.0.0.1:{free_port()}"
-    command = ["-m", "experiments.run", *SMALL, *args]
-    return [
-        [*command, "--output", folder if i == 0 else folder / "second", *options(address, 2, i)]
-        for i in range(2)
-    ]
-
-
-def lines(folder):
-    """metrics.jsonl without the seconds."""
-    text = (folder / "metrics.jsonl").read_text().splitlines()
-    return [
-        {k: v for k, v in json.loads(line).items() if k != "seconds_not_private"} for line in text
-    ]
+    return [[*words, *each[i], *options(address, 2, i)] for i in range(2)]
 
 
 def summary(folder):
@@ -90,27 +83,38 @@ def test_metrics_are_those_of_one_process(finished, tmp_path, monkeypatch):
     assert lines(folder) == lines(tmp_path / "one")
 
 
-def wait_for(file, processes):
-    until = time.monotonic() + PATIENCE
-    while not file.exists() and time.monotonic() < until:
-        assert all(process.poll() is None for process in processes), ended(processes)
-        time.sleep(0.1)
+DYING = """
+import jax, os, signal
+from fedpriv.engine.checkpoint import Keeper
+from experiments.run import main
+offer = Keeper.offer
+def dies(keeper, round, *args, **kwargs):
+    offer(keeper, round, *args, **kwargs)
+    round == 4 and jax.process_index() == 1 and os.kill(os.getpid(), signal.SIGKILL)
+Keeper.offer = dies
+main()
+"""
 
 
-def test_when_one_process_dies_all_end(tmp_path):
-    """The first one's folder has what was recorded; test_cluster has all that are asked to stop."""
-    folder = tmp_path / "run"
-    endless = ["--algorithms", "fed_avg", "--rounds", "1000000", "--every", "1"]
-    with started(two(folder, *endless)) as processes:
-        wait_for(folder / "metrics.jsonl", processes)
-        processes[1].send_signal(signal.SIGKILL)
+def test_when_one_process_dies_all_end_and_go_on_together(tmp_path):
+    """The folder has what was recorded; both read the checkpoint; test_cluster has all that are asked to stop."""
+    folder, whole = tmp_path / "run", tmp_path / "whole"
+    short = ["--algorithms", "fed_avg", "--rounds", "9", "--every", "2", "--seeds", "2"]
+    with started(two(folder, *short, *OFTEN, program=("-c", DYING))) as processes:
         first, second = ended(processes)
     assert first.code == 1, first
     assert second.code == -signal.SIGKILL, second
     status = "failed, perhaps because another"
     assert f"\nerror: {status}" in first.err
     assert summary(folder)["status"].startswith(status)
-    assert summary(folder)["rounds"]["fed_avg"] == len(lines(folder)) >= 1
+    assert summary(folder)["rounds"]["fed_avg"] in (2, 4)
+    assert [p.name for p in (folder / "checkpoints" / "fed_avg").iterdir()]
+    with started(both("-m", "experiments.run", "--resume", folder)) as processes:
+        said = ended(processes)
+    assert [p.code for p in said] == [0, 0], said
+    one = ["--layout.devices", "2", "--output", str(whole)]
+    assert main([*SMALL, *short, *one]) == 0
+    assert lines(folder) == lines(whole)
 
 
 def test_a_mistake_in_one_process_ends_all(tmp_path):
@@ -131,23 +135,11 @@ def test_a_mistake_in_one_process_ends_all(tmp_path):
 def test_a_process_that_dies_before_training_ends_all(tmp_path):
     folder, port = tmp_path / "never", free_port()
     dying = "import os; from fedpriv import distributed; from experiments.run import main; "
-    dying += "distributed.check_equal = lambda **_: os._exit(9); main()"
+    dying += "distributed.check_equal = lambda *, settings, **_: os._exit(9); main()"
     command = ["-m", "experiments.run", *SMALL, *SHORT, "--output", folder]
     tasks = [slurm(i, 2, port) for i in range(2)]
     with started([command, ["-c", dying]], tasks) as processes:
         first, second = ended(processes)
     assert (first.code, second.code) == (1, 9)
     assert "error: another process ended: " in first.err
-    assert not folder.exists()
-
-
-def test_other_settings_in_one_process_end_all(tmp_path):
-    folder = tmp_path / "never"
-    one, other = two(folder, *SHORT)
-    with started([one, [*other, "--clip-norm", "3"]]) as processes:
-        first, second = ended(processes)
-    assert (first.code, second.code) == (2, 2)
-    assert first.err == (
-        "error: settings: process 1 has another than process 0; give every process the same\n"
-    )
     assert not folder.exists()

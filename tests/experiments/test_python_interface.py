@@ -19,7 +19,7 @@ from experiments.config.settings import changed
 from experiments.run import main
 from experiments.runs.recorder import Recorder
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 
 SMALL = {"clients": 12, "cohort": 5, "sampling": "fixed_size", "capacity": 5, "public_examples": 5}
 SMALL |= {"layout": {"devices": 1}, "local": {"epochs": 1}}  # as `WORDS`

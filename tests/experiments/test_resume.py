@@ -29,7 +29,7 @@ from experiments.run import main
 from experiments.runs import unfinished
 from experiments.training.train import train_or_resume
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 
 RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "9", "--every", "2", "--seeds", "2"]
 RUN += ["--per-client", "3"]
@@ -68,6 +68,10 @@ def folder(stopped, tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_folder(folder, whole):
+    """Lines after the checkpoint are written again; the last one is torn."""
+    for name in ("metrics.jsonl", "clients.jsonl"):
+        with (folder / name).open("a") as file:
+            file.write((folder / name).read_text().splitlines()[-1])
     seen = Stop(None, None)
     free = ["--checkpoint.minutes", "None", "--checkpoint.rounds", "4", "--data-dir", "elsewhere"]
     again = ["--resume", folder, "quickstart", *RUN, *free, "--output", folder]
@@ -79,27 +83,31 @@ def test_a_killed_run_goes_on_to_the_same_folder(folder, whole):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kept", ["none", "more"])
-def test_whatever_lines_are_there(kept, folder, whole):
-    """None of the algorithm that goes on; lines after the checkpoint, and a torn one."""
-    file = folder / "metrics.jsonl"
-    there = file.read_text().splitlines(keepends=True)
-    assert len(there) == 8
-    text = {"none": there[:5], "more": [*there, there[-1][:-1]]}
-    file.write_text("".join(text[kept]))
-    of_clients = folder / "clients.jsonl"
-    each = of_clients.read_text().splitlines(keepends=True)
-    text = {"none": each[:5], "more": [*each, each[-1][:-1]]}
-    of_clients.write_text("".join(text[kept]))
+def test_lines_that_are_lost_are_written_again(folder, whole):
+    """All of the algorithm that goes on."""
+    for name in ("metrics.jsonl", "clients.jsonl"):
+        there = (folder / name).read_text().splitlines(keepends=True)
+        assert len(there) == 8
+        (folder / name).write_text("".join(there[:5]))
     assert launch("--resume", folder) == 0
     assert_same(folder, whole)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "end"), [("metrics.jsonl", ""), ("clients.jsonl", "{\n")])
-def test_without_lines_of_a_finished_algorithm_it_is_trained_again(name, end, folder, whole):
-    file = folder / name
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]) + (end or "{"))
+def test_without_lines_of_a_finished_algorithm_it_is_trained_again(folder, whole):
+    """Without its own, or those of its clients."""
+
+    def finished():
+        return [*unfinished.earlier(folder)[0].finished({"fed_avg": 9, "rand_k": 9}, models=True)]
+
+    file = folder / "metrics.jsonl"
+    text = file.read_text()
+    assert finished() == ["fed_avg"]
+    file.write_text("".join(text.splitlines(keepends=True)[:3]) + "{")
+    assert finished() == []
+    file.write_text(text)
+    file = folder / "clients.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:3]) + "{\n")
     assert launch("--resume", folder) == 0
     assert_same(folder, whole)
 
@@ -114,11 +122,8 @@ def test_a_damaged_checkpoint_falls_back(folder, whole, capsys):
 
 
 @pytest.mark.slow
-def test_a_run_without_checkpoints_goes_on_with_the_algorithm_it_was_at(tmp_path, whole):
-    folder = tmp_path / "r"
-    with pytest.raises(KilledError):
-        main([*RUN, "--output", str(folder)], sinks=[Stop("rand_k", 6)])
-    assert not [*folder.rglob("checkpoints/*/*")]
+def test_a_run_without_checkpoints_goes_on_with_the_algorithm_it_was_at(folder, whole):
+    shutil.rmtree(folder / "checkpoints")
     assert launch("--resume", folder) == 0
     assert_same(folder, whole)
 
@@ -161,11 +166,7 @@ def test_what_has_ended_is_left(whole, capsys):
 
 
 @pytest.mark.slow
-def test_train_or_resume(tmp_path, whole):
-    folder = tmp_path / "r"
-    (tmp_path / "x").mkdir()
-    with pytest.raises(KilledError):
-        main([*RUN, *OFTEN, "--output", str(folder)], sinks=[Stop("fed_avg", 6)])
+def test_train_or_resume(folder, tmp_path, whole):
     assert train_or_resume("quickstart", folder, **settings()).status == "complete"
     assert_same(folder, whole)
     new = settings() | {"rounds": 1, "algorithms": ["fed_avg"]}
@@ -260,13 +261,13 @@ def test_a_budget_ends_a_resumed_run_as_any_other(tmp_path):
     """Planned rounds are fewer than the config's."""
     args = [*SMALL, "--algorithms", "rand_k", "--rounds", "9", "--every", "2"]
     args += ["--stop-at-epsilon", "8", "--noise-multiplier", "1", "--delta", "0.065"]
-    assert launch(*args, "--output", tmp_path / "whole") == 0
-    planned = summary(tmp_path / "whole")["rounds_planned"]["rand_k"]
-    assert 4 < planned < 9
     with pytest.raises(KilledError):
         main([*args, *OFTEN, "--output", str(tmp_path / "r")], sinks=[Stop("rand_k", 4)])
     assert launch("--resume", tmp_path / "r") == 0
-    assert_same(tmp_path / "r", tmp_path / "whole")
+    found = summary(tmp_path / "r")
+    assert 4 < found["rounds_planned"]["rand_k"] < 9
+    assert found["rounds"] == found["rounds_planned"]
+    assert lines(tmp_path / "r")[-1]["round"] == found["rounds"]["rand_k"]
 
 
 def test_rounds_that_are_done_again_stay_spent(tmp_path):

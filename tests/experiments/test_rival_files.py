@@ -18,6 +18,13 @@ from experiments.speed.workloads import Images, Records, Texts
 
 pytestmark = pytest.mark.slow
 
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """To compile."""
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+
 IMAGES = Images(side=8, filters=(2, 3), hidden=(4,), examples=2, epochs=2)
 WORKLOADS = {
     "A": IMAGES,

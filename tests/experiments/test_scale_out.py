@@ -71,7 +71,8 @@ def test_a_ring():
     assert slow["pays_up_to"] == 1
 
 
-def test_two_processes_beside_one(capsys):
+def test_two_processes_beside_one(capsys, monkeypatch):
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     words = ["scale_out", "mspdq_mnist", "--clients", "2", "--repeats", "1", "--json"]
     assert loaded("benchmark").main(words) == 0
     found = json.loads(capsys.readouterr().out)

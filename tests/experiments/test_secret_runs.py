@@ -21,7 +21,7 @@ from experiments.run import main
 from experiments.runs import secret_seed
 from experiments.runs.run_folder import read
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 
 RUN = [*SMALL, "--algorithms", "rand_k", "--rounds", "8", "--every", "2", "--seeds", "2"]
 
