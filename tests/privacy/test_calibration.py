@@ -58,7 +58,8 @@ def test_noise_against_the_closed_form():
 @pytest.mark.slow
 def test_claimed_noise_gives_the_paper_s_sigma():
     """Table 4: epsilon 1.01 at sigma 1.4 (and q = 1 / 60)."""
-    sigma = calibrate_noise(algorithm, *HERE, epsilon=1.008, rounds=180, delta=DELTA, claimed=True)
+    budget = {"epsilon": 1.008, "rounds": 180, "delta": DELTA, "claimed": True}
+    sigma = calibrate_noise(algorithm, *HERE, **budget, tolerance=3e-4)
     assert sigma == pytest.approx(1.4, rel=1e-3)
 
 
@@ -120,9 +121,9 @@ def test_noise_of_several_runs(told):
 @pytest.mark.slow
 def test_together_one_run_takes_the_noise_that_it_takes_alone():
     """And beside statistics that cost nothing; beside others more."""
-    target = {"epsilon": 1.0, "delta": DELTA}
+    target = {"epsilon": 1.0, "delta": DELTA, "tolerance": 1e-2}
     alone = calibrate_noise(algorithm, *HERE, rounds=20, **target)
-    quiet = algorithm(5.0)
+    quiet = algorithm(1.2)
 
     def beside(*runs):
         return calibrate_together(lambda s: [*runs, (algorithm(s), 20)], *HERE, **target)
@@ -154,7 +155,10 @@ UNREACHABLE = {
     ),
     r"epsilon: 0\.1; cannot be reached even with a noise multiplier of 1e\+09, which costs": lambda: (
         calibrate_together(
-            lambda s: [(algorithm(1.0), 3), (algorithm(s), 1)], *HERE, epsilon=0.1, delta=DELTA
+            lambda s: [(algorithm(1.0, everyone(10)), 3), (algorithm(s, everyone(10)), 1)],
+            *AT_TEN,
+            epsilon=0.1,
+            delta=DELTA,
         )
     ),
     r"sampler: made for 6000 clients": lambda: calibrate_together(
