@@ -31,11 +31,6 @@ def by_rate(rates):
     return averaging(fp.grouped(LABELS, {g: fp.poisson(MEMBERS, q) for g, q in rates.items()}))
 
 
-def by_weight(weights):
-    draws = dict.fromkeys(weights, fp.poisson(MEMBERS, 0.4))
-    return averaging(fp.grouped(LABELS, draws, weights=weights))
-
-
 def by_clip_scale(scales):
     return averaging(fp.grouped(LABELS, fp.fixed_order(100, 20), clip_scales=scales), 1.0)
 
@@ -52,7 +47,6 @@ def of_groups(algorithm, rounds=20, delta=1e-3, **how):
 
 NUMBERS = {
     "rates towards a server": (by_rate, {"view": "server_secagg", "honest": 0.8}),
-    "weights": (by_weight, {}),
     "clip scales": (by_clip_scale, {}),
     "records": (by_record, {}),
 }

@@ -28,22 +28,11 @@ def of_records(
     return fp.dp_sgd(local, sampler=sampler, together=together)
 
 
-def of_clients(sampler):
-    return fp.papers.fed_avg_sparse(
-        squared,
-        sampler=sampler,
-        batches=fp.full_batch(),
-        sparsifier=fp.papers.select_rand_k(0.5),
-        mechanism=fp.skellam(bits=16, **NOISY),
-        server=fp.fed_opt.adam(0.1),
-        **SGD,
-    )
-
-
 @pytest.mark.slow
 def test_a_streamed_run_that_was_killed_ends_as_one_in_memory(tmp_path):
     """To the bit, of two secret seeds, on two devices, some of whose clients vanish."""
-    algorithm = of_clients(fp.dropping(FIXED, 0.3125, "lost"))
+    made = {"mechanism": fp.skellam(bits=16, **NOISY), "batches": fp.full_batch(), **SGD}
+    algorithm = fp.fed_avg(squared, sampler=fp.dropping(FIXED, 0.3125, "lost"), **made)
     examples, rows = jax.tree.map(np.asarray, (FEDERATION.examples, FEDERATION.rows))
     streamed = fp.StreamedFederation.from_arrays(examples, list(rows))
     options = {"rounds": 3, "every": 1, "secret_seed": 2**62 + 1, "strategy": fp.Strategy("map", 2)}

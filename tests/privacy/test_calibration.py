@@ -1,5 +1,7 @@
 """Noise and rounds for a target epsilon."""
 
+from functools import partial
+
 import pytest
 import tiers
 from small import blank, certified, refused, sgd, squared, start
@@ -16,6 +18,8 @@ from fedpriv import (
     full_batch,
     poisson,
 )
+from fedpriv.certification.calibration import smallest
+from fedpriv.privacy import Everyone, Release, certify_releases
 
 DELTA = 6000**-1.1
 COMMON = {"optimizer": sgd, "batches": full_batch()}
@@ -122,11 +126,12 @@ def test_noise_of_several_runs(told):
 def test_together_one_run_takes_the_noise_that_it_takes_alone():
     """And beside statistics that cost nothing; beside others more."""
     target = {"epsilon": 1.0, "delta": DELTA, "tolerance": 1e-2}
-    alone = calibrate_noise(algorithm, *HERE, rounds=20, **target)
-    quiet = algorithm(1.2)
+    training = partial(algorithm, sampler=everyone(10))
+    alone = calibrate_noise(training, *AT_TEN, rounds=20, **target)
+    quiet = training(8.0)
 
     def beside(*runs):
-        return calibrate_together(lambda s: [*runs, (algorithm(s), 20)], *HERE, **target)
+        return calibrate_together(lambda s: [*runs, (training(s), 20)], *AT_TEN, **target)
 
     assert beside() == alone == beside((quiet, 0))
     assert beside((quiet, 1)) > alone
@@ -138,6 +143,10 @@ def noise(**changes):
 
 def rounds(sigma=1.4, **changes):
     calibrate_rounds(algorithm(sigma), *HERE, **{"epsilon": 1.0, "delta": DELTA} | changes)
+
+
+def seen(multiplier, times):
+    return Release("third_party", "client", multiplier, Everyone(10), times)
 
 
 UNREACHABLE = {
@@ -154,11 +163,8 @@ UNREACHABLE = {
         calibrate_noise(lambda s: algorithm(1.0), *HERE, epsilon=0.1, rounds=3, delta=DELTA)
     ),
     r"epsilon: 0\.1; cannot be reached even with a noise multiplier of 1e\+09, which costs": lambda: (
-        calibrate_together(
-            lambda s: [(algorithm(1.0, everyone(10)), 3), (algorithm(s, everyone(10)), 1)],
-            *AT_TEN,
-            epsilon=0.1,
-            delta=DELTA,
+        smallest(
+            lambda s: certify_releases([seen(1.0, 3), seen(s, 1)], DELTA, "third_party"), 0.1, 0.01
         )
     ),
     r"sampler: made for 6000 clients": lambda: calibrate_together(
