@@ -173,17 +173,14 @@ def test_another_run_is_refused_with_all_that_differs(name, folder):
 def test_rounds_of_other_noise_are_not_certified_as_of_this(tmp_path):
     """States are of the same shapes, and no settings were given to compare."""
 
-    def noisy(multiplier, sampler=FIXED):
-        given = {"clip_norm": 0.5, "noise_multiplier": multiplier, "sampler": sampler}
+    def noisy(multiplier):
+        given = {"clip_norm": 0.5, "noise_multiplier": multiplier, "sampler": FIXED}
         return fp.dp_fed_avg(squared, **COMMON, **given)
 
     run(noisy(1.0), tmp_path, stop=2)
-    for other in (noisy(1.25), noisy(1.0, fp.fixed_size(CLIENTS, 2))):
-        with pytest.raises(
-            ValueError, match=r"releases\.third_party client, 7 x gaussian"
-        ) as error:
-            run(other, tmp_path)
-        assert "releases.server " in str(error.value)
+    with pytest.raises(ValueError, match=r"releases\.third_party client, 7 x gaussian") as error:
+        run(noisy(1.25), tmp_path)
+    assert "releases.server " in str(error.value)
     assert run(noisy(1.0), tmp_path)[1] == [4, 6, 7]
 
 

@@ -1,6 +1,6 @@
 """The golden grid: certificates, refusals and budgets are what was recorded, whatever becomes of the way to them.
 
-A third of its rows, a ninth of the dear ones; `python -m golden.record --dry` compares all.
+A third of its rows, one in eighteen of the dear ones; `python -m golden.record --dry` compares all.
 """
 
 import re
@@ -70,9 +70,9 @@ def test_all_rows_are_recorded_and_no_others():
 
 
 def spread(kind):
-    """One row in three, of dear ones in nine, whatever the order in which rows are made: views take turns in it."""
+    """One row in three, of dear ones in eighteen, whatever the order they are made in: views take turns in it."""
     named = [name for name in ROWS if name.startswith(f"{kind}: ")]
-    return [n for n in named if zlib.crc32(n.encode()) % (9 if DEAR.search(n) else 3) == 0]
+    return [n for n in named if zlib.crc32(n.encode()) % (18 if DEAR.search(n) else 3) == 0]
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_a_spread_of_rows_is_as_recorded(kind):
 @pytest.mark.parametrize("kind", ["clients", "records", "runs"])
 def test_every_view_is_in_the_spread(kind):
     for view in ("third_party", "server", "server_secagg"):
-        assert sum(view in name.split(" x ") for name in spread(kind)) > 2
+        assert sum(view in name.split(" x ") for name in spread(kind)) > 1
 
 
 @pytest.mark.parametrize("kind", [clients, records])

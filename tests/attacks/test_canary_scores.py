@@ -40,15 +40,9 @@ FEW = regression([2] * N)
 """For laws that do not depend on how many there are."""
 
 
-def correlated(noise):
-    used = fp.correlated(fp.gaussian(CLIP, noise), fp.noise_matrices.tree(rounds=4))
-    return fp.fed_avg(squared, sampler=fp.everyone(N), mechanism=used, **COMMON)
-
-
 WITHOUT_DRAWS = {
     "clients": (clients(1.0, fp.everyone(N)), FEW, 0),
     "records in three steps": (of_one_client(2.0, 3), WHOLE, 1),
-    "correlated": (correlated(4.0), FEW, 0),
 }
 
 
@@ -122,7 +116,6 @@ def test_a_right_certificate_is_kept_by_a_secret_draw():
     assert third <= certified < known
 
 
-@pytest.mark.slow
 def test_the_last_model_tells_less_than_all_of_them():
     present, scores = scored("clients")
 
@@ -134,17 +127,12 @@ def test_the_last_model_tells_less_than_all_of_them():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("algorithm", "per_client"),
-    [
-        (clients(2.0, fp.poisson(CLIENTS, 0.5, CLIENTS)), 0),
-        (warm(fp.fixed_size(CLIENTS, 20), 0.1), 2),
-    ],
-    ids=["poisson", "a warm start of everyone"],
-)
-def test_bounds_keep_below_the_certificate(algorithm, per_client):
-    """Wrong with probability 1e-6 at most, where the certificate is right; the estimate says something."""
-    present, scores = trained(algorithm, per_client=per_client)
+def test_bounds_keep_below_the_certificate():
+    """Of records, in a warm start of everyone, too. Wrong once in 1e6, where the certificate is right; the estimate
+    says something.
+    """
+    algorithm = warm(fp.fixed_size(CLIENTS, 20), 0.1)
+    present, scores = trained(algorithm, per_client=2)
     for v, view in enumerate(("third_party", "server_secagg")):
         bound = epsilon_one_run(scores[:, v], present, 1e-9, 1e-6, method="epsilon_delta")
         assert bound <= certified_of(algorithm, view)
@@ -184,14 +172,6 @@ def test_too_little_noise_is_seen(name):
     assert gaussian_estimate(scores[:, 0], present, 1e-9).epsilon > said
     assert len(np.unique(present, axis=0)) == 20  # coins differ by seed
     assert 288 < present.sum() < 512  # of 800 fair coins: 8 standard deviations
-
-
-@pytest.mark.slow
-def test_records_under_noise_that_changes_are_audited():
-    """The means are 2 apart, of a standard error of 0.2: false alarm 1e-20."""
-    changing = fp.dynamic(fp.gaussian(CLIP, 2.0), rounds=4, noise_decay=3.0)
-    present, scores = runs(of_one_client(changing, 1), 200, 4, WHOLE, per_client=1)
-    assert scores[present, 0].mean() > scores[~present, 0].mean()
 
 
 @pytest.mark.slow
