@@ -101,14 +101,13 @@ def test_rounds_that_are_wanted_anyway_end_the_search():
     assert few < 37
 
 
-OF_BOTH = {  # noise -> runs: statistics whose noise is fixed before training, one noise for both, and for several seeds
+OF_BOTH = {  # noise -> runs: statistics whose noise is fixed before training, and one noise for several seeds
     "training": lambda s: [(algorithm(3.0), 1), (algorithm(s), 20)],
-    "both": lambda s: [(algorithm(s, everyone(6000)), 1), (algorithm(s), 20)],
     "seeds": lambda s: [(algorithm(s), 20)] * 3,
 }
 
 
-@tiers.every("told", [("seeds", "server"), ("both", "server_secagg"), ("training", "third_party")])
+@tiers.every("told", [("seeds", "server"), ("training", "third_party")])
 def test_noise_of_several_runs(told):
     """At the noise that is found all runs together cost at most the target, and more just below it."""
     (runs, view), target = told, 2.0
