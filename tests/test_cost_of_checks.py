@@ -50,7 +50,7 @@ def traces_of(loss, algorithm, params, federation, **options):
     return by_certify, loss.traces
 
 
-TWICE = ["fed_smp top_k", "fed_rep"]
+TWICE = ["fed_smp top_k", "fed_rep", "ditto"]
 """Their clients train two things."""
 
 
