@@ -238,9 +238,8 @@ class TestAudits:
     """The engine's own noise of whole runs, in the worst rounds, projected as the best attack does."""
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("name", ["banded_inverse", "tree"])
-    def test_a_run_lies_below_its_certificate_and_near_it(self, name):
-        used = correlated(matrix_of(name), sigma=3.0)
+    def test_a_run_lies_below_its_certificate_and_near_it(self):
+        used = correlated(matrix_of("tree"), sigma=3.0)
         traced = fp.trace_round(descent(used, fp.fixed_order(N, SIZE)), start(), FEDERATION)
         scores = draw_scores(traced.releases(ROUNDS), "third_party", draws=20_000)
         certified = traced.certify(ROUNDS, 1e-3).epsilon
@@ -259,14 +258,6 @@ class TestAudits:
         certified = traced.certify(ROUNDS, 1e-3).epsilon
         assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
         assert lower_bounds(scores, 1e-3).gaussian > 0.6 * certified
-
-    @pytest.mark.slow
-    def test_blocks_of_fresh_noise(self):
-        plain = descent(fp.gaussian(CLIP, SIGMA), fp.random_allocation(N, 3))
-        traced = fp.trace_round(plain, start(), FEDERATION)
-        scores = draw_scores(traced.releases(6), "third_party", draws=20_000)
-        least = lower_bounds(scores, 1e-3, significance=1e-6).least
-        assert 0.4 < least / traced.certify(6, 1e-3).epsilon < 1
 
     @pytest.mark.slow
     def test_too_little_noise_is_refuted(self):
@@ -361,8 +352,10 @@ class TestBeside:
     def test_a_servers_view_is_of_bare_messages(self):
         """Whatever the noise."""
         state, key = fp.ModelState(start(), jnp.int32(0)), jax.random.key(3)
-        bare, seen = (
-            server_view(descent(used, self.SAMPLER), key, state, FEDERATION).update
-            for used in (fp.gaussian(CLIP, 0), correlated(matrix_of("blt"), sigma=9.0))
-        )
+
+        def update(used):
+            algorithm = descent(used, self.SAMPLER)
+            return jax.jit(lambda k: server_view(algorithm, k, state, FEDERATION).update)(key)
+
+        bare, seen = map(update, (fp.gaussian(CLIP, 0), correlated(matrix_of("blt"), sigma=9.0)))
         assert_close(np.asarray(seen), np.asarray(bare), 1e-6)

@@ -1,8 +1,9 @@
 """The golden grid: certificates, refusals and budgets are what was recorded, whatever becomes of the way to them.
 
-A third of its rows; `python -m golden.record --dry` compares all.
+A third of its rows, one in eighteen of the dear ones; `python -m golden.record --dry` compares all.
 """
 
+import re
 import zlib
 from functools import cache
 from itertools import combinations, product
@@ -11,7 +12,11 @@ import pytest
 from golden import clients, record, records
 
 ROWS, RECORDED = record.rows(), record.load()
-EVERY = 3
+DEAR = re.compile(
+    r"public|cut|opening|falling|K 5|by person|persons|together|integers|discrete|skellam|groups of records"
+    r"|Opacus|range|algorithm: .* third_party"
+)
+"""Words of rows that took half a second or more when they were recorded."""
 REPRESENTATIVE = (
     "clients: dropping, lost x gaussian x",
     "clients: late, free clients x banded x",
@@ -65,8 +70,9 @@ def test_all_rows_are_recorded_and_no_others():
 
 
 def spread(kind):
-    """One row in `EVERY`, whatever the order in which rows are made: views and noises take turns in it."""
-    return [n for n in ROWS if n.startswith(f"{kind}: ") and zlib.crc32(n.encode()) % EVERY == 0]
+    """One row in three, of dear ones in eighteen, whatever the order they are made in: views take turns in it."""
+    named = [name for name in ROWS if name.startswith(f"{kind}: ")]
+    return [n for n in named if zlib.crc32(n.encode()) % (18 if DEAR.search(n) else 3) == 0]
 
 
 @pytest.mark.slow
@@ -78,7 +84,7 @@ def test_a_spread_of_rows_is_as_recorded(kind):
 @pytest.mark.parametrize("kind", ["clients", "records", "runs"])
 def test_every_view_is_in_the_spread(kind):
     for view in ("third_party", "server", "server_secagg"):
-        assert sum(view in name.split(" x ") for name in spread(kind)) > 5
+        assert sum(view in name.split(" x ") for name in spread(kind)) > 1
 
 
 @pytest.mark.parametrize("kind", [clients, records])

@@ -31,11 +31,6 @@ def by_rate(rates):
     return averaging(fp.grouped(LABELS, {g: fp.poisson(MEMBERS, q) for g, q in rates.items()}))
 
 
-def by_weight(weights):
-    draws = dict.fromkeys(weights, fp.poisson(MEMBERS, 0.4))
-    return averaging(fp.grouped(LABELS, draws, weights=weights))
-
-
 def by_clip_scale(scales):
     return averaging(fp.grouped(LABELS, fp.fixed_order(100, 20), clip_scales=scales), 1.0)
 
@@ -52,8 +47,6 @@ def of_groups(algorithm, rounds=20, delta=1e-3, **how):
 
 NUMBERS = {
     "rates towards a server": (by_rate, {"view": "server_secagg", "honest": 0.8}),
-    "rates": (by_rate, {}),
-    "weights": (by_weight, {}),
     "clip scales": (by_clip_scale, {}),
     "records": (by_record, {}),
 }
@@ -79,11 +72,12 @@ def test_sizes_of_cohorts_come_as_close_as_whole_numbers_do():
         )
 
     given = {"epsilon": {"strict": 1.0, "lax": 2.0}, "rounds": 20, "delta": 1e-3}
-    found = fp.calibrate_groups(make, start(), HUNDRED, **given)
+    told = {"view": "server_secagg"}
+    found = fp.calibrate_groups(make, start(), HUNDRED, **given, **told, tolerance=1e-2)
     sizes = {name: int(MEMBERS * share) for name, share in found.items()}
-    certificates = of_groups(make(found))
+    certificates = of_groups(make(found), **told)
     for name, size in sizes.items():
-        larger = of_groups(make(found | {name: (size + 1.5) / MEMBERS}))[name].epsilon
+        larger = of_groups(make(found | {name: (size + 1.5) / MEMBERS}), **told)[name].epsilon
         assert certificates[name].epsilon <= given["epsilon"][name] < larger
 
 
@@ -107,7 +101,7 @@ def test_groups_are_named_as_the_budgets_name_them():
             fp.grouped(labels, {g: fp.poisson(members[g], q) for g, q in rates.items()})
         )
 
-    given = {"rounds": 20, "delta": 1e-3}
+    given = {"rounds": 20, "delta": 1e-3, "view": "server_secagg", "tolerance": 0.05}
     found = fp.calibrate_groups(make, start(), HUNDRED, epsilon={1: 0.5, 8: 3.0}, **given)
     as_text = fp.calibrate_groups(by_rate, start(), HUNDRED, epsilon=BUDGETS, **given)
     assert found == {1: as_text["strict"], 8: as_text["lax"]}

@@ -44,7 +44,7 @@ COHORTS = {
     "everyone": ("discrete_gaussian", fp.everyone(40), "server"),
     "dropping": ("discrete_gaussian", fp.dropping(fp.fixed_size(50, 40), 0.2), "server_secagg"),
     "poisson": ("skellam", fp.poisson(200, 0.1, capacity=40), "server_secagg"),
-    "groups": ("discrete_gaussian", fp.grouped(LABELS, STRATA), "third_party"),
+    "groups": ("discrete_gaussian", fp.grouped(LABELS, STRATA), "server_secagg"),
     "blocks": ("discrete_gaussian", fp.shuffled_blocks(80, 40), "third_party"),
     "by hand": ("discrete_gaussian", BY_HAND, "server_secagg"),
 }

@@ -18,7 +18,7 @@ from fedpriv.mechanisms.rounding import DEVIATIONS, round_within, rounded_bound,
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
-DELTA = 1e-5
+DELTA, FAR = 1e-5, ("all equal", "one coordinate")
 
 
 def longest(kind, d):
@@ -31,19 +31,22 @@ def longest(kind, d):
     return (x / np.linalg.norm(x)).astype(np.float32)
 
 
-def measured(used, message, runs):
-    """Root mean square of the error of a coordinate of the sum, of as many messages as it is for, all the same."""
+def measured(used, messages, runs):
+    """Root mean squares of the error of a coordinate of the sum, of as many messages as it is for, all the same."""
 
-    @jax.jit
-    def squares(key):
+    def squares(key, message):
         public, noise, rounding = jax.random.split(key, 3)
         keys = jax.random.split(rounding, used.summed)
         total = jax.vmap(lambda k: used.encode(public, k, message))(keys).sum(0)
         found = used.decode(public, used.perturb(noise, total, None)[0], message)
         return jnp.mean((found - used.summed * message) ** 2)
 
-    keys = jax.random.split(jax.random.key(7), runs)
-    return math.sqrt(float(jnp.mean(jax.lax.map(squares, keys, batch_size=16))))
+    @jax.jit
+    def mean(message):
+        keys = jax.random.split(jax.random.key(7), runs)
+        return jnp.mean(jax.lax.map(lambda key: squares(key, message), keys, batch_size=16))
+
+    return [math.sqrt(float(mean(message))) for message in messages]
 
 
 def at_most(error, numbers):
@@ -55,14 +58,8 @@ def at_most(error, numbers):
 PROMISES = [
     ("discrete_gaussian", 1, 1000, 20.0, 5, 1.2),
     ("skellam", 2, 1000, 20.0, 1, 1.5),
-    ("discrete_gaussian", 1, 10_000, 20.0, 1, 1.05),
     ("discrete_gaussian", 1, 1, 2.0, 5, 1.01),
-    ("discrete_gaussian", 2, 1000, 20.0, 5, 1.2),
-    ("discrete_gaussian", 3, 3000, 8.0, 1, 1.1),
     ("discrete_gaussian", 5, 1000, 0.5, 1, 1.1),
-    ("skellam", 10, 100, 2.0, 20, 1.5),
-    ("discrete_gaussian", 10, 1000, 20.0, 1, 1.1),
-    ("discrete_gaussian", 50, 1000, 20.0, 5, 1.2),
     ("discrete_gaussian", 130, 1000, 20.0, 5, 1.2),
 ]
 
@@ -77,9 +74,8 @@ def test_the_error_is_within_what_calibration_promises(promise):
     made = found.mechanism().integers, 1.5, found.noise_multiplier, clients, d
     real = 1.5 * math.sqrt(rounds) * real_multiplier(epsilon)
     runs = max(20, 60 // d)
-    for kind in ("all equal", "one coordinate"):
-        error = measured(integer_sum(*made), 1.4999 * longest(kind, d), runs)
-        assert error <= at_most(within * real, runs * d)
+    errors = measured(integer_sum(*made), [1.4999 * longest(kind, d) for kind in FAR], runs)
+    assert max(errors) <= at_most(within * real, runs * d)
 
 
 def real_multiplier(epsilon):
@@ -90,11 +86,8 @@ def real_multiplier(epsilon):
 # (noise, bits, noise multiplier, members, dimension, messages of a member)
 SUMS = [
     ("discrete_gaussian", 14, 0.3, 30, 3, 10),
-    ("discrete_gaussian", 16, 0.3, 300, 1, 1),
     ("skellam", 12, 0.5, 100, 2, 1),
-    ("skellam", 16, 4.0, 1000, 10, 1),
     ("skellam", 20, 0.3, 1, 5, 200),
-    ("discrete_gaussian", 16, 4.0, 1000, 130, 1),
 ]
 
 
@@ -103,9 +96,8 @@ SUMS = [
 def test_a_sum_is_no_farther_off_than_it_says(of):
     noise, bits, sigma, members, d, each = of
     used = IntegerSum(noise, bits, 1.0, sigma, members, d, each)
-    for kind in ("all equal", "one coordinate"):
-        error = measured(used, 0.9999 * longest(kind, d), 60)
-        assert error <= at_most(used.error, 60 * d)
+    errors = measured(used, [0.9999 * longest(kind, d) for kind in FAR], 60)
+    assert max(errors) <= at_most(used.error, 60 * d)
 
 
 def law_of(x, squared_norm):

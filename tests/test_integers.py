@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("quick_to_compile")
 KEY = jax.random.key(0)
 
 
-@tiers.every("d", [1000, 1, 2, 7, 100, 7850])
+@tiers.every("d", [1000, 1, 7, 7850])
 def test_a_rotation_keeps_lengths_and_is_undone(d):
     x = np.random.default_rng(0).normal(size=d).astype(np.float32)
     y = jax.jit(rotate)(jax.random.key(1), x)

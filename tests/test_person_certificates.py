@@ -104,7 +104,10 @@ def moved(entry):
     return entry.of_integers or (entry.algorithm.unit, bool(entry.noise))
 
 
-@tiers.every("name", ENTRIES, kind=moved)
+OF_EACH = tiers.one_of_each(ENTRIES, lambda e: (e.noise, e.of_integers, e.algorithm.unit))
+
+
+@tiers.every("name", OF_EACH, kind=moved)
 def test_more_of_a_person_never_costs_less(name):
     """Of every view; or why nothing is certified is said in a line."""
     unit = traced(name).algorithm.unit
@@ -154,9 +157,8 @@ def test_all_clients_in_one_cohort_or_none_divide_the_multiplier(drawn):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("drawn", DRAWN)
-def test_drawing_persons_passes_every_check(drawn):
-    algorithm, of = drawn_by_person(DRAWN[drawn])
+def test_drawing_persons_passes_every_check():
+    algorithm, of = drawn_by_person(DRAWN["poisson"])
     fp.check_algorithm(algorithm, start(), of)
 
 
@@ -288,8 +290,6 @@ def test_records_of_several_persons_are_zeroed_out():
 
 
 AUDITED = {
-    "clients": (by_client(), devices(3), "third_party"),
-    "towards a server": (by_client(fp.everyone(N)), devices(2), "server"),
     "of one size": (by_client(fp.fixed_size(N, 11)), devices(2), "third_party"),
     "records": (by_record(fp.poisson(N, 0.5, N)), patients(3, 2), "third_party"),
 }
@@ -352,7 +352,8 @@ def test_runs_and_calibration_are_of_persons_too():
     assert together.unit == "person"
     assert together.epsilon == pytest.approx(of_devices(2).epsilon, rel=1e-6)
     budget = {"epsilon": 3.0, "rounds": ROUNDS, "delta": DELTA}
-    found = fp.calibrate_noise(lambda noise: by_client(noise=noise), start(), of, **budget)
+    make = lambda noise: by_client(noise=noise)  # noqa: E731
+    found = fp.calibrate_noise(make, start(), of, **budget, tolerance=5e-3)
     assert certified(by_client(noise=found), of).epsilon == pytest.approx(3.0, rel=1e-2)
 
 

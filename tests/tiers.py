@@ -33,6 +33,14 @@ def cases(
     return found
 
 
+def one_of_each(registry: Mapping[str, Any], kind: Callable[[Any], Hashable]) -> dict[str, Any]:
+    """The registry's first entry of each kind alone: where others take the same path, in the full tier too."""
+    first = dict[Hashable, str]()
+    for name, entry in registry.items():
+        first.setdefault(kind(entry), name)
+    return {name: registry[name] for name in first.values()}
+
+
 def every(argument: str, registry: Any, kind: Callable[[Any], Hashable] = kind_of) -> Any:
     """The decorator of a law that holds for every entry; ids are the names."""
     given = cases(registry, kind)

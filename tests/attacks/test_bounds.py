@@ -307,18 +307,18 @@ def test_its_interval_is_that_of_the_non_central_t():
 
 @pytest.mark.slow
 def test_its_interval_and_test_are_wrong_as_seldom_as_they_say():
-    """Of 400 normal samples; more than the binomial quantiles have a chance of 1e-6.
+    """Of 200 normal samples; more than the binomial quantiles have a chance of 1e-6.
 
     The tests of normality are approximations, and 60 scores of a side are few for them: 7 % are allowed instead of 5 %.
     """
     rng, outside, small = np.random.default_rng(0), 0, 0
-    for _ in range(400):
+    for _ in range(200):
         there = rng.random(120) < 0.5
         found = gaussian_estimate(rng.normal(size=120) + there, there, 1e-3)
         outside += not found.low <= dp_accounting.get_epsilon_gaussian(1.0, 1e-3) <= found.high
         small += found.p_value < 0.05
-    assert outside <= stats.binom.ppf(1 - 1e-6, 400, 0.05)
-    assert 1 < small <= stats.binom.ppf(1 - 1e-6, 400, 0.07)
+    assert outside <= stats.binom.ppf(1 - 1e-6, 200, 0.05)
+    assert 1 < small <= stats.binom.ppf(1 - 1e-6, 200, 0.07)
 
 
 @pytest.mark.parametrize(

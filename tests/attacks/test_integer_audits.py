@@ -65,14 +65,12 @@ def test_no_other_direction_shows_more(kind, deviation):
 
 
 GAUSSIANS, SKELLAM = (noise_of(kind, 10, 2.0, 30) for kind in KINDS)
-LOST, NEARLY_ALL = (Dropping(10, 10, share, True) for share in (0.5, 0.99))
+LOST = Dropping(10, 10, 0.5, True)
 RELEASES = {
     "a share": release(noise_of(KINDS[0], 1, 3.0), Everyone(10), view="server", adder="own"),
-    "a known cohort": release(SKELLAM, rounds=3, participation=FixedSize(50, 10)),
     "a poisson cohort": release(SKELLAM, Poisson(50, 0.2), 5, "third_party"),
     "a cohort of one size": release(GAUSSIANS, FixedSize(50, 10), 5, "third_party"),
     "shares vanish": release(GAUSSIANS, participation=LOST),
-    "nearly all shares vanish": release(GAUSSIANS, participation=NEARLY_ALL),
 }
 
 
@@ -82,14 +80,11 @@ def test_lower_bounds_keep_below_the_certificate(name):
     """Each of them is wrong with probability 1e-6 at most, where the certificate is right."""
     made = RELEASES[name]
     found, most = bound([made]), certified(made)
-    assert found <= most
-    assert found > 0 or name == "nearly all shares vanish"
+    assert 0 < found <= most
 
 
 SUMS = [
     (KINDS[0], 10, 1.0, 10),
-    (KINDS[1], 10, 1.0, 10),
-    (KINDS[0], 1, 1.0, 1),
     (KINDS[1], 100, 3.0, 2000),
 ]
 
@@ -105,10 +100,9 @@ def test_more_than_sixty_percent_is_found(sum_of):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("given", [(KINDS[0], 1.0), (KINDS[1], 0.5)])
-def test_records_and_what_honest_members_leave(given):
+def test_records_and_what_honest_members_leave():
     """As above, of single records of all clients, and of the shares of half of the clients."""
-    kind, honest = given
+    kind, honest = "skellam", 0.5
     used = getattr(fp, kind)(CLIP, 0.8 / np.sqrt(CLIENTS), bits=16)
     local = fp.LocalSteps(
         fp.per_example(squared), fp.everyone(RECORDS), 1, COMMON["optimizer"], used
@@ -148,20 +142,15 @@ def test_too_little_noise_and_too_long_messages_are_refuted(kind, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "how"), [("skellam", {}), ("discrete_gaussian", {"data": lambda examples: examples})]
-)
-def test_canaries_are_scored_as_by_the_noise_of_the_integers(kind, how):
-    """The worst one moves the sum by C, in all four rounds: N(+-mu^2 / 2, mu^2); an honest one, by less.
+def test_canaries_are_scored_as_by_the_noise_of_the_integers():
+    """The worst one moves the sum by C, in all four rounds: N(+-mu^2 / 2, mu^2).
 
     By Kolmogorov and Smirnov; false alarm 1e-6 each.
     """
-    used = getattr(fp, kind)(CLIP, 2.0, bits=20)
+    used = fp.skellam(CLIP, 2.0, bits=20)
     algorithm = fp.fed_avg(squared, sampler=fp.everyone(12), mechanism=used, **COMMON)
-    present, scores = runs(algorithm, 200, 4, regression([2] * 12), **how)
-    if not how:
-        for there in (True, False):
-            law = scipy.stats.norm((there - 0.5), 1.0)
-            assert scipy.stats.kstest(scores[present == there, 0], law.cdf).pvalue > 1e-6
-    assert scores[present, 0].mean() > 0 > scores[~present, 0].mean()
+    present, scores = runs(algorithm, 200, 4, regression([2] * 12))
+    for there in (True, False):
+        law = scipy.stats.norm((there - 0.5), 1.0)
+        assert scipy.stats.kstest(scores[present == there, 0], law.cdf).pvalue > 1e-6
     np.testing.assert_allclose(scores[:, 0], scores[:, 1], rtol=0, atol=1e-6)

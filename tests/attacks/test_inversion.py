@@ -25,16 +25,10 @@ def test_every_label_is_read_off_the_last_layer(seen):
     np.testing.assert_array_equal(infer_label(seen["last"]["bias"]), LABELS)
 
 
-SEARCHES = {"lbfgs": (None, 100), "adam": (optax.adam(0.1), 300)}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SEARCHES)
-def test_images_are_recovered(seen, name):
-    optimizer, steps = SEARCHES[name]
+def test_images_are_recovered(seen):
     seen = jax.tree.map(lambda leaf: leaf[:4], seen)
-    how = {"steps": steps, "optimizer": optimizer}
-    found = invert(gradient, seen, LABELS[:4], (8, 8, 1), jax.random.key(1), **how)
+    found = invert(gradient, seen, LABELS[:4], (8, 8, 1), jax.random.key(1), steps=60)
     assert np.median(mse(found.image, IMAGES[:4])) < 1e-2
     again = jax.jit(jax.vmap(gradient))(found.image, LABELS[:4])
     off = jax.tree.map(lambda a, b: np.square(a - b).sum(tuple(range(1, a.ndim))), again, seen)

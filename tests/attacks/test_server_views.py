@@ -73,7 +73,6 @@ UNBOUNDED = fp.LocalSteps(
 )
 PLAIN = {
     "fed_avg": fp.fed_avg(MODEL.loss, **OWN),
-    "dp_sgd": fp.dp_sgd(UNBOUNDED, sampler=OWN["sampler"]),
     "dp_scaffold": fp.dp_scaffold(UNBOUNDED, sampler=OWN["sampler"]),
 }
 
@@ -87,20 +86,13 @@ def test_one_step_shows_the_gradient(name):
     assert_close(found.update, gradients(found.cohort.ids))
 
 
-SPARSE = {
-    "rand_k": (fp.papers.select_rand_k(0.4), D / 6),
-    "top_k": (fp.papers.select_top_k(0.4, OWN["batches"]), 1.0),
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SPARSE)
-def test_what_is_not_sent_is_zero(name):
-    sparsifier, scale = SPARSE[name]
+def test_what_is_not_sent_is_zero():
+    sparsifier = fp.papers.select_rand_k(0.4)
     found = view(fp.papers.fed_avg_sparse(MODEL.loss, **OWN, sparsifier=sparsifier))
     assert found.sent.sum() == 6
     assert not found.update[:, ~found.sent].any()
-    expected = scale * gradients(found.cohort.ids) * found.sent
+    expected = D / 6 * gradients(found.cohort.ids) * found.sent
     assert_close(found.update, expected)
 
 

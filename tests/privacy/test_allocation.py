@@ -130,11 +130,10 @@ def test_what_is_sent_may_depend_on_what_was_seen():
 class TestCut:
     """Rounds of more units than there is room for."""
 
-    @tiers.every("given", [(2, 2, 1), (3, 2, 1), (3, 2, 2)])
-    @tiers.every("multiplier", [0.7, 1.5])
-    def test_all_neighbours_by_enumeration(self, given, multiplier):
+    @tiers.every("given", [(2, 2, 1, 0.7), (3, 2, 1, 1.5), (3, 2, 2, 0.7)])
+    def test_all_neighbours_by_enumeration(self, given):
         """Every draw, every choice of who stays, and messages of the others along the unit's or of nothing."""
-        clients, block, capacity = given
+        clients, block, capacity, multiplier = given
         release = block_of(multiplier, Allocation(clients, block, capacity))
         certified = np.transpose([curve(np.array(EPSILONS)) for curve in directions(release)])
         x = np.arange(-clients - 5 * multiplier, clients + 5 * multiplier, 0.1)

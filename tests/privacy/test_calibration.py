@@ -1,5 +1,7 @@
 """Noise and rounds for a target epsilon."""
 
+from functools import partial
+
 import pytest
 import tiers
 from small import blank, certified, refused, sgd, squared, start
@@ -16,6 +18,8 @@ from fedpriv import (
     full_batch,
     poisson,
 )
+from fedpriv.certification.calibration import smallest
+from fedpriv.privacy import Everyone, Release, certify_releases
 
 DELTA = 6000**-1.1
 COMMON = {"optimizer": sgd, "batches": full_batch()}
@@ -58,7 +62,8 @@ def test_noise_against_the_closed_form():
 @pytest.mark.slow
 def test_claimed_noise_gives_the_paper_s_sigma():
     """Table 4: epsilon 1.01 at sigma 1.4 (and q = 1 / 60)."""
-    sigma = calibrate_noise(algorithm, *HERE, epsilon=1.008, rounds=180, delta=DELTA, claimed=True)
+    budget = {"epsilon": 1.008, "rounds": 180, "delta": DELTA, "claimed": True}
+    sigma = calibrate_noise(algorithm, *HERE, **budget, tolerance=3e-4)
     assert sigma == pytest.approx(1.4, rel=1e-3)
 
 
@@ -96,14 +101,13 @@ def test_rounds_that_are_wanted_anyway_end_the_search():
     assert few < 37
 
 
-OF_BOTH = {  # noise -> runs: statistics whose noise is fixed before training, one noise for both, and for several seeds
+OF_BOTH = {  # noise -> runs: statistics whose noise is fixed before training, and one noise for several seeds
     "training": lambda s: [(algorithm(3.0), 1), (algorithm(s), 20)],
-    "both": lambda s: [(algorithm(s, everyone(6000)), 1), (algorithm(s), 20)],
     "seeds": lambda s: [(algorithm(s), 20)] * 3,
 }
 
 
-@tiers.every("told", [("seeds", "server"), ("both", "server_secagg"), ("training", "third_party")])
+@tiers.every("told", [("seeds", "server"), ("training", "third_party")])
 def test_noise_of_several_runs(told):
     """At the noise that is found all runs together cost at most the target, and more just below it."""
     (runs, view), target = told, 2.0
@@ -120,12 +124,13 @@ def test_noise_of_several_runs(told):
 @pytest.mark.slow
 def test_together_one_run_takes_the_noise_that_it_takes_alone():
     """And beside statistics that cost nothing; beside others more."""
-    target = {"epsilon": 1.0, "delta": DELTA}
-    alone = calibrate_noise(algorithm, *HERE, rounds=20, **target)
-    quiet = algorithm(5.0)
+    target = {"epsilon": 1.0, "delta": DELTA, "tolerance": 1e-2}
+    training = partial(algorithm, sampler=everyone(10))
+    alone = calibrate_noise(training, *AT_TEN, rounds=20, **target)
+    quiet = training(8.0)
 
     def beside(*runs):
-        return calibrate_together(lambda s: [*runs, (algorithm(s), 20)], *HERE, **target)
+        return calibrate_together(lambda s: [*runs, (training(s), 20)], *AT_TEN, **target)
 
     assert beside() == alone == beside((quiet, 0))
     assert beside((quiet, 1)) > alone
@@ -137,6 +142,10 @@ def noise(**changes):
 
 def rounds(sigma=1.4, **changes):
     calibrate_rounds(algorithm(sigma), *HERE, **{"epsilon": 1.0, "delta": DELTA} | changes)
+
+
+def seen(multiplier, times):
+    return Release("third_party", "client", multiplier, Everyone(10), times)
 
 
 UNREACHABLE = {
@@ -153,8 +162,8 @@ UNREACHABLE = {
         calibrate_noise(lambda s: algorithm(1.0), *HERE, epsilon=0.1, rounds=3, delta=DELTA)
     ),
     r"epsilon: 0\.1; cannot be reached even with a noise multiplier of 1e\+09, which costs": lambda: (
-        calibrate_together(
-            lambda s: [(algorithm(1.0), 3), (algorithm(s), 1)], *HERE, epsilon=0.1, delta=DELTA
+        smallest(
+            lambda s: certify_releases([seen(1.0, 3), seen(s, 1)], DELTA, "third_party"), 0.1, 0.01
         )
     ),
     r"sampler: made for 6000 clients": lambda: calibrate_together(

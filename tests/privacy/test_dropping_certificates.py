@@ -147,7 +147,7 @@ def test_many_rounds_keep_to_the_mixture():
     """A hundred rounds, against patterns that are drawn: within five deviations (a false alarm once in 2e6)."""
     epsilon = found(fp.dropping(FIXED, P, "lost"), "server_secagg", rounds=100, delta=0.05).epsilon
     rng = np.random.default_rng(0)
-    stay = rng.binomial(S, 1 - P, (100_000, 100))
+    stay = rng.binomial(S, 1 - P, (30_000, 100))
     there = rng.random(stay.shape) < stay / N
     precision = np.sum(there * S / np.maximum(stay, 1), 1) / SIGMA**2
     each = gaussian_delta(epsilon, np.sqrt(precision))
@@ -168,7 +168,7 @@ def test_whole_noise_of_everyone_and_of_poisson_cohorts_is_that_of_poisson_cohor
         (fp.dropping(ALL, P), fp.poisson(N, 1 - P, N)),
         (fp.dropping(fp.poisson(N, 0.5, 7), P), fp.poisson(N, 0.5 * (1 - P), 7)),
     ):
-        for view in fp.privacy.VIEWS:
+        for view in ("third_party", "server_secagg"):
             ours, theirs = found(sampler, view), found(same, view)
             assert ours.epsilon == pytest.approx(theirs.epsilon, rel=1e-9)
             assert ours.basis == "constructed"
@@ -177,10 +177,13 @@ def test_whole_noise_of_everyone_and_of_poisson_cohorts_is_that_of_poisson_cohor
 # Limits
 
 
-@tiers.every("view", fp.privacy.VIEWS[::-1])
-@tiers.every("sampler", [FIXED, ALL])
-def test_hardly_anybody_vanishes(sampler, view):
+WHO_SEES = [(FIXED, "server_secagg"), (FIXED, "third_party"), (ALL, "third_party"), (ALL, "server")]
+
+
+@tiers.every("given", WHO_SEES)
+def test_hardly_anybody_vanishes(given):
     """Down to no drops at all, towards today's certificate; but for everyone's whole noise, a Poisson cohort's."""
+    sampler, view = given
     today = found(sampler, view).epsilon
     for noise in ("whole", "lost"):
         assert found(fp.dropping(sampler, 0.0, noise), view).epsilon == today
@@ -197,7 +200,7 @@ def test_declared_without_drops(lost):
 
 @pytest.mark.slow
 def test_it_moves_as_it_should():
-    rates = (0.0, 0.1, 0.3, 0.6, 0.9)
+    rates = (0.0, 0.3, 0.9)
     for view in fp.privacy.VIEWS:
         whole = [found(fp.dropping(FIXED, p), view).epsilon for p in rates]
         assert whole == sorted(whole, reverse=True)
@@ -206,7 +209,7 @@ def test_it_moves_as_it_should():
     for view in ("third_party", "server_secagg"):
         sampling = Dropping(N, S, P, True)
         by_noise = [epsilon_of(release(sampling, view, 3, sigma)) for sigma in (8.0, 4.0, 2.0)]
-        by_rounds = [epsilon_of(release(sampling, view, steps)) for steps in (1, 3, 10, 30)]
+        by_rounds = [epsilon_of(release(sampling, view, steps)) for steps in (1, 3, 10)]
         assert by_noise == sorted(by_noise)
         assert by_rounds == sorted(by_rounds)
 

@@ -49,7 +49,7 @@ def is_monotone(
         assert a <= b * (1 + 1e-3) + 1e-3  # cells differ in width
 
 
-@tiers.every("examples", [3, 12])
+@tiers.every("examples", [3, 8])
 def test_monotone(examples):
     drawn = settings(max_examples=examples, deadline=None, derandomize=True)
     drawn(given(**DRAWN)(is_monotone))()

@@ -257,7 +257,7 @@ def test_no_directions_exceed_the_line(noise):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rate", [0.9, 0.98, 1 - 1e-9])
+@pytest.mark.parametrize("rate", [0.9, 1 - 1e-9])
 def test_draws_that_miss_nobody_cost_no_more_than_all(rate):
     """Also where the chances of all numbers above 0 add up to 1, but for rounding."""
     some = epsilon(PersonsDraw(Poisson(60, rate), 50))

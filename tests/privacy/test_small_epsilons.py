@@ -71,7 +71,7 @@ def sampled_delta(noise, separation, rate):
     return delta
 
 
-@tiers.every("given", [(1e-3, 1e-8), (1e-6, 1e-5), (1e-6, 1e-18), (0.9, 1e-5), (0.9, 1e-18)])
+@tiers.every("given", [(1e-3, 1e-8), (1e-6, 1e-18), (0.9, 1e-5)])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_one_round(noise, given):
     """By the outputs themselves, in 60 digits; a replaced unit as one that is moved twice as far."""
@@ -87,7 +87,7 @@ def test_one_round(noise, given):
 
 
 @tiers.every("delta", [1e-8, 1e-18])
-@tiers.every("given", [(0.5, 1e-6), (1.0, 1e-6), (1.0, 1e-3), (3.0, 1e-3), (30.0, 0.1)])
+@tiers.every("given", [(0.5, 1e-6), (1.0, 1e-3), (30.0, 0.1)])
 def test_two_rounds(given, delta):
     """By an integral over the first round of the closed form of the second; heavy tails."""
     multiplier, rate = given
@@ -155,7 +155,7 @@ def of_draw(entry):
     return type(seen.sampling), seen.noise
 
 
-@tiers.every("epsilon", [1e-3, 1e-5, 0.1])
+@tiers.every("epsilon", [1e-3, 1e-5])
 @tiers.every("kind", LOUD, kind=of_draw)
 def test_many_loud_rounds(kind, epsilon):
     """As one Gaussian release of the same variance of the loss (Dong, Roth and Su 2022, Theorem 3.4)."""
@@ -226,10 +226,7 @@ def test_blocks_of_one_round():
 
 
 @pytest.mark.slow
-@tiers.every("given", [(0.001, 12_202), (0.01, 1_724)])
-def test_calibrated(given):
-    epsilon, expected = given
-
+def test_calibrated():
     def make(sigma):
         return dp_fed_avg(
             squared,
@@ -240,7 +237,6 @@ def test_calibrated(given):
             batches=full_batch(),
         )
 
-    found = calibrate_noise(
-        make, start(), blank(make(1.0), 1), epsilon=epsilon, rounds=5000, delta=1e-5, tolerance=1e-3
-    )
-    assert found == pytest.approx(expected, rel=5e-3)
+    budget = {"epsilon": 1e-3, "rounds": 5000, "delta": 1e-5, "tolerance": 1e-3}
+    found = calibrate_noise(make, start(), blank(make(1.0), 1), **budget)
+    assert found == pytest.approx(12_202, rel=5e-3)

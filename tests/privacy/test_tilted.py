@@ -94,15 +94,13 @@ RARELY, OFTEN = (1.4, 0.05, 20), (0.8, 0.3, 3)
     [
         ("gaussian", 1e-15, OFTEN),
         ("laplace", 1e-10, OFTEN),
-        ("gaussian", 1e-10, RARELY),
         ("laplace", 1e-15, RARELY),
         ("gaussian", 1e-18, RARELY),
-        ("laplace", 1e-18, OFTEN),
     ],
     kind=lambda given: given[0],
 )
 def test_sampled_rounds(given):
-    """Every two of noise, delta and sampling meet. Six standard errors: a false alarm in 1e9."""
+    """Every noise meets every sampling. Six standard errors: a false alarm in 1e9."""
     noise, delta, drawn = given
     multiplier, rate, rounds = drawn
     made = release(multiplier, Poisson(100, rate), rounds, noise=noise)
@@ -145,13 +143,13 @@ def test_rounds_that_are_seen_or_not(delta):
     assert exact <= found <= exact * (1 + 1e-3)
 
 
-@tiers.every("delta", [1e-15, 1e-18])
 @tiers.every(
     "sampling",
     [Poisson(6000, 1 / 60), FixedSize(6000, 100), Poisson(6000, 1 / 60, 90)],
     kind=lambda sampling: "any",
 )
-def test_tighter_than_renyi(sampling, delta):
+def test_tighter_than_renyi(sampling):
+    delta = 1e-15
     found = certify_releases([release(sampling=sampling, steps=180)], delta, "third_party")
     assert found.accountant == "PLD"
     assert found.epsilon < 0.95 * found.epsilons["RDP"]
