@@ -68,8 +68,8 @@ def test_a_wrong_name_is_refused(capsys):
 @pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize("name", ["error_feedback", "lora", "adaptive_clipping"])
 def test_programs_run(name, tmp_path, monkeypatch):
-    """Their rounds are traced; those of `personal_heads` train on a page."""
-    brief(monkeypatch, longest=0)
+    """`personal_heads` is a page's training."""
+    brief(monkeypatch, rounds=2)
     monkeypatch.chdir(tmp_path)
     plt.switch_backend("agg")
     runpy.run_path(str(GALLERY / f"{name}.py"))

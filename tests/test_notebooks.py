@@ -63,7 +63,7 @@ def test_it_runs(path, tmp_path, monkeypatch):
     """Its cells one after the other, each a file whose lines Python knows, as in Jupyter."""
     monkeypatch.chdir(tmp_path)
     plt.switch_backend("agg")
-    brief(monkeypatch, longest=10 if path.stem in SAID else 0, rounds=10, draws=2000)
+    brief(monkeypatch, rounds=10 if path.stem in SAID else 2, draws=2000, steps=20)
     names, told = {"__name__": "__main__"}, io.StringIO()
     for i, cell in enumerate(c for c in read(path).cells if c.cell_type == "code"):
         file = str(tmp_path / f"cell_{i}.py")  # which is not there

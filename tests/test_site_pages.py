@@ -59,7 +59,7 @@ def test_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     names: dict = {}
-    few = {"longest": 0, "rounds": 2} if name_of(page) in PRINT_NOTHING_TRAINED else {}
+    few = {"rounds": 2} if name_of(page) in PRINT_NOTHING_TRAINED else {}
     brief(monkeypatch, draws=2000, **few)
     for code, said in EXAMPLE.findall(page.read_text()):
         if file := re.match(r"# (\S+\.py)\n", code):
