@@ -300,17 +300,10 @@ class Tests:
 
 def tried(args: argparse.Namespace, checkout: Checkout, tests: Tests, site: Site, killer: str):
     """Outcome of a mutant."""
-    if not args.thorough:
-        chosen = tests.choose(site, killer)
-        return checkout.try_out(site, chosen, args.limit, SECONDS) if chosen else None
-    by_file, result = defaultdict(list), None
-    for test in tests.all_of(site, killer):
-        by_file[file_of(test)].append(test)
-    for chosen in by_file.values():  # each in a process of its own
-        result = checkout.try_out(site, chosen, 900, 900)
-        if result["outcome"] in CAUGHT:
-            break
-    return result
+    if args.thorough:
+        return checkout.try_out(site, [*tests.all_of(site, killer)], 900, 900)
+    chosen = tests.choose(site, killer)
+    return checkout.try_out(site, chosen, args.limit, SECONDS) if chosen else None
 
 
 def run(args: argparse.Namespace) -> None:
