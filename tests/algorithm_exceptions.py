@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
+import tiers
 from every_algorithm import ENTRIES, Entry
 
 AGREED = "clients agree on the model among themselves, each with each"
@@ -50,5 +51,4 @@ def varied(
     entries: Mapping[str, Entry] | Iterable[str], kind: Callable[[Entry], Hashable] = state_and_work
 ) -> dict[str, Entry]:
     """One of each kind, for laws that train or compile for long."""
-    first = {kind(ENTRIES[name]): name for name in reversed([*entries])}
-    return {name: ENTRIES[name] for name in entries if name in first.values()}
+    return tiers.one_of_each({name: ENTRIES[name] for name in entries}, kind)

@@ -135,18 +135,15 @@ def what_it_gives(name):
     return type(made_of(get_type_hints(function).get("return")))
 
 
-OF_EACH_KIND = {
-    frozenset(map(repr, KNOWN[name].kinds.values())): name
-    for name in reversed(KNOWN)
-    if name not in NOT_COMPARED
-}.values()
-"""Names of one function for each set of kinds that its arguments have."""
+COMPARED = {name: known for name, known in KNOWN.items() if name not in NOT_COMPARED}
+OF_EACH_KIND = tiers.one_of_each(COMPARED, lambda known: frozenset(map(repr, known.kinds.values())))
+"""One function for each set of kinds that its arguments have."""
 
 
 def compared():
-    """And of one for each kind of what is given."""
-    each = {what_it_gives(name): name for name in reversed(KNOWN) if name not in NOT_COMPARED}
-    return [name for name in KNOWN if name in {*OF_EACH_KIND, *each.values()}]
+    """And one for each kind of what is given."""
+    gives = tiers.one_of_each({name: name for name in COMPARED}, what_it_gives)
+    return [name for name in COMPARED if name in OF_EACH_KIND or name in gives]
 
 
 @tiers.every("name", compared(), kind=what_it_gives)

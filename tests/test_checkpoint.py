@@ -63,7 +63,7 @@ def folder(stopped, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_to_the_same_end(tmp_path):
-    """Which keeps clients' rows and an optimiser's state and schedule."""
+    """One whose state has clients' rows, and an optimiser's state and schedule."""
     of_clients = fp.measures.per_client(score)
     measure = {
         "measure": lambda s, f: {"sum": jax.tree.leaves(s.params)[0].sum(), **of_clients(s, f)},

@@ -130,6 +130,12 @@ class TestMadeByHand:
         with refused("declares a multiplier of 0.8, but its noise was measured as at most"):
             self.check(fp.correlated(by_hand, self.MATRIX))
 
+    @pytest.mark.slow
+    def test_a_clip_that_does_not(self):
+        used = correlated(self.MATRIX)._replace(clip=fp.gaussian(10 * CLIP, 1.0).clip)
+        with refused("declares a multiplier of 0.8, but its noise was measured as at most"):
+            self.check(used)
+
     def test_a_quiet_matrix(self):
         class Quiet(type(self.MATRIX)):
             def _next(self, memory, z, t):

@@ -50,16 +50,12 @@ BIG = Size(5000, 2)
 
 
 ISOTROPIC = that(lambda entry: entry.noise is isotropic and not entry.joint)
-OF_EACH_LENGTH = {
-    (entry.whole is fp.laplace, entry.longest): name for name, entry in reversed(ISOTROPIC.items())
-}.values()
-
-
-@tiers.every(
-    "name",
-    {name: entry for name, entry in ISOTROPIC.items() if name in OF_EACH_LENGTH},
-    kind=lambda entry: entry.whole is fp.laplace,
+OF_EACH_LENGTH = tiers.one_of_each(
+    ISOTROPIC, lambda entry: (entry.whole is fp.laplace, entry.longest)
 )
+
+
+@tiers.every("name", OF_EACH_LENGTH, kind=lambda entry: entry.whole is fp.laplace)
 def test_a_bound_holds_in_32_bits(name):
     """In 16 bits 5000 entries would be rounded, or (float16 below 6e-8) doubled, and their squares not summed."""
     rng = np.random.default_rng(0)

@@ -42,7 +42,7 @@ every_kind = tiers.every("name", ENTRIES)
 every_function = tiers.every(
     "name", varied(ENTRIES, lambda entry: (entry.make.func, entry.work)), lambda entry: entry.work
 )
-STATES = varied(ENTRIES, lambda entry: (entry.keeps, entry.work, bool(entry.noise)))
+STATES = varied(ENTRIES, lambda entry: (entry.keeps, entry.work, bool(entry.noise), entry.draws))
 every_round = tiers.every("name", STATES, lambda entry: (entry.work, bool(entry.noise)))
 every_state = tiers.every("name", STATES, lambda entry: entry.work)
 

@@ -45,7 +45,6 @@ def of_every_type(kinds):
 
 
 TREE = of_every_type(REALS)
-HALVES = {part: dict(list(TREE.items())[first::2]) for first, part in enumerate(("one", "other"))}
 SIZE = Size(2 * len(REALS), len(REALS))
 FLAT = fp.gaussian(4.0, 0.5)
 CALLS = {
@@ -97,22 +96,19 @@ def assert_scale(noise, scale=SCALE):
     assert (measured < high).all()
 
 
-@tiers.every("of", [*zip(CALLS, [*HALVES] * 2, strict=True)], lambda of: tuple(CALLS[of[0]]))
-def test_noise_on_leaves_of_every_type(of):
+@tiers.every("call", CALLS, kind=tuple)
+def test_noise_on_leaves_of_every_type(call):
     """As it is counted: the deviation of each coordinate is C sigma, whatever its type."""
-    call, half = of
-    noise = noise_of(FLAT, HALVES[half], CALLS[call])
+    noise = noise_of(FLAT, TREE, CALLS[call])
     assert_scale(noise, SCALE * (2 if call == "weighted, clipped" else 1))
 
 
 ISOTROPIC = that(lambda entry: entry.noise is isotropic and not entry.joint)
 OTHERS = that(lambda entry: entry.white and not entry.joint and entry is not ENTRIES["laplace"])
-OF_EACH_NOISE = {
-    (entry.noise, entry.whole): name for name, entry in reversed(OTHERS.items())
-}.values()
+OF_EACH_NOISE = tiers.one_of_each(OTHERS, lambda entry: (entry.noise, entry.whole))
 
 
-@tiers.every("name", {name: OTHERS[name] for name in OTHERS if name in OF_EACH_NOISE}, lambda e: "")
+@tiers.every("name", OF_EACH_NOISE, lambda entry: "any")
 def test_every_mechanism_s_noise_on_leaves_of_every_type(name):
     assert_scale(noise_of(noisy(name), TREE))
 

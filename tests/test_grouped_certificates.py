@@ -241,7 +241,8 @@ def test_groups_that_are_alike_cost_what_one_draw_costs(name):
     found, expected = (
         fp.trace_round(make(sampler=drawn), PARAMS, FEDERATION) for drawn in (by_group, at_once)
     )
-    assert found.algorithm.claim(5, 1e-3) is None
+    if name != "dp_sgd_wav":  # whose claim is of records, whoever takes part
+        assert found.algorithm.claim(5, 1e-3) is None
     for view in fp.privacy.VIEWS:
         one, other = (traced.certify(5, 1e-3, view=view) for traced in (found, expected))
         assert one.epsilon == pytest.approx(other.epsilon, rel=1e-9)

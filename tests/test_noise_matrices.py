@@ -13,7 +13,7 @@ import tiers
 from tree_nodes import nodes_of
 
 from fedpriv import noise_matrices
-from fedpriv.mechanisms.noise_matrices.blt import BufferedToeplitz
+from fedpriv.mechanisms.noise_matrices.blt import BufferedToeplitz, _optimized
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -289,6 +289,27 @@ def test_order_of_errors():
     long = (noise_matrices.banded_inverse(500, 20), noise_matrices.tree(500), made("identity"))
     errors = [noise_matrices.error(f, 500, 100, 5).root_mean_square for f in long]
     assert errors == sorted(errors)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_what_a_blt_is_optimised_for(momentum, monkeypatch):
+    """The mean variance in the model, up to a factor; found without optimising: any matrix has it."""
+    from jax_privacy.matrix_factorization import buffered_toeplitz
+
+    seen = []
+    with jax.enable_x64():
+        c = buffered_toeplitz.BufferedToeplitz.build([0.95, 0.5], [0.2, 0.3], jnp.float64)
+
+    def found(loss, **_):
+        seen.append(float(loss.error_for_inv(c.inverse())))
+        return c, 0.0
+
+    monkeypatch.setattr(buffered_toeplitz, "optimize_loss", found)
+    _optimized.__wrapped__(ROUNDS, 5, 3, 2, momentum)
+    noise = workload(momentum) @ made("blt").noising(ROUNDS)
+    expected = np.mean(np.linalg.norm(noise, axis=1) ** 2) * (1 - momentum) ** 2
+    assert seen == [pytest.approx(expected)]
 
 
 @pytest.mark.slow

@@ -115,9 +115,15 @@ class Of(NamedTuple):
         return type(statistic) if self.unit == "client" else self.unit
 
 
-def of(*names):
-    """For clients, and every second one for records, too."""
-    entries = [Of(name, "client") for name in names] + [Of(name, "record") for name in names[::2]]
+def asked_by(entry):
+    """The function that makes a statistic."""
+    return entry[0].name.partition("(")[0]
+
+
+def of_everything():
+    """For clients, and one of each function for records, too."""
+    of_records = tiers.one_of_each(STATISTICS, asked_by)
+    entries = [Of(name, "client") for name in STATISTICS] + [Of(n, "record") for n in of_records]
     return tiers.every("of", entries)
 
 
@@ -155,7 +161,7 @@ def drawn(statistic, unit, noise, draws, federation=None):
     return tuple(jax.tree.map(lambda *a: np.stack(a), *some) for some in zip(*each, strict=True))
 
 
-@of(*STATISTICS)
+@of_everything()
 def test_without_noise_they_are_numpys(of):
     name, unit = of
     statistic, expected = STATISTICS[name]

@@ -3,6 +3,9 @@
 A kind is what an entry says of itself: its `kind`, else its class. A new entry of a known kind runs in the full tier
 alone, and the first of a new one by default, too. So plain numbers, words and tuples are cases of one kind, and the one
 that notices most comes first.
+
+Laws that train or compile for long take `one_of_each`, or what `algorithm_exceptions.varied` makes of it: there the
+others of a kind run in no tier, so that a new entry runs only if it is the first of its kind.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping

@@ -178,16 +178,15 @@ HAAR = mechanism(flat(), haar_noise(D), clip_norm=1.0, noise_multiplier=9.0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", ["haar"])
-def test_noise_of_both_parts(noise):
+def test_haar_noise_of_both_parts():
     """Whitened, the sum and the count are D + 1 independent standard normals, with z_Delta and sigma_b."""
-    algorithm = adaptive(mechanism=HAAR if noise == "haar" else None)
+    algorithm = adaptive(mechanism=HAAR)
     nothing = holding(np.zeros((CLIENTS, D)))
 
     def draw(key):
         total, count = released(algorithm, nothing, key)
         z = total / (0.5 * update_noise(Z, SIGMA_B))
-        z = jnp.asarray(weights(D), jnp.float32) * haar(z) if noise == "haar" else z
+        z = jnp.asarray(weights(D), jnp.float32) * haar(z)
         return jnp.append(z, (count - CLIENTS / 2) / SIGMA_B)  # an update of 0 is below
 
     check_noise(draw, 1.0, draws=3000)

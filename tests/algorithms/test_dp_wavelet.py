@@ -82,12 +82,11 @@ def test_algorithm_1_without_noise(clip):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise_on_each", [True])
-def test_the_noise_of_a_lot(noise_on_each):
-    """On the coefficients of one client's sum: sigma C / W, sqrt(L) times that if each record gets its own."""
+def test_the_noise_of_a_lot():
+    """On the coefficients of one client's sum: sqrt(L) times sigma C / W, where each record gets its own."""
     mechanism = haar_mechanism(D, clip_norm=1e-6, noise_multiplier=2e6)
     steps = local(mechanism, records=fixed_size(RECORDS, 5), optimizer=lambda t: optax.sgd(1.0))
-    algorithm = dp_sgd_wav(steps, sampler=everyone(1), noise_on_each=noise_on_each)
+    algorithm = dp_sgd_wav(steps, sampler=everyone(1), noise_on_each=True)
     one = regression([RECORDS])
     state = algorithm.init(start(), one)
 
@@ -95,7 +94,7 @@ def test_the_noise_of_a_lot(noise_on_each):
         params = one_round(algorithm)(key, state, one)[0].params
         return haar.haar(5 * (flatten(start()) - flatten(params)))
 
-    check_noise(coefficients, 2.0 / WEIGHTS * math.sqrt(5 if noise_on_each else 1), draws=2000)
+    check_noise(coefficients, 2.0 / WEIGHTS * math.sqrt(5), draws=2000)
 
 
 @pytest.mark.slow

@@ -60,20 +60,34 @@ def clipped_mean(contributions, clip_norm):
     return np.mean(contributions * np.minimum(1, clip_norm / norms), axis=0)
 
 
+def of_rand_k(clip_norm, **how):
+    return fed_smp(
+        squared,
+        sampler=everyone(5),
+        optimizer=sgd,
+        batches=epochs(3, 4),
+        sparsifier=select_rand_k(5 / 12, **how),
+        clip_norm=clip_norm,
+        noise_multiplier=0,
+    )
+
+
+@pytest.mark.slow
+def test_rand_k_that_is_biased_does_not_scale():
+    """All is smaller by d / k where the bound is, too; some updates are below it."""
+    federation, scale = regression(SIZES, features=FEATURES), 12 / 5
+    clip_norm = scale * float(np.median(np.linalg.norm(deltas_of(federation, 3), axis=1)))
+    step, _ = step_of(of_rand_k(clip_norm), federation)
+    smaller, _ = step_of(of_rand_k(clip_norm / scale, unbiased=False), federation)
+    assert_close(smaller, step / scale)
+
+
 def test_rand_k_sparsifies_scales_and_then_clips():
     scale = 12 / 5
     federation = regression(SIZES, features=FEATURES)
     deltas = deltas_of(federation, 3)
     clip_norm = 13 / 24 * scale * float(np.median(np.linalg.norm(deltas, axis=1)))
-    algorithm = fed_smp(
-        squared,
-        sampler=everyone(5),
-        optimizer=sgd,
-        batches=epochs(3, 4),
-        sparsifier=select_rand_k(5 / 12),
-        clip_norm=clip_norm,
-        noise_multiplier=0,
-    )
+    algorithm = of_rand_k(clip_norm)
     step, metrics = step_of(algorithm, federation)
     kept = np.flatnonzero(step)
     assert len(kept) == 5  # one mask for the whole cohort
@@ -87,7 +101,7 @@ def test_rand_k_sparsifies_scales_and_then_clips():
     for wrong in (
         clipped_mean(deltas, clip_norm) * mask * scale,
         clipped_mean(deltas, clip_norm) * mask,
-        clipped_mean(12 / 5 / scale * deltas * mask, clip_norm),
+        clipped_mean(deltas * mask, clip_norm),
         2 * clipped_mean(sparse / 2, clip_norm),
     ):
         assert np.abs(step - wrong).max() > 1e-3 * np.abs(step).max()

@@ -144,6 +144,10 @@ def test_clients_of_unequal_weight_share_what_fed_avg_would():
         after(fp.fed_avg(squared, **given, **weighting), 2)[0].params
         for weighting in ({"weighting": fp.ByExamples(cap=3)}, {})
     )
+    by_sums = fp.fed_sgd(
+        squared, sampler=given["sampler"], learning_rate=RATE, weighting=fp.ByExamples(cap=3)
+    )
+    assert_close(after(by_sums, 2)[0].params, expected, 1e-6)
     own = {"head": (), "head_batches": fp.full_batch(), "weighting": fp.ByExamples(cap=3)}
     found = after(fp.fed_rep(squared, **own, **given), 2)[0].params
     assert_close(found, expected, 1e-6)

@@ -89,6 +89,7 @@ RELEASES = {
         local_steps=2,
         participation=FixedSize(10, 5),
     ),
+    "with replacement": release(gaussian(1.0, 2.0), WithReplacement(20, 4, 0.1), 3),
     "with replacement, each message": release(
         gaussian(1.0, 4.0),
         WithReplacement(20, 1, 0.1),
@@ -105,6 +106,9 @@ RELEASES = {
         participation=WithReplacement(20, 4, 0.1),
     ),
     "noise vanishes": release(gaussian(1.0, 3.0), Dropping(20, 8, 0.3, True), 3),
+    "noise vanishes, known": release(
+        gaussian(1.0, 2.0), Dropping(20, 8, 0.3, True), 3, view="server_secagg"
+    ),
     "cut cohorts": release(gaussian(1.0, 1.0), Poisson(100, 1.0, capacity=5)),
     "local noise": release(
         gaussian(1.0, 1.0), Everyone(100), 3, "server", participation=Poisson(100, 0.02)

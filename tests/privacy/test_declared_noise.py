@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 import tiers
+from algorithm_exceptions import varied
 from every_algorithm import CLIENTS, FEDERATION, PARAMS, D
 from every_mechanism import ENTRIES, Size, that
 from haar import haar
@@ -198,7 +199,7 @@ OF_OWN_NOISE = every_algorithm.that(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OF_OWN_NOISE[:2])
+@pytest.mark.parametrize("name", varied(OF_OWN_NOISE, lambda entry: entry.sends))
 def test_clients_own_noise_may_be_haar_noise(name):
     """One step of rate 1 on two of three records, whose gradients are nothing beside the noise, divided by the lot."""
     one = fp.LocalSteps(
