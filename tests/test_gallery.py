@@ -66,9 +66,9 @@ def test_a_wrong_name_is_refused(capsys):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_to_compile")
-@pytest.mark.parametrize("name", ["error_feedback", "lora", "adaptive_clipping"])
+@pytest.mark.parametrize("name", ["error_feedback", "lora", "adaptive_clipping", "personal_heads"])
 def test_programs_run(name, tmp_path, monkeypatch):
-    """`personal_heads` is a page's training."""
+    """A few of them, with two rounds."""
     brief(monkeypatch, rounds=2)
     monkeypatch.chdir(tmp_path)
     plt.switch_backend("agg")
