@@ -1,8 +1,8 @@
 """Two host devices for every test, so that runs over several devices are tested on any machine.
 
 Nothing is kept from one module to the next: what JAX traced and compiled takes gigabytes, and modules share little.
-No cache of programs is used, neither the user's own nor one of the tests. Most programs are tiny: to write one takes as
-long as to compile it.
+No cache of programs is used, neither the user's own nor one of the tests, but in modules that ask for `compiled_once`.
+Most programs are tiny: to write one takes as long as to compile it.
 """
 
 import gc
@@ -16,6 +16,7 @@ import jax
 import pytest
 from costs import Costs
 from flax import linen as nn
+from jax.experimental.compilation_cache import compilation_cache
 
 from experiments.config import modules
 from fedpriv import models
@@ -68,6 +69,33 @@ def quick_to_compile() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="session")
+def _programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("xla")
+
+
+@pytest.fixture(scope="module")
+def compiled_once(_programs: Path) -> Iterator[None]:
+    """Programs that take a while to compile are kept, by this process and by those that it starts.
+
+    For modules that train the same again, or start processes that do; most save half of their time.
+    """
+    kept = {"jax_enable_compilation_cache": True, "jax_compilation_cache_dir": str(_programs)}
+    kept |= {"jax_persistent_cache_min_compile_time_secs": 0.1}
+    before = {name: getattr(jax.config, name) for name in kept}
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            for name, value in kept.items():
+                patch.setenv(name.upper(), str(value))
+                jax.config.update(name, value)
+            compilation_cache.reset_cache()  # JAX asks once, when it first compiles
+            yield
+        finally:
+            for name, value in before.items():
+                jax.config.update(name, value)
+            compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="module", autouse=True)

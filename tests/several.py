@@ -9,10 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
-import pytest
-from jax.experimental.compilation_cache import compilation_cache
-
 ROOT = Path(__file__).parents[1]
 PATIENCE = 600  # seconds; a loaded machine compiles slowly
 
@@ -45,27 +41,12 @@ def slurm(process: int, count: int, port: int) -> dict[str, str]:
     }
 
 
-@contextlib.contextmanager
-def compiled_once(folder: Path) -> Iterator[None]:
-    """Programs that take a while to compile are kept there, by this process and by those that it starts."""
-    kept = {"jax_enable_compilation_cache": True, "jax_compilation_cache_dir": str(folder)}
-    kept |= {"jax_persistent_cache_min_compile_time_secs": 0.1}
-    before = {name: getattr(jax.config, name) for name in kept}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in kept.items():
-            patch.setenv(name.upper(), str(value))
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()  # JAX asks once, when it first compiles
-        yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-
-
 def environment() -> dict[str, str]:
     """Of processes that compile as the fixture `quick_to_compile` does, so that programs are the same to the bit."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     own = os.environ | {"PYTHONPATH": path, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    # JAX writes an entry in place: another process may read half of it, and compiles the program itself.
+    own |= {"PYTHONWARNINGS": "ignore:Error reading persistent compilation cache"}
     # All but how many devices there are.
     flags = [f for f in own.pop("XLA_FLAGS", "").split() if "device_count" not in f]
     return own | ({"XLA_FLAGS": " ".join(flags)} if flags else {})

@@ -4,21 +4,14 @@ import socket
 
 import numpy as np
 import pytest
-from several import compiled_once, ended, free_port, slurm, started
+from several import ended, free_port, slurm, started
 from small import assert_close
 from trained import numbers, remembering, trained
 
 import fedpriv as fp
 from fedpriv.devices.distributed import initialize
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _kept(tmp_path_factory):
-    """What several train."""
-    with compiled_once(tmp_path_factory.mktemp("xla")):
-        yield
+pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def test_a_wrong_name_is_refused(capsys):
 @pytest.mark.usefixtures("quick_to_compile")
 @pytest.mark.parametrize("name", ["error_feedback", "lora", "adaptive_clipping"])
 def test_programs_run(name, tmp_path, monkeypatch):
-    """`personal_heads` is a page's training."""
+    """`personal_heads` takes long to compile; the page on personal models trains the same."""
     brief(monkeypatch, rounds=2)
     monkeypatch.chdir(tmp_path)
     plt.switch_backend("agg")

@@ -7,7 +7,6 @@ import optax
 import pytest
 import tiers
 from resumed import OFTEN, SMALL, assert_same, launch, lines
-from several import compiled_once
 from small import assert_identical, compiler_of_one_program, regression, squared, start
 
 import fedpriv as fp
@@ -196,14 +195,8 @@ def test_what_stops_says_which_way_is_better(higher, said):
     assert f"reached 0.85 or {way}" in wanted.why(evaluations(0.85, metric=name))
 
 
-@pytest.fixture
-def kept(tmp_path):
-    with compiled_once(tmp_path / "xla"):
-        yield
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile", "kept")
+@pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 def test_a_run_that_stops_early_is_complete_and_goes_on_where_it_was(tmp_path, capsys):
     """FedAvg stops at its second evaluation; killed in the next algorithm, the run ends as an undisturbed one."""
     bar = [*RUN, "--stop-at", "loss=2.4", "--per-client", "3", "--seeds", "2"]

@@ -39,7 +39,7 @@ def trained(strategy: fp.Strategy, noise: float = 0.1, shift: float = 0.0) -> fp
         clip_norm=0.5,
         noise_multiplier=noise,
     )
-    return run(algorithm, strategy, shift, False)
+    return run(algorithm, strategy, shift)
 
 
 def remembering(strategy: fp.Strategy, *, of_host: bool = False) -> fp.History:
@@ -51,10 +51,12 @@ def remembering(strategy: fp.Strategy, *, of_host: bool = False) -> fp.History:
         batches=fp.epochs(2, 2),
         mechanism=fp.correlated(fp.gaussian(0.5, 0.1), fp.noise_matrices.banded_inverse(5, 3)),
     )
-    return run(algorithm, strategy, 0.0, of_host)
+    return run(algorithm, strategy, of_host=of_host)
 
 
-def run(algorithm: fp.Algorithm, strategy: fp.Strategy, shift: float, of_host: bool) -> fp.History:
+def run(
+    algorithm: fp.Algorithm, strategy: fp.Strategy, shift: float = 0.0, of_host: bool = False
+) -> fp.History:
     """Two seeds, 5 rounds, evaluated every 2."""
     federation = regression([4, 1, 3, 2, 4, 3, 1])
     initial = jax.tree.map(lambda leaf: leaf + shift, start())

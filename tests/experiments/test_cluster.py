@@ -114,7 +114,7 @@ def test_each_task_of_an_array_has_a_point(submit):
 
 
 def test_a_job_in_two_processes_stops_in_time(submit, tmp_path):
-    """It goes on as told above; test_processes.py has two that do."""
+    """How it goes on is told above; test_processes.py has two that go on, after one of them was killed."""
     folder = tmp_path / "runs" / "two"
     job = ("train.sbatch", "runs/two", "quickstart", *SMALL, "--rounds", "1000000")
     code, _, err = submit(*job, TIME_IS_UP_WITH="runs/two/metrics.jsonl")

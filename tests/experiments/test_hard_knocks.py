@@ -22,6 +22,8 @@ from experiments.runs import recorder, run_folder
 from experiments.search import sweep_folder
 from fedpriv.models.kept_model import is_kept
 
+pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
+
 SMALL = ["quickstart", "--clients", "24", "--cohort", "4", "--local.epochs", "1", "--seeds", "1"]
 SMALL += ["--algorithms", "fed_avg", "--every", "1", "--layout.devices", "1"]
 QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # to compile
@@ -228,7 +230,6 @@ LOST = {
 NUMBERS = dict(zip(LOST, [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES], strict=True))
 
 
-@pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 @tiers.every("name", LOST)
 def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
     """What can be written is; it is said as it happens, once, and at the end."""
@@ -262,7 +263,6 @@ def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 @pytest.mark.parametrize(
     "names", [["metrics.jsonl", "accuracy.png"], ["model.safetensors", ".npz"]]
 )
@@ -284,7 +284,6 @@ def test_a_disk_that_was_full_for_a_while(names, tmp_path, monkeypatch, capsys):
     assert {file.name for file in folder.iterdir()} - {"accuracy.png"} == WHOLE - {"accuracy.png"}
 
 
-@pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 @pytest.mark.slow
 def test_a_folder_that_is_deleted_during_a_run_is_written_again(tmp_path):
     folder, seen = tmp_path / "r", []

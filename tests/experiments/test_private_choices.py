@@ -385,6 +385,7 @@ def test_held_out_records_that_are_declared_public_may_choose(tmp_path):
     given = {"seeds": 1, "declared": True, "stop_at": "held_out_accuracy_mean=0.01"}
     settings = changed(CONFIG.settings, given)
     experiment = experiment_of(CONFIG, settings)
+    assert experiment.stopping(settings)
     more = {"of_clients": 4, "about": described(experiment, {})}
     record_experiment(tmp_path / "run", "own", settings, experiment, (1, 3), **more)
     run = experiments.runs.read(tmp_path / "run")

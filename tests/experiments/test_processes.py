@@ -143,3 +143,15 @@ def test_a_process_that_dies_before_training_ends_all(tmp_path):
     assert (first.code, second.code) == (1, 9)
     assert "error: another process ended: " in first.err
     assert not folder.exists()
+
+
+def test_other_settings_in_one_process_end_all(tmp_path):
+    folder = tmp_path / "never"
+    one, other = two(folder, *SHORT)
+    with started([one, [*other, "--clip-norm", "3"]]) as processes:
+        first, second = ended(processes)
+    assert (first.code, second.code) == (2, 2)
+    assert first.err == (
+        "error: settings: process 1 has another than process 0; give every process the same\n"
+    )
+    assert not folder.exists()

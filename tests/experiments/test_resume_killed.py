@@ -14,7 +14,7 @@ from several import PATIENCE, ended, started
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile", "compiled_once")]
 
-LONG = [*SMALL, "--algorithms", "fed_adam", "--every", "1", "--rounds", "24"]
+LONG = [*SMALL, "--algorithms", "fed_adam", "--every", "1", "--rounds", "40"]
 LONG += ["--checkpoint.minutes", "0"]
 
 
@@ -56,7 +56,7 @@ main(sys.argv[2:])
 
 
 def test_killed_while_a_checkpoint_is_written_and_at_a_random_moment(tmp_path):
-    """24 evaluations with a checkpoint each; the run that nothing disturbed is trained first, and fills the cache."""
+    """40 evaluations with a checkpoint each; the run that nothing disturbed is trained first, and fills the cache."""
     whole, folder, rng = tmp_path / "whole", tmp_path / "r", random.Random(0)
     assert launch(*LONG, "--output", whole) == 0
     with started([["-c", DYING, 1, *LONG, "--output", folder]]) as processes:
@@ -69,6 +69,7 @@ def test_killed_while_a_checkpoint_is_written_and_at_a_random_moment(tmp_path):
         process.send_signal(signal.SIGKILL)
         [done] = ended([process])
     assert done.code == -signal.SIGKILL, done
+    assert count(folder) < 40
     assert launch("--resume", folder) == 0
     assert_same(folder, whole)
 

@@ -53,7 +53,8 @@ def test_a_round_with_other_options_can_be_traced(prepared):
     names = ("dp_sgd_wav", "dp_fed_avg_wav")
     options = ["--noise-on-each", "--bounded", "gradients", "--clip", "levels"]
     made = experiment("wavelet_cifar10", prepared, "--algorithms", *names, *options)
-    assert all(made.ledger.trace(name) for name in names)
+    for name in names:
+        made.ledger.trace(name)
 
 
 def epsilons(*names, **changes):
