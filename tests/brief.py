@@ -1,4 +1,4 @@
-"""Programs for readers, run with few rounds, seeds and draws, where no number that they print is asserted."""
+"""Programs for readers, run with few rounds and draws, where no number that they print is asserted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ import fedpriv as fp
 
 
 def brief(patch: pytest.MonkeyPatch, **most: int) -> None:
-    """Trainings, audits and attacks have at most so many `rounds`, `seeds`, `draws` or `steps`."""
+    """Trainings, audits and attacks have at most so many `rounds`, `draws` or `steps`."""
     attacks = [(fp.attacks, name) for name in ("draw_scores", "invert_view")]
     for where, name in [(fp, "simulate"), (experiments, "run"), (experiments, "audit"), *attacks]:
         patch.setattr(where, name, fewer(getattr(where, name), most))
@@ -21,8 +21,7 @@ def fewer(do: Callable[..., Any], most: dict[str, int]) -> Callable[..., Any]:
 
     def done(*given: Any, **options: Any) -> Any:
         for name in most.keys() & options.keys():
-            asked, few = options[name], most[name]
-            options[name] = min(asked, few) if isinstance(asked, int) else list(asked)[:few]
+            options[name] = min(options[name], most[name])
         return do(*given, **options)
 
     return done
