@@ -23,6 +23,7 @@ from correlated_runs import (
     of_parts,
     silent,
 )
+from own_algorithms import error_feedback
 from small import (
     assert_close,
     refused,
@@ -136,6 +137,17 @@ class TestCertificates:
         assert found.relation == alone.relation == "add_or_remove"
         known = certificate(descent(correlated(matrix), fp.fixed_order(N, SIZE)))
         assert found.epsilon < known.epsilon
+
+    def test_turns_that_clients_remember_are_known_where_a_cut_tells_them(self):
+        """An error that stays shows who was cut: what is certified is then that of cohorts in a fixed order."""
+        mechanism = correlated(matrix_of("banded_toeplitz"))
+
+        def kept(sampler):
+            return certificate(error_feedback(squared, sampler, mechanism, fp.top_k(1)))
+
+        known, often_cut = kept(fp.fixed_order(N, SIZE)), kept(fp.cyclic_poisson(N, 3, 0.6, 2))
+        assert (often_cut.epsilon, often_cut.relation) == (known.epsilon, known.relation)
+        assert kept(fp.cyclic_poisson(N, 3, 0.6)).epsilon < known.epsilon
 
     @tiers.every("rounds", [7, 4, ROUNDS])
     def test_allocated_rounds_of_fresh_noise(self, rounds):
