@@ -231,7 +231,8 @@ def test_scores_of_a_constant_message_have_a_known_law(name):
     for there in (True, False):
         law = stats.norm((there - 0.5) * mu**2, mu)
         assert stats.kstest(scores[present == there, 0], law.cdf).pvalue > FALSE_ALARM
-    np.testing.assert_allclose(scores[:, 0], scores[:, 1], atol=1e-6)
+    rounding = 1e-6 if name == "integers" else 0  # what is decoded
+    np.testing.assert_allclose(scores[:, 0], scores[:, 1], rtol=0, atol=rounding)
 
 
 @pytest.mark.slow
