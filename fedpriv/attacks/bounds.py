@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.core.arguments import Count, Decay, Probability, checked, require
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 
 Pair: TypeAlias = tuple[float, float]
 

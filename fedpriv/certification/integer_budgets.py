@@ -42,8 +42,8 @@ from fedpriv.mechanisms.integers import (
     skellam,
 )
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
+from fedpriv.pairs.integers import IntegerKind
 from fedpriv.privacy import Certificate, certify_releases
-from fedpriv.privacy.integer_sums import IntegerKind
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard

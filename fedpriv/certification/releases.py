@@ -27,12 +27,12 @@ from fedpriv.certification.trace import Stage
 from fedpriv.certification.unit_kinds import ANY, UnitKind
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
+from fedpriv.pairs.integers import IntegerNoise
 from fedpriv.privacy import (
     VIEWS,
     Everyone,
     Release,
 )
-from fedpriv.privacy.integer_sums import IntegerNoise
 from fedpriv.privacy.release import Unit
 from fedpriv.privacy.sampling import Accounting
 from fedpriv.rounds.private_step import PrivateStep

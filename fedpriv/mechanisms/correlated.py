@@ -22,7 +22,7 @@ from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, spread
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.noise_matrices import PROVED, Factorization, identity
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 from fedpriv.privacy.strategy_sensitivity import block_sensitivity, most_participations
 
 OF_RUNS = "its noise is correlated over rounds, which hides a unit in whole runs alone"

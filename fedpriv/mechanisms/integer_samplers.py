@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpriv.core.types import Key
-from fedpriv.privacy.integer_noise import DiscreteGaussians, IntegerLaw, Skellam
-from fedpriv.privacy.integer_sums import IntegerNoise
+from fedpriv.pairs.integer_laws import DiscreteGaussians, IntegerLaw, Skellam
+from fedpriv.pairs.integers import IntegerNoise
 
 _WORDS = 5  # of 32 bits, of a threshold
 _BITS = 320  # of the numbers that tables are made of

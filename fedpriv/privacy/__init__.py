@@ -8,10 +8,10 @@ them. dp-accounting is imported on first use only.
 import importlib
 from typing import TYPE_CHECKING
 
+from fedpriv.pairs.cells import Losses
 from fedpriv.privacy.certificate import Certificate as Certificate
 from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.certify import certify_choice, certify_releases
-from fedpriv.privacy.discretised import Losses
 from fedpriv.privacy.operational import OperationalNumbers
 from fedpriv.privacy.profile import PrivacyProfile
 from fedpriv.privacy.release import SEES, UNITS, VIEWS, Release

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from fedpriv.core.arguments import require
-from fedpriv.privacy.dp_events import dp_event
+from fedpriv.pairs.algebra import SEEN
+from fedpriv.pairs.events import Event, NoEventError, event
 from fedpriv.privacy.operational import OperationalNumbers, operational_numbers
 from fedpriv.privacy.profile import Composition, PrivacyProfile, profile_of
 from fedpriv.privacy.release import NO_NOISE, NOT_RELEASED, SEES
@@ -69,8 +69,8 @@ class Certificate:
             raise ValueError("certificate: read from a file; certify again for its profile")
         return profile_of(self.compositions, self.delta)
 
-    def dp_event(self) -> tuple[Any, Any]:
-        """(event, neighbouring relation) of dp-accounting, so that other accountants can check the number.
+    def dp_event(self) -> Event:
+        """The event of dp-accounting, and which of its accountants computes it, to check the number.
 
         Where a unit is replaced, the event is as its RDP accountant reads it; the PLD accountant doubles the distance
         once more. Neither knows `assumptions`.
@@ -91,7 +91,13 @@ class Certificate:
             raise ValueError(
                 f"certificate: of {len(self.compositions)} kinds of unit, and an event is of one; {remedy}"
             )
-        return dp_event(composition)
+        try:
+            return event(composition.pair, composition.relation)
+        except NoEventError as why:
+            raise ValueError(
+                f"certificate: dp-accounting has no event for {self.event}, under {composition.relation.replace('_', '-')} "
+                f"adjacency: {why}; check it with fp.verify(certificate.to_json())"
+            ) from None
 
     def operational_numbers(self) -> OperationalNumbers:
         """How well an attacker with this view can do at best.
@@ -128,9 +134,7 @@ class Certificate:
             bound="no finite bound",
             assumptions=tuple(dict.fromkeys([why, *held])),
             epsilons={},
-            compositions=tuple(
-                replace(each, hidden=False, epsilon=math.inf) for each in self.compositions
-            ),
+            compositions=tuple(Composition(SEEN, each.relation) for each in self.compositions),
             of_clients=tuple(each.not_covered(names, chosen) for each in self.of_clients),
             of_groups={n: own.not_covered(names, chosen) for n, own in self.of_groups.items()},
         )

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Probability, checked, require
-from fedpriv.privacy.curves import Floats, epsilon_of_mixture, gaussian_delta
+from fedpriv.pairs.algebra import NOTHING, SEEN, AnyPair
+from fedpriv.pairs.curves import Floats
+from fedpriv.pairs.search import curves_of
+from fedpriv.pairs.verify import Witness
+from fedpriv.pairs.verify import deltas as deltas_of
 from fedpriv.privacy.gaussian_bound import GaussianBound, gaussian_bound
-from fedpriv.privacy.integer_accounting import (
-    SET_ASIDE,
-    as_real,
-    drawn_apart,
-    of_integers,
-    seldom_lost,
-)
-from fedpriv.privacy.known_participation import participations
-from fedpriv.privacy.losses import on_grids
-from fedpriv.privacy.release import Release
-from fedpriv.privacy.release_normal_form import is_exact, normal_form
-from fedpriv.privacy.renyi import rdp_delta, rdp_to_epsilon, rdp_total
 
 _LEAST_DELTA = 1e-14  # above what is never hidden: there the profile ends
 _POINTS = 512  # up to `_FINE`, and altogether
@@ -35,23 +26,27 @@ _MOST = 700.0  # nats; e to them is a float
 
 @dataclass(frozen=True)
 class Composition:
-    """What an accountant composes of one kind of unit, of which there is a profile.
+    """What is proved of one kind of unit.
 
     Attributes:
-        releases: as `release_normal_form.normal_form` gives them; none where nothing is released.
+        pair: what the view sees of it, see `fedpriv.pairs`; `SEEN` where nothing hides it, `NOTHING` where nothing is
+            released.
         relation: of the neighbouring data sets.
-        best_of: mean number of runs of which the best is released, see `certify_releases`.
-        others: what runs of other settings release, of which a run is drawn at random.
-        hidden: whether any noise hides the unit.
         epsilon: what is proved of this kind at the certificate's delta, in nats.
+        witness: what shows epsilon; None where it is infinite.
+        others: further pairs that bound what is seen of the same unit.
     """
 
-    releases: tuple[Release, ...]
+    pair: AnyPair
     relation: str
-    best_of: float = 1.0
-    others: tuple[tuple[Release, ...], ...] = ()
-    hidden: bool = True
     epsilon: float = math.inf
+    witness: Witness | None = None
+    others: tuple[AnyPair, ...] = ()
+
+    @property
+    def hidden(self) -> bool:
+        """Whether any noise hides the unit."""
+        return self.pair != SEEN
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,107 +160,20 @@ def _of_kind(composition: Composition, delta: float) -> PrivacyProfile:
     Formal guarantees: at every point the smaller bound of the accountants, see `certify.epsilons_of`.
     """
     epsilon = composition.epsilon
-    if not composition.hidden:
-        return PrivacyProfile(np.array([0.0, 1.0]), np.ones(2))
-    if not composition.releases:
-        return PrivacyProfile(np.array([0.0, 1.0]), np.zeros(2))
-    both = _by_losses(composition, delta), _by_divergences(composition, delta)
-    bounds = [bound for bound in both if bound]
+    if composition.pair in (NOTHING, SEEN):
+        return PrivacyProfile(np.array([0.0, 1.0]), np.full(2, float(composition.pair == SEEN)))
+    bounds = [
+        (pair, curve)
+        for pair in (composition.pair, *composition.others)
+        for curve in curves_of(pair, delta, _LEAST_DELTA)
+    ]
     if not bounds:  # too little noise for any accountant
         return PrivacyProfile(np.array([0.0, 1.0]), np.ones(2))
-    top = min(bound.end for bound in bounds)
+    top = min(curve.end for _, curve in bounds)
     known = [epsilon] if math.isfinite(epsilon) else []
     grids = [np.linspace(0.0, end, _POINTS) for end in (min(top, _FINE), max(top, 1e-9))]
     grid = np.unique(np.concatenate([*grids, known]))
-    deltas = np.min([bound.delta(grid) for bound in bounds], axis=0)
+    deltas = np.min([deltas_of(pair, grid, curve.witness) for pair, curve in bounds], axis=0)
     deltas[grid >= epsilon] = np.minimum(deltas[grid >= epsilon], delta)
     deltas = np.minimum.accumulate(np.minimum(deltas, 1.0))
     return PrivacyProfile(grid, deltas, (epsilon, delta))
-
-
-class _Bound(NamedTuple):
-    """Of one accountant: delta at each epsilon, and the epsilon where it has fallen to nearly its least."""
-
-    delta: Callable[[Floats], Floats]
-    end: float
-
-
-def _by_losses(composition: Composition, delta: float) -> _Bound | None:
-    releases, relation = composition.releases, composition.relation
-    if composition.best_of > 1:
-        return None
-    if of_integers(releases):
-        return _by_real_losses(composition, delta)
-    if is_exact(releases, relation):
-        values, weights, missing = participations(releases, relation)
-        there = values > 0
-        apart, often = np.sqrt(values[there]), weights[there]
-
-        def mixed(epsilon: Floats) -> Floats:
-            return gaussian_delta(epsilon[:, None], apart) @ often + missing
-
-        end = epsilon_of_mixture(values, weights, missing, missing + _LEAST_DELTA)
-        return _Bound(mixed, end)
-    grids = on_grids(releases, relation, delta)
-    if not grids:
-        return None
-    directions = grids[-1].directions
-
-    def worse(epsilon: Floats) -> Floats:
-        return np.max([direction.delta(epsilon) for direction in directions], axis=0)
-
-    return _Bound(worse, max(d.epsilon(d.infinity + _LEAST_DELTA) for d in directions))
-
-
-def _by_real_losses(composition: Composition, delta: float) -> _Bound | None:
-    """Of integer noise, by that of real noise, see `AsReal`."""
-    real = as_real(composition.releases)
-    if real is None:
-        return None
-    factor, twice = math.exp(real.apart), 2 * real.apart
-    at_delta = (1 - SET_ASIDE) * delta / factor  # as `certify` asks of the real noise
-    of_real = _by_losses(replace(composition, releases=normal_form(real.releases)), at_delta)
-    if of_real is None:
-        return None
-    further = drawn_apart([composition.releases], composition.best_of)
-
-    def bound(epsilon: Floats) -> Floats:
-        inside = np.maximum(epsilon - twice, 0.0)
-        below = np.exp(twice) - np.exp(np.minimum(epsilon, twice))  # an epsilon of 2 a is proved
-        return _with_set_aside(factor * of_real.delta(inside) + below, further, epsilon)
-
-    return _Bound(bound, of_real.end + twice)
-
-
-def _by_divergences(composition: Composition, delta: float) -> _Bound | None:
-    releases = composition.releases
-    settings = [releases, *composition.others]
-    seldom, aside = seldom_lost(settings, composition.best_of, delta)
-    total = rdp_total(
-        releases, composition.relation, composition.best_of, composition.others, seldom
-    )
-    if total is None:
-        return None
-    further = drawn_apart(settings, composition.best_of)
-
-    def bound(epsilon: Floats) -> Floats:
-        by_law = rdp_delta(total, epsilon)
-        if not any(map(of_integers, settings)):
-            return by_law
-        return _with_set_aside(by_law, further, epsilon, aside)
-
-    return _Bound(bound, rdp_to_epsilon(total, _LEAST_DELTA))
-
-
-def _with_set_aside(by_law: Floats, further: float, epsilon: Floats, aside: float = 0.0) -> Floats:
-    """Delta of integer noise, from that of its law: the least whose certificate has this epsilon, or more.
-
-    Args:
-        by_law: f64[n], at each epsilon.
-        further: how far what is drawn is from the law, in total variation.
-        epsilon: f64[n].
-        aside: what is taken from delta for rounds in which hardly any share is left.
-    """
-    apart = further * (1 + np.exp(np.minimum(epsilon, _MOST)))
-    pays = np.maximum(by_law / (1 - SET_ASIDE), 2 * apart / SET_ASIDE)
-    return np.maximum(pays, by_law + aside + apart)

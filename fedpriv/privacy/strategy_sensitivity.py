@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Count, checked, require
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 
 
 def most_participations(rounds: Count, separation: Count, most: Count | None = None) -> int:

@@ -16,7 +16,7 @@ from fedpriv.mechanisms.clipping import spread
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.noise_matrices import PROVED, Factorization, identity
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 from fedpriv.testing.measurements import check_mechanism
 
 _STREAMED = 16  # rounds at most

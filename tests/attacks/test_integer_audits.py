@@ -18,7 +18,7 @@ from fedpriv.attacks.canaries import NoPlaceError
 from fedpriv.attacks.integer_scores import worst_shifts
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.privacy import Dropping, Everyone, FixedSize, Poisson, Release, certify_releases
-from fedpriv.privacy.integer_sums import IntegerNoise
+from fedpriv.pairs.integers import IntegerNoise
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

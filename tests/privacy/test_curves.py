@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
 from fedpriv.privacy import FixedSize, Poisson, Release, losses
-from fedpriv.privacy.curves import (
+from fedpriv.pairs.curves import (
     add_delta,
     gaussian_delta,
     laplace_delta,

@@ -17,7 +17,7 @@ from dp_accounting import get_epsilon_gaussian
 from scipy import optimize, special
 
 from fedpriv.privacy import Everyone, Poisson, Release, certify_releases
-from fedpriv.privacy.integer_sums import IntegerNoise
+from fedpriv.pairs.integers import IntegerNoise
 
 ORDERS = np.array([*range(2, 129), 256])
 

@@ -8,7 +8,7 @@ import tiers
 from scipy.stats import binom, norm
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
-from fedpriv.privacy.curves import gaussian_delta
+from fedpriv.pairs.curves import gaussian_delta
 from fedpriv.privacy.known_participation import participations
 
 DELTA = 1e-4

@@ -14,7 +14,7 @@ from fedpriv.privacy import (
     certify_releases,
     losses,
 )
-from fedpriv.privacy.curves import laplace_delta
+from fedpriv.pairs.curves import laplace_delta
 
 DELTA = 1e-4
 

@@ -9,7 +9,7 @@ from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGauss
 from scipy import optimize, stats
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, curves
-from fedpriv.privacy.mixture_curves import none_delta, replaced_delta, several_delta
+from fedpriv.pairs.mixture_curves import none_delta, replaced_delta, several_delta
 from fedpriv.privacy.sampling import Dropping, PersonsDraw, WithReplacement
 
 SIGMA, DELTA = 2.0, 1e-4

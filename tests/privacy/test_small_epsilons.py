@@ -22,7 +22,7 @@ from fedpriv.privacy import (
     certify_releases,
     losses,
 )
-from fedpriv.privacy.curves import add_delta, gaussian_delta, remove_delta
+from fedpriv.pairs.curves import add_delta, gaussian_delta, remove_delta
 
 MANY = 10**8
 

@@ -13,8 +13,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom, laplace, norm
 
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
-from fedpriv.privacy.curves import epsilon_of_mixture
-from fedpriv.privacy.discretised import Losses
+from fedpriv.pairs.curves import epsilon_of_mixture
+from fedpriv.pairs.cells import Losses
 from fedpriv.privacy.known_participation import participations
 from fedpriv.privacy.tilted import Composed, Rounds
 

@@ -19,7 +19,7 @@ from fedpriv.privacy import (
     joint_multiplier,
     whitened_multiplier,
 )
-from fedpriv.privacy.integer_sums import IntegerNoise
+from fedpriv.pairs.integers import IntegerNoise
 from fedpriv.privacy.sampling import PersonsDraw
 from fedpriv.privacy.strategy_sensitivity import block_sensitivity, sensitivity
 

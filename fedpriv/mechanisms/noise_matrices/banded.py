@@ -25,7 +25,7 @@ from fedpriv.mechanisms.noise_matrices.factorization import (
     inverse,
     toeplitz,
 )
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 
 Rows = tuple[tuple[float, ...], ...]
 

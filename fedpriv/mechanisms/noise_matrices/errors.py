@@ -9,7 +9,7 @@ import numpy as np
 
 from fedpriv.core.arguments import Count, Decay, checked, require
 from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Rounds
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 
 
 class Error(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpriv.core.arguments import Count, Range, checked, require
 from fedpriv.core.types import PyTree
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 from fedpriv.privacy.strategy_sensitivity import most_participations, sensitivity
 
 MOST_ROUNDS = 10_000

@@ -17,7 +17,7 @@ import numpy as np
 
 from fedpriv.core.arguments import Count, checked
 from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Identity, Rounds, inverse
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 
 
 class _Weights(NamedTuple):

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpriv.privacy.renyi import quiet
+from fedpriv.pairs.divergences import quiet
 
 # The orders of the library that the papers used (TensorFlow Privacy, Opacus).
 PAPER_ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(12, 64))

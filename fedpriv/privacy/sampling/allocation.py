@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedpriv.core.arguments import Count, CountOrZero, LargeCount, check_fields
-from fedpriv.privacy.discretised import Losses
-from fedpriv.privacy.sampling.allocation_losses import allocation_losses
 from fedpriv.privacy.sampling.poisson import NEVER, Cut, Neighbour
 from fedpriv.privacy.sampling.protocol import DrawCase, ParticipationSchema
 
@@ -67,17 +65,11 @@ class Allocation(Cut):
             "units draw their rounds independently and uniformly, and sums are divided by a number fixed beforehand",
         )
 
-    def losses(
-        self, noise: str, multiplier: float, interval: float, beyond: float
-    ) -> tuple[Losses, Losses]:
-        """Of a block, see `allocation_losses`."""
-        return allocation_losses(self.cases(), self.block, noise, multiplier, interval, beyond)
-
     def cases(self) -> tuple[DrawCase, ...]:
         """By how many of the block's rounds are full without the unit.
 
         Of a case, `rate` is the share of the rounds in which a unit moves the sum by `distance`, in the others by 1.
-        The pair of the block is dominated by that which shows the case, as in `allocation_losses`.
+        The pair of the block is dominated by that which shows the case, as in `pairs.blocks`.
 
         *Proof.* Let the other N - 1 units draw their rounds, and B = `capacity` of a round's units stay, a uniform
         subset where there are more. A round that B or more others draw is full. All this has the same law with the unit

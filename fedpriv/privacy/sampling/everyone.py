@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from fedpriv.core.arguments import Count, CountOrZero, LargeCount, check_fields, require
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 from fedpriv.privacy.sampling.protocol import DrawCase, ParticipationSchema, Sampling, once
 
 
@@ -53,10 +52,6 @@ class Everyone(Sampling):
     def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
         """Nothing has to hold."""
         return ()
-
-    def dp_event(self, noisy: Any) -> Any:
-        """That of the sum."""
-        return noisy
 
     @property
     def takes_all(self) -> bool:

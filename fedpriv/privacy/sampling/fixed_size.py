@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.core.arguments import Count, Decay, LargeCount, check_fields, require
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 from fedpriv.privacy.sampling.everyone import Everyone
 from fedpriv.privacy.sampling.poisson import Poisson
 from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling, any_of, once, several
@@ -79,14 +79,6 @@ class FixedSize(Sampling):
             f"{what} are uniform without replacement, and sums are divided by {size}",
             "replacing a unit moves a sum by at most twice its clipped norm",
         )
-
-    def dp_event(self, noisy: Any) -> Any:
-        """Of Gaussian noise."""
-        import dp_accounting as dp
-
-        if not isinstance(noisy, dp.GaussianDpEvent):
-            return None
-        return dp.SampledWithoutReplacementDpEvent(self.population, self.size, noisy)
 
     @property
     def takes_all(self) -> bool:
@@ -210,10 +202,6 @@ class Dropping(FixedSize):
             chance = float(chances[group - 1].sum())
             cases.append(DrawCase(chance, float(group[-1]) / n, math.sqrt(s / group[0])))
         return tuple(case for case in cases if case.chance > 0)
-
-    def dp_event(self, noisy: Any) -> None:
-        """There is none."""
-        return None
 
     @property
     def together(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from fedpriv.core.arguments import CountOrZero, LargeCount, require
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 from fedpriv.privacy.sampling.protocol import (
     Accounting,
     Adjacency,

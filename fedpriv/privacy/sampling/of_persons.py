@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.core.arguments import Count, LargeCount, check_fields, require
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling
 
 
@@ -90,17 +90,6 @@ class PersonsDraw(Sampling):
     def limits(self, what: str) -> tuple[str, ...]:
         """As of single units."""
         return self.drawn.limits(what)
-
-    def dp_event(self, noisy: Any) -> Any:
-        """Of Gaussian noise, added or removed: a mixture of Gaussians."""
-        import dp_accounting as dp
-
-        cases = self.cases()
-        plain = self.adjacency == "add_or_remove" and len(cases) == 1 and cases[0].distance == 1
-        if not (plain and isinstance(noisy, dp.GaussianDpEvent)):
-            return None
-        law = (list(map(float, part)) for part in self.times_drawn())
-        return dp.dp_event.MixtureOfGaussiansDpEvent(noisy.noise_multiplier, *law)
 
     @property
     def most_often(self) -> int:

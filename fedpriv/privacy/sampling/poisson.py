@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from fedpriv.core.arguments import Count, CountOrZero, LargeCount, Rate, check_fields, require
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 from fedpriv.privacy.sampling.protocol import (
     SELDOM,
     Adjacency,
@@ -160,16 +160,12 @@ class Poisson(Cut):
         """Places are drawn whether or not anything is there."""
         return True
 
-    def dp_event(self, noisy: Any) -> Any:
-        """Of a cut, of Gaussian noise where a unit is removed and nobody remembers."""
-        import dp_accounting as dp
-
-        if not self.can_be_cut:
-            return super().dp_event(noisy)
-        if self.neighbour != "removed" or not isinstance(noisy, dp.GaussianDpEvent):
+    @property
+    def made_by(self) -> tuple[int, float, int] | None:
+        """Of a cut, where nobody remembers."""
+        if not self.can_be_cut or self.neighbour != "removed":
             return None
-        cut = self.population, self.rate, self.capacity
-        return dp.TruncatedSubsampledGaussianDpEvent(*cut, noisy.noise_multiplier)
+        return self.population, self.rate, self.most
 
     def of_places(self) -> Sampling:
         """A record that is missing leaves its place."""

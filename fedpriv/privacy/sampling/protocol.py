@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from fedpriv.core.arguments import Count, CountOrZero, LargeCount, require
-from fedpriv.privacy.curves import Floats
-from fedpriv.privacy.discretised import Losses
+from fedpriv.pairs.curves import Floats
 
 Adjacency: TypeAlias = Literal["add_or_remove", "replace_one", "zero_out"]
 """What neighbouring data sets differ in: a unit is missing, or another, or its contributions are zero."""
@@ -208,7 +207,7 @@ class Sampling(Accounting):
 
         Formal guarantees: the pair of sums with and without the unit is dominated, in each direction, by the pair that
         shows the case and has noise moved by `distance` at `rate`, or not moved; replaced, by that of
-        `curves.replace_delta` of each case. Of a block see `losses`. The proof belongs beside the cases.
+        `curves.replace_delta` of each case. Of a block see `pairs.blocks`. The proof belongs beside the cases.
         """
 
     def cases_of_several(self, units: Count) -> tuple[DrawCase, ...]:
@@ -252,23 +251,10 @@ class Sampling(Accounting):
         """What else has to hold, of cohorts that are cut, as `how_drawn`."""
         return ()
 
-    def losses(
-        self, noise: str, multiplier: float, interval: float, beyond: float
-    ) -> tuple[Losses, Losses]:
-        """Of a block, as `allocation_losses`: with the unit against without it, and the other way.
-
-        Whoever has `block_rounds` gives them, which `check_law` asks for; no other sampling is asked.
-        """
-        raise NotImplementedError(f"{self!r}: it has a block of rounds, and no losses of one")
-
-    def dp_event(self, noisy: Any) -> Any:
-        """Of dp-accounting, for a noisy sum of those who are drawn, under `adjacency`; None where it has none."""
-        cases, blocks = self.cases(), self.block_rounds is not None
-        if blocks or self.adjacency != "add_or_remove" or len(cases) > 1 or cases[0].distance != 1:
-            return None
-        import dp_accounting as dp
-
-        return dp.PoissonSampledDpEvent(cases[0].rate, noisy)
+    @property
+    def made_by(self) -> tuple[int, float, int] | None:
+        """(N, rate, capacity) of a cut Poisson draw of which a unit is removed, for dp-accounting's event of it."""
+        return None
 
     @property
     def most_often(self) -> int:
@@ -448,8 +434,6 @@ def check_law(sampling: Sampling) -> None:
     likely = sampling.rate <= sampling.most / sampling.population + _ROUNDING
     remedy = "draws that are uniform have a rate of most / population"
     check(likely or not sampling.is_without_replacement, "rate", sampling.rate, remedy)
-    counted = sampling.block_rounds is None or type(sampling).losses is not Sampling.losses
-    check(counted, "block_rounds", sampling.block_rounds, "give `losses` of a block, too")
 
 
 def several(law: Any, most: int) -> tuple[tuple[float, float], ...]:

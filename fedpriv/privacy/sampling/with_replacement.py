@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedpriv.core.arguments import Count, LargeCount, Rate, check_fields, require
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling, any_of, several
 
 

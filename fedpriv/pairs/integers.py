@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedpriv.core.arguments import Count, LargeCount, Positive, Rate, check_fields
-from fedpriv.privacy.curves import Floats
-from fedpriv.privacy.integer_noise import (
+from fedpriv.pairs.curves import Floats
+from fedpriv.pairs.integer_laws import (
     DiscreteGaussians,
     IntegerLaw,
     Skellam,

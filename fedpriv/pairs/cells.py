@@ -1,4 +1,4 @@
-"""Privacy losses of one release on a grid, never better than they are."""
+"""Privacy losses of one draw on a grid, never better than they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.privacy.curves import Floats
+from fedpriv.pairs.curves import Floats
 
 
 class Losses(NamedTuple):
@@ -57,6 +57,8 @@ def connect_the_dots(
         middle = np.array([max(float(at_zero), 0.0)])
         chances: Floats = np.concatenate([(shrink * below)[::-1], middle, above])
         positive = np.flatnonzero(chances)
+        if len(positive) == 0:  # all is infinite
+            return Losses(0, np.zeros(1), infinity)
         start, stop = positive[0], positive[-1] + 1
         return Losses(int(start) - last, chances[start:stop], infinity)
 

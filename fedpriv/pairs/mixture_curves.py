@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.privacy.curves import CURVES, Floats
+from fedpriv.pairs.curves import CURVES, Floats
 
 _AT_ONCE = 2**22  # numbers side by side
 _STEPS = 60  # of Newton, who needs a few, or halvings

@@ -8,15 +8,14 @@ balls-and-bins sampling of L. Chua et al., 2024 (arXiv:2412.16802).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.privacy.curves import CURVES, Floats
-from fedpriv.privacy.discretised import Losses, connect_the_dots
-from fedpriv.privacy.sampling.protocol import DrawCase
+from fedpriv.pairs.algebra import Block
+from fedpriv.pairs.cells import Losses, connect_the_dots
+from fedpriv.pairs.curves import CURVES, Floats
 
 _CELLS = 2048  # aimed at for a law
 _FAR = 12.0  # deviations of Gaussian noise beyond which a ratio counts as infinite, or as 0: less than 1e-32
@@ -47,20 +46,13 @@ _SEEN = _Ratio(0, 1, np.zeros(1), 1.0, 1.0)
 _SEEN_LOSSES = Losses(0, np.zeros(1), 1.0)
 
 
-def allocation_losses(
-    cases: Sequence[DrawCase],
-    block: int,
-    noise: str,
-    multiplier: float,
-    interval: float,
-    beyond: float = 0.0,
-) -> tuple[Losses, Losses]:
+def block_losses(block: Block, interval: float, beyond: float = 0.0) -> tuple[Losses, Losses]:
     """Losses of a block with the unit against without it, and of without it against with it.
 
     Formal guarantees: each pair dominates the given one, and so do their compositions over blocks, also where what a
     unit sends depends on all that was seen before, in the block, too, and on which rounds of earlier blocks it was in.
 
-    *Proof.* Let the view know all draws of the others, and which case of `Allocation.cases` it is: their law is
+    *Proof.* Let the view know all draws of the others, and which case it is: their law is
     the same with the unit and without it. Given these, and the output y_1, ..., y_{t-1} before, let Q_t be the law of
     the output of round t without the unit, P_t with the unit in that round, and r_t = dP_t / dQ_t of y_t. The unit is
     in round t with probability 1 / b, and in the other rounds the output is that without it: so the likelihood ratio
@@ -74,38 +66,35 @@ def allocation_losses(
     convex, hence at most those of the worst. Blocks compose by Zhu, Dong and Wang 2022 (arXiv:2106.08567), Theorem 10.
 
     Args:
-        cases: as `Allocation.cases`.
-        block: b, number of rounds.
-        noise: "gaussian" or "laplace".
-        multiplier: noise over what one participation moves.
+        block: of real noise.
         interval: width of a cell, in nats.
         beyond: chance of losses that may count as infinite, for narrower cells of the others; 0 is the least.
     """
-    tail = max(_TAIL, beyond / (2 * block.bit_length()))
+    tail = max(_TAIL, beyond / (2 * block.rounds.bit_length()))
+    whole = math.fsum(chance for chance, _, _ in block.cases)
     there, back = [], []
-    for case in cases:
-        pair = _of_case(case, block, noise, multiplier, interval, tail)
-        there.append((case.chance, pair[0]))
-        back.append((case.chance, pair[1]))
+    for chance, far, seen in block.cases:
+        pair = _of_case(far, seen, block, interval, tail)
+        there.append((chance / whole, pair[0]))
+        back.append((chance / whole, pair[1]))
     return _mixed(there), _mixed(back)
 
 
 def _of_case(
-    case: DrawCase, block: int, noise: str, multiplier: float, interval: float, tail: float
+    far: float, seen: int, block: Block, interval: float, tail: float
 ) -> tuple[Losses, Losses]:
-    distance = case.distance if math.isfinite(case.distance) else 1.0
-    moved = multiplier / distance
-    is_loud = _largest(noise, moved) > _LARGEST
-    if math.isfinite(case.distance):
-        if is_loud or block == 1:
-            return _of_moved_noise(noise, moved, interval, tail)
-        ratio = _of_rounds(block, noise, moved, interval, tail)
+    noise, multiplier, rounds = block.noise, 1 / far, block.rounds
+    is_loud = _largest(noise, multiplier) > _LARGEST
+    if not seen:
+        if is_loud or rounds == 1:
+            return _of_moved_noise(noise, multiplier, interval, tail)
+        ratio = _of_rounds(rounds, noise, multiplier, interval, tail)
     else:
-        seen = round(case.rate * block)  # rounds in which the unit would be seen
-        if seen == block or is_loud:
+        if seen == rounds or is_loud:
             return _SEEN_LOSSES, _SEEN_LOSSES
-        ratio = _of_rounds(block - seen, noise, moved, interval, tail)
-        ratio = _average(ratio, _SEEN._replace(width=ratio.width), 1 - seen / block, interval, tail)
+        ratio = _of_rounds(rounds - seen, noise, multiplier, interval, tail)
+        others = _SEEN._replace(width=ratio.width)
+        ratio = _average(ratio, others, 1 - seen / rounds, interval, tail)
     return _losses(ratio, interval), _losses(_reversed(ratio, interval), interval)
 
 

@@ -1,0 +1,252 @@
+"""What a view sees of a unit, as one value: a pair of laws that no two neighbours exceed, in plain data.
+
+A pair (P, Q) *dominates* that of two neighbouring runs where no hockey-stick divergence of theirs is above its own, in
+either direction. Composition keeps the order, also where what is released next depends on all that was seen before
+(Zhu, Dong and Wang 2022, arXiv:2106.08567), and so does mixing, where the view is told which case it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from fedpriv.core.arguments import require
+from fedpriv.pairs.integers import IntegerNoise
+
+ROUNDING = 1e-9
+"""How far chances may be from adding up to 1."""
+_SMALL = 0.2  # largest separation of a piece: its losses fit the finest grid
+
+Noise: TypeAlias = str | IntegerNoise
+"""Real noise of a name in `curves.CURVES`, or noise of integers, of which Rényi divergences alone are known."""
+REAL = ("gaussian", "laplace")
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Noise that is moved, or not, which is secret: P = (1 - sum_j p_j) N + sum_j p_j (N + d_j) against Q = N.
+
+    Attributes:
+        noise: N.
+        law: (d_j, p_j), d rising: how far, in standard deviations of the noise (Laplace: in its scale, l1; integers: in
+            moves of one unit); infinity, alone, where a unit is seen that is there.
+        replaced: with either neighbour a unit is there, d apart: dominated by the curve of `curves.replace_delta`.
+        subset: if replaced: the rate at which units are in a uniform subset of one size, before some of it vanish, which
+            is what Rényi divergences are known of; None: the draw is none.
+
+    Raises:
+        ValueError: a noise that is not known, or a law that is none.
+    """
+
+    noise: Noise
+    law: tuple[tuple[float, float], ...]
+    replaced: bool = False
+    subset: float | None = None
+
+    def __post_init__(self) -> None:
+        known = isinstance(self.noise, IntegerNoise) or self.noise in REAL
+        require(known, "noise", self.noise, f"give one of {REAL}, or of integers")
+        far = [d for d, _ in self.law]
+        rises = (
+            len(far) > 0 and far[0] > 0 and all(a < b for a, b in zip(far, far[1:], strict=False))
+        )
+        require(rises, "law", self.law, "give distances above 0 that rise")
+        require(len(far) == 1 or far[-1] < math.inf, "law", self.law, "give infinity alone")
+        chances = [p for _, p in self.law]
+        likely = min(chances) > 0 and math.fsum(chances) <= 1 + ROUNDING
+        require(likely, "law", self.law, "give chances above 0, of 1 at most altogether")
+        rate = self.subset is None or (self.replaced and 0 < self.subset <= 1)
+        require(rate, "subset", self.subset, "give a rate in (0, 1], of a unit that is replaced")
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the noise is moved, and by how much is known."""
+        return len(self.law) == 1 and self.law[0][1] >= 1
+
+
+@dataclass(frozen=True)
+class Told:
+    """One of several cases, of which the view is told which; its law is the same for both neighbours.
+
+    Attributes:
+        cases: (chance, pair); the chances add up to 1, but for rounding, and count by their share of the sum.
+        made_by: (N, rate, capacity) of a cut Poisson draw, which dp-accounting has an event for; of no effect here.
+    """
+
+    cases: tuple[tuple[float, Pair], ...]
+    made_by: tuple[int, float, int] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        chances = [chance for chance, _ in self.cases]
+        likely = min(chances, default=0) > 0 and abs(math.fsum(chances) - 1) <= ROUNDING
+        require(likely, "cases", chances, "give chances above 0 that add up to 1")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rounds, in one of which noise is moved: any with the same chance, and which is secret; see `blocks`.
+
+    Attributes:
+        noise: as `Moved`, real.
+        rounds: of a block.
+        cases: (chance, far, in how many of the rounds the unit would be seen), of which the view is told which.
+    """
+
+    noise: str
+    rounds: int
+    cases: tuple[tuple[float, float, int], ...]
+
+    def __post_init__(self) -> None:
+        require(self.noise in REAL, "noise", self.noise, f"give one of {REAL}")
+        require(self.rounds >= 1, "rounds", self.rounds, "give a number from 1 on")
+        chances, far, seen = zip(*self.cases, strict=True) if self.cases else ((), (), ())
+        likely = min(chances, default=0) > 0 and abs(math.fsum(chances) - 1) <= ROUNDING
+        require(likely, "cases", chances, "give chances above 0 that add up to 1")
+        require(all(0 < d < math.inf for d in far), "cases", far, "give finite distances above 0")
+        some = all(0 <= rounds <= self.rounds for rounds in seen)
+        require(some, "cases", seen, "give numbers of rounds of the block")
+
+
+@dataclass(frozen=True)
+class Times:
+    """So many of one pair, adaptively composed."""
+
+    of: Pair
+    n: int
+
+    def __post_init__(self) -> None:
+        require(self.n >= 1, "n", self.n, "give a number from 1 on")
+
+
+@dataclass(frozen=True)
+class All:
+    """Several, adaptively composed; none of them: nothing is seen."""
+
+    of: tuple[Pair, ...]
+
+
+Pair: TypeAlias = Moved | Told | Block | Times | All
+NOTHING = All(())
+"""Of which nothing is seen."""
+SEEN = Moved("gaussian", ((math.inf, 1.0),))
+"""Of which all is seen."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best of a geometric number of runs, that mean on average, each by one of these pairs, drawn at random."""
+
+    of: tuple[Pair, ...]
+    mean: float
+
+    def __post_init__(self) -> None:
+        require(len(self.of) > 0, "of", self.of, "give what a run is seen of, of each setting")
+        require(1 <= self.mean < math.inf, "mean", self.mean, "give a finite mean from 1 on")
+
+
+@dataclass(frozen=True)
+class Slack:
+    """What is seen is within e^-apart and e^apart, and a total variation of `off`, of what this pair dominates."""
+
+    of: Pair | Best
+    apart: float
+    off: float
+
+    def __post_init__(self) -> None:
+        require(0 <= self.apart < math.inf, "apart", self.apart, "give a finite number from 0 on")
+        require(0 <= self.off <= 1, "off", self.off, "give a number in [0, 1]")
+
+
+AnyPair: TypeAlias = Pair | Best | Slack
+"""A pair, or what is left of one that the end of a run shows."""
+
+
+def told(
+    cases: Iterable[tuple[float, Pair]], made_by: tuple[int, float, int] | None = None
+) -> Pair:
+    """Cases that may be; a single one is what it is a case of."""
+    merged: dict[Pair, float] = {}
+    for chance, pair in cases:
+        if chance > 0:
+            merged[pair] = merged.get(pair, 0.0) + chance
+    if len(merged) == 1:
+        return next(iter(merged))
+    return Told(tuple((chance, pair) for pair, chance in merged.items()), made_by)
+
+
+def times(pair: Pair, n: int) -> Pair:
+    """So many of it; one of it is it, and of nothing nothing."""
+    if isinstance(pair, Times):
+        return times(pair.of, pair.n * n)
+    return NOTHING if pair == NOTHING or n == 0 else pair if n == 1 else Times(pair, n)
+
+
+def together(pairs: Iterable[Pair]) -> Pair:
+    """Several, with one name for what is the same: equal ones are counted.
+
+    Beside others, sure moves of Gaussian noise become a few equal ones of the same separation altogether, sqrt(sum_k
+    d_k^2) (Dong, Roth and Su 2022, Corollary 3.3), whose losses a grid holds better.
+    """
+    counts: Counter[Pair] = Counter()
+    for pair in pairs:
+        for each in pair.of if isinstance(pair, All) else (pair,):
+            once, n = (each.of, each.n) if isinstance(each, Times) else (each, 1)
+            counts[once] += n
+    sure = {pair: n for pair, n in counts.items() if _is_sure_gaussian(pair)}
+    if sure and len(sure) < len(counts):
+        one = _in_pieces(sure)
+        rest = (times(pair, n) for pair, n in counts.items() if pair not in sure)
+        return All((one, *rest))
+    each_one = tuple(times(pair, n) for pair, n in counts.items())
+    return each_one[0] if len(each_one) == 1 else All(each_one)
+
+
+def _is_sure_gaussian(pair: Pair) -> bool:
+    return (
+        isinstance(pair, Moved)
+        and pair.noise == "gaussian"
+        and pair.is_sure
+        and math.isfinite(pair.law[0][0])
+    )
+
+
+def _in_pieces(sure: dict[Pair, int]) -> Pair:
+    squared = math.fsum(n * pair.law[0][0] ** 2 for pair, n in sure.items())  # type: ignore[union-attr]
+    pieces = min(sum(sure.values()), math.ceil(squared / _SMALL**2))
+    far = math.sqrt(squared / pieces) * (1 + 1e-15)  # rounding never adds noise
+    return times(Moved("gaussian", ((far, 1.0),)), pieces)
+
+
+Value = TypeVar("Value")
+
+
+def fold(
+    pair: Any,
+    leaf: Callable[[Any], Value],
+    mixed: Callable[[list[tuple[float, Value]]], Value],
+    repeated: Callable[[Value, int], Value],
+    composed: Callable[[list[Value]], Value],
+) -> Value:
+    """A value of a pair from those of its parts.
+
+    Args:
+        leaf: of what is neither `Told`, `Times` nor `All`.
+        mixed: of `Told`, from (chance, value); the chances add up to 1.
+        repeated: of `Times`.
+        composed: of `All`.
+    """
+
+    def of(pair: Any) -> Value:
+        if isinstance(pair, Told):
+            whole = math.fsum(chance for chance, _ in pair.cases)
+            return mixed([(chance / whole, of(case)) for chance, case in pair.cases])
+        if isinstance(pair, Times):
+            return repeated(of(pair.of), pair.n)
+        if isinstance(pair, All):
+            return composed([of(each) for each in pair.of])
+        return leaf(pair)
+
+    return of(pair)

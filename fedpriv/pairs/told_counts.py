@@ -1,0 +1,59 @@
+"""Rounds of which a view knows in how many a unit takes part, by divergences: delta averages over that number."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fedpriv.pairs.algebra import All, Moved, Pair, Times, Told, fold
+from fedpriv.pairs.curves import Floats
+from fedpriv.pairs.divergences import Orders, divergence_delta, renyi
+from fedpriv.pairs.exact import exact
+
+_ONE = Moved("gaussian", ((1.0, 1.0),))  # a squared separation of 1: they count the draws
+
+
+class CountedRounds(NamedTuple):
+    """In how many rounds a unit takes part, of which each has the same divergences.
+
+    Attributes:
+        numbers: f64[n], of rounds.
+        chances: f64[n].
+        missing: probability of numbers that are left out.
+        once: f64[orders], Rényi divergences of one round.
+        orders: of them.
+    """
+
+    numbers: Floats
+    chances: Floats
+    missing: float
+    once: Floats
+    orders: Orders
+
+    def delta(self, epsilon: Floats) -> Floats:
+        """f64[n]."""
+        total = np.full(len(epsilon), self.missing)
+        for rounds, chance in zip(self.numbers, self.chances, strict=True):
+            if rounds:
+                total += chance * divergence_delta(rounds * self.once, epsilon, self.orders)
+        return total
+
+
+def by_counts(pair: Pair, orders: Orders) -> CountedRounds | None:
+    """None where draws are not of one sure move, or something else than their number is left to chance.
+
+    Formal guarantees: as `exact`, with the bound by divergences in place of each Gaussian's curve.
+    """
+    draws: set[Pair] = set()
+    fold(pair, draws.add, lambda cases: None, lambda of, n: None, lambda each: None)
+    draw = next(iter(draws)) if len(draws) == 1 else None
+    if not (isinstance(draw, Moved) and draw.is_sure):
+        return None
+    counted = fold(
+        pair, lambda _: _ONE, lambda cases: Told(tuple(cases)), Times, lambda each: All(tuple(each))
+    )
+    law, once = exact(counted), renyi(draw, orders)
+    if law is None or once is None:
+        return None
+    return CountedRounds(*law, once, orders)

@@ -1,0 +1,188 @@
+"""From a release to the pair that a view sees: the one place that asks a sampling how a unit moves the sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from fedpriv.pairs.algebra import (
+    NOTHING,
+    SEEN,
+    AnyPair,
+    Best,
+    Block,
+    Moved,
+    Noise,
+    Pair,
+    Slack,
+    times,
+    together,
+    told,
+)
+from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.privacy.integer_accounting import as_real, drawn_apart, of_integers, seldom_lost
+from fedpriv.privacy.relations import multiplier_for
+from fedpriv.privacy.release import Release
+from fedpriv.privacy.sampling import DrawCase, Sampling
+
+_NEVER = 1e-45  # rarer numbers of draws count as seen
+_GROUPS = 16  # of numbers of shares of integer noise that are left
+
+
+def pairs_of(
+    settings: Sequence[Sequence[Release]], relation: str, delta: float, best_of: float = 1.0
+) -> dict[str, AnyPair]:
+    """Accountant -> the pair that it is asked of: one for both, but of integer noise.
+
+    Args:
+        settings: what a run of each setting releases.
+        relation: "add_or_remove", "replace_one" or "zero_out".
+        delta: of which a part is set aside for integer noise.
+        best_of: mean number of runs of which the best is released, see `Best`.
+    """
+
+    def whole(seldom: float) -> Pair | Best:
+        each = tuple(pair_of(releases, relation, seldom) for releases in settings)
+        return each[0] if best_of == 1 else Best(each, best_of)
+
+    if not any(map(of_integers, settings)):
+        return dict.fromkeys(("PLD", "RDP"), whole(0.0))
+    found: dict[str, AnyPair] = {}
+    off = drawn_apart(settings, best_of)
+    real = as_real(settings[0]) if best_of == 1 else None
+    if real is not None:
+        found["PLD"] = Slack(pair_of(real.releases, relation), real.apart, off)
+    found["RDP"] = Slack(whole(seldom_lost(settings, best_of, delta)), 0.0, off)
+    return found
+
+
+def pair_of(releases: Iterable[Release], relation: str, seldom: float = 0.0) -> Pair:
+    """What these releases show of a unit, composed.
+
+    Args:
+        releases: with positive multipliers; infinite ones show nothing.
+        relation: "add_or_remove", "replace_one" or "zero_out", as `relation_of` gives it.
+        seldom: the chance, in a round, of the fewest shares of integer noise, which count as if all were seen.
+    """
+    return together(_of_release(release, relation, seldom) for release in releases)
+
+
+def _of_release(release: Release, relation: str, seldom: float) -> Pair:
+    if math.isinf(release.multiplier) or release.rounds == 0:
+        return NOTHING
+    known, lossy = release.participation, release.lossy
+    farther = release.multiplier / multiplier_for(release, relation)  # than a unit that is zeroed
+    far = 1 / multiplier_for(release, relation)
+    noise: Noise = release.noise
+    if release.integers is not None:
+        noise, far = release.integers.moved(farther), 1.0
+    if isinstance(noise, IntegerNoise) and lossy is not None:
+        how = "zero_out" if lossy is known else relation
+        return times(_of_lost_integers(lossy, noise, how, seldom), release.rounds)
+    if known is not None and known.loses_noise:  # how much noise is left is known, too
+        round_ = _of_draw(known, noise, far, "zero_out")
+    else:
+        round_ = times(_of_draw(release.sampling, noise, far, relation), release.local_steps)
+        if known is not None:
+            round_ = told([(known.rate, round_), (1 - known.rate, NOTHING)])
+    return times(round_, release.rounds)
+
+
+def _of_draw(drawn: Sampling, noise: Noise, far: float, relation: str) -> Pair:
+    """One draw, where a unit that is drawn once moves the sum that far.
+
+    *Zeroed.* A view that knows who is drawn, and how often, sees the pattern B beside the sum Y. B has the same law for
+    both neighbours, as cohorts are drawn without looking at the data: so it is told, H_a((B, Y) || (B, Y')) = sum_b
+    Pr[b] H_a(Y | b || Y' | b). A draw that holds the unit n times is moved n times as far. Units that are drawn less
+    often than the likeliest have stochastically smaller n, and a cohort that is cut counts at the rate before the cut:
+    the curve rises in n.
+
+    *Else* who is drawn is secret, and the sampling's cases have their proofs beside them.
+    """
+    if drawn.takes_all:
+        return Moved(noise, ((far * drawn.most_often, 1.0),))
+    if relation == "zero_out" and drawn.loses_noise:
+        return told(
+            (case.chance, _sometimes(case.rate, noise, far * case.distance))
+            for case in drawn.cases()
+        )
+    if relation == "zero_out":
+        return told(
+            (p, _often(n, p, noise, far)) for n, p in zip(*drawn.times_drawn(), strict=True)
+        )
+    cases = drawn.cases()
+    if drawn.block_rounds is not None and relation == "add_or_remove":
+        assert isinstance(noise, str)
+        return _of_block(drawn.block_rounds, cases, noise, far)
+    subset = None
+    if drawn.is_without_replacement and not drawn.loses_noise:
+        subset = drawn.most / drawn.population
+    replaced = relation == "replace_one"
+
+    def of_case(case: DrawCase) -> Pair:
+        if case.rate == 0:
+            return NOTHING
+        law = [(case.distance, case.rate)]
+        if case.times and math.isfinite(case.distance):
+            law = [(n * case.distance, p) for n, p in case.times]
+        moves = tuple((far * d, p) for d, p in law)
+        return Moved(noise, moves, replaced, subset if replaced else None)
+
+    return told(((case.chance, of_case(case)) for case in cases), drawn.made_by)
+
+
+def _often(n: float, chance: float, noise: Noise, far: float) -> Pair:
+    """Of a unit that is drawn n times, which the view is told."""
+    if n == 0:
+        return NOTHING
+    return SEEN if chance < _NEVER else Moved(noise, ((n * far, 1.0),))
+
+
+def _sometimes(rate: float, noise: Noise, far: float) -> Pair:
+    """Of a unit that is drawn at the rate, or not, which the view is told."""
+    if rate == 0:
+        return NOTHING
+    return told([(1 - rate, NOTHING), (rate, Moved(noise, ((far, 1.0),)))])
+
+
+def _of_block(rounds: int, cases: tuple[DrawCase, ...], noise: str, far: float) -> Block:
+    """Where units are seen, `rate` is the share of the rounds in which they are, and the others move the sum by 1."""
+    return Block(
+        noise,
+        rounds,
+        tuple(
+            (case.chance, far * case.distance, 0)
+            if math.isfinite(case.distance)
+            else (case.chance, far, round(case.rate * rounds))
+            for case in cases
+        ),
+    )
+
+
+def _of_lost_integers(drawn: Sampling, noise: IntegerNoise, relation: str, seldom: float) -> Pair:
+    """One round of integer noise of which shares are lost, given how many are left.
+
+    Neighbouring numbers are taken together, at the fewest of them. Not so few as seldom are left count as seen.
+    """
+    by_distance = sorted((c for c in drawn.cases() if c.rate > 0), key=lambda c: -c.distance)
+    shown = [(case.chance, NOTHING) for case in drawn.cases() if case.rate == 0]
+    lost = 0.0
+    while by_distance and lost + by_distance[0].chance <= seldom:
+        lost += by_distance.pop(0).chance
+    cases: list[tuple[float, Pair]] = [*shown, (lost, SEEN)]
+    for numbers in np.array_split(np.arange(len(by_distance)), min(len(by_distance), _GROUPS)):
+        group = [by_distance[i] for i in numbers]
+        chance, rate = sum(case.chance for case in group), max(case.rate for case in group)
+        left = noise.with_part(group[0].distance ** -2)
+        if left is None:
+            cases.append((chance, SEEN))
+        elif relation == "zero_out":
+            cases.append((chance * (1 - rate), NOTHING))
+            cases.append((chance * rate, Moved(left, ((1.0, 1.0),))))
+        elif rate == 1:
+            cases.append((chance, Moved(left, ((1.0, 1.0),))))
+        else:
+            cases.append((chance, Moved(left, ((1.0, rate),), True, rate)))
+    return told(cases)
