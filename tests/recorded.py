@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from reported import edit, record
 
-from experiments.base.json_values import plain
 from experiments.runs.run_folder import read
+from fedpriv.core.json_values import plain
 from fedpriv.engine.history import History
 
 OLD = Path(__file__).parent / "run_of_2026"

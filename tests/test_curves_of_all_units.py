@@ -16,10 +16,10 @@ from scipy import optimize, stats
 from small import refused, squared, start
 
 import fedpriv as fp
-from experiments.base.json_values import plain, typed
 from experiments.runs.contents import Report
 from fedpriv.certification.groups import by_group
 from fedpriv.certification.unit_kinds import UnitKind
+from fedpriv.core.json_values import plain, typed
 from fedpriv.privacy import VIEWS, Everyone, Poisson, Release, WithReplacement, certify_releases
 from fedpriv.privacy.release import SEVERAL_RUNS
 

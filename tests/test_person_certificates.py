@@ -11,6 +11,7 @@ import optax
 import pytest
 import tiers
 from every_algorithm import ENTRIES, PER_CLIENT, traced
+from fedpriv.privacy.losses import compose
 from scipy import optimize, stats
 from small import FALSE_ALARM, refused, squared, start
 
@@ -20,7 +21,6 @@ from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.certification.persons_held import Held, PersonsHeld, persons_held
 from fedpriv.certification.unit_kinds import ANY
 from fedpriv.privacy import VIEWS, Poisson, Release
-from fedpriv.privacy.losses import compose
 from fedpriv.privacy.sampling import PersonsDraw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -26,7 +26,6 @@ from experiments.base.formats import (
     name_of,
     spread_over_clients,
 )
-from experiments.base.json_values import plain
 from experiments.config import modules
 from experiments.config.experiment import Ledger
 from experiments.config.made import ledger_of
@@ -34,6 +33,7 @@ from experiments.config.modules import Config
 from experiments.config.settings import Settings, View, changed
 from fedpriv.core.arguments import MeanRuns, Rate, checked, require
 from fedpriv.core.files import save_figure
+from fedpriv.core.json_values import plain
 from fedpriv.devices.layout import split_cpu
 from fedpriv.privacy import VIEWS, Certificate, Claim
 

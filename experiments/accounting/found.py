@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
-from experiments.base.json_values import flat, plain
 from experiments.config.experiment import Ledger
 from experiments.config.settings import AnySettings, Settings
 from fedpriv.certification.calibration import calibrate_noise, calibrate_together
+from fedpriv.core.json_values import flat, plain
 from fedpriv.mechanisms.integers import WrapsError
 from fedpriv.rounds.algorithm import Algorithm
 

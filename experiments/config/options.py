@@ -15,11 +15,11 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from experiments.base.command import WHOLE
-from experiments.base.json_values import field_kinds, flat
 from experiments.config import modules
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from fedpriv.core.arguments import checked, kinds_of_fields
+from fedpriv.core.json_values import field_kinds, flat
 
 MOST_DIGITS = 40  # of a number that a message repeats
 HELP = ("-h", "--help")

@@ -11,12 +11,12 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from experiments.base.json_values import field_kinds, flat, of_kind, plain
 from experiments.config.fields import Number, check_each
 from experiments.config.folds import Fold, held_out
 from experiments.config.groups import NO_GROUPS, Groups
 from experiments.config.stopping import target
 from fedpriv.core.arguments import NonNegative, checked, require
+from fedpriv.core.json_values import field_kinds, flat, of_kind, plain
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]
 MOST_DEVICES = 1024  # of a process: a CPU makes as many as it is told to

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from experiments.base.files import opened
-from experiments.base.json_values import MARK, PRIVATE, typed
+from fedpriv.core.json_values import MARK, PRIVATE, typed
 from fedpriv.engine.history import ClientValues, Evaluation
 
 if TYPE_CHECKING:

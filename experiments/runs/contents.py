@@ -18,9 +18,9 @@ from experiments.base.formats import (
     only_not_covered,
     short_name_of,
 )
-from experiments.base.json_values import PRIVATE
 from experiments.base.spread import Spread
 from experiments.config.public import Public
+from fedpriv.core.json_values import PRIVATE
 from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.privacy import VIEWS, Certificate, Claim, OperationalNumbers
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.base.json_values import MARK
 from experiments.runs.contents import Begun, Line
+from fedpriv.core.json_values import MARK
 
 if TYPE_CHECKING:
     import pandas

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.base.files import write_text
-from experiments.base.json_values import plain
+from fedpriv.core.json_values import plain
 
 
 class JsonLines:

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from experiments.base.files import held, write_text
-from experiments.base.json_values import plain
 from experiments.base.spread import Spread
 from experiments.config.public import allowed, check
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import CONFIG, SUMMARY, RunFolder, read
 from experiments.runs.summary_so_far import so_far
+from fedpriv.core.json_values import plain
 from fedpriv.models.score import best, meant
 
 

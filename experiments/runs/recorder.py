@@ -30,7 +30,6 @@ import safetensors  # noqa: F401  if it is missing, say so before training
 
 from experiments.base.files import new_folder_by_time, write_text
 from experiments.base.formats import GroupEpsilons
-from experiments.base.json_values import plain
 from experiments.base.outside_errors import outside
 from experiments.base.provenance import provenance
 from experiments.base.terminal import say
@@ -42,6 +41,7 @@ from experiments.runs.json_lines import JsonLines
 from experiments.runs.run_folder import CHECKPOINTS, CONFIG, METRICS, SECRET_SEED, SUMMARY
 from experiments.runs.sinks import Sink, guarded
 from experiments.runs.summary_so_far import so_far
+from fedpriv.core.json_values import plain
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.kept_model import save_model
 from fedpriv.models.networks import Model

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from experiments.base.files import opened
 from experiments.base.formats import name_of
-from experiments.base.json_values import typed, without_collections
 from experiments.config.public import LAST, by_what
 from experiments.runs import client_lines, curves
 from experiments.runs.client_lines import ClientLine
@@ -20,6 +19,7 @@ from experiments.runs.contents import Begun, Environment, Line, Summary
 from experiments.runs.statistics import ReleasedStatistics, read_statistics
 from experiments.runs.summary_so_far import placed, so_far
 from fedpriv.core.arguments import check_path
+from fedpriv.core.json_values import typed, without_collections
 from fedpriv.engine.client_metric_names import parsed
 from fedpriv.engine.history import History
 from fedpriv.models.score import OVER_GROUPS

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.base.formats import setting
-from experiments.base.json_values import flat
 from experiments.runs.run_folder import RunFolder
+from fedpriv.core.json_values import flat
 
 UNINTERESTING = (
     "output",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from experiments.base.json_values import MARK
+from fedpriv.core.json_values import MARK
 
 
 def scalars(record: Mapping[str, Any]) -> dict[str, float]:

@@ -9,8 +9,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from experiments.base.json_values import MARK
 from experiments.base.terminal import say
+from fedpriv.core.json_values import MARK
 
 LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 

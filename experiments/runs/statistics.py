@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from experiments.base.files import opened, write_text
-from experiments.base.json_values import of_kind, plain
 from experiments.config.statistics import of_leaf
+from fedpriv.core.json_values import of_kind, plain
 from fedpriv.privacy import Certificate
 from fedpriv.statistics import Moments, Released
 

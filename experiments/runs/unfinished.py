@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from experiments.base import user_modules
 from experiments.base.command import one_line
-from experiments.base.json_values import plain
 from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.modules import Config
@@ -26,6 +25,7 @@ from experiments.runs.client_lines import (
 )
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import CONFIG, SUMMARY, read_lines
+from fedpriv.core.json_values import plain
 from fedpriv.engine.checkpoint import differences
 from fedpriv.engine.history import Evaluation, History
 from fedpriv.models.kept_model import is_kept

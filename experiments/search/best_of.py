@@ -19,13 +19,13 @@ import jax
 
 from experiments.base.files import write_text
 from experiments.base.formats import NAMES, setting
-from experiments.base.json_values import plain
 from experiments.runs.contents import Summary
 from experiments.runs.run_folder import SWEEP
 from experiments.runs.unfinished import decisive_settings
 from experiments.search.choose import best
 from experiments.search.sweep_grid import Point
 from experiments.search.training_together import Prepared
+from fedpriv.core.json_values import plain
 from fedpriv.models.kept_model import model_folder
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, certify_choice

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from experiments.base.files import write_text
 from experiments.base.formats import hyphenated, markdown_table
-from experiments.base.json_values import flat
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.leads import FEWEST, Lead, lead
 from experiments.tables.plots import look, scale, sheet
 from fedpriv.core.files import save_figure
+from fedpriv.core.json_values import flat
 
 SHORT = {"local.learning_rate": "client", "server.learning_rate": "server", "clip_norm": "C"}
 """What is chosen: learning rates of clients and server, clip norm."""

@@ -16,7 +16,6 @@ from typing import Any
 
 from experiments.base import command
 from experiments.base.files import new_folder_by_time, write_text
-from experiments.base.json_values import flat, plain
 from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.modules import Config
@@ -32,6 +31,7 @@ from experiments.tables.frame import as_csv, frame, records
 from experiments.tables.grid import as_markdown
 from experiments.tables.latex import latex
 from fedpriv.core.arguments import MeanRuns, check_path, checked, require
+from fedpriv.core.json_values import flat, plain
 from fedpriv.devices.layout import split_cpu
 
 

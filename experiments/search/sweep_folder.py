@@ -9,11 +9,11 @@ from pathlib import Path
 from experiments.base import user_modules
 from experiments.base.command import one_line
 from experiments.base.files import write_text
-from experiments.base.json_values import plain
 from experiments.config.modules import Config
 from experiments.runs.run_folder import SWEEP
 from experiments.runs.unfinished import decisive_settings, how_ended, summary_of
 from experiments.search.sweep_grid import Point
+from fedpriv.core.json_values import plain
 from fedpriv.engine.checkpoint import differences
 
 UNFINISHED = f"{SWEEP}.unfinished"  # as `fedpriv.core.files.replacing` calls it

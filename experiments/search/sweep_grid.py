@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.base.json_values import plain
 from experiments.config.settings import Settings, as_typed
+from fedpriv.core.json_values import plain
 
 FOLD = "fold"  # the field of `Settings`
 

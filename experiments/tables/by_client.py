@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.base.formats import ABSENT, field_name, in_percent, mean_and_std, number, with_unit
-from experiments.base.json_values import MARK
 from experiments.base.spread import Spread
 from experiments.runs.client_lines import ClientLine
 from experiments.runs.measured import OF_CLIENTS
@@ -18,6 +17,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row, above, rows
 from experiments.tables.grid import Grid, on_clients, on_rivals, over_clients_text
 from experiments.tables.over_clients import ClientScores
+from fedpriv.core.json_values import MARK
 from fedpriv.engine.client_metric_names import KINDS, parsed
 from fedpriv.models.score import main_metric
 

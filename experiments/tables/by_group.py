@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from experiments.base.formats import ABSENT, field_name, in_percent, mean_and_std, number, with_unit
-from experiments.base.json_values import MARK
 from experiments.base.spread import Spread
 from experiments.runs.measured import measured_on, together
 from experiments.runs.other_metric import check_recorded, named
@@ -19,6 +18,7 @@ from experiments.tables.frame import Row, above, rows
 from experiments.tables.grid import ALONE, Grid, certified, on_clients, on_rivals, over_clients_text
 from experiments.tables.leads import Lead, lead
 from experiments.tables.over_clients import OverClients
+from fedpriv.core.json_values import MARK
 from fedpriv.engine.client_metric_names import TEST, ClientMetric, by_group, parsed
 from fedpriv.models.score import GROUP_GAP, WORST_GROUP
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.base.formats import setting
-from experiments.base.json_values import MARK
 from experiments.base.spread import Spread
 from experiments.config.public import Public
 from experiments.runs.contents import NOISE, Summary
@@ -17,6 +16,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.runs.run_names import names
 from experiments.tables.leads import Lead, lead
 from experiments.tables.over_clients import ClientScores, OverClients, behind, over_clients
+from fedpriv.core.json_values import MARK
 from fedpriv.engine.client_metric_names import parsed
 from fedpriv.privacy import VIEWS
 

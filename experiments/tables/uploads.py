@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.base.formats import markdown_table
-from experiments.base.json_values import of_kind
 from experiments.base.spread import Spread
 from experiments.runs.contents import Line
 from experiments.runs.run_folder import CONFIG, RunFolder
 from experiments.runs.run_names import titles
 from fedpriv.algorithms.msp import uploads_bound
+from fedpriv.core.json_values import of_kind
 
 
 def table(runs: Sequence[RunFolder], accuracy: float) -> str:

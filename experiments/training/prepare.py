@@ -18,7 +18,6 @@ from experiments.accounting.found import Found, read_back
 from experiments.base import user_modules
 from experiments.base.files import held
 from experiments.base.formats import short_epsilon
-from experiments.base.json_values import plain
 from experiments.base.provenance import environment
 from experiments.base.terminal import say
 from experiments.config.experiment import Experiment
@@ -36,6 +35,7 @@ from experiments.training.processes import Processes
 from experiments.training.shared_arrays import SharedArrays
 from experiments.training.trained_run import goes_on
 from fedpriv import distributed
+from fedpriv.core.json_values import plain
 from fedpriv.devices.layout import Strategy, split_cpu
 from fedpriv.engine.history import History
 from fedpriv.models.kept_model import model_folder

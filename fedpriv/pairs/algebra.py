@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 from fedpriv.core.arguments import require
@@ -24,6 +25,24 @@ Noise: TypeAlias = str | IntegerNoise
 """Real noise of a name in `curves.CURVES`, or noise of integers, of which Rényi divergences alone are known."""
 REAL = ("gaussian", "laplace")
 
+_COUNT = "a whole number from 1 to 2^53"
+
+
+def _number(value: Any) -> float:
+    """Raises ValueError: it is none."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    require(known, "pair", value, "give a number")
+    return value
+
+
+def _check_noise(noise: Any) -> None:
+    known = isinstance(noise, IntegerNoise) or noise in REAL
+    require(known, "noise", noise, f"give one of {REAL}, or of integers")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**53
+
 
 @dataclass(frozen=True)
 class Moved:
@@ -34,8 +53,8 @@ class Moved:
         law: (d_j, p_j), d rising: how far, in standard deviations of the noise (Laplace: in its scale, l1; integers: in
             moves of one unit); infinity, alone, where a unit is seen that is there.
         replaced: with either neighbour a unit is there, d apart: dominated by the curve of `curves.replace_delta`.
-        subset: if replaced: the rate at which units are in a uniform subset of one size, before some of it vanish, which
-            is what Rényi divergences are known of; None: the draw is none.
+        subset: if replaced: the rate at which units are in a uniform subset of one size, before some of it vanish, of
+            which Rényi divergences are known; None: the draw is none.
 
     Raises:
         ValueError: a noise that is not known, or a law that is none.
@@ -47,19 +66,21 @@ class Moved:
     subset: float | None = None
 
     def __post_init__(self) -> None:
-        known = isinstance(self.noise, IntegerNoise) or self.noise in REAL
-        require(known, "noise", self.noise, f"give one of {REAL}, or of integers")
-        far = [d for d, _ in self.law]
-        rises = (
-            len(far) > 0 and far[0] > 0 and all(a < b for a, b in zip(far, far[1:], strict=False))
-        )
+        _check_noise(self.noise)
+        far = [_number(d) for d, _ in self.law]
+        rises = all(a < b for a, b in pairwise([0.0, *far])) and len(far) > 0
         require(rises, "law", self.law, "give distances above 0 that rise")
         require(len(far) == 1 or far[-1] < math.inf, "law", self.law, "give infinity alone")
-        chances = [p for _, p in self.law]
+        chances = [_number(p) for _, p in self.law]
         likely = min(chances) > 0 and math.fsum(chances) <= 1 + ROUNDING
         require(likely, "law", self.law, "give chances above 0, of 1 at most altogether")
-        rate = self.subset is None or (self.replaced and 0 < self.subset <= 1)
-        require(rate, "subset", self.subset, "give a rate in (0, 1], of a unit that is replaced")
+        require(isinstance(self.replaced, bool), "replaced", self.replaced, "give true or false")
+        least = math.fsum(chances) * (1 - ROUNDING)
+        rate = self.subset is None or (self.replaced and least <= _number(self.subset) <= 1)
+        remedy = (
+            "give the rate of being drawn, no less than that of the law, of a unit that is replaced"
+        )
+        require(rate, "subset", self.subset, remedy)
 
     @property
     def is_sure(self) -> bool:
@@ -80,7 +101,7 @@ class Told:
     made_by: tuple[int, float, int] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        chances = [chance for chance, _ in self.cases]
+        chances = [_number(chance) for chance, _ in self.cases]
         likely = min(chances, default=0) > 0 and abs(math.fsum(chances) - 1) <= ROUNDING
         require(likely, "cases", chances, "give chances above 0 that add up to 1")
 
@@ -90,23 +111,24 @@ class Block:
     """Rounds, in one of which noise is moved: any with the same chance, and which is secret; see `blocks`.
 
     Attributes:
-        noise: as `Moved`, real.
+        noise: as `Moved`.
         rounds: of a block.
         cases: (chance, far, in how many of the rounds the unit would be seen), of which the view is told which.
     """
 
-    noise: str
+    noise: Noise
     rounds: int
     cases: tuple[tuple[float, float, int], ...]
 
     def __post_init__(self) -> None:
-        require(self.noise in REAL, "noise", self.noise, f"give one of {REAL}")
-        require(self.rounds >= 1, "rounds", self.rounds, "give a number from 1 on")
-        chances, far, seen = zip(*self.cases, strict=True) if self.cases else ((), (), ())
+        _check_noise(self.noise)
+        require(_is_count(self.rounds), "rounds", self.rounds, f"give {_COUNT}")
+        columns = zip(*self.cases, strict=True) if self.cases else ((), (), ())
+        chances, far, seen = (list(map(_number, column)) for column in columns)
         likely = min(chances, default=0) > 0 and abs(math.fsum(chances) - 1) <= ROUNDING
         require(likely, "cases", chances, "give chances above 0 that add up to 1")
         require(all(0 < d < math.inf for d in far), "cases", far, "give finite distances above 0")
-        some = all(0 <= rounds <= self.rounds for rounds in seen)
+        some = all(rounds in range(self.rounds + 1) for rounds in seen)
         require(some, "cases", seen, "give numbers of rounds of the block")
 
 
@@ -118,7 +140,7 @@ class Times:
     n: int
 
     def __post_init__(self) -> None:
-        require(self.n >= 1, "n", self.n, "give a number from 1 on")
+        require(_is_count(self.n), "n", self.n, f"give {_COUNT}")
 
 
 @dataclass(frozen=True)
@@ -144,7 +166,9 @@ class Best:
 
     def __post_init__(self) -> None:
         require(len(self.of) > 0, "of", self.of, "give what a run is seen of, of each setting")
-        require(1 <= self.mean < math.inf, "mean", self.mean, "give a finite mean from 1 on")
+        require(
+            1 <= _number(self.mean) < math.inf, "mean", self.mean, "give a finite mean from 1 on"
+        )
 
 
 @dataclass(frozen=True)
@@ -156,12 +180,36 @@ class Slack:
     off: float
 
     def __post_init__(self) -> None:
-        require(0 <= self.apart < math.inf, "apart", self.apart, "give a finite number from 0 on")
-        require(0 <= self.off <= 1, "off", self.off, "give a number in [0, 1]")
+        require(
+            0 <= _number(self.apart) < math.inf,
+            "apart",
+            self.apart,
+            "give a finite number from 0 on",
+        )
+        require(0 <= _number(self.off) <= 1, "off", self.off, "give a number in [0, 1]")
 
 
 AnyPair: TypeAlias = Pair | Best | Slack
 """A pair, or what is left of one that the end of a run shows."""
+
+
+def check_parts(pair: Any) -> None:
+    """Raises ValueError: a part of the pair is none, or stands where it may not."""
+    inside = pair.of if isinstance(pair, Slack) else pair
+    for part in inside.of if isinstance(inside, Best) else (inside,):
+        _check_pair(part)
+
+
+def _check_pair(pair: Any) -> None:
+    require(isinstance(pair, Pair), "pair", pair, "give one of fedpriv.pairs")
+    if isinstance(pair, Told):
+        for _, case in pair.cases:
+            _check_pair(case)
+    if isinstance(pair, Times):
+        _check_pair(pair.of)
+    if isinstance(pair, All):
+        for each in pair.of:
+            _check_pair(each)
 
 
 def told(

@@ -84,6 +84,7 @@ def _of_case(
     far: float, seen: int, block: Block, interval: float, tail: float
 ) -> tuple[Losses, Losses]:
     noise, multiplier, rounds = block.noise, 1 / far, block.rounds
+    assert isinstance(noise, str)
     is_loud = _largest(noise, multiplier) > _LARGEST
     if not seen:
         if is_loud or rounds == 1:

@@ -140,9 +140,12 @@ def _apart(tree: Any, jumps: float) -> tuple[list[tuple[float, Any]], float]:
     low = {key: Leaf(parts[0]) for key, parts in split.items()}
 
     def usual(node: Any) -> Any:
+        def of_leaf(leaf: Leaf) -> Any:
+            return low[id(leaf)]
+
         return fold(
             node,
-            lambda leaf: low[id(leaf)],
+            of_leaf,
             lambda cases: Told(tuple(cases)),
             lambda of, n: Times(of, n),
             lambda each: All(tuple(each)),

@@ -67,13 +67,13 @@ def renyi(pair: AnyPair, orders: Orders) -> Floats | None:
             total = total + divergences
         return total
 
-    return fold(
-        _without_seen(pair),
-        lambda draw: _of_draw(draw, orders),
-        mixed,
-        lambda once, n: None if once is None else n * once,
-        composed,
-    )
+    def leaf(draw: Pair) -> Floats | None:
+        return _of_draw(draw, orders)
+
+    def repeated(once: Floats | None, n: int) -> Floats | None:
+        return None if once is None else n * once
+
+    return fold(_without_seen(pair), leaf, mixed, repeated, composed)
 
 
 def never_hidden(pair: AnyPair) -> float:
@@ -172,8 +172,13 @@ def _of_the_best(orders: Floats, once: Floats, mean: float) -> Floats:
 
     Formal guarantees: Papernot and Steinke 2022 (arXiv:2110.03620), Theorem 2 with eta = 1 and gamma = 1 / mean.
     """
-    least = np.min((1 - 1 / orders) * once + math.log(mean) / orders)
+    least = np.min(choice_cost(orders, once, mean))
     return once + 2 * least + math.log(mean) / (orders - 1)
+
+
+def choice_cost(orders: Floats, once: Floats, mean: float) -> Floats:
+    """What choosing adds twice, by each order, of which the least holds for all."""
+    return (1 - 1 / orders) * once + math.log(mean) / orders
 
 
 def divergence_delta(total: Floats, epsilon: Floats, orders: Orders) -> Floats:

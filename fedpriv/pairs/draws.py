@@ -10,7 +10,7 @@ import numpy as np
 
 from fedpriv.pairs import curves
 from fedpriv.pairs import mixture_curves as mixtures
-from fedpriv.pairs.algebra import NOTHING, REAL, Block, Moved, Pair, Told
+from fedpriv.pairs.algebra import NOTHING, Block, Moved, Noise, Pair, Told
 from fedpriv.pairs.blocks import block_losses
 from fedpriv.pairs.cells import Losses, connect_the_dots
 from fedpriv.pairs.curves import Floats
@@ -51,6 +51,7 @@ def losses_of(draw: Pair, interval: float, beyond: float) -> tuple[Losses, Losse
     """
     reach = reach_of(draw, _FAR)
     if isinstance(draw, Block):
+        _check_real(draw.noise)
         _check_cells(reach, interval)
         return block_losses(draw, interval, beyond)
 
@@ -93,9 +94,7 @@ def curve(pair: Pair, epsilon: Floats, with_it: bool) -> Floats:
     if not isinstance(pair, Moved):
         return np.zeros(len(epsilon))  # nothing is seen
     noise, (far, rate) = pair.noise, pair.law[0]
-    if noise not in REAL:
-        raise ValueError("noise: of integers, of which divergences alone are known")
-    assert isinstance(noise, str)
+    noise = _check_real(noise)
     if math.isinf(far):
         return np.asarray(
             curves.seen_delta(epsilon, min(rate, 1.0), not (with_it or pair.replaced))
@@ -107,6 +106,12 @@ def curve(pair: Pair, epsilon: Floats, with_it: bool) -> Floats:
         return np.asarray(curves.CURVES[noise](epsilon, far))
     of_one = _OF_ONE["replaced" if pair.replaced else with_it]
     return np.asarray(of_one(epsilon, 1 / far, rate, noise))
+
+
+def _check_real(noise: Noise) -> str:
+    if isinstance(noise, str):
+        return noise
+    raise ValueError("noise: of integers, of which divergences alone are known")
 
 
 _OF_ONE: dict[str | bool, Callable[..., Floats]] = {

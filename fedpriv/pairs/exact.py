@@ -1,4 +1,4 @@
-"""The exact law of what is seen, where nothing but how far one Gaussian was moved is left to chance, and that is told."""
+"""The exact law of what is seen, where all noise is Gaussian, and how far it was moved is told."""
 
 from __future__ import annotations
 

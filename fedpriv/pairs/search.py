@@ -14,6 +14,7 @@ from fedpriv.pairs.cells import Losses
 from fedpriv.pairs.composed import Composed, directions, tree_of
 from fedpriv.pairs.curves import epsilon_of_mixture
 from fedpriv.pairs.divergences import (
+    choice_cost,
     divergence_epsilon,
     never_hidden,
     renyi,
@@ -39,7 +40,7 @@ _MOST_HALVINGS = 6  # at once, as epsilon falls with them
 _TILTS = 8  # for a whole curve
 
 SET_ASIDE = 1e-3
-"""Of delta, for what is seen of integers beside their law: how far numbers are from it, and rounds of hardly any share."""
+"""Of delta, for what is seen of integers beside their law: numbers off it, and rounds of hardly any share."""
 
 
 class Found(NamedTuple):
@@ -91,7 +92,7 @@ def by_divergences(pair: AnyPair, delta: float) -> Found | None:
     if left <= 0:
         return _NONE
     value, order = divergence_epsilon(total, left, usual_orders())
-    orders = (order,) if not isinstance(pair, Best) or pair.mean == 1 else usual_orders()
+    orders = (order,) if not isinstance(pair, Best) else (order, *_least_cost(pair))
     found = _shown(pair, delta, Found(value, Orders(orders)))
     if isinstance(pair, Best) or _is_real(pair):
         return found
@@ -102,15 +103,26 @@ def by_divergences(pair: AnyPair, delta: float) -> Found | None:
     return found
 
 
+def _least_cost(pair: Best) -> tuple[float, ...]:
+    """The order by which the cost of choosing is least, see `divergences.choice_cost`."""
+    orders = usual_orders()
+    each = [renyi(one, orders) for one in pair.of]
+    costs = choice_cost(
+        np.asarray(orders), np.max([d for d in each if d is not None], axis=0), pair.mean
+    )
+    return (orders[int(np.argmin(costs))],)
+
+
 def _left(pair: Slack, delta: float) -> float:
     """Of delta, for what is within the slack."""
     return (1 - SET_ASIDE) * delta * math.exp(-pair.apart)
 
 
 def _shown(pair: AnyPair, delta: float, found: Found, more: float = 0.0) -> Found:
-    """The first epsilon from there on at which the witness shows delta, by steps that grow; infinity if they are many."""
-    if found.witness is None:
+    """The first epsilon from there on at which the witness shows delta; infinity if it is far."""
+    if math.isinf(found.epsilon):
         return _NONE
+    assert found.witness is not None
     step = 1e-12
     value = found.epsilon + more
     while step < 1e-3:

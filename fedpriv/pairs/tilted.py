@@ -139,7 +139,10 @@ class Sum:
         """(losses in nats, logarithms of their chances), of each leaf."""
         with np.errstate(divide="ignore"):
             return {
-                key: (cells_of(leaf.losses) * self.interval, np.log(leaf.losses.chances))
+                key: (
+                    np.float64(self.interval) * cells_of(leaf.losses),
+                    np.log(leaf.losses.chances),
+                )
                 for key, leaf in self.leaves.items()
             }
 

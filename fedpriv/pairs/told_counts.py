@@ -50,8 +50,12 @@ def by_counts(pair: Pair, orders: Orders) -> CountedRounds | None:
     draw = next(iter(draws)) if len(draws) == 1 else None
     if not (isinstance(draw, Moved) and draw.is_sure):
         return None
+
+    def one(draw: Pair) -> Pair:
+        return _ONE
+
     counted = fold(
-        pair, lambda _: _ONE, lambda cases: Told(tuple(cases)), Times, lambda each: All(tuple(each))
+        pair, one, lambda cases: Told(tuple(cases)), Times, lambda each: All(tuple(each))
     )
     law, once = exact(counted), renyi(draw, orders)
     if law is None or once is None:

@@ -86,7 +86,7 @@ Witness: TypeAlias = Exact | Grid | Orders | Counted
 
 
 def delta(pair: AnyPair, epsilon: float, witness: Witness) -> float:
-    """An upper bound on delta(epsilon), the larger of both directions, for any witness.
+    """The bound of `deltas` at one epsilon.
 
     Raises:
         ValueError: as `deltas`.

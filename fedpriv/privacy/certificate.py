@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from fedpriv.core.arguments import require
+from fedpriv.core.arguments import require, shown
+from fedpriv.core.json_values import as_json, plain, typed
 from fedpriv.pairs.algebra import SEEN
 from fedpriv.pairs.events import Event, NoEventError, event
 from fedpriv.privacy.operational import OperationalNumbers, operational_numbers
@@ -15,6 +17,9 @@ from fedpriv.privacy.release import NO_NOISE, NOT_RELEASED, SEES
 
 NOT_COVERED = "not covered: "
 """How an assumption begins that says which choice by private numbers makes epsilon infinite."""
+
+VERSION = 1
+"""Of a certificate as it is written."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,14 @@ class Certificate:
         epsilons: accountant -> its epsilon, for accountants that cover this noise and sampling; as `event`, of the kind
             of unit that costs most, and so not too low for any.
         basis: "constructed" if the releases were read off the round that runs, "declared" if somebody wrote them down.
-        compositions: what was composed of each kind of unit, as far as these differ; empty if the certificate was read
-            from a file. The profile, and all that is taken from it, is the largest of theirs at every point.
+        compositions: what is proved of each kind of unit, as far as these differ; empty if the certificate was read
+            from a file of an older version. The profile, and all that is taken from it, is the largest of theirs at
+            every point.
         of_clients: certificates of each client's records, [clients], if `certify` was asked for them. This one is of
             all of them; they differ where clients' sizes are public.
         of_groups: name -> the certificate of a unit of that public group, where units are in groups that are drawn, or
             count, differently. This one is of all of them: its epsilon is the largest, and its profile theirs.
+        version: of how it is written.
     """
 
     epsilon: float
@@ -55,9 +62,29 @@ class Certificate:
     assumptions: tuple[str, ...]
     epsilons: dict[str, float] = field(default_factory=dict)
     basis: str = "declared"
-    compositions: tuple[Composition, ...] = field(default=(), compare=False, repr=False)
+    compositions: tuple[Composition, ...] = field(
+        default=(), compare=False, repr=False, metadata=as_json()
+    )
     of_clients: tuple[Certificate, ...] = field(default=(), compare=False, repr=False)
     of_groups: Mapping[str, Certificate] = field(default_factory=dict, compare=False, repr=False)
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        known = self.version == VERSION
+        require(known, "version", self.version, f"this version of fedpriv reads {VERSION}")
+
+    def to_json(self) -> str:
+        """All that a check of the numbers needs, as a `summary.json` has it; without `of_clients` and `of_groups`."""
+        return json.dumps(plain(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """What `to_json` wrote.
+
+        Raises:
+            ValueError: it is none; says what of it.
+        """
+        return read_certificate(text)
 
     def profile(self) -> PrivacyProfile:
         """The proved epsilon at every delta, of every unit; that of `delta` is `epsilon`.
@@ -94,9 +121,10 @@ class Certificate:
         try:
             return event(composition.pair, composition.relation)
         except NoEventError as why:
+            under = composition.relation.replace("_", "-")
             raise ValueError(
-                f"certificate: dp-accounting has no event for {self.event}, under {composition.relation.replace('_', '-')} "
-                f"adjacency: {why}; check it with fp.verify(certificate.to_json())"
+                f"certificate: dp-accounting has no event for {self.event}, under {under} adjacency: {why}; check it "
+                "with fp.verify(certificate.to_json())"
             ) from None
 
     def operational_numbers(self) -> OperationalNumbers:
@@ -153,6 +181,20 @@ class Certificate:
         if any(text.startswith(f"not private: {NO_NOISE}") for text in bare):
             bare.append("noise that a round adds itself does not count; give it as the mechanism")
         return "; ".join(bare or self.assumptions[:1])
+
+
+def read_certificate(text: str) -> Certificate:
+    """As `Certificate.from_json`."""
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(
+            f"certificate: {shown(text)}; give the text of one, JSON ({error})"
+        ) from None
+    try:
+        return typed(Certificate, value)
+    except ValueError as error:
+        raise ValueError(f"certificate: {error}; give what certificate.to_json() wrote") from None
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,7 @@ def _composition(
 def _of_mixture(releases: Sequence[Release], view: str) -> str:
     """Which side of the truth the exact Gaussian number lies on."""
     drawn = [d for r in releases for d in (r.sampling, r.participation) if d is not None]
-    exact = all(r.counts_others and r.lossy is None for r in releases)
+    exact = all(r.counts_others and not r.lossy and not r.integers for r in releases)
     exact &= all(d.is_attained for d in drawn)
     if view == "third_party":  # which need not know who takes part
         exact &= all(d.takes_all for d in drawn)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Probability, checked, require
+from fedpriv.core.json_values import as_json
 from fedpriv.pairs.algebra import NOTHING, SEEN, AnyPair
 from fedpriv.pairs.curves import Floats
 from fedpriv.pairs.search import curves_of
 from fedpriv.pairs.verify import Witness
 from fedpriv.pairs.verify import deltas as deltas_of
+from fedpriv.pairs.written import read_pair, read_pairs, read_witness, written
 from fedpriv.privacy.gaussian_bound import GaussianBound, gaussian_bound
 
 _LEAST_DELTA = 1e-14  # above what is never hidden: there the profile ends
@@ -37,11 +39,11 @@ class Composition:
         others: further pairs that bound what is seen of the same unit.
     """
 
-    pair: AnyPair
+    pair: AnyPair = field(metadata=as_json(written, read_pair))
     relation: str
     epsilon: float = math.inf
-    witness: Witness | None = None
-    others: tuple[AnyPair, ...] = ()
+    witness: Witness | None = field(default=None, metadata=as_json(written, read_witness))
+    others: tuple[AnyPair, ...] = field(default=(), metadata=as_json(written, read_pairs))
 
     @property
     def hidden(self) -> bool:

@@ -114,7 +114,6 @@ def _of_draw(drawn: Sampling, noise: Noise, far: float, relation: str) -> Pair:
         )
     cases = drawn.cases()
     if drawn.block_rounds is not None and relation == "add_or_remove":
-        assert isinstance(noise, str)
         return _of_block(drawn.block_rounds, cases, noise, far)
     subset = None
     if drawn.is_without_replacement and not drawn.loses_noise:
@@ -147,7 +146,7 @@ def _sometimes(rate: float, noise: Noise, far: float) -> Pair:
     return told([(1 - rate, NOTHING), (rate, Moved(noise, ((far, 1.0),)))])
 
 
-def _of_block(rounds: int, cases: tuple[DrawCase, ...], noise: str, far: float) -> Block:
+def _of_block(rounds: int, cases: tuple[DrawCase, ...], noise: Noise, far: float) -> Block:
     """Where units are seen, `rate` is the share of the rounds in which they are, and the others move the sum by 1."""
     return Block(
         noise,

@@ -12,12 +12,12 @@ from test_shakespeare import LONG, write_plays
 
 import experiments
 from experiments.base.formats import short_name_of
-from experiments.base.json_values import plain
 from experiments.config.made import experiment_of, ledger_of
 from experiments.config.options import parse
 from experiments.run import main
 from experiments.tables.report import charts
 from fedpriv import models
+from fedpriv.core.json_values import plain
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "tiny_networks", "tiny_transformers")
 

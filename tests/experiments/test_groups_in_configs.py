@@ -17,13 +17,13 @@ import fedpriv as fp
 from configs import own_budgets, quickstart
 from experiments.accounting import budget
 from experiments.accounting.found import GroupsFound, read_back
-from experiments.base.json_values import plain
 from experiments.config.experiment import Ledger, blank, image
 from experiments.config.groups import Groups
 from experiments.config.made import ledger_of
 from experiments.papers import fed_smp
 from experiments.tables import terminal
 from fedpriv.certification import calibration
+from fedpriv.core.json_values import plain
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -16,7 +16,6 @@ from reported import record_experiment
 import experiments
 import fedpriv as fp
 from experiments import compare
-from experiments.base.json_values import MARK
 from experiments.config import Entry, Experiment, Settings, public
 from experiments.config.made import experiment_of
 from experiments.config.public import Public
@@ -28,6 +27,7 @@ from experiments.runs.recorder import described
 from experiments.runs.scalars import scalars
 from experiments.tables import plots, terminal
 from experiments.training import train as training
+from fedpriv.core.json_values import MARK
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

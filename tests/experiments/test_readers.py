@@ -15,11 +15,11 @@ from tiers import every
 import experiments
 from experiments import compare
 from experiments.base.formats import hyphenated
-from experiments.base.json_values import MARK
 from experiments.config.public import Public
 from experiments.runs.run_folder import runs_of
 from experiments.tables import plots, terminal
 from experiments.tables.report import charts
+from fedpriv.core.json_values import MARK
 
 PUBLIC = Public(("accuracy", "loss"))
 CLIENTS, BY_GROUP = ("clients", "personal", "groups"), ("groups",)

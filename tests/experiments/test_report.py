@@ -9,11 +9,11 @@ from commands import report as command
 from recorded import made
 from reported import edit, tables, text, tree, with_class
 
-from experiments.base.json_values import plain
 from experiments.config import modules
 from experiments.config.options import parse
 from experiments.runs.run_folder import read
 from experiments.tables.report import charts
+from fedpriv.core.json_values import plain
 
 RESULTS = "The last state of each"
 

@@ -14,7 +14,6 @@ from reported import record_experiment
 from reproduced import ITEMS, PLAIN, PRIVATE, TABLE, launch, rows
 
 from configs import quickstart
-from experiments.base.json_values import plain
 from experiments.base.provenance import git_revision
 from experiments.config import modules
 from experiments.config.made import experiment_of
@@ -27,6 +26,7 @@ from experiments.papers.reproduce.table import fill, scaled
 from experiments.papers.reproduce.work import Shelf
 from experiments.runs import run_folder
 from experiments.runs.recorder import Recorder
+from fedpriv.core.json_values import plain
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 

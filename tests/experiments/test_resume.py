@@ -21,13 +21,13 @@ from resumed import (
 
 import experiments
 from experiments.base import provenance
-from experiments.base.json_values import plain
 from experiments.config import modules
 from experiments.config.options import parse
 from experiments.config.settings import changed
 from experiments.run import main
 from experiments.runs import unfinished
 from experiments.training.train import train_or_resume
+from fedpriv.core.json_values import plain
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 

@@ -11,13 +11,13 @@ from recorded import made
 from reported import ledger_of
 
 import experiments
-from experiments.base.json_values import plain, typed
 from experiments.config import modules
 from experiments.runs import run_folder
 from experiments.runs.client_lines import read_client_lines, with_clients
 from experiments.runs.run_folder import Line, Summary, read, read_lines
 from experiments.tables.report import charts, tables
 from experiments.tables.report.page import page
+from fedpriv.core.json_values import plain, typed
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 

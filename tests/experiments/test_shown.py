@@ -10,12 +10,12 @@ import pytest
 import recorded
 
 from experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
-from experiments.base.json_values import typed
 from experiments.config import modules
 from experiments.config.public import Public
 from experiments.runs.contents import Summary
 from experiments.tables.terminal import table
 from experiments.training import progress
+from fedpriv.core.json_values import typed
 from fedpriv.core.waiting import LOG, waiting_for
 from fedpriv.engine.history import Evaluation
 from fedpriv.privacy import Certificate

@@ -11,7 +11,6 @@ from reported import edit, tables, tree, with_class
 
 import experiments
 from experiments import compare
-from experiments.base.json_values import plain
 from experiments.runs.run_folder import read, read_all
 from experiments.search import sweep_table
 from experiments.search.sweep_grid import Point
@@ -21,6 +20,7 @@ from experiments.tables.latex import latex
 from experiments.tables.report import charts
 from experiments.tables.swept_privacy import ends_by_bits, ends_by_epsilon
 from fedpriv import privacy
+from fedpriv.core.json_values import plain
 
 
 @pytest.fixture

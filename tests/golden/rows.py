@@ -81,7 +81,7 @@ def points_of(certificate: fp.Certificate) -> list[list[float]]:
 def event_of(certificate: fp.Certificate) -> str:
     """That of dp-accounting and its neighbouring relation, as text; "none" where it has none."""
     try:
-        event, relation = certificate.dp_event()
+        event, relation, _ = certificate.dp_event()
     except ValueError:
         return "none"
     return f"{relation.name}: {event}"

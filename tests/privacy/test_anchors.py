@@ -11,9 +11,9 @@ import pytest
 from tree_nodes import tree_sensitivity_squared
 
 import fedpriv as fp
+from fedpriv.pairs.curves import epsilon_of_mixture
 from fedpriv.papers import fed_smp_claim
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
-from fedpriv.pairs.curves import epsilon_of_mixture
 
 DELTA = 6000**-1.1
 POISSON = Poisson(6000, 1 / 60, None)

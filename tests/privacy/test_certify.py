@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import tiers
+from fedpriv.privacy.renyi import quiet
 
 from fedpriv.papers import fed_smp_claim
 from fedpriv.privacy import (
@@ -21,7 +22,6 @@ from fedpriv.privacy import (
     certify_choice,
     certify_releases,
 )
-from fedpriv.privacy.renyi import quiet
 
 SAMPLINGS = (Everyone(100), FixedSize(100, 5), Poisson(100, 0.05), Poisson(100, 0.05, 20))
 

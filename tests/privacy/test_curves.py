@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 import tiers
+from fedpriv.privacy.renyi import OfReal
+from fedpriv.privacy.renyi import _round as round_divergences
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from fedpriv.privacy import FixedSize, Poisson, Release, losses
 from fedpriv.pairs.curves import (
     add_delta,
     gaussian_delta,
@@ -18,9 +19,8 @@ from fedpriv.pairs.curves import (
     replace_delta,
     shown_delta,
 )
+from fedpriv.privacy import FixedSize, Poisson, Release, losses
 from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.renyi import OfReal
-from fedpriv.privacy.renyi import _round as round_divergences
 
 LAWS = {"gaussian": norm, "laplace": laplace}
 AXES = {"gaussian": np.linspace(-25, 25, 20001), "laplace": np.linspace(-40, 40, 80001)}

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from fedpriv.privacy.release_normal_form import normal_form
 
 from fedpriv.privacy import VIEWS, Everyone, Poisson, Release, certify_releases
 from fedpriv.privacy.certify import epsilons_of
 from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.release_normal_form import normal_form
 
 
 @pytest.fixture

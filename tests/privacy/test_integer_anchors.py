@@ -16,8 +16,8 @@ import tiers
 from dp_accounting import get_epsilon_gaussian
 from scipy import optimize, special
 
-from fedpriv.privacy import Everyone, Poisson, Release, certify_releases
 from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.privacy import Everyone, Poisson, Release, certify_releases
 
 ORDERS = np.array([*range(2, 129), 256])
 

@@ -6,17 +6,17 @@ import math
 import numpy as np
 import pytest
 import tiers
+from fedpriv.privacy.release_normal_form import normal_form
 from scipy import optimize, signal, stats
 
 from fedpriv.mechanisms.integers import Integers, integer_sum
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
-from fedpriv.privacy.certify import certify_choice
 from fedpriv.pairs.curves import gaussian_delta
-from fedpriv.privacy.integer_accounting import as_real, drawn_apart, seldom_lost
 from fedpriv.pairs.integer_laws import DiscreteGaussians, Skellam, shift_divergence
 from fedpriv.pairs.integers import IntegerNoise, drawn_without_replacement, poisson_sampled
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy.certify import certify_choice
+from fedpriv.privacy.integer_accounting import as_real, drawn_apart, seldom_lost
 from fedpriv.privacy.profile import Composition, profile_of
-from fedpriv.privacy.release_normal_form import normal_form
 from fedpriv.privacy.sampling import Dropping
 
 DELTA = 1e-5

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 import tiers
+from fedpriv.privacy.known_participation import participations
 from scipy.stats import binom, norm
 
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
 from fedpriv.pairs.curves import gaussian_delta
-from fedpriv.privacy.known_participation import participations
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
 
 DELTA = 1e-4
 

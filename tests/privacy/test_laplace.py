@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, laplace
 
+from fedpriv.pairs.curves import laplace_delta
 from fedpriv.privacy import (
     Everyone,
     FixedSize,
@@ -14,7 +15,6 @@ from fedpriv.privacy import (
     certify_releases,
     losses,
 )
-from fedpriv.pairs.curves import laplace_delta
 
 DELTA = 1e-4
 

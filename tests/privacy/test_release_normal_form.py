@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tiers
 from dp_accounting import get_epsilon_gaussian
+from fedpriv.privacy.known_participation import participations
+from fedpriv.privacy.release_normal_form import normal_form
 from scipy.stats import binom, norm
 
 from fedpriv.privacy import (
@@ -17,8 +19,6 @@ from fedpriv.privacy import (
     WithReplacement,
     certify_releases,
 )
-from fedpriv.privacy.known_participation import participations
-from fedpriv.privacy.release_normal_form import normal_form
 
 DELTA, DRAWS = 1e-2, 200_000
 

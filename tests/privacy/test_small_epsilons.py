@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from small import blank, sgd, squared, start
 
 from fedpriv import calibrate_noise, dp_fed_avg, full_batch, poisson
+from fedpriv.pairs.curves import add_delta, gaussian_delta, remove_delta
 from fedpriv.privacy import (
     VIEWS,
     Allocation,
@@ -22,7 +23,6 @@ from fedpriv.privacy import (
     certify_releases,
     losses,
 )
-from fedpriv.pairs.curves import add_delta, gaussian_delta, remove_delta
 
 MANY = 10**8
 

@@ -9,14 +9,14 @@ import mpmath
 import numpy as np
 import pytest
 import tiers
+from fedpriv.privacy.known_participation import participations
+from fedpriv.privacy.tilted import Composed, Rounds
 from scipy.optimize import brentq
 from scipy.stats import binom, laplace, norm
 
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
-from fedpriv.pairs.curves import epsilon_of_mixture
 from fedpriv.pairs.cells import Losses
-from fedpriv.privacy.known_participation import participations
-from fedpriv.privacy.tilted import Composed, Rounds
+from fedpriv.pairs.curves import epsilon_of_mixture
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
 
 LAWS = {"gaussian": norm, "laplace": laplace}
 

@@ -6,6 +6,8 @@ import math
 import numpy as np
 import pytest
 import tiers
+from fedpriv.privacy.known_participation import participations
+from fedpriv.privacy.renyi import rdp_epsilon
 from scipy.stats import binom, laplace, norm
 
 from fedpriv.privacy import (
@@ -17,8 +19,6 @@ from fedpriv.privacy import (
     certify_releases,
     losses,
 )
-from fedpriv.privacy.known_participation import participations
-from fedpriv.privacy.renyi import rdp_epsilon
 
 DELTA, DRAWS = 1e-3, 200_000
 

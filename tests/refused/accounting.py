@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from fedpriv.pairs.integers import IntegerNoise
 from fedpriv.privacy import (
     Allocation,
     Dropping,
@@ -19,7 +20,6 @@ from fedpriv.privacy import (
     joint_multiplier,
     whitened_multiplier,
 )
-from fedpriv.pairs.integers import IntegerNoise
 from fedpriv.privacy.sampling import PersonsDraw
 from fedpriv.privacy.strategy_sensitivity import block_sensitivity, sensitivity
 

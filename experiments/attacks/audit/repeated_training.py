@@ -16,13 +16,13 @@ import numpy as np
 from experiments.attacks.audit.canary import Kind, data_of
 from experiments.attacks.audit.whole_runs import Trainer, compiled_trainer
 from experiments.base import signals
-from experiments.base.json_values import flat, plain
 from experiments.base.provenance import provenance
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
 from fedpriv.attacks.canaries import NoPlaceError, with_canaries
 from fedpriv.core.files import replacing
+from fedpriv.core.json_values import flat, plain
 from fedpriv.data.federation import Federation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy

@@ -14,7 +14,7 @@ from experiments.attacks.audit.tables import (
     membership_table,
     one_run_table,
 )
-from experiments.base.json_values import plain
+from fedpriv.core.json_values import plain
 
 
 @dataclass(frozen=True)

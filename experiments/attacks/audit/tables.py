@@ -13,7 +13,7 @@ from experiments.attacks.audit.canary import WORST
 from experiments.attacks.audit.membership import Inferred
 from experiments.attacks.audit.row import Row, Unaudited
 from experiments.base.formats import ABSENT, NAMES, aligned, epsilon, hyphenated
-from experiments.base.json_values import plain
+from fedpriv.core.json_values import plain
 
 SAID = ["algorithm", "view", "neighbours", "claimed", "certified", "audited"]
 """The first cells of every row."""

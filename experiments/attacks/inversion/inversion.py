@@ -14,9 +14,9 @@ import fedpriv as fp
 from experiments.attacks.inversion.attack import Attacked, attacker, views
 from experiments.attacks.inversion.views import RATE, Reading, Victims, all_seen, as_read
 from experiments.base.formats import epsilon, hyphenated, markdown_table
-from experiments.base.json_values import plain
 from experiments.base.time_left import Remaining
 from fedpriv.core.files import replacing
+from fedpriv.core.json_values import plain
 
 DELTA = 1e-5
 

@@ -9,7 +9,6 @@ from typing import Any
 from experiments.base import formats
 from experiments.base.files import write_text
 from experiments.base.formats import ABSENT, NAMES, epsilon, hyphenated
-from experiments.base.json_values import plain
 from experiments.base.provenance import provenance
 from experiments.papers.reproduce import picture, table
 from experiments.papers.reproduce.item import Item, Results, Scale, Training
@@ -20,6 +19,7 @@ from experiments.runs.contents import Report
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import as_csv
 from fedpriv.core.files import replacing
+from fedpriv.core.json_values import plain
 from fedpriv.privacy import VIEWS
 
 PRIVACY = ["trained", "rounds", "unit", "delta", "claimed by the paper's formula"]

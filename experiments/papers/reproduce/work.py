@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from experiments.base.files import write_text
-from experiments.base.json_values import flat, plain
 from experiments.base.provenance import provenance
 from experiments.config import modules
 from experiments.papers.reproduce.item import (
@@ -24,6 +23,7 @@ from experiments.runs.recorder import cleared_folder
 from experiments.runs.run_folder import RunFolder
 from experiments.runs.unfinished import how_ended
 from experiments.training.train import train_or_resume
+from fedpriv.core.json_values import flat, plain
 
 UNFINISHED = "Trained so far"  # in the table of an item that is not done
 OVERRIDDEN = {"algorithms", "rounds", "seeds", "every", "output", "data_dir", "layout"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.base.files import opened
-from experiments.base.json_values import of_kind
+from fedpriv.core.json_values import of_kind
 from fedpriv.privacy import Certificate
 
 SAME = ("view", "unit", "relation", "event", "basis")

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.base.formats import ABSENT, hyphenated, mean_and_std, number, with_unit
-from experiments.base.json_values import flat, plain
 from experiments.config import modules
 from experiments.config.options import flags, parse
 from experiments.runs.contents import Line, Summary
@@ -24,6 +23,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.tables.frame import Row, row
 from experiments.tables.grid import grid
 from experiments.tables.thinning import MOST, drawn
+from fedpriv.core.json_values import flat, plain
 from fedpriv.engine.client_metric_names import PER_CLIENT, by_kind
 from fedpriv.privacy import Certificate
 

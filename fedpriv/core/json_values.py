@@ -33,11 +33,12 @@ _MAPPINGS = (dict, Mapping)  # what most are is asked first
 def plain(value: Any) -> Any:
     """`value` as JSON knows it, without fields that do not compare; infinity becomes the string "inf", NaN "nan".
 
-    A dataclass becomes an object with a key for each field, which is marked where the field is `PRIVATE`.
+    A dataclass becomes an object with a key for each field, which is marked where the field is `PRIVATE`; a field of
+    `as_json` is written by that, unless it is empty.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        compared = (f for f in dataclasses.fields(value) if f.compare)
-        return {_key(f): plain(getattr(value, f.name)) for f in compared}
+        fields = {f: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {_key(f): _form(f)[0](held) for f, held in fields.items() if _is_kept(f, held)}
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, np.ndarray):
@@ -57,6 +58,25 @@ MARK = "_not_private"
 
 PRIVATE = MappingProxyType({"mark": MARK})
 """Metadata of a dataclass's field that is not released, which its key in JSON says; files of older versions do not."""
+
+
+def as_json(write: _Reader = plain, read: _Reader | None = None) -> Mapping[str, Any]:
+    """Metadata of a dataclass's field that is written unless it is empty, even where it does not compare.
+
+    Args:
+      write: makes of a value what JSON knows.
+      read: makes a value of that, or raises ValueError; None: by the field's annotation.
+    """
+    return MappingProxyType({"json": (write, read)})
+
+
+def _form(of: dataclasses.Field) -> tuple[_Reader, _Reader | None]:
+    """How a field is written, and read where that is not as its annotation says."""
+    return of.metadata.get("json", (plain, None))
+
+
+def _is_kept(of: dataclasses.Field, held: Any) -> bool:
+    return bool(held) if "json" in of.metadata else of.compare
 
 
 def _key(of: dataclasses.Field) -> str:
@@ -167,9 +187,9 @@ _PLAIN: dict[Any, _Reader] = {float: _float, str: _str}
 def _dataclass_reader(kind: Any) -> _Reader:
     hints, missing = field_kinds(kind), dataclasses.MISSING
     fields = [
-        (f.name, _key(f), _reader(hints[f.name]), f.default is f.default_factory is missing)
+        (f.name, _key(f), _field_reader(f, hints), f.default is f.default_factory is missing)
         for f in dataclasses.fields(kind)
-        if f.compare
+        if f.compare or "json" in f.metadata
     ]
 
     def read(value: Any) -> Any:
@@ -188,6 +208,20 @@ def _dataclass_reader(kind: Any) -> _Reader:
             elif required:
                 raise _MisfitError("", key)
         return kind(**given)
+
+    return read
+
+
+def _field_reader(of: dataclasses.Field, hints: dict[str, Any]) -> _Reader:
+    _, own = _form(of)
+    if own is None:
+        return _reader(hints[of.name])
+
+    def read(value: Any) -> Any:
+        try:
+            return own(value)
+        except ValueError as error:
+            raise _MisfitError(str(error)) from None
 
     return read
 
