@@ -48,6 +48,7 @@ from fedpriv.mechanisms.mechanisms import (
 )
 from fedpriv.mechanisms.per_example import per_example
 from fedpriv.mechanisms.schedules import dynamic
+from fedpriv.pairs.numbers import verify
 from fedpriv.privacy import Certificate
 from fedpriv.retired import retired
 from fedpriv.rounds import delays
@@ -191,6 +192,7 @@ __all__ = [
     "train_locally",
     "types",
     "unprotected",
+    "verify",
     "with_keys",
     "with_replacement",
     "write_clients",

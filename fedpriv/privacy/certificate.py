@@ -11,15 +11,13 @@ from fedpriv.core.arguments import require, shown
 from fedpriv.core.json_values import as_json, plain, typed
 from fedpriv.pairs.algebra import SEEN
 from fedpriv.pairs.events import Event, NoEventError, event
+from fedpriv.pairs.numbers import VERSION
 from fedpriv.privacy.operational import OperationalNumbers, operational_numbers
 from fedpriv.privacy.profile import Composition, PrivacyProfile, profile_of
 from fedpriv.privacy.release import NO_NOISE, NOT_RELEASED, SEES
 
 NOT_COVERED = "not covered: "
 """How an assumption begins that says which choice by private numbers makes epsilon infinite."""
-
-VERSION = 1
-"""Of a certificate as it is written."""
 
 
 @dataclass(frozen=True)
