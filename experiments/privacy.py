@@ -1,4 +1,5 @@
 """python -m experiments.privacy [CONFIG] [options] [--field value ...]: what a config costs; trains nothing.
+python -m experiments.privacy --verify RUN: whether a run's certificates are right.
 
 Prints epsilon by view, claimed and certified, and draws it over the rounds. CONFIG and its fields are those of
 experiments.run; --output is the folder of privacy.png here, by default runs/CONFIG-privacy. Exit code 2 means that
@@ -16,12 +17,14 @@ from pathlib import Path
 from experiments.accounting.cost import as_json, costs, picture
 from experiments.accounting.solving import Sought
 from experiments.accounting.text import notes, text
+from experiments.accounting.verifying import text as text_of_checks
+from experiments.accounting.verifying import verified
 from experiments.base.command import command
 from experiments.base.formats import terminal_width
 from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.options import config_name, listing, parse, split_options
-from fedpriv.core.arguments import MeanRuns, Rate
+from fedpriv.core.arguments import MeanRuns, Rate, require
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,9 @@ class Options:
     """Solve by the paper's claim, which has its own view."""
     honest: Rate = 1.0
     """Fraction of each cohort that adds its share of the noise and does not collude."""
+    verify: Path | None = None
+    """A run's folder, alone: check its certificates, their numbers by their pairs, and these by its config, which is
+    traced again."""
     best_of: MeanRuns = 1.0
     """Also count the cost of choosing: only the best of a secret number of runs is released, and that number is
     geometric with this mean; third party only."""
@@ -47,8 +53,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--list" in args:
         say(listing())
         return 0
-    name, module = modules.named(config_name(args))
     options, rest = split_options(Options, args)
+    if options.verify is not None:
+        require(args[0] == "--verify" and not rest, "verify", " ".join(args), "give RUN alone")
+        checked = verified(options.verify)
+        say(text_of_checks(checked))
+        return int(any(one.status == "contradicted" for one in checked))
+    name, module = modules.named(config_name(args))
     details = (__doc__ or "").partition("\n\n")[2]
     settings = parse(module, name, rest, "privacy", Options, details)
     cost = costs(

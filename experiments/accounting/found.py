@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from experiments.config.experiment import Ledger
 from experiments.config.settings import AnySettings, Settings
+from experiments.runs.unfinished import Earlier
 from fedpriv.certification.calibration import calibrate_noise, calibrate_together
 from fedpriv.core.json_values import flat, plain
 from fedpriv.mechanisms.integers import WrapsError
@@ -37,6 +38,21 @@ def read_back(recorded: Any) -> Found:
         noise, numbers = recorded
         return GroupsFound(noise, tuple(numbers))
     return float(recorded)
+
+
+def recorded_noise(run: Earlier) -> dict[str, Found]:
+    """What was solved when a run was begun.
+
+    Raises:
+      ValueError: it is not there.
+    """
+    noise, settings = run.about.get("noise"), run.settings
+    target = settings.group_epsilons or settings.target_epsilon
+    if target is not None and noise is None:
+        raise ValueError(
+            f"{run.folder}: config.json lacks the noise for epsilon {target}; restore it, or begin again"
+        )
+    return {name: read_back(recorded) for name, recorded in (noise or {}).items()}
 
 
 def noise_of(found: Found) -> float:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.accounting import budget
-from experiments.accounting.found import Found, read_back
+from experiments.accounting.found import Found, recorded_noise
 from experiments.base import user_modules
 from experiments.base.files import held
 from experiments.base.formats import short_epsilon
@@ -118,11 +118,7 @@ def prepare(
             secret_seed.read(earlier.folder)  # before anything is written
         split_cpu(settings.layout.devices)
         strategy = strategy_of(settings.layout)
-        noise = (
-            _recorded_noise(earlier, settings)
-            if earlier
-            else _solved(config, settings, joined, progress)
-        )
+        noise = recorded_noise(earlier) if earlier else _solved(config, settings, joined, progress)
         experiment = built(config, settings, noise, SharedArrays(), has_secret)
         planned = budget.planned_rounds(experiment.ledger, settings)
         here = environment(strategy) | {"code": user_modules.digests(config)}
@@ -240,21 +236,6 @@ def _solved(
         said = " and ".join(f"{target:g}" for target in targets)
         say(f"solving for the noise of epsilon {said}", file=sys.stderr)
     return budget.solved(module, settings)
-
-
-def _recorded_noise(found: Earlier, settings: Settings) -> dict[str, Found]:
-    """What was solved when the run was begun.
-
-    Raises:
-      ValueError: it is not there.
-    """
-    noise = found.about.get("noise")
-    target = settings.group_epsilons or settings.target_epsilon
-    if target is not None and noise is None:
-        raise ValueError(
-            f"{found.folder}: config.json lacks the noise for epsilon {target}; restore it, or begin again"
-        )
-    return {name: read_back(recorded) for name, recorded in (noise or {}).items()}
 
 
 def built(

@@ -1,0 +1,148 @@
+"""Are a run's certificates right? Their numbers by their pairs, and their pairs by the run's config."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.accounting.budget import made
+from experiments.accounting.found import recorded_noise
+from experiments.config.experiment import Ledger
+from experiments.config.made import ledger_of
+from experiments.config.settings import Settings
+from experiments.runs.run_folder import RunFolder, read
+from experiments.runs.unfinished import earlier
+from fedpriv.pairs.numbers import Status, Verified, verify
+from fedpriv.pairs.theirs import NotTheirsError, by_dp_accounting
+from fedpriv.privacy import Certificate
+
+
+class Checked(NamedTuple):
+    """A recorded certificate, and what three checks of it found.
+
+    Attributes:
+      algorithm: whose.
+      certificate: as it is recorded.
+      numbers: by its pairs alone.
+      origin: how it differs from the recorded config, traced again; (): in nothing.
+      theirs: what dp-accounting says of each pair, in words.
+    """
+
+    algorithm: str
+    certificate: Certificate
+    numbers: Verified
+    origin: tuple[str, ...]
+    theirs: tuple[str, ...]
+
+    @property
+    def status(self) -> Status:
+        """Of all checks together."""
+        return "contradicted" if self.origin else self.numbers.status
+
+
+def verified(folder: Path) -> list[Checked]:
+    """The checks of every certificate in a run's summary.json.
+
+    Raises:
+      ValueError: no run, one that has not ended, or one whose config cannot be traced again.
+    """
+    run = read(folder)
+    if run.summary is None:
+        raise ValueError(f"verify: {folder} has no summary.json yet; let the run end, or resume it")
+    ledger = _traced_again(folder)
+    found = []
+    for name, report in run.summary.privacy.items():
+        for view, certificate in report.certified.items():
+            fresh = ledger.certify(name, report.rounds, view=view)
+            differs = _rounds(run, name, report.rounds) + _differences(certificate, fresh)
+            numbers = verify(certificate.to_json())
+            theirs = _theirs(certificate) if numbers.holds else ()
+            found.append(Checked(name, certificate, numbers, differs, theirs))
+    return found
+
+
+def _traced_again(folder: Path) -> Ledger:
+    of_run, config = earlier(folder)
+
+    def ledger(settings: Settings) -> Ledger:
+        return replace(ledger_of(config, settings), secret_seed=of_run.secret_seed)
+
+    return made(ledger, of_run.settings, recorded_noise(of_run))
+
+
+def _rounds(run: RunFolder, name: str, rounds: int) -> tuple[str, ...]:
+    """Whether so many rounds were trained."""
+    lines = run.lines.get(name, ())
+    trained = lines[-1].round if lines else 0
+    if rounds == trained:
+        return ()
+    return (f"rounds: {rounds}, and metrics.jsonl has {trained}",)
+
+
+def _differences(recorded: Certificate, fresh: Certificate) -> tuple[str, ...]:
+    """In which respects a certificate is not the one of the config; a larger epsilon or delta is none."""
+    fields = ("unit", "view", "relation", "basis", "event", "accountant", "bound", "assumptions")
+    said = [
+        f"{field}: {_short(ours)}, and the config's is {_short(theirs)}"
+        for field in fields
+        if (ours := getattr(recorded, field)) != (theirs := getattr(fresh, field))
+    ]
+    if recorded.compositions or math.isinf(recorded.epsilon):
+        ours, theirs = (
+            {(unit.pair, unit.relation, unit.others) for unit in each.compositions}
+            for each in (recorded, fresh)
+        )
+        if ours != theirs and not (math.isinf(recorded.epsilon) and not ours):
+            said.append(
+                f"pairs: {_first(ours - theirs)}, and the config's is {_first(theirs - ours)}"
+            )
+    return tuple(said)
+
+
+def _short(value: Any) -> str:
+    text = "; ".join(value) if isinstance(value, tuple) else str(value)
+    return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+def _first(pairs: set[Any]) -> str:
+    return _short(str(min(pairs, key=str)[0])) if pairs else "none that the other lacks"
+
+
+def _theirs(certificate: Certificate) -> tuple[str, ...]:
+    """dp-accounting's number for each kind of unit, where it has the pair."""
+    found = []
+    for unit in certificate.compositions:
+        try:
+            width = 1e-4 * max(1.0, unit.epsilon)
+            low, high = by_dp_accounting(unit.pair, certificate.delta, width)
+        except NotTheirsError as why:
+            found.append(f"not checkable: {why}")
+            continue
+        word = "contradicted" if low > unit.epsilon else "confirmed"
+        found.append(
+            f"{word}: epsilon {unit.epsilon:.6g}, and theirs lies in [{low:.6g}, {high:.6g}]"
+        )
+    return tuple(dict.fromkeys(found))
+
+
+def text(checked: list[Checked]) -> str:
+    """What `experiments.privacy --verify` prints."""
+    blocks = []
+    for one in checked:
+        c = one.certificate
+        head = (
+            f"{one.algorithm}, {c.view}: epsilon {c.epsilon:.6g} at delta {c.delta:.3g} ({c.basis}), {c.unit}-level, "
+            f"{c.relation.replace('_', '-')} adjacency"
+        )
+        origin = [f"  differs in {each}" for each in one.origin]
+        lines = [
+            head,
+            *str(one.numbers).splitlines(),
+            f"origin: {'contradicted' if origin else 'confirmed'}",
+            *origin,
+            *(f"dp-accounting: {each}" for each in one.theirs),
+        ]
+        blocks.append("\n  ".join(lines))
+    return "\n\n".join(blocks) + "\n"
