@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.verify is not None:
         require(args[0] == "--verify" and not rest, "verify", " ".join(args), "give RUN alone")
         checked = verified(options.verify)
-        say(text_of_checks(checked))
+        say(text_of_checks(checked, terminal_width(sys.stdout)))
         return int(any(one.status == "contradicted" for one in checked))
     name, module = modules.named(config_name(args))
     details = (__doc__ or "").partition("\n\n")[2]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.accounting.budget import made
 from experiments.accounting.found import recorded_noise
+from experiments.base.formats import wrapped
 from experiments.config.experiment import Ledger
 from experiments.config.made import ledger_of
 from experiments.config.settings import Settings
@@ -58,7 +60,9 @@ def verified(folder: Path) -> list[Checked]:
             fresh = ledger.certify(name, report.rounds, view=view)
             differs = _rounds(run, name, report.rounds) + _differences(certificate, fresh)
             numbers = verify(certificate.to_json())
-            theirs = _theirs(certificate) if numbers.holds else ()
+            pairs = tuple((unit.pair, unit.epsilon) for unit in certificate.compositions)
+            finite = numbers.holds and math.isfinite(certificate.epsilon)
+            theirs = _theirs(pairs, certificate.delta) if finite else ()
             found.append(Checked(name, certificate, numbers, differs, theirs))
     return found
 
@@ -110,39 +114,42 @@ def _first(pairs: set[Any]) -> str:
     return _short(str(min(pairs, key=str)[0])) if pairs else "none that the other lacks"
 
 
-def _theirs(certificate: Certificate) -> tuple[str, ...]:
+@cache
+def _theirs(pairs: tuple[Any, ...], delta: float) -> tuple[str, ...]:
     """dp-accounting's number for each kind of unit, where it has the pair."""
     found = []
-    for unit in certificate.compositions:
+    for pair, epsilon in pairs:
         try:
-            width = 1e-4 * max(1.0, unit.epsilon)
-            low, high = by_dp_accounting(unit.pair, certificate.delta, width)
+            low, high = by_dp_accounting(pair, delta, 1e-4 * max(1.0, epsilon))
         except NotTheirsError as why:
             found.append(f"not checkable: {why}")
             continue
-        word = "contradicted" if low > unit.epsilon else "confirmed"
-        found.append(
-            f"{word}: epsilon {unit.epsilon:.6g}, and theirs lies in [{low:.6g}, {high:.6g}]"
+        word = (
+            "contradicted" if low > epsilon else "looser" if high > 1.01 * epsilon else "confirmed"
         )
+        found.append(f"{word}: epsilon {epsilon:.6g}, and theirs lies in [{low:.6g}, {high:.6g}]")
     return tuple(dict.fromkeys(found))
 
 
-def text(checked: list[Checked]) -> str:
-    """What `experiments.privacy --verify` prints."""
-    blocks = []
+def text(checked: list[Checked], width: int) -> str:
+    """What `experiments.privacy --verify` prints; `width` in characters, of its prose."""
+    blocks: dict[str, list[str]] = {}
     for one in checked:
-        c = one.certificate
-        head = (
-            f"{one.algorithm}, {c.view}: epsilon {c.epsilon:.6g} at delta {c.delta:.3g} ({c.basis}), {c.unit}-level, "
-            f"{c.relation.replace('_', '-')} adjacency"
-        )
-        origin = [f"  differs in {each}" for each in one.origin]
-        lines = [
-            head,
-            *str(one.numbers).splitlines(),
-            f"origin: {'contradicted' if origin else 'confirmed'}",
-            *origin,
-            *(f"dp-accounting: {each}" for each in one.theirs),
-        ]
-        blocks.append("\n  ".join(lines))
-    return "\n\n".join(blocks) + "\n"
+        blocks.setdefault(_block(one), []).append(one.algorithm)
+    lines = [f"{', '.join(names)}, {block}\n" for block, names in blocks.items()]
+    trusted = dict.fromkeys(each for one in checked for each in one.numbers.trusts)
+    lines += [f"trusted: {each}" for each in trusted]
+    return "\n".join(wrapped(line, width) for text in lines for line in text.split("\n")) + "\n"
+
+
+def _block(one: Checked) -> str:
+    c = one.certificate
+    head = (
+        f"{c.view}: epsilon {c.epsilon:.6g} at delta {c.delta:.3g} ({c.basis}), {c.unit}-level, "
+        f"{c.relation.replace('_', '-')} adjacency"
+    )
+    said = [f"numbers: {one.numbers.status}: {each}" for each in one.numbers.lines]
+    said += [f"origin: contradicted: {each}" for each in one.origin]
+    said += [] if one.origin else ["origin: confirmed: the config, traced again, shows these pairs"]
+    said += [f"dp-accounting: {each}" for each in one.theirs]
+    return "\n".join([head, *(f"  {each}" for each in said)])

@@ -51,7 +51,9 @@ def _distribution(pair: Pair, interval: float, pessimistic: bool) -> Any:
     if isinstance(pair, Times):
         return _distribution(pair.of, interval, pessimistic).self_compose(pair.n)
     if isinstance(pair, All):
-        whole = pld.identity(value_discretization_interval=interval)
+        whole = pld.PrivacyLossDistribution.create_from_rounded_probability(
+            {0: 1.0}, 0.0, interval, pessimistic_estimate=pessimistic
+        )
         for each in pair.of:
             whole = whole.compose(_distribution(each, interval, pessimistic))
         return whole
