@@ -225,10 +225,9 @@ class Sum:
         x = np.arange(size) * self.interval
         far = np.exp(-(tilt + 1) * x)
         near = np.exp(-tilt * x) * -np.expm1(-x)
-        weights = (
-            1 / (2 * tilt * (2 * tilt + 1) * (tilt + 1) * self.interval) + 1
-        )  # squared l2 norm
-        margin = math.sqrt(weights) * error + outside
+        most = math.exp(log_most(tilt)) * (1 + _WEIGHTS)
+        square = 1 / (2 * tilt * (2 * tilt + 1) * (tilt + 1) * self.interval) + most**2
+        margin = math.sqrt(square) * (1 + _WEIGHTS) * error + most * outside
         return _Law(found.log_moment, low, chances, near, far, margin, found.relative)
 
     def _spectrum(self, tilt: float, size: int) -> _Spectrum:
@@ -352,7 +351,7 @@ def _mixed(cases: list[tuple[float, _Spectrum]]) -> _Spectrum:
     )
     error = math.fsum(share * one.error for share, one in zip(shares, each, strict=True))
     relative = max(
-        one.relative + UNIT * (4 + 2 * abs(math.log(c)) + 2 * abs(one.log_moment))
+        one.relative + UNIT * (4 + 4 * abs(math.log(c)) + 2 * abs(one.log_moment))
         for c, one in cases
         if math.isfinite(one.log_moment)
     )
