@@ -77,7 +77,7 @@ def by_losses(pair: AnyPair, delta: float) -> Found | None:
     best = min(grids, key=lambda grid: grid.epsilon, default=None)
     if best is None or math.isinf(best.epsilon):
         return _NONE
-    return _shown(pair, delta, Found(best.epsilon, best.witness))
+    return Found(best.epsilon, best.witness)
 
 
 def by_divergences(pair: AnyPair, delta: float) -> Found | None:

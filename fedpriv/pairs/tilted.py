@@ -22,6 +22,7 @@ UNIT = 2.0**-53
 _TRANSFORM = 10.0  # times UNIT and log2 of the size: error of a Fourier transform, relative, in l2
 _OUTSIDE = 1e-15  # of the tilted law, on either side of the cells that are kept
 _WEIGHTS = 1e-12  # relative error of e^(-t x) (1 - e^-x) for t x < 745, at most
+_FAINT = 46.0  # nats; weights beyond, of 1e-20 at most, are left out of sums
 _MOST_SIZE = 2**24  # cells of the losses of all draws
 
 
@@ -57,7 +58,7 @@ class _Law(NamedTuple):
         log_moment: as of `_Spectrum`.
         low: the first cell.
         chances: f64[size].
-        near, far: f64[size], e^(-t x) (1 - e^-x) and e^(-(t + 1) x), at x = 0, 1, ... cells.
+        near, far: f64[k], e^(-t x) (1 - e^-x) and e^(-(t + 1) x), at x = 0, 1, ... cells, as far as they count.
         margin: of a mean of the weights under the law, what rounding and what lies outside may add.
         relative: as of `_Spectrum`.
     """
@@ -179,7 +180,7 @@ class Sum:
         begin = at - law.low
         mean = 0.0
         if begin < len(law.chances):
-            chances = law.chances[begin:]
+            chances = law.chances[begin : begin + len(law.near)]
             here = max(above, 0.0) + 4 * UNIT * (epsilon + interval)
             near = float(chances @ law.near[: len(chances)])
             mean = near - math.expm1(-here) * float(chances @ law.far[: len(chances)])
@@ -204,7 +205,7 @@ class Sum:
         law = self.law(tilt)
         at = max(math.floor(epsilon / self.interval) + 1 - law.low, 0)
         log_scale = self.log_weight + law.log_moment - tilt * epsilon
-        chances = law.chances[at:]
+        chances = law.chances[at : at + len(law.far)]
         slope = float(chances @ law.far[: len(chances)])
         nats, here = width * self.interval, chances[:width]
         x = np.arange(len(here)) * self.interval
@@ -222,12 +223,14 @@ class Sum:
         around = np.fft.irfft(found.values, size)
         chances = np.maximum(np.roll(around, -(low % size)), 0.0)
         error = found.error + _of_transform(size) * (found.most + found.error)
-        x = np.arange(size) * self.interval
+        kept = min(size, math.ceil(_FAINT / (tilt * self.interval)) + 1)
+        x = np.arange(kept) * self.interval
         far = np.exp(-(tilt + 1) * x)
         near = np.exp(-tilt * x) * -np.expm1(-x)
         most = math.exp(log_most(tilt)) * (1 + _WEIGHTS)
         square = 1 / (2 * tilt * (2 * tilt + 1) * (tilt + 1) * self.interval) + most**2
         margin = math.sqrt(square) * (1 + _WEIGHTS) * error + most * outside
+        margin += 2 * math.exp(-_FAINT) if kept < size else 0.0  # of weights that are left out
         return _Law(found.log_moment, low, chances, near, far, margin, found.relative)
 
     def _spectrum(self, tilt: float, size: int) -> _Spectrum:
