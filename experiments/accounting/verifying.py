@@ -28,14 +28,15 @@ class Checked(NamedTuple):
       algorithm: whose.
       certificate: as it is recorded.
       numbers: by its pairs alone.
-      origin: how it differs from the recorded config, traced again; (): in nothing.
+      origin: how it differs from the recorded config, traced again; (): in nothing; None: it was not traced, as the run
+        has no pairs.
       theirs: what dp-accounting says of each pair, in words.
     """
 
     algorithm: str
     certificate: Certificate
     numbers: Verified
-    origin: tuple[str, ...]
+    origin: tuple[str, ...] | None
     theirs: tuple[str, ...]
 
     @property
@@ -53,12 +54,15 @@ def verified(folder: Path) -> list[Checked]:
     run = read(folder)
     if run.summary is None:
         raise ValueError(f"verify: {folder} has no summary.json yet; let the run end, or resume it")
-    ledger = _traced_again(folder)
-    found = []
-    for name, report in run.summary.privacy.items():
+    reports = run.summary.privacy
+    with_pairs = any(c.compositions for each in reports.values() for c in each.certified.values())
+    ledger, found = _traced_again(folder) if with_pairs else None, []
+    for name, report in reports.items():
         for view, certificate in report.certified.items():
-            fresh = ledger.certify(name, report.rounds, view=view)
-            differs = _rounds(run, name, report.rounds) + _differences(certificate, fresh)
+            differs = None
+            if ledger is not None:
+                fresh = ledger.certify(name, report.rounds, view=view)
+                differs = _rounds(run, name, report.rounds) + differences(certificate, fresh)
             numbers = verify(certificate.to_json())
             pairs = tuple((unit.pair, unit.epsilon) for unit in certificate.compositions)
             finite = numbers.holds and math.isfinite(certificate.epsilon)
@@ -68,7 +72,10 @@ def verified(folder: Path) -> list[Checked]:
 
 
 def _traced_again(folder: Path) -> Ledger:
-    of_run, config = earlier(folder)
+    try:
+        of_run, config = earlier(folder)
+    except ValueError as error:
+        raise ValueError(f"verify: the config cannot be traced again; {error}") from None
 
     def ledger(settings: Settings) -> Ledger:
         return replace(ledger_of(config, settings), secret_seed=of_run.secret_seed)
@@ -85,7 +92,7 @@ def _rounds(run: RunFolder, name: str, rounds: int) -> tuple[str, ...]:
     return (f"rounds: {rounds}, and metrics.jsonl has {trained}",)
 
 
-def _differences(recorded: Certificate, fresh: Certificate) -> tuple[str, ...]:
+def differences(recorded: Certificate, fresh: Certificate) -> tuple[str, ...]:
     """In which respects a certificate is not the one of the config; a larger epsilon or delta is none."""
     fields = ("unit", "view", "relation", "basis", "event", "accountant", "bound", "assumptions")
     said = [
@@ -149,7 +156,8 @@ def _block(one: Checked) -> str:
         f"{c.relation.replace('_', '-')} adjacency"
     )
     said = [f"numbers: {one.numbers.status}: {each}" for each in one.numbers.lines]
-    said += [f"origin: contradicted: {each}" for each in one.origin]
-    said += [] if one.origin else ["origin: confirmed: the config, traced again, shows these pairs"]
+    said += [f"origin: contradicted: {each}" for each in one.origin or ()]
+    if one.origin == ():
+        said.append("origin: confirmed: the config, traced again, shows these pairs")
     said += [f"dp-accounting: {each}" for each in one.theirs]
     return "\n".join([head, *(f"  {each}" for each in said)])
