@@ -22,7 +22,7 @@ from jax import lax
 from fedpriv.attacks.canary_cohort import AmongClients, AmongRecords, NoPlaceError
 from fedpriv.attacks.canary_messages import FAR, Canaries, Data
 from fedpriv.attacks.injected import Injected, Place
-from fedpriv.attacks.mechanism_audit import mixed
+from fedpriv.attacks.play import mixed
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, CountOrZero, Seed, checked, require
 from fedpriv.core.trees import flatten

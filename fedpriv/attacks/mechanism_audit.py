@@ -16,6 +16,7 @@ import optax
 from jax import lax
 
 from fedpriv.attacks.integer_scores import Ratios, integer_ratios, worst_shifts
+from fedpriv.attacks.play import is_certain, play
 from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_code import names_user_code
@@ -23,7 +24,7 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Release
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release import View
-from fedpriv.privacy.sampling import Sampling
+from fedpriv.privacy.release_pairs import played_pair
 
 _CHUNK = 2**18  # coordinates side by side
 
@@ -76,7 +77,11 @@ def draw_scores(
     dimension = checked("dimension", dimension, Count)
     seen = [release for release in releases if release.view == view]
     relation = relation_of(seen, view)
-    parts = [_part(release, view, relation, dimension) for release in seen]
+    pairs = [played_pair(release, relation) for release in seen]
+    parts = [
+        play(pair, _ratios_of(release, dimension), 1 / release.multiplier)
+        for pair, release in zip(pairs, seen, strict=True)
+    ]
 
     def one(key: Key, present: jax.Array) -> jax.Array:
         keys = jax.random.split(key, len(parts))
@@ -96,7 +101,7 @@ def draw_scores(
 
     with_key, without_key = jax.random.split(jax.random.key(seed))
     noise = frozenset(release.noise for release in seen)
-    certain = all(_certain(release) for release in seen)
+    certain = all(map(is_certain, pairs))
     return Scores(drawn(with_key, True), drawn(without_key, False), noise, certain)
 
 
@@ -105,94 +110,6 @@ def coordinates(release: Release, dimension: int = 4) -> int:
     if release.integers is not None:
         return sum(worst_shifts(release.integers).values())
     return release.mechanism.worst_case.dimension or dimension
-
-
-def _certain(release: Release) -> bool:
-    drawn = [sampling for sampling in (release.sampling, release.participation) if sampling]
-    if _secret_rounds(release) > 1:
-        return False
-    return all(s.takes_all or (s.joining >= 1 and s.most_often == 1) for s in drawn)
-
-
-def _secret_rounds(release: Release) -> int:
-    """Of how many rounds of a block the view does not know the unit's; 0 where each round has its own draw."""
-    return release.sampling.block_rounds or 0 if release.view == "third_party" else 0
-
-
-def _taking_part(key: Key, known: Sampling | None) -> jax.Array:
-    """f32[], how far the unit moves the sums of a round that it takes part in, else 0."""
-    if known is None:
-        return jnp.float32(1)
-    if not known.loses_noise:
-        return jax.random.bernoulli(key, known.joining).astype(jnp.float32)
-    joins, far = known.one_draw(jax.random.fold_in(key, 1))
-    return jax.random.bernoulli(key, joins) * far
-
-
-def _part(
-    release: Release, view: str, relation: str, dimension: int
-) -> Callable[[Key, jax.Array], jax.Array]:
-    """(key, present) -> log-likelihood ratio of all steps of one release."""
-    hidden = view == "third_party" or release.of_records
-    ratios = _ratios_of(release, dimension)
-
-    def several(
-        noise_key: Key, own_key: Key, present: jax.Array, own: jax.Array, far: jax.Array
-    ) -> jax.Array:
-        """Of a person: of each number of units the chance (f32[k]), and how far so many move the sum."""
-        chances = jnp.append(own, jnp.maximum(0.0, 1 - own.sum()))
-        which = jax.random.choice(own_key, len(chances), p=chances)
-        drawn = jnp.append(far, 0.0)[which]
-        sign = jnp.where(present, 1.0, -1.0 if relation == "replace_one" else 0.0)
-        both = jax.vmap(lambda times: ratios(noise_key, drawn * sign, times))
-        if hidden:
-            logs, (ratio, replaced) = jnp.log(chances), both(jnp.append(far, 0.0))
-        else:  # the view knows how many there are
-            logs, (ratio, replaced) = jnp.zeros(1), both(drawn[None])
-        total = jax.nn.logsumexp(logs + ratio)
-        return total - jax.nn.logsumexp(logs + replaced) if relation == "replace_one" else total
-
-    def step(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:
-        noise_key, own_key, copies_key = jax.random.split(key, 3)
-        own, far = release.sampling.one_draw(copies_key)
-        if jnp.ndim(own):
-            return several(noise_key, own_key, present, own, there * far)
-        joins, times = jax.random.bernoulli(own_key, own), there * far
-        secret = own if hidden else 1.0
-        if not hidden:  # the view knows who joins
-            times = jnp.where(joins, times, 0.0)
-        sign = jnp.where(present, 1.0, -1.0 if relation == "replace_one" else 0.0)
-        ratio, replaced = ratios(noise_key, times * jnp.where(joins, sign, 0.0), times)
-        if relation == "replace_one":
-            return mixed(ratio, secret) - mixed(replaced, secret)
-        return mixed(ratio, secret)
-
-    def block(key: Key, present: jax.Array, there: jax.Array) -> jax.Array:
-        noise_key, own_key = jax.random.split(key)
-        rounds = jnp.arange(_secret_rounds(release))
-        own = jax.random.randint(own_key, (), 0, len(rounds))
-
-        def of_round(t: jax.Array) -> jax.Array:
-            moved = there * present * (t == own)
-            return ratios(jax.random.fold_in(noise_key, t), moved, there)[0]
-
-        return jax.nn.logsumexp(lax.map(of_round, rounds)) - jnp.log(len(rounds))
-
-    def round(key: Key, present: jax.Array) -> jax.Array:
-        part_key, steps_key = jax.random.split(key)
-        there = _taking_part(part_key, release.participation)
-        keys = jax.random.split(steps_key, release.local_steps)
-        once = block if _secret_rounds(release) else step
-        total, _ = lax.scan(lambda s, k: (s + once(k, present, there), None), jnp.zeros(()), keys)
-        return total
-
-    def all_rounds(key: Key, present: jax.Array) -> jax.Array:
-        def add(total: jax.Array, t: jax.Array) -> tuple[jax.Array, None]:
-            return total + round(jax.random.fold_in(key, t), present), None
-
-        return lax.scan(add, jnp.zeros(()), jnp.arange(release.rounds))[0]
-
-    return all_rounds
 
 
 def _ratios_of(release: Release, dimension: int) -> Ratios:
@@ -247,10 +164,3 @@ def _laplace_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> Ratios:
         return jnp.sum(least - jnp.abs(z - times * v)), jnp.sum(least - jnp.abs(z + times * v))
 
     return ratios
-
-
-def mixed(ratio: jax.Array, rate: jax.Array | float) -> jax.Array:
-    """Of a mechanism's log ratios L, those of draws at the rate q: log(1 - q + q e^L)."""
-    if isinstance(rate, float) and rate >= 1:
-        return ratio
-    return jnp.logaddexp(jnp.log1p(-rate), jnp.log(rate) + ratio)

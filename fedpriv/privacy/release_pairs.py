@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -69,7 +70,17 @@ def pair_of(releases: Iterable[Release], relation: str, seldom: float = 0.0) -> 
     return together(_of_release(release, relation, seldom) for release in releases)
 
 
-def _of_release(release: Release, relation: str, seldom: float) -> Pair:
+def played_pair(release: Release, relation: str) -> Pair:
+    """What an audit plays: draws as they happen, where `pair_of` counts a case that costs more.
+
+    Of integer noise the moves alone: those of real noise of its multiplier.
+    """
+    if release.integers is not None:
+        release = replace(release, noise="gaussian", integers=None)
+    return _of_release(release, relation, 0.0, played=True)
+
+
+def _of_release(release: Release, relation: str, seldom: float, played: bool = False) -> Pair:
     if math.isinf(release.multiplier) or release.rounds == 0:
         return NOTHING
     known, lossy = release.participation, release.lossy
@@ -82,15 +93,19 @@ def _of_release(release: Release, relation: str, seldom: float) -> Pair:
         how = "zero_out" if lossy is known else relation
         return times(_of_lost_integers(lossy, noise, how, seldom), release.rounds)
     if known is not None and known.loses_noise:  # how much noise is left is known, too
-        round_ = _of_draw(known, noise, far, "zero_out")
+        round_ = _of_draw(known, noise, far, "zero_out", played)
     else:
-        round_ = times(_of_draw(release.sampling, noise, far, relation), release.local_steps)
+        once = _of_draw(release.sampling, noise, far, relation, played)
+        round_ = times(once, release.local_steps)
         if known is not None:
-            round_ = told([(known.rate, round_), (1 - known.rate, NOTHING)])
+            rate = known.joining if played else known.rate
+            round_ = told([(rate, round_), (1 - rate, NOTHING)])
     return times(round_, release.rounds)
 
 
-def _of_draw(drawn: Sampling, noise: Noise, far: float, relation: str) -> Pair:
+def _of_draw(
+    drawn: Sampling, noise: Noise, far: float, relation: str, played: bool = False
+) -> Pair:
     """One draw, where a unit that is drawn once moves the sum that far.
 
     *Zeroed.* A view that knows who is drawn, and how often, sees the pattern B beside the sum Y. B has the same law for
@@ -103,16 +118,15 @@ def _of_draw(drawn: Sampling, noise: Noise, far: float, relation: str) -> Pair:
     """
     if drawn.takes_all:
         return Moved(noise, ((far * drawn.most_often, 1.0),))
+    cases = drawn.as_played() if played else drawn.cases()
     if relation == "zero_out" and drawn.loses_noise:
         return told(
-            (case.chance, _sometimes(case.rate, noise, far * case.distance))
-            for case in drawn.cases()
+            (case.chance, _sometimes(case.rate, noise, far * case.distance)) for case in cases
         )
     if relation == "zero_out":
         return told(
             (p, _often(n, p, noise, far)) for n, p in zip(*drawn.times_drawn(), strict=True)
         )
-    cases = drawn.cases()
     if drawn.block_rounds is not None and relation == "add_or_remove":
         return _of_block(drawn.block_rounds, cases, noise, far)
     subset = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -233,12 +232,6 @@ class Dropping(FixedSize):
             return Poisson(self.population, 1 - self.dropout)
         return self
 
-    def one_draw(self, key: Any) -> tuple[Any, Any]:
-        """Where noise is lost, how many stay is told."""
-        if not self.noise_is_lost:
-            return super().one_draw(key)
-        import jax
-        import jax.numpy as jnp
-
-        stay = jax.random.binomial(key, self.size, 1 - self.dropout)
-        return stay / self.population, jnp.sqrt(self.size / jnp.maximum(stay, 1))
+    def as_played(self) -> tuple[DrawCase, ...]:
+        """Without the seldom case in which units count as seen."""
+        return tuple(case for case in self.cases() if math.isfinite(case.distance))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -131,19 +130,10 @@ class PersonsDraw(Sampling):
         """As of single units."""
         return self.drawn.dropout
 
-    def one_draw(self, key: Any) -> tuple[Any, Any]:
-        """Arrays, f32[k]: the probabilities of each n above 0, and how far so many move the sum; known, the n drawn."""
-        import jax
-        import jax.numpy as jnp
-
-        if self.known:
-            n, chances = self.times_drawn()
-            at = jax.random.choice(key, len(n), p=jnp.asarray(chances, jnp.float32))
-            return 1.0, jnp.asarray(n, jnp.float32)[at]
-        cases = self.cases()
-        likeliest = max(cases, key=lambda case: case.chance)  # the others, of a cut, are not played
-        n, chances = np.array(likeliest.times).T
-        return jnp.asarray(chances, jnp.float32), jnp.asarray(n, jnp.float32)
+    def as_played(self) -> tuple[DrawCase, ...]:
+        """The likeliest; the others, of a cut, are not played."""
+        likeliest = max(self.cases(), key=lambda case: case.chance)
+        return (likeliest._replace(chance=1.0),)
 
 
 @dataclass(frozen=True, repr=False)

@@ -92,9 +92,9 @@ class Cut(Sampling):
             return None
         return replace(self, neighbour="remembered")  # type: ignore[type-var]
 
-    def one_draw(self, key: Any) -> tuple[Any, Any]:
-        """As it happens: whoever is displaced is not played."""
-        return self.joining, 1.0
+    def as_played(self) -> tuple[DrawCase, ...]:
+        """Whoever is displaced is not played."""
+        return (DrawCase(1.0, self.joining, 1.0),)
 
 
 @dataclass(frozen=True)

@@ -359,25 +359,9 @@ class Sampling(Accounting):
         """Probability that a unit takes part in a round, as an audit plays it."""
         return self.rate
 
-    def one_draw(self, key: Any) -> tuple[Any, Any]:
-        """(Probability that a draw takes the unit, how far it then moves the sum), of a draw as far as a view is told.
-
-        Raises:
-            ValueError: of some cases no noise hides the unit, so that no likelihood ratio has a meaning.
-        """
-        cases = self.cases()
-        finite = all(math.isfinite(case.distance) for case in cases)
-        require(
-            finite, "sampling", self, "no noise hides a unit in some of its cases; play another"
-        )
-        if len(cases) == 1:
-            return cases[0].rate, cases[0].distance
-        import jax
-        import jax.numpy as jnp
-
-        chances, rates, distances = np.array([case[:3] for case in cases]).T
-        which = jax.random.choice(key, len(cases), p=jnp.asarray(chances, jnp.float32))
-        return jnp.asarray(rates, jnp.float32)[which], jnp.asarray(distances, jnp.float32)[which]
+    def as_played(self) -> tuple[DrawCase, ...]:
+        """The cases that an audit plays: as it happens, where `cases` count what costs more."""
+        return self.cases()
 
     @property
     def of_a_round(self) -> Sampling:

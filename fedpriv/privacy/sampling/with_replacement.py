@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -108,9 +107,3 @@ class WithReplacement(Sampling):
     def remembered(self) -> Sampling:
         """There is nothing to give away."""
         return self
-
-    def one_draw(self, key: Any) -> tuple[Any, Any]:
-        """How often is told."""
-        import jax
-
-        return 1.0, jax.random.binomial(key, self.size, self.largest)
