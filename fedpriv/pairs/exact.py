@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ class Separations(NamedTuple):
         return np.asarray(each @ self.chances[there] + self.missing)
 
 
+@lru_cache(maxsize=16)
 def exact(pair: Pair) -> Separations | None:
     """The law of the squared separation; None where something else is secret.
 
