@@ -14,6 +14,7 @@ from fedpriv.certification.client_releases import Cohorts
 from fedpriv.mechanisms.correlated import Correlation, adder_of
 from fedpriv.mechanisms.mechanisms import joint
 from fedpriv.privacy import (
+    Allocation,
     CyclicPoisson,
     DrawCase,
     FixedSize,
@@ -94,7 +95,6 @@ WRONG = {
         {"most": 2, "is_without_replacement": True},
         "rate: 0.5; draws that are uniform",
     ),
-    "a block without losses": ({"block": 3}, "block_rounds: 3; give `losses`"),
     "a rate below that of its counts": ({"law": (0.25, 0.75)}, "rate: 0.5; give at least 0.75"),
 }
 
@@ -111,6 +111,15 @@ def test_a_law_that_cannot_be_is_refused(name):
 def test_a_law_that_can_be_costs_what_it_says():
     own, known = (
         certify_releases([release(s)], 1e-4, "third_party") for s in (Own(), FixedSize(N, SIZE))
+    )
+    assert own.epsilon == pytest.approx(known.epsilon)
+
+
+def test_a_block_costs_what_one_does():
+    """In one round of three for sure, and not in each at a rate."""
+    once = Own(relation="add_or_remove", block=3)
+    own, known = (
+        certify_releases([release(s)], 1e-4, "third_party") for s in (once, Allocation(N, 3))
     )
     assert own.epsilon == pytest.approx(known.epsilon)
 

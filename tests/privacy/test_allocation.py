@@ -6,9 +6,10 @@ import math
 import numpy as np
 import pytest
 import tiers
+from pair_curves import directions as directions_of
 from scipy.stats import binom, laplace, norm
 
-from fedpriv.privacy import Allocation, Everyone, Release, certify_releases, losses
+from fedpriv.privacy import Allocation, Everyone, Release, certify_releases
 
 DELTA = 1e-5
 STEP = 0.02
@@ -29,8 +30,7 @@ def certified(multiplier, sampling, blocks=1, noise="gaussian", delta=DELTA):
 
 def directions(release):
     """With the unit against without it, and the other way round: epsilon -> delta."""
-    width = losses.cell_width([release], "add_or_remove")
-    return [c.delta for c in losses.compose([release], "add_or_remove", width)]
+    return directions_of([release], "add_or_remove")
 
 
 def divergences(p, q, epsilon):

@@ -5,11 +5,13 @@ import math
 import numpy as np
 import pytest
 import tiers
-from fedpriv.privacy.known_participation import participations
+from pair_curves import directions
 from scipy.stats import binom, norm
 
 from fedpriv.pairs.curves import gaussian_delta
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
+from fedpriv.pairs.exact import exact
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy.release_pairs import pair_of
 
 DELTA = 1e-4
 
@@ -65,7 +67,8 @@ def test_phases_with_different_noise_and_rates():
 
 
 def test_participations_are_a_distribution():
-    values, weights, missing = participations([secagg(1.4, FixedSize(6000, 100), 180)])
+    made = secagg(1.4, FixedSize(6000, 100), 180)
+    values, weights, missing = exact(pair_of([made], "zero_out"))
     assert weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert values @ weights == pytest.approx(180 / 60 / 1.4**2)
     assert 0 <= missing < 1e-28
@@ -140,8 +143,7 @@ def test_against_the_sum_over_participations(relation, noise):
     total = 0.0
     for n in range(1, ROUNDS + 1):
         plain = [nested(records, steps=n * STEPS, local_steps=1, participation=None, noise=noise)]
-        composed = losses.compose(plain, relation, losses.cell_width(plain, relation))
-        delta = max(direction.delta(certificate.epsilon) for direction in composed)
+        delta = max(delta(certificate.epsilon) for delta in directions(plain, relation))
         total += binom.pmf(n, ROUNDS, RATE) * delta
     assert total == pytest.approx(DELTA, rel=2e-2)  # two ways to discretise
 

@@ -6,6 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 import tiers
+from pair_curves import epsilon_on_grids
 from scipy.optimize import brentq
 from small import blank, sgd, squared, start
 
@@ -21,7 +22,6 @@ from fedpriv.privacy import (
     Release,
     WithReplacement,
     certify_releases,
-    losses,
 )
 
 MANY = 10**8
@@ -82,7 +82,7 @@ def test_one_round(noise, given):
             (FixedSize(10**6, round(rate * 10**6)), "replace_one", 2 / multiplier),
         ):
             one = release(multiplier, sampling, noise=noise)
-            found = losses.pld_epsilon([one], relation, delta)
+            found = epsilon_on_grids([one], relation, delta)
             is_within_a_percent(found, sampled_delta(noise, separation, rate), delta)
 
 
@@ -182,7 +182,7 @@ def test_all_sizes_of_epsilon(separation, delta):
     for rounds in (1, 1000):
         multiplier = math.sqrt(rounds) / separation
         drawn = release(multiplier, Poisson(10, 1.0), rounds)
-        is_within_a_percent(losses.pld_epsilon([drawn], "add_or_remove", delta), exact, delta)
+        is_within_a_percent(epsilon_on_grids([drawn], "add_or_remove", delta), exact, delta)
         for view in VIEWS:
             everyone = release(multiplier, Everyone(10), rounds, view)
             is_within_a_percent(certified([everyone], delta, view), exact, delta)
@@ -207,7 +207,7 @@ def test_cells_stay_few():
 def test_losses_too_rare_for_delta_take_no_room():
     """Cohorts of two, of which another is in one of 20,000 rounds of a unit: the cut costs hardly anything."""
     whole, cut = (
-        losses.pld_epsilon(
+        epsilon_on_grids(
             [release(0.629, Poisson(10_000, 1.01e-6, capacity), 1630)], "add_or_remove", 5.9e-6
         )
         for capacity in (None, 2)
@@ -222,7 +222,7 @@ def test_blocks_of_one_round():
     everyone = release(68.9, Everyone(1000), 139)
     exact = certified([everyone], 0.068)
     assert certified([one], 0.068) == exact
-    assert exact <= losses.pld_epsilon([one], "add_or_remove", 0.068) <= 1.01 * exact
+    assert exact <= epsilon_on_grids([one], "add_or_remove", 0.068) <= 1.01 * exact
 
 
 @pytest.mark.slow

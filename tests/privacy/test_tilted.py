@@ -9,14 +9,19 @@ import mpmath
 import numpy as np
 import pytest
 import tiers
-from fedpriv.privacy.known_participation import participations
-from fedpriv.privacy.tilted import Composed, Rounds
+from pair_curves import bound, directions, epsilon_on_grids
 from scipy.optimize import brentq
-from scipy.stats import binom, laplace, norm
+from scipy.stats import laplace, norm
 
+from fedpriv.pairs.algebra import NOTHING, Times, Told
 from fedpriv.pairs.cells import Losses
+from fedpriv.pairs.composed import Composed
 from fedpriv.pairs.curves import epsilon_of_mixture
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
+from fedpriv.pairs.exact import exact
+from fedpriv.pairs.search import on_grids
+from fedpriv.pairs.tilted import Leaf
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy.release_pairs import pair_of
 
 LAWS = {"gaussian": norm, "laplace": laplace}
 
@@ -45,9 +50,9 @@ def test_gaussian_noise_without_sampling(given, delta):
     """The closed form, and nothing of it given away but the width of a cell."""
     multiplier, rounds = given
     made = release(multiplier, Poisson(10, 1.0), rounds)
-    found = losses.pld_epsilon([made], "add_or_remove", delta)
-    exact = gaussian_epsilon(math.sqrt(rounds) / multiplier, delta)
-    assert exact <= found <= exact * (1 + 1e-3)
+    found = epsilon_on_grids([made], "add_or_remove", delta)
+    closed = gaussian_epsilon(math.sqrt(rounds) / multiplier, delta)
+    assert closed <= found <= closed * (1 + 1e-3)
 
 
 class Sampled:
@@ -104,16 +109,16 @@ def test_sampled_rounds(given):
     noise, delta, drawn = given
     multiplier, rate, rounds = drawn
     made = release(multiplier, Poisson(100, rate), rounds, noise=noise)
-    epsilon = losses.pld_epsilon([made], "add_or_remove", delta)
-    composed = losses.compose([made], "add_or_remove", losses.cell_width([made], "add_or_remove"))
-    assert max(direction.delta(epsilon) for direction in composed) <= delta * (1 + 1e-3)
+    epsilon = epsilon_on_grids([made], "add_or_remove", delta)
+    both = directions([made], "add_or_remove")
+    assert max(delta_of(epsilon) for delta_of in both) <= delta * (1 + 1e-3)
     attained = False
-    for removed, direction in zip((True, False), composed, strict=True):
+    for removed, delta_of in zip((True, False), both, strict=True):
         here, nearby = (
             Sampled(noise, multiplier, rate, rounds, removed, factor * epsilon)
             for factor in (1.0, 0.998)
         )
-        assert here.delta - here.error <= direction.delta(epsilon)
+        assert here.delta - here.error <= delta_of(epsilon)
         attained |= nearby.delta + nearby.error >= delta
     assert attained
 
@@ -127,7 +132,7 @@ def test_the_library_where_it_reaches(noise, given):
     rounds, cell = given
     once = make(1.4, sampling_prob=0.05, value_discretization_interval=cell)
     theirs = once.self_compose(rounds, 1e-30).get_epsilon_for_delta(1e-10)
-    found = losses.pld_epsilon([release(steps=rounds, noise=noise)], "add_or_remove", 1e-10)
+    found = epsilon_on_grids([release(steps=rounds, noise=noise)], "add_or_remove", 1e-10)
     assert found == pytest.approx(theirs, rel=1e-3)
 
 
@@ -138,9 +143,9 @@ def test_rounds_that_are_seen_or_not(delta):
         release(1.4, Everyone(60), 9, "server", local_steps=2, participation=FixedSize(60, 6)),
         release(3.0, Poisson(60, 0.3), 5, "server"),
     ]
-    exact = epsilon_of_mixture(*participations(made), delta)
-    found = losses.pld_epsilon(made, "zero_out", delta)
-    assert exact <= found <= exact * (1 + 1e-3)
+    closed = epsilon_of_mixture(*exact(pair_of(made, "zero_out")), delta)
+    found = epsilon_on_grids(made, "zero_out", delta)
+    assert closed <= found <= closed * (1 + 1e-3)
 
 
 @tiers.every(
@@ -160,31 +165,30 @@ def test_tighter_than_renyi(sampling):
 def test_a_small_distribution_by_hand():
     """All outcomes of three rounds, in each of which the unit takes part in two releases or in none."""
     once = Losses(-2, np.array([0.2, 0.0, 0.3, 0.1, 0.35]), 0.05)
-    composed = Composed((Rounds(once, 2, 0.4, 3),), 0.25)
+    tree = Times(Told(((0.4, Times(Leaf(once), 2)), (0.6, NOTHING))), 3)
+    composed = Composed(tree, 0.25)
     outcomes = [*zip((np.arange(5) - 2) * 0.25, once.chances, strict=True), (math.inf, 0.05)]
     of_round = [(0.0, 0.6)]
     for (a, p), (b, q) in itertools.product(outcomes, repeat=2):
         of_round.append((a + b, 0.4 * p * q))
-    exact = {epsilon: 0.0 for epsilon in (0.0, 0.1, 0.25, 1.3, 2.9)}
+    by_hand = dict.fromkeys((0.0, 0.1, 0.25, 1.3, 2.9), 0.0)
     infinite = 0.0
     for rounds in itertools.product(of_round, repeat=3):
         loss, chance = sum(r[0] for r in rounds), math.prod(r[1] for r in rounds)
         infinite += chance if loss == math.inf else 0.0
-        for epsilon in exact:
-            exact[epsilon] += chance * max(0.0, -math.expm1(min(epsilon - loss, 0.0)))
+        for epsilon in by_hand:
+            by_hand[epsilon] += chance * max(0.0, -math.expm1(min(epsilon - loss, 0.0)))
     assert composed.infinity == pytest.approx(infinite, rel=1e-12)
-    for epsilon, delta in exact.items():
-        assert composed.delta(epsilon) == pytest.approx(delta, rel=1e-9)
-        assert composed.epsilon(delta * (1 + 1e-9)) == pytest.approx(epsilon, abs=1e-5)
-    assert composed.epsilon(infinite) == math.inf
+    for epsilon, delta in by_hand.items():
+        assert delta * (1 - 1e-14) <= bound(composed, epsilon) <= delta * (1 + 1e-9)
 
     # Where it is the largest loss that is told apart, and several of them count as infinite.
-    jumps = 6 * 0.4 * 0.35 + 1e-9
-    apart = Composed((Rounds(once, 2, 0.4, 3),), 0.25, jumps)
-    several = jumps**2 / 2 + 6 * 0.4 * 0.35**2 / 2
+    apart = Composed(tree, 0.25, 6 * 0.4 * 0.35 + 1e-9)
+    large = 0.4 * 2 * 0.35  # expected of a round, in which 0.4 * 0.35^2 is the chance of two
+    several = 3 * 0.4 * 0.35**2 + 3 * large**2
     assert apart.infinity == pytest.approx(infinite + several, rel=1e-6)
-    for epsilon, delta in exact.items():
-        assert delta <= apart.delta(epsilon) <= delta + several + 1e-9
+    for epsilon, delta in by_hand.items():
+        assert delta <= bound(apart, epsilon) <= delta + several + 1e-9
 
 
 def test_rare_losses_that_no_tilt_reaches():
@@ -194,45 +198,25 @@ def test_rare_losses_that_no_tilt_reaches():
     twice = np.convolve(chances, chances)
     of_four = np.convolve(twice, twice)
     losses_of_four = (np.arange(len(of_four)) - 4) * 1e-3
-    composed = Composed((Rounds(Losses(-1, chances, 0.0), 1, 1.0, 4),), 1e-3)
+    tree = Times(Leaf(Losses(-1, chances, 0.0)), 4)
     for epsilon in (0.05, 0.1, 0.3):
         delta = float(of_four @ -np.expm1(np.minimum(epsilon - losses_of_four, 0.0)))
         assert delta < 1e-13
-        assert composed.delta(epsilon) > 1.1 * delta
-        apart = composed.with_jumps(delta)
-        assert delta <= apart.delta(epsilon) <= 1.01 * delta
-        assert apart.epsilon(delta) == pytest.approx(epsilon, rel=1e-2)
-
-
-@tiers.every("given", [(10**3, 0.05), (10**5, 0.004), (10**6, 0.001)])
-@tiers.every("epsilon", [1.0, 6.0])
-def test_rounding_is_less_than_half_of_its_margin(given, epsilon):
-    """Losses of one size and either sign: the tilted sum is binomial."""
-    rounds, loss = given
-    chance = 1 / (1 + math.exp(-loss))
-    once = Losses(-1, np.array([1 - chance, 0.0, chance]), 0.0)
-    composed = Composed((Rounds(once, 1, 1.0, rounds),), loss)
-    tilt = 5 / epsilon
-    odds = chance / (1 - chance) * math.exp(2 * tilt * loss)
-    k = np.arange(rounds + 1)
-    above = (2 * k - rounds) * loss - epsilon
-    k, above = k[above > 0], above[above > 0]
-    exact = binom.pmf(k, rounds, odds / (1 + odds)) @ (np.exp(-tilt * above) * -np.expm1(-above))
-    (whole,) = composed._sums
-    found = whole.expected(whole.tail(tilt), tilt, epsilon)
-    margin = 1e-13 + 1e-16 * rounds
-    assert exact + 0.5 * margin <= found <= exact + 1.5 * margin
+        assert bound(Composed(tree, 1e-3), epsilon) > 1.1 * delta
+        apart = Composed(tree, 1e-3, math.sqrt(2e-4 * delta))
+        assert delta <= bound(apart, epsilon) <= 1.01 * delta
 
 
 def test_a_composition_leaves_nothing_behind():
     """Its arrays, megabytes at every evaluation of a run, go without waiting for cyclic garbage to be looked for."""
-    release = Release("third_party", "client", 1.4, Poisson(100, 0.05), 50)
+    pair = pair_of([release(1.4, Poisson(100, 0.05), 50)], "add_or_remove")
     gc.disable()
     try:
-        (composed, _) = losses.compose([release], "add_or_remove", 1e-3)
-        assert composed.epsilon(1e-5) > 0
-        left = weakref.ref(composed)
-        del composed, _
+        (grid,) = on_grids(pair, 1e-5)
+        assert 0 < grid.epsilon < math.inf
+        left = weakref.ref(grid.composed[0].sums[0])
+        on_grids.cache_clear()
+        del grid
         assert left() is None
     finally:
         gc.enable()

@@ -5,10 +5,13 @@ import math
 import numpy as np
 import pytest
 import tiers
+from pair_curves import directions, epsilon_on_grids
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from fedpriv.privacy import Poisson, Release, losses
+from fedpriv.pairs.search import cell_width
+from fedpriv.privacy import Poisson, Release
+from fedpriv.privacy.release_pairs import pair_of
 
 N, RATE, SIGMA, DELTA = 1000, 0.1, 1.4, 1e-5
 STEP, CELL = 0.05, 2e-4
@@ -57,7 +60,7 @@ def composed(p, q, rounds):
 
 def certified(capacity, rounds):
     release = Release("third_party", "client", SIGMA, Poisson(N, RATE, capacity), rounds)
-    return [release], losses.cell_width([release], "add_or_remove")
+    return [release], cell_width(pair_of([release], "add_or_remove"))
 
 
 @tiers.every(
@@ -70,7 +73,7 @@ def test_explicit_neighbours_of_a_hundred_rounds(given):
     delta = composed(*among_others(capacity, degrees), 100)
     lower = brentq(lambda epsilon: delta(epsilon) - DELTA, 0, 30, xtol=1e-6)
     releases, _ = certified(capacity, 100)
-    found = losses.pld_epsilon(releases, "add_or_remove", DELTA)
+    found = epsilon_on_grids(releases, "add_or_remove", DELTA)
     assert lower == pytest.approx(attained, rel=2e-3)
     assert found == pytest.approx(bound, rel=1e-3)
     assert lower <= found
@@ -80,11 +83,11 @@ def test_explicit_neighbours_of_a_hundred_rounds(given):
 def test_explicit_neighbours_of_one_round(given):
     capacity, degrees = given
     p, q = among_others(capacity, degrees)
-    directions = losses.compose(certified(capacity, 1)[0], "add_or_remove", 2e-4)
+    found_ways = directions(certified(capacity, 1)[0], "add_or_remove", 2e-4)
     for epsilon in (0.05, 0.3, 1.5):
-        for (a, b), direction in zip(((p, q), (q, p)), directions, strict=True):
+        for (a, b), direction in zip(((p, q), (q, p)), found_ways, strict=True):
             exact = np.maximum(a - math.exp(epsilon) * b, 0).sum()
-            found = direction.delta(epsilon)
+            found = direction(epsilon)
             assert exact <= found * (1 + 1e-3) + 1e-12  # the grid of the densities
             if capacity == 20 and degrees == 0:
                 assert found <= exact * (1 + 1e-3) + 1e-12
@@ -113,5 +116,5 @@ def test_less_than_the_library_has_for_it():
             N, RATE, capacity, SIGMA, value_discretization_interval=width
         )
         theirs = once.self_compose(rounds).get_epsilon_for_delta(DELTA)
-        ours = losses.pld_epsilon(releases, "add_or_remove", DELTA)
+        ours = epsilon_on_grids(releases, "add_or_remove", DELTA)
         assert 0.8 * theirs < ours < theirs

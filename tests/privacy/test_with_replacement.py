@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 import tiers
-from fedpriv.privacy.known_participation import participations
-from fedpriv.privacy.renyi import rdp_epsilon
+from pair_curves import epsilon_on_grids
 from scipy.stats import binom, laplace, norm
 
+from fedpriv.pairs.exact import exact as exact_law
+from fedpriv.pairs.search import by_divergences
 from fedpriv.privacy import (
     Everyone,
     FixedSize,
@@ -17,8 +18,8 @@ from fedpriv.privacy import (
     Release,
     WithReplacement,
     certify_releases,
-    losses,
 )
+from fedpriv.privacy.release_pairs import pair_of
 
 DELTA, DRAWS = 1e-3, 200_000
 
@@ -130,10 +131,10 @@ def test_one_round_of_laplace_noise():
 
 def test_the_discretised_route_agrees_with_the_mixture():
     made = release()
-    by_losses = losses.pld_epsilon([made], "zero_out", DELTA)
+    by_losses = epsilon_on_grids([made], "zero_out", DELTA)
     exact = epsilon_of(made)
     assert exact * (1 - 1e-9) <= by_losses <= exact * (1 + 1e-3)
-    assert exact <= rdp_epsilon([made], "zero_out", DELTA) < 2 * exact
+    assert exact <= by_divergences(pair_of([made], "zero_out"), DELTA).epsilon < 2 * exact
 
 
 def test_who_is_drawn_less_often_is_hidden_better():
@@ -165,7 +166,7 @@ def test_between_one_message_and_all_of_them():
 def test_many_draws_are_rounded_up_a_little(given):
     size, steps = given
     drawn = WithReplacement(1000, size, 0.01)
-    values, weights, missing = participations([release(1.0, drawn, steps)])
+    values, weights, missing = exact_law(pair_of([release(1.0, drawn, steps)], "zero_out"))
     mean, p = size * 0.01, 0.01
     expected = steps * (mean * (1 - p) + mean**2)
     assert 1 - 1e-9 <= values @ weights / expected < 1 + 1e-3

@@ -1,16 +1,16 @@
-"""All accountants read a list of releases as the same event: against simulations and closed forms of that event."""
+"""Equal events get one pair, which all accountants read alike: against simulations and closed forms of that event."""
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tiers
 from dp_accounting import get_epsilon_gaussian
-from fedpriv.privacy.known_participation import participations
-from fedpriv.privacy.release_normal_form import normal_form
 from scipy.stats import binom, norm
 
+from fedpriv.pairs.exact import exact as exact_law
 from fedpriv.privacy import (
     Everyone,
     FixedSize,
@@ -19,6 +19,8 @@ from fedpriv.privacy import (
     WithReplacement,
     certify_releases,
 )
+from fedpriv.privacy.relations import relation_of
+from fedpriv.privacy.release_pairs import pair_of
 
 DELTA, DRAWS = 1e-2, 200_000
 
@@ -122,7 +124,7 @@ def test_draws_within_draws_are_counted_exactly():
             n = sum(a * b for a, b in zip(np.repeat(rounds, 2), joins, strict=True))
             chance = 0.4 ** sum(rounds) * 0.6 ** (3 - sum(rounds))
             exact[n] += chance * 0.3 ** sum(joins) * 0.7 ** (6 - sum(joins))
-    values, weights, missing = participations([made])
+    values, weights, missing = exact_law(pair_of([made], "zero_out"))
     np.testing.assert_allclose(values, range(7))
     np.testing.assert_allclose(weights, exact, rtol=1e-12)
     assert missing == 0
@@ -130,7 +132,7 @@ def test_draws_within_draws_are_counted_exactly():
 
 def test_many_draws_within_draws_are_rounded_up():
     made = server(1.0, Poisson(9, 0.5), 20_000, local_steps=50, participation=FixedSize(5, 2))
-    values, weights, missing = participations([made])
+    values, weights, missing = exact_law(pair_of([made], "zero_out"))
     assert len(values) <= 10_000
     assert missing < 1e-25
     assert 1 <= values @ weights / (20_000 * 50 * 0.4 * 0.5) < 1.002
@@ -193,15 +195,45 @@ def test_rounds_that_everyone_is_in_stay_tight_beside_others(other, multiplier):
     assert exact <= found.epsilon <= exact * (1 + 1e-4)
 
 
+def pair_seen(*releases):
+    return pair_of(releases, relation_of(releases, releases[0].view))
+
+
 def test_a_cohort_that_is_cut_is_no_whole_one():
     cut = Release("third_party", "client", 3.0, Poisson(50, 1.0, 10), 5)
-    assert normal_form([cut])[0].sampling == Poisson(50, 1.0, 10)
+    assert pair_seen(cut) != pair_seen(replace(cut, sampling=Everyone(50)))
     assert "analytic" not in certify_releases([cut], 1e-5, "third_party").bound
 
 
-def test_one_name_for_one_event():
-    one = Release("server", "record", 3.0, FixedSize(5, 5), 6, reason="none", adder="own")
-    same = Release(
-        "third_party", "client", 3.0, Everyone(5), 2, local_steps=3, participation=Poisson(9, 1.0)
-    )
-    assert normal_form([one]) == normal_form([same])
+SIX = Release("third_party", "client", 3.0, Poisson(50, 0.2), 6)
+SAME = {
+    "whoever looks": [
+        [Release("server", "client", 3.0, FixedSize(5, 5), 6, reason="none", adder="own")],
+        [
+            Release(
+                "third_party",
+                "client",
+                3.0,
+                Everyone(5),
+                2,
+                local_steps=3,
+                participation=Poisson(9, 1.0),
+            )
+        ],
+    ],
+    "in two parts": [[SIX], [replace(SIX, rounds=2), replace(SIX, rounds=4)]],
+    "nothing beside it": [[SIX], [SIX, replace(SIX, multiplier=math.inf), replace(SIX, rounds=0)]],
+    "in local steps": [[SIX], [replace(SIX, rounds=3, local_steps=2)]],
+    "among others": [[SIX], [replace(SIX, sampling=Poisson(999, 0.2))]],
+    "with twice the noise, of a message twice as long": [
+        [Release("server", "client", 3.0, WithReplacement(9, 2, 1.0), 6)],
+        [Release("server", "client", 1.5, Everyone(9), 6)],
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_one_pair_for_one_event(name):
+    one, same = SAME[name]
+    assert pair_seen(*one) == pair_seen(*same)
+    assert pair_seen(*one) != pair_seen(*one, *same)
