@@ -53,13 +53,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--list" in args:
         say(listing())
         return 0
-    options, rest = split_options(Options, args)
-    if options.verify is not None:
+    if "--verify" in args:
+        options, rest = split_options(Options, args)
         require(args[0] == "--verify" and not rest, "verify", " ".join(args), "give RUN alone")
+        assert options.verify is not None
         checked = verified(options.verify)
         say(text_of_checks(checked, terminal_width(sys.stdout)))
         return int(any(one.status == "contradicted" for one in checked))
     name, module = modules.named(config_name(args))
+    options, rest = split_options(Options, args)
     details = (__doc__ or "").partition("\n\n")[2]
     settings = parse(module, name, rest, "privacy", Options, details)
     cost = costs(

@@ -104,6 +104,8 @@ class Told:
         chances = [_number(chance) for chance, _ in self.cases]
         likely = min(chances, default=0) > 0 and abs(math.fsum(chances) - 1) <= ROUNDING
         require(likely, "cases", chances, "give chances above 0 that add up to 1")
+        known = self.made_by is None or len(list(map(_number, self.made_by))) == 3
+        require(known, "made_by", self.made_by, "give (N, rate, capacity), or leave it out")
 
 
 @dataclass(frozen=True)
@@ -287,14 +289,13 @@ def fold(
         composed: of `All`.
     """
 
-    def of(pair: Any) -> Value:
-        if isinstance(pair, Told):
-            whole = math.fsum(chance for chance, _ in pair.cases)
-            return mixed([(chance / whole, of(case)) for chance, case in pair.cases])
-        if isinstance(pair, Times):
-            return repeated(of(pair.of), pair.n)
-        if isinstance(pair, All):
-            return composed([of(each) for each in pair.of])
-        return leaf(pair)
-
-    return of(pair)
+    # A function inside would wait for the collection of cycles, with the arrays that these functions hold.
+    rules = leaf, mixed, repeated, composed
+    if isinstance(pair, Told):
+        whole = math.fsum(chance for chance, _ in pair.cases)
+        return mixed([(chance / whole, fold(case, *rules)) for chance, case in pair.cases])
+    if isinstance(pair, Times):
+        return repeated(fold(pair.of, *rules), pair.n)
+    if isinstance(pair, All):
+        return composed([fold(each, *rules) for each in pair.of])
+    return leaf(pair)

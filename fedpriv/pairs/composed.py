@@ -36,21 +36,24 @@ def tree_of(pair: Pair, interval: float, beyond: float, direction: int) -> Any:
     Args:
         interval, beyond: as of `draws.losses_of`.
     """
-    leaves: dict[Pair, Leaf] = {}
+    return _with_leaves(pair, {}, interval, beyond, direction)
 
-    def of(pair: Pair) -> Any:
-        if is_draw(pair) and not (isinstance(pair, All)):
-            if pair not in leaves:
-                leaves[pair] = Leaf(losses_of(pair, interval, beyond)[direction])
-            return leaves[pair]
-        if isinstance(pair, Told):
-            return Told(tuple((chance, of(case)) for chance, case in pair.cases))
-        if isinstance(pair, Times):
-            return Times(of(pair.of), pair.n)
-        assert isinstance(pair, All)
-        return All(tuple(map(of, pair.of)))
 
-    return of(pair)
+def _with_leaves(
+    pair: Pair, leaves: dict[Pair, Leaf], interval: float, beyond: float, direction: int
+) -> Any:
+    """As `tree_of`; equal draws have one leaf."""
+    rest = leaves, interval, beyond, direction
+    if isinstance(pair, All):
+        return All(tuple(_with_leaves(each, *rest) for each in pair.of))
+    if is_draw(pair):
+        if pair not in leaves:
+            leaves[pair] = Leaf(losses_of(pair, interval, beyond)[direction])
+        return leaves[pair]
+    if isinstance(pair, Times):
+        return Times(_with_leaves(pair.of, *rest), pair.n)
+    assert isinstance(pair, Told)
+    return Told(tuple((chance, _with_leaves(case, *rest)) for chance, case in pair.cases))
 
 
 class Composed:
@@ -130,50 +133,32 @@ class _Large(NamedTuple):
     pairs: float
 
 
+class _Split(NamedTuple):
+    """A leaf's usual losses, and its large ones."""
+
+    usual: Leaf
+    large: Leaf
+
+    @property
+    def chance(self) -> float:
+        """Of a large one."""
+        return float(self.large.losses.chances.sum())
+
+
 def _apart(tree: Any, jumps: float) -> tuple[list[tuple[float, Any]], float]:
     """([(log weight, tree)] of the cases that no draw, or one, has a large loss; a bound on the chance of several)."""
-    whole = Sum(tree, 1.0)
+    leaves = Sum(tree, 1.0).leaves
     split = {
-        key: _split(leaf.losses, jumps / (len(whole.leaves) * _uses(tree, leaf)))
-        for key, leaf in whole.leaves.items()
+        key: _split(leaf.losses, jumps / (len(leaves) * _uses(tree, leaf)))
+        for key, leaf in leaves.items()
     }
-    low = {key: Leaf(parts[0]) for key, parts in split.items()}
-
-    def usual(node: Any) -> Any:
-        def of_leaf(leaf: Leaf) -> Any:
-            return low[id(leaf)]
-
-        return fold(
-            node,
-            of_leaf,
-            lambda cases: Told(tuple(cases)),
-            lambda of, n: Times(of, n),
-            lambda each: All(tuple(each)),
-        )
-
-    def one_large(node: Any, leaf: Leaf) -> list[tuple[float, Any]]:
-        """[(weight, tree)] of exactly one large loss, of this leaf: the derivative by it."""
-        if isinstance(node, Leaf):
-            return [(1.0, Leaf(split[id(leaf)][1]))] if node is leaf else []
-        if isinstance(node, Told):
-            whole = math.fsum(chance for chance, _ in node.cases)
-            return [(c / whole * w, x) for c, case in node.cases for w, x in one_large(case, leaf)]
-        if isinstance(node, Times):
-            rest = () if node.n == 1 else (Times(usual(node.of), node.n - 1),)
-            return [(node.n * w, All((*rest, x))) for w, x in one_large(node.of, leaf)]
-        found = []
-        for i, each in enumerate(node.of):
-            others = tuple(usual(other) for j, other in enumerate(node.of) if j != i)
-            found += [(w, All((*others, x))) for w, x in one_large(each, leaf)]
-        return found
-
-    cases = [(0.0, usual(tree))]
-    for key, leaf in whole.leaves.items():
-        if split[key][1].chances.sum() > 0:
-            cases += [(math.log(w), x) for w, x in one_large(tree, leaf)]
+    cases = [(0.0, _usual(tree, split))]
+    for key, leaf in leaves.items():
+        if split[key].chance > 0:
+            cases += [(math.log(w), x) for w, x in _one_large(tree, leaf, split)]
     several = fold(
         tree,
-        lambda leaf: _Large(float(split[id(leaf)][1].chances.sum()), 0.0),
+        lambda leaf: _Large(split[id(leaf)].chance, 0.0),
         lambda each: _Large(
             math.fsum(c * x.mean for c, x in each), math.fsum(c * x.pairs for c, x in each)
         ),
@@ -181,6 +166,37 @@ def _apart(tree: Any, jumps: float) -> tuple[list[tuple[float, Any]], float]:
         _several_of,
     )
     return cases, several.pairs * (1 + 1e-9)
+
+
+def _usual(tree: Any, split: dict[int, _Split]) -> Any:
+    def of_leaf(leaf: Leaf) -> Any:
+        return split[id(leaf)].usual
+
+    return fold(
+        tree,
+        of_leaf,
+        lambda cases: Told(tuple(cases)),
+        Times,
+        lambda each: All(tuple(each)),
+    )
+
+
+def _one_large(tree: Any, leaf: Leaf, split: dict[int, _Split]) -> list[tuple[float, Any]]:
+    """[(weight, tree)] of exactly one large loss, of this leaf: the derivative by it."""
+    if isinstance(tree, Leaf):
+        return [(1.0, split[id(leaf)].large)] if tree is leaf else []
+    if isinstance(tree, Told):
+        whole = math.fsum(chance for chance, _ in tree.cases)
+        each = [(c / whole, _one_large(case, leaf, split)) for c, case in tree.cases]
+        return [(c * w, x) for c, found in each for w, x in found]
+    if isinstance(tree, Times):
+        rest = () if tree.n == 1 else (Times(_usual(tree.of, split), tree.n - 1),)
+        return [(tree.n * w, All((*rest, x))) for w, x in _one_large(tree.of, leaf, split)]
+    found = []
+    for i, each in enumerate(tree.of):
+        others = tuple(_usual(other, split) for j, other in enumerate(tree.of) if j != i)
+        found += [(w, All((*others, x))) for w, x in _one_large(each, leaf, split)]
+    return found
 
 
 def _several_of(each: list[_Large]) -> _Large:
@@ -202,12 +218,12 @@ def _uses(tree: Any, leaf: Leaf) -> float:
     )
 
 
-def _split(losses: Losses, chance: float) -> tuple[Losses, Losses]:
-    """(the others, the large ones, of at most this chance); neither is empty."""
+def _split(losses: Losses, chance: float) -> _Split:
+    """The large ones are of at most this chance; at least one cell is left to the others."""
     large = int(np.sum(np.cumsum(losses.chances[::-1]) <= chance))
     begin = max(len(losses.chances) - large, 1)
     above = losses.chances[begin:] if begin < len(losses.chances) else np.zeros(1)
-    return (
-        losses._replace(chances=losses.chances[:begin]),
-        Losses(losses.low + begin, above, losses.infinity),
+    return _Split(
+        Leaf(losses._replace(chances=losses.chances[:begin])),
+        Leaf(Losses(losses.low + begin, above, losses.infinity)),
     )

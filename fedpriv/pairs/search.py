@@ -61,6 +61,7 @@ def epsilon(pair: AnyPair, delta: float) -> Found:
 _NONE = Found(math.inf, None)
 
 
+@lru_cache(maxsize=256)  # views often see the same
 def by_losses(pair: AnyPair, delta: float) -> Found | None:
     """By the exact law where it is known, else by privacy losses on grids; None where there are none."""
     if isinstance(pair, Slack):
@@ -80,6 +81,7 @@ def by_losses(pair: AnyPair, delta: float) -> Found | None:
     return Found(best.epsilon, best.witness)
 
 
+@lru_cache(maxsize=256)
 def by_divergences(pair: AnyPair, delta: float) -> Found | None:
     """By Rényi divergences; None where none are known."""
     if isinstance(pair, Slack):

@@ -8,7 +8,6 @@ them. dp-accounting is imported on first use only.
 import importlib
 from typing import TYPE_CHECKING
 
-from fedpriv.pairs.cells import Losses
 from fedpriv.privacy.certificate import Certificate as Certificate
 from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.certify import certify_choice, certify_releases
@@ -41,7 +40,6 @@ __all__ = [
     "Dropping",
     "Everyone",
     "FixedSize",
-    "Losses",
     "MinimumSeparation",
     "OperationalNumbers",
     "Poisson",

@@ -7,14 +7,14 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from fedpriv.core.arguments import require, shown
+from fedpriv.core.arguments import Probability, checked, require, shown
 from fedpriv.core.json_values import as_json, plain, typed
 from fedpriv.pairs.algebra import SEEN
 from fedpriv.pairs.events import Event, NoEventError, event
 from fedpriv.pairs.numbers import VERSION
 from fedpriv.privacy.operational import OperationalNumbers, operational_numbers
 from fedpriv.privacy.profile import Composition, PrivacyProfile, profile_of
-from fedpriv.privacy.release import NO_NOISE, NOT_RELEASED, SEES
+from fedpriv.privacy.release import NO_NOISE, NOT_RELEASED, SEES, View
 
 NOT_COVERED = "not covered: "
 """How an assumption begins that says which choice by private numbers makes epsilon infinite."""
@@ -190,7 +190,11 @@ def read_certificate(text: str) -> Certificate:
             f"certificate: {shown(text)}; give the text of one, JSON ({error})"
         ) from None
     try:
-        return typed(Certificate, value)
+        found = typed(Certificate, value)
+        checked("delta", found.delta, Probability)
+        checked("view", found.view, View)
+        require(found.epsilon >= 0, "epsilon", found.epsilon, "give one from 0 on")
+        return found
     except ValueError as error:
         raise ValueError(f"certificate: {error}; give what certificate.to_json() wrote") from None
 

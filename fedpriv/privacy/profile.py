@@ -159,7 +159,7 @@ def profile_of(compositions: Sequence[Composition], delta: float) -> PrivacyProf
 def _of_kind(composition: Composition, delta: float) -> PrivacyProfile:
     """The profile of what was composed.
 
-    Formal guarantees: at every point the smaller bound of the accountants, see `certify.epsilons_of`.
+    Formal guarantees: at every point the smaller bound of the accountants, see `pairs.verify`.
     """
     epsilon = composition.epsilon
     if composition.pair in (NOTHING, SEEN):

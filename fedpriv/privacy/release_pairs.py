@@ -46,7 +46,10 @@ def pairs_of(
 
     def whole(seldom: float) -> Pair | Best:
         each = tuple(pair_of(releases, relation, seldom) for releases in settings)
-        return each[0] if best_of == 1 else Best(each, best_of)
+        if best_of > 1:
+            return Best(each, best_of)
+        (one,) = each
+        return one
 
     if not any(map(of_integers, settings)):
         return dict.fromkeys(("PLD", "RDP"), whole(0.0))
