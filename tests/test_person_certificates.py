@@ -11,7 +11,6 @@ import optax
 import pytest
 import tiers
 from every_algorithm import ENTRIES, PER_CLIENT, traced
-from fedpriv.privacy.losses import compose
 from scipy import optimize, stats
 from small import FALSE_ALARM, refused, squared, start
 
@@ -20,7 +19,10 @@ from fedpriv.attacks.bounds import best_thresholds, lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.certification.persons_held import Held, PersonsHeld, persons_held
 from fedpriv.certification.unit_kinds import ANY
+from fedpriv.pairs.search import curves_of
+from fedpriv.pairs.verify import composed_of
 from fedpriv.privacy import VIEWS, Poisson, Release
+from fedpriv.privacy.release_pairs import pair_of
 from fedpriv.privacy.sampling import PersonsDraw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -222,10 +224,18 @@ def test_secret_batches_of_several_clients_are_composed():
         return Release("third_party", "person", SIGMA, drawn, 2, by_record=True)
 
     patterns = [[of_batches(3)], [of_batches(2)], [of_batches(3), of_batches(2)]]
-    each = [compose(p, "add_or_remove", 1e-3) for p in patterns]
+    each = []
+    for pattern in patterns:
+        pair = pair_of(pattern, "add_or_remove")
+        by_losses, *_ = curves_of(pair, DELTA, 1e-14)
+        tilts = [direction.tilts for direction in by_losses.witness.directions]
+        each.append(list(zip(composed_of(pair, by_losses.witness), tilts, strict=True)))
 
     def delta(eps, way):
-        return sum(0.25 * float(both[way].delta(np.array([eps]))[0]) for both in each) - DELTA
+        both = (
+            composed.delta(np.array([eps]), tilts) for composed, tilts in (p[way] for p in each)
+        )
+        return sum(0.25 * float(one[0]) for one in both) - DELTA
 
     theirs = max(optimize.brentq(delta, 0, 50, args=(way,)) for way in (0, 1))
     assert ours == pytest.approx(theirs, rel=1e-3)

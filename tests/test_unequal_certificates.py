@@ -17,7 +17,7 @@ from unequal import CLIP, LEAF, WALL, algorithm_of, mean_of, sending, steps, thr
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
-from fedpriv.privacy import curves
+from fedpriv.pairs import curves
 from fedpriv.privacy.sampling import Poisson
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

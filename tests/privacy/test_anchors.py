@@ -12,8 +12,10 @@ from tree_nodes import tree_sensitivity_squared
 
 import fedpriv as fp
 from fedpriv.pairs.curves import epsilon_of_mixture
+from fedpriv.pairs.search import by_losses
 from fedpriv.papers import fed_smp_claim
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, losses
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy.release_pairs import pair_of
 
 DELTA = 6000**-1.1
 POISSON = Poisson(6000, 1 / 60, None)
@@ -52,7 +54,7 @@ def test_fixed_size_is_nearly_tight():
     Its rounds are Poisson-like: shift 2 C at rate r / n in the direction of removal.
     """
     release = Release("third_party", "client", 1.4 / 2, POISSON, 180)
-    attained = losses.pld_epsilon([release], "add_or_remove", DELTA)
+    attained = by_losses(pair_of([release], "add_or_remove"), DELTA).epsilon
     assert attained == pytest.approx(3.214, rel=1e-3)
     assert attained < certified("third_party", FIXED).epsilon < 1.09 * attained
 

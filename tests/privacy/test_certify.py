@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 import tiers
-from fedpriv.privacy.renyi import quiet
 
+from fedpriv.pairs.divergences import quiet
 from fedpriv.papers import fed_smp_claim
 from fedpriv.privacy import (
     VIEWS,

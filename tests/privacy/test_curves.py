@@ -6,8 +6,6 @@ import math
 import numpy as np
 import pytest
 import tiers
-from fedpriv.privacy.renyi import OfReal
-from fedpriv.privacy.renyi import _round as round_divergences
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
@@ -19,8 +17,12 @@ from fedpriv.pairs.curves import (
     replace_delta,
     shown_delta,
 )
-from fedpriv.privacy import FixedSize, Poisson, Release, losses
+from fedpriv.pairs.divergences import renyi as bound_of
+from fedpriv.pairs.search import curves_of
+from fedpriv.pairs.verify import delta as shown_by
+from fedpriv.privacy import FixedSize, Poisson, Release
 from fedpriv.privacy.relations import relation_of
+from fedpriv.privacy.release_pairs import pair_of
 
 LAWS = {"gaussian": norm, "laplace": laplace}
 AXES = {"gaussian": np.linspace(-25, 25, 20001), "laplace": np.linspace(-40, 40, 80001)}
@@ -55,11 +57,15 @@ def sums_of_poisson(values, rate, capacity):
 
 
 def certified_delta(sampling, multiplier, steps, epsilon):
-    """delta(epsilon) of the distribution that `certify` composes against a third party."""
+    """delta(epsilon), by privacy losses, of the pair that `certify` composes against a third party."""
+    pair = pair_of_one(sampling, multiplier, steps)
+    by_losses, *_ = curves_of(pair, 0.1, 1e-14)
+    return shown_by(pair, epsilon, by_losses.witness)
+
+
+def pair_of_one(sampling, multiplier, steps=1):
     releases = [Release("third_party", "client", multiplier, sampling, steps)]
-    relation = relation_of(releases, "third_party")
-    composed = losses.compose(releases, relation, losses.cell_width(releases, relation))
-    return max(direction.delta(epsilon) for direction in composed)
+    return pair_of(releases, relation_of(releases, "third_party"))
 
 
 @pytest.mark.parametrize(
@@ -174,20 +180,15 @@ def renyi(p, q, order, sigma):
 @tiers.every("order", [1.5, 4.0, 8.0], kind=float.is_integer)
 def test_renyi_of_poisson(order):
     """Exact at integer orders; at others dp-accounting adds up the absolute values of a series."""
-    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
-
     slack = 1e-6 if order.is_integer() else 0.05
-    once = round_divergences(Poisson(60, 1 / 60, None), OfReal("gaussian", 1.4), "add_or_remove")
-    found = once[DEFAULT_RDP_ORDERS.index(order)]
+    (found,) = bound_of(pair_of_one(Poisson(60, 1 / 60, None), 1.4), (order,))
     exact = renyi([(59 / 60, 0.0), (1 / 60, 1.0)], [(1.0, 0.0)], order, 1.4)
     assert exact * (1 - 1e-6) <= found <= exact * (1 + slack)
 
 
 @tiers.every("order", [2.0, 4.0, 8.0])
 def test_renyi_of_fixed_size_is_a_bound(order):
-    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
-
-    once = round_divergences(FixedSize(60, 1), OfReal("gaussian", 1.5), "replace_one")
-    found = once[DEFAULT_RDP_ORDERS.index(order)]
+    """Of a client that is replaced, by twice the clip norm."""
+    (found,) = bound_of(pair_of_one(FixedSize(60, 1), 2 * 1.5), (order,))
     exact = renyi([(59 / 60, 0.0), (1 / 60, 1.0)], [(1.0, 0.0)], order, 1.5)
     assert exact <= found <= 20 * exact

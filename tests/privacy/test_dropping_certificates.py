@@ -11,15 +11,10 @@ from scipy.stats import binom, norm
 from small import certified, refused, squared
 
 import fedpriv as fp
-from fedpriv.privacy import (
-    Dropping,
-    Everyone,
-    FixedSize,
-    Release,
-    certify_releases,
-    curves,
-    losses,
-)
+from fedpriv.pairs import curves
+from fedpriv.pairs.search import by_losses
+from fedpriv.privacy import Dropping, Everyone, FixedSize, Release, certify_releases
+from fedpriv.privacy.release_pairs import pair_of
 
 N, S, P, SIGMA, DELTA = 12, 6, 0.3125, 3.0, 1e-3  # P is a multiple of 2^-32
 PLAIN = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
@@ -76,7 +71,7 @@ def test_where_noise_is_whole_it_is_thinned():
     with_it = (1 - rate) * norm.pdf(X) + rate * norm.pdf(X, 2 / SIGMA)
     assert hockey_stick(with_it, norm.pdf(X), epsilon) == pytest.approx(DELTA, rel=1e-3)
     smaller, thinned = (
-        losses.pld_epsilon([release(drawn, steps=10)], "replace_one", DELTA)
+        by_losses(pair_of([release(drawn, steps=10)], "replace_one"), DELTA).epsilon
         for drawn in (FixedSize(20, 7), Dropping(20, 10, 0.3))
     )
     assert smaller == pytest.approx(thinned, rel=1e-9)

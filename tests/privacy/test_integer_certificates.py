@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 import tiers
-from fedpriv.privacy.release_normal_form import normal_form
 from scipy import optimize, signal, stats
 
 from fedpriv.mechanisms.integers import Integers, integer_sum
@@ -17,6 +16,7 @@ from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_relea
 from fedpriv.privacy.certify import certify_choice
 from fedpriv.privacy.integer_accounting import as_real, drawn_apart, seldom_lost
 from fedpriv.privacy.profile import Composition, profile_of
+from fedpriv.privacy.release_pairs import pairs_of
 from fedpriv.privacy.sampling import Dropping
 
 DELTA = 1e-5
@@ -353,9 +353,11 @@ def test_the_best_of_two_settings_costs_as_much_as_that_of_the_costlier():
 def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
     """Within e^-a and e^a of a (0, delta)-private one: M <= e^2a N + e^a delta <= N + e^2a - 1 + e^a delta."""
     noise = IntegerNoise("discrete_gaussian", 10, 40.0, 100, 1000)
-    releases = normal_form([release(noise, rounds=10)])
+    releases = [release(noise, rounds=10)]
     (real,), apart = as_real(releases)
-    found = profile_of([Composition(releases, "zero_out", epsilon=20.0)], DELTA).delta(0.0)
+    by_losses, by_divergences = pairs_of([releases], "zero_out", DELTA).values()
+    composition = Composition(by_losses, "zero_out", 20.0, others=(by_divergences,))
+    found = profile_of([composition], DELTA).delta(0.0)
     least = math.exp(apart) * gaussian_delta(0.0, math.sqrt(10) / real.multiplier)
     assert found >= (least + math.expm1(2 * apart)) * (1 - 1e-12)
 

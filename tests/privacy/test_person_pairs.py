@@ -8,8 +8,9 @@ import tiers
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
 from scipy import optimize, stats
 
+from fedpriv.pairs import curves
 from fedpriv.pairs.mixture_curves import none_delta, replaced_delta, several_delta
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases, curves
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
 from fedpriv.privacy.sampling import Dropping, PersonsDraw, WithReplacement
 
 SIGMA, DELTA = 2.0, 1e-4
