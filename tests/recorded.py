@@ -60,8 +60,8 @@ def _sweep(folder: Path) -> dict[str, History]:
         privacy = read(path.parent).summary.privacy
         of = privacy["top_k"].certified["third_party"]
         held = {"rounds": 10, "claimed": None}
-        private = held | {"certified": {"third_party": vars(of) | {"epsilon": target}}}
-        infinite = vars(privacy["fed_avg"].certified["third_party"]) | {"epsilon": "inf"}
+        private = held | {"certified": {"third_party": plain(of) | {"epsilon": target}}}
+        infinite = plain(privacy["fed_avg"].certified["third_party"]) | {"epsilon": "inf"}
         without = held | {"certified": {"third_party": infinite}}
         edit(path, privacy={"fed_avg": without, "top_k": private})
     (folder / "sweep.json").write_text(json.dumps({"points": points}))

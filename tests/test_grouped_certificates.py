@@ -58,7 +58,8 @@ def test_poisson_groups_have_the_epsilons_of_dp_accounting():
         event = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(float(noise)))
         own = pld(dp.SelfComposedDpEvent(event, 12)).get_epsilon(1e-4)
         assert found[name].epsilon == pytest.approx(own, rel=1e-3)
-        theirs, relation = found[name].dp_event()
+        theirs, relation, accountant = found[name].dp_event()
+        assert accountant == "PLD"
         other = PLDAccountant(relation, value_discretization_interval=5e-4).compose(theirs)
         assert other.get_epsilon(1e-4) == pytest.approx(own, rel=1e-3)
     assert (whole.epsilon, whole.relation) == (found["b"].epsilon, "add_or_remove")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from recorded import made
 from reported import ledger_of
+from small import refused
 
 import experiments
 from experiments.config import modules
@@ -74,6 +75,36 @@ def test_a_summary_says_what_its_numbers_rest_on(recorded):
     assert names[names.index("best") + 1] == "best_note"
     assert "chosen on the test records" in held["best_note"]
     assert held["prng"] == str(jax.random.key_impl(jax.random.key(0)))
+
+
+def test_a_summary_has_what_a_check_of_its_numbers_needs(recorded):
+    """Its certificates are whole, and of this version; lines of a training say the version alone."""
+    folder, _ = recorded
+    held = json.loads((folder / "summary.json").read_text())
+    ledger = ledger_of("quickstart", modules.load("quickstart").settings)
+    for name, report in held["privacy"].items():
+        for view, written in report["certified"].items():
+            found = Certificate.from_json(json.dumps(written))
+            assert found == ledger.certify(name, 20, view=view)
+            assert found.profile().epsilon(found.delta) == found.epsilon
+    for text in (folder / "metrics.jsonl").read_text().splitlines():
+        certified = json.loads(text)["privacy"]["certified"]
+        assert certified["version"] == 1
+        assert "compositions" not in certified
+
+
+def test_a_summary_of_before_has_no_profile(copied):
+    """Its certificates say no version, nor what was composed."""
+    held = json.loads((copied / "summary.json").read_text())
+    for report in held["privacy"].values():
+        for written in report["certified"].values():
+            del written["version"], written["compositions"]
+    (copied / "summary.json").write_text(json.dumps(held))
+    for name, report in read(copied).summary.privacy.items():
+        for view, found in report.certified.items():
+            assert found == read(made("private").path).summary.privacy[name].certified[view]
+            with refused("certificate: read from a file; certify again for its profile"):
+                found.profile()
 
 
 @pytest.fixture(scope="module")

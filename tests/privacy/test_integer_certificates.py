@@ -10,8 +10,10 @@ from scipy import optimize, signal, stats
 
 from fedpriv.mechanisms.integers import Integers, integer_sum
 from fedpriv.pairs.curves import gaussian_delta
+from fedpriv.pairs.divergences import never_hidden
 from fedpriv.pairs.integer_laws import DiscreteGaussians, Skellam, shift_divergence
 from fedpriv.pairs.integers import IntegerNoise, drawn_without_replacement, poisson_sampled
+from fedpriv.pairs.search import SET_ASIDE
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
 from fedpriv.privacy.certify import certify_choice
 from fedpriv.privacy.integer_accounting import as_real, drawn_apart, seldom_lost
@@ -192,8 +194,12 @@ MANY = [
 
 @tiers.every("given", MANY, kind=lambda given: given[1])
 def test_much_noise_is_as_real_noise(given):
-    """By both accountants: of discrete Gaussians as a function of real noise; Skellam by divergences alone."""
+    """By both accountants: of discrete Gaussians as a function of real noise; Skellam by divergences alone.
+
+    Where shares are lost, divergences take neighbouring numbers of those who stay together.
+    """
     sampling, view = given
+    together = 1.04 if sampling.loses_noise else 1.001
     rounds, dimension, squared = 20, 50, 10_000
     plain = certify_releases([Release(view, "client", 2.0, sampling, rounds)], DELTA, view)
     for kind in KINDS:
@@ -203,7 +209,7 @@ def test_much_noise_is_as_real_noise(given):
         if kind == "discrete_gaussian":
             assert by_losses <= found.epsilons["PLD"] <= 1.005 * by_losses
         if by_rdp:
-            assert 0.95 * by_rdp <= found.epsilons["RDP"] <= 1.001 * by_rdp
+            assert 0.95 * by_rdp <= found.epsilons["RDP"] <= together * by_rdp
         assert plain.epsilon <= found.epsilon <= 1.7 * plain.epsilon
 
 
@@ -321,17 +327,20 @@ def test_a_unit_that_moves_farther_needs_that_much_more_noise():
 NOISE_OF_RUNS = IntegerNoise("skellam", 20, 8.0, 100, 10)
 LOSSY, WHOLE = (
     release(NOISE_OF_RUNS, drawn, rounds=3, view="third_party")
-    for drawn in (Dropping(100, 20, 0.5, noise_is_lost=True), FixedSize(100, 20))
+    for drawn in (Dropping(100, 20, 0.1, noise_is_lost=True), FixedSize(100, 20))
 )
 
 
-@pytest.mark.parametrize("settings", [[[LOSSY]], [[WHOLE], [LOSSY]]], ids=["one", "two"])
+@pytest.mark.parametrize("settings", [[[LOSSY]], [[LOSSY], [WHOLE]]], ids=["one", "two"])
 @pytest.mark.parametrize("best_of", [1.0, 50.0, 1e4])
 def test_of_the_best_of_many_runs_what_is_set_aside_is_for_all(settings, best_of):
     """Any of them may have a round in which hardly any share is left, and draws numbers that are off their law."""
-    chance, all_runs = seldom_lost(settings, best_of, DELTA)
-    assert 3 * chance * best_of == pytest.approx(all_runs)
-    assert 0 < all_runs < 1e-3 * DELTA
+    chance = seldom_lost(settings, best_of, DELTA)
+    assert 0 < 3 * chance * best_of < 1e-3 * DELTA
+    few = stats.binom(20, 0.9).cdf(np.arange(20))  # who stay
+    pair = pairs_of(settings, "replace_one", DELTA, best_of)["RDP"]
+    assert never_hidden(pair) == pytest.approx(3 * best_of * few[few <= chance].max())
+    assert pair.off == drawn_apart(settings, best_of)
     assert drawn_apart(settings, best_of) == pytest.approx(best_of * drawn_apart(settings, 1.0))
 
 
@@ -363,7 +372,7 @@ def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
 
 
 DISCRETE, SKELLAM = (IntegerNoise(kind, 20, 8.0, 100, 10) for kind in KINDS)
-SET_ASIDE = {
+KINDS_SET_ASIDE = {
     "everyone": (DISCRETE, Everyone(20), 1.0),
     "everyone, skellam": (SKELLAM, Everyone(20), 1.0),
     "fixed size": (DISCRETE, FixedSize(100, 20), 3.0),
@@ -372,10 +381,13 @@ SET_ASIDE = {
 }
 
 
-@tiers.every("name", SET_ASIDE, kind=lambda given: (given[0].kind, given[2] > 1))
+@tiers.every("name", KINDS_SET_ASIDE, kind=lambda given: (given[0].kind, given[2] > 1))
 def test_a_profile_counts_what_a_certificate_sets_aside(name):
-    """So that it has the certificate's epsilon at its delta, and hardly another at others."""
-    noise, drawn, best_of = SET_ASIDE[name]
+    """So that it has the certificate's epsilon at its delta, and hardly another at others.
+
+    There its delta is less by no more than what was set aside, and not needed.
+    """
+    noise, drawn, best_of = KINDS_SET_ASIDE[name]
     one = release(noise, drawn, rounds=3, view="third_party")
 
     def at(delta):
@@ -384,5 +396,5 @@ def test_a_profile_counts_what_a_certificate_sets_aside(name):
     found = at(DELTA)
     assert found.profile().epsilon(DELTA) == found.epsilon
     if math.isfinite(found.epsilon):
-        assert DELTA * (1 - 1e-8) <= found.profile().delta(found.epsilon) <= DELTA
+        assert DELTA * (1 - SET_ASIDE - 1e-8) <= found.profile().delta(found.epsilon) <= DELTA
     assert found.profile().epsilon(0.01) == pytest.approx(at(0.01).epsilon, rel=1e-2)

@@ -5,6 +5,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 import tiers
+from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
 from scipy import optimize, stats
 
@@ -285,8 +286,11 @@ def test_a_single_unit_is_as_ever():
 def test_dp_accounting_is_given_its_event():
     release = Release("third_party", "person", SIGMA, PersonsDraw(Poisson(100, 0.1), 3), 10)
     certificate = certify_releases([release], DELTA, "third_party")
-    event, _ = certificate.dp_event()
-    mixture = event.events[0].event
-    assert mixture.sensitivities == [0, 1, 2, 3]
+    found = certificate.dp_event()
+    mixture = found.event.event
+    moved = np.array(mixture.sensitivities) / mixture.standard_deviation
+    np.testing.assert_allclose(moved, np.arange(4) / SIGMA)
     np.testing.assert_allclose(mixture.sampling_probs, stats.binom(3, 0.1).pmf(np.arange(4)))
-    assert (mixture.standard_deviation, event.events[0].count) == (SIGMA, 10)
+    assert (found.event.count, found.accountant) == (10, "PLD")
+    accountant = PLDAccountant(found.relation).compose(found.event)
+    assert accountant.get_epsilon(DELTA) == pytest.approx(certificate.epsilon, rel=1e-3)

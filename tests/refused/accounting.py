@@ -9,6 +9,7 @@ import numpy as np
 from fedpriv.pairs.integers import IntegerNoise
 from fedpriv.privacy import (
     Allocation,
+    Certificate,
     Dropping,
     Everyone,
     FixedSize,
@@ -64,6 +65,11 @@ def steps_of_who_vanishes():
     release(sampling=ALL, local_steps=2, participation=LOST)
 
 
+def read_back(old="", new=""):
+    """The certificate that is written, of which this is another."""
+    return Certificate.from_json(certified().to_json().replace(old, new))
+
+
 def without_compositions():
     return replace(certified(), compositions=()).profile()
 
@@ -101,6 +107,11 @@ ROWS = [
         "1.5",
     ),
     ("a profile of what was read", without_compositions, "certificate", "read from a file"),
+    ("half a certificate", lambda: Certificate.from_json("{"), "certificate", ("'{'", "JSON")),
+    ("a certificate of later", lambda: read_back('"version": 1', '"version": 2'), "version", "2"),
+    ("a pair of another kind", lambda: read_back("moved", "mowed"), "compositions.pair", "mowed"),
+    ("a draw of nobody", lambda: read_back('"n": 10', '"n": 0'), "compositions.pair: n", "0"),
+    ("a pair as a witness", lambda: read_back("grid", "all"), "compositions.witness", "all"),
     ("never", lambda: sensitivity(np.eye(2), 1, 0), "most", "0"),
     ("blocks of no rounds", lambda: block_sensitivity(np.eye(2), 0), "block", "0"),
     ("negative noise", lambda: whitened_multiplier(-1.0, 1.0), "noise_std", "-1.0"),
