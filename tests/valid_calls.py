@@ -255,7 +255,7 @@ WHY_LEFT_OUT = {
     "what fedpriv gives back": (
         "Certificate History types.Evaluation types.PublicEvaluation types.Composition types.Plan "
         "attacks.GaussianEstimate attacks.LowerBounds attacks.Membership attacks.Scores attacks.Thresholds "
-        "datasets.Dataset noise_matrices.Error papers.Sparsifier privacy.Claim privacy.DrawCase privacy.Losses "
+        "datasets.Dataset noise_matrices.Error papers.Sparsifier privacy.Claim privacy.DrawCase "
         "privacy.OperationalNumbers privacy.PrivacyProfile statistics.Released statistics.Statistic"
     ),
     "what fedpriv makes of what it has checked": (

@@ -288,7 +288,6 @@ def fold(
         repeated: of `Times`.
         composed: of `All`.
     """
-
     # A function inside would wait for the collection of cycles, with the arrays that these functions hold.
     rules = leaf, mixed, repeated, composed
     if isinstance(pair, Told):
