@@ -50,7 +50,7 @@ def check(unit, certificate):
     delta, epsilon = certificate["delta"], min(float(x["epsilon"]) for x in (unit, certificate))
     if epsilon == float("inf"):
         return "nothing is claimed"
-    width = max(min(1e-4, epsilon / 2e3), epsilon / 1e6, 1e-8)
+    width = max(min(1e-4, epsilon / 1e4), epsilon / 1e6, 1e-8)
     pair = unit["pair"] if delta >= 1e-10 else {"a delta so small that its rounding counts": {}}
     try:
         low, high = (losses(pair, width, up).get_epsilon_for_delta(delta) for up in (False, True))
