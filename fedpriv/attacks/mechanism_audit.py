@@ -77,10 +77,11 @@ def draw_scores(
     dimension = checked("dimension", dimension, Count)
     seen = [release for release in releases if release.view == view]
     relation = relation_of(seen, view)
+    ratios = [_ratios_of(release, dimension) for release in seen]
     pairs = [played_pair(release, relation) for release in seen]
     parts = [
-        play(pair, _ratios_of(release, dimension), 1 / release.multiplier)
-        for pair, release in zip(pairs, seen, strict=True)
+        play(pair, own, 1 / release.multiplier)
+        for pair, own, release in zip(pairs, ratios, seen, strict=True)
     ]
 
     def one(key: Key, present: jax.Array) -> jax.Array:

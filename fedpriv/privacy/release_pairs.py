@@ -46,10 +46,8 @@ def pairs_of(
 
     def whole(seldom: float) -> Pair | Best:
         each = tuple(pair_of(releases, relation, seldom) for releases in settings)
-        if best_of > 1:
-            return Best(each, best_of)
-        (one,) = each
-        return one
+        single = best_of == 1 and len(each) == 1
+        return each[0] if single else Best(each, best_of)
 
     if not any(map(of_integers, settings)):
         return dict.fromkeys(("PLD", "RDP"), whole(0.0))
@@ -127,9 +125,8 @@ def _of_draw(
             (case.chance, _sometimes(case.rate, noise, far * case.distance)) for case in cases
         )
     if relation == "zero_out":
-        return told(
-            (p, _often(n, p, noise, far)) for n, p in zip(*drawn.times_drawn(), strict=True)
-        )
+        numbers = zip(*(law.tolist() for law in drawn.times_drawn()), strict=True)
+        return told((p, _often(n, p, noise, far)) for n, p in numbers)
     if drawn.block_rounds is not None and relation == "add_or_remove":
         return _of_block(drawn.block_rounds, cases, noise, far)
     subset = None

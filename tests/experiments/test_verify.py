@@ -11,7 +11,6 @@ from reported import record
 from experiments.accounting.verifying import verified
 from experiments.privacy import main
 
-
 ABOUT = {
     "environment": {"versions": {}, "device": {}, "git_revision": None, "code": {}},
 }
