@@ -13,7 +13,7 @@ import pytest
 
 import fedpriv as fp
 from experiments.accounting.verifying import differences
-from fedpriv.pairs.algebra import Moved, Times, Told
+from fedpriv.pairs.algebra import SEEN, Moved, Times, Told
 from fedpriv.pairs.search import epsilon
 from fedpriv.pairs.written import read_pair, written
 from fedpriv.privacy import (
@@ -96,6 +96,13 @@ def test_an_infinite_epsilon_claims_nothing():
     found = fp.verify(bare.to_json())
     assert found.holds
     assert "nothing is claimed" in str(found)
+
+
+def test_an_infinite_epsilon_does_not_cover_a_unit_that_claims_more():
+    said = json.loads(certificate("poisson").to_json())
+    said |= {"epsilon": "inf", "epsilons": {"PLD": 0.1}}
+    units(said)[0] |= {"epsilon": 0.1, "pair": written(SEEN)}
+    assert fp.verify(json.dumps(said)).status == "contradicted"
 
 
 def test_a_file_without_pairs_is_not_verifiable():

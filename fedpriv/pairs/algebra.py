@@ -19,6 +19,8 @@ from fedpriv.pairs.integers import IntegerNoise
 
 ROUNDING = 1e-9
 """How far chances may be from adding up to 1."""
+_HUGE = 10**300  # numbers of JSON may be larger than floats
+_NEAREST, _FARTHEST = 1e-9, 1e9
 _SMALL = 0.2  # largest separation of a piece: its losses fit the finest grid
 
 Noise: TypeAlias = str | IntegerNoise
@@ -31,13 +33,19 @@ _COUNT = "a whole number from 1 to 2^53"
 def _number(value: Any) -> float:
     """Raises ValueError: it is none."""
     known = isinstance(value, int | float) and not isinstance(value, bool)
-    require(known, "pair", value, "give a number")
+    require(known and (value == math.inf or abs(value) <= _HUGE), "pair", value, "give a number")
     return value
 
 
 def _check_noise(noise: Any) -> None:
     known = isinstance(noise, IntegerNoise) or noise in REAL
     require(known, "noise", noise, f"give one of {REAL}, or of integers")
+
+
+def _check_range(name: str, far: Iterable[float]) -> None:
+    """Where curves and their squares are computed well; infinity aside."""
+    fine = all(_NEAREST <= d <= _FARTHEST or d == math.inf for d in far)
+    require(fine, name, far, f"give distances from {_NEAREST:g} to {_FARTHEST:g}, or infinity")
 
 
 def _is_count(value: Any) -> bool:
@@ -71,6 +79,7 @@ class Moved:
         rises = all(a < b for a, b in pairwise([0.0, *far])) and len(far) > 0
         require(rises, "law", self.law, "give distances above 0 that rise")
         require(len(far) == 1 or far[-1] < math.inf, "law", self.law, "give infinity alone")
+        _check_range("law", far)
         chances = [_number(p) for _, p in self.law]
         likely = min(chances) > 0 and math.fsum(chances) <= 1 + ROUNDING
         require(likely, "law", self.law, "give chances above 0, of 1 at most altogether")
@@ -129,7 +138,8 @@ class Block:
         chances, far, seen = (list(map(_number, column)) for column in columns)
         likely = min(chances, default=0) > 0 and abs(math.fsum(chances) - 1) <= ROUNDING
         require(likely, "cases", chances, "give chances above 0 that add up to 1")
-        require(all(0 < d < math.inf for d in far), "cases", far, "give finite distances above 0")
+        _check_range("cases", far)
+        require(max(far) < math.inf, "cases", far, "give finite distances")
         some = all(rounds in range(self.rounds + 1) for rounds in seen)
         require(some, "cases", seen, "give numbers of rounds of the block")
 
@@ -182,12 +192,7 @@ class Slack:
     off: float
 
     def __post_init__(self) -> None:
-        require(
-            0 <= _number(self.apart) < math.inf,
-            "apart",
-            self.apart,
-            "give a finite number from 0 on",
-        )
+        require(0 <= _number(self.apart) <= 1, "apart", self.apart, "give nats from 0 to 1")
         require(0 <= _number(self.off) <= 1, "off", self.off, "give a number in [0, 1]")
 
 
@@ -200,6 +205,26 @@ def check_parts(pair: Any) -> None:
     inside = pair.of if isinstance(pair, Slack) else pair
     for part in inside.of if isinstance(inside, Best) else (inside,):
         _check_pair(part)
+        draws = _draws(part)
+        require(draws <= 2**53, "pair", draws, "give one of at most 2^53 draws")
+
+
+def _draws(pair: Pair) -> int:
+    """How many there are at most."""
+
+    def leaf(draw: Pair) -> int:
+        return 1
+
+    def most(cases: list[tuple[float, int]]) -> int:
+        return max(n for _, n in cases)
+
+    def repeated(of: int, n: int) -> int:
+        return of * n
+
+    def composed(each: list[int]) -> int:
+        return sum(each)
+
+    return fold(pair, leaf, most, repeated, composed)
 
 
 def _check_pair(pair: Any) -> None:
@@ -212,6 +237,19 @@ def _check_pair(pair: Any) -> None:
     if isinstance(pair, All):
         for each in pair.of:
             _check_pair(each)
+
+
+def moved(
+    noise: Noise,
+    law: Iterable[tuple[float, float]],
+    replaced: bool = False,
+    subset: float | None = None,
+) -> Moved:
+    """Noise that is moved; what is beyond the range of distances counts as seen, or as moved a little."""
+    within = [(max(d, _NEAREST), p) for d, p in law]
+    if any(d > _FARTHEST for d, _ in within):
+        within = [(math.inf, min(1.0, math.fsum(p for _, p in within)))]
+    return Moved(noise, tuple(within), replaced, subset)
 
 
 def told(

@@ -107,7 +107,7 @@ class Composed:
         if self.infinity < 1:
             for each, own in zip(self.sums, tilts, strict=True):
                 total = total + np.exp(np.minimum(_log_delta(each, epsilon, own), 0.0))
-        return np.minimum(total, 1.0)
+        return np.minimum(total * (1 + 1e-14), 1.0)
 
 
 def _log_delta(one: Sum, epsilon: Floats, tilts: Sequence[float]) -> Floats:

@@ -16,6 +16,7 @@ from fedpriv.pairs.curves import Floats
 from fedpriv.pairs.integers import IntegerNoise, drawn_without_replacement, poisson_sampled
 
 _QUIETEST = 1e-6  # a move that is less counts as this one; divergences would be lost in rounding
+_ROUNDING = 1e-14  # of log E[(P / Q)^a], as dp-accounting computes it for one draw
 _HARMLESS = ("failed to converge after", "Optimal order is the")
 
 Orders = tuple[float, ...]
@@ -135,13 +136,15 @@ def _of_draw(draw: Pair, orders: Orders) -> Floats | None:
     if draw.noise == "laplace":
         return None
     noisy = dp.GaussianDpEvent(multiplier)
+    rounding = _ROUNDING / (np.asarray(orders) - 1)
     if not draw.replaced:
-        return _divergences(dp.PoissonSampledDpEvent(rate, noisy), orders)
+        return _divergences(dp.PoissonSampledDpEvent(rate, noisy), orders) + rounding
     if draw.subset is None:
         return None
     size, population = draw.subset.as_integer_ratio()
     drawn = dp.SampledWithoutReplacementDpEvent(population, size, noisy)
-    return np.minimum(_divergences(noisy, orders), _divergences(drawn, orders, "REPLACE_ONE"))
+    sampled = _divergences(drawn, orders, "REPLACE_ONE") + rounding
+    return np.minimum(_divergences(noisy, orders), sampled)
 
 
 def _of_integers(noise: IntegerNoise, rate: float, draw: Moved, orders: Orders) -> Floats | None:

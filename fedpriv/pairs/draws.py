@@ -20,10 +20,14 @@ _MOST_CELLS = 2**23  # of a grid
 
 
 def is_draw(pair: Pair) -> bool:
-    """Whether losses are those of a single draw: nothing of it is composed."""
+    """Whether losses are those of a single draw: nothing of it is composed; or of one block."""
+    return isinstance(pair, Block) or _has_curve(pair)
+
+
+def _has_curve(pair: Pair) -> bool:
     if isinstance(pair, Told):
-        return all(is_draw(each) for _, each in pair.cases)
-    return isinstance(pair, Moved | Block) or pair == NOTHING
+        return all(_has_curve(each) for _, each in pair.cases)
+    return isinstance(pair, Moved) or pair == NOTHING
 
 
 def is_symmetric(pair: Pair) -> bool:
@@ -91,8 +95,9 @@ def curve(pair: Pair, epsilon: Floats, with_it: bool) -> Floats:
         whole = math.fsum(chance for chance, _ in pair.cases)
         each = (chance / whole * curve(case, epsilon, with_it) for chance, case in pair.cases)
         return np.asarray(sum(each, np.zeros(len(epsilon))))
-    if not isinstance(pair, Moved):
-        return np.zeros(len(epsilon))  # nothing is seen
+    if pair == NOTHING:
+        return np.zeros(len(epsilon))
+    assert isinstance(pair, Moved)
     noise, (far, rate) = pair.noise, pair.law[0]
     noise = _check_real(noise)
     if math.isinf(far):

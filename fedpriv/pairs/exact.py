@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpriv.pairs import counts
-from fedpriv.pairs.algebra import SEEN, Moved, Pair, fold
+from fedpriv.pairs.algebra import Moved, Pair, fold
 from fedpriv.pairs.curves import Floats, gaussian_delta
 
 _TAIL = 1e-30  # numbers of draws rarer than this, on either side, are counted as delta = 1
@@ -54,10 +54,10 @@ def exact(pair: Pair) -> Separations | None:
 
 
 def _of_draw(draw: Pair) -> Separations | None:
-    if draw == SEEN:
-        return Separations(np.zeros(0), np.zeros(0), 1.0)
     if not (isinstance(draw, Moved) and draw.noise == "gaussian" and draw.is_sure):
         return None
+    if math.isinf(draw.law[0][0]):
+        return Separations(np.zeros(0), np.zeros(0), 1.0)
     return Separations(np.array([draw.law[0][0] ** 2]), np.ones(1), 0.0)
 
 
@@ -84,7 +84,7 @@ def _repeated(once: Separations | None, n: int) -> Separations | None:
         return Separations(number * values[1], law, rest)
     multiples = values / positive[0]
     whole = np.rint(multiples)
-    if np.any(np.abs(multiples - whole) > _WHOLE * whole):
+    if np.any(np.abs(multiples - whole) > _WHOLE * whole) or n * whole.max() > 2**53:
         return None
     unit = float(np.max(positive / whole[values > 0]))
     law_of_one = counts.from_values(whole, chances)

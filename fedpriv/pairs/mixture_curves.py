@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from fedpriv.pairs.curves import CURVES, Floats
 
 _AT_ONCE = 2**22  # numbers side by side
-_STEPS = 60  # of Newton, who needs a few, or halvings
+_STEPS = 60  # of Newton, who needs a few
+_HALVINGS = 150  # distances may be 1e18 apart
 _LOG_MOST = 700.0  # where e^x is finite
 _ROUNDING = 1e-13  # relative, of a sum of chances
 _OnTheLine: TypeAlias = Callable[[Floats, Floats, Floats, str], Floats]
@@ -157,8 +158,10 @@ def _gaussian_threshold(target: Floats, distances: Floats, logs: Floats) -> Floa
 def _laplace_threshold(target: Floats, distances: Floats, logs: Floats) -> Floats:
     """z in [0, d_k] with log sum_j p_j e^(|z| - |z - d_j|) = target, f64[n], or the nearer end: by halving."""
     low, high = np.zeros(len(target)), np.full(len(target), distances[-1])
-    for _ in range(_STEPS):
+    for _ in range(_HALVINGS):
         z = (low + high) / 2
+        if np.all((z == low) | (z == high)):
+            break
         losses = np.minimum(2 * z[:, None] - distances, distances)
         above = np.logaddexp.reduce(logs + losses, axis=1) > target
         low, high = np.where(above, low, z), np.where(above, z, high)

@@ -23,6 +23,7 @@ _TRANSFORM = 10.0  # times UNIT and log2 of the size: error of a Fourier transfo
 _OUTSIDE = 1e-15  # of the tilted law, on either side of the cells that are kept
 _WEIGHTS = 1e-12  # relative error of e^(-t x) (1 - e^-x) for t x < 745, at most
 _FAINT = 46.0  # nats; weights beyond, of 1e-20 at most, are left out of sums
+_LARGEST = 700.0  # nats; e to them is a float
 _MOST_SIZE = 2**24  # cells of the losses of all draws
 
 
@@ -187,7 +188,8 @@ class Sum:
             mean *= math.exp(-tilt * above) * (1 + _WEIGHTS + UNIT * len(law.chances))
         mean = min(mean + law.margin, math.exp(log_most(tilt)) * (1 + _WEIGHTS))
         log_scale = law.log_moment - tilt * epsilon
-        rounding = law.relative + 4 * UNIT * (abs(law.log_moment) + tilt * (epsilon + above) + 2)
+        size = abs(law.log_moment) + abs(self.log_weight) + tilt * (epsilon + above) + 2
+        rounding = law.relative + 4 * UNIT * size
         return self.log_weight + log_scale + rounding + math.log(mean)
 
     def law(self, tilt: float) -> _Law:
@@ -339,8 +341,9 @@ def _of_leaf(
     if math.isinf(log_moment):
         return _Spectrum(log_moment, np.zeros(size // 2 + 1, complex), 0.0, 0.0, 0.0)
     chances = np.exp(tilt * cells + logs - log_moment)
-    values = np.fft.rfft(np.bincount(cells_of(losses) % size, chances, size))
-    error = _of_transform(size) * float(np.linalg.norm(chances)) * (1 + 1e-9)
+    folded = np.bincount(cells_of(losses) % size, chances, size)
+    values = np.fft.rfft(folded)
+    error = _of_transform(size) * float(np.linalg.norm(folded)) * (1 + 1e-9)
     most = float(chances.sum()) * (1 + UNIT * len(chances)) + math.sqrt(size) * error
     some = np.isfinite(logs)
     largest = tilt * float(np.abs(cells[some]).max()) + float(np.abs(logs[some]).max())
@@ -379,7 +382,8 @@ def _power(once: _Spectrum, n: int) -> _Spectrum:
         if left:
             square = square * square
     assert values is not None
-    most = math.exp(min(n * math.log(max(once.most, 1.0)) * (1 + 1e-9), 700.0))
+    exponent = n * math.log(max(once.most, 1.0)) * (1 + 1e-9)
+    most = math.exp(exponent) if exponent < _LARGEST else math.inf
     error = n * most * (once.error + 3 * UNIT)
     log_moment = n * once.log_moment
     relative = n * once.relative + 2 * UNIT * abs(log_moment)

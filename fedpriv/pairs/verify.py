@@ -20,7 +20,7 @@ from fedpriv.pairs.exact import exact
 from fedpriv.pairs.told_counts import by_counts
 
 _COARSEST = 64.0  # nats, where e^width is safe
-_MOST = 700.0  # nats; e to them is a float
+_LEAST, _LARGEST = 1e-10, 1e10  # tilts
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Direction:
     jumps: float = 0.0
 
     def __post_init__(self) -> None:
-        fine = all(len(own) > 0 and all(0 < t < math.inf for t in own) for own in self.tilts)
-        require(fine, "tilts", self.tilts, "give finite numbers above 0, of each sum")
+        fine = all(own and all(_LEAST <= t <= _LARGEST for t in own) for own in self.tilts)
+        require(fine, "tilts", self.tilts, "give numbers from 1e-10 to 1e10, some of each sum")
         require(0 <= self.jumps < math.inf, "jumps", self.jumps, "give a finite number from 0 on")
 
 
@@ -64,17 +64,19 @@ class Grid:
         fine = 0 < self.interval <= _COARSEST
         require(fine, "interval", self.interval, "give nats above 0, of 64 at most")
         require(0 <= self.beyond < 1, "beyond", self.beyond, "give a chance below 1")
+        known = all(isinstance(each, Direction) for each in self.directions)
+        require(known, "directions", self.directions, "give tilts, of each direction")
 
 
 @dataclass(frozen=True)
 class Orders:
-    """Rényi divergences of these orders, each above 1."""
+    """Rényi divergences of these orders, of `usual_orders`: of others, dp-accounting's rounding may decide."""
 
     orders: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        fine = len(self.orders) > 0 and all(1 < order <= 1e4 for order in self.orders)
-        require(fine, "orders", self.orders, "give numbers above 1, of 10,000 at most")
+        fine = len(self.orders) > 0 and set(self.orders) <= set(usual_orders())
+        require(fine, "orders", self.orders, "give some of dp-accounting's default orders")
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,8 @@ def _with_slack(pair: Slack, epsilon: Floats, witness: Witness) -> Floats:
     twice = 2 * pair.apart
     inside = deltas(pair.of, np.maximum(epsilon - twice, 0.0), witness)
     below = math.exp(twice) - np.exp(np.minimum(epsilon, twice))
-    further = pair.off * (1 + np.exp(np.minimum(epsilon, _MOST)))
+    with np.errstate(over="ignore"):
+        further = pair.off * (1 + np.exp(epsilon)) if pair.off else 0.0
     return np.minimum(math.exp(pair.apart) * inside + below + further, 1.0)
 
 

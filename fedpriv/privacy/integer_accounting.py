@@ -58,7 +58,8 @@ def seldom_lost(settings: Sequence[Sequence[Release]], best_of: float, delta: fl
     In all rounds of `best_of` runs on average, each of one of the settings, that is half of what is set aside of delta.
     """
     lossy = max(
-        sum(r.rounds for r in run if r.integers is not None and r.lossy) for run in settings
+        sum(r.rounds * r.local_steps for r in run if r.integers is not None and r.lossy)
+        for run in settings
     )
     return SET_ASIDE / 2 * delta / lossy / best_of if lossy else 0.0
 

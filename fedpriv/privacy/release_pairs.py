@@ -14,10 +14,10 @@ from fedpriv.pairs.algebra import (
     AnyPair,
     Best,
     Block,
-    Moved,
     Noise,
     Pair,
     Slack,
+    moved,
     times,
     together,
     told,
@@ -84,19 +84,20 @@ def played_pair(release: Release, relation: str) -> Pair:
 def _of_release(release: Release, relation: str, seldom: float, played: bool = False) -> Pair:
     if math.isinf(release.multiplier) or release.rounds == 0:
         return NOTHING
-    known, lossy = release.participation, release.lossy
+    known = release.participation
     farther = release.multiplier / multiplier_for(release, relation)  # than a unit that is zeroed
     far = 1 / multiplier_for(release, relation)
     noise: Noise = release.noise
     if release.integers is not None:
         noise, far = release.integers.moved(farther), 1.0
-    if isinstance(noise, IntegerNoise) and lossy is not None:
-        how = "zero_out" if lossy is known else relation
-        return times(_of_lost_integers(lossy, noise, how, seldom), release.rounds)
     if known is not None and known.loses_noise:  # how much noise is left is known, too
-        round_ = _of_draw(known, noise, far, "zero_out", played)
+        far *= release.sampling.most_often  # of a single sum
+        if isinstance(noise, IntegerNoise):
+            round_ = _of_lost_integers(known, noise.moved(far), "zero_out", seldom)
+        else:
+            round_ = _of_draw(known, noise, far, "zero_out", played)
     else:
-        once = _of_draw(release.sampling, noise, far, relation, played)
+        once = _of_draw(release.sampling, noise, far, relation, played, seldom)
         round_ = times(once, release.local_steps)
         if known is not None:
             rate = known.joining if played else known.rate
@@ -105,7 +106,12 @@ def _of_release(release: Release, relation: str, seldom: float, played: bool = F
 
 
 def _of_draw(
-    drawn: Sampling, noise: Noise, far: float, relation: str, played: bool = False
+    drawn: Sampling,
+    noise: Noise,
+    far: float,
+    relation: str,
+    played: bool = False,
+    seldom: float = 0.0,
 ) -> Pair:
     """One draw, where a unit that is drawn once moves the sum that far.
 
@@ -117,8 +123,12 @@ def _of_draw(
 
     *Else* who is drawn is secret, and the sampling's cases have their proofs beside them.
     """
+    if isinstance(noise, IntegerNoise):
+        noise = replace(noise, dimension=noise.dimension * drawn.own_noises)
+        if drawn.loses_noise:
+            return _of_lost_integers(drawn, noise, relation, seldom)
     if drawn.takes_all:
-        return Moved(noise, ((far * drawn.most_often, 1.0),))
+        return moved(noise, ((far * drawn.most_often, 1.0),))
     cases = drawn.as_played() if played else drawn.cases()
     if relation == "zero_out" and drawn.loses_noise:
         return told(
@@ -141,7 +151,7 @@ def _of_draw(
         if case.times and math.isfinite(case.distance):
             law = [(n * case.distance, p) for n, p in case.times]
         moves = tuple((far * d, p) for d, p in law)
-        return Moved(noise, moves, replaced, subset if replaced else None)
+        return moved(noise, moves, replaced, subset if replaced else None)
 
     return told(((case.chance, of_case(case)) for case in cases), drawn.made_by)
 
@@ -150,14 +160,14 @@ def _often(n: float, chance: float, noise: Noise, far: float) -> Pair:
     """Of a unit that is drawn n times, which the view is told."""
     if n == 0:
         return NOTHING
-    return SEEN if chance < _NEVER else Moved(noise, ((n * far, 1.0),))
+    return SEEN if chance < _NEVER else moved(noise, ((n * far, 1.0),))
 
 
 def _sometimes(rate: float, noise: Noise, far: float) -> Pair:
     """Of a unit that is drawn at the rate, or not, which the view is told."""
     if rate == 0:
         return NOTHING
-    return told([(1 - rate, NOTHING), (rate, Moved(noise, ((far, 1.0),)))])
+    return told([(1 - rate, NOTHING), (rate, moved(noise, ((far, 1.0),)))])
 
 
 def _of_block(rounds: int, cases: tuple[DrawCase, ...], noise: Noise, far: float) -> Block:
@@ -193,9 +203,9 @@ def _of_lost_integers(drawn: Sampling, noise: IntegerNoise, relation: str, seldo
             cases.append((chance, SEEN))
         elif relation == "zero_out":
             cases.append((chance * (1 - rate), NOTHING))
-            cases.append((chance * rate, Moved(left, ((1.0, 1.0),))))
+            cases.append((chance * rate, moved(left, ((1.0, 1.0),))))
         elif rate == 1:
-            cases.append((chance, Moved(left, ((1.0, 1.0),))))
+            cases.append((chance, moved(left, ((1.0, 1.0),))))
         else:
-            cases.append((chance, Moved(left, ((1.0, rate),), True, rate)))
+            cases.append((chance, moved(left, ((1.0, rate),), True, rate)))
     return told(cases)

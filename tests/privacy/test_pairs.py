@@ -168,11 +168,20 @@ def test_json_and_back(pair):
 
 def test_a_witness_in_json_and_back():
     ways = (Direction(((1.5, 2.0), (3.0,)), 1e-9), Direction(((1.0,),)))
-    for witness in (Exact(), Grid(1e-4, 1e-20, ways), Orders((1.5, 64.0))):
+    for witness in (Exact(), Grid(1e-4, 1e-20, ways), Orders((1.5, 63.0))):
         assert read_witness(json.loads(json.dumps(written(witness)))) == witness
 
 
 NO_PAIRS = {
+    "a move too small for a curve": {"moved": {"noise": "gaussian", "law": [[1e-10, 1.0]]}},
+    "a move too large for a square": {"moved": {"noise": "gaussian", "law": [[1e10, 1.0]]}},
+    "a number no float holds": {"moved": {"noise": "gaussian", "law": [[10**400, 1.0]]}},
+    "a cut draw of one number": {
+        "told": {"cases": [[1.0, {"all": {"of": []}}]], "made_by": [1]}
+    },
+    "more draws than whole numbers": {
+        "times": {"of": {"times": {"of": {"moved": {"noise": "gaussian", "law": [[1, 1]]}}, "n": 2**40}}, "n": 2**40}
+    },
     "an unknown kind": {"shifted": {}},
     "two kinds": {"moved": {}, "all": {}},
     "no noise": {"moved": {"law": [[1.0, 1.0]]}},
@@ -207,6 +216,53 @@ NO_PAIRS = {
 def test_what_is_no_pair(value):
     with pytest.raises(ValueError, match=r"^[^\n]+: [^\n]+$"):
         read_pair(value)
+
+
+def test_a_block_in_a_told_case_counts():
+    block = Block("gaussian", 5, ((1.0, 2.0, 0),))
+    half = Told(((0.5, block), (0.5, NOTHING)))
+    witness = by_losses(half, 1e-2).witness
+    of_block = by_losses(block, 1e-2).witness
+    ways = [way.tilts for way in of_block.directions]
+    assert delta(half, 0.5, witness) == pytest.approx(
+        0.5 * delta(block, 0.5, of_block), rel=1e-3
+    ), ways
+
+
+def test_numbers_of_draws_that_no_integer_holds():
+    rare = Told(((0.5, Moved("gaussian", ((1e-9, 1.0),))), (0.5, Moved("gaussian", ((1e6, 1.0),)))))
+    for pair in (Times(rare, 7), Times(rare, 2**53)):
+        with pytest.raises(ValueError, match="no such law"):
+            delta(pair, 1.0, Exact())
+
+
+def test_laplace_noise_of_far_apart_moves():
+    """Of which the larger is seldom: no less than that of the smaller."""
+    pair, smaller = Moved("laplace", ((1.0, 0.5), (1e9, 1e-12))), Moved("laplace", ((1.0, 0.5),))
+    witness = Grid(1e-3, 1e-11, (Direction(((1.0,),)),) * 2)
+    assert delta(pair, 0.0, witness) >= 0.999 * delta(smaller, 0.0, witness) > 0.19
+
+
+def test_slack_has_no_largest_epsilon():
+    pair = Slack(Moved("gaussian", ((60.0, 1.0),)), 0.0, 1e-310)
+    assert delta(pair, 5000.0, Exact()) == 1.0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Orders((1.0000000001,)),
+        lambda: Orders(()),
+        lambda: Direction(((5e-324,),)),
+        lambda: Direction(((1e300,),)),
+        lambda: Grid(1e-3, 0.0, (Exact(),)),
+        lambda: Grid(math.nan, 0.0, ()),
+        lambda: Slack(POISSON, 400.0, 0.0),
+    ],
+)
+def test_a_witness_out_of_range_is_refused(make):
+    with pytest.raises(ValueError, match=r"^[^\n]+; give [^\n]+$"):
+        make()
 
 
 def test_a_pair_of_many_levels_is_refused():

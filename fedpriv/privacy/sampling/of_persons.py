@@ -106,6 +106,11 @@ class PersonsDraw(Sampling):
         return self.drawn.has_one_size
 
     @property
+    def own_noises(self) -> int:
+        """All units, where they are apart."""
+        return self.units if self.apart else 1
+
+    @property
     def is_attained(self) -> bool:
         """As of single units."""
         return self.drawn.is_attained

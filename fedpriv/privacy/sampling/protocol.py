@@ -262,6 +262,11 @@ class Sampling(Accounting):
         return int(self.times_drawn()[0][-1])
 
     @property
+    def own_noises(self) -> int:
+        """How many units of a person carry noise of their own in one draw, at most; 1 where one noise hides them."""
+        return 1
+
+    @property
     def is_attained(self) -> bool:
         """Whether `times_drawn` is the law of every unit, and not only a bound."""
         return False
