@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from fedpriv.pairs.composed import Composed, tree_of
-from fedpriv.pairs.search import all_grids, cell_width
+from fedpriv.pairs.grids import all_grids, cell_width
 from fedpriv.pairs.tilted import Sum, log_most
 from fedpriv.pairs.verify import delta as verified
 from fedpriv.privacy import Release

@@ -11,19 +11,24 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedpriv.pairs.algebra import fold
 from fedpriv.pairs.cells import Losses
 from fedpriv.pairs.curves import Floats
+from fedpriv.pairs.spectra import (
+    UNIT,
+    Spectrum,
+    cells_of,
+    mixed,
+    of_leaf,
+    power,
+    product,
+    transform_error,
+)
 
-UNIT = 2.0**-53
-"""Relative error of one operation on floats, at most."""
-_TRANSFORM = 10.0  # times UNIT and log2 of the size: error of a Fourier transform, relative, in l2
 _OUTSIDE = 1e-15  # of the tilted law, on either side of the cells that are kept
 _WEIGHTS = 1e-12  # relative error of e^(-t x) (1 - e^-x) for t x < 745, at most
 _FAINT = 46.0  # nats; weights beyond, of 1e-20 at most, are left out of sums
-_LARGEST = 700.0  # nats; e to them is a float
 _MOST_SIZE = 2**24  # cells of the losses of all draws
 
 
@@ -34,34 +39,16 @@ class Leaf:
     losses: Losses
 
 
-class _Spectrum(NamedTuple):
-    """Of a tilted law: its Fourier transform, and what its rounding may have changed.
-
-    Attributes:
-        log_moment: m, log E[e^(t L)]; the law is that of e^(t L - m), whose sum is 1 but for rounding.
-        values: complex[size / 2 + 1].
-        most: bound on the absolute values, rounded and not.
-        error: of the values, l2 over sqrt(size), at most.
-        relative: by which factor e^relative the law may be off, at most, in all its chances.
-    """
-
-    log_moment: float
-    values: NDArray[np.complex128]
-    most: float
-    error: float
-    relative: float
-
-
 class _Law(NamedTuple):
     """A tilted law on the cells from `low` on, with `near` and `far` weights by the distance from epsilon.
 
     Attributes:
-        log_moment: as of `_Spectrum`.
+        log_moment: as of `Spectrum`.
         low: the first cell.
         chances: f64[size].
         near, far: f64[k], e^(-t x) (1 - e^-x) and e^(-(t + 1) x), at x = 0, 1, ... cells, as far as they count.
         margin: of a mean of the weights under the law, what rounding and what lies outside may add.
-        relative: as of `_Spectrum`.
+        relative: as of `Spectrum`.
     """
 
     log_moment: float
@@ -224,7 +211,7 @@ class Sum:
         # SciPy's transforms would keep the tables of each size: much memory over the rounds of a run.
         around = np.fft.irfft(found.values, size)
         chances = np.maximum(np.roll(around, -(low % size)), 0.0)
-        error = found.error + _of_transform(size) * (found.most + found.error)
+        error = found.error + transform_error(size) * (found.most + found.error)
         kept = min(size, math.ceil(_FAINT / (tilt * self.interval)) + 1)
         x = np.arange(kept) * self.interval
         far = np.exp(-(tilt + 1) * x)
@@ -235,22 +222,22 @@ class Sum:
         margin += 2 * math.exp(-_FAINT) if kept < size else 0.0  # of weights that are left out
         return _Law(found.log_moment, low, chances, near, far, margin, found.relative)
 
-    def _spectrum(self, tilt: float, size: int) -> _Spectrum:
+    def _spectrum(self, tilt: float, size: int) -> Spectrum:
         moments = self._log_moments(tilt)
-        done: dict[int, _Spectrum] = {}
+        done: dict[int, Spectrum] = {}
 
-        def leaf(each: Leaf) -> _Spectrum:
+        def leaf(each: Leaf) -> Spectrum:
             key = id(each)
             if key not in done:
                 cells, logs = self._logs[key]
-                done[key] = _of_leaf(each.losses, cells, logs, tilt, moments[key], size)
+                done[key] = of_leaf(each.losses, cells, logs, tilt, moments[key], size)
             return done[key]
 
-        def nothing() -> _Spectrum:
-            return _Spectrum(0.0, np.ones(size // 2 + 1, complex), 1.0, 0.0, 0.0)
+        def nothing() -> Spectrum:
+            return Spectrum(0.0, np.ones(size // 2 + 1, complex), 1.0, 0.0, 0.0)
 
         return fold(
-            self.tree, leaf, _mixed, _power, lambda each: _product(each) if each else nothing()
+            self.tree, leaf, mixed, power, lambda each: product(each) if each else nothing()
         )
 
     def _window(self, tilt: float) -> tuple[int, int, float]:
@@ -316,11 +303,6 @@ def _dot(a: Floats, b: Floats) -> float:
     return float(np.einsum("i,i", a, b))
 
 
-def cells_of(losses: Losses) -> NDArray[np.int64]:
-    """Numbers of the cells that have a chance, or lie between such."""
-    return losses.low + np.arange(len(losses.chances))
-
-
 def _of_cells(
     losses: Losses, interval: float, cells: Floats, chances: Floats, log_moment: float
 ) -> Moments:
@@ -329,76 +311,6 @@ def _of_cells(
     none = float(chances[-low]) if low <= 0 < low + len(chances) else 0.0
     largest = width / 6 if none < 5 / 6 else min(width / 6, _dot(np.abs(cells), chances))
     return Moments(log_moment, mean, _dot((cells - mean) ** 2, chances), largest * width)
-
-
-def _of_transform(size: int) -> float:
-    return _TRANSFORM * UNIT * math.log2(size)
-
-
-def _of_leaf(
-    losses: Losses, cells: Floats, logs: Floats, tilt: float, log_moment: float, size: int
-) -> _Spectrum:
-    if math.isinf(log_moment):
-        return _Spectrum(log_moment, np.zeros(size // 2 + 1, complex), 0.0, 0.0, 0.0)
-    chances = np.exp(tilt * cells + logs - log_moment)
-    folded = np.bincount(cells_of(losses) % size, chances, size)
-    values = np.fft.rfft(folded)
-    error = _of_transform(size) * float(np.linalg.norm(folded)) * (1 + 1e-9)
-    most = float(chances.sum()) * (1 + UNIT * len(chances)) + math.sqrt(size) * error
-    some = np.isfinite(logs)
-    largest = tilt * float(np.abs(cells[some]).max()) + float(np.abs(logs[some]).max())
-    relative = UNIT * (4 * (largest + abs(log_moment)) + 8 + len(chances) / size)
-    return _Spectrum(log_moment, values, most, error, relative)
-
-
-def _mixed(cases: list[tuple[float, _Spectrum]]) -> _Spectrum:
-    logs = [math.log(c) + each.log_moment for c, each in cases]
-    log_moment = float(np.logaddexp.reduce(logs))
-    shares = [math.exp(x - log_moment) for x in logs]
-    each = [spectrum for _, spectrum in cases]
-    values = sum(share * one.values for share, one in zip(shares, each, strict=True))
-    most = (1 + 2 * (len(each) + 2) * UNIT) * math.fsum(
-        share * one.most for share, one in zip(shares, each, strict=True)
-    )
-    error = math.fsum(share * one.error for share, one in zip(shares, each, strict=True))
-    relative = max(
-        one.relative + UNIT * (4 + 4 * abs(math.log(c)) + 2 * abs(one.log_moment))
-        for c, one in cases
-        if math.isfinite(one.log_moment)
-    )
-    relative += UNIT * abs(log_moment)
-    return _Spectrum(
-        log_moment, np.asarray(values), most, error + 2 * (len(each) + 2) * UNIT * most, relative
-    )
-
-
-def _power(once: _Spectrum, n: int) -> _Spectrum:
-    """By squaring: a product of complex floats is off by sqrt(5) units at most."""
-    values, square, left = None, once.values, n
-    while left:
-        if left % 2:
-            values = square if values is None else values * square
-        left //= 2
-        if left:
-            square = square * square
-    assert values is not None
-    exponent = n * math.log(max(once.most, 1.0)) * (1 + 1e-9)
-    most = math.exp(exponent) if exponent < _LARGEST else math.inf
-    error = n * most * (once.error + 3 * UNIT)
-    log_moment = n * once.log_moment
-    relative = n * once.relative + 2 * UNIT * abs(log_moment)
-    return _Spectrum(log_moment, values, most, error, relative)
-
-
-def _product(each: list[_Spectrum]) -> _Spectrum:
-    values = each[0].values
-    for one in each[1:]:
-        values = values * one.values
-    most = math.prod(max(one.most, 1.0) for one in each) * (1 + 1e-9)
-    error = most * math.fsum(one.error + 3 * UNIT for one in each)
-    log_moment = math.fsum(one.log_moment for one in each)
-    relative = math.fsum(one.relative for one in each) + 2 * UNIT * abs(log_moment)
-    return _Spectrum(log_moment, values, most, error, relative)
 
 
 def log_most(tilt: float) -> float:

@@ -13,9 +13,9 @@ from fedpriv.privacy.release_pairs import pair_of
 @pytest.fixture
 def composed():
     """How often losses were composed, from an empty cache."""
-    search.all_grids.cache_clear()
-    yield lambda: search.all_grids.cache_info().misses
-    search.all_grids.cache_clear()
+    search.by_losses.cache_clear()
+    yield lambda: search.by_losses.cache_info().misses
+    search.by_losses.cache_clear()
 
 
 RECORDS = [Release(v, "record", 1.3, Poisson(80, 0.1), 7, participation=Everyone(5)) for v in VIEWS]

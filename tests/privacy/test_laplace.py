@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, laplace
 
 from fedpriv.pairs.curves import laplace_delta
-from fedpriv.pairs.search import all_grids
+from fedpriv.pairs.grids import all_grids
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
 from fedpriv.privacy.release_pairs import pair_of
 

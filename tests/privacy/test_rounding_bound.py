@@ -13,7 +13,8 @@ from scipy.fft import next_fast_len
 
 from fedpriv.pairs.algebra import NOTHING, All, Times, Told
 from fedpriv.pairs.cells import Losses
-from fedpriv.pairs.tilted import _TRANSFORM, UNIT, Leaf, Sum
+from fedpriv.pairs.spectra import _TRANSFORM, UNIT
+from fedpriv.pairs.tilted import Leaf, Sum
 
 MORE = np.longdouble
 has_more = pytest.mark.skipif(

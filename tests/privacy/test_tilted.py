@@ -18,7 +18,7 @@ from fedpriv.pairs.cells import Losses
 from fedpriv.pairs.composed import Composed
 from fedpriv.pairs.curves import epsilon_of_mixture
 from fedpriv.pairs.exact import exact
-from fedpriv.pairs.search import on_grids
+from fedpriv.pairs.grids import on_grids
 from fedpriv.pairs.tilted import Leaf
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
 from fedpriv.privacy.release_pairs import pair_of

@@ -9,7 +9,7 @@ from pair_curves import directions, epsilon_on_grids
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from fedpriv.pairs.search import cell_width
+from fedpriv.pairs.grids import cell_width
 from fedpriv.privacy import Poisson, Release
 from fedpriv.privacy.release_pairs import pair_of
 
