@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("fedpriv", "experiments")
-CORE = [("fedpriv", room) for room in ("certification", "mechanisms", "privacy", "rounds")]
+CORE = [("fedpriv", room) for room in ("certification", "mechanisms", "pairs", "privacy", "rounds")]
 PER_SCOPE = 3  # mutants of one function, at most
 
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not"}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedpriv.pairs import search
+from fedpriv.pairs import grids, search
 from fedpriv.privacy import VIEWS, Everyone, Poisson, Release, certify_releases
 from fedpriv.privacy.relations import relation_of
 from fedpriv.privacy.release_pairs import pair_of
@@ -13,9 +13,9 @@ from fedpriv.privacy.release_pairs import pair_of
 @pytest.fixture
 def composed():
     """How often losses were composed, from an empty cache."""
-    search.by_losses.cache_clear()
-    yield lambda: search.by_losses.cache_info().misses
-    search.by_losses.cache_clear()
+    for cached in (search.by_losses, grids.all_grids):
+        cached.cache_clear()
+    return lambda: grids.all_grids.cache_info().misses
 
 
 RECORDS = [Release(v, "record", 1.3, Poisson(80, 0.1), 7, participation=Everyone(5)) for v in VIEWS]
