@@ -195,7 +195,8 @@ def _of_lost_integers(drawn: Sampling, noise: IntegerNoise, relation: str, seldo
     while by_distance and lost + by_distance[0].chance <= seldom:
         lost += by_distance.pop(0).chance
     cases: list[tuple[float, Pair]] = [*shown, (lost, SEEN)]
-    for numbers in np.array_split(np.arange(len(by_distance)), min(len(by_distance), _GROUPS)):
+    groups = min(len(by_distance), _GROUPS)
+    for numbers in np.array_split(np.arange(len(by_distance)), groups) if groups else ():
         group = [by_distance[i] for i in numbers]
         chance, rate = sum(case.chance for case in group), max(case.rate for case in group)
         left = noise.with_part(group[0].distance ** -2)
