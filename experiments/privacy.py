@@ -3,7 +3,7 @@ python -m experiments.privacy --verify RUN: whether a run's certificates are rig
 
 Prints epsilon by view, claimed and certified, and draws it over the rounds. CONFIG and its fields are those of
 experiments.run; --output is the folder of privacy.png here, by default runs/CONFIG-privacy. Exit code 2 means that
-something given was wrong.
+something given was wrong, 1 that a certificate is contradicted.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "--list" in args:
         say(listing())
         return 0
-    if "--verify" in args:
+    if any(arg.partition("=")[0] == "--verify" for arg in args):
         options, rest = split_options(Options, args)
-        require(args[0] == "--verify" and not rest, "verify", " ".join(args), "give RUN alone")
+        alone = args[0].startswith("--verify") and not rest
+        require(alone, "verify", " ".join(args), "give RUN alone")
         assert options.verify is not None
         checked = verified(options.verify)
         say(text_of_checks(checked, terminal_width(sys.stdout)))

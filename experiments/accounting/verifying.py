@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.accounting.budget import made
+from experiments.accounting.budget import made, planned_rounds
 from experiments.accounting.found import recorded_noise
 from experiments.base.formats import wrapped
 from experiments.config.experiment import Ledger
@@ -20,6 +20,10 @@ from fedpriv.pairs.numbers import Status, Verified, verify
 from fedpriv.pairs.theirs import NotTheirsError, by_dp_accounting
 from fedpriv.privacy import Certificate
 
+NOT_LOOKED_AT = (
+    "what is computed of certificates (operational numbers, epsilons by group and client), those of statistics alone, "
+    "claims, and the lines of metrics.jsonl but for their rounds"
+)
 LEAST_DELTA = 1e-10
 """Where dp-accounting's estimates still hold, as measured: at 1e-12 its optimistic one is above the truth."""
 
@@ -59,13 +63,18 @@ def verified(folder: Path) -> list[Checked]:
         raise ValueError(f"verify: {folder} has no summary.json yet; let the run end, or resume it")
     reports = run.summary.privacy
     with_pairs = any(c.compositions for each in reports.values() for c in each.certified.values())
-    ledger, found = _traced_again(folder) if with_pairs else None, []
+    ledger, found = None, []
+    planned: dict[str, int] = {}
+    if with_pairs:
+        ledger, settings = _traced_again(folder)
+        planned = planned_rounds(ledger, settings)
     for name, report in reports.items():
         for view, certificate in report.certified.items():
             differs = None
             if ledger is not None:
                 fresh = ledger.certify(name, report.rounds, view=view)
-                differs = _rounds(run, name, report.rounds) + differences(certificate, fresh)
+                rounds = _rounds(run, name, report.rounds, planned[name])
+                differs = rounds + differences(certificate, fresh)
             numbers = verify(certificate.to_json())
             pairs = tuple((unit.pair, unit.epsilon) for unit in certificate.compositions)
             finite = numbers.holds and math.isfinite(certificate.epsilon)
@@ -74,7 +83,7 @@ def verified(folder: Path) -> list[Checked]:
     return found
 
 
-def _traced_again(folder: Path) -> Ledger:
+def _traced_again(folder: Path) -> tuple[Ledger, Settings]:
     try:
         of_run, config = earlier(folder)
     except ValueError as error:
@@ -83,16 +92,17 @@ def _traced_again(folder: Path) -> Ledger:
     def ledger(settings: Settings) -> Ledger:
         return replace(ledger_of(config, settings), secret_seed=of_run.secret_seed)
 
-    return made(ledger, of_run.settings, recorded_noise(of_run))
+    return made(ledger, of_run.settings, recorded_noise(of_run)), of_run.settings
 
 
-def _rounds(run: RunFolder, name: str, rounds: int) -> tuple[str, ...]:
-    """Whether so many rounds were trained."""
+def _rounds(run: RunFolder, name: str, rounds: int, planned: int) -> tuple[str, ...]:
+    """Whether so many rounds were trained, and as many as the config says where nothing stopped it."""
     lines = run.lines.get(name, ())
-    trained = lines[-1].round if lines else 0
-    if rounds == trained:
-        return ()
-    return (f"rounds: {rounds}, and metrics.jsonl has {trained}",)
+    trained = {"metrics.jsonl": lines[-1].round if lines else 0}
+    trained["summary.json"] = run.results.rounds.get(name, 0)
+    if run.results.status == "complete" and name not in run.results.stopped:
+        trained["the config"] = planned
+    return tuple(f"rounds: {rounds}, and {f} has {n}" for f, n in trained.items() if n != rounds)
 
 
 def differences(recorded: Certificate, fresh: Certificate) -> tuple[str, ...]:
@@ -103,15 +113,12 @@ def differences(recorded: Certificate, fresh: Certificate) -> tuple[str, ...]:
         for field in fields
         if (ours := getattr(recorded, field)) != (theirs := getattr(fresh, field))
     ]
-    if recorded.compositions or math.isinf(recorded.epsilon):
-        ours, theirs = (
-            {(unit.pair, unit.relation, unit.others) for unit in each.compositions}
-            for each in (recorded, fresh)
-        )
-        if ours != theirs and not (math.isinf(recorded.epsilon) and not ours):
-            said.append(
-                f"pairs: {_first(ours - theirs)}, and the config's is {_first(theirs - ours)}"
-            )
+    ours, theirs = (
+        {(unit.pair, unit.relation, unit.others) for unit in each.compositions}
+        for each in (recorded, fresh)
+    )
+    if ours != theirs:
+        said.append(f"pairs: {_first(ours - theirs)}, and the config's is {_first(theirs - ours)}")
     return tuple(said)
 
 
@@ -151,6 +158,7 @@ def text(checked: list[Checked], width: int) -> str:
     lines = [f"{', '.join(names)}, {block}\n" for block, names in blocks.items()]
     trusted = dict.fromkeys(each for one in checked for each in one.numbers.trusts)
     lines += [f"trusted: {each}" for each in trusted]
+    lines.append(f"not looked at: {NOT_LOOKED_AT}")
     return "\n".join(wrapped(line, width) for text in lines for line in text.split("\n")) + "\n"
 
 
@@ -161,6 +169,8 @@ def _block(one: Checked) -> str:
         f"{c.relation.replace('_', '-')} adjacency"
     )
     said = [f"numbers: {one.numbers.status}: {each}" for each in one.numbers.lines]
+    if math.isinf(c.epsilon) and one.numbers.holds:
+        said = ["numbers: nothing is claimed"]
     said += [f"origin: contradicted: {each}" for each in one.origin or ()]
     if one.origin == ():
         said.append("origin: confirmed: the config, traced again, shows these pairs")

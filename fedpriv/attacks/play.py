@@ -88,7 +88,7 @@ def is_certain(pair: Pair) -> bool:
 
 def _laws(pair: Pair, unit: float) -> _Laws | None:
     """None where something is composed, or secret over rounds."""
-    cases = pair.cases if isinstance(pair, Told) else ((1.0, pair),)
+    cases = _flat(pair)
     draws = [case for _, case in cases]
     if not all(isinstance(draw, Moved) or draw == NOTHING for draw in draws):
         return None
@@ -102,6 +102,13 @@ def _laws(pair: Pair, unit: float) -> _Laws | None:
             far[i, j], chances[i, j] = d / unit / (2 if replaced else 1), p
         chances[i, -1] = max(0.0, 1 - chances[i].sum())
     return _Laws(np.array([chance for chance, _ in cases]), far, chances, replaced)
+
+
+def _flat(pair: Pair) -> list[tuple[float, Pair]]:
+    """The cases of told cases, too."""
+    if not isinstance(pair, Told):
+        return [(1.0, pair)]
+    return [(chance * c, case) for chance, each in pair.cases for c, case in _flat(each)]
 
 
 def _of_draw(laws: _Laws, ratios: Ratios) -> Played:

@@ -161,6 +161,9 @@ class All:
 
     of: tuple[Pair, ...]
 
+    def __post_init__(self) -> None:
+        require(isinstance(self.of, tuple), "of", self.of, "give several pairs")
+
 
 Pair: TypeAlias = Moved | Told | Block | Times | All
 NOTHING = All(())
@@ -177,7 +180,8 @@ class Best:
     mean: float
 
     def __post_init__(self) -> None:
-        require(len(self.of) > 0, "of", self.of, "give what a run is seen of, of each setting")
+        several = isinstance(self.of, tuple) and len(self.of) > 0
+        require(several, "of", self.of, "give what a run is seen of, of each setting")
         require(
             1 <= _number(self.mean) < math.inf, "mean", self.mean, "give a finite mean from 1 on"
         )
@@ -246,10 +250,13 @@ def moved(
     subset: float | None = None,
 ) -> Moved:
     """Noise that is moved; what is beyond the range of distances counts as seen, or as moved a little."""
-    within = [(max(d, _NEAREST), p) for d, p in law]
-    if any(d > _FARTHEST for d, _ in within):
-        within = [(math.inf, min(1.0, math.fsum(p for _, p in within)))]
-    return Moved(noise, tuple(within), replaced, subset)
+    within: dict[float, float] = {}
+    for d, p in law:
+        near = max(d, _NEAREST)
+        within[near] = within.get(near, 0.0) + p
+    if any(d > _FARTHEST for d in within):
+        within = {math.inf: min(1.0, math.fsum(within.values()))}
+    return Moved(noise, tuple(within.items()), replaced, subset)
 
 
 def told(
@@ -305,7 +312,7 @@ def _in_pieces(sure: dict[Pair, int]) -> Pair:
     squared = math.fsum(n * pair.law[0][0] ** 2 for pair, n in sure.items())  # type: ignore[union-attr]
     pieces = min(sum(sure.values()), math.ceil(squared / _SMALL**2))
     far = math.sqrt(squared / pieces) * (1 + 1e-15)  # rounding never adds noise
-    return times(Moved("gaussian", ((far, 1.0),)), pieces)
+    return times(moved("gaussian", [(far, 1.0)]), pieces)
 
 
 Value = TypeVar("Value")

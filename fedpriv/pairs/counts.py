@@ -61,14 +61,6 @@ def total(once: Counts, times: int) -> Counts:
     return counted or Counts(0, 1, np.ones(1), 0.0)
 
 
-def sometimes(law: Counts, rate: float) -> Counts:
-    """The law of a count that is, with probability `rate`, one by `law`, else 0."""
-    law = _on(law, 0, max(law.width, -(-int(law.values[-1]) // _MOST)))
-    chances = rate * law.chances
-    chances[0] += 1 - rate
-    return Counts(0, law.width, chances, rate * law.missing)
-
-
 def _plus(a: Counts, b: Counts) -> Counts:
     width = max(a.width, b.width)
     a, b = _on(a, a.low, width), _on(b, b.low, width)

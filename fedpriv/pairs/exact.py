@@ -50,7 +50,10 @@ def exact(pair: Pair) -> Separations | None:
 
     None, too, where several draws have more values than multiples of one.
     """
-    return fold(pair, _of_draw, _mixed, _repeated, _composed)
+    law = fold(pair, _of_draw, _mixed, _repeated, _composed)
+    if law is None or not np.all(np.isfinite([law.values, law.chances])):
+        return None
+    return law
 
 
 def _of_draw(draw: Pair) -> Separations | None:
@@ -123,6 +126,8 @@ def _merged(values: Floats, weights: Floats, most: int = _MOST_VALUES) -> tuple[
 
     To cells of one width, or where that is much beside the smallest value, of one ratio.
     """
+    values, where = np.unique(values, return_inverse=True)
+    weights = np.bincount(where, weights).astype(np.float64)
     if len(values) > most:
         low, high = values.min(), values.max()
         width = (high - low) / most
@@ -134,5 +139,6 @@ def _merged(values: Floats, weights: Floats, most: int = _MOST_VALUES) -> tuple[
             with np.errstate(divide="ignore"):
                 cells = np.ceil(np.log(values / least) / step - 1e-9)
             values = least * np.exp(cells * step) * (1 + 1e-8 * step)
-    values, where = np.unique(values, return_inverse=True)
-    return values, np.bincount(where, weights).astype(np.float64)
+        values, where = np.unique(values, return_inverse=True)
+        weights = np.bincount(where, weights).astype(np.float64)
+    return values, weights

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fedpriv.core.arguments import require
@@ -63,7 +65,8 @@ def read_pair(value: Any) -> AnyPair:
         ValueError: it is no pair; says what of it.
     """
     pair: AnyPair = _made(value, _PAIRS)
-    check_parts(pair)
+    with _as_value_errors(value):
+        check_parts(pair)
     return pair
 
 
@@ -82,9 +85,15 @@ def read_witness(value: Any) -> Witness:
 
 
 def _made(value: Any, kinds: dict[str, Any]) -> Any:
-    try:
+    with _as_value_errors(value):
         return _read(value, kinds, 0)
-    except (TypeError, AttributeError) as error:
+
+
+@contextmanager
+def _as_value_errors(value: Any) -> Iterator[None]:
+    try:
+        yield
+    except (TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"pair: {str(value)[:80]}; its parts have other types ({error})") from None
 
 

@@ -88,10 +88,12 @@ class Certificate:
         """The proved epsilon at every delta, of every unit; that of `delta` is `epsilon`.
 
         Raises:
-            ValueError: the certificate was read from a file, which lacks what was composed.
+            ValueError: the certificate was read from a file of an older version, which lacks what was composed.
         """
         if not self.compositions:
-            raise ValueError("certificate: read from a file; certify again for its profile")
+            raise ValueError(
+                "certificate: read from a file of an older version; certify again for its profile"
+            )
         return profile_of(self.compositions, self.delta)
 
     def dp_event(self) -> Event:
@@ -105,7 +107,9 @@ class Certificate:
                 sampling, or for what the view knows of it.
         """
         if not self.compositions:
-            raise ValueError("certificate: read from a file; certify again for its event")
+            raise ValueError(
+                "certificate: read from a file of an older version; certify again for its event"
+            )
         remedy = (
             "give that of each group, certificate.of_groups[name].dp_event()"
             if self.of_groups

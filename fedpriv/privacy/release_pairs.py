@@ -11,12 +11,17 @@ import numpy as np
 from fedpriv.pairs.algebra import (
     NOTHING,
     SEEN,
+    All,
     AnyPair,
     Best,
     Block,
+    Moved,
     Noise,
     Pair,
     Slack,
+    Times,
+    Told,
+    fold,
     moved,
     times,
     together,
@@ -78,7 +83,17 @@ def played_pair(release: Release, relation: str) -> Pair:
     """
     if release.integers is not None:
         release = replace(release, noise="gaussian", integers=None)
-    return _of_release(release, relation, 0.0, played=True)
+    pair = _of_release(release, relation, 0.0, played=True)
+    return _with_others_in_place(pair) if relation == "replace_one" else pair
+
+
+def _with_others_in_place(pair: Pair) -> Pair:
+    """As it is played where units are replaced: moved one way by this unit, the other way by another."""
+
+    def leaf(draw: Pair) -> Pair:
+        return replace(draw, replaced=True) if isinstance(draw, Moved) else draw
+
+    return fold(pair, leaf, lambda cases: Told(tuple(cases)), Times, lambda each: All(tuple(each)))
 
 
 def _of_release(release: Release, relation: str, seldom: float, played: bool = False) -> Pair:
@@ -134,6 +149,8 @@ def _of_draw(
         return told(
             (case.chance, _sometimes(case.rate, noise, far * case.distance)) for case in cases
         )
+    if relation == "zero_out" and played and drawn.most_often == 1:
+        return _sometimes(drawn.joining, noise, far)
     if relation == "zero_out":
         numbers = zip(*(law.tolist() for law in drawn.times_drawn()), strict=True)
         return told((p, _often(n, p, noise, far)) for n, p in numbers)
@@ -172,16 +189,15 @@ def _sometimes(rate: float, noise: Noise, far: float) -> Pair:
 
 def _of_block(rounds: int, cases: tuple[DrawCase, ...], noise: Noise, far: float) -> Block:
     """Where units are seen, `rate` is the share of the rounds in which they are, and the others move the sum by 1."""
-    return Block(
-        noise,
-        rounds,
-        tuple(
-            (case.chance, far * case.distance, 0)
-            if math.isfinite(case.distance)
-            else (case.chance, far, round(case.rate * rounds))
-            for case in cases
-        ),
-    )
+
+    def of_case(case: DrawCase) -> tuple[float, float, int]:
+        is_seen = math.isinf(case.distance)
+        (moved_by, _), *_ = moved(noise, [(far * (1 if is_seen else case.distance), 1.0)]).law
+        if math.isinf(moved_by):  # so far that nothing is hidden
+            return case.chance, 1.0, rounds
+        return case.chance, moved_by, round(case.rate * rounds) if is_seen else 0
+
+    return Block(noise, rounds, tuple(map(of_case, cases)))
 
 
 def _of_lost_integers(drawn: Sampling, noise: IntegerNoise, relation: str, seldom: float) -> Pair:

@@ -103,7 +103,9 @@ def test_a_summary_of_before_has_no_profile(copied):
     for name, report in read(copied).summary.privacy.items():
         for view, found in report.certified.items():
             assert found == read(made("private").path).summary.privacy[name].certified[view]
-            with refused("certificate: read from a file; certify again for its profile"):
+            with refused(
+                "certificate: read from a file of an older version; certify again for its profile"
+            ):
                 found.profile()
 
 

@@ -75,6 +75,26 @@ def test_other_rounds_fail_by_their_origin(changed, capsys):
     assert "rounds: 10, and metrics.jsonl has 20" in text
 
 
+def test_fewer_rounds_than_the_config_says_fail_by_their_origin(run, tmp_path, capsys):
+    """Also where the certificate, and what was measured, are those of so many."""
+    folder = shutil.copytree(run, tmp_path / "run")
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    kept = [x for x in lines if '"dp_fed_avg"' not in x or json.loads(x)["round"] <= 10]
+    (folder / "metrics.jsonl").write_text("".join(kept))
+    whole = json.loads((folder / "summary.json").read_text())
+    whole["privacy"]["dp_fed_avg"]["rounds"] = whole["rounds"]["dp_fed_avg"] = 10
+    (folder / "summary.json").write_text(json.dumps(whole))
+    code, text = answer(capsys, folder)
+    assert code == 1
+    assert "rounds: 10, and the config has 20" in text
+
+
+def test_a_certificate_without_pairs_among_others_fails_by_its_origin(changed, capsys):
+    code, text = answer(capsys, changed(compositions=[], epsilon=0.1, epsilons={"PLD": 0.1}))
+    assert code == 1
+    assert "origin: contradicted: pairs: none" in text
+
+
 def test_a_run_without_pairs_is_not_verifiable(capsys):
     code, text = answer(capsys, recorded.made("old").path)
     assert code == 0
@@ -86,9 +106,10 @@ def test_a_run_without_pairs_is_not_verifiable(capsys):
     [
         (["--verify", "nowhere"], "nowhere holds no run"),
         (["quickstart", "--verify", "somewhere"], "verify: "),
+        (["--verify=nowhere"], "nowhere holds no run"),
         (["--verify", "somewhere", "--rounds", "3"], "verify: "),
     ],
-    ids=["no run", "a config, too", "a field, too"],
+    ids=["no run", "a config, too", "by =", "a field, too"],
 )
 def test_what_cannot_be_verified(args, words, capsys):
     assert main(args) == 2

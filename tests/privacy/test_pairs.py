@@ -209,6 +209,8 @@ NO_PAIRS = {
     "a field too many": {"all": {"of": [], "less": True}},
     "a text": "all",
     "nothing": None,
+    "all of a number": {"all": {"of": 5}},
+    "all of one pair": {"all": {"of": {"all": {"of": []}}}},
 }  # fmt: skip
 
 
@@ -234,6 +236,14 @@ def test_numbers_of_draws_that_no_integer_holds():
     for pair in (Times(rare, 7), Times(rare, 2**53)):
         with pytest.raises(ValueError, match="no such law"):
             delta(pair, 1.0, Exact())
+
+
+def test_many_equal_cases_are_one():
+    """Of which a file may have more than there is room for values."""
+    seen = Moved("gaussian", ((1000.0, 1.0),))
+    many = Told(((1 / 10_001, seen),) * 10_001)
+    assert delta(many, 1.0, Exact()) == 1.0
+    assert delta(Told(((1 / 10_001, NOTHING),) * 10_001), 0.0, Exact()) == 0.0
 
 
 def test_laplace_noise_of_far_apart_moves():
