@@ -64,6 +64,6 @@ said, code = json.loads(Path(sys.argv[1]).read_text()), 0
 for name, run in said.get("privacy", {"certificate": {"certified": {"": said}}}).items():
     for view, one in run["certified"].items():
         for unit in one.get("compositions") or [{**one, "pair": {"older file": {}}}]:
-            print(name, view, found := check(unit, one))
-            code |= found.startswith("contradicted")
+            print(name, view, *map(one.get, ("unit", "relation", "basis")), out := check(unit, one))
+            code |= out.startswith("contradicted")
 sys.exit(code)

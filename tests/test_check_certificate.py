@@ -126,8 +126,11 @@ def test_every_certificate_of_a_run_has_a_line(check):
     code, lines = check({"privacy": privacy})
     said = [line.split(":")[0] for line in lines]
     assert code == 0
-    assert said[:2] == ["poisson third_party confirmed", "poisson server nothing is claimed"]
-    assert said[2:] == ["fixed third_party not checkable"]
+    assert said == [
+        "poisson third_party client add_or_remove declared confirmed",
+        "poisson server client zero_out declared nothing is claimed",
+        "fixed third_party client replace_one declared not checkable",
+    ]
 
 
 def certified(sampling):

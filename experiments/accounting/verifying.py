@@ -49,7 +49,8 @@ class Checked(NamedTuple):
     @property
     def status(self) -> Status:
         """Of all checks together."""
-        return "contradicted" if self.origin else self.numbers.status
+        by_theirs = any(each.startswith("contradicted") for each in self.theirs)
+        return "contradicted" if self.origin or by_theirs else self.numbers.status
 
 
 def verified(folder: Path) -> list[Checked]:

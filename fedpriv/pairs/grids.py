@@ -14,11 +14,10 @@ from fedpriv.pairs.cells import Losses
 from fedpriv.pairs.composed import Composed, directions, tree_of
 from fedpriv.pairs.draws import is_draw, reach_of
 from fedpriv.pairs.tilted import Sum, log_most
-from fedpriv.pairs.verify import Direction, Grid
+from fedpriv.pairs.verify import COARSEST, Direction, Grid
 
 _CELLS, _COMPOSED_CELLS = 5e4, 1e6  # aimed at for the losses of one draw, and of all draws
 _FINEST = 1e-4  # nats; dp-accounting's own default
-_COARSEST = 64.0  # where e^width is safe
 _WASTED = 1e-3  # of epsilon, that cells or rounding may cost before a narrower grid is tried
 _LEAST = 1e-6  # nats; a smaller epsilon is taken for this one there
 _STEPS = 50  # of a cell up to epsilon, at least
@@ -184,7 +183,7 @@ def _narrowing(
         rare: `beyond` of the narrower ones.
     """
     grids: list[OnGrid] = []
-    while interval <= _COARSEST:
+    while interval <= COARSEST:
         trees = (tree_of(pair, interval, beyond, way) for way in range(directions(pair)))
         found = [_priced(Composed(tree, interval), delta) for tree in trees]
         worst = max(found, key=lambda one: one.epsilon)

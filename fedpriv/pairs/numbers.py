@@ -40,11 +40,13 @@ class Verified(NamedTuple):
         status: "confirmed", "contradicted", or "not verifiable", where the file has no pairs.
         lines: what was found of each kind of unit, in words.
         trusts: what of the arithmetic is trusted, and not checked.
+        of: whose numbers these are: unit, view, adjacency, basis, as the file says.
     """
 
     status: Status
     lines: tuple[str, ...]
     trusts: tuple[str, ...] = ()
+    of: str = ""
 
     @property
     def holds(self) -> bool:
@@ -53,7 +55,9 @@ class Verified(NamedTuple):
 
     def __str__(self) -> str:
         trusted = (f"trusted: {each}" for each in self.trusts)
-        return "\n".join([f"numbers: {self.status}", *(f"  {x}" for x in (*self.lines, *trusted))])
+        return "\n".join(
+            [f"numbers: {self.status}; {self.of}", *(f"  {x}" for x in (*self.lines, *trusted))]
+        )
 
 
 def verify(text: str) -> Verified:
@@ -68,6 +72,18 @@ def verify(text: str) -> Verified:
         ValueError: it is no certificate; says what of it.
     """
     said = _read(text)
+    return _checked(said)._replace(of=_of_what(said))
+
+
+def _of_what(said: Mapping[str, Any]) -> str:
+    """As the file says, which the check of numbers does not look at."""
+    unit, view, relation, basis = (
+        str(said.get(name, f"no {name}")) for name in ("unit", "view", "relation", "basis")
+    )
+    return f"{unit}-level, {view}, {relation.replace('_', '-')} adjacency, {basis}"
+
+
+def _checked(said: Mapping[str, Any]) -> Verified:
     epsilon, at = (_number(said, name) for name in ("epsilon", "delta"))
     require(epsilon >= 0, "epsilon", epsilon, "give one from 0 on")
     require(0 < at < 1, "delta", at, "give a probability strictly between 0 and 1")

@@ -17,7 +17,7 @@ from fedpriv.pairs.divergences import (
     renyi,
     usual_orders,
 )
-from fedpriv.pairs.exact import Separations, exact
+from fedpriv.pairs.exact import exact
 from fedpriv.pairs.grids import all_grids, epsilon_of, on_grids, whole_curve
 from fedpriv.pairs.told_counts import CountedRounds, by_counts
 from fedpriv.pairs.verify import Counted, Exact, Orders, Witness, deltas
@@ -58,7 +58,7 @@ def by_losses(pair: AnyPair, delta: float) -> Found | None:
         return Found(0.0, Exact())
     law = exact(pair)
     if law is not None:
-        return _shown(pair, delta, Found(_of_separations(law, delta), Exact()))
+        return _shown(pair, delta, Found(epsilon_of_mixture(*law, delta), Exact()))
     grids = all_grids(pair, delta)
     best = min(grids, key=lambda grid: grid.epsilon, default=None)
     if best is None or math.isinf(best.epsilon):
@@ -130,10 +130,6 @@ def _is_real(pair: Pair) -> bool:
     )
 
 
-def _of_separations(law: Separations, delta: float) -> float:
-    return epsilon_of_mixture(law.values, law.chances, law.missing, delta)
-
-
 def _of_counts(law: CountedRounds, delta: float) -> float:
     from scipy.optimize import brentq
 
@@ -172,7 +168,7 @@ def curves_of(pair: AnyPair, delta: float, least: float) -> list[Curve]:
     if not isinstance(pair, Best) and _is_real(pair):
         law = exact(pair)
         if law is not None:
-            found.append(Curve(Exact(), _of_separations(law, law.missing + least)))
+            found.append(Curve(Exact(), epsilon_of_mixture(*law, law.missing + least)))
         elif grids := on_grids(pair, delta):
             last = grids[-1]
             ends = [epsilon_of(one, one.infinity + least) for one in last.composed]

@@ -19,7 +19,8 @@ from fedpriv.pairs.divergences import divergence_delta, never_hidden, renyi, usu
 from fedpriv.pairs.exact import exact
 from fedpriv.pairs.told_counts import by_counts
 
-_COARSEST = 64.0  # nats, where e^width is safe
+COARSEST = 64.0
+"""Nats; the width of a cell where e^width is safe."""
 _LEAST, _LARGEST = 1e-10, 1e10  # tilts
 
 
@@ -61,7 +62,7 @@ class Grid:
     directions: tuple[Direction, ...]
 
     def __post_init__(self) -> None:
-        fine = 0 < self.interval <= _COARSEST
+        fine = 0 < self.interval <= COARSEST
         require(fine, "interval", self.interval, "give nats above 0, of 64 at most")
         require(0 <= self.beyond < 1, "beyond", self.beyond, "give a chance below 1")
         known = all(isinstance(each, Direction) for each in self.directions)
