@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedpriv.pairs.algebra import NOTHING, SEEN, All, Best, Block, Moved, Slack, Times, Told
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.pairs.search import epsilon
 from fedpriv.pairs.written import written
 from fedpriv.privacy import FixedSize, Poisson, Release, certify_releases

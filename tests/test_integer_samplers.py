@@ -17,7 +17,7 @@ import fedpriv as fp
 from fedpriv.mechanisms.integer_samplers import alias_table, draw
 from fedpriv.mechanisms.integers import Integers, integer_sum
 from fedpriv.pairs.integer_laws import DiscreteGaussians, Skellam
-from fedpriv.pairs.integers import DRAWN_APART
+from fedpriv.pairs.integer_noise import DRAWN_APART
 
 LAWS = [
     DiscreteGaussians(2, 12.0),  # drawn as one

@@ -10,7 +10,7 @@ from experiments.config.settings import Settings
 from fedpriv.core.arguments import checked, require
 from fedpriv.mechanisms.integers import SumBits
 from fedpriv.mechanisms.mechanisms import Mechanism
-from fedpriv.pairs.integers import IntegerKind
+from fedpriv.pairs.integer_noise import IntegerKind
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
 _Bits: TypeAlias = SumBits | None

@@ -14,7 +14,7 @@ import numpy as np
 from fedpriv.core.arguments import require
 from fedpriv.core.types import Key
 from fedpriv.mechanisms.integer_samplers import draw_shares, reach_of_shares
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 
 _NEARLY = (
     1 - 1e-3

@@ -12,7 +12,7 @@ from fedpriv.certification.marks import Released, Sum
 from fedpriv.core.arguments import require
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.mechanisms import Mechanism, joint
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy import Everyone, Release, Sampling
 from fedpriv.privacy.release import Adder, NoiseKind, Unit, View
 from fedpriv.privacy.sampling import Accounting

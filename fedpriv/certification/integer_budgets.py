@@ -42,7 +42,7 @@ from fedpriv.mechanisms.integers import (
     skellam,
 )
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
-from fedpriv.pairs.integers import IntegerKind
+from fedpriv.pairs.integer_noise import IntegerKind
 from fedpriv.privacy import Certificate, certify_releases
 from fedpriv.privacy.release import View
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start

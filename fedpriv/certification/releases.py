@@ -27,7 +27,7 @@ from fedpriv.certification.trace import Stage
 from fedpriv.certification.unit_kinds import ANY, UnitKind
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy import (
     VIEWS,
     Everyone,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedpriv.core.types import Key
 from fedpriv.pairs.integer_laws import DiscreteGaussians, IntegerLaw, Skellam
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 
 _WORDS = 5  # of 32 bits, of a threshold
 _BITS = 320  # of the numbers that tables are made of

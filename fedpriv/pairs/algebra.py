@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar
 
 from fedpriv.core.arguments import require
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 
 ROUNDING = 1e-9
 """How far chances may be from adding up to 1."""

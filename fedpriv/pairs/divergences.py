@@ -13,7 +13,7 @@ import numpy as np
 
 from fedpriv.pairs.algebra import SEEN, All, AnyPair, Best, Moved, Pair, Slack, Times, Told, fold
 from fedpriv.pairs.curves import Floats
-from fedpriv.pairs.integers import IntegerNoise, drawn_without_replacement, poisson_sampled
+from fedpriv.pairs.integer_noise import IntegerNoise, drawn_without_replacement, poisson_sampled
 
 _QUIETEST = 1e-6  # a move that is less counts as this one; divergences would be lost in rounding
 _ROUNDING = 1e-14  # of log E[(P / Q)^a], as dp-accounting computes it for one draw

@@ -20,7 +20,7 @@ from fedpriv.pairs.algebra import (
     Told,
     check_parts,
 )
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.pairs.verify import Counted, Direction, Exact, Grid, Orders, Witness
 
 _PAIRS: dict[str, Any] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from fedpriv.pairs.integers import DRAWN_APART
+from fedpriv.pairs.integer_noise import DRAWN_APART
 from fedpriv.pairs.search import SET_ASIDE
 from fedpriv.privacy.release import Release
 

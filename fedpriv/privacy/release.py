@@ -17,7 +17,7 @@ from fedpriv.core.arguments import (
     checked,
     require,
 )
-from fedpriv.pairs.integers import IntegerKind, IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerKind, IntegerNoise
 from fedpriv.privacy.sampling import PROVED, Sampling, check_law
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]

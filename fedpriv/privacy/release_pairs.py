@@ -27,7 +27,7 @@ from fedpriv.pairs.algebra import (
     together,
     told,
 )
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy.integer_accounting import as_real, drawn_apart, of_integers, seldom_lost
 from fedpriv.privacy.relations import multiplier_for
 from fedpriv.privacy.release import Release

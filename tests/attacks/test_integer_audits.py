@@ -17,7 +17,7 @@ from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.canaries import NoPlaceError
 from fedpriv.attacks.integer_scores import worst_shifts
 from fedpriv.attacks.mechanism_audit import draw_scores
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy import Dropping, Everyone, FixedSize, Poisson, Release, certify_releases
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

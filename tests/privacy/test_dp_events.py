@@ -8,7 +8,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from small import refused
 
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy import (
     Allocation,
     Certificate,

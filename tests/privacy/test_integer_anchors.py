@@ -16,7 +16,7 @@ import tiers
 from dp_accounting import get_epsilon_gaussian
 from scipy import optimize, special
 
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy import Everyone, Poisson, Release, certify_releases
 
 ORDERS = np.array([*range(2, 129), 256])

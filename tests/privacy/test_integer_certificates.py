@@ -12,7 +12,7 @@ from fedpriv.mechanisms.integers import Integers, integer_sum
 from fedpriv.pairs.curves import gaussian_delta
 from fedpriv.pairs.divergences import never_hidden
 from fedpriv.pairs.integer_laws import DiscreteGaussians, Skellam, shift_divergence
-from fedpriv.pairs.integers import IntegerNoise, drawn_without_replacement, poisson_sampled
+from fedpriv.pairs.integer_noise import IntegerNoise, drawn_without_replacement, poisson_sampled
 from fedpriv.pairs.search import SET_ASIDE
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
 from fedpriv.privacy.certify import certify_choice

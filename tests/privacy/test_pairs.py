@@ -23,7 +23,7 @@ from fedpriv.pairs.algebra import (
     told,
 )
 from fedpriv.pairs.curves import epsilon_of_mixture
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.pairs.search import by_divergences, by_losses, epsilon
 from fedpriv.pairs.theirs import by_dp_accounting
 from fedpriv.pairs.verify import Direction, Exact, Grid, Orders, delta, deltas

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy import (
     Allocation,
     Dropping,

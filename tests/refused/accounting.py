@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from fedpriv.pairs.integers import IntegerNoise
+from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy import (
     Allocation,
     Certificate,
