@@ -95,7 +95,7 @@ def test_it_is_explained_in_words():
 
 @pytest.mark.slow
 def test_its_audit_is_below_its_certificate_and_near_it():
-    scores = draw_scores(traced().releases(1), "third_party", draws=20_000)
+    scores = draw_scores(traced().releases(1), "third_party", draws=200_000)
     certified = traced().certify(1, 0.01).epsilon
     bound = lower_bounds(scores, 0.01, significance=FALSE_ALARM).least
     assert 0.4 * certified < bound <= certified
