@@ -61,6 +61,8 @@ class Moved:
         law: (d_j, p_j), d rising: how far, in standard deviations of the noise (Laplace: in its scale, l1; integers: in
             moves of one unit); infinity, alone, where a unit is seen that is there.
         replaced: with either neighbour a unit is there, d apart: dominated by the curve of `curves.replace_delta`.
+        in_place: if replaced: whether all else is the same with either unit, whether it is drawn or not: P = (1 - sum_j
+            p_j) N + sum_j p_j (N + d_j / 2) against Q = (1 - sum_j p_j) N + sum_j p_j (N - d_j / 2).
         subset: if replaced: the rate at which units are in a uniform subset of one size, before some of it vanish, of
             which Rényi divergences are known; None: the draw is none.
 
@@ -72,6 +74,7 @@ class Moved:
     law: tuple[tuple[float, float], ...]
     replaced: bool = False
     subset: float | None = None
+    in_place: bool = False
 
     def __post_init__(self) -> None:
         _check_noise(self.noise)
@@ -84,6 +87,8 @@ class Moved:
         likely = min(chances) > 0 and math.fsum(chances) <= 1 + ROUNDING
         require(likely, "law", self.law, "give chances above 0, of 1 at most altogether")
         require(isinstance(self.replaced, bool), "replaced", self.replaced, "give true or false")
+        placed = self.in_place is False or (self.in_place is True and self.replaced)
+        require(placed, "in_place", self.in_place, "give true of a unit that is replaced alone")
         least = math.fsum(chances) * (1 - ROUNDING)
         rate = self.subset is None or (self.replaced and least <= _number(self.subset) <= 1)
         remedy = (
@@ -209,11 +214,11 @@ def check_parts(pair: Any) -> None:
     inside = pair.of if isinstance(pair, Slack) else pair
     for part in inside.of if isinstance(inside, Best) else (inside,):
         _check_pair(part)
-        draws = _draws(part)
+        draws = draws_of(part)
         require(draws <= 2**53, "pair", draws, "give one of at most 2^53 draws")
 
 
-def _draws(pair: Pair) -> int:
+def draws_of(pair: Pair) -> int:
     """How many there are at most."""
 
     def leaf(draw: Pair) -> int:
@@ -248,6 +253,7 @@ def moved(
     law: Iterable[tuple[float, float]],
     replaced: bool = False,
     subset: float | None = None,
+    in_place: bool = False,
 ) -> Moved:
     """Noise that is moved; what is beyond the range of distances counts as seen, or as moved a little."""
     within: dict[float, float] = {}
@@ -256,7 +262,7 @@ def moved(
         within[near] = within.get(near, 0.0) + p
     if any(d > _FARTHEST for d in within):
         within = {math.inf: min(1.0, math.fsum(within.values()))}
-    return Moved(noise, tuple(within.items()), replaced, subset)
+    return Moved(noise, tuple(within.items()), replaced, subset, in_place)
 
 
 def told(

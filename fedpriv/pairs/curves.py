@@ -136,30 +136,6 @@ def replace_delta(
     return np.asarray((1 - weight) + weight * forward)
 
 
-def shown_delta(
-    epsilon: ArrayLike, multiplier: float, drawn: tuple[Floats, Floats], noise: str = "gaussian"
-) -> Floats:
-    """The curve delta(epsilon), f64[...], of one round for a view that is told how often the unit is drawn.
-
-    Formal guarantees: exact; the divergence of the pair (times drawn, output) is the average of the divergences: of
-    noise moved by n / multiplier where the unit counts n times, and max(0, 1 - e^eps) where it is not drawn. Numbers of
-    times of less than 1e-45 are counted as delta = 1.
-
-    Args:
-        epsilon, multiplier, noise: as `remove_delta`.
-        drawn: (n, their probabilities), as `Sampling.times_drawn` gives them.
-    """
-    eps = np.asarray(epsilon, float)
-    rare = [chance < 1e-45 for chance in drawn[1]]
-    total = np.full(eps.shape, float(np.sum(drawn[1], where=rare)))
-    for n, chance in zip(*drawn, strict=True):
-        if n == 0:
-            total = total - chance * np.expm1(np.minimum(eps, 0.0))
-        elif chance >= 1e-45:
-            total = total + chance * CURVES[noise](eps, n / multiplier)
-    return total
-
-
 def epsilon_of_mixture(precisions: Floats, weights: Floats, missing: float, delta: float) -> float:
     """Smallest epsilon >= 0, in nats, with missing + sum_k w_k delta_Gauss(epsilon; sqrt(p_k)) <= delta.
 

@@ -104,13 +104,17 @@ def curve(pair: Pair, epsilon: Floats, with_it: bool) -> Floats:
         return np.asarray(
             curves.seen_delta(epsilon, min(rate, 1.0), not (with_it or pair.replaced))
         )
-    if len(pair.law) > 1:
-        several = _OF_SEVERAL["replaced" if pair.replaced else with_it]
+    if len(pair.law) > 1 or (pair.in_place and not pair.is_sure):
+        several = _OF_SEVERAL["in_place" if pair.in_place else _which(pair, with_it)]
         return np.asarray(several(epsilon, *np.array(pair.law).T, noise))
     if pair.is_sure:
         return np.asarray(curves.CURVES[noise](epsilon, far))
-    of_one = _OF_ONE["replaced" if pair.replaced else with_it]
+    of_one = _OF_ONE[_which(pair, with_it)]
     return np.asarray(of_one(epsilon, 1 / far, rate, noise))
+
+
+def _which(pair: Moved, with_it: bool) -> str | bool:
+    return "replaced" if pair.replaced else with_it
 
 
 def _check_real(noise: Noise) -> str:
@@ -128,6 +132,7 @@ _OF_SEVERAL: dict[str | bool, Callable[..., Floats]] = {
     True: mixtures.several_delta,
     False: mixtures.none_delta,
     "replaced": mixtures.replaced_delta,
+    "in_place": mixtures.in_place_delta,
 }
 """By the direction; of one distance, and of several."""
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedpriv.core.arguments import Count, LargeCount, Positive, Rate, check_fields
+from fedpriv.core.arguments import Count, LargeCount, Positive, Rate, check_fields, require
 from fedpriv.pairs.curves import Floats
 from fedpriv.pairs.integer_laws import (
     DiscreteGaussians,
@@ -26,6 +26,10 @@ DRAWN_APART = 2.0**-145
 """In total variation, at most so far is a number that the engine draws from its law."""
 
 _UP = 1 + 1e-12  # more than what products of floats may be too small by
+_KERNEL, FARTHEST = (
+    1e-7,
+    0.01,
+)  # nats: how far a rounding kernel may be from one of whole numbers; and all releases
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class IntegerNoise:
         share_variance: of a share; the parameter of a discrete Gaussian.
         squared_norm: of the integers by which one unit moves the sum, at most, in l2.
         dimension: how many integers the sum has.
+        beside: of further sums, which a unit moves, too, where it moves this one; with independent noise.
     """
 
     kind: IntegerKind
@@ -45,9 +50,13 @@ class IntegerNoise:
     share_variance: Positive
     squared_norm: LargeCount
     dimension: Count
+    beside: tuple[IntegerNoise, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
+        single = all(isinstance(n, IntegerNoise) and not n.beside for n in self.beside)
+        remedy = "give noises of one sum each"
+        require(isinstance(self.beside, tuple) and single, "beside", self.beside, remedy)
 
     @property
     def law(self) -> IntegerLaw:
@@ -62,34 +71,54 @@ class IntegerNoise:
 
     @property
     def multiplier(self) -> float:
-        """Deviation of the noise over the norm of what a unit moves."""
-        return math.sqrt(self.shares * self.share_variance / self.squared_norm)
+        """Deviation of the noise over the norm of what a unit moves, of all sums together."""
+        each = (n.shares * n.share_variance / n.squared_norm for n in self.sums)
+        return math.fsum(1 / squared for squared in each) ** -0.5
+
+    @property
+    def sums(self) -> tuple[IntegerNoise, ...]:
+        """This and those beside it, each by itself."""
+        return (replace(self, beside=()), *self.beside)
+
+    @classmethod
+    def together(cls, sums: Sequence[IntegerNoise]) -> IntegerNoise:
+        """Of several sums."""
+        first, *others = sums
+        return replace(first, beside=tuple(others))
 
     def with_part(self, fraction: Rate) -> IntegerNoise | None:
         """Of that fraction of the shares, rounded down; None: of none."""
-        left = math.floor(self.shares * fraction * _UP)
-        return replace(self, shares=left) if left else None
+        left = [math.floor(n.shares * fraction * _UP) for n in self.sums]
+        if not all(left):
+            return None
+        each = [replace(n, shares=k) for n, k in zip(self.sums, left, strict=True)]
+        return self.together(each)
 
     @property
     def share(self) -> IntegerNoise:
         """One of them by itself."""
-        return replace(self, shares=1)
+        return self.together([replace(n, shares=1) for n in self.sums])
 
     def moved(self, times: float) -> IntegerNoise:
         """Of a unit that moves the sum so many times as far: squared norms of integers are whole numbers."""
-        return replace(self, squared_norm=max(1, math.floor(self.squared_norm * times**2 * _UP)))
+        squares = [max(1, math.floor(n.squared_norm * times**2 * _UP)) for n in self.sums]
+        each = [replace(n, squared_norm=k) for n, k in zip(self.sums, squares, strict=True)]
+        return self.together(each)
+
+    def of_several(self, units: Count) -> IntegerNoise:
+        """Of so many units, each with noise of its own: one longer sum."""
+        return self.together([replace(n, dimension=units * n.dimension) for n in self.sums])
 
     def divergence(self, order: float) -> float:
-        """Of the sum with the unit against the sum without; nats."""
-        return _divergence(self, order)
+        """Of the sums with the unit against those without; nats. Noises of several are independent: theirs add up."""
+        return math.fsum(_divergence(n, order) for n in self.sums)
 
-    def gaussian(self, releases: int, shares_are_lost: bool) -> tuple[float, float] | None:
+    def gaussian(self, releases: int) -> tuple[float, float] | None:
         """(multiplier of real Gaussian noise that hides no more, how far apart all releases are from it, in nats).
 
         Formal guarantees: so many releases, adaptively chosen, are within e^-a and e^a, a the second number, times
         the probabilities of a randomised function of as many real Gaussian releases of that multiplier; None where no
-        such a below 1e-6 is known. With lost shares the multiplier is that of all shares, and sqrt(k / n) times it
-        serves for k of n.
+        such a below 0.01 is known.
 
         *Proof.* Given y ~ N(0, s^2), let x be an integer of probability proportional to e^(-(x - y)^2 / (2 r^2)). The
         sum of these weights over the integers, by Poisson's summation, is r sqrt(2 pi) (1 + 2 e^(-2 pi^2 r^2) ...): for
@@ -98,20 +127,27 @@ class IntegerNoise:
         integers to y and x, which hence may be those of the data. And k discrete Gaussians of variance v add up to one
         of variance k v within e^-t and e^t, t = 10 sum_j e^(-2 pi^2 v j / (j + 1)), j from 1 to k - 1 (tau of Kairouz,
         Liu and Steinke 2021, Theorem 1), which rises with k. Coordinates are independent: their logarithms add up, and
-        so do those of the releases. For v >= r^2, k v - r^2 >= k (v - r^2).
+        so do those of the releases.
         """
-        if self.kind != "discrete_gaussian":
+        each = [_gaussian(n, float(releases) * n.dimension) for n in self.sums]
+        known = [one for one in each if one is not None]
+        apart = math.fsum(off for _, off in known)
+        if len(known) < len(each) or apart > FARTHEST:
             return None
-        coordinates = float(releases) * self.dimension
-        r2 = max(1.0, math.log(1e9 * 4.001 * coordinates) / (2 * math.pi**2))
-        v = self.share_variance
-        apart = coordinates * (
-            2 * apart_from_one(self.shares, v) + 4.001 * math.exp(-2 * math.pi**2 * r2)
-        )
-        left = self.shares * (v - r2) if shares_are_lost else self.shares * v - r2
-        if apart > 1e-6 or left <= 0:
-            return None
-        return math.sqrt(left / self.squared_norm), apart
+        return math.fsum(m**-2 for m, _ in known) ** -0.5, apart
+
+
+def _gaussian(noise: IntegerNoise, coordinates: float) -> tuple[float, float] | None:
+    """As `IntegerNoise.gaussian`, of one sum."""
+    if noise.kind != "discrete_gaussian":
+        return None
+    r2 = max(1.0, math.log(4.001 * coordinates / _KERNEL) / (2 * math.pi**2))
+    v = noise.share_variance
+    apart = coordinates * (
+        2 * apart_from_one(noise.shares, v) + 4.001 * math.exp(-2 * math.pi**2 * r2)
+    )
+    left = noise.shares * v - r2
+    return None if left <= 0 else (math.sqrt(left / noise.squared_norm), apart)
 
 
 @lru_cache(maxsize=2**14)

@@ -94,6 +94,84 @@ def replaced_delta(
     return np.asarray((1 - weight) + weight * forward)
 
 
+def in_place_delta(
+    epsilon: ArrayLike, distances: Floats, chances: Floats, noise: str = "gaussian"
+) -> Floats:
+    """The curve, f64[n], where a person's units are replaced by others in their places, `distances` apart.
+
+    P = p_0 N + sum_j p_j (N + d_j / 2) against Q = p_0 N + sum_j p_j (N - d_j / 2): one curve stands for both.
+
+    Formal guarantees: exact on the line, and no less than that of vectors: of p_0 N + sum_j p_j E[N + u_j] against p_0
+    N + sum_j p_j E[N + v_j], u_j and v_j random, of norms up to d_j / 2 (l1 norms for Laplace noise).
+
+    *Proof.* Let S be any set of outputs, N(S) = s, and F_d(s) the largest mass that N moved by a vector of norm up to d
+    can give to a set of mass s. By the curves of a single move (`curves.gaussian_delta`, `curves.laplace_delta`), whose
+    least curves determine F_d, that is the mass of a half-line, on the line; and the least mass is 1 - F_d(1 - s). So
+    P(S) - a Q(S) <= p_0 (1 - a) s + sum_j p_j (F_h(s) - a (1 - F_h(1 - s))), h = d_j / 2. On the line one half-line {z
+    > t} of mass s attains all of these at once: the largest for every move to the right, and the least for every move
+    to the left.
+
+    Args:
+        epsilon, distances, chances, noise: as `several_delta`; epsilon may be negative.
+    """
+    eps = np.atleast_1d(np.asarray(epsilon, float))
+    weight = np.exp(np.minimum(eps, 0.0))
+    forward = _in_pieces(_in_place, np.abs(eps), distances / 2, chances, noise)
+    return np.asarray((1 - weight) + weight * forward)
+
+
+def _in_place(eps: Floats, far: Floats, chances: Floats, noise: str) -> Floats:
+    """P(z > t) - a Q(z > t), t where P / Q = a."""
+    none, logs = _log_of_none(chances), np.log(chances)
+    t = _PLACED[noise](eps, far, none, logs)
+    same = none + _log_above(t, noise)
+    sides = [_log_above(t[:, None] - way * far, noise) for way in (1, -1)]
+    upper, lower = (np.logaddexp(same, np.logaddexp.reduce(logs + side, axis=1)) for side in sides)
+    return np.exp(upper) * -np.expm1(np.minimum(eps + lower - upper, 0.0))
+
+
+def _log_of_none(chances: Floats) -> float:
+    none = 1 - math.fsum(chances)
+    return math.log(none) if none > _ROUNDING else -math.inf
+
+
+def _placed_gaussian(eps: Floats, far: Floats, none: float, logs: Floats) -> Floats:
+    """z with log P / Q = eps, f64[n], by Newton between ends that hold it: the ratio rises."""
+    terms = logs - far**2 / 2
+    low, high = np.zeros(len(eps)), ((eps[:, None] - terms) / far).min(axis=1)  # Q / N <= 1 there
+    z = high
+    for _ in range(_STEPS):
+        each = [terms + way * far * z[:, None] for way in (1, -1)]
+        there, other = (np.logaddexp(none, np.logaddexp.reduce(x, axis=1)) for x in each)
+        gap = there - other - eps
+        if np.all(np.abs(gap) <= 1e-13 * (1 + eps)):
+            break
+        low, high = np.where(gap < 0, z, low), np.where(gap < 0, high, z)
+        slopes = [np.exp(x - s[:, None]) @ far for x, s in zip(each, (there, other), strict=True)]
+        step = z - gap / (slopes[0] + slopes[1])
+        z = np.where((step > low) & (step < high), step, (low + high) / 2)
+    return np.asarray(z)
+
+
+def _placed_laplace(eps: Floats, far: Floats, none: float, logs: Floats) -> Floats:
+    """z in [0, far] with log P / Q = eps, f64[n], or the nearer end: by halving."""
+    low, high = np.zeros(len(eps)), np.full(len(eps), far[-1])
+    for _ in range(_HALVINGS):
+        z = (low + high) / 2
+        if np.all((z == low) | (z == high)):
+            break
+        losses = [np.abs(z)[:, None] - np.abs(z[:, None] - way * far) for way in (1, -1)]
+        there, other = (
+            np.logaddexp(none, np.logaddexp.reduce(logs + loss, axis=1)) for loss in losses
+        )
+        above = there - other > eps
+        low, high = np.where(above, low, z), np.where(above, z, high)
+    return (low + high) / 2
+
+
+_PLACED = {"gaussian": _placed_gaussian, "laplace": _placed_laplace}
+
+
 def _in_pieces(
     curve: _OnTheLine, epsilon: ArrayLike, distances: Floats, chances: Floats, noise: str
 ) -> Floats:

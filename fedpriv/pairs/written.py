@@ -15,10 +15,12 @@ from fedpriv.pairs.algebra import (
     Best,
     Block,
     Moved,
+    Pair,
     Slack,
     Times,
     Told,
     check_parts,
+    fold,
 )
 from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.pairs.verify import Counted, Direction, Exact, Grid, Orders, Witness
@@ -42,6 +44,23 @@ _WITNESSES: dict[str, Any] = {
 }
 _NAMES = {kind: name for name, kind in (_PAIRS | _WITNESSES).items()}
 _DEEPEST = 50
+
+
+def in_short(pair: Pair) -> str:
+    """A pair as a short text, by which equal ones are told from others: numbers to nine digits."""
+    return fold(
+        pair,
+        lambda draw: f"{type(draw).__name__.lower()} {_digits(dataclasses.astuple(draw))}",
+        lambda cases: "told " + " | ".join(f"{p:.9g} {case}" for p, case in cases),
+        lambda of, n: f"{n} x ({of})",
+        lambda each: " + ".join(each) or "nothing",
+    )
+
+
+def _digits(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_digits, value))})"
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
 def written(value: Any) -> Any:
