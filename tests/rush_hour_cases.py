@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from fedpriv.privacy import DrawCase, Sampling
-from fedpriv.privacy.sampling import once
+from fedpriv.privacy import Case, Sampling, Why
 
 
 @dataclass(frozen=True)
@@ -13,30 +12,22 @@ class RushHours(Sampling):
     population: int
     usual: float
     rush: float
-    adjacency = "add_or_remove"
 
     @property
     def most(self):
         return self.population
 
     @property
-    def rate(self):
-        return self.rush + (1 - self.rush) * self.usual
-
-    @property
     def together(self):
         return self.rush + (1 - self.rush) * self.usual**2
 
-    def cases(self):
+    def cases_of_one(self, neighbour):
         """*Proof.* Whether a round is a rush hour has the same law whoever there is; let the view know it. Given that,
         the others join without regard to the unit, which then adds u with probability 1, or `usual`.
         """
-        return DrawCase(self.rush, 1.0, 1.0), DrawCase(1 - self.rush, self.usual, 1.0)
+        if neighbour == "replaced":
+            return Why("rush hours are proved for a client that is missing")
+        return Case(self.rush, ((1.0, 1.0),)), Case(1 - self.rush, ((1.0, self.usual),))
 
-    def times_drawn(self):
-        return once(self.rate)
-
-    def how_drawn(self, what, some_vanish):
-        return (
-            f"in rush hours, which may be known, {what} are of everyone; else units join independently",
-        )
+    def words(self, neighbour):
+        return ("in rush hours, which may be known, all take part; else units join independently",)

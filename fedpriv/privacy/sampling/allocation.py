@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from fedpriv.core.arguments import Count, CountOrZero, LargeCount, check_fields
-from fedpriv.privacy.sampling.poisson import NEVER, Cut, Neighbour
-from fedpriv.privacy.sampling.protocol import DrawCase, ParticipationSchema
+from fedpriv.core.arguments import Count, LargeCount, check_fields
+from fedpriv.privacy.sampling.draw import (
+    NOT_SEVERAL,
+    PLAIN,
+    Accounting,
+    Case,
+    Cases,
+    Neighbour,
+    Turns,
+    Who,
+    Why,
+)
+from fedpriv.privacy.sampling.poisson import NEVER, Cut
 
 
 @dataclass(frozen=True)
@@ -20,7 +30,6 @@ class Allocation(Cut):
 
     Attributes:
         block: b, number of rounds.
-        neighbour: as `Poisson`: "removed", or "remembered" where units remember when they were drawn.
 
     Raises:
         ValueError: a number below 1.
@@ -29,47 +38,28 @@ class Allocation(Cut):
     population: LargeCount
     block: Count
     capacity: LargeCount | None = None
-    neighbour: Neighbour = field(default="removed", repr=False)
+    together = 1.0
 
     def __post_init__(self) -> None:
         check_fields(self)
-
-    @property
-    def rate(self) -> float:
-        """Probability that a given client takes part in a block, unless it is left out in a cut: 1."""
-        return 1.0
-
-    @property
-    def together(self) -> float:
-        """Both take part in a block."""
-        return 1.0
-
-    @property
-    def block_rounds(self) -> int:
-        """Those of the block."""
-        return self.block
-
-    @property
-    def takes_all(self) -> bool:
-        """In a block of one round, without a cut."""
-        return self.block == 1 and not self.can_be_cut
 
     @property
     def is_cut(self) -> bool:
         """Whether a cohort is ever cut down (with a probability above 1e-250)."""
         return self._full_rounds()[0] > NEVER
 
-    def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
+    def words(self, neighbour: Neighbour) -> tuple[str, ...]:
         """Independently."""
-        return (
-            "units draw their rounds independently and uniformly, and sums are divided by a number fixed beforehand",
-        )
+        if neighbour == "zeroed":
+            return ()
+        text = "units draw their rounds independently and uniformly, and sums are divided by a number fixed beforehand"
+        return (text, *super().words(neighbour))
 
-    def cases(self) -> tuple[DrawCase, ...]:
+    def cases(self, neighbour: Neighbour, who: Who) -> Cases | Why:
         """By how many of the block's rounds are full without the unit.
 
-        Of a case, `rate` is the share of the rounds in which a unit moves the sum by `distance`, in the others by 1.
-        The pair of the block is dominated by that which shows the case, as in `pairs.blocks`.
+        Of a case, the chance of its law is the share of the rounds in which a unit moves the sum by `far`, in the
+        others by 1. The pair of the block is dominated by that which shows the case, as in `pairs.blocks`.
 
         *Proof.* Let the other N - 1 units draw their rounds, and B = `capacity` of a round's units stay, a uniform
         subset where there are more. A round that B or more others draw is full. All this has the same law with the unit
@@ -86,14 +76,20 @@ class Allocation(Cut):
         Where units remember when they were drawn, y shows for ever that it made room, so a unit that draws a full round
         counts as seen: in one round of b where one is full, in all where more are.
         """
+        if who.units > 1:
+            return NOT_SEVERAL
+        if neighbour == "zeroed":
+            return (Case(1.0, PLAIN),)
+        if neighbour != "removed":
+            return Why("blocks of rounds are certified for a unit that is added or removed")
         some, several = self._full_rounds()
         if some <= NEVER:
-            return (DrawCase(1.0, 1.0, 1.0),)
-        cut = [DrawCase(some, 1.0, 2.0)]
-        if self.neighbour == "remembered":
-            one = DrawCase(some - several, 1 / self.block, math.inf)
-            cut = [one, DrawCase(several, 1.0, math.inf)]
-        return tuple(case for case in (DrawCase(1 - some, 1.0, 1.0), *cut) if case.chance > 0)
+            return (Case(1.0, PLAIN),)
+        plain, of_one = Case(1 - some, PLAIN), ((1.0, 1 / self.block),)
+        seen = Case(some - several, of_one, math.inf), Case(several, PLAIN, math.inf)
+        if who.remembers:
+            return self._if_seldom_seen(_likely(plain, *seen), seen)
+        return _likely(plain, Case(some, PLAIN, 2.0))
 
     def _full_rounds(self) -> tuple[float, float]:
         """Bounds on the chances that one round of a block, or two, are full without the unit."""
@@ -108,8 +104,12 @@ class Allocation(Cut):
         return some, min(some, b * (b - 1) / 2 * full**2)
 
 
+def _likely(*cases: Case) -> Cases:
+    return tuple(case for case in cases if case.chance > 0)
+
+
 @dataclass(frozen=True)
-class RandomAllocation(ParticipationSchema):
+class RandomAllocation(Accounting):
     """Each client takes part once in every block of rounds, in a round of it that is drawn at random.
 
     V. Feldman, M. Shenfeld, "Privacy amplification by random allocation", 2025.
@@ -126,49 +126,27 @@ class RandomAllocation(ParticipationSchema):
     population: LargeCount
     block: Count
     capacity: LargeCount | None = None
-    not_by_hand = "use fp.random_allocation"
+    by_hand = "use fp.random_allocation"
 
     def __post_init__(self) -> None:
         check_fields(self)
-
-    @property
-    def block_rounds(self) -> int:
-        """Those of a block."""
-        return self.block
-
-    @property
-    def joining(self) -> float:
-        """Any round of a block is as likely."""
-        return 1 / self.block
-
-    def turn(self, units: Any, t: Any) -> Any:
-        """Any round may be everybody's."""
-        return units >= 0
-
-    @property
-    def separation(self) -> int:
-        """Fewest rounds between two of a client: the last of a block and the first of the next are neighbours."""
-        return 1
-
-    @property
-    def window(self) -> int:
-        """Of a block, one round is a client's."""
-        return self.block
 
     @property
     def most(self) -> int:
         """Clients of the largest cohort."""
         return self.of_a_round.most
 
-    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
-        """How many blocks the first `rounds` rounds have; of the last one may see a part."""
-        return -(-rounds // self.block)
-
     @property
     def of_a_round(self) -> Allocation:
         """The draw of a block."""
         return Allocation(self.population, self.block, self.capacity)
 
-    def in_words(self, rounds: CountOrZero) -> str:
-        """Which rounds of a run are a client's."""
-        return f"one round of a client in each of {self.rounds_of_a_unit(rounds)} blocks of {self.block} rounds"
+    @property
+    def turns(self) -> Turns:  # type: ignore[override]
+        """The last round of a block and the first of the next are neighbours."""
+        words = f"one round of a client in each of {{turns}} blocks of {self.block} rounds"
+        return Turns(1, words, block=self.block)
+
+    def turn(self, units: Any, t: Any) -> Any:
+        """Any round may be everybody's."""
+        return units >= 0

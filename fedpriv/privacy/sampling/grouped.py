@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
-from fedpriv.core.arguments import CountOrZero, LargeCount, require
-from fedpriv.pairs.curves import Floats
-from fedpriv.privacy.sampling.protocol import (
+from fedpriv.core.arguments import LargeCount, require
+from fedpriv.privacy.sampling.draw import (
+    ADJACENCIES,
     Accounting,
     Adjacency,
-    DrawCase,
-    ParticipationSchema,
+    Cases,
+    Neighbour,
     Sampling,
+    Turns,
+    Who,
+    Why,
 )
 
 
@@ -22,7 +24,7 @@ class Strata(Accounting):
     """What both kinds of grouped draws say.
 
     Formal guarantees: a unit of group g has the releases of `of_group(g)` alone, with noise of a multiplier that is
-    divided by `weight_of(g)`.
+    divided by its weight.
 
     *Proof.* Which group a unit is in is public and does not depend on data: a unit that is removed, or sends zeros, or
     is replaced, was in group g, and so is whoever replaces it. So the two neighbours differ in g, and the draws of all
@@ -33,7 +35,7 @@ class Strata(Accounting):
     multiplied by w_g, so that a unit moves the sum by w_g c_g times as far as `of_group(g)` supposes.
 
     Each group is cut to a capacity of its own: nobody makes room for a member of another group, whose weight may be
-    another. One draw of all clients is that of each group, too, where nobody stands in for another (`stands_alone`), or
+    another. One draw of all clients is that of each group, too, where nobody stands in for another (`alone`), or
     all have one weight and one clip scale: with equal products alone, noise that each adds itself, which is weighted
     but not clipped, would tell of whose place it is.
 
@@ -43,6 +45,7 @@ class Strata(Accounting):
         weights: w_g c_g of each.
         members: digest of who is in which.
         labels: name of each client's group, [clients].
+        of_answers: whether weights are only the largest of a group's answers, which differ by their delays.
     """
 
     population: LargeCount
@@ -51,20 +54,28 @@ class Strata(Accounting):
     weights: tuple[float, ...]
     members: str
     labels: tuple[str, ...] = field(default=(), repr=False, compare=False)
-    not_by_hand = "use fp.grouped"
+    of_answers: bool = field(default=False, repr=False)
+    by_hand = "use fp.grouped"
 
     @property
-    def group_names(self) -> tuple[str, ...]:
+    def group_names(self) -> tuple[str, ...]:  # type: ignore[override]
         """Of the groups."""
         return tuple(name for name, _ in self.parts)
 
-    def of_group(self, name: str) -> Accounting:
-        """As a unit of this group is drawn."""
-        return dict(self.parts)[name]
+    def of_group(self, name: str) -> tuple[Accounting, float]:
+        """(How a unit of this group is drawn, times how far it moves the sum)."""
+        return dict(self.parts)[name], self.weights[self.group_names.index(name)]
 
-    def weight_of(self, group: str) -> float:
-        """As `Accounting.weight_of`."""
-        return self.weights[self.group_names.index(group)]
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Their groups, if each has a draw of its own."""
+        apart = sum(drawn.population for _, drawn in self.parts) == self.population
+        return self.labels if apart else ()
+
+    @property
+    def counts_equally(self) -> bool:
+        """Whether all groups have the same weight."""
+        return self.of_answers or set(self.weights) == {1.0}
 
     def of_clients(self, clients: Sequence[int]) -> tuple[Accounting, list[int]]:
         """(How the group of these clients is drawn, their numbers in that draw), for audits.
@@ -73,105 +84,73 @@ class Strata(Accounting):
             ValueError: they are in several groups, or count less than 1, so that one likelihood is not that of each.
         """
         names = {self.labels[i] for i in clients}
-        one = len(names) == 1 and self.weight_of(*names) == 1
+        one = len(names) == 1 and self.of_group(*names)[1] == 1
         remedy = "canaries take the first clients' places; let those be of one group, of weight 1"
         require(one, "groups", sorted(names), remedy)
-        own = self.of_group(*names)
+        own, _ = self.of_group(*names)
         if own.population == self.population:
             return own, list(clients)
         return own, [sum(self.labels[j] in names for j in range(i)) for i in clients]
 
     @property
-    def largest_weight(self) -> float:
-        """Of any group."""
-        return max(self.weights)
-
-    @property
-    def counts_equally(self) -> bool:
-        """Whether all groups have the same weight."""
-        return min(self.weights) == 1.0
-
-    @property
-    def is_secret(self) -> bool:
+    def secret(self) -> bool:
         """Whether that of some group counts on it."""
-        return any(drawn.is_secret for _, drawn in self.parts)
+        return any(drawn.secret for _, drawn in self.parts)
 
     @property
-    def takes_all(self) -> bool:
-        """Whether all groups are taken whole."""
-        return all(drawn.takes_all for _, drawn in self.parts)
-
-    @property
-    def has_one_size(self) -> bool:
-        """Whether every group has, and nobody vanishes."""
-        return all(d.has_one_size and d.of_a_round.dropout == 0 for _, d in self.parts)
-
-    @property
-    def rate(self) -> float:
-        """That of the group that is drawn most often."""
-        return max(drawn.of_a_round.rate for _, drawn in self.parts)
+    def full(self) -> bool:  # type: ignore[override]
+        """Whether every group is, and nobody vanishes."""
+        return all(d.full and d.of_a_round.vanish == 0 for _, d in self.parts)
 
 
 @dataclass(frozen=True)
 class Grouped(Strata, Sampling):
     """Groups that are drawn alike in every round; of a unit only `of_group` tells."""
 
-    @property
-    def adjacency(self) -> Adjacency:
-        """That of all groups."""
-        return adjacency_of(self.parts[0][1])
-
-    def cases(self) -> tuple[DrawCase, ...]:
+    def cases(self, neighbour: Neighbour, who: Who) -> Cases | Why:
         """None, as they differ by group."""
-        self._refuse()
-
-    def times_drawn(self) -> tuple[Floats, Floats]:
-        """None, as they differ by group."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        names = self.group_names
-        require(
-            False,
-            "sampling",
-            names,
-            "units of these groups are drawn differently; take `of_group` of one",
+        return Why(
+            f"units of the groups {self.group_names} are drawn differently; take `of_group` of one"
         )
-        raise AssertionError
 
-    def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
+    def words(self, neighbour: Neighbour) -> tuple[str, ...]:
         """Nothing, beside what that of each group says."""
         return ()
 
     @property
-    def most_often(self) -> int:
+    def repeats(self) -> int:  # type: ignore[override]
         """In any group."""
-        return max(drawn.of_a_round.most_often for _, drawn in self.parts)
+        return max(drawn.of_a_round.repeats for _, drawn in self.parts)
 
     @property
-    def dropout(self) -> float:
+    def vanish(self) -> float:  # type: ignore[override]
         """In the group of which most vanish."""
-        return max(drawn.of_a_round.dropout for _, drawn in self.parts)
+        return max(drawn.of_a_round.vanish for _, drawn in self.parts)
 
     @property
-    def is_known_with_own_noise(self) -> bool:
-        """Whether that of all groups is."""
-        return all(drawn.of_a_round.is_known_with_own_noise for _, drawn in self.parts)
+    def known_by_noise(self) -> bool:
+        """Whether that of all groups does."""
+        return all(drawn.of_a_round.known_by_noise for _, drawn in self.parts)
+
+    @property
+    def neighbour(self) -> Neighbour:
+        """That of all groups."""
+        return self.parts[0][1].of_a_round.neighbour
+
+    @property
+    def inclusion(self) -> float:
+        """That of the group that is drawn most often."""
+        return max(drawn.of_a_round.inclusion for _, drawn in self.parts)
+
+    @property
+    def everyone(self) -> bool:
+        """Whether all groups are taken whole."""
+        return all(drawn.of_a_round.everyone for _, drawn in self.parts)
 
 
 @dataclass(frozen=True)
-class GroupedTurns(Strata, ParticipationSchema):
+class GroupedTurns(Strata, Accounting):
     """Groups of which some take part by a schedule of theirs; of a unit only `of_group` tells."""
-
-    @property
-    def separation(self) -> int:
-        """Of the group whose turns are closest."""
-        return self.window
-
-    @property
-    def window(self) -> int:
-        """Of the group whose turns are closest."""
-        return min(drawn.window for _, drawn in self.parts)
 
     @property
     def of_a_round(self) -> Grouped:
@@ -179,15 +158,13 @@ class GroupedTurns(Strata, ParticipationSchema):
         parts = tuple((name, drawn.of_a_round) for name, drawn in self.parts)
         return Grouped(self.population, self.most, parts, self.weights, self.members)
 
-    def rounds_of_a_unit(self, rounds: CountOrZero) -> int:
-        """In the group that has most."""
-        return max(drawn.rounds_of_a_unit(rounds) for _, drawn in self.parts)
-
-    def in_words(self, rounds: CountOrZero) -> str:
-        """Of each group."""
-        return "; ".join(f"{name}: {drawn.in_words(rounds)}" for name, drawn in self.parts)
+    @property
+    def turns(self) -> Turns:  # type: ignore[override]
+        """Of the group whose turns are closest."""
+        each = [drawn.turns.window if drawn.turns else 1 for _, drawn in self.parts]
+        return Turns(min(each), "turns by groups")
 
 
 def adjacency_of(drawn: Accounting) -> Adjacency:
     """Under which adjacency a group is certified towards a third party, with whole noise."""
-    return drawn.of_a_round.with_whole_noise().independent().adjacency or "zero_out"
+    return ADJACENCIES[drawn.of_a_round.neighbour]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-
-from fedpriv.core.arguments import Count, LargeCount, Rate, check_fields, require
-from fedpriv.pairs.curves import Floats
-from fedpriv.privacy.sampling.protocol import Adjacency, DrawCase, Sampling, any_of, several
+from fedpriv.core.arguments import LargeCount, Rate, check_fields, require
+from fedpriv.privacy.sampling.draw import Case, Cases, Neighbour, Sampling, Who, Why, several
 
 
 @dataclass(frozen=True)
@@ -26,6 +22,9 @@ class WithReplacement(Sampling):
     population: LargeCount
     size: LargeCount
     largest: Rate
+    full = True
+    secret = False
+    together = 1.0  # not bounded
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -35,75 +34,29 @@ class WithReplacement(Sampling):
 
     @property
     def most(self) -> int:
-        """Most units that one draw can hold."""
+        """Every draw may be another."""
         return self.size
 
     @property
-    def rate(self) -> float:
-        """Probability that the likeliest client takes part in a round: 1 - (1 - largest)^size."""
-        return -math.expm1(self.size * math.log1p(-self.largest)) if self.largest < 1 else 1.0
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """Its secrecy is not used."""
-        return "zero_out"
-
-    def cases(self) -> tuple[DrawCase, ...]:
-        """One, of a view that is not told how often; nothing is certified by it, see `adjacency`."""
-        return (DrawCase(1.0, self.rate, 1.0),)
-
-    def cases_of_several(self, units: Count) -> tuple[DrawCase, ...]:
-        """One: each draw is one of theirs with the sum of their probabilities, at most `units` times the largest."""
-        from scipy.stats import binom
-
-        times = several(binom(self.size, min(1.0, units * self.largest)), self.size)
-        return (DrawCase(1.0, any_of(times), 1.0, times),)
-
-    def times_drawn(self) -> tuple[Floats, Floats]:
-        """0 to `size` times: binomial."""
-        from scipy.stats import binom
-
-        n = np.arange(self.size + 1)
-        return n.astype(float), binom.pmf(n, self.size, self.largest)
-
-    @property
-    def most_often(self) -> int:
+    def repeats(self) -> int:  # type: ignore[override]
         """By every draw."""
         return self.size
 
-    def how_drawn(self, what: str, some_vanish: bool) -> tuple[str, ...]:
-        """Nothing has to hold, as nothing of it is secret."""
-        return ()
+    def cases(self, neighbour: Neighbour, who: Who) -> Cases | Why:
+        """One, of a view that knows how often each client is drawn: that secret is not used.
 
-    @property
-    def takes_all(self) -> bool:
-        """Where all draws are of one client."""
-        return self.largest == 1
+        *Proof.* Each draw is one of theirs with the sum of their probabilities, at most `units` times the largest.
+        """
+        if neighbour != "zeroed":
+            return Why("drawn with replacement, how often each unit is drawn is taken to be known")
+        from scipy.stats import binom
 
-    @property
-    def is_secret(self) -> bool:
-        """The view is taken to know how often each client is drawn."""
-        return False
+        law = several(binom(self.size, min(1.0, who.units * self.largest)), self.size)
+        return (Case(1.0, law),)
 
-    @property
-    def stands_alone(self) -> bool:
-        """How often each client is drawn is taken to be known."""
-        return True
-
-    @property
-    def has_one_size(self) -> bool:
-        """A client counts as often as it is drawn."""
-        return True
-
-    @property
-    def together(self) -> float:
-        """Not bounded."""
-        return 1.0
-
-    def one_message(self) -> tuple[Sampling, int]:
-        """Each draw sends its own."""
-        return replace(self, size=1), self.size
-
-    def remembered(self) -> Sampling:
-        """There is nothing to give away."""
-        return self
+    def words(self, neighbour: Neighbour) -> tuple[str, ...]:
+        """Of weights, and of moves."""
+        return (
+            "the weights by which cohorts are drawn are public",
+            "a unit drawn n times moves a sum by n clip norms, and n is visible",
+        )

@@ -1,0 +1,21 @@
+"""What a view sees of draws that nothing but a table of views makes: of persons, of places, of units that remember."""
+
+from fedpriv.privacy import Seen
+from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
+from fedpriv.privacy.from_rows import seen_of
+from fedpriv.privacy.row import Row
+
+
+def seen_by_hand(
+    drawn: Drawn,
+    multiplier: float,
+    rounds: int = 1,
+    *,
+    view: str = "third_party",
+    unit: str = "client",
+    noise: str = "gaussian",
+    adder: str = "shares",
+) -> Seen:
+    """Of so many rounds."""
+    noisy = Noisy(noise, 1 / multiplier)
+    return seen_of(Row(view, unit, noisy, adder, drawn, Repeated(rounds)))
