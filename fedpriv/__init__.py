@@ -91,7 +91,7 @@ from fedpriv.rounds.weighting import ByExamples, ByPublicSizes
 from fedpriv.statistics.normalised import normalised
 from fedpriv.testing.check_algorithm import check_algorithm
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "ALREADY_PRIVATE",

@@ -31,7 +31,7 @@ RETIRED: dict[str, str] = {
     "Evaluation": "fp.types.Evaluation",
     "MedianClipping": "fp.papers.MedianClipping",
     "PerExample": "fp.types.PerExample",
-    "Release": "fp.privacy.Release",
+    "Release": "fp.privacy.declared",
     "ScheduledSampler": "fp.types.ScheduledSampler",
     "Summed": "fp.types.Summed",
     "UNPROTECTED": "fp.unprotected()",
@@ -53,6 +53,9 @@ RETIRED: dict[str, str] = {
     "msp_fl": "fp.papers.msp_fl",
     "mspdq_fl": "fp.papers.mspdq_fl",
     "per_example_dense": "fp.per_example(model.loss, l2, closed_form=True)",
+    "privacy.DrawCase": "fp.privacy.Case",
+    "privacy.Release": "fp.privacy.declared",
+    "privacy.certify_releases": "fp.privacy.certify_seen",
     "privacy.dp_scaffold_claim": "fp.papers.dp_scaffold_claim",
     "privacy.fed_smp_claim": "fp.papers.fed_smp_claim",
     "privacy.haar_multiplier": "fp.papers.haar_multiplier",
@@ -90,7 +93,7 @@ def retired(old: str) -> Any:
     warnings.warn(f"fp.{old}: now {now}; it goes with 1.0", FutureWarning, stacklevel=3)
     if old in globals():
         return globals()[old]
-    return pkgutil.resolve_name(f"fedpriv.{now.removeprefix('fp.')}")
+    return pkgutil.resolve_name(f"fedpriv:{now.removeprefix('fp.')}")
 
 
 UNPROTECTED = unprotected()

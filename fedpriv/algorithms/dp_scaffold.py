@@ -91,7 +91,7 @@ def dp_scaffold(
     check_parts(sampler=sampler, codec=codec, server=server, weighting=weighting)
     warm_start = checked("warm_start", warm_start, CountOrZero)
     everyone_first = checked("everyone_first", everyone_first, bool)
-    if sampler.accounting.of_a_round.most_often > 1:
+    if sampler.accounting.of_a_round.repeats > 1:
         raise ValueError(
             "sampler: a client drawn twice counts twice in c, but has one c_i; draw without replacement"
         )
@@ -167,7 +167,7 @@ def claimed(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim
             "of its own, or the noise has another shape.",
         ),
         (
-            not (lots.takes_all or lots.is_without_replacement),
+            not (lots.everyone or lots.uniform),
             "The formula is for records without replacement.",
         ),
         (
@@ -175,17 +175,21 @@ def claimed(local: LocalSteps, sampler: Sampler) -> Callable[[int, float], Claim
             "The formula is for clients of equal size; here it is that of the smallest.",
         ),
         (
-            sampler.accounting.of_a_round.dropout > 0,
+            sampler.accounting.of_a_round.vanish > 0,
             "The formula is for cohorts of which nobody vanishes.",
         ),
     )
+
+    drawn = sampler.accounting
+    turns = drawn.turns is not None
+    inclusion = drawn.most / drawn.population if turns else drawn.of_a_round.inclusion
 
     def claim(rounds: int, delta: float) -> Claim:
         claimed = dp_scaffold_claim(
             sigma,
             max(1, round(sampler.expected_size)),
-            sampler.accounting.rate,
-            local.records.accounting.rate,
+            inclusion,
+            local.records.accounting.inclusion,
             local.steps,
             rounds,
             delta,

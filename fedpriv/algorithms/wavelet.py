@@ -109,7 +109,7 @@ def dp_sgd_wav(
     options: dict[str, Any] = {"sampler": sampler, "codec": codec, "server": server}
     algorithm = dp_sgd(local, **options)
     if noise_on_each:
-        if not local.records.accounting.is_without_replacement:
+        if not local.records.accounting.uniform:
             raise ValueError(
                 f"noise_on_each: the lots are {local.records.accounting}; draw exact subsets"
             )

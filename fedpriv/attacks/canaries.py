@@ -29,7 +29,7 @@ from fedpriv.core.trees import flatten
 from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
-from fedpriv.privacy import Release
+from fedpriv.privacy.seen import Plays, Seen
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.cohort import Cohort
 
@@ -66,7 +66,7 @@ class CanaryState(NamedTuple):
 def with_canaries(
     algorithm: Algorithm,
     count: Count,
-    release: Release,
+    seen: Seen,
     *,
     per_client: CountOrZero = 0,
     seed: Seed = 0,
@@ -95,7 +95,7 @@ def with_canaries(
     knows only the first message, along which the move is scored.
 
     Args:
-      release: what the canaries are looked for in, one of `fp.trace_round(...).releases(rounds)`.
+      seen: what the canaries are looked for in, one of `fp.trace_round(...).seen(rounds)`.
       seed: of the directions, which are those of all runs.
       data: records of a client (leaves [n, ...]) -> those that the canary has instead, each by itself where records are
         protected; `lambda examples: examples` leaves it its own. None: the worst.
@@ -109,12 +109,14 @@ def with_canaries(
     """
     require_algorithm(algorithm)
     count = checked("count", count, Count)
-    remedy = "give one of fp.trace_round(...).releases(rounds)"
-    require(isinstance(release, Release), "release", release, remedy)
+    remedy = "give one of fp.trace_round(...).seen(rounds)"
+    known = isinstance(seen, Seen) and seen.plays is not None
+    require(known, "seen", seen, remedy)
+    plays: Any = seen.plays
     per_client = checked("per_client", per_client, CountOrZero)
     seed = checked("seed", seed, Seed)
-    length, worst = FAR * _clip_norm(release), _worst(release)
-    correlation = getattr(release.mechanism, "correlation", None)
+    length, worst = FAR * _clip_norm(plays), _worst(plays)
+    correlation = getattr(plays.used, "correlation", None)
     _check_data(data, count, correlation)
     factorization = identity() if correlation is None else correlation.factorization
 
@@ -140,7 +142,9 @@ def with_canaries(
             jax.random.fold_in(key, random_streams.CANARIES), 0.5, (count,)
         )
         present = jnp.where(state.round == 0, coins, state.present)
-        canaries = Canaries(jax.random.key(seed), present, length, per_client, worst, data)
+        canaries = Canaries(
+            jax.random.key(seed), present, length, per_client, worst, data, plays.drawn
+        )
         run = partial(_run, algorithm, key, state.inner, cohort, canaries)
         if not (places := _places(run)):
             what = "records with shard.private_mean" if per_client else "clients with cohort.sum"
@@ -149,15 +153,15 @@ def with_canaries(
         if drawn is None:  # a trace for a certificate, which scores do not enter
             inner, metrics, _ = run(None, [])[1]
             return _followed(state, inner, present), metrics
-        (inner, metrics, remembered), seen = _observed(
-            run, places, canaries, release, jnp.sum(drawn.mask), cohort.round
+        (inner, metrics, remembered), found = _observed(
+            run, places, canaries, plays, jnp.sum(drawn.mask), cohort.round
         )
         cohort._memory.adopt(remembered)
         clients = np.arange(count) // max(per_client, 1)
         members = jnp.zeros(cohort.num_clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")
         there = members[clients]
         may, rate = _may_take_part(cohort, clients, there, correlation is not None)
-        scored = _scored(state, inner.params, seen, there, may, rate, release, data is not None)
+        scored = _scored(state, inner.params, found, there, may, rate, plays, data is not None)
         return _followed(scored, inner, present), metrics
 
     def personal(state: CanaryState, i: jax.Array) -> Any:
@@ -181,15 +185,15 @@ def _check_data(data: Data | None, count: int, correlation: Any) -> None:
         )
 
 
-def _clip_norm(release: Release) -> float:
+def _clip_norm(plays: Plays) -> float:
     """The largest of the mechanism's; 1 where there is none."""
-    bounds = np.asarray(jax.tree.leaves(getattr(release.mechanism, "clip_norm", ())), float)
+    bounds = np.asarray(jax.tree.leaves(getattr(plays.used, "clip_norm", ())), float)
     return float(np.max(bounds[np.isfinite(bounds)], initial=0)) or 1.0
 
 
-def _worst(release: Release) -> Callable[[int], PyTree] | None:
+def _worst(plays: Plays) -> Callable[[int], PyTree] | None:
     """As `WorstCase.worst`, of one round."""
-    used = release.mechanism
+    used = plays.used
     if used is not None and used.correlation is not None:
         used = used.correlation.mechanism
     hardest = getattr(used, "worst_case", None)
@@ -238,10 +242,9 @@ class _Seen(NamedTuple):
     precision: jax.Array
     step: jax.Array
 
-    def ratio(self, release: Release) -> jax.Array:
+    def ratio(self, plays: Plays) -> jax.Array:
         """f32[k]: log-likelihood ratio of a canary whose client takes part, against one that contributes nothing."""
-        by_record = release.of_records
-        steps, rate = (release.local_steps, release.sampling.rate) if by_record else (1, 1.0)
+        steps, rate = (plays.steps, plays.drawn.inclusion) if plays.of_records else (1, 1.0)
         return jax.vmap(partial(_ratio, steps=steps, rate=rate))(self.hits, self.precision)
 
 
@@ -249,7 +252,7 @@ def _observed(
     run: Any,
     places: list[Place],
     canaries: Canaries,
-    release: Release,
+    plays: Plays,
     members: jax.Array,
     t: jax.Array,
 ) -> tuple[tuple[State, Metrics, tuple], _Seen]:
@@ -260,7 +263,7 @@ def _observed(
     """
     steps, times = 1, jnp.int32(1)
     if canaries.per_client:
-        steps = release.local_steps
+        steps = plays.steps
         places, times = places[:1], steps * jnp.maximum(members, 1)
     zero, one = jnp.zeros(()), jnp.ones(())
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), [p.like for p in places])
@@ -306,7 +309,7 @@ def _scored(
     there: jax.Array,
     may: jax.Array,
     rate: float,
-    release: Release,
+    plays: Plays,
     honest: bool,
 ) -> CanaryState:
     """The state before a round, with what the round adds to the scores.
@@ -316,9 +319,9 @@ def _scored(
       there, may: bool[count], whether a canary's client takes part, and whether it may, as a third party knows.
       rate: with which probability one that may takes part.
     """
-    correlation = getattr(release.mechanism, "correlation", None)
+    correlation = getattr(plays.used, "correlation", None)
     if correlation is None:
-        ratios, whitening = seen.ratio(release), state.whitening
+        ratios, whitening = seen.ratio(plays), state.whitening
         known, blind = (jnp.where(times, ratios, 0.0) for times in (there, may))
     else:
         noise = seen.hits, there.astype(jnp.float32), may.astype(jnp.float32)
@@ -378,6 +381,7 @@ def _may_take_part(
         drawn, own = drawn.of_clients(clients.tolist())
         clients = np.array(own)
     turn = drawn.turn(jnp.asarray(clients), cohort.round)
-    if turn is None or (correlated and drawn.most_bands is None):
+    blocks = drawn.turns and drawn.turns.block
+    if turn is None or (correlated and (drawn.turns is None or drawn.turns.bands is None)):
         return there, 1.0
-    return turn, drawn.joining
+    return turn, 1 / blocks if blocks else drawn.of_a_round.joining

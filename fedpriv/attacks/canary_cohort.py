@@ -29,6 +29,7 @@ from fedpriv.mechanisms.per_example import RecordMechanism
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed
 from fedpriv.rounds.private_step import PrivateStep, SumAdder
+from fedpriv.rounds.record_samplers import PublicGroups
 from fedpriv.rounds.samplers import Draw
 from fedpriv.rounds.sent import Client, Sent
 from fedpriv.rounds.weighting import Weighting
@@ -176,7 +177,7 @@ def _decoded(rotation_key: Key, total: jax.Array, step: PrivateStep, like: PyTre
 def _check_known(cohort: Cohort) -> None:
     """Raises NoPlaceError: the cohort is secret, so that a third party does not know what a client keeps."""
     drawn = cohort._sampler.accounting
-    if not (drawn.takes_all or (drawn.has_turns and not drawn.is_secret)):
+    if not (drawn.of_a_round.everyone or (drawn.turns is not None and not drawn.secret)):
         raise NoPlaceError(
             "own: an honest canary that keeps something tells by its message when it took part, which is secret; audit "
             "the worst case, or let everyone take part"
@@ -265,10 +266,8 @@ def _with_canaries(
         ) -> Params:
             gradients, mechanism = step.gradients, step.mechanism
             assert rotation is None  # see `_sum_of_records`
-            if names := step.sampling.accounting.group_names:
-                raise NoPlaceError(
-                    f"records: in groups {names}, each with a rate of its own; audit the mechanism, with draw_scores"
-                )
+            if isinstance(step.sampling, PublicGroups):
+                _check_group(canaries, step.sampling)
             if canaries.per_client > (held := step.sampling.accounting.population):
                 raise ValueError(
                     f"per_client: a client has {held} records, not {canaries.per_client} to give up"
@@ -280,6 +279,19 @@ def _with_canaries(
             return numbered._noisy_mean(replace(step, gradients=played, mechanism=heard), params)
 
     return CanaryShard(**vars(shard))
+
+
+def _check_group(canaries: Canaries, records: PublicGroups) -> None:
+    """Raises NoPlaceError: canaries are in another group than the one whose draws they are scored by."""
+    places = [divmod(j, canaries.per_client) for j in range(len(canaries.present))]
+    names = {(i, str(records.groups[i][at])) for i, at in places if at < len(records.groups[i])}
+    drawn = {records.accounting_of(records.held[i][name], name) for i, name in names}
+    if drawn != {canaries.drawn}:
+        groups = sorted({name for _, name in names})
+        raise NoPlaceError(
+            f"records: canaries take the first records' places, of groups {groups}, which are drawn otherwise than "
+            "what was seen; give what is seen of that group, `traced.seen(rounds, kind)`, and let those be of one group"
+        )
 
 
 class _Heard(NamedTuple):

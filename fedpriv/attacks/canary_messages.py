@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,7 @@ class Canaries(NamedTuple):
       per_client: records of a client that are canaries; 0 where clients are.
       worst: (d) -> the direction of a single canary, as `WorstCase.worst`.
       data: on what a single canary trains honestly; None: it contributes its direction.
+      drawn: how their records are drawn, as they are scored.
     """
 
     key: Key
@@ -44,6 +45,7 @@ class Canaries(NamedTuple):
     per_client: int
     worst: Callable[[int], PyTree] | None = None
     data: Data | None = None
+    drawn: Any = None
 
     def direction(self, j: jax.Array, like: PyTree) -> PyTree:
         """That of canary j (i32[]), of length 1, in the shapes of `like`.

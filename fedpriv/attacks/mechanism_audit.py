@@ -1,4 +1,4 @@
-"""White-box audit of what a view sees: draws of the release on two neighbours, and what tells them apart.
+"""White-box audit of what a view sees: draws of it on two neighbours, and what tells them apart.
 
 A distinguisher that beats an (epsilon, delta)-private mechanism refutes its privacy; `fedpriv.attacks.bounds` turns the
 scores into lower bounds on epsilon.
@@ -7,7 +7,7 @@ scores into lower bounds on epsilon.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +21,8 @@ from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.mechanisms.mechanisms import Mechanism
-from fedpriv.privacy import Release
-from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.release import View
-from fedpriv.privacy.release_pairs import played_pair
+from fedpriv.pairs.integer_noise import IntegerNoise
+from fedpriv.privacy.seen import Plays, Seen, View, common_neighbour
 
 _CHUNK = 2**18  # coordinates side by side
 
@@ -47,14 +45,14 @@ class Scores(NamedTuple):
 
 @names_user_code
 def draw_scores(
-    releases: Sequence[Release],
+    seen: Sequence[Seen],
     view: View,
     *,
     draws: Count,
     seed: Seed = 0,
     dimension: Count = 4,
 ) -> Scores:
-    """Runs the mechanisms of `releases` on a unit in their worst direction, and without it.
+    """Runs the mechanisms of what is `seen` on a unit in their worst direction, and without it.
 
     What is drawn is the mechanism's own code, clipping included, once per step of every draw; the rest of the cohort
     cancels. Scores are log-likelihood ratios of what the certificate takes the view to see. So the mechanism and its
@@ -62,33 +60,35 @@ def draw_scores(
     are drawn, and the direction is the worst of those that messages may have as integers.
 
     Args:
+      seen: such as `fp.trace_round(...).seen(rounds)`.
       view: one of `fedpriv.privacy.VIEWS`.
       draws: of each neighbour.
       dimension: coordinates, where the mechanism does not fix them; at least one for each tensor that is clipped.
 
     Raises:
-      ValueError: a release of the view that brings no mechanism, or one without noise.
+      ValueError: what the view sees brings no mechanism, or is without noise.
     """
-    fits = isinstance(releases, Sequence) and all(isinstance(r, Release) for r in releases)
-    require(fits, "releases", releases, "give those of fp.trace_round(...).releases(rounds)")
+    fits = isinstance(seen, Sequence) and all(isinstance(each, Seen) for each in seen)
+    require(fits, "seen", seen, "give that of fp.trace_round(...).seen(rounds)")
     view = checked("view", view, View)
     draws = checked("draws", draws, Count)
     seed = checked("seed", seed, Seed)
     dimension = checked("dimension", dimension, Count)
-    seen = [release for release in releases if release.view == view]
-    relation = relation_of(seen, view)
-    ratios = [_ratios_of(release, dimension) for release in seen]
-    pairs = [played_pair(release, relation) for release in seen]
+    of_view = [each for each in seen if each.view == view]
+    ratios = [_ratios_of(each, dimension) for each in of_view]
+    neighbour = common_neighbour(of_view)
+    played = [each.plays for each in of_view if each.plays is not None]
+    pairs: list[Any] = [each.pairs.of(neighbour) for each in played]
     parts = [
-        play(pair, own, 1 / release.multiplier)
-        for pair, own, release in zip(pairs, ratios, seen, strict=True)
+        play(pair, own, 1 / each.multiplier)
+        for pair, own, each in zip(pairs, ratios, played, strict=True)
     ]
 
     def one(key: Key, present: jax.Array) -> jax.Array:
         keys = jax.random.split(key, len(parts))
         return sum((part(k, present) for part, k in zip(parts, keys, strict=True)), jnp.zeros(()))
 
-    widest = max((coordinates(r, dimension) for r in seen), default=1)
+    widest = max((coordinates(each, dimension) for each in played), default=1)
     side_by_side = max(1, _CHUNK // widest)
 
     @jax.jit
@@ -101,40 +101,35 @@ def draw_scores(
         return np.round(np.asarray(many(key, jnp.bool_(present)), np.float64), 3)
 
     with_key, without_key = jax.random.split(jax.random.key(seed))
-    noise = frozenset(release.noise for release in seen)
+    noise = frozenset(each.kind for each in played)
     certain = all(map(is_certain, pairs))
     return Scores(drawn(with_key, True), drawn(without_key, False), noise, certain)
 
 
-def coordinates(release: Release, dimension: int = 4) -> int:
+def coordinates(plays: Plays, dimension: int = 4) -> int:
     """Of how many a draw of one step consists, see `draw_scores`."""
-    if release.integers is not None:
-        return sum(worst_shifts(release.integers).values())
-    return release.mechanism.worst_case.dimension or dimension
+    if isinstance(plays.noise, IntegerNoise):
+        return sum(worst_shifts(plays.noise).values())
+    return plays.used.worst_case.dimension or dimension
 
 
-def _ratios_of(release: Release, dimension: int) -> Ratios:
-    """Of the release's mechanism, in its worst direction."""
-    used: Mechanism | None = release.mechanism
-    if release.integers is not None:
-        return integer_ratios(release.integers, release.lossy is not None, _most_often(release))
-    if used is None or used.worst_case is None or not release.multiplier > 0:
-        why = release.reason or "the release brings no mechanism"
-        raise ValueError(f"release: there is nothing to draw for {release.view} ({why})")
+def _ratios_of(seen: Seen, dimension: int) -> Ratios:
+    """Of its mechanism, in its worst direction."""
+    plays = seen.plays if seen.hidden else None
+    if plays is not None and isinstance(plays.noise, IntegerNoise) and not plays.noise.beside:
+        return integer_ratios(plays.noise, plays.lost, plays.farthest)
+    if plays is None or plays.used is None or plays.used.worst_case is None:
+        why = seen.reason or "it brings no mechanism"
+        raise ValueError(f"seen: there is nothing to draw for {seen.view} ({why})")
+    used: Mechanism = plays.used
     # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
-    strength = float(used.certified_multiplier) / release.multiplier
-    hardest = used.worst_case
+    strength = float(used.certified_multiplier) / plays.multiplier
+    hardest: Any = used.worst_case
     d = hardest.dimension or max(dimension, hardest.tensors)
     bound = used.clip(jax.tree.map(lambda u: 10 * u, hardest.worst(d)))[0]
-    return (_gaussian_ratios if release.noise == "gaussian" else _laplace_ratios)(
+    return (_gaussian_ratios if plays.noise == "gaussian" else _laplace_ratios)(
         used.perturb, hardest.whiten, jax.tree.map(lambda u: strength * u, bound)
     )
-
-
-def _most_often(release: Release) -> int:
-    """How many times a round's draws may hold the unit."""
-    known = release.participation
-    return release.sampling.most_often * (1 if known is None else known.most_often)
 
 
 _Perturb: TypeAlias = Callable[[Key, PyTree], PyTree]

@@ -13,7 +13,7 @@ from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over
 from fedpriv.certification.marks import Mean, Sum
-from fedpriv.certification.releases import bits_of_shares, too_narrow
+from fedpriv.certification.pieces import bits_of_shares, too_narrow
 from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
 from fedpriv.core.arguments import require
@@ -148,7 +148,7 @@ def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
             yield used.ends
         integers = release.step.integer_sum(dimension(release.like))
         if integers is not None and constructed(used):
-            lost = release.step.sampling.accounting.of_a_round.loses_noise
+            lost = release.step.sampling.accounting.of_a_round.lossy
             yield from (each.array for each in closed_over(_program_of_sum(integers, lost)))
 
 

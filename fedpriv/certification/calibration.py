@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
-from fedpriv.certification.certificate import TracedRound, trace_round
+from fedpriv.certification.certificate import trace_round
+from fedpriv.certification.monotone_search import Range, UnreachableError, search
 from fedpriv.certification.together import Run, Together
-from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, require, shown
+from fedpriv.certification.traced_round import TracedRound
+from fedpriv.core.arguments import (
+    Budget,
+    Count,
+    MeanRuns,
+    Probability,
+    Rate,
+    checked,
+    require,
+    shown,
+)
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
-from fedpriv.mechanisms.integers import WrapsError
 from fedpriv.privacy import Certificate
 from fedpriv.privacy.certificate import Claim
-from fedpriv.privacy.release import View
+from fedpriv.privacy.seen import View
 from fedpriv.rounds.algorithm import Algorithm, require_algorithm
 
-_QUIETEST, _LOUDEST = 1e-3, 1e9  # noise multipliers that are tried
-_LITTLE = -0.5  # its logarithm, where the search begins
+NOISE = Range(dearest=1e-3, cheapest=1e9, begin=(math.exp(-0.5), math.e), factor=math.exp(2))
+"""Noise multipliers that are tried."""
 _MOST_ROUNDS = 2**24  # tried where none is given
 _FINEST = 1e-9
 
@@ -35,6 +44,7 @@ def calibrate_noise(
     delta: Probability,
     view: View = "third_party",
     honest: Rate = 1.0,
+    best_of: MeanRuns = 1.0,
     claimed: bool = False,
     tolerance: Probability = 1e-4,
 ) -> float:
@@ -42,11 +52,12 @@ def calibrate_noise(
 
     Args:
         make: noise multiplier -> algorithm, such as `lambda sigma: dp_fed_avg(..., noise_multiplier=sigma)`.
-        params, federation, view, honest: as in `certify`.
+        params, federation, view, honest, best_of: as in `certify`.
         epsilon: target, above 0, in nats.
         rounds: number of rounds T.
         delta: probability, in (0, 1).
-        claimed: use the paper's formula instead of a certificate (view and honest are then ignored).
+        claimed: use the paper's formula instead of a certificate (view and honest are then ignored, best_of is
+            refused).
         tolerance: relative tolerance of the answer, which errs on the safe side.
 
     Raises:
@@ -56,14 +67,14 @@ def calibrate_noise(
     """
     require(callable(make), "make", make, "give a function, noise -> algorithm")
     rounds = checked("rounds", rounds, Count)
-    price = _priced(params, federation, delta, view, honest, claimed)
+    price = _priced(params, federation, delta, view, honest, best_of, claimed)
 
     def certificate_at(noise: float) -> Certificate | Claim:
         algorithm = asked("make", make, "(noise_multiplier)", noise)
         gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
         return price(algorithm, rounds)
 
-    return smallest(certificate_at, epsilon, tolerance)
+    return least_noise(certificate_at, epsilon, tolerance)
 
 
 @names_user_code
@@ -99,64 +110,39 @@ def calibrate_together(
     def certificate_at(noise: float) -> Certificate:
         return together.certify(asked("make", make, "(noise_multiplier)", noise))
 
-    return smallest(certificate_at, epsilon, tolerance)
+    return least_noise(certificate_at, epsilon, tolerance)
 
 
-def smallest(
+def least_noise(
     certificate_at: Callable[[float], Certificate | Claim], epsilon: Budget, tolerance: Probability
 ) -> float:
-    """The smallest noise multiplier with which what it is of costs at most `epsilon`."""
-    from scipy.optimize import brentq
+    """The smallest noise multiplier with which what it is of costs at most `epsilon`.
 
+    Raises:
+        UnreachableError: no noise has this epsilon.
+        WrapsError: sums of integers wrap with this noise.
+    """
     epsilon = checked("epsilon", epsilon, Budget)
     tolerance = checked("tolerance", tolerance, Probability)
     require(tolerance >= _FINEST, "tolerance", tolerance, f"give {_FINEST:g} or more")
 
-    @cache  # brentq asks for both ends again, and the root is its last
-    def priced(log_noise: float) -> Certificate | Claim:
-        return certificate_at(math.exp(log_noise))
+    def refusal(most: float) -> str:
+        why = _unreachable(certificate_at(NOISE.begin[0]), certificate_at(most), most)
+        return f"epsilon: {shown(epsilon)}; {why}"
 
-    def excess(log_noise: float) -> float:
-        """Above 0 where the noise is too little; so much that sums of integers wrap is more than enough."""
-        try:
-            cost = priced(log_noise).epsilon
-        except WrapsError:
-            return -99.0
-        return min(max(math.log(max(cost, 1e-300) / epsilon), -99.0), 99.0)
+    def cost(noise: float) -> float:
+        return certificate_at(noise).epsilon
 
-    low, high = _bracket(excess, priced, epsilon)
-    root = float(brentq(excess, low, high, xtol=tolerance / 4))
-    while excess(root) > 0:
-        root += tolerance / 4
-    priced(root)  # raises WrapsError where less noise does not do
-    return math.exp(root)
+    found = search(cost, epsilon, NOISE, refusal, tolerance=tolerance)
+    if found == NOISE.dearest:
+        remedy = f"is met by any noise multiplier from {found:g} on; lower it, or let `make` use its argument"
+        raise UnreachableError(f"epsilon: {shown(epsilon)}; {remedy}")
+    return found
 
 
-class UnreachableError(ValueError):
-    """No noise has the epsilon that is wanted."""
-
-
-def _bracket(
-    excess: Callable[[float], float],
-    priced: Callable[[float], Certificate | Claim],
-    epsilon: float,
-) -> tuple[float, float]:
-    """(too little, enough) noise, as logarithms."""
-    low, high, least, most = _LITTLE, 1.0, math.log(_QUIETEST), math.log(_LOUDEST)
-    while excess(high) > 0:
-        if high >= most:
-            why = _unreachable(priced(_LITTLE), priced(high))
-            raise UnreachableError(f"epsilon: {shown(epsilon)}; {why}")
-        low, high = high, min(high + 2, most)
-    while excess(low) <= 0:
-        remedy = f"is met by any noise multiplier from {_QUIETEST:g} on; lower it, or let `make` use its argument"
-        if low <= least:
-            raise UnreachableError(f"epsilon: {shown(epsilon)}; {remedy}")
-        low, high = max(low - 2, least), low
-    return low, high
-
-
-def _unreachable(with_little: Certificate | Claim, with_most: Certificate | Claim) -> str:
+def _unreachable(
+    with_little: Certificate | Claim, with_most: Certificate | Claim, most: float
+) -> str:
     """Why even the most noise does not do, and what would."""
     cost = with_most.epsilon
     if math.isinf(cost):
@@ -164,8 +150,8 @@ def _unreachable(with_little: Certificate | Claim, with_most: Certificate | Clai
     if cost == with_little.epsilon:
         return f"{cost:.4g} is spent whatever the noise multiplier; let `make` use its argument"
     return (
-        f"cannot be reached even with a noise multiplier of {_LOUDEST:g}, which costs {cost:.4g}; raise epsilon, or "
-        "lower what is spent beside this noise"
+        f"cannot be reached even with a noise multiplier of {most:g}, which costs {cost:.4g}; raise epsilon, or lower "
+        "what is spent beside this noise"
     )
 
 
@@ -192,6 +178,7 @@ def calibrate_rounds(
     delta: Probability,
     view: View = "third_party",
     honest: Rate = 1.0,
+    best_of: MeanRuns = 1.0,
     claimed: bool = False,
     at_most: Count | None = None,
 ) -> int:
@@ -199,7 +186,7 @@ def calibrate_rounds(
 
     Args:
         algorithm: one whose epsilon does not fall with the number of rounds.
-        params, federation, view, honest: as in `certify`.
+        params, federation, view, honest, best_of: as in `certify`.
         epsilon: target, above 0, in nats.
         delta: probability, in (0, 1).
         claimed: as in `calibrate_noise`.
@@ -218,17 +205,19 @@ def calibrate_rounds(
         of_noise = trace_round(algorithm, params, federation).most_rounds
         most = of_noise or most
 
-    price = _priced(params, federation, delta, view, honest, claimed)
+    price = _priced(params, federation, delta, view, honest, best_of, claimed)
 
-    def allowed(rounds: int) -> bool:
-        return price(algorithm, rounds).epsilon <= epsilon
+    def cost(rounds: float) -> float:
+        return price(algorithm, int(rounds)).epsilon
 
-    first = price(algorithm, 1)
-    remedy = f"a single round costs {first.epsilon:.4g}; raise epsilon or the noise"
-    if math.isinf(first.epsilon):
-        remedy = f"no number of rounds reaches it: {why_infinite(first)}"
-    require(first.epsilon <= epsilon, "epsilon", epsilon, remedy)
-    done = _largest(allowed, most)
+    def refusal(least: float) -> str:
+        first = price(algorithm, int(least))
+        why = f"a single round costs {first.epsilon:.4g}; raise epsilon or the noise"
+        if math.isinf(first.epsilon):
+            why = f"no number of rounds reaches it: {why_infinite(first)}"
+        return f"epsilon: {shown(epsilon)}; {why}"
+
+    done = int(search(cost, epsilon, Range(most, 1, begin=(1, 1), factor=2, whole=True), refusal))
     remedy = f"{done} rounds do not reach it; there is nothing to find"
     if of_noise is not None:
         remedy = f"{done} rounds, the most that its noise is made for, do not reach it; make the noise for more"
@@ -236,29 +225,24 @@ def calibrate_rounds(
     return done
 
 
-def _largest(allowed: Callable[[int], bool], most: int) -> int:
-    """The largest number up to `most` that is allowed, given that 1 is and that larger ones are not once one is not."""
-    done, over = 1, 2
-    while over <= most and allowed(over):
-        done, over = over, 2 * over
-    if over > most:
-        if allowed(most):
-            return most
-        over = most
-    while over - done > 1:
-        middle = (done + over) // 2
-        done, over = (middle, over) if allowed(middle) else (done, middle)
-    return done
-
-
 def _priced(
-    params: Any, federation: Any, delta: Probability, view: View, honest: Rate, claimed: bool
+    params: Any,
+    federation: Any,
+    delta: Probability,
+    view: View,
+    honest: Rate,
+    best_of: MeanRuns,
+    claimed: bool,
 ) -> Callable[[Algorithm, int], Certificate | Claim]:
     """(algorithm, rounds) -> what they cost."""
     delta = checked("delta", delta, Probability)
     view = checked("view", view, View)
     honest = checked("honest", honest, Rate)
+    best_of = checked("best_of", best_of, MeanRuns)
     claimed = checked("claimed", claimed, bool)
+    remedy = "a claim is of one run; leave one of best_of and claimed out"
+    require(best_of == 1 or not claimed, "best_of", best_of, remedy)
+    options: Any = {"view": view, "honest": honest, "best_of": best_of}
     last: list[TracedRound] = []
 
     def price(algorithm: Algorithm, rounds: int) -> Certificate | Claim:
@@ -266,7 +250,7 @@ def _priced(
         if not claimed:
             if not last or last[0].algorithm is not algorithm:
                 last[:] = [trace_round(algorithm, params, federation)]
-            return last[0].certify(rounds, delta, view=view, honest=honest)
+            return last[0].certify(rounds, delta, **options)
         claim: Claim | None = asked("claim", algorithm.claim, "(rounds, delta)", rounds, delta)
         if claim is None:
             raise ValueError("claimed: this algorithm has no claim; calibrate the certificate")

@@ -10,7 +10,8 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 from jax.interpreters import partial_eval
 
-from fedpriv.certification.certificate import TracedRound, trace_round
+from fedpriv.certification.certificate import trace_round
+from fedpriv.certification.traced_round import TracedRound
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.user_code import names_user_code
 from fedpriv.rounds.algorithm import Algorithm

@@ -52,9 +52,9 @@ def check_data(
 
 def _check_persons(algorithm: Algorithm, federation: Any) -> None:
     for _, sampler in parts_of(algorithm.sampler, 2):
-        if sampler.accounting.of_whom:
+        if sampler.accounting.persons:
             whose = assignment(federation)
-            same = whose is not None and whose.digest == sampler.accounting.of_whom
+            same = whose is not None and whose.digest == sampler.accounting.persons
             remedy = "it draws persons of another federation; give fp.by_person(sampler, federation) this one"
             require(same, "sampler", sampler.accounting, remedy)
 

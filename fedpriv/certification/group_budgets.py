@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fedpriv.certification.calibration import why_infinite
 from fedpriv.certification.certificate import trace_round
+from fedpriv.certification.monotone_search import Range, search
 from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
 from fedpriv.privacy import Certificate
-from fedpriv.privacy.release import View
+from fedpriv.privacy.seen import View
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.group_names import OtherGroupsError, named
 
-_LEAST = 1e-9  # of the numbers that are tried
+_SHARE = Range(dearest=1.0, cheapest=1e-9, begin=(1.0, 1.0), factor=8.0)
+"""Numbers of a group that are tried."""
 _FINEST = 1e-6
 _MOST_SWEEPS = 20
 
@@ -106,7 +108,7 @@ def calibrate_groups(
         for group, budget in budgets.items():
             spent = cost(group, numbers[group]).epsilon
             if not (1 - tolerance) * budget <= spent <= budget:
-                numbers[group] = _largest(group, budget, cost, tolerance)
+                numbers[group] = _largest(group, budget, partial(cost, group), tolerance)
         if numbers == before:
             return dict(zip(epsilon, numbers.values(), strict=True))
     raise ValueError(
@@ -116,19 +118,10 @@ def calibrate_groups(
 
 
 def _largest(
-    group: str, budget: float, cost: Callable[[str, float], Certificate], tolerance: float
+    group: str, budget: float, cost: Callable[[float], Certificate], tolerance: float
 ) -> float:
     """The largest number with which a group costs at most its budget, while those of others stay."""
-    from scipy.optimize import brentq
-
-    def excess(log_number: float) -> float:
-        """Above 0 where it costs too much; aims at the middle of what is allowed."""
-        spent = cost(group, math.exp(log_number)).epsilon
-        return min(max(math.log(max(spent, 1e-300) / budget), -99.0), 99.0) + tolerance / 2
-
-    what = f"epsilon[{group!r}]"
-    whole = cost(group, 1.0)
-    why = "raise it, or the noise"
+    what, whole = f"epsilon[{group!r}]", cost(_SHARE.dearest)
     require(math.isfinite(whole.epsilon), what, budget, why_infinite(whole))
     remedy = (
         f"even 1, the largest number, costs the group {whole.epsilon:.4g}; lower its budget to that, or the noise, or "
@@ -136,13 +129,11 @@ def _largest(
     )
     require(whole.epsilon >= (1 - tolerance) * budget, what, budget, remedy)
     if whole.epsilon <= budget:
-        return 1.0
-    high, low = 0.0, math.log(0.125)
-    while excess(low) > 0:
-        least = f"even the number {math.exp(low):.3g} costs {cost(group, math.exp(low)).epsilon:.4g}; {why}"
-        require(low > math.log(_LEAST), what, budget, least)
-        high, low = low, low + math.log(0.125)
-    root = float(brentq(excess, low, high, xtol=tolerance / 8))
-    while cost(group, math.exp(root)).epsilon > budget:
-        root -= tolerance / 8
-    return math.exp(root)
+        return _SHARE.dearest
+
+    def refusal(least: float) -> str:
+        spent = cost(least).epsilon
+        return f"{what}: {budget}; even the number {least:.3g} costs {spent:.4g}; raise it, or the noise"
+
+    half = tolerance / 2  # aims at the middle of what is allowed
+    return search(lambda n: cost(n).epsilon, budget, _SHARE, refusal, tolerance=half, below=half)

@@ -12,10 +12,10 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from fedpriv.certification.calibration import smallest
+from fedpriv.certification.calibration import least_noise
 from fedpriv.certification.certificate import certify
-from fedpriv.certification.client_releases import Cohorts, of_clients
 from fedpriv.certification.marks import Sum
+from fedpriv.certification.views import Cohorts, of_clients
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.arguments import (
     Budget,
@@ -43,8 +43,9 @@ from fedpriv.mechanisms.integers import (
 )
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
 from fedpriv.pairs.integer_noise import IntegerKind
-from fedpriv.privacy import Certificate, certify_releases
-from fedpriv.privacy.release import View
+from fedpriv.privacy import Certificate, certify_seen
+from fedpriv.privacy.from_rows import seen_of
+from fedpriv.privacy.seen import View
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
@@ -244,7 +245,7 @@ class _Search:
         return _MADE[self.noise](self.clip_norm, multiplier, bits=bits)
 
     def _least_noise(self, make: Callable[[float], Mechanism]) -> float:
-        return smallest(lambda m: self._priced(make(m)), self.epsilon, _TOLERANCE)
+        return least_noise(lambda m: self._priced(make(m)), self.epsilon, _TOLERANCE)
 
     def _priced(self, used: Mechanism) -> Certificate:
         """What `_certificate` finds, without a trace."""
@@ -254,8 +255,9 @@ class _Search:
 
         def of(group: str) -> Certificate:
             cohorts = Cohorts.of(drawn, self.rounds, group)
-            releases = of_clients(message, cohorts, "client", 0, False, "")
-            return certify_releases(releases, self.delta, self.view, honest=self.honest)
+            rows = of_clients(message, cohorts, "client", 0, False, "")
+            seen = [seen_of(row, self.honest) for row in rows if row.view == self.view]
+            return certify_seen(seen, self.delta, self.view)
 
         return max(map(of, drawn.group_names or ("",)), key=lambda each: each.epsilon)
 

@@ -91,7 +91,7 @@ class MarkedCohort(Cohort):
     def size(self) -> jax.Array:
         """i32[], marked where it says who takes part."""
         drawn = self._sampler.accounting
-        if not drawn.is_secret or (drawn.has_one_size and drawn.of_a_round.dropout == 0):
+        if not drawn.secret or (drawn.full and drawn.of_a_round.vanish == 0):
             return jnp.int32(self._sampler.slots)
         source = Source(Private(TAKING_PART, -1, user_line()))
         return mark_tree(self._marks, source, jnp.int32(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +17,12 @@ class Held(NamedTuple):
     Attributes:
       size: how many records the client holds; None: whatever it is.
       records: how many of them are the person's.
+      which: the client's public class, of which different ones are drawn independently; "": all are alike.
     """
 
     size: int | None
     records: int
+    which: str = ""
 
 
 _MANY = 200  # patterns of clients with public sizes, of which each is certified
@@ -40,8 +43,18 @@ class PersonsHeld(NamedTuple):
     have_several: bool
     bounded: bool
 
+    @property
+    def in_classes(self) -> bool:
+        """Whether clients are told apart by their public classes."""
+        return any(held.which for one in self.patterns for held in one)
+
+    def without_classes(self) -> PersonsHeld:
+        """All clients alike."""
+        each = {tuple(held._replace(which="") for held in one) for one in self.patterns}
+        return self._replace(patterns=tuple(sorted(each)))
+
     def costliest(self, of_records: bool, by_size: bool) -> tuple[tuple[Held, ...], ...]:
-        """The patterns that no other one covers: that of most clients alone, where whole clients are protected.
+        """The patterns that no other one covers: of most clients of each class, where whole clients are protected.
 
         One covers another that it holds as many records as, or more, of clients of the same sizes: what hides the
         larger hides every change of fewer of its records, at every delta. Of two others, which costs more depends on
@@ -52,9 +65,11 @@ class PersonsHeld(NamedTuple):
           of_records: whether records are protected.
           by_size: whether certificates depend on how many records a client holds.
         """
-        if not of_records:
-            return (max(self.patterns, key=len),)
         each = self.patterns
+        if not of_records and not self.in_classes:
+            return (max(each, key=len),)
+        if not of_records:
+            each = tuple(tuple(h._replace(size=None, records=1) for h in one) for one in each)
         least = min((held.size or 0 for one in each for held in one), default=0)
 
         def counted(held: Held) -> Held:
@@ -85,8 +100,8 @@ class PersonsHeld(NamedTuple):
         return max(map(_total, self.patterns))
 
 
-def _order(held: Held) -> tuple[int, int]:
-    return (held.size or 0, -held.records)
+def _order(held: Held) -> tuple[int, str, int]:
+    return (held.size or 0, held.which, -held.records)
 
 
 def _total(held: tuple[Held, ...]) -> int:
@@ -95,20 +110,25 @@ def _total(held: tuple[Held, ...]) -> int:
 
 def _covers(larger: tuple[Held, ...], smaller: tuple[Held, ...]) -> bool:
     """Whether each client of one is one of the other, with as many records of the person; both in order."""
-    of_size: dict[Any, list[int]] = {}
-    for size, records in larger:
-        of_size.setdefault(size, []).append(records)
+    alike: dict[Any, list[int]] = {}
+    for size, records, which in larger:
+        alike.setdefault((size, which), []).append(records)
     at: Counter = Counter()
-    for size, records in smaller:
-        i = at[size]
-        at[size] += 1
-        if i >= len(of_size.get(size, ())) or of_size[size][i] < records:
+    for size, records, which in smaller:
+        kind = size, which
+        i = at[kind]
+        at[kind] += 1
+        if i >= len(alike.get(kind, ())) or alike[kind][i] < records:
             return False
     return True
 
 
-def persons_held(federation: Any) -> PersonsHeld | None:
-    """What the persons of a federation hold; None where it has none."""
+def persons_held(federation: Any, classes: Sequence[str] = ()) -> PersonsHeld | None:
+    """What the persons of a federation hold; None where it has none.
+
+    Args:
+      classes: of each client, as `Held.which`; (): all are alike.
+    """
     persons = getattr(federation, "persons", None)
     if persons is None:
         return None
@@ -117,23 +137,23 @@ def persons_held(federation: Any) -> PersonsHeld | None:
     for rows in federation.rows_on_host:
         holdings = persons.holdings(rows)
         shared = shared or len(holdings) > len(np.unique(holdings[:, 1]))
-        patterns |= _patterns(holdings, rows)
+        patterns |= _patterns(holdings, rows, classes or ("",) * len(rows.size))
     bounded = persons.per_person is not None
     return PersonsHeld(tuple(sorted(patterns)), shared, persons.have_several, bounded)
 
 
-def _patterns(holdings: np.ndarray, rows: Rows) -> set[tuple[Held, ...]]:
+def _patterns(holdings: np.ndarray, rows: Rows, classes: Sequence[str]) -> set[tuple[Held, ...]]:
     """The different ones: of millions of persons a few, as a rule."""
     person, client, records = holdings.T
-    pairs, code = np.unique(
-        np.stack([rows.size[client], records], axis=1), axis=0, return_inverse=True
-    )
+    names, which = np.unique(np.asarray(classes), return_inverse=True)
+    columns = np.stack([rows.size[client], records, which[client]], axis=1)
+    kinds, code = np.unique(columns, axis=0, return_inverse=True)
     order = np.lexsort((code.ravel(), person))
     _, begin, count = np.unique(person[order], return_index=True, return_counts=True)
     table = np.full((len(count), int(count.max())), -1)
     place = np.arange(len(order)) - np.repeat(begin, count)
     table[np.repeat(np.arange(len(count)), count), place] = code.ravel()[order]
-    held = [Held(*pair) for pair in pairs.tolist()]
+    held = [Held(size, n, str(names[i])) for size, n, i in kinds.tolist()]
     return {tuple(held[i] for i in one if i >= 0) for one in np.unique(table, axis=0)}
 
 

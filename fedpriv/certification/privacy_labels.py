@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedpriv.certification.information_flow import NONE, Labels
-from fedpriv.privacy.release import ClippedUnit
+from fedpriv.privacy.seen import ClippedUnit
 
 
 class LeakError(ValueError):

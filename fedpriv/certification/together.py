@@ -6,23 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from fedpriv.certification.certificate import (
-    TracedRound,
-    check_twice,
-    trace_round,
-    with_basis,
-)
+from fedpriv.certification.certificate import check_twice, trace_round
 from fedpriv.certification.groups import by_group, grouping_of
+from fedpriv.certification.traced_round import TracedRound, with_basis
 from fedpriv.certification.unit_kinds import ANY, UnitKind
 from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
 from fedpriv.core.user_code import names_user_code
-from fedpriv.privacy import Certificate, certify_releases
-from fedpriv.privacy.release import (
+from fedpriv.privacy import Certificate, Seen, certify_seen
+from fedpriv.privacy.seen import (
     LATER_RUNS,
-    NOTHING_HIDES,
     ONE_RUN,
     SEVERAL_RUNS,
-    Release,
     View,
 )
 from fedpriv.rounds.algorithm import Algorithm
@@ -47,7 +41,7 @@ def certify_together(
     `[(algorithm, 50)] * 3`. Each run has its own noise and draws its cohorts independently. A later run may depend on
     what earlier ones released. The certificate is *constructed* if that of each run is.
 
-    Formal guarantees: see `certify_releases`; what is composed there may be chosen adaptively (dominating pairs: Zhu,
+    Formal guarantees: see `certify_seen`; what is composed there may be chosen adaptively (dominating pairs: Zhu,
     Dong and Wang 2022; Rényi divergences: Mironov 2017).
 
     Args:
@@ -124,18 +118,21 @@ def certify_traced(
     """
     traced = [run for _, run, _ in runs]
     several = len(runs) > 1
+    if any(run.persons is not None and run.persons.in_classes for run in traced):
+        alike = len({run.classes for run in traced}) == 1
+        remedy = "a person's clients are in groups, or take turns, in some of them; draw all alike"
+        require(alike, "runs", [run.algorithm.sampler for run in traced], remedy)
     by_size = [run for run in traced if run.counts_persons_by_size]  # whose kinds cover all others
     every = [kind for run in by_size or traced for kind in run.kinds]
     kinds = dict.fromkeys(kind for kind in every if kind != ANY) or (ANY,)
 
     def of(kind: UnitKind) -> Certificate:
         by_run = [
-            _naming(name if several else "", run.releases(rounds, kind))
+            _naming(name if several else "", run.seen(rounds, kind, honest=honest))
             for name, run, rounds in runs
         ]
-        every = [release for releases in by_run for release in releases]
-        releases = [release for release in every if release.rounds] or every
-        return certify_releases(releases, delta, view, honest=honest)
+        every = [one for seen in by_run for one in seen]
+        return certify_seen([one for one in every if one.shows] or every, delta, view)
 
     grouping_of(sampler for run in traced for sampler in run.samplers)
     certificate = by_group({one: of(one) for one in kinds}) if kind is None else of(kind)
@@ -144,13 +141,11 @@ def certify_traced(
     return with_basis(certificate, traced)
 
 
-def _naming(name: str, releases: Sequence[Release]) -> tuple[Release, ...]:
-    """Those of the run with this name, which is said where they hide nothing; "": they are the only ones."""
+def _naming(name: str, seen: Sequence[Seen]) -> tuple[Seen, ...]:
+    """What is seen of the run with this name, which is said where nothing hides it; "": it is the only one."""
     return tuple(
-        each
-        if each.multiplier > 0 or not name
-        else replace(each, reason=f"{each.reason or NOTHING_HIDES} ({name})")
-        for each in releases
+        each if each.hidden or not name else replace(each, reason=f"{each.reason} ({name})")
+        for each in seen
     )
 
 

@@ -170,11 +170,11 @@ def _uplink(traced: TracedProgram) -> float | None:
 def _secret(marks: Marks, sampler: AnySampler, unit: str) -> bool:
     """Whether the certificate counts on nobody's knowing who takes part."""
     drawn = sampler.accounting
-    if unit == "record" or not drawn.is_secret:
+    if unit == "record" or not drawn.secret:
         return False
     sums = [mark for mark in marks if isinstance(mark, Sum)]
     if noisy := [each.step for each in sums if each.step.is_noisy]:
-        own_is_known = drawn.of_a_round.is_known_with_own_noise
+        own_is_known = drawn.of_a_round.known_by_noise
         return any(not (step.adder == "own" and own_is_known) for step in noisy)
     bare = any(each.step.mechanism is not ALREADY_PRIVATE for each in sums)  # nothing is certified
     known = any(isinstance(mark, Mean) and mark.step.is_noisy for mark in marks)

@@ -238,18 +238,21 @@ def _remove(file: Path) -> None:
 
 def _different(there: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
     """As `differences`, but what several views see, and the matrix of their noise, is told once."""
-    a, b = there["releases"], here["releases"]
+    a, b = there.get("seen"), here["seen"]
+    if a is None:
+        yield "what its views saw was recorded by a version before 0.3 there"
+        return
     first, *likewise = [v for v in dict.fromkeys([*a, *b]) if a.get(v) != b.get(v)] or [""]
-    told = {"releases", "noise"} if first else {"releases"}
+    told = {"seen", "noise"} if first else {"seen"}
     others_there, others_here = (
         {field: value for field, value in x.items() if field not in told} for x in (there, here)
     )
     yield from differences(others_there, others_here)
     if first:
         before, now = str(a.get(first)), str(b.get(first))
-        others = " and ".join(f"releases.{view}" for view in likewise)
+        others = " and ".join(f"seen.{view}" for view in likewise)
         yield (
-            f"releases.{first} {before} there, {_new_words(before, now)} here"
+            f"seen.{first} {before} there, {_new_words(before, now)} here"
             + (f", {others} likewise" if others else "")
         )
 

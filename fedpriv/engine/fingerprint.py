@@ -16,6 +16,8 @@ from fedpriv.data.mapped_files import check_not_cut
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
 from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.pairs.written import in_short
+from fedpriv.privacy.sampling import Why
 from fedpriv.rounds.noise_stream import STREAMS, schedule_key
 from fedpriv.rounds.samplers import Answer, parts_of
 from fedpriv.rounds.scheduled_samplers import (
@@ -26,11 +28,12 @@ from fedpriv.rounds.scheduled_samplers import (
 )
 
 if TYPE_CHECKING:
-    from fedpriv.certification.certificate import TracedRound
+    from fedpriv.certification.traced_round import TracedRound
     from fedpriv.data.streaming import StreamedFederation
     from fedpriv.engine.compiled_rounds import Training
-    from fedpriv.privacy.release import Release
+    from fedpriv.privacy.seen import Seen
 
+_LONGEST = 200  # words of what a view sees
 _COMPARED = 64  # rounds at most, of correlated noise; draws, of members' answers
 SAMPLED = 1_000
 """Records of a streamed federation that are compared. If a share f of its records are others, the chance that none of
@@ -66,10 +69,10 @@ def identity(
 
     def of(rounds: int) -> dict[str, Any]:
         # A certificate counts every round at the noise and the cohorts of the algorithm that is given here.
-        releases = [r for kind in traced.kinds for r in traced.releases(rounds, kind)]
+        seen = [each for kind in traced.kinds for each in traced.seen(rounds, kind)]
         return of_any | {
             "rounds": rounds,
-            "releases": _told(releases),
+            "seen": _told(seen),
             **_bounds(traced, rounds),
             **_schedules(training, rounds),
             **_answers(training, rounds),
@@ -102,14 +105,14 @@ def _noise(traced: TracedRound, rounds: int) -> dict[str, str]:
 def _persons(training: Training) -> dict[str, list[str]]:
     """Whose clients are drawn together, where persons are drawn."""
     drawn = (sampler.accounting for _, sampler in parts_of(training.algorithm.sampler, 2))
-    whose = [each.of_whom for each in drawn if each.of_whom]
+    whose = [each.persons for each in drawn if each.persons]
     return {"persons": whose} if whose else {}
 
 
 def _schedules(training: Training, rounds: int) -> dict[str, str]:
     """Who takes part when, where that is fixed for the run: cohorts of another schedule may come too soon."""
     samplers = [sampler for _, sampler in parts_of(training.algorithm.sampler, 2)]
-    scheduled = {i: each for i, each in enumerate(samplers) if each.accounting.has_turns}
+    scheduled = {i: each for i, each in enumerate(samplers) if each.accounting.turns is not None}
     if not scheduled:
         return {}
     root, draws = training.roots[0], []
@@ -172,14 +175,15 @@ def _plain(array: np.ndarray) -> np.ndarray:
     return np.frombuffer(repr(array.tolist()).encode(), np.uint8)
 
 
-def _told(releases: Sequence[Release]) -> dict[str, str]:
-    """View -> what it sees, in words, and in digits that another machine computes, too."""
-    texts: dict[str, list[str]] = {}
-    for r in releases:
-        texts.setdefault(r.view, []).append(f"{r.unit}, {r.event}, {r.multiplier:.9g}")
-    return {
-        view: "; ".join(each)
-        if len(each) <= 3
-        else f"{len(each)} releases {hashlib.sha256('; '.join(each).encode()).hexdigest()[:16]}"
-        for view, each in texts.items()
-    }
+def _told(seen: Sequence[Seen]) -> dict[str, str]:
+    """View -> the pairs that it sees, to the digits that another machine computes, too."""
+    of_view: dict[str, list[str]] = {}
+    for each in seen:
+        pairs = dict.fromkeys(in_short(p) for p in each.pairs if not isinstance(p, Why))
+        of_view.setdefault(each.view, []).append(f"{each.unit}, {' or '.join(pairs)}")
+    return {view: _shortened("; ".join(each)) for view, each in of_view.items()}
+
+
+def _shortened(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... {digest}"

@@ -28,7 +28,7 @@ from fedpriv.core.trees import dimension, flatten, real, unflatten, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
 from fedpriv.mechanisms.noise import Noise, isotropic
-from fedpriv.privacy.release import NO_NOISE, NoiseKind
+from fedpriv.privacy.seen import NO_NOISE, NoiseKind
 from fedpriv.privacy.whitening import joint_multiplier
 
 LEAST = 1e-36

@@ -33,7 +33,7 @@ from fedpriv.mechanisms.not_finite_counts import count_records
 from fedpriv.mechanisms.outer_products import EXACT, counted
 from fedpriv.mechanisms.recomputed_gradients import asked_twice, kept
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy.release import NO_NOISE
+from fedpriv.privacy.seen import NO_NOISE
 
 
 class PerExample(NamedTuple):

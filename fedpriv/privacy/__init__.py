@@ -1,4 +1,4 @@
-"""Privacy ledger: from what a view sees (`Release`) to what is proved of it (`Certificate`).
+"""Privacy ledger: from what a view sees (`Seen`) to what is proved of it (`Certificate`).
 
 Every epsilon says what it protects, from whom, under which sampling and adjacency, and whether it
 is proved. The numbers of papers (`Claim`) are printed beside the certified ones and never feed
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from fedpriv.privacy.certificate import Certificate as Certificate
 from fedpriv.privacy.certificate import Claim
-from fedpriv.privacy.certify import certify_choice, certify_releases
+from fedpriv.privacy.certify import certify_choice, certify_seen
+from fedpriv.privacy.from_rows import declared
 from fedpriv.privacy.operational import OperationalNumbers
 from fedpriv.privacy.profile import PrivacyProfile
-from fedpriv.privacy.release import SEES, UNITS, VIEWS, Release
 from fedpriv.privacy.sampling import (
     Allocation,
+    Case,
     CyclicPoisson,
-    DrawCase,
     Dropping,
     Everyone,
     FixedSize,
@@ -25,8 +25,11 @@ from fedpriv.privacy.sampling import (
     Poisson,
     RandomAllocation,
     Sampling,
+    Who,
+    Why,
     WithReplacement,
 )
+from fedpriv.privacy.seen import SEES, UNITS, VIEWS, Seen
 from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
 
 __all__ = [
@@ -34,9 +37,9 @@ __all__ = [
     "UNITS",
     "VIEWS",
     "Allocation",
+    "Case",
     "Claim",
     "CyclicPoisson",
-    "DrawCase",
     "Dropping",
     "Everyone",
     "FixedSize",
@@ -45,11 +48,14 @@ __all__ = [
     "Poisson",
     "PrivacyProfile",
     "RandomAllocation",
-    "Release",
     "Sampling",
+    "Seen",
+    "Who",
+    "Why",
     "WithReplacement",
     "certify_choice",
-    "certify_releases",
+    "certify_seen",
+    "declared",
     "joint_multiplier",
     "whitened_multiplier",
 ]

@@ -14,7 +14,7 @@ from fedpriv.pairs.events import Event, NoEventError, event
 from fedpriv.pairs.numbers import VERSION
 from fedpriv.privacy.operational import OperationalNumbers, operational_numbers
 from fedpriv.privacy.profile import Composition, PrivacyProfile, profile_of
-from fedpriv.privacy.release import NO_NOISE, NOT_RELEASED, SEES, View
+from fedpriv.privacy.seen import NO_NOISE, NOT_RELEASED, SEES, View
 
 NOT_COVERED = "not covered: "
 """How an assumption begins that says which choice by private numbers makes epsilon infinite."""

@@ -1,25 +1,22 @@
-"""From releases to a certificate."""
+"""From what is seen to a certificate."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from fedpriv.core.arguments import MeanRuns, Probability, Rate, checked, require
-from fedpriv.pairs.algebra import NOTHING, SEEN, AnyPair, Slack
+from fedpriv.core.arguments import MeanRuns, Probability, checked, require
+from fedpriv.pairs.algebra import NOTHING, SEEN, AnyPair, Pair, Slack, together
+from fedpriv.pairs.integer_bounds import bounds_of
 from fedpriv.pairs.search import Found, by_divergences, by_losses
 from fedpriv.pairs.verify import Exact
-from fedpriv.privacy.assumptions import assumptions
 from fedpriv.privacy.certificate import Certificate
 from fedpriv.privacy.profile import Composition
-from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.release import BEST_RUN, NOTHING_HIDES, ONE_RUN, Release, View
-from fedpriv.privacy.release_pairs import pairs_of
-
-# Beyond, rounding counts; and dp-accounting fails where e^(1 / b) overflows.
-_LOUDEST = 1e9
-_LEAST = {"gaussian": 1e-4, "laplace": 5e-3, "discrete_gaussian": 1e-4, "skellam": 1e-4}
+from fedpriv.privacy.sampling import ADJACENCIES, Neighbour
+from fedpriv.privacy.seen import BEST_RUN, ONE_RUN, Seen, View, common_neighbour
+from fedpriv.privacy.words import assumptions
 
 _ANALYTIC = "analytic Gaussian curve, root rounded up"
 _BOUNDS = {
@@ -33,107 +30,116 @@ _NO_BOUND = (
 )
 
 
-def certify_releases(
-    releases: Sequence[Release],
-    delta: Probability,
-    view: View,
-    *,
-    honest: Rate = 1.0,
-    best_of: MeanRuns = 1.0,
+def certify_seen(
+    seen: Sequence[Seen], delta: Probability, view: View, *, best_of: MeanRuns = 1.0
 ) -> Certificate:
-    """Proved epsilon of `releases`, of which those of other views are ignored.
+    """Proved epsilon of all that is `seen`, of which that by other views is ignored.
 
     With `best_of` the number is that of the best of a random number of runs, geometric with that mean, by Rényi
     divergences alone.
 
-    Several of this view are composed, with cohorts drawn independently (see `Release` for what shares a cohort). The
-    smaller of the accountants' epsilons is reported and both are kept.
+    What this view sees is composed, with cohorts drawn independently (see `Seen`). It is certified for the first kind
+    of neighbours for which all of it has a pair. The smaller of the accountants' epsilons is reported and both are
+    kept.
 
-    Formal guarantees: epsilon is an upper bound, see `release_pairs`, and `pairs/README.md` for what of rounding is
-    proved. Nothing released (no rounds, infinite multipliers) gives 0, a multiplier of 0 gives infinity.
+    Formal guarantees: epsilon is an upper bound, if the pairs are, see `drawn` and each sampling, and `pairs/README.md`
+    for what of rounding is proved. Nothing released gives 0, nothing hidden gives infinity.
 
     Raises:
-        ValueError: for a delta, view, fraction or mean that is not allowed, a view without a release, releases of
-            different units, or Poisson and fixed-size cohorts in one view; the best of several runs towards a server,
-            or with noise of which no Rényi divergences are known.
+        ValueError: for a delta, view or mean that is not allowed, a view that sees nothing, different units, or no kind
+            of neighbours for which all has a pair; the best of several runs towards a server, or with noise of which no
+            Rényi divergences are known.
     """
     delta = checked("delta", delta, Probability)
     view = checked("view", view, View)
-    honest = checked("honest", honest, Rate)
     best_of = checked("best_of", best_of, MeanRuns)
-    known = isinstance(releases, Sequence) and all(isinstance(r, Release) for r in releases)
-    remedy = "give those of fp.trace_round(...).releases(rounds)"
-    require(known, "releases", releases, remedy)
     public = view == "third_party" or best_of == 1
     require(public, "view", view, "a server sees every run, not only the best; leave best_of out")
-    of_view = [release for release in releases if release.view == view]
-    remedy = f"declare a release of this view (found: {sorted({r.view for r in releases})})"
-    require(bool(of_view), "view", view, remedy)
-    units = sorted({release.unit for release in of_view})
-    remedy = "certify one unit at a time: an epsilon hides either records or whole clients"
-    require(len(units) == 1, "unit", units, remedy)
-
-    of_view = [_within_range(release.with_honest(honest)) for release in of_view]
-    bare = [release for release in of_view if release.rounds > 0 and release.multiplier == 0]
-    active = _active(of_view)
-    # Without noise all is infinite, and what shows nothing costs nothing: neither has to compose with the rest.
-    counted = bare or active or of_view[:1]
+    of_view = _of_view(seen, view)
+    counted = _counted(of_view)
+    neighbour = common_neighbour(counted)
+    relation = ADJACENCIES[neighbour]
+    hidden = counted[0].hidden
     template = Certificate(
         epsilon=0.0,
         delta=delta,
         view=view,
-        unit=units[0],
-        relation=relation_of(counted, view),
-        event=" + ".join(release.event for release in of_view),
+        unit=of_view[0].unit,
+        relation=relation,
+        event=" + ".join(each.event for each in of_view),
         accountant="none",
         bound="exact",
         assumptions=("nothing about the unit is released",),
-        compositions=(_not_composed(relation_of(counted, view), hidden=not bare),),
+        compositions=(_not_composed(relation, hidden),),
     )
-    if bare:
-        return _nothing_hides(bare, template)
-    return _composed(active, template, honest, best_of) if active else template
+    if not hidden:
+        return _nothing_hides(counted, template)
+    return _composed(counted, neighbour, template, best_of) if counted[0].shows else template
+
+
+def _of_view(seen: Any, view: View) -> list[Seen]:
+    """Raises ValueError: none is of this view, or they are of several units."""
+    known = isinstance(seen, Sequence) and all(isinstance(each, Seen) for each in seen)
+    require(known, "seen", seen, "give that of fp.trace_round(...).seen(rounds)")
+    of_view = [each for each in seen if each.view == view]
+    remedy = f"declare what this view sees (found: {sorted({each.view for each in seen})})"
+    require(bool(of_view), "view", view, remedy)
+    units = sorted({each.unit for each in of_view})
+    remedy = "certify one unit at a time: an epsilon hides either records or whole clients"
+    require(len(units) == 1, "unit", units, remedy)
+    return of_view
+
+
+def _counted(of_view: Sequence[Seen]) -> Sequence[Seen]:
+    """What decides: without noise all is infinite, and what shows nothing costs nothing and composes with all."""
+    bare = [each for each in of_view if not each.hidden]
+    return bare or [each for each in of_view if each.shows] or of_view[:1]
+
+
+def pair_of(seen: Sequence[Seen], neighbour: Neighbour) -> Pair:
+    """What all of this shows, composed; each has a pair for such neighbours."""
+    return together(each.pairs.of(neighbour) for each in seen)  # type: ignore[misc]
 
 
 def certify_choice(
-    settings: Sequence[Sequence[Release]], delta: Probability, best_of: MeanRuns
+    settings: Sequence[Sequence[Seen]], delta: Probability, best_of: MeanRuns
 ) -> Certificate:
     """Proved epsilon towards a third party of the best of a random number of runs, each with settings drawn at random.
 
     Its epsilon and profile count, at every Rényi order, the settings that cost most there. Its event is that of the
     settings that are costliest at `delta`, and it says so; it assumes what any of the settings do. Formal guarantees:
-    see `pairs.divergences` and `certify_releases`.
+    see `pairs.divergences` and `certify_seen`.
 
     Args:
-        settings: what a run of each releases, at least one.
+        settings: what is seen of a run of each, at least one.
         delta: probability, in (0, 1).
         best_of: mean of the geometric number of runs, more than 1.
 
     Raises:
-        ValueError: as `certify_releases`; settings whose certificates are of other units or adjacencies.
+        ValueError: as `certify_seen`; settings whose certificates are of other units or adjacencies.
     """
     best_of = checked("best_of", best_of, MeanRuns)
     require(best_of > 1, "best_of", best_of, "give a mean number of runs above 1")
     given = type(settings) in (list, tuple) and len(settings) > 0
     given = given and all(
-        type(each) in (list, tuple) and all(isinstance(one, Release) for one in each)
+        type(each) in (list, tuple) and all(isinstance(one, Seen) for one in each)
         for each in settings
     )
-    require(given, "settings", settings, "give a list of what a run of each releases, a list each")
-    certificates = [
-        certify_releases(each, delta, "third_party", best_of=best_of) for each in settings
-    ]
+    require(
+        given, "settings", settings, "give a list of what is seen of a run of each, a list each"
+    )
+    certificates = [certify_seen(each, delta, "third_party", best_of=best_of) for each in settings]
     shown = [c for c in certificates if c.accountant != "none" or c.epsilon > 0]
     for field in ("unit", "relation"):
         kinds = sorted({getattr(c, field) for c in shown})
         require(len(kinds) < 2, field, kinds, "choose among settings of one kind")
     worst = max(certificates, key=lambda c: c.epsilon)
-    of_view = ([r for r in each if r.view == worst.view] for each in settings)
-    active = [own for each in of_view if (own := _active(map(_within_range, each)))]
     bare = [c for c in certificates if not c.compositions[0].hidden]
-    if len(certificates) == 1 or not active or bare:
+    if len(certificates) == 1 or not shown or bare:
         return bare[0] if bare else worst
-    pairs = pairs_of(active, worst.relation, delta, best_of)
+    runs = (_counted(_of_view(each, "third_party")) for each in settings)
+    own = [pair_of(run, common_neighbour(run)) for run in runs if run[0].shows]
+    pairs = bounds_of(own, best_of, delta)
     found = _found(pairs, delta)["RDP"]
     event = f"{worst.event}, the costliest of {len(certificates)} settings"
     bound = f"{worst.bound}, of the settings that cost most at each order"
@@ -155,14 +161,9 @@ def _not_composed(relation: str, hidden: bool) -> Composition:
     return Composition(SEEN, relation)
 
 
-def _active(releases: Iterable[Release]) -> list[Release]:
-    """Those that show something, through noise."""
-    return [r for r in releases if r.rounds > 0 and math.isfinite(r.multiplier)]
-
-
-def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificate:
-    """Epsilon is infinite, with the reasons given by the releases among the assumptions."""
-    reasons = tuple(dict.fromkeys(release.reason or NOTHING_HIDES for release in bare))
+def _nothing_hides(bare: Sequence[Seen], template: Certificate) -> Certificate:
+    """Epsilon is infinite, with the reasons among the assumptions."""
+    reasons = tuple(dict.fromkeys(each.reason for each in bare))
     return replace(
         template,
         epsilon=math.inf,
@@ -172,11 +173,11 @@ def _nothing_hides(bare: Sequence[Release], template: Certificate) -> Certificat
 
 
 def _composed(
-    active: Sequence[Release], template: Certificate, honest: float, best_of: float
+    seen: Sequence[Seen], neighbour: Neighbour, template: Certificate, best_of: float
 ) -> Certificate:
     """`template` with the smallest epsilon that an accountant gives, its bound, and what it assumes."""
-    delta, view, relation = template.delta, template.view, template.relation
-    pairs = pairs_of([active], relation, delta, best_of)
+    delta = template.delta
+    pairs = bounds_of([pair_of(seen, neighbour)], best_of, delta)
     found = _found(pairs, delta)
     if not found:
         raise ValueError(
@@ -186,8 +187,11 @@ def _composed(
     epsilon, witness = found[accountant]
     bound = _BOUNDS[accountant]
     if witness == Exact():
-        bound = _of_mixture(active, view)
-    texts = assumptions(active, view, relation, honest)
+        attained = all(each.attained for each in seen)
+        bound = (
+            f"upper, attained in the worst case: {_ANALYTIC}" if attained else f"upper: {_ANALYTIC}"
+        )
+    texts = assumptions(seen, neighbour)
     event = template.event
     if best_of > 1:
         texts = tuple(BEST_RUN if text == ONE_RUN else text for text in texts)
@@ -203,7 +207,7 @@ def _composed(
         bound=bound,
         assumptions=texts,
         epsilons={name: each.epsilon for name, each in found.items()},
-        compositions=(_composition(pairs, accountant, relation, found[accountant]),),
+        compositions=(_composition(pairs, accountant, template.relation, found[accountant]),),
     )
 
 
@@ -222,26 +226,3 @@ def _composition(
     own = pairs[accountant]
     others = tuple(dict.fromkeys(pair for pair in pairs.values() if pair != own))
     return Composition(own, relation, found.epsilon, found.witness, others)
-
-
-def _of_mixture(releases: Sequence[Release], view: str) -> str:
-    """Which side of the truth the exact Gaussian number lies on."""
-    drawn = [d for r in releases for d in (r.sampling, r.participation) if d is not None]
-    exact = all(r.counts_others and not r.lossy and not r.integers for r in releases)
-    exact &= all(d.is_attained for d in drawn)
-    if view == "third_party":  # which need not know who takes part
-        exact &= all(d.takes_all for d in drawn)
-    return f"upper, attained in the worst case: {_ANALYTIC}" if exact else f"upper: {_ANALYTIC}"
-
-
-def _within_range(release: Release) -> Release:
-    """Multipliers that floats can work with; counting less noise than there is stays sound."""
-    if release.multiplier >= _LEAST[release.noise] * release.sampling.most_often:
-        loud = math.isfinite(release.multiplier) and release.multiplier > _LOUDEST
-        return replace(release, multiplier=_LOUDEST) if loud and not release.integers else release
-    if release.multiplier == 0:
-        return release
-    reason = (
-        f"the noise is {release.multiplier:.3g} of what it hides, too little for a finite number"
-    )
-    return replace(release, multiplier=0.0, reason=reason, integers=None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedpriv.core.arguments import require
 from fedpriv.privacy.profile import PrivacyProfile
-from fedpriv.privacy.release import SEES
+from fedpriv.privacy.seen import SEES
 
 FALSE_POSITIVES = (0.01, 0.001)
 PRIORS = (0.5, 0.01)

@@ -1,4 +1,4 @@
-"""From a clip set, a linear map and a noise covariance to the multiplier that a `Release` needs."""
+"""From a clip set, a linear map and a noise covariance to the multiplier that `declared` needs."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _floats(name: str, array: ArrayLike) -> NDArray[np.float64]:
 def joint_multiplier(multipliers: Iterable[Multiplier]) -> float:
     """Whitened multiplier of several Gaussian releases of the same cohort, each with noise of its own.
 
-    (sum_k m_k^-2)^-1/2: whitened sensitivities add up in squares. Such releases are one `Release`; two would be
-    composed as if their cohorts were drawn independently.
+    (sum_k m_k^-2)^-1/2: whitened sensitivities add up in squares. Declare such releases as one; two would be composed
+    as if their cohorts were drawn independently.
 
     Raises:
         ValueError: for a negative multiplier.

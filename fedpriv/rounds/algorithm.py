@@ -19,7 +19,7 @@ from fedpriv.core.types import Key, Metrics, Params, State
 from fedpriv.core.user_functions import asked, both, gives
 from fedpriv.data.federation import Federation
 from fedpriv.privacy.certificate import Claim
-from fedpriv.privacy.release import ClippedUnit
+from fedpriv.privacy.seen import ClippedUnit
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Opening, Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler

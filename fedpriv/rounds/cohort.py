@@ -353,7 +353,7 @@ class Cohort:
     def _shares(self) -> jax.Array | int:
         """Of how many shares the noise of the sum consists, if they are all there."""
         drawn = self._sampler.accounting
-        return drawn.most if drawn.of_a_round.loses_noise else jnp.maximum(self.size, 1)
+        return drawn.most if drawn.of_a_round.lossy else jnp.maximum(self.size, 1)
 
     def _noise_left(self) -> jax.Array:
         """f32[], deviation of the noise that is left over that of all of it; counted by the release."""
@@ -374,7 +374,7 @@ class Cohort:
         integers = step.integer_sum(dimension(like))
         assert integers is not None
         noise_key, rotation_key = keys
-        lost = self._sampler.accounting.of_a_round.loses_noise
+        lost = self._sampler.accounting.of_a_round.lossy
         noisy, wrapped = integers.perturb(noise_key, total, self._staying() if lost else None)
         return integers.decode(rotation_key, noisy, like), {WRAPPED: wrapped}
 
@@ -382,7 +382,7 @@ class Cohort:
         """The sum with the noise that is there: of the shares of those who stay, if others are lost."""
         if is_correlated(used):
             return self._memory.perturb(used, key, total, self.round)
-        if step.adder == "server" or not step.sampling.accounting.of_a_round.loses_noise:
+        if step.adder == "server" or not step.sampling.accounting.of_a_round.lossy:
             return _perturbed(used, key, total)
         if used.noise == "laplace" and used.certified_multiplier > 0:
             raise ValueError(

@@ -63,7 +63,7 @@ def grouped(
         require(isinstance(samplers, AnySampler), "samplers", samplers, remedy)
         _check_sampler("samplers", samplers, len(labels))
         alike = len({(weight[name], scale[name]) for name in members}) == 1
-        alone = samplers.accounting.of_a_round.stands_alone or alike
+        alone = samplers.accounting.of_a_round.alone or alike
         remedy = "a client may stand in the place of one that counts otherwise; give a sampler for each group"
         require(alone, "samplers", samplers.accounting, remedy)
         strata = {"": (samplers, np.arange(len(labels)))}
@@ -83,7 +83,7 @@ def grouped(
     answer = Answer(*(_of_clients(numbers, labels) for numbers in (weight, scale)))
     draw = partial(_drawn, each, tables, answer, len(labels))
     slots = sum(one.slots for one in each)
-    if not any(one.accounting.has_turns for one in each):
+    if not any(one.accounting.turns is not None for one in each):
         return sealed(Sampler(lambda key: draw(key)[0], slots, expected, Grouped(**accounting)))
     remembers = any(one.has_memory for one in each)
     return sealed(
@@ -155,7 +155,7 @@ def _check_sampler(what: str, sampler: Any, clients: int) -> None:
     require(isinstance(sampler, AnySampler), what, sampler, remedy)
     drawn = sampler.accounting
     require(
-        constructed(sampler) and not drawn.group_names and not drawn.of_whom,
+        constructed(sampler) and not drawn.group_names and not drawn.persons,
         what,
         drawn,
         "made by hand, of persons, or grouped itself; give one of fedpriv's own, whose draws are proved to be "
@@ -167,7 +167,7 @@ def _check_sampler(what: str, sampler: Any, clients: int) -> None:
     )
     require(drawn.population == clients, what, drawn, remedy)
     remedy = 'who vanishes takes noise of all groups along; give fp.dropping(..., noise="whole")'
-    require(not drawn.of_a_round.loses_noise, what, drawn, remedy)
+    require(not drawn.of_a_round.lossy, what, drawn, remedy)
 
 
 def _of_each(what: str, given: Any, members: Mapping[str, Any]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from fedpriv.core.arguments import Count, NonNegative, check_fields, checked, re
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_functions import asked
-from fedpriv.privacy.sampling import MinimumSeparation, ParticipationSchema
+from fedpriv.privacy.sampling import Accounting, MinimumSeparation
 from fedpriv.privacy.sampling.grouped import GroupedTurns
 from fedpriv.rounds.delays import DelayLaw
 from fedpriv.rounds.group_names import digest_of
@@ -26,6 +26,8 @@ from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler
 
 Staleness: TypeAlias = Callable[[int], float] | Sequence[NonNegative] | None
 """Delay -> how much an answer counts, such as `lambda d: 1 / (1 + d) ** 0.5`; or a weight for each delay from 0 on."""
+
+_LIGHTEST = 1e-6  # of weights of a class
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ def late(
 ) -> tuple[AnySampler, float]:
     """(The sampler whose members answer late, the largest weight of an answer, over which theirs are).
 
-    Formal guarantees: the sampler's own accounting; a member's answer is weighted by at most 1.
+    Formal guarantees: the sampler's own accounting; a member's answer is weighted by at most 1, and where speed classes
+    are told apart, by at most the largest weight of its class.
 
     *Proof.* Let the delay of each client in each step be drawn beforehand, whether or not it takes part, and be known
     to the view: its law depends on the client's number alone, and so is the same for neighbours. Given all delays, the
@@ -99,12 +102,12 @@ def late(
     weights, largest = _weights(staleness, delay)
     if isinstance(who, FreeClients):
         return sealed(_of_the_free(who, delay, weights)), largest
-    once = who.accounting.of_a_round.most_often == 1
+    once = who.accounting.of_a_round.repeats == 1
     remedy = "a client may be in a buffer several times; give one that draws without replacement"
     require(once, "sampler", who.accounting, remedy)
     if delay.most_late == 0:
         return who, largest
-    beside: Any = _beside_turns if who.accounting.has_turns else _beside
+    beside: Any = _beside_turns if who.accounting.turns is not None else _beside
     made: AnySampler = who._replace(draw=beside(who, delay, weights), seal=())
     return sealed(made) if constructed(who) else made, largest
 
@@ -126,6 +129,11 @@ def _weights(staleness: Staleness, delay: DelayLaw) -> tuple[np.ndarray | None, 
     if min(possible) == largest:
         return None, largest
     return np.minimum(np.array(weights) / largest, 1).astype(np.float32), largest
+
+
+def _heaviest(delays: Sequence[int], weights: np.ndarray | None) -> float:
+    """The largest weight of an answer with one of these delays; above 0, where all weigh nothing."""
+    return 1.0 if weights is None else max(_LIGHTEST, *(float(weights[d]) for d in delays))
 
 
 def _number(weight: Any) -> Any:
@@ -178,11 +186,13 @@ def _of_the_free(who: FreeClients, law: DelayLaw, weights: np.ndarray | None) ->
     require(size + out <= n, "buffer", size, remedy)
     apart = {c: max(late + 1, who.separation) for c, late in least.items()}
     turns = {c: MinimumSeparation(n, size, b) for c, b in apart.items()}
-    accounting: ParticipationSchema = next(iter(turns.values()))
+    accounting: Accounting = next(iter(turns.values()))
     if len(turns) > 1:
         digest = digest_of([np.array(law.labels)])
-        counts = (1.0,) * len(turns)
-        accounting = GroupedTurns(n, size, tuple(turns.items()), counts, digest, law.labels)
+        counts = tuple(_heaviest(law.possible[c], weights) for c in turns)
+        accounting = GroupedTurns(
+            n, size, tuple(turns.items()), counts, digest, law.labels, of_answers=True
+        )
 
     def init() -> Out:
         free = jnp.zeros(n, jnp.int32)

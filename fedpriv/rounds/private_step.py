@@ -16,7 +16,7 @@ from fedpriv.mechanisms.integers import IntegerSum, integer_sum
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, RecordMechanism
 from fedpriv.mechanisms.schedules import Dynamic, plain
-from fedpriv.privacy.release import Adder
+from fedpriv.privacy.seen import Adder
 from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes
 from fedpriv.rounds.weighting import EQUALLY, ByPublicSizes, Weighting
 
@@ -29,12 +29,12 @@ class PrivateStep:
     """A noisy sum of the messages of a cohort, or of the gradients of a client's records.
 
     A call of the cohort, or of a shard, makes it. It is what the stream of noise is told, what marks in a traced round
-    carry, and what releases are made of.
+    carry, and what views see is made of.
 
     Attributes:
       mechanism: clips each contribution and perturbs the sum.
       sampling: draws the clients, an `AnySampler`, or the records, a `RecordSampler`.
-      adder: who adds the noise; see `fedpriv.privacy.release.Adder`.
+      adder: who adds the noise; see `fedpriv.privacy.seen.Adder`.
       codec: codes the messages; they are clipped after decoding.
       weighting: how much each clipped message counts.
       gradients: of single records, a `Gradients`; None: messages of clients are summed.
@@ -84,12 +84,12 @@ class PrivateStep:
         remedy = "an integer mechanism has members add shares; leave it out, or give fp.gaussian"
         require(self.adder == "shares", "adder", self.adder, remedy)
         drawn = self.sampling.accounting
-        alike = drawn.counts_equally and drawn.of_a_round.most_often == 1
+        alike = drawn.counts_equally and drawn.of_a_round.repeats == 1
         remedy = (
             "sums of integers count members equally, and once; give fp.fixed_size or fp.poisson"
         )
         require(alike, "sampler", drawn, remedy)
-        full = drawn.has_one_size and not self.sampling.has_memory
+        full = drawn.full and not self.sampling.has_memory
         summed = used.integers.noise == "skellam" or full
         remedy = (
             "how many discrete Gaussians are summed varies, and with it their law; give fp.skellam, or cohorts of one "
@@ -108,8 +108,8 @@ class PrivateStep:
         remedy = "sums of integers are divided by one number; give fp.fixed_size or fp.poisson"
         require(self.sampling.public_sizes is None, "records", self.sampling, remedy)
         drawn = self.cohort.accounting
-        alike = drawn.has_one_size and drawn.counts_equally and not drawn.has_turns
-        alike = alike and drawn.of_a_round.most_often == 1 and drawn.of_a_round.dropout == 0
+        alike = drawn.full and drawn.counts_equally and drawn.turns is None
+        alike = alike and drawn.of_a_round.repeats == 1 and drawn.of_a_round.vanish == 0
         remedy = (
             "integer shares of records' noise add up only in cohorts of one size of which nobody vanishes; give "
             "fp.fixed_size or fp.everyone"

@@ -15,7 +15,7 @@ from fedpriv.core.arguments import Count, Rate, check_fields, checked, require
 from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
 from fedpriv.data.federation import Federation
-from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling
+from fedpriv.privacy.sampling import FixedSize, Poisson, Sampling, Who, Why
 from fedpriv.privacy.sampling.grouped import Grouped
 from fedpriv.rounds.group_names import digest_of, labels_of, named, table
 from fedpriv.rounds.samplers import Draw, Sampler, fixed_size, poisson
@@ -90,7 +90,7 @@ class PublicSizes:
         if self.batch is not None:
             return FixedSize(size, min(self.batch, size))
         assert self.rate is not None
-        return Poisson(max(self.sizes), self.rate, self.most, "replaced")
+        return Poisson(max(self.sizes), self.rate, self.most)
 
     def divisor(self, size: jax.Array) -> jax.Array | float:
         """Divisor of the sum of a batch that is drawn among `size` (i32[]) records."""
@@ -304,7 +304,7 @@ def draw_records(
         "give one such as fp.poisson(100, rate=0.1), fp.PublicSizes or fp.PublicGroups",
     )
     remedy = "clients vanish, not records; give the sampler of the clients to fp.dropping"
-    require(records.accounting.dropout == 0, "records", records.accounting, remedy)
+    require(records.accounting.vanish == 0, "records", records.accounting, remedy)
     if isinstance(records, PublicGroups):
         return records._draw_of(key, client)
     drawn, divisor = records.draw_among(key, size)
@@ -315,7 +315,9 @@ def draw_records(
 
 def may_hold_fewer(records: RecordSampler) -> bool:
     """Whether a client may hold fewer records than there are places to draw from."""
-    return records.public_sizes is not None or records.accounting.allows_empty_places
+    if records.public_sizes is not None:
+        return True
+    return not isinstance(records.accounting.cases("emptied", Who()), Why)
 
 
 def most_records(records: RecordSampler) -> int:

@@ -123,7 +123,7 @@ class Sampler(NamedTuple):
 
     def accounting_of(self, size: int | None = None) -> Sampling:
         """The draws among a client's records as the accountant sees them, however many it holds."""
-        return self.accounting.of_places()
+        return self.accounting
 
 
 def drawn_from(sampler: Sampler, key: Key) -> Draw:

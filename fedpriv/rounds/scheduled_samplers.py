@@ -13,7 +13,7 @@ from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_functions import asked, gives
-from fedpriv.privacy.sampling import ParticipationSchema
+from fedpriv.privacy.sampling import Accounting
 from fedpriv.rounds.samplers import (
     Answer,
     Draw,
@@ -46,7 +46,7 @@ class ScheduledSampler(NamedTuple):
     draw: Callable[[Key, jax.Array, PyTree], tuple[Draw, PyTree]]
     slots: Count
     expected_size: Positive
-    accounting: ParticipationSchema
+    accounting: Accounting
     init: Callable[[], PyTree] = no_memory
     seal: tuple = ()
 
@@ -98,7 +98,7 @@ def has_full_cohorts(sampler: AnySampler) -> bool:
     drawn = sampler.accounting
     if sampler.has_memory:
         return False  # there may be too few whom it may draw
-    return drawn.has_one_size and drawn.of_a_round.dropout == 0 and sampler.slots == drawn.most
+    return drawn.full and drawn.of_a_round.vanish == 0 and sampler.slots == drawn.most
 
 
 def first_memories(sampler: AnySampler | Opening) -> tuple[PyTree, ...]:

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.certification.calibration import calibrate_noise
-from fedpriv.certification.certificate import TracedRound, check_twice, trace_round
+from fedpriv.certification.certificate import check_twice, trace_round
 from fedpriv.certification.second_trace import digest
+from fedpriv.certification.traced_round import TracedRound
 from fedpriv.core.arguments import (
     Budget,
     Count,
@@ -31,7 +32,7 @@ from fedpriv.data.streaming import StreamedFederation
 from fedpriv.engine import secret_seeds
 from fedpriv.engine.simulate import simulate
 from fedpriv.privacy import Certificate
-from fedpriv.privacy.release import ClippedUnit, View
+from fedpriv.privacy.seen import ClippedUnit, View
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.statistics.values import Values
 

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.certificate import TracedRound, check_twice
+from fedpriv.certification.certificate import check_twice
 from fedpriv.certification.checks import check_launch, require_that
 from fedpriv.certification.information_flow import as_compiled
 from fedpriv.certification.initial_state import unreadable
+from fedpriv.certification.traced_round import TracedRound
 from fedpriv.core.arguments import Count, Seed, checked
 from fedpriv.core.trees import check_values
 from fedpriv.core.types import Key, Params, State
@@ -144,7 +145,7 @@ def measure_parts(
     samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
     samplers += [mean.step.sampling.places for mean in means]
     for sampler in samplers:
-        check = check_schedule if sampler.accounting.has_turns else check_sampler
+        check = check_schedule if sampler.accounting.turns is not None else check_sampler
         check(sampler, seed)
     for stage in traced.stages:
         for release in stage.releases:
@@ -176,14 +177,12 @@ def _without_the_host(run: Any, *args: Any) -> Any:
 
 
 def _check_privacy(traced: TracedRound, rounds: int) -> None:
-    for release in (each for kind in traced.kinds for each in traced.releases(rounds, kind)):
-        require_that(
-            release.multiplier > 0 or bool(release.reason),
-            f"releases: the multiplier towards {release.view} is 0 without a reason",
-        )
+    for seen in (each for kind in traced.kinds for each in traced.seen(rounds, kind)):
+        why = seen.hidden or bool(seen.reason)
+        require_that(why, f"seen: nothing hides a {seen.unit} from {seen.view}, without a reason")
     for view in VIEWS:
         nothing = traced.certify(0, _DELTA, view=view).epsilon
-        require_that(nothing == 0, f"releases: no rounds cost {view} an epsilon of {nothing}")
+        require_that(nothing == 0, f"seen: no rounds cost {view} an epsilon of {nothing}")
         traced.certify(rounds, _DELTA, view=view)
     claim = asked("claim", traced.algorithm.claim, "(rounds, delta)", rounds, _DELTA)
     require_that(claim is None or isinstance(claim, Claim), "claim: neither a `Claim` nor None")

@@ -63,14 +63,14 @@ def check_sampler(sampler: Sampler, seed: int) -> None:
     ids = np.asarray(jnp.where(draws.mask, draws.ids, n))
     np.add.at(there, (np.arange(_DRAWS)[:, None], ids), 1)
     there = there[:, :n]
-    wrong_size = told.has_one_size and (there.sum(1) != told.most).any()
-    if there.max() > told.most_often or wrong_size or there.sum(1).max() > told.most:
+    wrong_size = told.full and (there.sum(1) != told.most).any()
+    if there.max() > told.repeats or wrong_size or there.sum(1).max() > told.most:
         raise ValueError(
             f"sampler: some draws are not {told}; make draw and accounting together, as `fp.poisson` does"
         )
     once = there > 0
     together = once.T.astype(float) @ once
-    rates = np.where(np.eye(n), told.rate, told.together)
+    rates = np.where(np.eye(n), told.inclusion, told.together)
     excess = together - binom.isf(FALSE_ALARM / n**2, _DRAWS, rates)
     if excess.max() > 0:
         i, j = np.unravel_index(int(np.argmax(excess)), excess.shape)
@@ -89,8 +89,9 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
 
     told, n = sampler.accounting, sampler.accounting.population
     _check_by_hand(sampler)
-    turns = max(20, (told.participations or 0) + 1)
-    rounds = min(_MOST_ROUNDS, turns * max(told.separation, -(-n // told.most)))
+    schedule: Any = told.turns
+    apart, turns = schedule.apart, max(20, (schedule.most or 0) + 1)
+    rounds = min(_MOST_ROUNDS, turns * max(apart, -(-n // told.most)))
     key, (begin,) = jax.random.key(seed), first_memories(sampler)
 
     def one(memory: PyTree, t: jax.Array) -> tuple[PyTree, Draw]:
@@ -102,14 +103,14 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
     ids = np.asarray(jnp.where(draws.mask, draws.ids, n))
     np.add.at(there, (np.arange(rounds)[:, None], ids), 1)
     there = there[:, :n]
-    window = np.cumsum(np.vstack([np.zeros((told.separation, n), int), there]), 0)
-    near = window[told.separation :] - window[: -told.separation]
-    if there.max() > 1 or near.max() > 1 or there.sum(0).max() > told.rounds_of_a_unit(rounds):
+    window = np.cumsum(np.vstack([np.zeros((apart, n), int), there]), 0)
+    near = window[apart:] - window[:-apart]
+    if there.max() > 1 or near.max() > 1 or there.sum(0).max() > schedule.of(rounds):
         raise ValueError(
             f"sampler: a client takes part sooner, or more often, than {told} allows; make draw and accounting "
             "together, as `fp.fixed_order` does"
         )
-    turns, rate = told.rounds_of_a_unit(rounds), told.of_a_round.rate
+    turns, rate = schedule.of(rounds), told.of_a_round.inclusion
     often = int(there.sum(0).max())
     if often > binom.isf(FALSE_ALARM / n, turns, rate):
         raise ValueError(
@@ -120,9 +121,9 @@ def check_schedule(sampler: ScheduledSampler, seed: int) -> None:
 
 def _check_by_hand(sampler: AnySampler) -> None:
     told: Accounting = sampler.accounting
-    if told.not_by_hand:
-        raise ValueError(f"sampler: made by hand, for {told}; {told.not_by_hand}")
-    if told.block_rounds is not None or told.of_a_round.loses_noise:
+    if told.by_hand:
+        raise ValueError(f"sampler: made by hand, for {told}; {told.by_hand}")
+    if told.of_a_round.block is not None or told.of_a_round.lossy:
         raise ValueError(
             f"sampler: made by hand, for {told}; blocks of rounds, and noise that is lost, are not measured: use "
             "fp.random_allocation or fp.dropping"

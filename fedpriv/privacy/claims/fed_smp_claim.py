@@ -6,10 +6,10 @@ import math
 
 from fedpriv.core.arguments import CountOrZero, Multiplier, Probability, checked, require
 from fedpriv.privacy.certificate import Claim
-from fedpriv.privacy.certify import certify_releases
+from fedpriv.privacy.certify import certify_seen
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
-from fedpriv.privacy.release import Release
-from fedpriv.privacy.sampling import DrawCase, Sampling
+from fedpriv.privacy.from_rows import declared
+from fedpriv.privacy.sampling import Case, Sampling, Who
 
 _SERVER = (
     "The paper also has the server in mind; the server knows who takes part, so sampling hides "
@@ -65,7 +65,7 @@ def fed_smp_claim(
     )
     rounds = checked("rounds", rounds, CountOrZero)
     delta = checked("delta", delta, Probability)
-    epsilon = poisson_rdp_epsilon(multiplier, sampling.rate, rounds, delta)
+    epsilon = poisson_rdp_epsilon(multiplier, sampling.inclusion, rounds, delta)
     sound, reasons = _judge(epsilon, multiplier, sampling, rounds, delta)
     return Claim(
         epsilon=epsilon,
@@ -86,15 +86,16 @@ def _judge(
     """Whether the formula covers this sampling, and why."""
     if math.isinf(epsilon) or epsilon == 0:
         return True, ("Trivially true.",)
-    if sampling.adjacency == "replace_one":
+    if sampling.neighbour == "replaced":
         return False, _FIXED
-    if sampling.adjacency == "zero_out":
+    if sampling.neighbour == "zeroed" and not sampling.everyone:
         return False, _REPLACED
     uncut = sampling.most == sampling.population
-    if uncut and sampling.cases() == (DrawCase(1.0, sampling.rate, 1.0),):
+    plain = (Case(1.0, ((1.0, sampling.inclusion),)),)
+    if uncut and sampling.cases("removed", Who()) == plain:
         return True, ("The formula is a proved upper bound for this way of drawing cohorts.",)
-    release = Release("third_party", "client", multiplier, sampling, rounds)
-    proved = certify_releases([release], delta, view="third_party").epsilon
+    seen = declared("third_party", "client", multiplier, sampling, rounds)
+    proved = certify_seen([seen], delta, "third_party").epsilon
     what, remedy = f"of the cut to {sampling.most} clients", ": raise the capacity"
     if uncut:
         what, remedy = "this way of drawing cohorts", ""

@@ -15,8 +15,8 @@ from fedpriv.core.arguments import (
     require,
 )
 from fedpriv.privacy.certificate import Claim
-from fedpriv.privacy.certify import certify_releases
-from fedpriv.privacy.release import Release
+from fedpriv.privacy.certify import certify_seen
+from fedpriv.privacy.from_rows import declared
 from fedpriv.privacy.sampling import Poisson
 
 _REASONS = (
@@ -58,9 +58,9 @@ def noise_cohort_claim(
     delta = checked("delta", delta, Probability)
     require(cohort <= population, "population", population, "give at least the cohort")
     sampling = Poisson(population, cohort / population)
-    meant = Release("third_party", "client", noise_multiplier, sampling, rounds)
+    meant = declared("third_party", "client", noise_multiplier, sampling, rounds)
     return Claim(
-        epsilon=certify_releases([meant], delta, view="third_party").epsilon,
+        epsilon=certify_seen([meant], delta, "third_party").epsilon,
         delta=delta,
         unit="client",
         view="third_party",

@@ -20,8 +20,8 @@ from fedpriv.core.arguments import (
 )
 from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
-from fedpriv.privacy.release import ClippedUnit
 from fedpriv.privacy.sampling import Poisson, Sampling
+from fedpriv.privacy.seen import ClippedUnit
 
 _SOURCE = "DP-SGD-WAV and DP-FedAvg-WAV (Ranaweera et al.), section 5.2: the vanilla accountant"
 _REASONS = (
@@ -76,7 +76,7 @@ def wavelet_claim(
     delta = checked("delta", delta, Probability)
     unit = checked("unit", unit, ClippedUnit)
     reach = checked("reach", reach, Norm | None)
-    epsilon = poisson_rdp_epsilon(noise_multiplier, sampling.rate, rounds, delta)
+    epsilon = poisson_rdp_epsilon(noise_multiplier, sampling.inclusion, rounds, delta)
     trivial = math.isinf(epsilon) or epsilon == 0
     return Claim(
         epsilon=epsilon,

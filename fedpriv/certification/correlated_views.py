@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
 
-from fedpriv.certification.client_releases import of_unit_norm
 from fedpriv.certification.marks import Sum
 from fedpriv.certification.trace import Stage
 from fedpriv.certification.unit_kinds import ANY, UnitKind
+from fedpriv.certification.views import NOT_EMPTIED, of_unit_norm
 from fedpriv.mechanisms.correlated import (
     Participation,
     adder_of,
@@ -22,9 +21,12 @@ from fedpriv.mechanisms.correlated import (
 )
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
-from fedpriv.privacy import VIEWS, Everyone, Release
-from fedpriv.privacy.release import Unit
-from fedpriv.privacy.sampling import ParticipationSchema, Sampling
+from fedpriv.privacy import VIEWS
+from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
+from fedpriv.privacy.row import Row
+from fedpriv.privacy.sampling import Accounting, Everyone, MinimumSeparation, Turns, Who, Why
+from fedpriv.privacy.seen import ClippedUnit
+from fedpriv.rounds.scheduled_samplers import AnySampler
 
 ADDED_BY_SERVER = (
     "the server adds the noise, as clients cannot add shares of noise that takes back that of earlier rounds; see "
@@ -66,9 +68,9 @@ def check_rounds(sums: Sequence[Sum], rounds: int) -> None:
                 )
 
 
-def run_releases(
-    stage: Stage, sampler: Any, unit: Unit, rounds: int, kind: UnitKind = ANY
-) -> tuple[Release, ...]:
+def run_rows(
+    stage: Stage, sampler: AnySampler, unit: ClippedUnit, rounds: int, kind: UnitKind = ANY
+) -> list[Row]:
     """What each view sees of a unit of this kind in so many rounds, whose noise is correlated.
 
     A third party sees the noisy sums; of cyclic Poisson cohorts it does not know who joined. Of random allocation it is
@@ -84,77 +86,71 @@ def run_releases(
         bands than groups; more rounds than a matrix is for.
     """
     sums = [each for each in stage.sums if each.step.mechanism is not ALREADY_PRIVATE]
-    schema = _schema(sampler.accounting.of_group(kind.group), sums[0].line)
-    weight = sampler.accounting.weight_of(kind.group)
+    own, weight = sampler.accounting.of_group(kind.group)
+    turns, population = _turns(own, sums[0].line), own.population
     if stage.means:
         raise ValueError(
             f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); protect one unit"
         )
     if rounds == 0:
-        return tuple(
-            Release(view, unit, math.inf, Everyone(schema.population), 0) for view in VIEWS
-        )
-    known = Release(
+        drawn = Drawn(Everyone(population))
+        nothing = Row("third_party", unit, Noisy("gaussian", 0.0), "server", drawn, Repeated(0))
+        return [nothing._replace(view=view) for view in VIEWS]
+    multiplier = _multiplier(sums, rounds, _participation(turns, rounds)) / weight
+    why = dict.fromkeys(why for each in sums for why in _uncounted(each.step.mechanism))
+    known = Row(
         "third_party",
         unit,
-        _multiplier(sums, rounds, _participation(schema, rounds)) / weight,
-        Everyone(schema.population),
-        1,
-        adder="server",
-        schedule=_words(sums, schema, rounds),
-        mechanism=_for_audits(sums, schema, rounds),
-        reason="; ".join(
-            dict.fromkeys(why for each in sums for why in _uncounted(each.step.mechanism))
-        ),
+        Noisy("gaussian", 1 / multiplier if multiplier > 0 else math.inf),
+        "server",
+        Drawn(Everyone(population), closed=(("emptied", NOT_EMPTIED),)),
+        Repeated(1, schedule=_words(sums, turns, rounds)),
+        reason="; ".join(why),
+        used=_for_audits(sums, turns, rounds),
     )
-    bare = replace(known, multiplier=0.0, reason=ADDED_BY_SERVER)
+    bare = known._replace(noisy=Noisy("gaussian", math.inf), reason=ADDED_BY_SERVER)
     by_enclave = all(_is_hidden(each.step.mechanism) for each in sums)
-    behind = replace(known, adder="enclave") if by_enclave else bare
+    behind = known._replace(adder="enclave") if by_enclave else bare
     third_party = known
-    if schema.most_bands is not None:
-        third_party = _amplified(known, sums, schema, stage.remembers, rounds, weight)
-    return (
-        third_party,
-        replace(bare, view="server"),
-        replace(behind, view="server_secagg"),
-    )
+    if turns.bands is not None:
+        third_party = _amplified(known, sums, own, stage.remembers, rounds, weight)
+    return [third_party, bare._replace(view="server"), behind._replace(view="server_secagg")]
 
 
 def _amplified(
-    known: Release,
+    known: Row,
     sums: Sequence[Sum],
-    schema: ParticipationSchema,
+    own: Accounting,
     remembers: bool,
     rounds: int,
     weight: float,
-) -> Release:
-    most = schema.most_bands
+) -> Row:
+    turns: Any = own.turns
     for each in sums:
         for factorization in _factorizations(each.step.mechanism):
             bands = factorization.bands
-            if bands is None or most is None or bands > most:
+            if bands is None or bands > turns.bands:
                 raise ValueError(
                     f"factorization: {factorization!r} has {bands or 'no'} bands, but a client's turn comes every "
-                    f"{most} rounds ({each.line}); give at most so many bands, or fp.shuffled_blocks"
+                    f"{turns.bands} rounds ({each.line}); give at most so many bands, or fp.shuffled_blocks"
                 )
-    drawn: Sampling | None = schema.of_a_round
-    if remembers:
-        drawn = schema.of_a_round.remembered()
-    if drawn is None:
+    drawn = known.drawn._replace(by=own.of_a_round, who=Who(remembers=remembers))
+    if isinstance(drawn.by.cases("removed", drawn.who), Why):
         return known
     once = _multiplier(sums, rounds, Participation(rounds, 1)) / weight
-    turns = schema.rounds_of_a_unit(rounds)
     used: Any = sums[0].step.mechanism
-    plain = used.correlation.mechanism if known.mechanism else None
-    return replace(known, multiplier=once, sampling=drawn, rounds=turns, mechanism=plain)
+    plain = used.correlation.mechanism if known.used else None
+    noisy = Noisy("gaussian", 1 / once if once > 0 else math.inf)
+    repeated = known.repeated._replace(rounds=turns.of(rounds))
+    return known._replace(noisy=noisy, drawn=drawn, repeated=repeated, used=plain)
 
 
-def _for_audits(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -> Mechanism | None:
+def _for_audits(sums: Sequence[Sum], turns: Turns, rounds: int) -> Mechanism | None:
     """The mechanism of the whole run, where there is but one."""
     used: Any = sums[0].step.mechanism
     if len(sums) > 1 or used.parts or used.correlation.mechanism.worst_case is None:
         return None
-    return whole_run(of_unit_norm(used), rounds, _participation(schema, rounds))
+    return whole_run(of_unit_norm(used), rounds, _participation(turns, rounds))
 
 
 def _is_correlated(release: Sum) -> bool:
@@ -162,21 +158,22 @@ def _is_correlated(release: Sum) -> bool:
     return type(used) is Mechanism and is_correlated(used)
 
 
-def _schema(drawn: Any, line: str) -> ParticipationSchema:
-    schedule: ParticipationSchema | None = drawn.as_schedule()
-    if schedule is None:
-        raise ValueError(
-            f"sampler: {drawn} may draw a client in any rounds, but noise is correlated over rounds ({line}); give a "
-            "sampler with a schedule, such as fp.shuffled_blocks(clients, size)"
-        )
-    return schedule
+def _turns(drawn: Accounting, line: str) -> Turns:
+    """Which rounds are a client's, also where all are everybody's."""
+    if drawn.turns is not None:
+        return drawn.turns
+    if drawn.of_a_round.everyone and not drawn.secret:
+        return MinimumSeparation(drawn.population, drawn.population, 1).turns
+    raise ValueError(
+        f"sampler: {drawn} may draw a client in any rounds, but noise is correlated over rounds ({line}); give a "
+        "sampler with a schedule, such as fp.shuffled_blocks(clients, size)"
+    )
 
 
-def _participation(schema: ParticipationSchema, rounds: int) -> Participation:
+def _participation(turns: Turns, rounds: int) -> Participation:
     """Which rounds a unit may be in, for those who know them."""
-    block = schema.block_rounds
-    most = schema.participations if block is None else schema.rounds_of_a_unit(rounds)
-    return Participation(schema.separation, most, block)
+    most = turns.most if turns.block is None else turns.of(rounds)
+    return Participation(turns.apart, most, turns.block)
 
 
 def _multiplier(sums: Sequence[Sum], rounds: int, participation: Participation) -> float:
@@ -238,7 +235,7 @@ def _is_hidden(used: Any) -> bool:
     return type(used) is Mechanism and (not is_correlated(used) or adder_of(used) == "enclave")
 
 
-def _words(sums: Sequence[Sum], schema: ParticipationSchema, rounds: int) -> str:
+def _words(sums: Sequence[Sum], turns: Turns, rounds: int) -> str:
     """The rounds of a client, and the noise."""
     each = dict.fromkeys(repr(f) for one in sums for f in _factorizations(one.step.mechanism))
-    return f"{schema.in_words(rounds)}, noise by {' and '.join(each)}"
+    return f"{turns.in_words(rounds)}, noise by {' and '.join(each)}"
