@@ -43,8 +43,8 @@ class Options:
     """A run's folder, alone: check its certificates, their numbers by their pairs, and these by its config, which is
     traced again."""
     best_of: MeanRuns = 1.0
-    """Also count the cost of choosing: only the best of a secret number of runs is released, and that number is
-    geometric with this mean; third party only."""
+    """Also count the cost of choosing, also in what is solved for: only the best of a secret number of runs is
+    released, and that number is geometric with this mean; third party only."""
 
 
 @command

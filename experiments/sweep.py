@@ -10,7 +10,8 @@ that part. The test records stay unseen. No epsilon covers this choice either.
 
 --best-of MEAN chooses under a certificate: of a geometric number of trials at random points, DIR keeps the model that
 is best on the test set, which must be public, and a certificate that covers the choice (Papernot and Steinke 2022).
-Whoever runs the simulation sees the other trials all the same; beginning again is another release.
+With --target-epsilon the noise of all trials is such that the choice costs that. Whoever runs the simulation sees the
+other trials all the same; beginning again is another release.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from experiments.config.experiment import Entry, Experiment, Ledger
 from experiments.config.made import ledger_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings
-from fedpriv.certification.calibration import UnreachableError, calibrate_rounds
+from fedpriv.certification.calibration import calibrate_rounds
+from fedpriv.certification.monotone_search import UnreachableError
 from fedpriv.core.arguments import require
 from fedpriv.mechanisms.integers import WrapsError
 
@@ -25,15 +26,18 @@ CLOSE = 1e-3  # relative: so little below the target, another algorithm's noise 
 
 
 class Solved(NamedTuple):
-    """What was found, and what it was found for: with equal releases, epsilons are equal."""
+    """What was found, and what it was found for: where the same is seen, epsilons are equal."""
 
     found: Found
     target: tuple[Any, ...]
-    releases: tuple[Any, ...]
+    seen: tuple[Any, ...]
 
 
 def solved(
-    module: Config, settings: Settings, known: list[Solved] | None = None
+    module: Config,
+    settings: Settings,
+    known: list[Solved] | None = None,
+    best_of: float = 1.0,
 ) -> dict[str, Found]:
     """The noise of each algorithm for `target_epsilon`, where there is one; not of those that have no epsilon at all.
 
@@ -41,10 +45,14 @@ def solved(
 
     Args:
       known: what was found for other settings, where what is found here is added.
+      best_of: mean number of runs of which the best is released, which together are to cost the target.
 
     Raises:
-      ValueError: no noise reaches the target, or the config does not say how to change it.
+      ValueError: no noise reaches the target, or the config does not say how to change it; the best of several runs is
+        to meet budgets of groups.
     """
+    remedy = "groups.epsilons are met by one run; leave one of them out"
+    require(best_of == 1 or not settings.group_epsilons, "best_of", best_of, remedy)
     found: dict[str, Found] = {}
     known = [] if known is None else known
     if settings.target_epsilon is None and not settings.group_epsilons:
@@ -54,11 +62,15 @@ def solved(
         ledger_at = cache(partial(_ledger_at, module, own, name))  # each traces a round, once
         same = (s.found for s in known if _is(ledger_at, own, name, s))
         if (it := next(same, None)) is None:
-            alike = (f for f in dict.fromkeys(found.values()) if _reached(ledger_at(f), own, name))
+            alike = (
+                f
+                for f in dict.fromkeys(found.values())
+                if _reached(ledger_at(f), own, name, best_of)
+            )
             if (it := next(alike, None)) is None:
-                if not any(_has_epsilon(ledger_at(much), own, name) for much in MUCH):
+                if not any(_has_epsilon(ledger_at(much), own, name, best_of) for much in MUCH):
                     continue
-                it = _solve(partial(ledger_of, module), own, name)
+                it = _solve(partial(ledger_of, module), own, name, best_of)
             known.append(_seen(ledger_at, own, name, it))
         found[name] = it
     remedy = f"none of {', '.join(_algorithms(module, settings))} has an epsilon to share; name one that adds noise"
@@ -74,8 +86,8 @@ def _seen(
     ledger_at: Callable[[Found], Ledger], settings: Settings, name: str, found: Found
 ) -> Solved:
     ledger = ledger_at(found)
-    releases = ledger.releases(name, settings.rounds_of(name))
-    return Solved(found, _target(ledger, settings), releases)
+    seen = ledger.seen(name, settings.rounds_of(name))
+    return Solved(found, _target(ledger, settings), seen)
 
 
 def _is(ledger_at: Callable[[Found], Ledger], settings: Settings, name: str, known: Solved) -> bool:
@@ -100,30 +112,32 @@ def only(settings: Settings, names: Iterable[str]) -> Settings:
     return replace(settings, **chosen)
 
 
-def _epsilon(ledger: Ledger, settings: Settings, name: str) -> float:
-    return ledger.certify(name, settings.rounds_of(name), view=settings.view).epsilon
+def _epsilon(ledger: Ledger, settings: Settings, name: str, best_of: float) -> float:
+    rounds = settings.rounds_of(name)
+    return ledger.certify(name, rounds, view=settings.view, best_of=best_of).epsilon
 
 
-def _has_epsilon(ledger: Ledger, settings: Settings, name: str) -> bool:
+def _has_epsilon(ledger: Ledger, settings: Settings, name: str, best_of: float) -> bool:
     try:
-        return math.isfinite(_epsilon(ledger, settings, name))
+        return math.isfinite(_epsilon(ledger, settings, name, best_of))
     except WrapsError:  # as sums of integers do that hide their members
         return True
 
 
-def _reached(ledger: Ledger, settings: Settings, name: str) -> bool:
+def _reached(ledger: Ledger, settings: Settings, name: str, best_of: float) -> bool:
     if settings.group_epsilons:
         return groups_reached(ledger, settings, name)
     target = settings.target_epsilon or 0.0
-    return target * (1 - CLOSE) < _epsilon(ledger, settings, name) <= target
+    return target * (1 - CLOSE) < _epsilon(ledger, settings, name, best_of) <= target
 
 
-def _solve(ledger_of: LedgerOf, settings: Settings, name: str) -> Found:
+def _solve(ledger_of: LedgerOf, settings: Settings, name: str, best_of: float) -> Found:
     if settings.group_epsilons:
         return for_groups(ledger_of, settings, name)
     target = settings.target_epsilon or 0.0
+    wanted: Any = {"epsilon": target, "view": settings.view, "best_of": best_of}
     try:
-        return noise_for(ledger_of, settings, name, epsilon=target, view=settings.view)
+        return noise_for(ledger_of, settings, name, **wanted)
     except UnreachableError as error:
         raise ValueError(
             f"target_epsilon: {name} cannot reach {target:g} ({error}); choose another, or leave {name} out"

@@ -86,7 +86,7 @@ def accounts(
     groups: dict[Any, list[str]] = {}
     for name in ledger.entries:
         traced = ledger.trace(name)
-        released = (ledger.releases(name, rounds), traced.basis, traced.public_sizes)
+        released = (ledger.seen(name, rounds), traced.basis, traced.public_sizes)
         said = (*released, ledger.claim(name, rounds))
         groups.setdefault(said, []).append(name)
     found = []
@@ -137,6 +137,7 @@ def privacy(
       view: by default all.
       honest: fraction of each cohort that adds its share of the noise and does not collude, in (0, 1].
       best_of: if given, only the best of a secret number of runs is released; that number is geometric with this mean.
+        What reaches `target_epsilon` is then the certificate of the best.
 
     Raises:
       ValueError: an argument is wrong.
@@ -178,11 +179,10 @@ def costs(
     """What a run would cost: `privacy`; with `sought`, after `solve`."""
     found = None
     if sought:
-        require(best_of == 1, "best_of", best_of, "it cannot be solved for; leave one of them out")
         ledger_of_settings = partial(ledger_of, module)
-        settings, found = solve(ledger_of_settings, settings, sought, claimed, honest)
+        settings, found = solve(ledger_of_settings, settings, sought, claimed, honest, best_of)
     require(not claimed or bool(sought), "claimed", claimed, "needs to know what to solve for")
-    found_for = budget.solved(module, settings)
+    found_for = budget.solved(module, settings, best_of=best_of)
     ledger = budget.made(partial(ledger_of, module), settings, found_for)
     planned = budget.planned_rounds(ledger, settings)
     priced = []

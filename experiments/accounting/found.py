@@ -80,10 +80,16 @@ def turned(settings: Settings, name: str, found: Found) -> dict[str, Any]:
     return fields
 
 
-def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any) -> float:
+def noise_for(
+    ledger_of: LedgerOf, settings: Settings, name: str, *, best_of: float = 1.0, **target: Any
+) -> float:
     """The noise with which all rounds of an algorithm reach a target, see `fp.calibrate_noise`.
 
     Where statistics are released before, training gets what these leave, see `fp.calibrate_together`.
+
+    Args:
+      best_of: as `fp.calibrate_noise`; with statistics there is no such certificate, see `Ledger.certify`.
+      target: other arguments of `fp.calibrate_noise`.
 
     Raises:
       WrapsError: sums of integers of so few bits have no room for it.
@@ -97,7 +103,8 @@ def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any)
 
     try:
         if statistics is None:
-            return calibrate_noise(algorithm, *shapes, rounds=rounds, delta=start.delta, **target)
+            run: Any = {"rounds": rounds, "delta": start.delta, "best_of": best_of, **target}
+            return calibrate_noise(algorithm, *shapes, **run)
         return calibrate_together(
             lambda noise: [*statistics.runs, (algorithm(noise), rounds)],
             *shapes,
@@ -106,6 +113,6 @@ def noise_for(ledger_of: LedgerOf, settings: Settings, name: str, **target: Any)
         )
     except WrapsError:
         real: Any = {"bits": None, "integer_noise": None}
-        noise = noise_for(ledger_of, replace(settings, **real), name, **target)
+        noise = noise_for(ledger_of, replace(settings, **real), name, best_of=best_of, **target)
         ledger_of(settings.with_noise(name, noise)).trace(name)  # raises, says how many bits
         raise

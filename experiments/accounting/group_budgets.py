@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from experiments.accounting.found import GroupsFound, LedgerOf, given, noise_for
 from experiments.config.experiment import Ledger
 from experiments.config.groups import Groups
 from experiments.config.settings import Settings
-from fedpriv.certification.calibration import UnreachableError
 from fedpriv.certification.group_budgets import calibrate_groups
+from fedpriv.certification.monotone_search import Range, UnreachableError, search
 from fedpriv.rounds.algorithm import Algorithm
 
 CLOSE = 1e-3  # relative: so little below an epsilon will do
@@ -84,27 +83,29 @@ def _with_as_many(ledger_of: LedgerOf, settings: Settings, name: str) -> GroupsF
     With the noise for everybody at the largest epsilon fewer are drawn, with that at the smallest more. There is none
     beyond that with which who is always drawn, at rate 1, has the largest epsilon.
     """
-    from scipy.optimize import brentq
-
     groups: Groups = settings.groups  # type: ignore[attr-defined]
     least, most = min(groups.epsilons), max(groups.epsilons)
     plain, changes = _without(settings), {"groups": groups.found((1.0,) * len(groups.names))}
     always: Any = replace(settings, **changes)  # type: ignore[arg-type]
     wanted = _drawn(ledger_of(plain), name)
 
-    @cache
-    def excess(log_noise: float) -> float:
-        found = _at(ledger_of, settings, name, math.exp(log_noise), AS_MANY)
-        return math.log(_drawn(ledger_of(given(settings, name, found)), name) / wanted)
+    def drawn(noise: float) -> float:
+        found = _at(ledger_of, settings, name, noise, AS_MANY)
+        return _drawn(ledger_of(given(settings, name, found)), name)
 
-    low = math.log(_noise(ledger_of, plain, name, most)) - AS_MANY
-    high = math.log(_noise(ledger_of, plain, name, least)) + AS_MANY
-    high = min(high, math.log(_noise(ledger_of, always, name, most)) - AS_MANY)
-    if excess(high) < 0:
+    def refusal(noise: float) -> str:
+        return f"so few cannot be drawn: {drawn(noise):.4g} are with noise {noise:.4g}; raise the cohort"
+
+    low = _noise(ledger_of, plain, name, most) * (1 - AS_MANY)
+    high = _noise(ledger_of, plain, name, least) * (1 + AS_MANY)
+    high = min(high, _noise(ledger_of, always, name, most) * (1 - AS_MANY))
+    between = Range(dearest=high, cheapest=low, begin=(high, low), factor=1.0)
+    close: Any = {"tolerance": 2 * AS_MANY, "below": AS_MANY}
+    noise = search(drawn, wanted * (1 + AS_MANY), between, refusal, **close)
+    if noise == high:
         raise UnreachableError(
             f"so many cannot be drawn: who has {most:g} is always drawn, and still too few are; lower the cohort"
         )
-    noise = math.exp(float(brentq(excess, low, high, xtol=AS_MANY / 2)))
     return _at(ledger_of, settings, name, noise)
 
 

@@ -14,7 +14,12 @@ Sought: TypeAlias = Literal["noise", "rounds"]
 
 
 def solve(
-    ledger_of: Any, settings: Settings, sought: Sought, claimed: bool = False, honest: float = 1.0
+    ledger_of: Any,
+    settings: Settings,
+    sought: Sought,
+    claimed: bool = False,
+    honest: float = 1.0,
+    best_of: float = 1.0,
 ) -> tuple[Settings, dict[str, Any]]:
     """The settings with the noise or the rounds that their `target_epsilon` allows, and how they were solved for.
 
@@ -23,6 +28,7 @@ def solve(
     Args:
       claimed: whether the paper's claim is to reach the target, in place of the certificate of the settings' `view`.
       honest: fraction of each cohort that adds its share of the noise.
+      best_of: mean number of runs of which the best is released, which together are to reach the target.
 
     Raises:
       ValueError: the target cannot be reached, or the settings have no target, no such algorithm or no such field.
@@ -33,7 +39,8 @@ def solve(
     if target is None:
         raise ValueError(f"solve: {sought} needs a target; give target_epsilon")
     name = _first_private(ledger_of, settings, sought)
-    wanted: dict[str, Any] = {"epsilon": target, "view": view, "honest": honest, "claimed": claimed}
+    options: dict[str, Any] = {"view": view, "honest": honest, "best_of": best_of}
+    wanted = {"epsilon": target, "claimed": claimed, **options}
     if sought == "rounds":
         start = ledger_of(settings)
         rounds = calibrate_rounds(*start.of(name), delta=start.delta, **wanted)
@@ -47,7 +54,7 @@ def solve(
     ledger = ledger_of(settings)
     trained = settings.rounds_of(name)
     claim = ledger.claim(name, trained)
-    proved = ledger.certify(name, trained, view=view, honest=honest)
+    proved = ledger.certify(name, trained, **options)
     reached = claim if claimed and claim else proved
     if reached.epsilon > target * (1 + 1e-6):
         raise ValueError(
@@ -61,6 +68,7 @@ def solve(
         "by": getattr(reached, "status", "certified"),
         "algorithm": name,
         "honest": honest,
+        "best_of": best_of,
         **{key: getattr(reached, key) for key in ("epsilon", "delta", "unit", "view", "relation")},
     }
 
@@ -70,7 +78,7 @@ def _first_private(ledger_of: Any, settings: Settings, solve: str) -> str:
     for name in ledger.entries:
         own = ledger_of(settings.with_noise(name, 1.0)) if solve == "noise" else ledger
         traced = own.trace(name)
-        if any(r.multiplier > 0 for kind in traced.kinds for r in traced.releases(1, kind)):
+        if any(each.hidden for kind in traced.kinds for each in traced.seen(1, kind)):
             return name
     raise ValueError(
         f"algorithms: none of {', '.join(ledger.entries)} adds noise; name one that does"

@@ -45,6 +45,7 @@ def _of_groups(name: str, fields: Mapping[str, dict[str, float]]) -> str:
 def _solution(solved: dict[str, Any]) -> str:
     adjacency = solved["relation"].replace("_", "-")
     honest = f", honest = {solved['honest']:g}" if solved["honest"] < 1 else ""
+    honest += f", the best of {solved['best_of']:g} runs" if solved["best_of"] > 1 else ""
     means = f"{solved['unit']} level, {solved['view']}, {adjacency} adjacency, delta = {solved['delta']:.3g}{honest}"
     said = (
         f"{solved['for']} for {solved['by']} epsilon {solved['target_epsilon']:g} ({means}): {solved['value']:.6g}, "

@@ -18,9 +18,9 @@ from experiments.config.public import Public, sentences
 from experiments.config.settings import Settings
 from experiments.config.statistics import Statistics
 from experiments.config.stopping import Stopping, check_metric, target
-from fedpriv.certification.certificate import TracedRound
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.together import certify_traced
+from fedpriv.certification.traced_round import TracedRound
 from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.core.arguments import Count, Rate, require
 from fedpriv.core.types import Example
@@ -34,8 +34,8 @@ from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score
-from fedpriv.privacy import Certificate, Claim, Release
-from fedpriv.privacy.release import ONE_RUN, RANDOM_SEED, SEVERAL_RUNS
+from fedpriv.privacy import Certificate, Claim, Seen
+from fedpriv.privacy.seen import ONE_RUN, RANDOM_SEED, SEVERAL_RUNS
 from fedpriv.rounds.algorithm import Algorithm
 
 _WITH_SECRET_SEED = {
@@ -120,13 +120,13 @@ class Ledger:
         plan = self.entries[name].statistics
         return plan(self.trace(name)) if plan else None
 
-    def releases(self, name: str, rounds: int) -> tuple[tuple[UnitKind, tuple[Release, ...]], ...]:
-        """By kind of unit, those of an algorithm's statistics, if any, and of so many rounds."""
+    def seen(self, name: str, rounds: int) -> tuple[tuple[UnitKind, tuple[Seen, ...]], ...]:
+        """By kind of unit, what views see of an algorithm's statistics, if any, and of so many rounds."""
         traced, statistics = self.trace(name), self.statistics(name)
         before = statistics.traced if statistics else ()
         runs = [*((each, 1) for each in before), (traced, rounds)]
         return tuple(
-            (kind, tuple(r for run, length in runs for r in run.releases(length, kind)))
+            (kind, tuple(one for run, length in runs for one in run.seen(length, kind)))
             for kind in traced.kinds
         )
 
@@ -161,11 +161,12 @@ class Ledger:
         return self.certified[asked]
 
     def _certified(self, name: str, rounds: int, best_of: float, **options: Any) -> Certificate:
+        remedy = "the best of several runs is certified of training alone; leave statistics out"
+        alone = best_of == 1 or self.entries[name].statistics is None
+        require(alone, "best_of", best_of, remedy)  # before the noise of statistics is solved for
         training, statistics = self.trace(name), self.statistics(name)
         if statistics is None:
             return training.certify(rounds, self.delta, best_of=best_of, **options)
-        remedy = "the best of several runs is certified of training alone; leave statistics out"
-        require(best_of == 1, "best_of", best_of, remedy)
         before = [("statistics", traced, 1) for traced in statistics.traced]
         return certify_traced([*before, ("training", training, rounds)], self.delta, **options)
 

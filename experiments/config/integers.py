@@ -36,7 +36,7 @@ class InIntegers(Settings):
         self, sampler: AnySampler, clip_norm: float, noise_multiplier: float
     ) -> Mechanism:
         """Of the sum of a cohort's messages, with `bits`."""
-        one_size = sampler.accounting.of_a_round.has_one_size
+        one_size = sampler.accounting.of_a_round.full
         noise = self.integer_noise or ("discrete_gaussian" if one_size else "skellam")
         make = fp.discrete_gaussian if noise == "discrete_gaussian" else fp.skellam
         bits = checked("bits", self.bits, SumBits)

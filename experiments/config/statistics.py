@@ -13,11 +13,13 @@ import numpy as np
 from experiments.config.settings import Settings
 from fedpriv import statistics
 from fedpriv.certification.calibration import calibrate_together
-from fedpriv.certification.certificate import TracedRound, trace_round, with_basis
+from fedpriv.certification.certificate import trace_round
+from fedpriv.certification.traced_round import TracedRound, with_basis
 from fedpriv.core.arguments import require
 from fedpriv.data.federation import Federation
-from fedpriv.privacy import Certificate, certify_releases
-from fedpriv.privacy.relations import relation_of
+from fedpriv.privacy import Certificate, certify_seen
+from fedpriv.privacy.sampling import Neighbour
+from fedpriv.privacy.seen import common_neighbour
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.statistics import Statistic
 
@@ -87,12 +89,11 @@ class Statistics(NamedTuple):
         self, training: TracedRound, delta: float, view: Any, honest: float = 1.0
     ) -> Certificate:
         """What they cost without the training that follows, for its neighbours."""
-        relation = _relation(training, view)
-        releases = [release for traced in self.traced for release in traced.releases(1)]
-        nearer = [replace(r, multiplier=r.multiplier / _moved(relation)) for r in releases]
-        certificate = with_basis(certify_releases(nearer, delta, view, honest=honest), self.traced)
-        event = " + ".join(release.event for release in releases if release.view == view)
-        return replace(certificate, relation=relation, event=event, compositions=())
+        neighbour = _neighbour(training, view)
+        every = [each for traced in self.traced for each in traced.seen(1, honest=honest)]
+        seen = [each.among(neighbour) for each in every]
+        certificate = with_basis(certify_seen(seen, delta, view), self.traced)
+        return replace(certificate, compositions=())
 
 
 def asked_of(record: Mapping[str, Any], bounds: Bounds | None) -> dict[str, Statistic]:
@@ -149,7 +150,7 @@ def planned(
     counts = federation.num_clients, federation.capacity
     features = Features(leaves, *counts, training.algorithm.unit, settings.statistics_bounds)
     noise = _noise(features, share, delta, settings.view)
-    return at_noise(features, _moved(_relation(training, settings.view)) * noise)
+    return at_noise(features, _moved(_neighbour(training, settings.view)) * noise)
 
 
 @lru_cache(maxsize=64)
@@ -171,12 +172,12 @@ def at_noise(features: Features, noise: float) -> Statistics:
     return Statistics(features, tuple(traced), noise)
 
 
-def _relation(training: TracedRound, view: Any) -> str:
+def _neighbour(training: TracedRound, view: Any) -> Neighbour:
     """The neighbours for which a training is certified; those of all its groups are alike."""
-    releases = training.releases(1, training.kinds[0])
-    return relation_of([release for release in releases if release.view == view], view)
+    seen = training.seen(1, training.kinds[0])
+    return common_neighbour([each for each in seen if each.view == view])
 
 
-def _moved(relation: str) -> float:
+def _moved(neighbour: Neighbour) -> float:
     """How far a sum moves, in norms of the unit that is zeroed out."""
-    return 2.0 if relation == "replace_one" else 1.0
+    return 2.0 if neighbour == "replaced" else 1.0

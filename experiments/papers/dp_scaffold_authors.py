@@ -21,7 +21,7 @@ from fedpriv.core.types import Key, Metrics, PyTree, State
 from fedpriv.data.datasets import Dataset
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Claim
-from fedpriv.privacy.release import NO_NOISE
+from fedpriv.privacy.seen import NO_NOISE
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed

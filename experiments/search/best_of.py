@@ -1,7 +1,8 @@
 """The best of a random number of trials (`sweep --best-of MEAN`): what is drawn, what it costs, what is kept.
 
 Papernot and Steinke 2022 (arXiv:2110.03620): K trials, K geometric, each with settings and noise of its own; only the
-best is released. What that costs is certified before anything trains, by `fedpriv.privacy.certify_choice`.
+best is released. What that costs is certified before anything trains, by `fedpriv.privacy.certify_choice`; with
+`target_epsilon` the noise of all trials is such that it costs the target.
 """
 
 from __future__ import annotations
@@ -17,20 +18,32 @@ from typing import Any
 
 import jax
 
+from experiments.accounting.budget import only
+from experiments.accounting.found import Found, given, noise_of
 from experiments.base.files import write_text
 from experiments.base.formats import NAMES, setting
+from experiments.config.made import ledger_of
+from experiments.config.modules import Config
 from experiments.runs.contents import Summary
 from experiments.runs.run_folder import SWEEP
 from experiments.runs.unfinished import decisive_settings
 from experiments.search.choose import best
 from experiments.search.sweep_grid import Point
 from experiments.search.training_together import Prepared
+from fedpriv.certification.groups import by_group
+from fedpriv.certification.monotone_search import Range, search
+from fedpriv.certification.traced_round import TracedRound
+from fedpriv.certification.unit_kinds import UnitKind
+from fedpriv.core.arguments import require
 from fedpriv.core.json_values import plain
 from fedpriv.models.kept_model import model_folder
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, certify_choice
 
 RELEASE = "release.json"
+_MORE = Range(dearest=1.0, cheapest=1e6, begin=(1.0, 1.0), factor=2.0)
+"""What the noise of all trials is multiplied with."""
+_TOLERANCE = 1e-4  # of it, relative
 
 
 def drawn(points: int, mean: float, rng: random.Random) -> list[tuple[int, int]]:
@@ -48,22 +61,85 @@ def require_settings(points: Sequence[Point], mean: float) -> None:
     """Raises ValueError: a mean or settings that do not go with a choice among trials."""
     if not 1 < mean < math.inf:
         raise ValueError(f"best_of: {mean:g} is not a finite mean above 1; give one, such as 5")
-    for settings in (point.settings for point in points):
-        if settings.target_epsilon is not None or settings.view != "third_party":
-            raise ValueError(
-                "target_epsilon, view: best_of certifies its choice towards a third party, at the given noise; leave "
-                "these out"
-            )
+    if others := {point.settings.view for point in points} - {"third_party"}:
+        raise ValueError(
+            f"view: {min(others)}; best_of certifies its choice towards a third party; leave it out"
+        )
+    if len(targets := {point.settings.target_epsilon for point in points}) > 1:
+        said = " and ".join(map(str, targets))
+        raise ValueError(
+            f"target_epsilon: {said}; best_of certifies one choice among all points; give one"
+        )
+
+
+def with_noise_for_all(
+    module: Config, points: Sequence[Point], each: Sequence[Mapping[str, Found]], mean: float
+) -> list[dict[str, Found]]:
+    """The noise of each point with which the best of trials, at any of them, costs at most `target_epsilon`.
+
+    A choice counts, at every Rényi order, the settings that cost most there. So it may cost more than the best of
+    trials at each point alone, all at the same target. Then all noises are multiplied by the least number with which it
+    does not.
+
+    Args:
+      each: of each point, the noise with which the best of trials at it alone costs the target.
+
+    Raises:
+      ValueError: no noise reaches the target; as `certified`.
+    """
+    target = points[0].settings.target_epsilon
+    if target is None or any(len(found) != 1 for found in each):
+        return [dict(found) for found in each]  # and `certified` says what is wrong
+
+    def more(factor: float) -> list[dict[str, Found]]:
+        return [{name: factor * noise_of(it) for name, it in found.items()} for found in each]
+
+    def cost(factor: float) -> float:
+        trials = []
+        for point, found in zip(points, more(factor), strict=True):
+            ((name, noise),) = found.items()
+            own = given(only(point.settings, [name]), name, noise)
+            ledger = ledger_of(module, own)
+            trials.append((ledger.trace(name), own.rounds_of(name)))
+        return _choice(trials, ledger.delta, mean).epsilon
+
+    def refusal(factor: float) -> str:
+        return (
+            f"target_epsilon: {target:g}; with {factor:g} times the noise that each point needs alone the choice still "
+            f"costs {cost(factor):.4g}; choose among points that differ less"
+        )
+
+    return more(search(cost, target, _MORE, refusal, tolerance=_TOLERANCE))
+
+
+def _choice(trials: Sequence[tuple[TracedRound, int]], delta: float, mean: float) -> Certificate:
+    """Of the best of trials that are each one of these, with each group's own.
+
+    Args:
+      trials: (round, number of rounds) of each.
+
+    Raises:
+      ValueError: they are of different kinds of unit, such as other groups; as `certify_choice`.
+    """
+    kinds = trials[0][0].kinds
+    alike = all(traced.kinds == kinds for traced, _ in trials)
+    remedy = "certifies a choice among points of the same clients and groups; give those"
+    require(alike, "best_of", [kind.group for kind in kinds], remedy)
+
+    def of(kind: UnitKind) -> Certificate:
+        return certify_choice([traced.seen(n, kind) for traced, n in trials], delta, mean)
+
+    return by_group({kind: of(kind) for kind in kinds})
 
 
 def certified(points: Sequence[Prepared], mean: float) -> Certificate:
     """The certificate of the best of trials that are each at one of these points.
 
     Raises:
-      ValueError: there is none, or none for all of the points.
+      ValueError: there is none, or none for all of the points, or it costs more than their target.
     """
-    first = points[0].experiment
-    releases, own = [], []
+    first, target = points[0].experiment, points[0].point.settings.target_epsilon
+    trials, own = [], []
     for point, _, experiment, planned, _ in points:
         ((name, rounds), *others) = planned.items()
         if others:
@@ -82,15 +158,15 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
         if math.isinf(own[-1].epsilon):
             why = own[-1].assumptions[0]
             raise ValueError(f"best_of: {name} has no finite epsilon ({why}); leave it out")
-        traced = experiment.ledger.trace(name)
-        if len(traced.kinds) > 1 or traced.grouping is not None:
-            raise ValueError(
-                "best_of: certifies a choice for units that are all alike, not in groups, nor for persons who hold "
-                f"different records (at {point.title}); leave groups.names out, or bound what a person holds"
-            )
-        releases.append(traced.releases(rounds))
+        trials.append((experiment.ledger.trace(name), rounds))
+    choice = _choice(trials, first.delta, mean)
+    if target is not None and choice.epsilon > target:
+        raise ValueError(
+            f"target_epsilon: {target:g} was solved for other clients than the data's, for which the choice costs "
+            f"{choice.epsilon:.4g}; set the config's clients to the data's"
+        )
     return replace(
-        certify_choice(releases, first.delta, mean),
+        choice,
         basis=max(c.basis for c in own),  # declared, if one of them is
         assumptions=tuple(dict.fromkeys(text for c in own for text in c.assumptions)),
     )
@@ -116,6 +192,7 @@ def keep_best(
         ((name, rounds),) = summary.rounds.items()
         about |= {"config": summary.config, "algorithm": name, "rounds": rounds}
         about |= {"settings": decisive_settings(point.settings), "values": point.values}
+        about |= {"solved": summary.solved.get(name, {})}
         about |= {"metric": summary.metric, "value": ends[at], "notes": summary.privacy_notes}
         model = model_folder(folder / point.name, name, point.seeds[0])
         shutil.copytree(model, model_folder(folder, name, 0), dirs_exist_ok=True)
@@ -141,6 +218,10 @@ def said(about: Mapping[str, Any]) -> str:
         lines = [
             f"chosen: {NAMES.get(name, name)}, {values}; {score} after round {about['rounds']}"
         ]
+        if solved := about["solved"]:
+            target = about["settings"]["target_epsilon"]
+            noise = ", ".join(f"{field} {value:.6g}" for field, value in solved.items())
+            lines += [f"noise: {noise}, solved for eps {target:g} of the choice"]
     certificate = about["certified"]
     assumed = [f"  {text}" for text in certificate.assumptions]
     notes = [f"note: {note}" for note in about.get("notes", ())]

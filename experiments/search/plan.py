@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -12,6 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 
 from experiments.accounting import budget
+from experiments.accounting.found import Found
 from experiments.base import user_modules
 from experiments.base.command import one_line
 from experiments.base.terminal import say
@@ -106,7 +108,7 @@ def planned(asked: Asked, folder: Path, progress: bool = True) -> Planned:
     left = [p for p in trials if not (there and point_ended(folder / p.name))]
     if there and progress:
         say(f"{len(trials) - len(left)} of {len(trials)} points are done", file=sys.stderr)
-    plan = Planned(folder, trials, wanted, _prepared(module, left if mean is None else every))
+    plan = Planned(folder, trials, wanted, _prepared(module, left if mean is None else every, mean))
     if mean is not None:
         plan = _certified(plan, left, mean)
     if plan.ready:  # else all is done, and `build` has imported nothing
@@ -156,23 +158,38 @@ def _require_settings(every: Sequence[Point], module: Config) -> None:
         raise ValueError("metric: one metric compares all points; leave it out of the grid")
 
 
-def _prepared(module: Config, left: Sequence[Point]) -> list[Prepared]:
+def _prepared(module: Config, left: Sequence[Point], mean: float | None) -> list[Prepared]:
     devices = [n for p in left if (n := p.settings.layout.devices) is not None]
     split_cpu(max(devices, default=None) if len(devices) == len(left) else None)
-    shared, known = SharedArrays(), list[budget.Solved]()
-    ready = []
-    for point in left:
-        try:
+    noises = _solved(module, left, mean)
+    shared, ready = SharedArrays(), list[Prepared]()
+    for point, noise in zip(left, noises, strict=True):
+        with _at(point):
             strategy = strategy_of(point.settings.layout)
-            noise = budget.solved(module, point.settings, known)
             experiment = built(module, point.settings, noise, shared)
             _require_in_memory(experiment)
             planned = budget.planned_rounds(experiment.ledger, point.settings)
-        except (ValueError, OSError) as error:
-            at = ValueError(f"{one_line(error)} (at {point.title})")
-            raise at.with_traceback(error.__traceback__) from None
         ready.append(Prepared(point, strategy, experiment, planned, noise))
     return ready
+
+
+def _solved(module: Config, left: Sequence[Point], mean: float | None) -> list[dict[str, Found]]:
+    """What `target_epsilon` finds for each point; of trials, see `best_of.with_noise_for_all`."""
+    known, found = list[budget.Solved](), list[dict[str, Found]]()
+    for point in left:
+        with _at(point):
+            found.append(budget.solved(module, point.settings, known, mean or 1.0))
+    return found if mean is None else best_of.with_noise_for_all(module, left, found, mean)
+
+
+@contextmanager
+def _at(point: Point) -> Iterator[None]:
+    """What is refused within is said to be at this point."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        at = ValueError(f"{one_line(error)} (at {point.title})")
+        raise at.with_traceback(error.__traceback__) from None
 
 
 def _require_in_memory(experiment: Experiment) -> None:

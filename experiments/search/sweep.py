@@ -77,7 +77,8 @@ def sweep(
       folds: divide the training records into so many parts, train each point once without each part, and compare points
         by their scores on the parts left out. The test records stay unseen. No epsilon covers the choice.
       best_of: train a random number of points, geometric with this mean, each with one seed and its own noise. Keep the
-        model that is best on the test records, and a certificate that covers this choice.
+        model that is best on the test records, and a certificate that covers this choice. With `target_epsilon` the
+        noise of all points is such that this certificate costs it, see `best_of.with_noise_for_all`.
       progress: whether to show progress on standard error.
       settings: settings of all points.
 

@@ -14,7 +14,7 @@ from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
 from experiments.config.statistics import Statistics, at_noise
 from experiments.runs.statistics import ReleasedStatistics, released_of
-from fedpriv.certification.certificate import TracedRound
+from fedpriv.certification.traced_round import TracedRound
 
 MOST_LEAVES = 2**16
 """Of one algorithm's examples: each has a seed of its own."""

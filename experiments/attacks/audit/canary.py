@@ -12,7 +12,7 @@ from experiments.config.experiment import Ledger
 from fedpriv.attacks.canaries import NoPlaceError
 from fedpriv.attacks.canary_messages import Data
 from fedpriv.data.federation import Federation
-from fedpriv.privacy import Certificate, Claim, Release
+from fedpriv.privacy import Certificate, Claim, Seen
 
 Kind: TypeAlias = Literal["worst_case", "natural", "mislabelled"]
 WORST: Kind = "worst_case"
@@ -50,10 +50,10 @@ def data_of(kind: Kind, federation: Federation) -> Data | None:
     return mislabelled
 
 
-def release_of(ledger: Ledger, name: str, rounds: int) -> Release | None:
-    """The first release with noise that those see who look at models or sums; None where there is none."""
-    releases = ledger.trace(name).releases(rounds)
-    noisy = (r for r in releases if r.view in SEEN and r.mechanism is not None and r.multiplier > 0)
+def seen_of(ledger: Ledger, name: str, rounds: int) -> Seen | None:
+    """The first noise that those see who look at models or sums; None where there is none."""
+    every = ledger.trace(name).seen(rounds)
+    noisy = (each for each in every if each.view in SEEN and each.drawable)
     return next(noisy, None)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.attacks.audit.canary import CERTIFIED, WORST, Kind, release_of
+from experiments.attacks.audit.canary import CERTIFIED, WORST, Kind, seen_of
 from experiments.attacks.audit.mechanisms import LIMITS, exact_pair, parts_of
 from experiments.attacks.audit.repeated_training import (
     Asked,
@@ -25,7 +25,7 @@ from fedpriv.attacks.canaries import SCORED_VIEWS, NoPlaceError
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.devices.layout import Strategy
 from fedpriv.privacy import Certificate
-from fedpriv.privacy.relations import relation_of
+from fedpriv.privacy.seen import common_neighbour
 
 APART = (2**25, 2**26)
 """Seeds of draws of the exact pair, from those of `audit_mechanisms` and of each other."""
@@ -45,21 +45,16 @@ def audit_many_runs(
     """Audits by many runs every algorithm that adds noise to models or sums, each kind of canary, view and delta."""
     rows: list[Row] = []
     skipped = []
-    releases = {
-        name: release_of(experiment.ledger, name, settings.rounds) for name in experiment.entries
-    }
+    every = {name: seen_of(experiment.ledger, name, settings.rounds) for name in experiment.entries}
     audited = {
-        (name, kind): release
-        for name, release in releases.items()
-        if release is not None
-        for kind in kinds
+        (name, kind): seen for name, seen in every.items() if seen is not None for kind in kinds
     }
     kept = {of: kept_scores(experiment, *of, settings, asked) for of in audited}
     before = {of: each.load() for of, each in kept.items()}
     remaining = Remaining("trainings with a canary", len(audited) * asked.runs)
-    for (name, kind), release in audited.items():
+    for (name, kind), seen in audited.items():
         try:
-            repeated = RepeatedTraining(experiment, settings, strategy, asked, name, kind, release)
+            repeated = RepeatedTraining(experiment, settings, strategy, asked, name, kind, seen)
             scored = repeated.train(before[name, kind], kept[name, kind], remaining)
         except NoPlaceError as error:
             remaining.skip(asked.runs)
@@ -99,10 +94,10 @@ def _exact_pairs(
     traced, seen_as = ledger.trace(name), CERTIFIED.get(view, view)
     n, (first, second) = asked.runs // 2, (asked.seed + apart for apart in APART)
     limit = exact_pair(traced, seen_as, rounds, LIMITS * n, first)
-    seen = [release for release in traced.releases(rounds) if release.view == seen_as]
-    gaussian = all(release.noise == "gaussian" for release in seen)
+    seen = [each for each in traced.seen(rounds) if each.view == seen_as]
+    gaussian = all(each.plays is None or each.plays.kind == "gaussian" for each in seen)
     gaussian &= not any(each.step.adder == "own" for stage in traced.stages for each in stage.sums)
-    if view != seen_as or not gaussian or relation_of(seen, seen_as) == "replace_one":
+    if view != seen_as or not gaussian or common_neighbour(seen) == "replaced":
         return limit, None
     return limit, exact_pair(traced, seen_as, rounds, CHOOSING, second)
 

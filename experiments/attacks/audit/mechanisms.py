@@ -15,9 +15,11 @@ from experiments.base.time_left import Remaining
 from experiments.config.experiment import Ledger
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import Scores, coordinates, draw_scores
-from fedpriv.certification.certificate import TracedRound
+from fedpriv.certification.traced_round import TracedRound
 from fedpriv.mechanisms.mechanisms import Mechanism
-from fedpriv.privacy import Release
+from fedpriv.pairs.algebra import draws_of
+from fedpriv.privacy.sampling import Neighbour, Why
+from fedpriv.privacy.seen import Plays, Seen, common_neighbour
 
 AFFORDABLE = 8e8
 """Numbers of noise per row: 10 to 20 s."""
@@ -40,8 +42,8 @@ def audit_mechanisms(
         for views in groups:
             rows.append(_audited(account, traced, views, rounds, draws, seed))
             remaining.advance()
-        if not drawable(traced.releases(1)):
-            reasons = dict.fromkeys(r.reason for r in traced.releases(1) if r.reason)
+        if not drawable(traced.seen(1)):
+            reasons = dict.fromkeys(each.reason for each in traced.seen(1) if each.reason)
             bare.append(Unaudited(account.names, "; ".join(reasons), account.claim))
     return rows, bare
 
@@ -52,35 +54,37 @@ def _by_mechanism(ledger: Ledger, found: Sequence[Account]) -> list[Account]:
     for account in found:
         groups: dict[object, list[str]] = {}
         for name in account.names:
-            used = [r for r in ledger.trace(name).releases(1) if r.mechanism]
+            used = [each.plays for each in ledger.trace(name).seen(1) if each.plays]
             same = tuple(map(_alike_mechanisms, used))
             groups.setdefault(same, []).append(name)
         parts += [account._replace(names=tuple(names)) for names in groups.values()]
     return parts
 
 
-def _alike_mechanisms(release: Release) -> tuple[object, ...]:
+def _alike_mechanisms(plays: Plays) -> tuple[object, ...]:
     """What mechanisms of one multiplier may differ in."""
-    used: Mechanism = release.mechanism
+    if plays.used is None:
+        return ()
+    used: Mechanism = plays.used
     levels = map(float, jax.tree.leaves((used.clip_norm, used.noise_multiplier)))
     scaling = used.scaling
     norms = scaling is None or scaling.norms is None
     dimension = used.worst_case and used.worst_case.dimension
-    return *levels, dimension, scaling is None, norms, release.integers
+    return *levels, dimension, scaling is None, norms, plays.noise
 
 
-def drawable(releases: Sequence[Release]) -> list[Release]:
-    return [r for r in releases if r.multiplier > 0 and r.mechanism is not None]
+def drawable(seen: Sequence[Seen]) -> list[Seen]:
+    return [each for each in seen if each.drawable]
 
 
 def _alike(traced: TracedRound, account: Account, rounds: int) -> list[tuple[str, ...]]:
     """The views with something to draw; those that see the same of a record together."""
     groups: dict[object, list[str]] = {}
     for certificate in account.certificates:
-        seen = [r for r in traced.releases(rounds) if r.view == certificate.view]
+        seen = [each for each in traced.seen(rounds) if each.view == certificate.view]
         if drawable(seen):
-            same = tuple(replace(r, view="server") for r in seen)
-            by_record = all(r.unit == "record" for r in seen)
+            same = tuple(replace(each, view="server") for each in seen)
+            by_record = all(each.unit == "record" for each in seen)
             groups.setdefault(same if by_record else certificate.view, []).append(certificate.view)
     return [tuple(views) for views in groups.values()]
 
@@ -94,7 +98,7 @@ def _audited(
     seed: int,
 ) -> Row:
     drawn, some = affordable(traced, views[0], rounds, draws)
-    scores = draw_scores(traced.releases(some), views[0], draws=drawn, seed=seed)  # type: ignore[arg-type]
+    scores = draw_scores(traced.seen(some), views[0], draws=drawn, seed=seed)  # type: ignore[arg-type]
     certificate = next(c for c in account.certificates if c.view == views[0])
     bounds = lower_bounds(scores, certificate.delta, LIKELY)
     return Row(
@@ -122,8 +126,15 @@ def affordable(traced: TracedRound, view: str, rounds: int, draws: int) -> tuple
 
 def _cost(traced: TracedRound, view: str, rounds: int) -> float:
     """Numbers of noise per draw of both neighbours."""
-    seen = drawable([r for r in traced.releases(rounds) if r.view == view])
-    return 2.0 * sum(r.rounds * r.local_steps * coordinates(r) for r in seen)
+    seen = drawable([each for each in traced.seen(rounds) if each.view == view])
+    neighbour = common_neighbour(seen)
+    numbers = [_numbers(each.plays, neighbour) for each in seen if each.plays is not None]
+    return 2.0 * sum(numbers)
+
+
+def _numbers(plays: Plays, neighbour: Neighbour) -> int:
+    pair = plays.pairs.of(neighbour)
+    return 0 if isinstance(pair, Why) else draws_of(pair) * coordinates(plays)
 
 
 def parts_of(exact: Scores | None) -> list[Scores]:
@@ -136,10 +147,10 @@ def parts_of(exact: Scores | None) -> list[Scores]:
 
 def exact_pair(traced: TracedRound, view: str, rounds: int, draws: int, seed: int) -> Scores | None:
     """Scores of as many draws of each neighbour; None where there is nothing to draw, or more than is affordable."""
-    releases = traced.releases(rounds)
-    seen = [release for release in releases if release.view == view]
+    every = traced.seen(rounds)
+    seen = [each for each in every if each.view == view]
     if not seen or len(drawable(seen)) < len(seen):
         return None
     if affordable(traced, view, rounds, draws) != (draws, rounds):
         return None
-    return draw_scores(releases, view, draws=draws, seed=seed)  # type: ignore[arg-type]
+    return draw_scores(every, view, draws=draws, seed=seed)  # type: ignore[arg-type]

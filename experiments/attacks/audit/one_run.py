@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.attacks.audit.canary import SEEN, release_of
+from experiments.attacks.audit.canary import SEEN, seen_of
 from experiments.attacks.audit.mechanisms import LIMITS, exact_pair, parts_of
 from experiments.attacks.audit.row import LIKELY, Row, Unaudited, rows_of
 from experiments.base.time_left import Remaining
@@ -48,13 +48,13 @@ def audit_one_run(
         )
     remaining = Remaining("runs with canaries", len(experiment.entries) * settings.rounds)
     for name, entry in experiment.entries.items():
-        release = release_of(experiment.ledger, name, settings.rounds)
-        if release is None:
+        seen = seen_of(experiment.ledger, name, settings.rounds)
+        if seen is None:
             remaining.skip(settings.rounds)
             continue
-        count, per_client = _places(canaries, entry.federations[0], release.unit)
+        count, per_client = _places(canaries, entry.federations[0], seen.unit)
         try:
-            played = with_canaries(entry.algorithm, count, release, per_client=per_client)
+            played = with_canaries(entry.algorithm, count, seen, per_client=per_client)
             state = trained(experiment, entry, played, settings, strategy, remaining)
         except NoPlaceError as error:
             skipped.append(Unaudited((name,), str(error)))

@@ -27,7 +27,8 @@ from fedpriv.data.federation import Federation
 from fedpriv.devices import distributed
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import DivergedError, History
-from fedpriv.privacy import Release
+from fedpriv.pairs.written import in_short
+from fedpriv.privacy import Seen, Why
 
 MOST_RUNS = 2**20
 SCORES = "scores"
@@ -73,7 +74,7 @@ class RepeatedTraining(NamedTuple):
     asked: Asked
     name: str
     kind: Kind
-    release: Release
+    seen: Seen
 
     def train(self, scored: Scored, kept: KeptScores, remaining: Remaining) -> Scored:
         """The scores of all runs that are asked for, of which some are there; each call's are kept at its end."""
@@ -97,9 +98,9 @@ class RepeatedTraining(NamedTuple):
         federation = entry.federations[0]
         if not isinstance(federation, Federation):
             raise NoPlaceError("federation: many runs are of one that is in memory")
-        per_client = int(self.release.unit == "record")
+        per_client = int(self.seen.unit == "record")
         data = data_of(self.kind, federation)
-        played = with_canaries(entry.algorithm, 1, self.release, per_client=per_client, data=data)
+        played = with_canaries(entry.algorithm, 1, self.seen, per_client=per_client, data=data)
         rounds = self.settings.rounds
         params = self.experiment.model.init(jax.random.fold_in(jax.random.key(0), 0))
         return compiled_trainer(played, params, federation, rounds, self.strategy)
@@ -202,15 +203,17 @@ def kept_scores(
     data = distributed.digest(jax.tree.leaves(entry.federations[0]))
     used = {key: value for key, value in plain(settings).items() if key not in FREE}
     told = [
-        f"{r.view}: {r.unit}, {r.event}, {r.multiplier:.9g}"
-        for r in experiment.ledger.trace(name).releases(settings.rounds)
+        f"{each.view}: {each.unit}, {in_short(pair)}"
+        for each in experiment.ledger.trace(name).seen(settings.rounds)
+        for pair in dict.fromkeys(each.pairs)
+        if not isinstance(pair, Why)
     ]
     about: dict[str, Any] = {
         "config": asked.config,
         "settings": used,
         "solved": {**entry.settings, **entry.solved},
         "data": bytes(data).hex()[:16],
-        "releases": "; ".join(told),
+        "seen": "; ".join(told),
         "audit_seed": asked.seed,
         "canary": kind,
         **provenance(),  # scores of two revisions are not mixed: one may have a fault

@@ -111,10 +111,10 @@ def _audit(scale: Scale, data_dir: Path | None) -> dict[str, Any]:
     used = fp.mechanism(
         fp.clipping.flat(), fp.noise.haar_noise(16), clip_norm=1.0, noise_multiplier=1.0
     )
-    release = fp.privacy.Release(
+    told = fp.privacy.declared(
         "third_party", "record", used.certified_multiplier, sampling, steps, mechanism=used
     )
-    draw = partial(fp.attacks.draw_scores, [release], "third_party", draws=100_000, dimension=16)
+    draw = partial(fp.attacks.draw_scores, [told], "third_party", draws=100_000, dimension=16)
     best = fp.attacks.best_thresholds(draw(seed=1), delta, 1e-6, runs=200_000)
     seen = fp.attacks.lower_bounds(draw(seed=0), delta, 1e-6, threshold=best)
     return {"claimed": claimed.epsilon, "seen": seen.least}
