@@ -163,4 +163,4 @@ def draws(name: str) -> Drawn:
 def told(sampler, client: int):
     """How a client is drawn, as its group is."""
     accounting = sampler.accounting
-    return accounting.of_group(LABELS[client]) if accounting.group_names else accounting
+    return accounting.of_group(LABELS[client])[0] if accounting.group_names else accounting

@@ -1,4 +1,4 @@
-"""What is proved of releases by privacy losses on grids alone, where a certificate may have a closed form."""
+"""What is proved of what is seen by privacy losses on grids alone, where a certificate may have a closed form."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,13 +12,14 @@ from fedpriv.pairs.composed import Composed, tree_of
 from fedpriv.pairs.grids import all_grids, cell_width
 from fedpriv.pairs.tilted import Sum, log_most
 from fedpriv.pairs.verify import delta as verified
-from fedpriv.privacy import Release
-from fedpriv.privacy.release_pairs import pair_of
+from fedpriv.privacy import Seen
+from fedpriv.privacy.certify import pair_of
+from fedpriv.privacy.sampling import Neighbour
 
 
-def epsilon_on_grids(releases: Sequence[Release], relation: str, delta: float) -> float:
+def epsilon_on_grids(seen: Sequence[Seen], neighbour: Neighbour, delta: float) -> float:
     """The smallest that a grid shows, as the bound of its witness confirms; infinity where none does."""
-    pair = pair_of(releases, relation)
+    pair = pair_of(seen, neighbour)
     best = min(all_grids(pair, delta), key=lambda grid: grid.epsilon, default=None)
     if best is None or best.witness is None:
         return math.inf
@@ -27,10 +28,10 @@ def epsilon_on_grids(releases: Sequence[Release], relation: str, delta: float) -
 
 
 def directions(
-    releases: Sequence[Release], relation: str, interval: float | None = None
+    seen: Sequence[Seen], neighbour: Neighbour, interval: float | None = None
 ) -> list[Callable[[ArrayLike], np.ndarray]]:
     """With the unit against without it, and the other way round: epsilon f64[...] -> delta f64[...]."""
-    pair = pair_of(releases, relation)
+    pair = pair_of(seen, neighbour)
     width = interval or cell_width(pair)
     return [partial(bound, Composed(tree_of(pair, width, 0.0, way), width)) for way in (0, 1)]
 

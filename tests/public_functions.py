@@ -64,8 +64,8 @@ def _own_names(module: Any) -> list[str]:
 
 
 def _public(function: Any, owner: type | None) -> Public | None:
-    """None for what takes no arguments of its own: exceptions."""
-    if inspect.isclass(function) and issubclass(function, BaseException):
+    """None for what takes no arguments of its own: exceptions, and texts."""
+    if inspect.isclass(function) and issubclass(function, BaseException | str):
         return None
     fields = hasattr(function, "_fields") or dataclasses.is_dataclass(function)
     described = function if fields or not inspect.isclass(function) else function.__init__

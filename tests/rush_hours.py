@@ -18,4 +18,4 @@ def rush_hours(population: int, rate: float, rush: float) -> fp.Sampler:
         joins = is_rush | (bits[1:] < round(rate * 2**16))
         return fp.types.Draw(jnp.where(joins, ids, population), joins)
 
-    return fp.Sampler(draw, population, population * accounting.rate, accounting)
+    return fp.Sampler(draw, population, population * accounting.inclusion, accounting)

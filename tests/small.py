@@ -16,8 +16,10 @@ from scipy import stats
 
 import fedpriv as fp
 from fedpriv import Federation, models
+from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.core import random_streams
 from fedpriv.devices.fitting import compiled
+from fedpriv.privacy.row import Row
 from fedpriv.rounds.noise_stream import NoiseStream
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.
@@ -206,10 +208,16 @@ def certified(algorithm: fp.Algorithm, rounds: int, delta: float, records: int =
 
 def released(
     algorithm: fp.Algorithm, rounds: int, records: int = 4
-) -> dict[str, list[fp.privacy.Release]]:
+) -> dict[str, list[fp.privacy.Seen]]:
     """View -> what it sees of an algorithm of `squared`."""
-    found = traced(algorithm, records).releases(rounds)
+    found = traced(algorithm, records).seen(rounds)
     return {view: [r for r in found if r.view == view] for view in fp.privacy.VIEWS}
+
+
+def table_of(round, rounds: int, kind: UnitKind | None = None) -> dict[str, list[Row]]:
+    """View -> the rows of the table of views, of a traced round."""
+    found = round._rows(rounds, round.kinds[0] if kind is None else kind)
+    return {view: [row for row in found if row.view == view] for view in fp.privacy.VIEWS}
 
 
 def filled(init, std: float = 0.3):

@@ -4,7 +4,7 @@ import math
 
 import jax.numpy as jnp
 import pytest
-from small import refused, released, start
+from small import refused, start, table_of, traced
 
 import fedpriv as fp
 
@@ -48,20 +48,20 @@ TABLE = {
 @pytest.mark.parametrize("name", TABLE)
 def test_what_each_view_sees(name):
     how, *rows = TABLE[name]
-    seen = released(summing(**how), 4)
+    seen = table_of(traced(summing(**how)), 4)
     for view, (adder, multiplier) in zip(fp.privacy.VIEWS, rows, strict=True):
-        (release,) = seen[view]
-        assert release.adder == adder
-        assert release.multiplier == pytest.approx(multiplier)
-        assert bool(release.reason) == (multiplier == 0)
+        (row,) = seen[view]
+        assert row.adder == adder
+        assert row.noisy.multiplier == pytest.approx(multiplier)
+        assert bool(row.reason) == (multiplier == 0)
 
 
 @pytest.mark.parametrize("adder", ["server", "enclave"])
 def test_whoever_adds_noise_that_is_correlated(adder):
     tree = fp.noise_matrices.tree(rounds=4)
     used = fp.correlated(GAUSSIAN, tree, adder=adder)
-    seen = released(summing(fp.fixed_order(CLIENTS, SIZE), used), 4)
-    assert [seen[view][0].multiplier > 0 for view in fp.privacy.VIEWS] == [
+    seen = table_of(traced(summing(fp.fixed_order(CLIENTS, SIZE), used)), 4)
+    assert [seen[view][0].noisy.multiplier > 0 for view in fp.privacy.VIEWS] == [
         True,
         False,
         adder == "enclave",
@@ -71,16 +71,16 @@ def test_whoever_adds_noise_that_is_correlated(adder):
 
 def test_a_server_hides_nothing_from_itself():
     given = {"unit": "client", "multiplier": 1.0, "sampling": FIXED.accounting, "rounds": 1}
-    assert fp.privacy.Release("third_party", adder="server", **given).adder == "server"
+    assert fp.privacy.declared("third_party", adder="server", **given).hidden
     for view in ("server", "server_secagg"):
         with refused("adder: 'server'; a server sees the sum before it adds the noise"):
-            fp.privacy.Release(view, adder="server", **given)
+            fp.privacy.declared(view, adder="server", **given)
 
 
 def test_names_that_are_gone_say_what_to_give():
     with refused('local: True; give adder="own"'):
-        released(summing(local=True), 4)
+        traced(summing(local=True))
     with refused('enclave: True; give adder="enclave"'):
         fp.correlated(GAUSSIAN, fp.noise_matrices.tree(rounds=4), enclave=True)
     with refused("adder: 'server'; give one of 'shares', 'own'"):
-        released(summing(adder="server"), 4)
+        traced(summing(adder="server"))

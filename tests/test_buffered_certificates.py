@@ -21,12 +21,12 @@ from correlated_runs import (
     run,
 )
 from scipy import integrate, optimize, stats
-from small import refused, released, squared, start, vector
+from small import refused, squared, start, table_of, traced, vector
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
-from fedpriv.privacy import certify_releases
+from fedpriv.privacy import certify_seen
 
 
 def certified(algorithm, rounds=ROUNDS, **options):
@@ -187,9 +187,9 @@ AUDITED = {
 def test_audits_find_most_of_the_worst_clients_epsilon(name):
     """The mechanism's own code, on a client in its worst direction: a bound is wrong with probability 1e-6."""
     algorithm, view = AUDITED[name]
-    releases, delta = fp.trace_round(algorithm, start(), FEDERATION).releases(4), 1e-3
-    told = certify_releases(releases, delta, view).epsilon
-    scores = draw_scores(releases, view, draws=100_000)
+    seen, delta = fp.trace_round(algorithm, start(), FEDERATION).seen(4), 1e-3
+    told = certify_seen(seen, delta, view).epsilon
+    scores = draw_scores(seen, view, draws=100_000)
     assert 0.6 * told < lower_bounds(scores, delta).least
     assert lower_bounds(scores, delta, significance=1e-6).least <= told
 
@@ -219,8 +219,9 @@ class TestNoiseOfTheirOwn:
 
         who = fp.fixed_size(N, K)
         alike, weighted = (
-            released(made(fed_buff(who, staleness=weights).sampler), 3, records=3)["third_party"][0]
+            table_of(traced(made(fed_buff(who, staleness=weights).sampler), 3), 3)["third_party"][0]
             for weights in (None, old)
         )
         assert (alike.adder, weighted.adder) == ("own_summed", "own")
-        assert alike.multiplier == pytest.approx(math.sqrt(K) * weighted.multiplier)
+        louder = math.sqrt(K) * weighted.noisy.multiplier
+        assert alike.noisy.multiplier == pytest.approx(louder)

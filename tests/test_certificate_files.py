@@ -22,28 +22,39 @@ from fedpriv.privacy import (
     Everyone,
     FixedSize,
     Poisson,
-    Release,
     WithReplacement,
     certify_choice,
-    certify_releases,
+    certify_seen,
+    declared,
 )
-from fedpriv.privacy.sampling import PersonsDraw
+from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
+from fedpriv.privacy.from_rows import seen_of
+from fedpriv.privacy.row import Row
+from fedpriv.privacy.sampling import Who
 
 TP, DELTA = "third_party", 1e-5
+
+
+def of_a_person(sampling, units):
+    """Of so many units, in 20 rounds of multiplier 5."""
+    drawn = Drawn(sampling, Who(units))
+    return seen_of(Row(TP, "person", Noisy("gaussian", 1 / 5.0), "shares", drawn, Repeated(20)))
+
+
 KINDS = {
-    "poisson": (TP, [Release(TP, "client", 1.4, Poisson(600, 0.05), 30)]),
-    "cut": (TP, [Release(TP, "client", 1.4, Poisson(100, 0.1, 12), 10)]),
+    "poisson": (TP, [declared(TP, "client", 1.4, Poisson(600, 0.05), 30)]),
+    "cut": (TP, [declared(TP, "client", 1.4, Poisson(100, 0.1, 12), 10)]),
     "two": (
         TP,
         [
-            Release(TP, "client", 1.4, Poisson(600, 0.05), 30),
-            Release(TP, "client", 9.0, Everyone(600), 3),
+            declared(TP, "client", 1.4, Poisson(600, 0.05), 30),
+            declared(TP, "client", 9.0, Everyone(600), 3),
         ],
     ),
     "steps": (
         TP,
         [
-            Release(
+            declared(
                 TP,
                 "record",
                 2.0,
@@ -54,15 +65,15 @@ KINDS = {
             )
         ],
     ),
-    "fixed size": (TP, [Release(TP, "client", 3.0, FixedSize(600, 10), 20)]),
-    "everyone": (TP, [Release(TP, "client", 3.0, Everyone(60), 20)]),
-    "known": ("server", [Release("server", "client", 3.0, Poisson(60, 0.1), 20)]),
-    "laplace": (TP, [Release(TP, "client", 9.0, Poisson(60, 0.1), 20, noise="laplace")]),
-    "blocks": (TP, [Release(TP, "client", 2.0, Allocation(100, 5), 3)]),
-    "persons": (TP, [Release(TP, "person", 5.0, PersonsDraw(Poisson(100, 0.02), 3), 20)]),
+    "fixed size": (TP, [declared(TP, "client", 3.0, FixedSize(600, 10), 20)]),
+    "everyone": (TP, [declared(TP, "client", 3.0, Everyone(60), 20)]),
+    "known": ("server", [declared("server", "client", 3.0, Poisson(60, 0.1), 20)]),
+    "laplace": (TP, [declared(TP, "client", 9.0, Poisson(60, 0.1), 20, noise="laplace")]),
+    "blocks": (TP, [declared(TP, "client", 2.0, Allocation(100, 5), 3)]),
+    "persons": (TP, [of_a_person(Poisson(100, 0.02), 3)]),
     "with replacement": (
         "server",
-        [Release("server", "client", 9.0, WithReplacement(60, 3, 0.05), 9)],
+        [declared("server", "client", 9.0, WithReplacement(60, 3, 0.05), 9)],
     ),
 }
 
@@ -70,12 +81,12 @@ KINDS = {
 @cache
 def certificate(kind: str) -> Certificate:
     if kind == "the best of three":
-        return certify_releases(KINDS["poisson"][1], DELTA, TP, best_of=3)
+        return certify_seen(KINDS["poisson"][1], DELTA, TP, best_of=3)
     if kind == "the best of settings":
-        settings = [KINDS["poisson"][1], [Release(TP, "client", 2.0, Poisson(600, 0.1), 9)]]
+        settings = [KINDS["poisson"][1], [declared(TP, "client", 2.0, Poisson(600, 0.1), 9)]]
         return certify_choice(settings, DELTA, 3)
-    view, releases = KINDS[kind]
-    return certify_releases(releases, DELTA, view)
+    view, seen = KINDS[kind]
+    return certify_seen(seen, DELTA, view)
 
 
 EVERY = [*KINDS, "the best of three", "the best of settings"]
@@ -92,7 +103,7 @@ def test_what_is_written_is_read_and_confirmed(kind):
 
 
 def test_an_infinite_epsilon_claims_nothing():
-    bare = certify_releases([Release(TP, "client", 0.0, Everyone(9), 1)], DELTA, TP)
+    bare = certify_seen([declared(TP, "client", 0.0, Everyone(9), 1)], DELTA, TP)
     found = fp.verify(bare.to_json())
     assert found.holds
     assert "nothing is claimed" in str(found)

@@ -1,6 +1,5 @@
-"""What is read off each algorithm's round: the releases that its paper, and arithmetic by hand, say it makes."""
+"""What is read off each algorithm's round: what its paper, and arithmetic by hand, say that is seen of it."""
 
-import dataclasses
 import math
 
 import jax
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiers
-from releases_seen import (
+from rows_seen import (
     BY_TENSOR,
     CLIENTS,
     COMMON,
@@ -61,7 +60,7 @@ def of_clients(sampler, codec=fp.compression.codecs.UNCODED):
 
 
 def algorithms(name, *codec):
-    """All with one sampler; with others, whose releases differ in the cohort alone, two."""
+    """All with one sampler; with others, which differ in the cohort alone, two."""
     found = of_clients(SAMPLERS[name], *codec)
     every = name == "fixed_size" and not codec
     return [found[x] for x in (found if every else ("fed_avg", "adaptive"))]
@@ -78,11 +77,8 @@ def test_sums_of_a_cohort(drawn):
         whole = [(ROUNDS, m)]
         assert_parts(parts, whole, scaled(whole, most**-0.5), whole)
         for view, kind in kinds.items():
-            times, sampling = 1, sampler.accounting
-            if (name, view) == ("with_replacement", "server"):
-                times, sampling = most, dataclasses.replace(sampling, size=1)
             adder = "own" if view == "server" else "shares"
-            assert kind == ("client", "gaussian", adder, times, sampling, None, [""])
+            assert kind == ("client", "gaussian", adder, 1, sampler.accounting, None, [""])
 
 
 def test_sums_of_rounded_messages(drawn):
@@ -205,7 +201,7 @@ def test_what_hides_nothing_says_why(name):
 # A round of a user's own
 
 
-def test_releases_of_one_round_are_one():
+def test_sums_of_one_round_are_one():
     """Of one cohort: sum_k m_k^-2."""
 
     def own(sums, sampler=SAMPLERS["fixed_size"]):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 import tiers
-from releases_seen import (
+from rows_seen import (
     CLIENTS,
     COMMON,
     FALLING,
@@ -22,8 +22,8 @@ from releases_seen import (
 from small import blank, refused, regression, squared, start
 
 import fedpriv as fp
-from fedpriv.privacy import certify_releases
-from fedpriv.privacy.release import LATER_RUNS, ONE_RUN, SEVERAL_RUNS
+from fedpriv.privacy import certify_seen
+from fedpriv.privacy.seen import LATER_RUNS, ONE_RUN, SEVERAL_RUNS
 
 DELTA = 1e-3
 FEDERATION = regression([RECORDS] * CLIENTS)
@@ -76,10 +76,10 @@ def test_a_single_run_has_its_own_certificate(view):
     assert found == alone(SINGLE[view], 5, view=view, honest=0.9)
 
 
-DRAWN = dict(sorted(SAMPLERS.items(), key=lambda item: item[1].accounting.takes_all))
+DRAWN = dict(sorted(SAMPLERS.items(), key=lambda item: item[1].accounting.of_a_round.everyone))
 
 
-@tiers.every("name", DRAWN, kind=lambda sampler: sampler.accounting.has_one_size)
+@tiers.every("name", DRAWN, kind=lambda sampler: sampler.accounting.full)
 def test_a_run_in_two_parts_costs_what_it_costs_as_one(name):
     """Of clients, and of records: whoever sees it, and however cohorts are drawn, each of the two."""
     clients, records = made(name), fp.dp_sgd(local(), sampler=SAMPLERS[name])
@@ -189,14 +189,15 @@ def test_several_models():
         sum_of_squares, sampler=SAMPLERS["poisson"], **COMMON, clip_norm=1.0, noise_multiplier=3.0
     )
     found = together((first, 1, jnp.zeros(3)), (algorithm, 4))
-    releases = [r for a, n in ((made(noise_multiplier=3.0), 1), (algorithm, 4)) for r in _of(a, n)]
-    expected = certify_releases(releases, DELTA, "third_party")
+    each = (made(noise_multiplier=3.0), 1), (algorithm, 4)
+    seen = [one for made_of, rounds in each for one in _of(made_of, rounds)]
+    expected = certify_seen(seen, DELTA, "third_party")
     assert found.epsilon == expected.epsilon > alone(algorithm, 4).epsilon
     assert found.basis == "constructed"
 
 
 def _of(algorithm, rounds):
-    return fp.trace_round(algorithm, start(), blank(algorithm)).releases(rounds)
+    return fp.trace_round(algorithm, start(), blank(algorithm)).seen(rounds)
 
 
 def test_what_several_runs_assume():
@@ -240,19 +241,21 @@ def test_runs_of_no_rounds_cost_nothing():
     assert together((made(), 0), (made("fixed_size"), 0)).epsilon == 0
 
 
-ALL_OF_IT = r"sampling: \['Poisson'\]; .*all of the noise.*; add all noise the same way"
+ALL_OF_IT = (
+    "sampling: .*removed: noise that clients add themselves is gone with one that is removed"
+)
 UNLIKE = {
     "cohorts": (
         [(made(), 1), (made("fixed_size"), 1)],
-        "sampling: .*add-or-remove and replace-one",
+        "sampling: .*removed: another unit takes the place .*; replaced: how many units there are is hidden",
     ),
     "replacement": (
         [(made("with_replacement"), 1), (made("fixed_size"), 1)],
-        "sampling: .*replace-one and zero-out",
+        "sampling: .*replaced: how often each unit is drawn is taken to be known",
     ),
     "batches": (
         [(by_record("fixed_size"), 1), (by_record("poisson"), 1)],
-        "sampling: .*add-or-remove and replace-one",
+        "sampling: .*emptied: another unit takes the place .*replaced: how many units there are",
     ),
     "units": ([(made(), 1), (by_record(), 1)], r"unit: \['client', 'record'\]; certify one unit"),
     "noise": ([(made(), 1), (own_noise(), 1)], ALL_OF_IT),
@@ -264,7 +267,7 @@ UNLIKE = {
 def rule(given):
     """The units, whether cohorts are known, and the sentence."""
     runs, said = given
-    return [(one.unit, one.sampler.accounting.takes_all) for one, _ in runs], said
+    return [(one.unit, one.sampler.accounting.of_a_round.everyone) for one, _ in runs], said
 
 
 @tiers.every("name", UNLIKE, kind=lambda given: str(rule(given)))

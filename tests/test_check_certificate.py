@@ -14,7 +14,7 @@ from fedpriv.pairs.algebra import NOTHING, SEEN, All, Best, Block, Moved, Slack,
 from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.pairs.search import epsilon
 from fedpriv.pairs.written import written
-from fedpriv.privacy import FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy import FixedSize, Poisson, certify_seen, declared
 
 CHECKER = Path(__file__).parents[1] / "docs" / "check_certificate.py"
 DELTA = 1e-5
@@ -120,8 +120,8 @@ def test_every_certificate_of_a_run_has_a_line(check):
         name: {"certified": {"third_party": json.loads(certified(sampling).to_json())}}
         for name, sampling in drawn.items()
     }
-    bare = Release("server", "client", 0.0, drawn["fixed"], 10)
-    text = certify_releases([bare], DELTA, "server").to_json()
+    bare = declared("server", "client", 0.0, drawn["fixed"], 10)
+    text = certify_seen([bare], DELTA, "server").to_json()
     privacy["poisson"]["certified"]["server"] = json.loads(text)
     code, lines = check({"privacy": privacy})
     said = [line.split(":")[0] for line in lines]
@@ -134,8 +134,8 @@ def test_every_certificate_of_a_run_has_a_line(check):
 
 
 def certified(sampling):
-    release = Release("third_party", "client", 2.0, sampling, 10)
-    return certify_releases([release], DELTA, "third_party")
+    seen = declared("third_party", "client", 2.0, sampling, 10)
+    return certify_seen([seen], DELTA, "third_party")
 
 
 def test_it_imports_dp_accounting_alone_and_is_read_in_minutes():

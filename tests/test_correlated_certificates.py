@@ -38,7 +38,7 @@ from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.attacks.server_views import server_view
 from fedpriv.mechanisms.correlated import OF_RUNS
-from fedpriv.privacy import Allocation, certify_releases
+from fedpriv.privacy import Allocation, certify_seen
 from fedpriv.privacy.strategy_sensitivity import block_sensitivity
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -157,8 +157,8 @@ class TestCertificates:
             -(-rounds // 3),
         )
         third = certificate(plain, rounds)
-        block = fp.privacy.Release("third_party", "client", SIGMA, Allocation(N, 3), blocks)
-        alone = certify_releases([block], 1e-5, "third_party")
+        block = fp.privacy.declared("third_party", "client", SIGMA, Allocation(N, 3), blocks)
+        alone = certify_seen([block], 1e-5, "third_party")
         assert_close(third.epsilon, alone.epsilon, 1e-9)
         assert (third.relation, third.basis) == ("add_or_remove", "constructed")
         assert any("draw their rounds independently" in text for text in third.assumptions)
@@ -200,9 +200,9 @@ class TestCertificates:
         found = certificate(descent(changing, fp.random_allocation(N, block)), 6)
         drawn = Allocation(N, block)
         blocks = [
-            fp.privacy.Release("third_party", "client", m * SIGMA / 2, drawn, 1) for m in least
+            fp.privacy.declared("third_party", "client", m * SIGMA / 2, drawn, 1) for m in least
         ]
-        assert_close(found.epsilon, certify_releases(blocks, 1e-5, "third_party").epsilon, 1e-9)
+        assert_close(found.epsilon, certify_seen(blocks, 1e-5, "third_party").epsilon, 1e-9)
 
     @pytest.mark.slow
     def test_allocated_rounds_for_a_target(self):
@@ -253,7 +253,7 @@ class TestAudits:
     def test_a_run_lies_below_its_certificate_and_near_it(self):
         used = correlated(matrix_of("tree"), sigma=3.0)
         traced = fp.trace_round(descent(used, fp.fixed_order(N, SIZE)), start(), FEDERATION)
-        scores = draw_scores(traced.releases(ROUNDS), "third_party", draws=20_000)
+        scores = draw_scores(traced.seen(ROUNDS), "third_party", draws=20_000)
         certified = traced.certify(ROUNDS, 1e-3).epsilon
         assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
         assert lower_bounds(scores, 1e-3).gaussian > 0.6 * certified
@@ -266,7 +266,7 @@ class TestAudits:
             fp.random_allocation(N, 3),
         )
         traced = fp.trace_round(descent(used, sampler), start(), FEDERATION)
-        scores = draw_scores(traced.releases(ROUNDS), "third_party", draws=20_000)
+        scores = draw_scores(traced.seen(ROUNDS), "third_party", draws=20_000)
         certified = traced.certify(ROUNDS, 1e-3).epsilon
         assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
         assert lower_bounds(scores, 1e-3).gaussian > 0.6 * certified
@@ -279,7 +279,7 @@ class TestAudits:
             fp.trace_round(descent(correlated(matrix, sigma=s), sampler), start(), FEDERATION)
             for s in (2.0, 1.0)
         )
-        scores = draw_scores(quiet.releases(ROUNDS), "third_party", draws=20_000)
+        scores = draw_scores(quiet.seen(ROUNDS), "third_party", draws=20_000)
         assert lower_bounds(scores, 1e-3, 1e-6).least > loud.certify(ROUNDS, 1e-3).epsilon
 
 

@@ -21,8 +21,8 @@ from fedpriv.certification.groups import by_group
 from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.core.json_values import plain, typed
 from fedpriv.pairs.search import SET_ASIDE
-from fedpriv.privacy import VIEWS, Everyone, Poisson, Release, WithReplacement, certify_releases
-from fedpriv.privacy.release import SEVERAL_RUNS
+from fedpriv.privacy import VIEWS, Everyone, Poisson, WithReplacement, certify_seen, declared
+from fedpriv.privacy.seen import SEVERAL_RUNS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -106,7 +106,7 @@ def test_a_few_who_always_take_part_are_not_hidden_by_many_who_seldom_do():
     assert seldom.profile().epsilon(1e-2) == 0
     joined = [text for text in whole.assumptions if "cut down" in text]
     assert joined == [
-        "of units of group 'seldom': cohorts above 11 are cut down uniformly at random"
+        "of units of group 'seldom': draws of more than 11 units are cut down uniformly at random"
     ]
 
 
@@ -183,7 +183,7 @@ def test_of_patients_by_records_the_largest_at_each_point():
     still, truths = mixture(sigma, [(0, 1)]), {}
     assert (whole.unit, whole.relation) == ("person", "replace_one")
     for kind in traced_round.kinds:
-        ((size, records),) = kind.held
+        ((size, records, _),) = kind.held
         drawn = stats.hypergeom(size, records, 5)
         there = mixture(sigma, [(2 * j, drawn.pmf(j)) for j in range(6)])
         truths[size, records] = both_ways(there, still)
@@ -275,15 +275,15 @@ def test_a_client_with_records_of_several_groups_has_the_largest_of_their_curves
     assert all(SEVERAL_RUNS in own.assumptions for own in (both, *both.of_groups.values()))
 
 
-def of_releases(groups):
+def of_groups_seen(groups):
     """Of groups that are each seen once, by (multiplier, sampling)."""
     seen = {
-        name: Release("third_party", "client", m, drawn, 1) for name, (m, drawn) in groups.items()
+        name: declared("third_party", "client", m, drawn, 1) for name, (m, drawn) in groups.items()
     }
     return by_group(
         {
-            UnitKind(group=name): certify_releases([release], 1e-3, "third_party")
-            for name, release in seen.items()
+            UnitKind(group=name): certify_seen([each], 1e-3, "third_party")
+            for name, each in seen.items()
         }
     )
 
@@ -291,12 +291,12 @@ def of_releases(groups):
 def test_no_number_is_of_units_of_two_adjacencies():
     """What is proved of a unit that is added is not proved of one that is replaced."""
     with refused("groups: .*certified under different adjacencies; draw all groups the same way"):
-        of_releases({"a": (2.0, Poisson(10, 0.5)), "b": (2.0, WithReplacement(10, 2, 0.1))})
+        of_groups_seen({"a": (2.0, Poisson(10, 0.5)), "b": (2.0, WithReplacement(10, 2, 0.1))})
 
 
 def test_a_kind_of_which_nothing_is_seen_does_not_speak_for_the_others():
     """Also where epsilon is 0 for all: what is assumed of those who are seen stands in the certificate."""
-    whole = of_releases({"a": (math.inf, Everyone(10)), "b": (1e4, Everyone(10))})
+    whole = of_groups_seen({"a": (math.inf, Everyone(10)), "b": (1e4, Everyone(10))})
     seen = whole.of_groups["b"]
     assert whole.epsilon == seen.epsilon == 0 < whole.profile().delta(0.0)
     assert whole.accountant == seen.accountant != "none"
@@ -305,7 +305,7 @@ def test_a_kind_of_which_nothing_is_seen_does_not_speak_for_the_others():
 
 def test_one_kind_that_nothing_hides_leaves_nobody_a_curve():
     """Its reason is that of all; the others keep their own."""
-    whole = of_releases({"a": (0.0, Everyone(10)), "b": (2.0, Everyone(10))})
+    whole = of_groups_seen({"a": (0.0, Everyone(10)), "b": (2.0, Everyone(10))})
     assert whole.epsilon == whole.profile().epsilon(0.5) == math.inf
     assert whole.assumptions[0].startswith("not private: ")
     assert whole.of_groups["b"].profile().epsilon(1e-3) == whole.of_groups["b"].epsilon < math.inf
@@ -313,7 +313,7 @@ def test_one_kind_that_nothing_hides_leaves_nobody_a_curve():
 
 def test_a_run_of_before_does_not_show_one_kinds_curve_for_everybody():
     """Its folder is read; what it says of an attacker is left out, and the reader is told."""
-    whole = of_releases({"a": (4.0, Everyone(10)), "b": (2.0, Everyone(10))})
+    whole = of_groups_seen({"a": (4.0, Everyone(10)), "b": (2.0, Everyone(10))})
     epsilons = {"third_party": {n: c.epsilon for n, c in whole.of_groups.items()}}
     certified, numbers = {"third_party": whole}, {"third_party": whole.operational_numbers()}
     now = Report(1, None, certified, {}, numbers, epsilons, of_all_kinds=True)

@@ -76,7 +76,7 @@ def test_at_rate_0_it_is_the_sampler(sampler, noise):
 @pytest.mark.parametrize("rate", [0.3, 1e-9, 1 - 1e-12])
 def test_what_is_drawn_by_is_what_is_accounted_for(rate):
     """A multiple of 2^-32, in words the rate that was asked for."""
-    dropout = fp.dropping(FIXED, rate).accounting.dropout
+    dropout = fp.dropping(FIXED, rate).accounting.vanish
     assert dropout * 2**32 == round(dropout * 2**32) < 2**32
     assert dropout == pytest.approx(rate, abs=2**-32)
     assert "dropout=0.3," in repr(fp.dropping(FIXED, 0.3).accounting)

@@ -89,7 +89,7 @@ def test_a_third_party_s_certificate_is_that_of_dp_fed_avg():
     found = {view: traced.certify(9, 1e-3, view=view).epsilon for view in fp.privacy.VIEWS}
     assert found["third_party"] == theirs.certify(9, 1e-3).epsilon < math.inf
     assert found["server"] == found["server_secagg"] == math.inf
-    reasons = {r.reason for r in traced.releases(9) if r.view != "third_party"}
+    reasons = {r.reason for r in traced.seen(9) if r.view != "third_party"}
     assert reasons == {"the server adds the noise, after it has decoded messages"}
 
 

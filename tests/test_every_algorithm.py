@@ -24,16 +24,16 @@ from every_algorithm import (
     that,
     traced,
 )
-from small import assert_close, assert_identical, one_round, squared, with_capacity
+from small import assert_close, assert_identical, one_round, squared, table_of, with_capacity
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.certification.information_flow import NONE, propagate
+from fedpriv.certification.pieces import bits_of_shares
 from fedpriv.certification.privacy_labels import Hidden, of_kind
-from fedpriv.certification.releases import bits_of_shares
 from fedpriv.devices.layout import spmd, use
-from fedpriv.privacy import certify_releases
+from fedpriv.privacy import certify_seen
 from fedpriv.testing.compiled import compiled
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -240,20 +240,18 @@ def test_models_of_other_types_keep_theirs(name):
 
 @every_kind
 def test_what_is_hidden(name):
-    """By the releases and the certificate of every view."""
+    """By what every view sees, and its certificate."""
     assert traced(name).basis == "constructed"
-    releases = traced(name).releases(9)
-    for release in releases:
+    for seen in traced(name).seen(9):
         by_server = ENTRIES[name].noise == "server"
-        noisy = bool(ENTRIES[name].noise) and not (by_server and release.view != "third_party")
-        assert (release.multiplier > 0) == noisy
-        assert bool(release.reason) == (not noisy)
-    for view in fp.privacy.VIEWS:
-        of_view = [release for release in releases if release.view == view]
-        assert sum(release.rounds for release in of_view) == 9
+        noisy = bool(ENTRIES[name].noise) and not (by_server and seen.view != "third_party")
+        assert seen.hidden == noisy
+        assert bool(seen.reason) == (not noisy)
+    for view, rows in table_of(traced(name), 9).items():
+        assert sum(row.repeated.rounds for row in rows) == 9
         certificate = traced(name).certify(2, 1e-3, view=view)
         assert (certificate.view, certificate.delta) == (view, 1e-3)
-        hidden = all(release.multiplier > 0 for release in of_view)
+        hidden = all(row.noisy.multiplier > 0 for row in rows)
         assert (0 < certificate.epsilon < math.inf) == hidden
 
 
@@ -279,20 +277,20 @@ def test_the_server_s_optimiser_is_post_processing(name):
     algorithm = ENTRIES[name].make(server=server)
     with_server = fp.trace_round(algorithm, PARAMS, FEDERATION)
     assert jax.tree.leaves(with_server.before.server)
-    assert with_server.releases(5) == traced(name).releases(5)
+    assert with_server.seen(5) == traced(name).seen(5)
     assert with_server.basis == traced(name).basis
     assert algorithm.claim(5, 1e-3) == ALGORITHMS[name].claim(5, 1e-3)
 
 
 @cache
-def assert_not_refuted(releases, view):
+def assert_not_refuted(seen, view):
     """A lower bound, wrong with probability 1e-6 at most, keeps below it; something is seen at 95 % confidence.
 
     Half of the draws choose the thresholds. Where a quarter of 4,000 did, nothing was seen of dp_adam once in a hundred
     sets of draws.
     """
-    certified = certify_releases(releases, 1e-3, view).epsilon
-    scores = draw_scores(releases, view, draws=8_000)
+    certified = certify_seen(seen, 1e-3, view).epsilon
+    scores = draw_scores(seen, view, draws=8_000)
     choosing, counted = (
         scores._replace(present=scores.present[half], absent=scores.absent[half])
         for half in (slice(4_000), slice(4_000, None))
@@ -310,9 +308,9 @@ def assert_not_refuted(releases, view):
 )
 def test_an_audit_does_not_refute_the_certificate(name):
     """Seen by the first view; `test_mechanism_audit.py` has every sampling and every view."""
-    releases = traced(name).releases(3)
-    view = releases[0].view
-    assert_not_refuted(tuple(r for r in releases if r.view == view), view)
+    seen = traced(name).seen(3)
+    view = seen[0].view
+    assert_not_refuted(tuple(each for each in seen if each.view == view), view)
 
 
 @pytest.mark.parametrize(("name", "made"), [("fed_sgd", "fed_avg"), ("dp_adam", "dp_sgd")])
@@ -325,7 +323,7 @@ def test_an_algorithm_is_printed_in_one_line(name, made):
 
 @tiers.every("name", but("weighting"), lambda entry: entry.keeps)
 def test_it_weights_clients_or_says_why_not(name):
-    """With the releases that it has without weights, or a line that names them."""
+    """With the noise that it has without weights, or a line that names them."""
     entry = ENTRIES[name]
     record = ALGORITHMS[name].unit == "record"
     weighting = fp.ByPublicSizes(FEDERATION.size) if record else fp.ByExamples(cap=4)
@@ -337,11 +335,11 @@ def test_it_weights_clients_or_says_why_not(name):
     if refusal is not None:
         assert "weighting" in refusal
         return
-    seen = [
-        [(r.view, r.unit, r.multiplier) for r in each.releases(3)]
+    seen, expected = (
+        {view: [(row.unit, row.noisy) for row in rows] for view, rows in table_of(each, 3).items()}
         for each in (weighted, traced(name))
-    ]
-    assert seen[0] == seen[1]
+    )
+    assert seen == expected
 
 
 def masked(params, example, key):
@@ -354,7 +352,7 @@ def masked(params, example, key):
 def test_a_loss_that_draws_changes_no_certificate(name):
     drawn = fp.trace_round(ENTRIES[name].of_loss(masked), PARAMS, FEDERATION)
     assert drawn.basis == "constructed"
-    assert drawn.releases(5) == traced(name).releases(5)
+    assert drawn.seen(5) == traced(name).seen(5)
 
 
 @every_kind

@@ -30,6 +30,16 @@ every_draw = tiers.every("name", DRAWN)
 EACH = RUNS * ROUNDS
 
 
+def turns_of(own):
+    """Rounds of a run that may be a client's, or its blocks."""
+    return ROUNDS if own.turns is None else own.turns.of(ROUNDS)
+
+
+def chance_of(own):
+    """That a client takes part in such a round; of a block, in any of its rounds."""
+    return 1 / own.block if isinstance(own, RandomAllocation) else own.of_a_round.joining
+
+
 @every_draw
 def test_slots(name):
     """An empty one has nobody's id; there is room for all; a client fills as many as is told."""
@@ -39,9 +49,9 @@ def test_slots(name):
     assert drawn.ids.min() >= 0
     sizes = drawn.mask.sum(-1)
     assert sizes.max() <= sampler.accounting.most <= sampler.slots
-    if sampler.accounting.has_one_size and sampler.accounting.of_a_round.dropout == 0:
+    if sampler.accounting.full and sampler.accounting.of_a_round.vanish == 0:
         assert sizes.min() == sampler.accounting.most
-    most = 1 if sampler.accounting.group_names else sampler.accounting.of_a_round.most_often
+    most = 1 if sampler.accounting.group_names else sampler.accounting.of_a_round.repeats
     assert drawn.times.max() <= most
 
 
@@ -51,16 +61,16 @@ def test_no_client_takes_part_sooner_or_more_often_than_is_told(name):
     times = draws(name).times > 0
     for client in range(N):
         own = told(SAMPLERS[name], client)
-        assert times[..., client].sum(1).max() <= own.rounds_of_a_unit(ROUNDS)
+        assert times[..., client].sum(1).max() <= turns_of(own)
         if isinstance(own, RandomAllocation):
             blocks = times[..., client].reshape(RUNS, -1, own.block).sum(-1)
             assert blocks.max() == 1
-        elif own.has_turns:
+        elif own.turns is not None:
             rounds = [np.flatnonzero(run) for run in times[..., client]]
-            assert all(b - a >= own.separation for turns in rounds for a, b in pairwise(turns))
+            assert all(b - a >= own.turns.apart for turns in rounds for a, b in pairwise(turns))
 
 
-KNOWN = {name: entry for name, entry in DRAWN.items() if told(entry.sampler, 0).joining == 1}
+KNOWN = {name: entry for name, entry in DRAWN.items() if chance_of(told(entry.sampler, 0)) == 1}
 """Where nothing is left to chance, or an adversary is taken to know who takes part: the bounds above say it all."""
 
 
@@ -76,10 +86,9 @@ def test_chances_are_those_that_are_told(name):
     is_exact = DRAWN[name].is_alike or in_groups or (in_turns and not DRAWN[name].is_cut)
     for client in range(N):
         own = told(sampler, client)
-        turns = RUNS * own.rounds_of_a_unit(ROUNDS)
-        chance = own.joining
+        turns, chance = RUNS * turns_of(own), chance_of(own)
         if isinstance(own, RandomAllocation):
-            turns, chance = EACH, own.joining
+            turns = EACH
         count = times[..., client].sum()
         alarm = FALSE_ALARM / N / 2
         assert count <= stats.binom.isf(alarm, turns, chance)
@@ -110,8 +119,8 @@ def test_pairs_are_drawn_as_often_as_is_told(name):
     accounting, there = SAMPLERS[name].accounting, draws(name).times.reshape(EACH, N) > 0
     pairs = (there.T.astype(int) @ there)[np.triu_indices(N, 1)]
     rate = accounting.together
-    if accounting.dropout:
-        rate = FixedSize(N, accounting.size).together * (1 - accounting.dropout) ** 2
+    if accounting.vanish:
+        rate = FixedSize(N, accounting.size).together * (1 - accounting.vanish) ** 2
     assert pairs.max() <= stats.binom.isf(FALSE_ALARM / len(pairs), EACH, rate)
     if not DRAWN[name].is_cut:
         assert_uniform(pairs, EACH, rate)

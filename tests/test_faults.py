@@ -227,10 +227,6 @@ FAULTS = {
         summed_again(GAUSSIAN),
         "sums of one cohort differ in their kind of noise",
     ),
-    "two sums of integers": Planted(
-        summed_again(SKELLAM),
-        r"several sums of integers of one cohort \(.*\) are not certified together; send all in one",
-    ),
     "a sum of integers before the noise": Planted(
         after_sum(lambda k, s, c, summed, m: (moved(s, raw(summed)), m), mechanism=SKELLAM),
         r"state\.params.* depends on a client's data",

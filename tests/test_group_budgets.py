@@ -152,7 +152,7 @@ REFUSED = {
             fp.grouped(LABELS, {g: fp.fixed_size(MEMBERS, max(1, round(50 * q[g]))) for g in q})
         ),
         {"strict": 1e-3, "lax": 3.0},
-        r"epsilon\['strict'\]: 0.001; even the number 9.31e-10 costs 0.\d+; raise it, or the noise",
+        r"epsilon\['strict'\]: 0.001; even the number 1e-09 costs 0.\d+; raise it, or the noise",
     ),
 }
 

@@ -176,5 +176,5 @@ def test_names_do_not_run_into_one_another():
 def test_a_grouped_draw_has_no_law_of_its_own():
     drawn = fp.grouped(LABELS, BY_RATE).accounting
     assert isinstance(drawn, Grouped)
-    assert isinstance(drawn.of_group("a"), Poisson)
-    assert drawn.rate == 0.75
+    assert isinstance(drawn.of_group("a")[0], Poisson)
+    assert drawn.inclusion == 0.75

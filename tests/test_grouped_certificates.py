@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 
 import dp_accounting as dp
@@ -219,8 +218,8 @@ def test_a_group_costs_what_its_sampler_costs_alone(name):
 def halves(sampler):
     """The same draws in two groups of three, but for who is drawn together."""
     drawn = sampler.accounting
-    if drawn.has_one_size:
-        own = fp.everyone(3) if drawn.takes_all else fp.fixed_size(3, 2)
+    if drawn.full:
+        own = fp.everyone(3) if drawn.everyone else fp.fixed_size(3, 2)
         return fp.grouped([*"aaabbb"], {"a": own, "b": own}), fp.fixed_size(6, 4)
     own = fp.poisson(3, 0.5, 3)
     return fp.grouped([*"aaabbb"], {"a": own, "b": own}), fp.poisson(6, 0.5, 6)
@@ -237,7 +236,7 @@ def test_groups_that_are_alike_cost_what_one_draw_costs(name):
     """Of every view; nothing is claimed of groups, and none of the algorithms knows of them."""
     make = ENTRIES[name].make
     by_group, at_once = halves(make().sampler)
-    if make().sampler.accounting.takes_all:
+    if make().sampler.accounting.everyone:
         at_once = make().sampler
     found, expected = (
         fp.trace_round(make(sampler=drawn), PARAMS, FEDERATION) for drawn in (by_group, at_once)
@@ -259,11 +258,11 @@ def test_half_a_weight_is_twice_the_noise(name):
     """Of every mechanism of floats; not where a client adds noise to what it sends, which is weighted along."""
     sampler = fp.grouped([*"aaabbb"], fp.everyone(CLIENTS), weights={"a": 0.5, "b": 1.0})
     traced = fp.trace_round(ENTRIES[name].make(sampler=sampler), PARAMS, FEDERATION)
-    half, whole = (traced.releases(5, UnitKind(group=group)) for group in "ab")
+    half, whole = (traced._rows(5, UnitKind(group=group)) for group in "ab")
     factor = 1 if ENTRIES[name].noise == "own" or traced.algorithm.unit == "record" else 2
     for one, other in zip(half, whole, strict=True):
-        assert one.multiplier == pytest.approx(factor * other.multiplier)
-        assert one == replace(other, multiplier=one.multiplier)
+        assert one.noisy.multiplier == pytest.approx(factor * other.noisy.multiplier)
+        assert one._replace(used=None) == other._replace(noisy=one.noisy, used=None)
 
 
 def test_noise_of_ones_own_is_weighted_along():
@@ -274,9 +273,9 @@ def test_noise_of_ones_own_is_weighted_along():
         algorithm = make(sampler=fp.grouped(LABELS, sampler, weights=weights))
         traced = fp.trace_round(algorithm, start(), THIRTY)
         for kind in traced.kinds:
-            releases = {r.view: r.multiplier for r in traced.releases(2, kind)}
-            assert releases["server"] == 2.0
-            assert releases["third_party"] == pytest.approx(2.0 * factor)
+            seen = {r.view: r.noisy.multiplier for r in traced._rows(2, kind)}
+            assert seen["server"] == 2.0
+            assert seen["third_party"] == pytest.approx(2.0 * factor)
 
 
 ONE_DRAW = {
@@ -295,7 +294,7 @@ def test_noises_of_different_loudness_hide_nobody_who_may_stand_for_another(name
     """A weight makes a member's own noise quieter, a clip scale does not: so one draw of both is known, or refused."""
     numbers = {"weights": {"a": 0.5, "b": 1.0}, "clip_scales": {"a": 1.0, "b": 0.5}}
     drawn = ONE_DRAW[name]
-    if not drawn.accounting.of_a_round.stands_alone:
+    if not drawn.accounting.of_a_round.alone:
         with refused("a client may stand in the place of one that counts otherwise"):
             fp.grouped(LABELS, drawn, **numbers)
         return
@@ -307,7 +306,7 @@ def test_noises_of_different_loudness_hide_nobody_who_may_stand_for_another(name
     )
     traced = fp.trace_round(algorithm, start(), THIRTY)
     for kind in traced.kinds:
-        assert all(release.sampling.takes_all for release in traced.releases(2, kind))
+        assert all(row.drawn.by.everyone for row in traced._rows(2, kind))
 
 
 @pytest.mark.slow
@@ -318,13 +317,13 @@ def test_the_audit_of_the_worst_group_is_below_its_certificate_and_near_it():
     certificates = traced.certify(8, 1e-2).of_groups
     assert certificates["b"].epsilon > 3 * certificates["a"].epsilon
     for kind in traced.kinds:
-        scores = draw_scores(traced.releases(8, kind), "third_party", draws=20_000)
+        scores = draw_scores(traced.seen(8, kind), "third_party", draws=20_000)
         certificate = certificates[kind.group]
         assert lower_bounds(scores, 1e-2, FALSE_ALARM).least <= certificate.epsilon
         if kind.group == "b":
             assert lower_bounds(scores, 1e-2).least > 0.6 * certificate.epsilon
-    with refused("kind: None; units of each kind have releases of their own; give one of `kinds`"):
-        traced.releases(30)
+    with refused("kind: None; units of each kind are seen by themselves; give one of `kinds`"):
+        traced.seen(30)
 
 
 def test_several_runs_of_one_grouping_are_counted_by_group():

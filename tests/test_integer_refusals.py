@@ -38,12 +38,12 @@ def trained_by(mechanism, sampler=FIXED, **options):
     )
 
 
-def own_round(client, calls=1, **how):
+def own_round(client, mechanisms=(SKELLAM,), **how):
     """An algorithm of one's own, whose clients send what `client` returns."""
 
     def round(key, state, cohort):
-        for _ in range(calls):
-            total, metrics, _ = cohort.sum(client, key, mechanism=SKELLAM, **how)
+        for used in mechanisms:
+            total, metrics, _ = cohort.sum(client, key, mechanism=used, **how)
         return State(total, state.round + 1), metrics
 
     return fp.Algorithm(lambda params, _: State(params, jnp.int32(0)), round, FIXED)
@@ -108,7 +108,10 @@ ROUNDS = {
         own_round(noisy_mean),
         "mechanism: 'skellam'; .* take cohort.private_mean .* or give fp.gaussian",
     ),
-    "twice": (own_round(ones, calls=2), "round: several sums of integers .* in one message"),
+    "beside real noise": (
+        own_round(ones, (SKELLAM, fp.gaussian(0.5, 2.0))),
+        "round: sums of one cohort differ in their kind of noise, .* make them alike",
+    ),
 }
 
 
@@ -116,7 +119,7 @@ ROUNDS = {
 def test_rounds_are_refused_in_one_line(name):
     algorithm, words = ROUNDS[name]
     with pytest.raises(ValueError, match=words) as raised:
-        fp.trace_round(algorithm, start(), FEDERATION).releases(1)
+        fp.trace_round(algorithm, start(), FEDERATION).seen(1)
     assert "\n" not in str(raised.value)
 
 

@@ -172,7 +172,7 @@ def test_records_are_certified_as_with_real_noise():
 def test_shares_that_do_not_add_up_are_refused(given, said):
     algorithm = of_records(fp.skellam(bits=16, **NOISY), **given)
     with pytest.raises(ValueError, match=said):
-        fp.trace_round(algorithm, start(), FEDERATION).releases(1)
+        fp.trace_round(algorithm, start(), FEDERATION).seen(1)
 
 
 def taken_twice(mechanism, second):
@@ -201,4 +201,4 @@ def test_several_means_of_records_are_counted_together_or_refused():
     with pytest.raises(ValueError, match=r"private means of several sizes as integers .* together"):
         fp.trace_round(
             taken_twice(fp.skellam(0.5, 3.0, bits=16), lambda p: p["w"]), start(), FEDERATION
-        ).releases(3)
+        ).seen(3)

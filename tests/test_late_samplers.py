@@ -94,7 +94,7 @@ class TestFreeClients:
         law = LAWS[name]
         sampler, largest = late(fp.FreeClients(N, K, separation), law)
         apart = {c: max(min(delays) + 1, separation) for c, delays in law.possible.items()}
-        told = {c: sampler.accounting.of_group(c).separation for c in apart}
+        told = {c: sampler.accounting.of_group(c)[0].turns.apart for c in apart}
         assert (told, largest) == (apart, 1.0)
         assert sampler.accounting.group_names == (tuple(apart) if len(apart) > 1 else ())
         of_seed = answering(sampler, rounds)

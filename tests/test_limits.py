@@ -166,6 +166,7 @@ def test_so_is_what_is_released(name):
     """How much noise hides it, from whom, in how many rounds."""
     both = [Counter(), Counter()]
     for found, algorithm in zip(both, (LIMITS[name].one, LIMITS[name].other), strict=True):
-        for r in fp.trace_round(algorithm, PARAMS, FEDERATION).releases(5):
-            found[r.view, r.unit, r.multiplier] += r.rounds
+        traced = fp.trace_round(algorithm, PARAMS, FEDERATION)
+        for row in traced._rows(5, *traced.kinds):
+            found[row.view, row.unit, row.noisy.multiplier] += row.repeated.rounds
     assert both[0] == both[1]

@@ -5,25 +5,23 @@ from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
+from rows_seen import rows
 from small import refused, regression, released, squared, start
 
 import fedpriv as fp
-from fedpriv.certification.client_releases import Cohorts
 from fedpriv.mechanisms.correlated import Correlation, adder_of
 from fedpriv.mechanisms.mechanisms import joint
 from fedpriv.privacy import (
     Allocation,
+    Case,
     CyclicPoisson,
-    DrawCase,
     FixedSize,
-    MinimumSeparation,
     Poisson,
-    Release,
     Sampling,
-    WithReplacement,
-    certify_releases,
+    Why,
+    certify_seen,
+    declared,
 )
 from fedpriv.testing.measurements import check_sampler, check_schedule
 
@@ -36,66 +34,43 @@ class Own(Sampling):
 
     population: int = N
     most: int = SIZE
-    rate: float = SIZE / N
-    relation: str | None = "replace_one"
     chances: tuple = (1.0,)
-    times: tuple = (0.0, 1.0)
-    law: tuple = (0.5, 0.5)
-    far: float = 1.0
+    law: tuple = ((1.0, SIZE / N),)
+    hides: str = "replaced"
     is_secret: bool = True
-    takes_all: bool = False
-    is_without_replacement: bool = False
+    repeats: int = 1
+    uniform: bool = False
     vanish: float = 0.0
     full: bool = False
     block: int | None = None
     together = 1.0
 
     @property
-    def adjacency(self):
-        return self.relation
+    def secret(self):
+        return self.is_secret
 
-    @property
-    def dropout(self):
-        return self.vanish
+    def cases(self, neighbour, who):
+        if neighbour not in (self.hides, "zeroed") or who.units > 1 or who.remembers or who.lost:
+            return Why("of this nothing is proved")
+        return tuple(Case(chance, self.law) for chance in self.chances)
 
-    @property
-    def has_one_size(self):
-        return self.full
-
-    @property
-    def block_rounds(self):
-        return self.block
-
-    def cases(self):
-        return tuple(DrawCase(chance, self.rate, self.far) for chance in self.chances)
-
-    def times_drawn(self):
-        return np.array(self.times), np.array(self.law)
-
-    def how_drawn(self, what, some_vanish):
+    def words(self, neighbour):
         return ()
 
 
 def release(sampling, **more):
     given = {"view": "third_party", "unit": "client", "multiplier": SIGMA, "rounds": 5}
-    return Release(sampling=sampling, **(given | more))
+    return declared(sampling=sampling, **(given | more))
 
 
 WRONG = {
-    "a relation that there is not": ({"relation": "replace-one"}, "adjacency: 'replace-one'"),
     "chances below 1 together": ({"chances": (0.5,)}, "cases: .*add up to 1"),
-    "a chance below 0": ({"chances": (1.5, -0.5)}, "cases: .*add up to 1"),
-    "a unit that does not move a sum": ({"far": 0.0}, "cases: .*above 0"),
-    "counts that fall": ({"times": (1.0, 0.0)}, "times_drawn: .*rise"),
-    "counts of parts": ({"times": (0.0, 0.5)}, "times_drawn: .*whole numbers"),
-    "probabilities below 1 together": ({"law": (0.5, 0.25)}, "times_drawn: .*add up to 1"),
-    "nobody who is left out": ({"takes_all": True}, "takes_all: True"),
-    "a draw that is no secret": ({"is_secret": False}, "is_secret: False"),
-    "a rate above that of a uniform draw": (
-        {"most": 2, "is_without_replacement": True},
-        "rate: 0.5; draws that are uniform",
-    ),
-    "a rate below that of its counts": ({"law": (0.25, 0.75)}, "rate: 0.5; give at least 0.75"),
+    "a chance below 0": ({"chances": (1.5, -0.5)}, "chance: "),
+    "counts that fall": ({"law": ((2.0, 0.2), (1.0, 0.2))}, "law: .*rise"),
+    "a unit that is drawn no times": ({"law": ((0.0, 0.2),)}, "law: .*above 0"),
+    "probabilities above 1 together": ({"law": ((1.0, 0.8), (2.0, 0.8))}, "law: .*of 1 at most"),
+    "counts above what a draw can hold": ({"law": ((1.0, 0.1), (2.0, 0.1))}, "repeats: 1; give 2"),
+    "a rate above that of a uniform draw": ({"most": 2, "uniform": True}, "cases: 0.5; draws that"),
 }
 
 
@@ -110,17 +85,15 @@ def test_a_law_that_cannot_be_is_refused(name):
 
 def test_a_law_that_can_be_costs_what_it_says():
     own, known = (
-        certify_releases([release(s)], 1e-4, "third_party") for s in (Own(), FixedSize(N, SIZE))
+        certify_seen([release(s)], 1e-4, "third_party") for s in (Own(), FixedSize(N, SIZE))
     )
     assert own.epsilon == pytest.approx(known.epsilon)
 
 
 def test_a_block_costs_what_one_does():
     """In one round of three for sure, and not in each at a rate."""
-    once = Own(relation="add_or_remove", block=3)
-    own, known = (
-        certify_releases([release(s)], 1e-4, "third_party") for s in (once, Allocation(N, 3))
-    )
+    once = Own(hides="removed", law=((1.0, 1.0),), block=3)
+    own, known = (certify_seen([release(s)], 1e-4, "third_party") for s in (once, Allocation(N, 3)))
     assert own.epsilon == pytest.approx(known.epsilon)
 
 
@@ -142,52 +115,40 @@ def drawn_by_hand(accounting):
     return fp.fixed_size(N, SIZE)._replace(accounting=accounting)
 
 
-@pytest.mark.parametrize("sampling", [Own(), Poisson(N, 0.5, SIZE, neighbour="replaced")])
+@pytest.mark.parametrize("sampling", [Own(), Poisson(N, 0.5, SIZE)])
 def test_noise_of_its_own_shows_who_takes_part_where_sizes_vary(sampling):
     """A cohort of nobody is exactly 0: whoever is in one is seen, however seldom that is."""
-    seen = released(summing(drawn_by_hand(sampling), adder="own"), 4)
-    assert all(r.participation == sampling for (r,) in seen.values())
-    assert all(r.adder == "own" and r.multiplier == SIGMA for (r,) in seen.values())
+    seen = rows(summing(drawn_by_hand(sampling), adder="own"), 4)
+    assert all(row.repeated.among == sampling for (row,) in seen.values())
+    assert all(row.adder == "own" and row.noisy.multiplier == SIGMA for (row,) in seen.values())
 
 
 def test_noise_that_may_vanish_is_not_counted_as_if_all_stayed():
-    loud = SIGMA * math.sqrt(SIZE)
-    for vanish, multiplier in ((0.0, loud), (0.1, SIGMA)):
-        sampler = drawn_by_hand(Own(full=True, vanish=vanish))
-        ((one,), _, _) = released(summing(sampler, adder="own"), 4).values()
-        assert one.multiplier == pytest.approx(multiplier)
+    """Unless the cases say what is left of it."""
+    vanishing = drawn_by_hand(Own(full=True, vanish=0.1))
+    seen = released(summing(vanishing, adder="own"), 4)["third_party"]
+    with refused("replaced: of this nothing is proved"):
+        certify_seen(seen, 1e-4, "third_party")
 
 
 def test_whoever_is_drawn_twice_and_remembers_does_not_count_once():
-    twice = Own(times=(0.0, 1.0, 2.0), law=(0.5, 0.25, 0.25))
-    with refused("remembers; say of `remembered`"):
-        released(summing(drawn_by_hand(twice), keeps=True), 4)
-    known = replace(twice, relation="zero_out")
-    ((one,), *_) = released(summing(drawn_by_hand(known), keeps=True), 4).values()
-    assert one.sampling == known
-    assert WithReplacement(N, 2, 0.5).remembered() == WithReplacement(N, 2, 0.5)
-
-
-def test_turns_that_are_not_said_are_turns():
-    @dataclass(frozen=True)
-    class Silent(MinimumSeparation):
-        def in_words(self, rounds):
-            return ""
-
-    cohorts = Cohorts.of(Silent(N, SIZE, 2), 4)
-    assert not cohorts.are_of_one_size
-    assert "turns by " in cohorts.schedule
+    twice = Own(law=((1.0, 0.25), (2.0, 0.25)), repeats=2)
+    with refused("may hold a client several times, and it remembers; say by `cases`"):
+        rows(summing(drawn_by_hand(twice), keeps=True), 4)
+    known = replace(twice, is_secret=False)
+    ((one,), *_) = rows(summing(drawn_by_hand(known), keeps=True), 4).values()
+    assert one.drawn.by == known
 
 
 @pytest.mark.parametrize("adder", ["own", "own_summed"])
 def test_own_noise_of_a_client_tells_how_many_there_are(adder):
-    for drawn in (Poisson(N, 0.5), Poisson(N, 0.5, neighbour="replaced"), Own()):
-        with refused("give the draw as `participation`"):
-            certify_releases([release(drawn, adder=adder)], 1e-4, "third_party")
-    of_one_size = certify_releases([release(FixedSize(N, SIZE), adder=adder)], 1e-4, "third_party")
+    for drawn in (Poisson(N, 0.5), Own()):
+        with refused("sampling: .*noise that clients add themselves tells who takes part"):
+            certify_seen([release(drawn, adder=adder)], 1e-4, "third_party")
+    of_one_size = certify_seen([release(FixedSize(N, SIZE), adder=adder)], 1e-4, "third_party")
     assert of_one_size.relation == "replace_one"
     of_a_record = release(Poisson(N, 0.5), adder=adder, unit="record")
-    assert certify_releases([of_a_record], 1e-4, "third_party").relation == "add_or_remove"
+    assert certify_seen([of_a_record], 1e-4, "third_party").relation == "add_or_remove"
 
 
 def test_only_who_says_enclave_is_one():
@@ -236,15 +197,14 @@ def test_a_class_that_draws_otherwise_than_its_draw_is_not_measured_by_it():
         check_sampler(Otherwise(*fp.fixed_size(N, SIZE)[:-1]), 1)
 
 
-@pytest.mark.parametrize("what", [{"block_rounds": 2}, {"loses_noise": True}])
-def test_what_is_not_measured_is_not_taken_at_its_word(what):
-    class Unmeasured(Own):
-        pass
+class Lossy(Own):
+    lossy = True
 
-    for name, value in what.items():
-        setattr(Unmeasured, name, value)
+
+@pytest.mark.parametrize("sampling", [Own(block=2), Lossy()])
+def test_what_is_not_measured_is_not_taken_at_its_word(sampling):
     with refused("are not measured: use fp.random_allocation or fp.dropping"):
-        check_sampler(drawn_by_hand(Unmeasured()), 1)
+        check_sampler(drawn_by_hand(sampling), 1)
 
 
 @pytest.mark.slow
@@ -265,4 +225,4 @@ def test_how_often_clients_join_in_their_turns_is_measured():
 @pytest.mark.parametrize("adder", ["enclave", "own_summed"])
 def test_the_noise_of_a_sum_hides_nothing_from_whoever_sees_every_message(adder):
     bare = release(FixedSize(N, SIZE), view="server", adder=adder, multiplier=0.0)
-    assert certify_releases([bare], 1e-4, "server").epsilon == math.inf
+    assert certify_seen([bare], 1e-4, "server").epsilon == math.inf

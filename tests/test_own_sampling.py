@@ -16,7 +16,7 @@ from small import FALSE_ALARM, refused, regression, squared, start
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
 from fedpriv.privacy.claims import fed_smp_claim
 from fedpriv.testing.measurements import check_sampler
 
@@ -39,7 +39,7 @@ def traced():
 
 
 def release(sampling, view="third_party", rounds=ROUNDS):
-    return Release(view, "client", SIGMA, sampling, rounds)
+    return declared(view, "client", SIGMA, sampling, rounds)
 
 
 def test_its_epsilon_is_that_of_rounds_whose_rush_hours_are_known():
@@ -86,7 +86,7 @@ def test_a_server_knows_how_often_a_client_took_part():
 
 def test_it_is_explained_in_words():
     certificate = traced().certify(ROUNDS, DELTA)
-    (said,) = SAMPLING.how_drawn("cohorts", False)
+    (said,) = SAMPLING.words("removed")
     assert said in certificate.assumptions
     assert repr(SAMPLING) in certificate.event
     made_by_hand = [text for text in certificate.assumptions if "sampler made by hand" in text]
@@ -95,12 +95,12 @@ def test_it_is_explained_in_words():
 
 @pytest.mark.slow
 def test_its_audit_is_below_its_certificate_and_near_it():
-    scores = draw_scores(traced().releases(1), "third_party", draws=200_000)
+    scores = draw_scores(traced().seen(1), "third_party", draws=200_000)
     certified = traced().certify(1, 0.01).epsilon
     bound = lower_bounds(scores, 0.01, significance=FALSE_ALARM).least
     assert 0.4 * certified < bound <= certified
     usual = [release(Poisson(N, RATE), rounds=1)]
-    assert bound > certify_releases(usual, 0.01, "third_party").epsilon
+    assert bound > certify_seen(usual, 0.01, "third_party").epsilon
 
 
 def test_it_is_measured():
@@ -108,7 +108,7 @@ def test_it_is_measured():
     busier = rush_hours(N, RATE, 2 * RUSH)._replace(accounting=SAMPLING)
     with refused("of the draws, but the accounting says"):
         check_sampler(busier, seed=1)
-    in_step = rush_hours(N, 0.0, SAMPLING.rate)._replace(
+    in_step = rush_hours(N, 0.0, SAMPLING.inclusion)._replace(
         accounting=SAMPLING
     )  # as often, but all at once
     with refused("together is in .* of the draws"):
@@ -122,23 +122,24 @@ def test_what_it_does_not_say_is_not_guessed():
     silent = rush_hours(N, RATE, RUSH)._replace(accounting=Silent(N, RATE, RUSH))
     with refused("does not say how often two are drawn together"):
         check_sampler(silent, seed=1)
-    assert SAMPLING.remembered() is None  # whoever remembers may tell
-    assert not SAMPLING.takes_all
-    assert not SAMPLING.has_one_size
+    assert not SAMPLING.everyone
+    assert not SAMPLING.full
 
 
 class TestComposition:
     def test_with_others_of_its_adjacency(self):
         both = [release(SAMPLING), release(Poisson(N, RATE)), release(Everyone(N))]
-        alone = certify_releases(both[:1], DELTA, "third_party").epsilon
-        together = certify_releases(both, DELTA, "third_party")
+        alone = certify_seen(both[:1], DELTA, "third_party").epsilon
+        together = certify_seen(both, DELTA, "third_party")
         assert together.relation == "add_or_remove"
         assert together.epsilon > alone
 
     def test_it_is_refused_with_those_of_another(self):
         both = [release(SAMPLING), release(FixedSize(N, 2))]
-        with refused("'FixedSize', 'RushHours'.*add-or-remove and replace-one.*do not compose"):
-            certify_releases(both, DELTA, "third_party")
+        with refused(
+            "RushHours.*removed: another unit takes the place .*; replaced: rush hours are"
+        ):
+            certify_seen(both, DELTA, "third_party")
 
     def test_no_schedule_of_it_is_known_to_correlated_noise(self):
         algorithm = descent(correlated(matrix_of("tree")), SAMPLER)
@@ -152,6 +153,6 @@ class TestComposition:
     def test_a_papers_formula_does_not_know_it(self):
         claim = fed_smp_claim(SIGMA, SAMPLING, ROUNDS, DELTA)
         assert claim.sound == (
-            claim.epsilon >= certify_releases([release(SAMPLING)], DELTA, "third_party").epsilon
+            claim.epsilon >= certify_seen([release(SAMPLING)], DELTA, "third_party").epsilon
         )
         assert "does not know this way of drawing cohorts" in claim.reasons[0]

@@ -12,7 +12,7 @@ import pytest
 import tiers
 from every_algorithm import ENTRIES, PER_CLIENT, traced
 from scipy import optimize, stats
-from small import FALSE_ALARM, refused, squared, start
+from small import FALSE_ALARM, refused, squared, start, table_of
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
@@ -21,9 +21,12 @@ from fedpriv.certification.persons_held import Held, PersonsHeld, persons_held
 from fedpriv.certification.unit_kinds import ANY
 from fedpriv.pairs.search import curves_of
 from fedpriv.pairs.verify import composed_of
-from fedpriv.privacy import VIEWS, Poisson, Release
-from fedpriv.privacy.release_pairs import pair_of
-from fedpriv.privacy.sampling import PersonsDraw
+from fedpriv.privacy import VIEWS, Poisson
+from fedpriv.privacy.certify import pair_of
+from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
+from fedpriv.privacy.from_rows import seen_of
+from fedpriv.privacy.row import Row
+from fedpriv.privacy.sampling import Who
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -90,15 +93,17 @@ ONE = Held(PER_CLIENT, PER_CLIENT)
 
 @tiers.every("name", ENTRIES)
 def test_a_person_with_one_client_or_record_costs_what_that_costs(name):
-    """To the bit: the same releases, of another unit."""
+    """To the bit: the same pairs, of another unit."""
     unit = traced(name).algorithm.unit
     held = ONE._replace(records=1) if unit == "record" else ONE
     sized = PER_CLIENT if traced(name).public_sizes else None
-    of_unit = traced(name).releases(3) if unit == "client" or sized is None else None
-    of_person = with_persons(name, (held,)).releases(3)
-    assert all(r.unit == "person" and r.of_records == (unit == "record") for r in of_person)
+    of_unit = traced(name).seen(3) if unit == "client" or sized is None else None
+    of_person = with_persons(name, (held,)).seen(3)
+    of_records = {each.plays.of_records for each in of_person}
+    assert {each.unit for each in of_person} == {"person"}
+    assert of_records == {unit == "record"}
     if of_unit is not None:
-        assert tuple(replace(r, unit=unit, by_record=False) for r in of_person) == of_unit
+        assert tuple(replace(each, unit=unit) for each in of_person) == of_unit
 
 
 def moved(entry):
@@ -220,13 +225,14 @@ def test_secret_batches_of_several_clients_are_composed():
     ours = certified(algorithm, patients(3, 2), rounds=1).epsilon
 
     def of_batches(records):
-        drawn = PersonsDraw(Poisson(RECORDS, 0.5, RECORDS).of_places(), records)
-        return Release("third_party", "person", SIGMA, drawn, 2, by_record=True)
+        drawn = Drawn(Poisson(RECORDS, 0.5, RECORDS), Who(records))
+        noisy = Noisy("gaussian", 1 / SIGMA)
+        return seen_of(Row("third_party", "person", noisy, "own", drawn, Repeated(2), True))
 
     patterns = [[of_batches(3)], [of_batches(2)], [of_batches(3), of_batches(2)]]
     each = []
     for pattern in patterns:
-        pair = pair_of(pattern, "add_or_remove")
+        pair = pair_of(pattern, "emptied")
         by_losses, *_ = curves_of(pair, DELTA, 1e-14)
         tilts = [direction.tilts for direction in by_losses.witness.directions]
         each.append(list(zip(composed_of(pair, by_losses.witness), tilts, strict=True)))
@@ -264,13 +270,22 @@ def test_of_many_patterns_a_client_counts_as_the_smallest_that_could_hold_the_re
 
 
 def test_a_sum_with_the_noise_of_all_is_moved_by_all_clients_of_a_person_at_once():
-    """Records at two clients move one sum, by up to twice as far as at one, and not two sums."""
+    """Records at two clients cost what two at one do; a server that sees both messages sees the noise of each."""
     together = {"together": True}
     cohorts = fp.fixed_size(N, N)
-    one = fp.trace_round(by_record(cohorts, **together), start(), patients(2)).releases(1)
-    two = fp.trace_round(by_record(cohorts, **together), start(), patients(1, 1)).releases(1)
-    assert one[0].adder == "own_summed"
-    assert all(r.adder == "own" for r in two)
+    one, two = (
+        fp.trace_round(by_record(cohorts, **together), start(), patients(*counts))
+        for counts in ((2,), (1, 1))
+    )
+    adders = {view: {row.adder for row in rows} for view, rows in table_of(two, 1).items()}
+    assert adders == {
+        "third_party": {"own_summed"},
+        "server": {"own"},
+        "server_secagg": {"own_summed"},
+    }
+    for view in ("third_party", "server_secagg"):
+        summed, alone = (traced.certify(1, DELTA, view=view).epsilon for traced in (two, one))
+        assert summed == pytest.approx(alone, rel=1e-9)
 
 
 def test_clients_of_several_persons_stay_when_one_is_replaced():
@@ -312,7 +327,7 @@ def test_an_audit_of_the_worst_person_is_below_its_certificate_and_near_it(name)
     rounds, delta = 2, 0.01
     found = fp.trace_round(algorithm, start(), of)
     certified = found.certify(rounds, delta, view=view).epsilon
-    scores = draw_scores(found.releases(rounds), view, draws=40_000)
+    scores = draw_scores(found.seen(rounds), view, draws=40_000)
     halves = [
         scores._replace(present=scores.present[half], absent=scores.absent[half])
         for half in (slice(20_000), slice(20_000, None))
@@ -330,8 +345,8 @@ def test_no_kind_of_person_stands_for_others():
     owner[:3], owner[RECORDS], owner[2 * RECORDS] = 0, 1, 1
     found = fp.trace_round(by_record(), start(), federation(owner))
     assert len(found.kinds) == 2
-    with refused("kind: None; units of each kind have releases of their own"):
-        found.releases(ROUNDS)
+    with refused("kind: None; units of each kind are seen by themselves"):
+        found.seen(ROUNDS)
     with refused("kind: .*units are persons, who may hold more than one"):
         found.certify(ROUNDS, DELTA, kind=ANY)
 
@@ -340,7 +355,7 @@ def test_a_persons_clients_and_records_are_together_only_under_one_adjacency():
     """Without its clients a person's records are not at clients that add their noise."""
     everyone, of = by_client(fp.everyone(N)), devices(2)
     for runs in ([(by_client(), 5), (by_record(), 5)], [(by_record(), 5), (everyone, 5)]):
-        with refused("some hide a person's clients, .* and others its records"):
+        with refused("removed: a client stays without a record.* emptied: .* there is no client"):
             fp.certify_together(runs, start(), of, DELTA)
     whole = by_record(records=fp.everyone(RECORDS))
     runs = [(everyone, 5), (whole, 5)]

@@ -18,28 +18,18 @@ from test_person_certificates import (
 )
 
 import fedpriv as fp
-from fedpriv.privacy import Poisson
-from fedpriv.privacy.sampling import DrawCase, PersonsDraw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
-class OftenerThanItSays(Poisson):
-    """Somebody's own, whose cases are not those that it inherits for several."""
-
-    def cases(self):
-        return (DrawCase(1.0, 1.0, 1.0),)
 
 
 LOST = fp.dropping(fp.fixed_size(N, 3), 0.25, "lost")
 OF_DEVICES = by_client(fp.by_person(fp.poisson(6, 0.25), devices(2)))
 TURNS = "secret draws by turns are not certified for a person with 2 clients"
 REFUSED = {
-    "turns": (by_client(fp.cyclic_poisson(N, 3, 0.5)), devices(2), TURNS),
     "blocks": (by_client(fp.random_allocation(N, 3)), devices(2), TURNS),
-    "lost shares": (by_client(LOST), devices(2), "how many of a person's 2 units"),
+    "lost shares": (by_client(LOST), devices(2), "how many of a person's units it draws"),
     "depending draws": (
-        by_record(fp.fixed_size(N, 3)),
+        by_record(fp.with_replacement([1.0] * N, 3)),
         patients(1, 1),
         "draws the 2 clients with a person's records depending on one another",
     ),
@@ -78,8 +68,6 @@ def test_what_draws_no_persons_is_refused():
         )
     with refused("federation: client 0 holds no records"):
         fp.by_person(fp.poisson(6, 0.25), some.held_out)
-    with refused("drawn: .* give `cases_of_several`, too"):
-        PersonsDraw(OftenerThanItSays(12, 0.25), 2)
     with refused("sampler: .* give a sampler of the 6 persons"):
         fp.by_person(fp.poisson(N, 0.25), devices(2))
     with refused("sampler: .* give one of fp.everyone, fp.fixed_size and fp.poisson"):

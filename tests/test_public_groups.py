@@ -24,7 +24,7 @@ from small import (
     with_stream,
 )
 from test_streaming import streamed
-from test_unequal_certificates import epsilon_of, replaced_curve
+from test_unequal_certificates import epsilon_of, in_place_curve, replaced_curve
 from unequal import GRADIENTS, sending, steps
 
 import fedpriv as fp
@@ -116,7 +116,7 @@ def test_rates_have_the_epsilons_of_own_pairs():
     algorithm = descent(BY_RATE, sampler=fp.everyone(8))
     whole = fp.certify(algorithm, start(), HOSPITALS, 5, 1e-3, view="server", each_client=True)
     for name, rate in RATES.items():
-        own = epsilon_of(replaced_curve(rate, 2.0), 10, 1e-3)
+        own = epsilon_of(in_place_curve(rate, 2.0), 10, 1e-3)
         assert whole.of_groups[name].epsilon == pytest.approx(own, rel=1e-3)
     assert whole.epsilon == whole.of_groups["y"].epsilon
     assert (whole.relation, whole.basis, whole.unit) == ("replace_one", "constructed", "record")
@@ -175,7 +175,7 @@ def test_the_audit_of_the_worst_group_is_below_its_certificate_and_near_it():
     (worst,) = (
         kind for kind in traced.kinds if whole.of_groups[kind.group].epsilon == whole.epsilon
     )
-    scores = draw_scores(traced.releases(8, worst), "server", draws=20_000, seed=6)
+    scores = draw_scores(traced.seen(8, worst), "server", draws=20_000, seed=6)
     assert worst.group == "y"
     assert lower_bounds(scores, 1e-2, FALSE_ALARM).least <= whole.epsilon
     assert lower_bounds(scores, 1e-2).least > 0.6 * whole.epsilon
@@ -250,8 +250,8 @@ def test_a_client_is_not_taken_for_another():
 
 def test_canaries_find_no_place_among_groups():
     traced = fp.trace_round(descent(BY_RATE), start(), HOSPITALS)
-    release = traced.releases(1, traced.kinds[0])[1]
-    played = fp.attacks.with_canaries(descent(BY_RATE), 2, release, per_client=1)
+    seen = traced.seen(1, traced.kinds[0])[1]
+    played = fp.attacks.with_canaries(descent(BY_RATE), 2, seen, per_client=1)
     with refused("records: in groups .*audit the mechanism", NoPlaceError):
         fp.simulate(
             played,

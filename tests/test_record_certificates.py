@@ -9,7 +9,7 @@ import optax
 import pytest
 import tiers
 from every_algorithm import ENTRIES, that
-from releases_seen import (
+from rows_seen import (
     BATCHES,
     BY_TENSOR,
     CLIENTS,
@@ -28,14 +28,16 @@ from releases_seen import (
     D,
     assert_parts,
     local,
+    rows,
     scaled,
     seen,
 )
-from small import assert_normal, released, squared
+from small import assert_normal, squared
 
 import fedpriv as fp
 from experiments.papers.dp_scaffold import local_steps
 from fedpriv.privacy import Everyone
+from fedpriv.privacy.from_rows import seen_of
 from fedpriv.rounds.record_samplers import accounting_of
 
 LARGEST = {
@@ -177,8 +179,8 @@ def test_several_steps_of_all():
         return fp.ModelState(params, state.round + 1), metrics
 
     algorithm = fp.Algorithm(fp.start, round, sampler, unit="record")
-    third = released(algorithm, ROUNDS)["third_party"]
-    assert [(r.local_steps, r.multiplier) for r in third] == [
+    third = rows(algorithm)["third_party"]
+    assert [(row.repeated.steps, row.noisy.multiplier) for row in third] == [
         (2, pytest.approx(SIGMA * all_of_it)),
         (1, pytest.approx(SIGMA)),
     ]
@@ -215,13 +217,16 @@ def test_warm_starts(used):
     sampler = SAMPLERS["fixed_size"]
     mechanism, pieces = WARM[used]
     plain, warm, first = (
-        released(fp.dp_scaffold(local(used=mechanism), sampler=sampler, **more), ROUNDS)
+        rows(fp.dp_scaffold(local(used=mechanism), sampler=sampler, **more))
         for more in ({}, {"warm_start": 2}, {"warm_start": 2, "everyone_first": True})
     )
-    assert warm == plain
+    pairs = [
+        [seen_of(row).pairs for each in found.values() for row in each] for found in (plain, warm)
+    ]
+    assert pairs[0] == pairs[1]
     begun = [(1, pieces[0][1]), (pieces[0][0] - 1, pieces[0][1]), *pieces[1:]]
     cohorts = [Everyone(CLIENTS)] + [sampler.accounting] * len(pieces)
     for each in first.values():
-        assert [r.rounds for r in each] == [n for n, _ in begun]
-        np.testing.assert_allclose([r.multiplier for r in each], [m for _, m in begun])
-        assert [r.participation for r in each] == cohorts
+        assert [row.repeated.rounds for row in each] == [n for n, _ in begun]
+        np.testing.assert_allclose([row.noisy.multiplier for row in each], [m for _, m in begun])
+        assert [row.repeated.among for row in each] == cohorts

@@ -15,8 +15,12 @@ from scipy import stats
 from small import refused, regression, squared, start
 
 import fedpriv as fp
-from fedpriv.privacy import certify_releases
-from fedpriv.privacy.sampling import Allocation, Poisson
+from fedpriv.pairs.algebra import Moved, Times
+from fedpriv.privacy import certify_seen
+from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
+from fedpriv.privacy.from_rows import seen_of
+from fedpriv.privacy.row import Row
+from fedpriv.privacy.sampling import Allocation, Poisson, Who, Why
 
 DELTA, MESSAGES = 0.05, (1, -1)
 
@@ -97,15 +101,15 @@ def test_who_takes_part_is_taken_to_be_known_where_one_takes_the_place_of_anothe
 def test_poisson_cohorts_that_are_not_cut_hide_as_much_as_without_memory():
     uncut = fp.poisson(20, 0.25, 20)
     remembering = certified(heads(uncut, 2.0), 20, 50, 1e-4)
-    (release, *_) = fp.trace_round(heads(uncut, 2.0), start(), regression([2] * 20)).releases(50)
-    plain = certify_releases(
-        [fp.privacy.Release("third_party", "client", 2.0, Poisson(20, 0.25), 50)],
+    (seen, *_) = fp.trace_round(heads(uncut, 2.0), start(), regression([2] * 20)).seen(50)
+    plain = certify_seen(
+        [fp.privacy.declared("third_party", "client", 2.0, Poisson(20, 0.25), 50)],
         1e-4,
         "third_party",
     )
     assert remembering.relation == plain.relation == "add_or_remove"
     assert remembering.epsilon == pytest.approx(plain.epsilon, rel=1e-9)
-    assert release.multiplier == 2.0
+    assert seen.pairs.removed == Times(Moved("gaussian", ((0.5, 0.25),)), 50)
     seldom = certified(heads(fp.poisson(40, 0.1, 20), 2.0), 40, 50, 1e-4)
     assert seldom.relation == "add_or_remove"
     assert seldom.epsilon < certified(heads(fp.fixed_size(40, 4), 2.0), 40, 50, 1e-4).epsilon
@@ -118,8 +122,8 @@ def test_blocks_of_clients_that_remember():
         certified(heads(fp.random_allocation(20, 4, capacity), 2.0), 20, 48, 1e-4)
         for capacity in (20, 5)
     )
-    blocks = [fp.privacy.Release("third_party", "client", 2.0, Allocation(20, 4), 12)]
-    plain = certify_releases(blocks, 1e-4, "third_party")
+    blocks = [fp.privacy.declared("third_party", "client", 2.0, Allocation(20, 4), 12)]
+    plain = certify_seen(blocks, 1e-4, "third_party")
     assert seldom.epsilon == pytest.approx(plain.epsilon, rel=1e-9)
     assert (seldom.relation, often.relation) == ("add_or_remove", "zero_out")
     summed = certified(heads(fp.random_allocation(20, 4, 5), 2.0), 20, 48, 1e-4, "server_secagg")
@@ -127,23 +131,26 @@ def test_blocks_of_clients_that_remember():
 
 
 def test_a_client_that_displaces_one_that_remembers_counts_as_seen():
-    """Of 20 clients that join with 0.25 at most 8 are taken: E[q B / (K + 1); K >= B], by hand."""
-    fits, displaced = Poisson(20, 0.25, 8, "remembered").cases()
+    """Of 20 clients that join with 0.25 at most 15 are taken: E[q B / (K + 1); K >= B], by hand."""
+    drawn = Drawn(Poisson(20, 0.25, 15), Who(remembers=True))
+    fits, displaced = drawn.by.cases("removed", drawn.who)
     law = stats.binom(19, 0.25)
-    several = np.arange(8, 20)
-    seen = float(law.pmf(several) @ (0.25 * 8 / (several + 1)))
-    assert fits.distance == 1
-    assert math.isinf(displaced.distance)
+    several = np.arange(15, 20)
+    seen = float(law.pmf(several) @ (0.25 * 15 / (several + 1)))
+    assert fits.far == 1
+    assert math.isinf(displaced.far)
     assert displaced.chance * displaced.rate == pytest.approx(seen)
-    once = fp.privacy.Release("third_party", "client", 2.0, Poisson(20, 0.25, 8, "remembered"), 1)
-    certificate = certify_releases([once], 2 * seen, "third_party")
+    noisy = Noisy("gaussian", 1 / 2.0)
+    once = seen_of(Row("third_party", "client", noisy, "shares", drawn, Repeated(1)))
+    certificate = certify_seen([once], 2 * seen, "third_party")
     assert 0 < certificate.epsilon < math.inf
     assert certificate.accountant == "PLD"
-    assert certify_releases([once], seen / 2, "third_party").epsilon == math.inf
+    assert certify_seen([once], seen / 2, "third_party").epsilon == math.inf
+    assert isinstance(Poisson(20, 0.25, 8).cases("removed", drawn.who), Why)  # too often
 
 
 ADDED = (
-    "sampling: .*add-or-remove adjacency, which does not compose with cohorts that clients remember"
+    "sampling: .*removed: who takes part is taken to be known, among whom one .* would be missing"
 )
 
 

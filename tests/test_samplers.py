@@ -180,7 +180,7 @@ def test_with_replacement_draws_by_size():
     expected = rounds * draws * sizes / 10
     assert stats.chisquare(np.bincount(ids.ravel(), minlength=4), expected).pvalue > FALSE_ALARM
     taking_part = int((ids == 3).any(1).sum())
-    rate = sampler.accounting.rate
+    rate = sampler.accounting.inclusion
     assert rate == pytest.approx(1 - 0.6**3)
     assert stats.binomtest(taking_part, rounds, rate).pvalue > FALSE_ALARM
     # Draws are independent of one another: pairs of slots by the product.

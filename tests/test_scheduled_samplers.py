@@ -30,7 +30,7 @@ class TestSchedules:
     def test_everyone_once_in_a_block(self, name, sizes):
         n, size = sizes
         sampler = getattr(fp, name)(n, size)
-        block = sampler.accounting.separation
+        block = sampler.accounting.turns.apart
         drawn = cohorts(sampler, 3 * block)
         assert block == -(-n // size)
         assert sampler.expected_size == n / block

@@ -142,6 +142,6 @@ def test_it_declares_itself():
     schedule = dynamic(gaussian(0.5, 1.2), rounds=8)
     assert (schedule.noise, schedule.reason) == ("gaussian", "")
     shares = released(averaging(schedule, everyone(4)), 8)["server"]
-    assert [r.multiplier for r in shares] == pytest.approx(
+    assert [each.plays.multiplier for each in shares] == pytest.approx(
         [m / 2 for _, m in schedule.multipliers(8)]
     )

@@ -135,7 +135,8 @@ def classes(hint):
 
 def named(path):
     """What a full name stands for; a module may be a name in another, as `fedpriv.papers.haar` is."""
-    return pkgutil.resolve_name(path) if path.count(".") > 1 else getattr(fp, path.split(".")[1])
+    holder, _, name = path.rpartition(".")
+    return getattr(pkgutil.resolve_name(holder), name)  # which may be called as a file is
 
 
 def test_every_type_that_a_public_function_takes_or_returns_has_a_place():

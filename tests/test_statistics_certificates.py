@@ -132,7 +132,7 @@ def test_an_audit_lies_below_the_certificate():
     """And above 60 % of it."""
     algorithm = MOMENTS.algorithm(FEDERATION, noise_multiplier=1.0)
     traced = fp.trace_round(algorithm, np.zeros(1), FEDERATION)
-    scores = fp.attacks.draw_scores(traced.releases(1), "third_party", draws=20_000, dimension=3)
+    scores = fp.attacks.draw_scores(traced.seen(1), "third_party", draws=20_000, dimension=3)
     certified = traced.certify(1, 1e-2).epsilon
     assert fp.attacks.lower_bounds(scores, 1e-2, significance=1e-6).least <= certified
     assert fp.attacks.lower_bounds(scores, 1e-2).gaussian > 0.6 * certified

@@ -91,7 +91,7 @@ MADE = {
     "canaries": canaries.with_canaries(
         ALGORITHMS["dp_fed_avg"],
         2,
-        fp.privacy.Release("third_party", "client", 1.0, POISSON.accounting, 1),
+        fp.privacy.declared("third_party", "client", 1.0, POISSON.accounting, 1),
     ),
 }
 

@@ -11,14 +11,14 @@ import pytest
 import tiers
 from dp_accounting.pld import PLDAccountant
 from scipy import optimize, stats
-from small import FALSE_ALARM, refused, regression, start, vector
+from small import FALSE_ALARM, refused, regression, start, table_of, vector
 from unequal import CLIP, LEAF, WALL, algorithm_of, mean_of, sending, steps, three_ways, trained
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.pairs import curves
-from fedpriv.privacy.sampling import Poisson
+from fedpriv.privacy.sampling import Poisson, Who
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -98,14 +98,38 @@ def replaced_curve(rate, multiplier):
     return curve
 
 
+def in_place_curve(rate, multiplier):
+    """By hand: H of (1 - q) N(0) + q N(1) against (1 - q) N(0) + q N(-1), at 1 / multiplier: all others stay."""
+
+    def mixture(f, x, at):
+        return (1 - rate) * f(x) + rate * f(x - at / multiplier)
+
+    def forward(e):
+        low, high = np.full_like(e, -60.0), np.full_like(e, 60.0)
+        for _ in range(80):  # their ratio rises
+            x = (low + high) / 2
+            one, other = (mixture(stats.norm.pdf, x, at) for at in (1, -1))
+            above = one > np.exp(e) * other
+            low, high = np.where(above, low, x), np.where(above, x, high)
+        one, other = (mixture(stats.norm.sf, high, at) for at in (1, -1))
+        return one - np.exp(e) * other
+
+    def curve(epsilon):
+        e = np.abs(np.asarray(epsilon, float))
+        return np.where(epsilon >= 0, forward(e), -np.expm1(-e) + np.exp(-e) * forward(e))
+
+    return curve
+
+
 @pytest.mark.parametrize(("way", "size"), [("public, Poisson", 40), ("public, batches", 25)])
 def test_public_sizes_have_the_epsilon_of_an_own_pair(way, size):
     records = three_ways(WALL)[way]
     algorithm = fp.dp_sgd(steps(records, fp.gaussian(CLIP, 2.0), 2), sampler=fp.everyone(8))
     traced = fp.trace_round(algorithm, start(), regression(WALL))
     certificate = traced.certify(5, 1e-3, view="server")
-    rate = 0.1 if way == "public, Poisson" else 10 / size
-    own = epsilon_of(replaced_curve(rate, 2.0), 10, 1e-3)
+    in_place = way == "public, Poisson"
+    curve = in_place_curve(0.1, 2.0) if in_place else replaced_curve(10 / size, 2.0)
+    own = epsilon_of(curve, 10, 1e-3)
     assert certificate.epsilons["PLD"] == pytest.approx(own, rel=1e-3)
 
 
@@ -146,8 +170,8 @@ def test_the_cases_of_cut_places_bound_explicit_neighbours(capacity, replaced):
                 total = total + chance / len(subsets) * stats.norm.pdf(x, moved, sigma)
         return total
 
-    drawn = Poisson(n, rate, capacity, "replaced" if replaced else "emptied")
-    cases = drawn.cases()
+    neighbour = "replaced" if replaced else "emptied"
+    cases = Poisson(n, rate, capacity).cases(neighbour, Who(stays=replaced))
     assert sum(case.chance for case in cases) == pytest.approx(1, abs=1e-12)
     assert sum(case.chance * case.rate for case in cases) == pytest.approx(
         sum(stats.binom.pmf(k, n - 1, rate) * rate * min(1, capacity / (k + 1)) for k in range(n))
@@ -163,7 +187,7 @@ def test_the_cases_of_cut_places_bound_explicit_neighbours(capacity, replaced):
                 true = np.trapezoid(np.maximum(0, one - math.exp(epsilon) * other), x)
                 multiplier = sigma / 2 if replaced else sigma
                 bound = sum(
-                    case.chance * float(curve(epsilon, multiplier / case.distance, case.rate))
+                    case.chance * float(curve(epsilon, multiplier / case.far, case.rate))
                     for case in cases
                     if case.rate > 0
                 )
@@ -185,7 +209,7 @@ def test_the_audit_of_the_worst_client_is_below_its_certificate_and_near_it(give
     local = steps(three_ways(sizes)[way], fp.gaussian(CLIP, sigma), 2)
     traced = fp.trace_round(fp.dp_sgd(local, sampler=fp.everyone(8)), start(), regression(sizes))
     certificate = traced.certify(rounds, delta, view="server")
-    scores = draw_scores(traced.releases(rounds), "server", draws=20_000)
+    scores = draw_scores(traced.seen(rounds), "server", draws=20_000)
     assert lower_bounds(scores, delta, FALSE_ALARM).least <= certificate.epsilon
     assert lower_bounds(scores, delta).least > 0.6 * certificate.epsilon
 
@@ -240,8 +264,8 @@ def test_the_noise_of_others_counts_only_where_all_divide_by_one_number():
     def multiplier(records):
         local = steps(records, fp.gaussian(CLIP, 2.0), 1)
         algorithm = fp.dp_sgd(local, sampler=fp.fixed_size(8, 4), together=True)
-        releases = fp.trace_round(algorithm, start(), federation).releases(1)
-        return {release.view: release.multiplier for release in releases}
+        seen = table_of(fp.trace_round(algorithm, start(), federation), 1)
+        return {view: row.noisy.multiplier for view, (row,) in seen.items()}
 
     ways = three_ways(WALL)
     assert multiplier(ways["secret"])["third_party"] == pytest.approx(2 * math.sqrt(4))
@@ -253,8 +277,8 @@ def test_whole_clients_count_the_largest_batch():
     records = three_ways(LEAF)["public, batches"]
     local = steps(records, fp.gaussian(CLIP, 50.0))._replace(unit="client")
     algorithm = fp.dp_sgd(local, sampler=fp.everyone(8))
-    (first, *_) = fp.trace_round(algorithm, start(), regression(LEAF)).releases(1)
-    assert first.multiplier == pytest.approx(50 / 10)
+    (first, *_) = table_of(fp.trace_round(algorithm, start(), regression(LEAF)), 1)["third_party"]
+    assert first.noisy.multiplier == pytest.approx(50 / 10)
 
 
 @pytest.mark.slow

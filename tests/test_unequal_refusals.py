@@ -67,7 +67,7 @@ HOLES = {
         lambda k, p, s: jax.tree.map(
             jnp.add, mean_of(k, p, s), mean_of(k, p, s, fp.PublicSizes(WALL, rate=0.1))
         ),
-        "certified for add-or-remove and replace-one adjacency",
+        "nothing is proved of all of it: zeroed: .* removed: .* emptied: .* replaced: ",
     ),
 }
 
@@ -103,7 +103,7 @@ def test_secret_and_public_sizes_do_not_compose():
     secret, public = (
         algorithm_of(fp.dp_sgd, three_ways(WALL)[way], 2.0) for way in ("secret", "public, Poisson")
     )
-    with refused("certified for add-or-remove and replace-one adjacency"):
+    with refused("nothing is proved of all of it: zeroed: .* removed: .* emptied: .* replaced: "):
         fp.certify_together([(secret, 2), (public, 2)], start(), regression(WALL), 1e-3)
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 import tiers
-from releases_seen import CLIENTS, GAUSSIAN, RECORDS
+from rows_seen import CLIENTS, GAUSSIAN, RECORDS
 from small import refused, regression, squared, start
 
 import fedpriv as fp

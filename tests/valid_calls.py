@@ -80,7 +80,7 @@ def with_rates(rates):
 
 
 PROFILE = PrivacyProfile(np.array([0.0, 1.0]), np.array([0.5, 0.0]))
-RELEASE = fp.privacy.Release(
+ONE_SEEN = fp.privacy.declared(
     "third_party",
     "client",
     multiplier=2.0,
@@ -96,7 +96,7 @@ SENT = jax.jit(papers.quantization.quantize, static_argnums=4)(
 SUBMODELS = splitting.Submodels(jnp.ones((2, 4)), jnp.ones((2, 1, 4)), jnp.ones((2, 1)))
 
 MADE = [
-    ALGORITHM, SAMPLER, GAUSSIAN, STEPS, RELEASE, FEDERATION, PROFILE, DRAWN, ORDER, DELAY,
+    ALGORITHM, SAMPLER, GAUSSIAN, STEPS, ONE_SEEN, FEDERATION, PROFILE, DRAWN, ORDER, DELAY,
     CLASSIFIER, optax.sgd(0.5), fp.qsgd(8), fp.types.Wire(5, 8, 32), fp.Opening(SAMPLER, 1, SAMPLER),
     fp.dynamic(GAUSSIAN, rounds=3, clip_decay=2.0, noise_decay=2.0, parts=2), fp.clipping.flat(),
     fp.noise.isotropic(), fp.noise_matrices.tree(4), fp.statistics.count(), consensus.constant(2),
@@ -117,8 +117,8 @@ PARTS: dict[str, Any] = TRAINED | {
     "members": SCORES, "messages": MESSAGES, "name": "digits", "noise_std": np.ones(3),
     "observe": observed, "observed": jnp.ones((1, 2)), "others": SCORES, "params": PARAMS,
     "path": IMAGES, "paths": [IMAGES / "cat" / "1.png"], "present": ROWS[:8] % 2 == 0,
-    "received": jnp.zeros(4), "releases": [RELEASE], "rng": None, "runs": [(ALGORITHM, 1)],
-    "sampling": fp.privacy.Poisson(8, 0.5), "score": score, "scores": SCORES, "settings": [[RELEASE]],
+    "received": jnp.zeros(4), "seen": [ONE_SEEN], "rng": None, "runs": [(ALGORITHM, 1)],
+    "sampling": fp.privacy.Poisson(8, 0.5), "score": score, "scores": SCORES, "settings": [[ONE_SEEN]],
     "sizes": [4, 4, 4], "sparsifier": papers.select_rand_k(0.5), "staleness": [1.0, 0.5, 0.25],
     "stratify": [0, 1] * 6, "test": EXAMPLES, "texts": ["a", "bc"], "total": jnp.ones(3),
     "total_or_rows": 12, "trainable": "kernel", "turns": ("w", "b"), "values": "y",
@@ -255,11 +255,12 @@ WHY_LEFT_OUT = {
     "what fedpriv gives back": (
         "Certificate History types.Evaluation types.PublicEvaluation types.Composition types.Plan "
         "attacks.GaussianEstimate attacks.LowerBounds attacks.Membership attacks.Scores attacks.Thresholds "
-        "datasets.Dataset noise_matrices.Error papers.Sparsifier privacy.Claim privacy.DrawCase "
+        "datasets.Dataset noise_matrices.Error papers.Sparsifier privacy.Claim privacy.Case "
         "privacy.OperationalNumbers privacy.PrivacyProfile statistics.Released statistics.Statistic"
     ),
     "what fedpriv makes of what it has checked": (
-        "Cohort Federation Shard StreamedFederation types.ClientRows types.CohortFederation types.Persons"
+        "Cohort Federation Shard StreamedFederation privacy.Seen privacy.Who types.ClientRows "
+        "types.CohortFederation types.Persons"
     ),
     "what fedpriv asks with what it has checked": "Checkpoints.opened Sampler.accounting_of LocalSteps.run",
 }

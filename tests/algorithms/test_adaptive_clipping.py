@@ -26,6 +26,7 @@ from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg, update_noise
 from fedpriv.mechanisms.clipping import flat, per_layer
 from fedpriv.mechanisms.haar import haar, weights
 from fedpriv.mechanisms.noise import haar_noise
+from fedpriv.pairs.algebra import draws_of
 from fedpriv.privacy import VIEWS, joint_multiplier
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -220,10 +221,10 @@ def test_theorem_1(sigma_b):
 
 
 def third_party(algorithm, rounds, clients=CLIENTS):
-    """What it sees, one release."""
+    """What it sees, of one kind of rounds."""
     federation = Federation.blank({"x": jnp.zeros(D)}, clients, 1)
-    found = fp.trace_round(algorithm, START, federation).releases(rounds)
-    assert {r.view for r in found} == set(VIEWS)
+    found = fp.trace_round(algorithm, START, federation).seen(rounds)
+    assert [each.view for each in found] == list(VIEWS)
     return found[0]
 
 
@@ -241,13 +242,13 @@ def test_the_reach_of_another_mechanism_counts():
         (calibrated, Z),
         (gaussian(9.0, 9.0), Z),
     ):
-        release = third_party(adaptive(mechanism=used), 3)
-        assert (release.rounds, release.reason) == (3, "")
-        assert release.multiplier == pytest.approx(multiplier)
+        seen = third_party(adaptive(mechanism=used), 3)
+        assert (draws_of(seen.pairs.removed), seen.reason) == (3, "")
+        assert seen.plays.multiplier == pytest.approx(multiplier)
     for hidden in (adaptive(**SILENT), adaptive(noise_multiplier=0.0)):
-        for release in fp.trace_round(hidden, START, FEDERATION).releases(3):
-            assert release.multiplier == 0
-            assert release.reason
+        for seen in fp.trace_round(hidden, START, FEDERATION).seen(3):
+            assert not seen.hidden
+            assert seen.reason
     given = adaptive(mechanism=gaussian(9.0, 9.0))
     assert_identical(rounds_of(given, 2)[0], rounds_of(DEFAULT, 2)[0])
 
@@ -277,5 +278,5 @@ def test_metrics():
 
 @pytest.mark.slow
 def test_the_count_s_noise_is_a_twentieth_of_the_cohort_by_default():
-    release = third_party(adaptive(sampler=everyone(2000), count_noise=None), 1, 2000)
-    assert release.multiplier == pytest.approx(Z)
+    seen = third_party(adaptive(sampler=everyone(2000), count_noise=None), 1, 2000)
+    assert seen.plays.multiplier == pytest.approx(Z)

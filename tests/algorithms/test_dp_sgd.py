@@ -1,4 +1,4 @@
-"""DP-SGD in federated learning: its limits, schedules of clip norm and noise, what it releases."""
+"""DP-SGD in federated learning: its limits, schedules of clip norm and noise, what is seen of it."""
 
 import math
 
@@ -86,15 +86,14 @@ def test_noise_falls_with_the_schedule():
 def test_a_schedule_is_composed_piece_by_piece():
     drawn = poisson(600, 0.1, 120)
 
-    def releases(used, rounds):
+    def seen(used, rounds):
         local = LocalSteps(per_example(squared), drawn, 5, lambda t: optax.sgd(0.1), used)
         return released(dp_sgd(local, sampler=everyone(3)), rounds, records=600)["server"]
 
     falling = dynamic(gaussian(1.0, 2.0), rounds=10, noise_decay=4.0, parts=2)
-    found = [(r.rounds, r.local_steps, r.multiplier) for r in releases(falling, 10)]
-    assert found == [(5, 5, 2.0), (5, 5, 1.0)]
-    assert sum(r.rounds for r in releases(falling, 7)) == 7
-    assert len(releases(gaussian(1.0, 2.0), 10)) == 1
+    assert seen(falling, 10) == [*seen(gaussian(1.0, 2.0), 5), *seen(gaussian(1.0, 1.0), 5)]
+    assert seen(falling, 7) == [*seen(gaussian(1.0, 2.0), 5), *seen(gaussian(1.0, 1.0), 2)]
+    assert len(seen(gaussian(1.0, 2.0), 10)) == 1
 
 
 def test_a_record_that_is_drawn_again_and_again():
@@ -106,9 +105,9 @@ def test_a_record_that_is_drawn_again_and_again():
         lambda t: optax.sgd(0.1),
         gaussian(1.0, 20.0),
     )
-    for (release,) in released(dp_sgd(made, sampler=everyone(1)), 1, records=2).values():
-        assert release.multiplier == 20.0
-        assert release.sampling == made.records.accounting
+    for (seen,) in released(dp_sgd(made, sampler=everyone(1)), 1, records=2).values():
+        assert seen.plays.multiplier == 20.0
+        assert seen.plays.drawn == made.records.accounting
 
 
 def test_only_a_step_that_the_cohort_takes_together_is_hidden_by_all_of_its_noise():
@@ -119,7 +118,7 @@ def test_only_a_step_that_the_cohort_takes_together_is_hidden_by_all_of_its_nois
             per_example(squared), everyone(6), 1, lambda t: optimizer, gaussian(1.0, 1.0), unit
         )
         algorithm = dp_sgd(local, sampler=everyone(16), together=together)
-        return [r.multiplier for (r,) in released(algorithm, 1, records=6).values()]
+        return [seen.plays.multiplier for (seen,) in released(algorithm, 1, records=6).values()]
 
     own = [1.0, 1.0, 1.0]
     summed = [4.0, 1.0, 4.0]  # third party, server, behind secagg

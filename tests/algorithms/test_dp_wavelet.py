@@ -104,9 +104,9 @@ def test_what_is_certified():
     sampler, exact = everyone(CLIENTS), fixed_size(RECORDS, 4)
 
     def multipliers(algorithm):
-        """Of the releases to each view, in their order."""
+        """Of what each view sees, in their order."""
         every = released(algorithm, 5, records=RECORDS).values()
-        return [release.multiplier for of_view in every for release in of_view]
+        return [one.plays.multiplier for of_view in every for one in of_view]
 
     def gaussian_noise(sigma):
         return dp_sgd(local(gaussian(1.0, sigma), records=exact), sampler=sampler)
@@ -189,7 +189,7 @@ def test_clipped_gradients_bound_no_update():
         assert "the update of many steps" in certificate.assumptions[0]
         assert not loose.claim(3, DELTA).sound
     ours = dp_fed_avg_wav(squared, d=D, **common, bounded="update")
-    assert released(ours, 3)["third_party"][0].multiplier == pytest.approx(8.0 / math.sqrt(D))
+    assert released(ours, 3)["third_party"][0].plays.multiplier == pytest.approx(8.0 / math.sqrt(D))
 
 
 @pytest.mark.slow

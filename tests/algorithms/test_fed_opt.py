@@ -170,6 +170,6 @@ def test_records_are_as_private_with_a_proximal_term():
             fp.per_example(squared), fp.poisson(3, 0.5), 2, lambda t: optimizer, NOISY
         )
         algorithm = fp.dp_sgd(local, sampler=fp.everyone(CLIENTS))
-        return fp.trace_round(algorithm, PARAMS, FEDERATION).releases(5)
+        return fp.trace_round(algorithm, PARAMS, FEDERATION).seen(5)
 
     assert certificate(fp.proximal(optax.sgd(0.1), 0.3)) == certificate(optax.sgd(0.1))

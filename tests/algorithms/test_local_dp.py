@@ -43,6 +43,7 @@ from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.compression.codecs import UNCODED
 from fedpriv.core import random_streams
 from fedpriv.papers import fixed_interval
+from fedpriv.privacy.seen import common_neighbour
 from fedpriv.types import Draw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -69,8 +70,8 @@ def epsilon(algorithm, rounds=4, delta=DELTA, view="third_party"):
 
 
 def seen(algorithm):
-    """View -> the release that it sees."""
-    return {view: release for view, (release,) in released(algorithm, 3).items()}
+    """View -> what it sees."""
+    return {view: one for view, (one,) in released(algorithm, 3).items()}
 
 
 @tiers.every("name", ["laplace", "gaussian"])
@@ -116,7 +117,8 @@ def test_no_secrecy_of_the_cohort_is_used():
     made = ldp(gaussian(1.0, 2.0), with_replacement([1, 1, 1, 1, 6], 2))
     assert certified(made, 4, DELTA).relation == "zero_out"
     assert epsilon(made) < epsilon(ldp(gaussian(1.0, 2.0)), view="server")
-    assert seen(made)["third_party"].participation.rate == pytest.approx(1 - 0.4**2)
+    of_a_round = seen(made)["third_party"].pairs.zeroed.of
+    assert pytest.approx(1 - 0.4**2) in [chance for chance, _ in of_a_round.cases]
     made = ldp(gaussian(1.0, 5.0), poisson(CLIENTS, 0.1, CLIENTS))
     third, server = (certified(made, 2, DELTA, view=v) for v in ("third_party", "server"))
     assert third.relation == server.relation == "zero_out"
@@ -182,18 +184,20 @@ def test_codecs_compose_with_every_algorithm(name):
 
 @tiers.every("name", BY_SERVER)
 def test_noise_that_the_server_adds_does_not_hide_messages_from_it(name):
-    for view, release in seen(coded(name, qsgd(8), LOUD)).items():
+    for view, one in seen(coded(name, qsgd(8), LOUD)).items():
         if view == "third_party":
-            assert release.multiplier > 0
-            assert release.adder == "server"
+            assert one.hidden
+            assert "the server adds all of the noise" in " ".join(
+                one.words[common_neighbour([one])]
+            )
         else:
-            assert release.multiplier == 0
-            assert "the server adds the noise" in release.reason
+            assert not one.hidden
+            assert "the server adds the noise" in one.reason
 
 
 def test_what_a_codec_makes_of_the_assumptions():
     by_server, plain = (coded("dp_fed_avg", codec, LOUD) for codec in (qsgd(8), UNCODED))
-    assert seen(by_server)["third_party"].multiplier == seen(plain)["third_party"].multiplier
+    assert seen(by_server)["third_party"].pairs == seen(plain)["third_party"].pairs
     said = " ".join(certified(by_server, 3, DELTA).assumptions)
     assert "the server adds all of the noise" in said
     assert "before sending anything" not in said
@@ -203,7 +207,7 @@ def test_what_a_codec_makes_of_the_assumptions():
 def test_rounding_messages_takes_away_the_noise_of_others(name):
     """A sum of rounded messages is no function of the sum of messages: others' noise may be rounded away."""
     plain, rounded = (seen(coded(name, codec, LOUD)) for codec in (UNCODED, qsgd(8)))
-    assert {r.multiplier for r in rounded.values()} == {plain["server"].multiplier}
+    assert {r.plays.multiplier for r in rounded.values()} == {plain["server"].plays.multiplier}
 
 
 def test_streams_of_keys_do_not_meet():
@@ -246,9 +250,9 @@ def test_what_does_not_fit_is_reported():
 def test_a_client_that_fills_several_slots_counts_as_often():
     sampler = with_replacement([1] * CLIENTS, 3)
     made = dp_fed_avg(squared, sampler=sampler, **COMMON, **LOUD)
-    release = seen(made)["third_party"]
-    assert release.multiplier == pytest.approx(LOUD["noise_multiplier"])
-    assert release.sampling == sampler.accounting
+    plays = seen(made)["third_party"].plays
+    assert plays.multiplier == pytest.approx(LOUD["noise_multiplier"])
+    assert plays.drawn == sampler.accounting
     assert not made.claim(2, DELTA).sound
 
 

@@ -33,9 +33,9 @@ def records(noise, steps=3, sampler=None):
     return fp.dp_sgd(local, sampler=sampler or fp.everyone(CLIENTS))
 
 
-def release_of(algorithm, federation=FEDERATION, features=3, rounds=1):
+def seen_of(algorithm, federation=FEDERATION, features=3, rounds=1):
     traced = fp.trace_round(algorithm, start(features), federation)
-    return next(r for r in traced.releases(rounds) if r.view == "third_party")
+    return next(each for each in traced.seen(rounds) if each.view == "third_party")
 
 
 def of_one_client(used, steps, loss=squared):
@@ -76,8 +76,7 @@ def warm(sampler, noise):
 
 
 def with_canaries(algorithm, count, federation=FEDERATION, features=3, **how):
-    release = release_of(algorithm, federation, features)
-    return attacked(algorithm, count, release, **how)
+    return attacked(algorithm, count, seen_of(algorithm, federation, features), **how)
 
 
 def a_round(algorithm, key=1):
@@ -125,8 +124,8 @@ def trained(algorithm, *, seeds=20, per_client=0):
 
 def runs(algorithm, seeds, rounds, federation=FEDERATION, **how):
     """(present [seeds], scores [seeds, 3]) of a single canary."""
-    release = release_of(algorithm, federation, rounds=rounds)
-    audited = attacked(algorithm, 1, release, **how)
+    seen = seen_of(algorithm, federation, rounds=rounds)
+    audited = attacked(algorithm, 1, seen, **how)
     test = jax.tree.map(lambda leaf: leaf[:1], federation.examples)
     state = fp.simulate(
         audited,

@@ -24,7 +24,7 @@ from fedpriv.attacks.estimates import gaussian_estimate
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.attacks.one_run import METHODS, epsilon_one_run, p_value_one_run
 from fedpriv.mechanisms.mechanisms import gaussian as gaussian_noise
-from fedpriv.privacy import Poisson, PrivacyProfile, Release, certify_releases
+from fedpriv.privacy import Poisson, PrivacyProfile, certify_seen, declared
 
 NOISE = frozenset({"gaussian"})
 
@@ -253,9 +253,9 @@ def test_the_pairs_are_what_they_say():
     """The subsampled one is a Poisson round, and scores above epsilon are as likely as (epsilon, delta) says."""
     pair = subsampled(2.0, 0.2)
     used = gaussian_noise(1.0, 0.5)
-    made = Release("third_party", "client", 0.5, Poisson(50, 0.2), 1, mechanism=used)
+    made = declared("third_party", "client", 0.5, Poisson(50, 0.2), 1, mechanism=used)
     for delta in (1e-1, 5e-3, 1e-5):
-        certified = certify_releases([made], delta, "third_party").epsilon
+        certified = certify_seen([made], delta, "third_party").epsilon
         assert pair.epsilon(delta) == pytest.approx(certified, rel=1e-3)
     rng = np.random.default_rng(0)
     for pair in (gaussian(1.0), subsampled(2.0, 0.2), randomised_response(1.0)):

@@ -31,6 +31,9 @@ from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.estimates import gaussian_estimate
 from fedpriv.attacks.mechanism_audit import Scores, draw_scores
 from fedpriv.attacks.one_run import epsilon_one_run
+from fedpriv.pairs.exact import exact
+from fedpriv.privacy.certify import pair_of
+from fedpriv.privacy.seen import common_neighbour
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -65,9 +68,10 @@ def test_scores_are_log_likelihood_ratios(name):
     """
     algorithm, federation, _ = WITHOUT_DRAWS[name]
     present, scores = scored(name)
-    releases = fp.trace_round(algorithm, start(), federation).releases(4)
-    seen = [r for r in releases if r.view == "third_party"]
-    mu = np.sqrt(sum(r.rounds * r.local_steps / r.multiplier**2 for r in seen))
+    every = fp.trace_round(algorithm, start(), federation).seen(4)
+    seen = [each for each in every if each.view == "third_party"]
+    (square,) = exact(pair_of(seen, common_neighbour(seen))).values
+    mu = np.sqrt(square)
     for there in (True, False):
         law = scipy.stats.norm((there - 0.5) * mu**2, mu)
         assert scipy.stats.kstest(scores[present == there, 0], law.cdf).pvalue > 1e-6
@@ -80,11 +84,11 @@ def test_scores_of_secret_cohorts_are_those_of_the_certified_pair():
     """Two samples, by Kolmogorov and Smirnov; false alarm 1e-6 each."""
     algorithm = sparse(1.0, fp.poisson(N, 0.3, N))
     present, scores = runs(algorithm, 400, 4, FEW)
-    releases = fp.trace_round(algorithm, start(), FEW).releases(4)
+    seen = fp.trace_round(algorithm, start(), FEW).seen(4)
     for v, view in enumerate(("third_party", "server_secagg")):
-        pair = draw_scores(releases, view, draws=4_000)
-        for there, exact in ((True, pair.present), (False, pair.absent)):
-            assert scipy.stats.ks_2samp(scores[present == there, v], exact).pvalue > 1e-6
+        pair = draw_scores(seen, view, draws=4_000)
+        for there, drawn in ((True, pair.present), (False, pair.absent)):
+            assert scipy.stats.ks_2samp(scores[present == there, v], drawn).pvalue > 1e-6
 
 
 @pytest.mark.slow
@@ -97,10 +101,10 @@ def test_whose_turn_it_is_may_be_known_but_not_who_joins():
     sampler = fp.cyclic_poisson(N, 4, 0.3)
     algorithm = fp.fed_avg(squared, sampler=sampler, mechanism=used, **COMMON)
     present, scores = runs(algorithm, 400, 8, FEW)
-    releases = fp.trace_round(algorithm, start(), FEW).releases(8)
-    pair = draw_scores(releases, "third_party", draws=4_000)
-    for there, exact in ((True, pair.present), (False, pair.absent)):
-        assert scipy.stats.ks_2samp(scores[present == there, 0], exact).pvalue > 1e-6
+    seen = fp.trace_round(algorithm, start(), FEW).seen(8)
+    pair = draw_scores(seen, "third_party", draws=4_000)
+    for there, drawn in ((True, pair.present), (False, pair.absent)):
+        assert scipy.stats.ks_2samp(scores[present == there, 0], drawn).pvalue > 1e-6
 
 
 @pytest.mark.slow
@@ -197,7 +201,7 @@ def in_groups(*labels):
     algorithm = clients(2.0, sampler=sampler)
     traced = fp.trace_round(algorithm, start(), FEDERATION)
     (kind,) = (kind for kind in traced.kinds if kind.group == "a")
-    seen = next(r for r in traced.releases(4, kind) if r.view == "third_party")
+    seen = next(each for each in traced.seen(4, kind) if each.view == "third_party")
     return algorithm, seen
 
 
@@ -215,7 +219,7 @@ def test_canaries_of_a_group_are_scored_as_its_members():
         return jax.lax.scan(step, state, jax.random.split(key, 4))[0]
 
     after = jax.jit(lambda keys: jax.lax.map(run, keys))(jax.random.split(jax.random.key(0), 400))
-    mu = 2 / seen.multiplier
+    mu = 2 / seen.plays.multiplier
     for there in (True, False):
         scores = np.asarray(after.scores)[np.asarray(after.present)[:, 0] == there, 0, 0]
         law = scipy.stats.norm((there - 0.5) * mu**2, mu)

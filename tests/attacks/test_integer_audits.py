@@ -18,7 +18,7 @@ from fedpriv.attacks.canaries import NoPlaceError
 from fedpriv.attacks.integer_scores import worst_shifts
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.pairs.integer_noise import IntegerNoise
-from fedpriv.privacy import Dropping, Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy import Dropping, Everyone, FixedSize, Poisson, certify_seen, declared
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -30,20 +30,18 @@ def noise_of(kind, shares=10, deviation=1.0, squared_norm=9, dimension=8):
     return IntegerNoise(kind, shares, deviation**2, squared_norm, dimension)
 
 
-def release(noise, sampling=None, rounds=1, view="server_secagg", **options):
+def seen(noise, sampling=None, rounds=1, view="server_secagg", **options):
     drawn = sampling or Everyone(noise.shares)
     options = {"noise": noise.kind, "integers": noise} | options
-    return Release(view, "client", noise.multiplier, drawn, rounds, **options)
+    return declared(view, "client", noise.multiplier, drawn, rounds, **options)
 
 
-def bound(releases, draws=10_000, significance=1e-6):
-    return lower_bounds(
-        draw_scores(releases, releases[0].view, draws=draws), DELTA, significance
-    ).least
+def bound(made, draws=10_000, significance=1e-6):
+    return lower_bounds(draw_scores([made], made.view, draws=draws), DELTA, significance).least
 
 
 def certified(made):
-    return certify_releases([made], DELTA, made.view).epsilon
+    return certify_seen([made], DELTA, made.view).epsilon
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,20 +64,20 @@ def test_no_other_direction_shows_more(kind, deviation):
 
 GAUSSIANS, SKELLAM = (noise_of(kind, 10, 2.0, 30) for kind in KINDS)
 LOST = Dropping(10, 10, 0.5, True)
-RELEASES = {
-    "a share": release(noise_of(KINDS[0], 1, 3.0), Everyone(10), view="server", adder="own"),
-    "a poisson cohort": release(SKELLAM, Poisson(50, 0.2), 5, "third_party"),
-    "a cohort of one size": release(GAUSSIANS, FixedSize(50, 10), 5, "third_party"),
-    "shares vanish": release(GAUSSIANS, participation=LOST),
+SEEN = {
+    "a share": seen(noise_of(KINDS[0], 1, 3.0), Everyone(10), view="server", adder="own"),
+    "a poisson cohort": seen(SKELLAM, Poisson(50, 0.2), 5, "third_party"),
+    "a cohort of one size": seen(GAUSSIANS, FixedSize(50, 10), 5, "third_party"),
+    "shares vanish": seen(GAUSSIANS, participation=LOST),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", RELEASES)
+@pytest.mark.parametrize("name", SEEN)
 def test_lower_bounds_keep_below_the_certificate(name):
     """Each of them is wrong with probability 1e-6 at most, where the certificate is right."""
-    made = RELEASES[name]
-    found, most = bound([made]), certified(made)
+    made = SEEN[name]
+    found, most = bound(made), certified(made)
     assert 0 < found <= most
 
 
@@ -93,7 +91,7 @@ SUMS = [
 def test_more_than_sixty_percent_is_found(sum_of):
     """Where the noise of a member is 1 or more; a bound at 1 - 1e-6 keeps below the certificate."""
     kind, shares, deviation, squared_norm = sum_of
-    made = release(noise_of(kind, shares, deviation, squared_norm, 16))
+    made = seen(noise_of(kind, shares, deviation, squared_norm, 16))
     scores = draw_scores([made], made.view, draws=100_000)
     assert lower_bounds(scores, DELTA, 1e-6).least <= certified(made)
     assert lower_bounds(scores, DELTA).least > 0.6 * certified(made)
@@ -108,15 +106,12 @@ def test_records_and_what_honest_members_leave():
         fp.per_example(squared), fp.everyone(RECORDS), 1, COMMON["optimizer"], used
     )
     algorithm = fp.dp_sgd(local, sampler=fp.everyone(CLIENTS), together=True)
-    (made,) = (
-        r
-        for r in fp.trace_round(algorithm, start(3), FEDERATION).releases(1)
-        if r.view == "server_secagg"
-    )
+    every = fp.trace_round(algorithm, start(3), FEDERATION).seen(1, honest=honest)
+    (made,) = (each for each in every if each.view == "server_secagg")
     assert made.unit == "record"
-    assert made.integers.share_variance >= 1
-    told = certify_releases([made], DELTA, made.view, honest=honest).epsilon
-    scores = draw_scores([made.with_honest(honest)], made.view, draws=100_000)
+    assert made.plays.noise.share_variance >= 1
+    told = certified(made)
+    scores = draw_scores([made], made.view, draws=100_000)
     assert lower_bounds(scores, DELTA, 1e-6).least <= told
     assert lower_bounds(scores, DELTA).least > 0.6 * told
     among_records = attacked(algorithm, 1, made, per_client=1)
@@ -129,16 +124,16 @@ def test_records_and_what_honest_members_leave():
 def test_too_little_noise_and_too_long_messages_are_refuted(kind, monkeypatch):
     """Of what certifies a third of the norm, or draws half of the shares: a false alarm has probability 1e-6."""
     noise = noise_of(kind, 10, 2.0, 90)
-    told = certified(release(replace(noise, squared_norm=30)))
-    assert bound([release(noise)], 20_000) > told
+    told = certified(seen(replace(noise, squared_norm=30)))
+    assert bound(seen(noise), 20_000) > told
     draw = integer_scores.draw_shares
     monkeypatch.setattr(
         integer_scores,
         "draw_shares",
         lambda key, noise, *given: draw(key, replace(noise, shares=3), *given),
     )
-    made = release(replace(noise, squared_norm=36))
-    assert bound([made], 20_000) > certified(made)
+    made = seen(replace(noise, squared_norm=36))
+    assert bound(made, 20_000) > certified(made)
 
 
 @pytest.mark.slow

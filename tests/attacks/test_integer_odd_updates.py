@@ -11,7 +11,7 @@ import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.mechanisms.integers import IntegerSum
-from fedpriv.privacy import Everyone, Release, certify_releases
+from fedpriv.privacy import Everyone, certify_seen, declared
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -140,8 +140,8 @@ def test_who_knows_rotation_and_rounding_learns_no_more():
 
     both = (np.asarray(scores(jax.random.key(i), jnp.int32(i)), float) for i in (1, 0))
     found = lower_bounds(Scores(*both, frozenset(), False), 1e-3, 1e-6).least
-    release = Release(
+    seen = declared(
         "server_secagg", "client", NOISE, Everyone(10), 1, noise=noise, integers=used.noise_of_all
     )
-    certified = certify_releases([release], 1e-3, "server_secagg").epsilon
+    certified = certify_seen([seen], 1e-3, "server_secagg").epsilon
     assert 0.6 * certified < found <= certified

@@ -23,9 +23,9 @@ from fedpriv.privacy import (
     Everyone,
     FixedSize,
     Poisson,
-    Release,
     WithReplacement,
-    certify_releases,
+    certify_seen,
+    declared,
 )
 from fedpriv.privacy.claims.wavelet_claim import wavelet_claim
 
@@ -65,23 +65,23 @@ def test_whitened_noise_is_white(name):
     check_noise(white, std, used.noise)
 
 
-def release(used, sampling=None, steps=1, view="third_party", unit="client", **options):
+def seen(used, sampling=None, steps=1, view="third_party", unit="client", **options):
     sampling = sampling or Everyone(10)
     options = {
         "multiplier": used.certified_multiplier,
         "noise": used.noise,
         "mechanism": used,
     } | options
-    return Release(view=view, unit=unit, sampling=sampling, rounds=steps, **options)
+    return declared(view=view, unit=unit, sampling=sampling, rounds=steps, **options)
 
 
-RELEASES = {
-    "one step": release(gaussian(1.0, 1.0)),
-    "laplace": release(laplace(1.5, 1.0)),
-    "poisson": release(gaussian(1.0, 1.0), Poisson(50, 0.2), 5),
-    "fixed size": release(gaussian(1.0, 2.0), FixedSize(50, 10), 5),
-    "a share": release(gaussian(1.0, 4.0), view="server", multiplier=1.0),
-    "records": release(
+SEEN = {
+    "one step": seen(gaussian(1.0, 1.0)),
+    "laplace": seen(laplace(1.5, 1.0)),
+    "poisson": seen(gaussian(1.0, 1.0), Poisson(50, 0.2), 5),
+    "fixed size": seen(gaussian(1.0, 2.0), FixedSize(50, 10), 5),
+    "a share": seen(gaussian(1.0, 4.0), view="server", multiplier=1.0),
+    "records": seen(
         gaussian(1.0, 1.5),
         Poisson(40, 0.3),
         3,
@@ -89,8 +89,8 @@ RELEASES = {
         local_steps=2,
         participation=FixedSize(10, 5),
     ),
-    "with replacement": release(gaussian(1.0, 2.0), WithReplacement(20, 4, 0.1), 3),
-    "with replacement, each message": release(
+    "with replacement": seen(gaussian(1.0, 2.0), WithReplacement(20, 4, 0.1), 3),
+    "with replacement, each message": seen(
         gaussian(1.0, 4.0),
         WithReplacement(20, 1, 0.1),
         3,
@@ -98,38 +98,38 @@ RELEASES = {
         multiplier=2.0,
         local_steps=4,
     ),
-    "the same message, with replacement": release(
+    "the same message, with replacement": seen(
         gaussian(1.0, 1.0),
         Everyone(20),
         3,
         view="server",
         participation=WithReplacement(20, 4, 0.1),
     ),
-    "noise vanishes": release(gaussian(1.0, 3.0), Dropping(20, 8, 0.3, True), 3),
-    "noise vanishes, known": release(
+    "noise vanishes": seen(gaussian(1.0, 3.0), Dropping(20, 8, 0.3, True), 3),
+    "noise vanishes, known": seen(
         gaussian(1.0, 2.0), Dropping(20, 8, 0.3, True), 3, view="server_secagg"
     ),
-    "cut cohorts": release(gaussian(1.0, 1.0), Poisson(100, 1.0, capacity=5)),
-    "local noise": release(
+    "cut cohorts": seen(gaussian(1.0, 1.0), Poisson(100, 1.0, capacity=5)),
+    "local noise": seen(
         gaussian(1.0, 1.0), Everyone(100), 3, "server", participation=Poisson(100, 0.02)
     ),
-    "allocated": release(gaussian(1.0, 1.0), Allocation(100, 4), 3),
-    "one step, known block": release(gaussian(1.0, 1.0), Allocation(100, 4), view="server_secagg"),
-    "one step, layers, updates, bit": release(MECHANISMS["layers, updates, bit"]),
+    "allocated": seen(gaussian(1.0, 1.0), Allocation(100, 4), 3),
+    "one step, known block": seen(gaussian(1.0, 1.0), Allocation(100, 4), view="server_secagg"),
+    "one step, layers, updates, bit": seen(MECHANISMS["layers, updates, bit"]),
 }
 
 
 @pytest.mark.slow
 def test_more_tensors_than_coordinates_asked_for():
-    made = release(mechanism(per_layer(7), isotropic(), **LEVELS))
+    made = seen(mechanism(per_layer(7), isotropic(), **LEVELS))
     assert len(draw_scores([made], made.view, draws=100).present) == 100
 
 
-@tiers.every("name", RELEASES, kind=lambda made: made.sampling.takes_all)
+@tiers.every("name", SEEN, kind=lambda made: made.plays.drawn.everyone)
 def test_lower_bounds_keep_below_the_certificate(name):
     """Each of them is wrong with probability 1e-6 at most, where the certificate is right."""
-    made = RELEASES[name]
-    certified = certify_releases([made], 1e-3, made.view).epsilon
+    made = SEEN[name]
+    certified = certify_seen([made], 1e-3, made.view).epsilon
     scores = draw_scores([made], made.view, draws=20_000, seed=6)
     assert lower_bounds(scores, 1e-3, significance=1e-6).least <= certified
     found = lower_bounds(scores, 1e-3)
@@ -171,10 +171,10 @@ def test_the_wavelet_mechanism_does_not_hide_what_is_claimed(optimised):
 
     def made(shape):
         used = mechanism(flat(), shape, clip_norm=1.0, noise_multiplier=1.0)
-        return release(used, records, 40, unit="record")
+        return seen(used, records, 40, unit="record")
 
     def certified(shape):
-        return certify_releases([made(shape)], 1e-5, "third_party").epsilon
+        return certify_seen([made(shape)], 1e-5, "third_party").epsilon
 
     scores = draw_scores([made(haar_noise(M))], "third_party", draws=50_000, dimension=M)
     bound = lower_bounds(scores, 1e-5, significance=1e-6).least
@@ -184,7 +184,7 @@ def test_the_wavelet_mechanism_does_not_hide_what_is_claimed(optimised):
 def test_the_scores_of_a_gaussian_have_their_law():
     """The log-likelihood ratio is N(+-1 / (2 mu^2), 1 / mu^2)."""
     steps, multiplier = 7, 2.0
-    made = release(gaussian(0.3, multiplier), steps=steps)
+    made = seen(gaussian(0.3, multiplier), steps=steps)
     present, absent, *_ = draw_scores([made], "third_party", draws=20_000)
     spread = math.sqrt(steps) / multiplier
     for scores, sign in ((present, 1), (absent, -1)):
@@ -195,8 +195,8 @@ def test_the_scores_of_a_gaussian_have_their_law():
 @pytest.mark.slow
 def test_it_has_power():
     """Of one Gaussian step most of epsilon is found; a bound at 1 - 1e-6 keeps below it."""
-    made = RELEASES["one step"]
-    certified = certify_releases([made], 1e-5, "third_party").epsilon
+    made = SEEN["one step"]
+    certified = certify_seen([made], 1e-5, "third_party").epsilon
     scores = draw_scores([made], "third_party", draws=100_000)
     assert lower_bounds(scores, 1e-5).gaussian > 0.9 * certified
     assert lower_bounds(scores, 1e-5, 1e-6).gaussian <= certified
@@ -221,7 +221,7 @@ WRONG = {
 def test_a_mechanism_that_is_wrong_is_refuted(name):
     """One that says too much, adds too little noise, or bounds too little: a false alarm has probability 1e-6."""
     _, wrong = WRONG[name]
-    made = release(wrong, multiplier=1.5)
-    certified = certify_releases([made], 1e-3, "third_party").epsilon
+    made = seen(wrong, multiplier=1.5)
+    certified = certify_seen([made], 1e-3, "third_party").epsilon
     found = lower_bounds(draw_scores([made], "third_party", draws=50_000), 1e-3, 1e-6)
     assert found.least > certified

@@ -112,9 +112,9 @@ def test_each_message_has_its_share_of_the_noise():
     found = noise(made, 0.1)
     assert_normal(found, 0.3 / np.sqrt(COHORT))
     assert_normal(found.sum(1), 0.3)
-    seen = fp.trace_round(made, PARAMS, FEDERATION).releases(1)
-    (server,) = (r for r in seen if r.view == "server")
-    assert np.isclose(server.multiplier, 3.0 / np.sqrt(COHORT))
+    seen = fp.trace_round(made, PARAMS, FEDERATION).seen(1)
+    (server,) = (each for each in seen if each.view == "server")
+    assert np.isclose(server.plays.multiplier, 3.0 / np.sqrt(COHORT))
 
 
 @pytest.mark.slow

@@ -12,9 +12,12 @@ from scipy import stats
 
 import fedpriv as fp
 from configs import quickstart
+from experiments.accounting import budget
 from experiments.config.made import experiment_of
 from experiments.config.options import parse
-from experiments.search import best_of, choose, training_together
+from experiments.config.settings import changed
+from experiments.search import best_of, choose, plan, training_together
+from experiments.search.sweep_grid import points
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -168,3 +171,81 @@ def test_nothing_is_kept_if_every_trial_diverges(tmp_path, monkeypatch, capsys):
     assert launch(*PRIVATE, *grid, "--best-of", "2", output=tmp_path) == 0
     assert "every trial diverged" in capsys.readouterr().out
     assert {f.name for f in tmp_path.iterdir()} == {"release.json"}
+
+
+TARGET = {"algorithms": ("dp_fed_avg",), "cohort": 3, "capacity": 120, "delta": 0.01}
+TARGET |= {"target_epsilon": 4.0, "seeds": 1}
+
+
+def points_of(**grid):
+    """With a budget for the choice among them."""
+    base = changed(quickstart.settings, TARGET)
+    return points([*grid.items()], lambda values: changed(base, values))
+
+
+def choice_of(found, mean=4.0):
+    """Epsilon of the best of trials that are each of so many Poisson rounds at such noise, by Papernot and Steinke."""
+    accountant, curves = dp.rdp.RdpAccountant, []
+    orders = np.array(accountant()._orders)
+    for rounds, noise in found:
+        event = dp.PoissonSampledDpEvent(3 / 120, dp.GaussianDpEvent(noise))
+        curves.append(accountant().compose(dp.SelfComposedDpEvent(event, rounds))._rdp)
+    worst = np.max(curves, axis=0)
+    of_count = np.min((orders - 1) / orders * worst + np.log(mean) / orders)
+    of_best = worst + 2 * of_count + np.log(mean) / (orders - 1)
+    return dp.rdp.compute_epsilon(orders, of_best, 0.01)[0]
+
+
+@pytest.mark.slow
+def test_at_the_noise_that_is_found_for_all_points_the_choice_costs_the_target_and_no_more():
+    """Each point alone needs less: the orders at which one and a hundred rounds cost most are not the same."""
+    every = points_of(rounds=[1, 100])
+    alone = [budget.solved(quickstart, one.settings, best_of=4.0) for one in every]
+    found = plan._solved(quickstart, every, 4.0)
+    noises, together = ([noise["dp_fed_avg"] for noise in each] for each in (alone, found))
+    for rounds, noise in zip((1, 100), noises, strict=True):
+        assert 4 * (1 - 1e-3) < choice_of([(rounds, noise)]) <= 4
+    assert choice_of(zip((1, 100), noises, strict=True)) > 4.01
+    assert together[0] / noises[0] == pytest.approx(together[1] / noises[1], rel=1e-12)
+    assert choice_of(zip((1, 100), together, strict=True)) <= 4
+    less = [0.998 * noise for noise in together]
+    assert choice_of(zip((1, 100), less, strict=True)) > 4
+
+
+@pytest.mark.slow
+def test_points_of_equal_releases_get_equal_noise():
+    """And a choice whose noise was found for a single run is refused: it costs more."""
+    every = points_of(clip_norm=[1.0, 2.0], rounds=[3])
+    ((one,), (other,)) = (each.values() for each in plan._solved(quickstart, every, 4.0))
+    assert one == other
+    assert 4 * (1 - 1e-3) < choice_of([(3, one)]) <= 4
+    single = [point.settings for point in every]
+    of_one_run = [budget.solved(quickstart, settings) for settings in single]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "_solved", lambda *_: of_one_run)
+        prepared = plan._prepared(quickstart, every, 4.0)
+    with pytest.raises(ValueError, match=r"^target_epsilon: 4 was solved for other .* the choice"):
+        best_of.certified(prepared, 4.0)
+
+
+@pytest.mark.slow
+def test_a_release_says_the_noise_that_was_found_for_the_choice(tmp_path, monkeypatch, capsys):
+    """As does the folder of each trial, as long as there is one."""
+    begun, keep = [], best_of.keep_best
+
+    def keeping(folder, *given):
+        begun.append(json.loads((folder / "trial-1" / "config.json").read_text()))
+        return keep(folder, *given)
+
+    monkeypatch.setattr(best_of, "drawn", lambda *_: [(1, 9)])
+    monkeypatch.setattr("experiments.search.sweep.keep_best", keeping)
+    grid = ["--grid", "clip-norm=1,2", "--target-epsilon", "4"]
+    assert launch(*PRIVATE, *grid, "--best-of", "4", output=tmp_path / "s") == 0
+    about = json.loads((tmp_path / "s" / "release.json").read_text())
+    noise = about["solved"]["noise_multiplier"]
+    assert begun[0]["noise"] == {"dp_fed_avg": noise}
+    assert about["values"] == {"clip_norm": "2"}
+    assert 4 * (1 - 1e-3) < about["certified"]["epsilon"] <= 4
+    assert about["certified"]["epsilon"] == pytest.approx(choice_of([(3, noise)]), rel=1e-6)
+    said = f"noise: noise_multiplier {noise:.6g}, solved for eps 4 of the choice"
+    assert said in capsys.readouterr().out

@@ -74,7 +74,7 @@ def test_noise_of_another_name_and_no_noise_at_all(monkeypatch):
     (said,) = ledger.entries["ldp_fed_avg"].solved.items()
     assert said == ("ldp.epsilon", 1 / noise["ldp_fed_avg"])
     assert 40 * (1 - 1e-3) < ledger.certify("ldp_fed_avg", 2).epsilon <= 40
-    monkeypatch.setattr(calibration, "_LOUDEST", 100.0)
+    monkeypatch.setattr(calibration, "NOISE", calibration.NOISE._replace(cheapest=100.0))
     one = replace(config, algorithms=("ldp_fed_avg",), target_epsilon=1e-6)
     with pytest.raises(ValueError, match=r"target_epsilon: ldp_fed_avg cannot reach 1e-06 \("):
         budget.solved(mspdq_mnist, one)

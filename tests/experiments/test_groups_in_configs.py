@@ -173,7 +173,7 @@ def test_who_is_in_which_group_is_the_same_for_every_seed_and_fits_the_shares():
 
 @pytest.mark.slow
 def test_epsilons_that_nothing_reaches_are_refused_in_one_line(monkeypatch):
-    monkeypatch.setattr(calibration, "_LOUDEST", 1.0)
+    monkeypatch.setattr(calibration, "NOISE", calibration.NOISE._replace(cheapest=1.0))
     groups = Groups(NAMES, epsilons=(0.01, 0.02), by="clip_scales")
     with pytest.raises(ValueError, match=r"dp_fed_avg cannot reach strict 0.01, lenient 0.02 \("):
         solved(groups)

@@ -81,9 +81,7 @@ def test_models_have_the_parameters_they_are_said_to_have(parameters):
 def test_a_point_is_a_round_of_its_algorithm_at_its_size(algorithm):
     made, state, federation = built(Point(algorithm, 12, 5, 200))
     assert federation.rows.shape == (12, 4)
-    seen = fp.trace_round(made, state.params, federation).releases(1)
-    (release,) = (r for r in seen if r.view == "third_party")
-    cohorts = release.participation or release.sampling
+    cohorts = made.sampler.accounting
     assert (cohorts.population, cohorts.most) == (12, 5)
     d = sum(leaf.size for leaf in jax.tree.leaves(state.params))
     if algorithm == "dp_scaffold":

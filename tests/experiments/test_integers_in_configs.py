@@ -17,10 +17,9 @@ SMALL = replace(quickstart.settings, rounds=3, sampling="fixed_size", algorithms
 
 
 def mechanism(settings):
-    (release,) = (
-        r for r in quickstart.ledger(settings).trace("rand_k").releases(1) if r.view == VIEW
-    )
-    return release.mechanism
+    every = quickstart.ledger(settings).trace("rand_k").seen(1)
+    (seen,) = (each for each in every if each.view == VIEW)
+    return seen.plays.used
 
 
 GIVEN = [

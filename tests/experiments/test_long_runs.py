@@ -14,7 +14,7 @@ from experiments.config.settings import changed
 from experiments.runs import run_folder
 from experiments.tables.report.page import page
 from experiments.tables.thinning import MOST, drawn
-from fedpriv.certification.certificate import TracedRound
+from fedpriv.certification.traced_round import TracedRound
 
 
 @pytest.fixture(scope="module")

@@ -121,10 +121,9 @@ def test_the_errors_that_are_seen_are_those_of_counts():
 def test_the_certified_curve_is_that_of_a_gaussian_pair():
     from scipy.stats import norm
 
-    release = fp.privacy.Release(
-        "third_party", "client", 2.0, fp.privacy.Everyone(10), 1, mechanism=fp.gaussian(1.0, 2.0)
-    )
-    certificate = fp.privacy.certify_releases([release], 1e-5, "third_party")
+    everyone = fp.privacy.Everyone(10)
+    seen = fp.privacy.declared("third_party", "client", 2.0, everyone, 1)
+    certificate = fp.privacy.certify_seen([seen], 1e-5, "third_party")
     curve = certified_errors(certificate)
     rates = np.array(curve["false_positive_rates"])
     exact = norm.cdf(norm.isf(rates) - 0.5)
@@ -158,8 +157,8 @@ def test_the_runs_are_those_of_simulate(experiment):
     """Run s is the training of seed s on the first federation: the same coins and, up to rounding, scores."""
     made, settings = experiment
     entry, model = made.entries["dp_fed_avg"], made.model
-    release = made.ledger.trace("dp_fed_avg").releases(1)[0]
-    algorithm = with_canaries(entry.algorithm, 1, release)
+    seen = made.ledger.trace("dp_fed_avg").seen(1)[0]
+    algorithm = with_canaries(entry.algorithm, 1, seen)
     given = (algorithm, model.init(jax.random.key(3)), entry.federations[0])
     train, runs = compiled_trainer(*given, settings.rounds, Strategy())
     assert runs == whole_runs.CPU_RUNS * jax.local_device_count()

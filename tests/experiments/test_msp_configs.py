@@ -94,7 +94,7 @@ def made(name, **changes):
 
 def multiplier(ledger):
     (name,) = ledger.entries
-    return ledger.trace(name).releases(1)[0].multiplier
+    return ledger.trace(name).seen(1)[0].plays.used.certified_multiplier
 
 
 def test_the_noise_of_ldp():

@@ -16,6 +16,7 @@ import experiments
 import fedpriv as fp
 from configs import quickstart
 from experiments.accounting import budget
+from experiments.config import statistics
 from experiments.config.experiment import Entry, Ledger, image, text
 from experiments.config.made import experiment_of, ledger_of
 from experiments.config.statistics import asked_of, planned
@@ -158,8 +159,10 @@ def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("unsolved")
-def test_statistics_are_not_part_of_a_best_of():
+def test_statistics_are_not_part_of_a_best_of(monkeypatch):
+    """Refused before any noise is sought."""
+    monkeypatch.setattr(budget, "noise_for", None)
+    monkeypatch.setattr(statistics, "calibrate_together", None)
     given = {"algorithms": ("dp_fed_avg",), "target_epsilon": 2.0, "statistics": 0.1}
     with pytest.raises(ValueError, match=r"^best_of: [^\n]*$"):
         experiments.privacy("quickstart", best_of=3, rounds=2, **given)

@@ -42,19 +42,18 @@ class Case(NamedTuple):
 def certified(case: Case) -> fp.Certificate:
     """The only place where plain values become what fedpriv accounts for."""
     seen = [
-        fp.privacy.Release(
+        fp.privacy.declared(
             case.view,  # type: ignore[arg-type]
             case.unit,  # type: ignore[arg-type]
             each.multiplier,
             _sampling(each.drawn),
             each.rounds,
             **{k: _sampling(v) if k == "participation" else v for k, v in each.more.items()},
+            honest=case.honest,
         )
         for each in case.seen
     ]
-    return fp.privacy.certify_releases(
-        seen, case.delta, case.view, honest=case.honest, best_of=case.best_of
-    )
+    return fp.privacy.certify_seen(seen, case.delta, case.view, best_of=case.best_of)
 
 
 def _sampling(drawn: tuple[Any, ...]) -> fp.privacy.Sampling:

@@ -6,10 +6,12 @@ import math
 import numpy as np
 import pytest
 import tiers
+from drawn_by_hand import seen_by_hand
 from pair_curves import directions as directions_of
 from scipy.stats import binom, laplace, norm
 
-from fedpriv.privacy import Allocation, Everyone, Release, certify_releases
+from fedpriv.privacy import Allocation, Everyone, Who, certify_seen, declared
+from fedpriv.privacy.drawn import Drawn
 
 DELTA = 1e-5
 STEP = 0.02
@@ -17,20 +19,21 @@ EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0)
 
 
 def block_of(multiplier, sampling, blocks=1, noise="gaussian"):
-    if not isinstance(sampling, Allocation):
+    if isinstance(sampling, int):
         sampling = Allocation(1000, sampling)
-    return Release("third_party", "client", multiplier, sampling, blocks, noise=noise)
+    drawn = sampling if isinstance(sampling, Drawn) else Drawn(sampling)
+    return seen_by_hand(drawn, multiplier, blocks, noise=noise)
 
 
 def certified(multiplier, sampling, blocks=1, noise="gaussian", delta=DELTA):
-    return certify_releases(
+    return certify_seen(
         [block_of(multiplier, sampling, blocks, noise)], delta, "third_party"
     ).epsilon
 
 
 def directions(release):
     """With the unit against without it, and the other way round: epsilon -> delta."""
-    return directions_of([release], "add_or_remove")
+    return directions_of([release], "removed")
 
 
 def divergences(p, q, epsilon):
@@ -88,8 +91,8 @@ def test_between_the_bounds_of_the_library(given):
 def test_limits_and_order(multiplier):
     """A block of one round is the plain mechanism; longer blocks hide more, and none less than that."""
     blocks = 4
-    whole = certify_releases(
-        [Release("third_party", "client", multiplier, Everyone(9), blocks)], DELTA, "third_party"
+    whole = certify_seen(
+        [declared("third_party", "client", multiplier, Everyone(9), blocks)], DELTA, "third_party"
     ).epsilon
     each = [certified(multiplier, block, blocks) for block in (1, 2, 3, 10, 37)]
     assert each[0] == pytest.approx(whole, rel=1e-9)
@@ -130,62 +133,36 @@ def test_what_is_sent_may_depend_on_what_was_seen():
 class TestCut:
     """Rounds of more units than there is room for."""
 
-    @tiers.every("given", [(2, 2, 1, 0.7), (3, 2, 1, 1.5), (3, 2, 2, 0.7)])
-    def test_all_neighbours_by_enumeration(self, given):
-        """Every draw, every choice of who stays, and messages of the others along the unit's or of nothing."""
-        clients, block, capacity, multiplier = given
-        release = block_of(multiplier, Allocation(clients, block, capacity))
-        certified = np.transpose([curve(np.array(EPSILONS)) for curve in directions(release)])
-        x = np.arange(-clients - 5 * multiplier, clients + 5 * multiplier, 0.1)
-        density = {m: norm.pdf(x, m, multiplier) * 0.1 for m in range(-clients, clients + 1)}
-        for others in itertools.product((-1, 0, 1), repeat=clients - 1):
-            p = self.output([1, *others], block, capacity, density)
-            q = self.output(list(others), block, capacity, density)
-            exact = [divergences(p, q, epsilon) for epsilon in EPSILONS]
-            assert (np.array(exact) <= certified + 1e-9).all()
-
-    def output(self, messages, block, capacity, density):
-        """Density of the sums of a block of two rounds."""
-        total = 0.0
-        for rounds in itertools.product(range(block), repeat=len(messages)):
-            each = []
-            for t in range(block):
-                there = [m for m, r in zip(messages, rounds, strict=True) if r == t]
-                kept = [*itertools.combinations(there, min(capacity, len(there)))]
-                each.append(sum(density[sum(k)] for k in kept) / len(kept))
-            total = total + np.multiply.outer(*each)
-        return total / block ** len(messages)
-
     def test_the_cases_are_no_seldomer_than_full_rounds(self):
         """By all draws of five others; and how often a unit that makes room is seen is that of one full round."""
         sampling = Allocation(6, 3, 4)
         draws = [*itertools.product(range(3), repeat=5)]
         full = np.array([sum(d.count(t) >= 4 for t in range(3)) for d in draws])
-        kept, cut = sampling.cases()
+        kept, cut = sampling.cases("removed", Who())
         assert kept.chance + cut.chance == 1
         assert cut.chance >= (full >= 1).mean() * (1 - 1e-12)
-        assert (kept.distance, cut.distance) == (1, 2)
-        of_one, of_all = Allocation(1000, 10, 157, "remembered").cases()[1:]
+        assert (kept.far, cut.far) == (1, 2)
+        of_one, of_all = Allocation(1000, 10, 157).cases("removed", Who(remembers=True))[1:]
         once = binom.sf(156, 999, 0.1)
         assert of_one.chance * of_one.rate == pytest.approx(once, rel=1e-6)
         assert of_all.chance <= 50 * once**2
-        assert Allocation(1000, 10, 157).seen_in_a_cut() == pytest.approx(once, rel=1e-6)
 
     def test_costs_hardly_anything_where_it_is_seldom(self):
-        for neighbour in ("removed", "remembered"):
-            seldom = certified(1.0, Allocation(1000, 10, 157, neighbour), 5)
+        for remembers in (False, True):
+            drawn = Drawn(Allocation(1000, 10, 157), Who(remembers=remembers))
+            seldom = certified(1.0, drawn, 5)
             assert certified(1.0, 10, 5) <= seldom * (1 + 1e-9)
             assert seldom == pytest.approx(certified(1.0, 10, 5), rel=2e-3)
 
     def test_a_unit_that_is_seen_costs_its_chance(self):
-        sampling = Allocation(1000, 10, 157, "remembered")
-        forward, backward = directions(block_of(100.0, sampling))
+        drawn = Drawn(Allocation(1000, 10, 157), Who(remembers=True))
+        forward, backward = directions(block_of(100.0, drawn))
         for curve in (forward, backward):
-            assert curve(3.0) == pytest.approx(sampling.seen_in_a_cut(), rel=0.05)
+            assert curve(3.0) == pytest.approx(binom.sf(156, 999, 0.1), rel=0.05)
 
 
 def test_no_renyi_divergences_are_known():
     release = block_of(5.0, 2)
-    found = certify_releases([release], DELTA, "third_party")
+    found = certify_seen([release], DELTA, "third_party")
     assert set(found.epsilons) == {"PLD"}
     assert found.relation == "add_or_remove"

@@ -14,8 +14,8 @@ import fedpriv as fp
 from fedpriv.pairs.curves import epsilon_of_mixture
 from fedpriv.pairs.search import by_losses
 from fedpriv.papers import fed_smp_claim
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
-from fedpriv.privacy.release_pairs import pair_of
+from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
+from fedpriv.privacy.certify import pair_of
 
 DELTA = 6000**-1.1
 POISSON = Poisson(6000, 1 / 60, None)
@@ -23,7 +23,7 @@ FIXED = FixedSize(6000, 100)
 
 
 def certified(view, sampling, multiplier=1.4, steps=180):
-    return certify_releases([Release(view, "client", multiplier, sampling, steps)], DELTA, view)
+    return certify_seen([declared(view, "client", multiplier, sampling, steps)], DELTA, view)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_fixed_size_is_nearly_tight():
 
     Its rounds are Poisson-like: shift 2 C at rate r / n in the direction of removal.
     """
-    release = Release("third_party", "client", 1.4 / 2, POISSON, 180)
-    attained = by_losses(pair_of([release], "add_or_remove"), DELTA).epsilon
+    release = declared("third_party", "client", 1.4 / 2, POISSON, 180)
+    attained = by_losses(pair_of([release], "removed"), DELTA).epsilon
     assert attained == pytest.approx(3.214, rel=1e-3)
     assert attained < certified("third_party", FIXED).epsilon < 1.09 * attained
 
@@ -108,12 +108,12 @@ def test_shakespeare_at_the_printed_sigma():
 def test_certified_dp_scaffold(sigma, clients, records, rounds, epsilon):
     """One client's record replaced, in every round, K = 50, s = 0.2, delta = 1 / (M R).
 
-    The noise is sigma S with S = 2 C / (s R), the distance of replacing a record; a `Release` is relative to
+    The noise is sigma S with S = 2 C / (s R), the distance of replacing a record; a multiplier is relative to
     removing one, half of it.
     """
     sampling = FixedSize(records, records // 5)
-    release = Release("third_party", "record", 2 * sigma, sampling, 50 * rounds, adder="own")
-    certificate = certify_releases([release], 1 / (clients * records), "third_party")
+    release = declared("third_party", "record", 2 * sigma, sampling, 50 * rounds, adder="own")
+    certificate = certify_seen([release], 1 / (clients * records), "third_party")
     assert certificate.epsilon == pytest.approx(epsilon, rel=1e-3)
     assert certificate.relation == "replace_one"
 

@@ -17,31 +17,29 @@ from fedpriv.privacy import (
     Everyone,
     FixedSize,
     Poisson,
-    Release,
     WithReplacement,
     certify_choice,
-    certify_releases,
+    certify_seen,
+    declared,
 )
 
 SAMPLINGS = (Everyone(100), FixedSize(100, 5), Poisson(100, 0.05), Poisson(100, 0.05, 20))
 
 
 def release(view="third_party", multiplier=1.4, sampling=SAMPLINGS[2], steps=10, **more):
-    return Release(view, "client", multiplier, sampling, steps, **more)
+    return declared(view, "client", multiplier, sampling, steps, **more)
 
 
 def test_rates():
-    assert [sampling.rate for sampling in SAMPLINGS] == [1.0, 0.05, 0.05, 0.05]
-    assert release(steps=np.int64(3)).rounds == 3
+    assert [sampling.inclusion for sampling in SAMPLINGS] == [1.0, 0.05, 0.05, 0.05]
+    assert release(steps=np.int64(3)) == release(steps=3)
 
 
 @tiers.every("view", VIEWS, kind=lambda view: view == "third_party")
 @tiers.every("sampling", SAMPLINGS)
 def test_limits(view, sampling):
     def epsilon(**changes):
-        return certify_releases(
-            [release(view=view, sampling=sampling, **changes)], 1e-5, view
-        ).epsilon
+        return certify_seen([release(view=view, sampling=sampling, **changes)], 1e-5, view).epsilon
 
     assert epsilon(steps=0) == 0
     assert epsilon(steps=0, multiplier=0.0) == 0
@@ -52,45 +50,45 @@ def test_limits(view, sampling):
 
 def test_no_noise_says_why():
     bare = release(multiplier=0.0, reason="the clip norm is the median of private norms")
-    certificate = certify_releases([release(), bare], 1e-5, "third_party")
+    certificate = certify_seen([release(), bare], 1e-5, "third_party")
     assert math.isinf(certificate.epsilon)
     assert "not private: the clip norm is the median" in certificate.assumptions[0]
-    assert certify_releases([release(multiplier=0.0)], 1e-5, "third_party").assumptions[0]
+    assert certify_seen([release(multiplier=0.0)], 1e-5, "third_party").assumptions[0]
 
 
 @tiers.every("sampling", SAMPLINGS[:0:-1], kind=lambda drawn: "any")
 def test_little_noise_is_finite_or_infinite_but_never_an_error(sampling):
     for multiplier in (1e-4, 1e-2):
         given = release(multiplier=multiplier, sampling=sampling)
-        assert certify_releases([given], 1e-5, "third_party").epsilon > 1e3
+        assert certify_seen([given], 1e-5, "third_party").epsilon > 1e3
         assert fed_smp_claim(multiplier, sampling, 10, 1e-5).epsilon > 1e3
 
 
-@tiers.every("sampling", [SAMPLINGS[i] for i in (0, 2, 1, 3)], kind=lambda drawn: drawn.rate == 1)
+@tiers.every("sampling", [SAMPLINGS[i] for i in (0, 2, 1, 3)], kind=lambda drawn: drawn.everyone)
 def test_much_noise_is_an_epsilon_near_zero_not_an_error(sampling):
     for multiplier in (1e5, 1e30):
         given = release(multiplier=multiplier, sampling=sampling)
-        assert 0 <= certify_releases([given], 1e-5, "third_party").epsilon < 1e-3
+        assert 0 <= certify_seen([given], 1e-5, "third_party").epsilon < 1e-3
         assert 0 <= fed_smp_claim(multiplier, sampling, 10, 1e-5).epsilon < 1
 
 
 def test_an_infinite_epsilon_says_why():
     """Losses too large for any grid; Laplace noise has no sampled divergences to fall back to."""
     loud = release(noise="laplace", multiplier=0.005, steps=10**5)
-    certificate = certify_releases([loud], 1e-5, "third_party")
+    certificate = certify_seen([loud], 1e-5, "third_party")
     assert math.isinf(certificate.epsilon)
     assert certificate.bound == "no finite bound"
     assert "too little noise" in certificate.assumptions[0]
 
 
 def test_a_delta_below_the_tails_that_are_kept_falls_back_to_renyi():
-    found = certify_releases([release()], 1e-90, "third_party")
+    found = certify_seen([release()], 1e-90, "third_party")
     assert (found.accountant, found.epsilons["PLD"]) == ("RDP", math.inf)
 
 
 def test_a_certificate_says_what_it_is_about():
     for view in VIEWS:
-        certificate = certify_releases([release(view=view)], 1e-5, view)
+        certificate = certify_seen([release(view=view)], 1e-5, view)
         line = str(certificate)
         for word in ("certified", "client-level", view.split("_")[0], "adjacency", "delta 1e-05"):
             assert word in line
@@ -125,7 +123,7 @@ def test_limits_of_a_claim():
 @pytest.mark.parametrize("sampling", [SAMPLINGS[0], SAMPLINGS[2]])
 def test_a_sound_claim_is_above_the_certificate(sampling):
     claim = fed_smp_claim(2.0, sampling, 10, 1e-5)
-    proved = certify_releases([release(multiplier=2.0, sampling=sampling)], 1e-5, "third_party")
+    proved = certify_seen([release(multiplier=2.0, sampling=sampling)], 1e-5, "third_party")
     assert claim.epsilon > proved.epsilon
 
 
@@ -136,7 +134,7 @@ def test_the_best_of_several_runs(mean, sampling):
     import dp_accounting as dp
 
     released = [release(sampling=sampling), release(multiplier=3.0, sampling=sampling, steps=7)]
-    ours = certify_releases(released, 1e-5, "third_party", best_of=mean)
+    ours = certify_seen(released, 1e-5, "third_party", best_of=mean)
     accountant = dp.rdp.RdpAccountant()
     rounds = []
     for multiplier, steps in ((1.4, 10), (3.0, 7)):
@@ -148,10 +146,10 @@ def test_the_best_of_several_runs(mean, sampling):
     accountant.compose(dp.dp_event.RepeatAndSelectDpEvent(once, mean, 1))
     assert ours.epsilon == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-6)
     assert ours.accountant == "RDP"
-    alone = certify_releases(released, 1e-5, "third_party", best_of=1)
-    assert alone == certify_releases(released, 1e-5, "third_party")
+    alone = certify_seen(released, 1e-5, "third_party", best_of=1)
+    assert alone == certify_seen(released, 1e-5, "third_party")
     assert alone.epsilon < ours.epsilon
-    assert ours.epsilon < certify_releases(released, 1e-5, "third_party", best_of=2 * mean).epsilon
+    assert ours.epsilon < certify_seen(released, 1e-5, "third_party", best_of=2 * mean).epsilon
 
 
 @tiers.every("mean", [5.0, 1.5, 40.0])
@@ -173,7 +171,7 @@ def test_a_choice_among_settings_costs_as_much_as_the_worst_at_every_order(mean)
     a, b = ([release(multiplier=m, sampling=Poisson(1000, q))] for m, q in settings)
     found = certify_choice([a, b], 1e-5, mean)
     assert found.epsilon == pytest.approx(expected, rel=1e-6)
-    alone = [certify_releases(each, 1e-5, "third_party", best_of=mean) for each in (a, b)]
+    alone = [certify_seen(each, 1e-5, "third_party", best_of=mean) for each in (a, b)]
     assert found.epsilon > max(c.epsilon for c in alone)
     assert certify_choice([b, a], 1e-5, mean).epsilon == found.epsilon
     assert certify_choice([a], 1e-5, mean) == alone[0]
@@ -202,10 +200,10 @@ def test_only_the_library_s_harmless_remarks_are_silenced(caplog):
 
 def test_a_progress_bar_can_ask_every_round():
     """The distribution of one round is computed once; later calls only compose it."""
-    certify_releases([release(steps=180)], 1e-5, "third_party")
+    certify_seen([release(steps=180)], 1e-5, "third_party")
     start = time.process_time()
     for steps in (1, 100, 400):
-        certify_releases([release(steps=steps)], 1e-5, "third_party")
+        certify_seen([release(steps=steps)], 1e-5, "third_party")
     assert time.process_time() - start < 6
 
 
@@ -216,7 +214,7 @@ def test_absurd_multipliers_are_infinite_or_nearly_zero(view, sampling, noise):
     """Where floats would overflow on the way, less noise than there is is counted."""
     for multiplier, least, most in ((1e-200, math.inf, math.inf), (1e160, 0.0, 1e-3)):
         given = release(view=view, multiplier=multiplier, sampling=sampling, noise=noise)
-        certificate = certify_releases([given], 1e-5, view)
+        certificate = certify_seen([given], 1e-5, view)
         assert least <= certificate.epsilon <= most
         if most > 1:
             assert "too little for a finite number" in certificate.assumptions[0]
@@ -224,7 +222,7 @@ def test_absurd_multipliers_are_infinite_or_nearly_zero(view, sampling, noise):
 
 def test_what_adds_noise_is_assumed_in_words():
     def texts(view="third_party", **more):
-        return " ".join(certify_releases([release(view=view, **more)], 1e-5, view).assumptions)
+        return " ".join(certify_seen([release(view=view, **more)], 1e-5, view).assumptions)
 
     assert "even if nobody joins" in texts()
     assert "nobody joins" not in texts(sampling=SAMPLINGS[1])
@@ -237,7 +235,7 @@ def test_what_adds_noise_is_assumed_in_words():
 def test_only_what_is_attained_is_called_so():
     def bound(**more):
         given = release(view="server_secagg", **more)
-        return certify_releases([given], 1e-5, "server_secagg").bound
+        return certify_seen([given], 1e-5, "server_secagg").bound
 
     assert "attained" in bound()
     assert "attained" not in bound(sampling=SAMPLINGS[3])
@@ -249,11 +247,11 @@ def test_many_kinds_of_rounds_stay_tractable_and_sound():
     """Three phases of thousands of rounds each: their counts would make billions of combinations."""
     phases = [(1.0 + 0.137 * i, Poisson(100, 0.05 + 0.03 * i)) for i in range(3)]
     several = [release("server_secagg", m, s, 5000) for m, s in phases]
-    found = certify_releases(several, 1e-5, "server_secagg").epsilon
+    found = certify_seen(several, 1e-5, "server_secagg").epsilon
     worst = release("server_secagg", 1.0, Poisson(100, 0.11), 15000)
     once = release("server_secagg", 1.0, phases[0][1], 5000)
-    assert certify_releases([once], 1e-5, "server_secagg").epsilon < found
-    assert found < certify_releases([worst], 1e-5, "server_secagg").epsilon
+    assert certify_seen([once], 1e-5, "server_secagg").epsilon < found
+    assert found < certify_seen([worst], 1e-5, "server_secagg").epsilon
 
 
 @pytest.mark.parametrize("multiplier", [1e-300, 1e300])
@@ -264,14 +262,13 @@ def test_absurd_claims_are_numbers(multiplier):
 
 
 def test_everyone_may_be_drawn_beside_draws_with_replacement():
-    replaced = Release("third_party", "client", 1.0, WithReplacement(100, 1, 0.01), 50)
-    alone = certify_releases([replaced], 1e-5, "third_party").epsilon
+    replaced = declared("third_party", "client", 1.0, WithReplacement(100, 1, 0.01), 50)
+    alone = certify_seen([replaced], 1e-5, "third_party").epsilon
     assert alone > 6
-    everyone_once = Release("third_party", "client", 1e5, Everyone(100), 1)
-    both = certify_releases([replaced, everyone_once], 1e-5, "third_party").epsilon
+    everyone_once = declared("third_party", "client", 1e5, Everyone(100), 1)
+    both = certify_seen([replaced, everyone_once], 1e-5, "third_party").epsilon
     assert both == pytest.approx(alone, rel=1e-3)
     assert both >= alone * (1 - 1e-9)
     assert any(
-        "are public" in text
-        for text in certify_releases([replaced], 1e-5, "third_party").assumptions
+        "are public" in text for text in certify_seen([replaced], 1e-5, "third_party").assumptions
     )

@@ -170,14 +170,14 @@ ADDED_UP = every_algorithm.that(lambda e: plain(e) and e.noise in ("shares", "se
     of_names(every_algorithm.ENTRIES, ADDED_UP),
     kind=lambda entry: (entry.noise, entry.of_integers),
 )
-def test_an_algorithm_adds_what_its_release_declares(name):
+def test_an_algorithm_adds_what_it_declares(name):
     """At learning rate 0 the sum is noise alone. How far a client moves it, the algorithms' own tests say."""
     entry = every_algorithm.ENTRIES[name]
     algorithm = entry.make(sampler=fp.everyone(CLIENTS), optimizer=lambda t: optax.sgd(0.0))
-    (release, *_) = fp.trace_round(algorithm, ZERO, FEDERATION).releases(1)
-    used = release.mechanism
-    assert (release.view, release.noise) == ("third_party", used.noise)
-    assert release.multiplier == pytest.approx(used.certified_multiplier)
+    (seen, *_) = fp.trace_round(algorithm, ZERO, FEDERATION).seen(1)
+    used = seen.plays.used
+    assert (seen.view, seen.plays.kind) == ("third_party", used.noise)
+    assert seen.plays.multiplier == pytest.approx(used.certified_multiplier)
 
     def white(total):
         if entry.takes("count_noise"):  # the count has a part of the multiplier
@@ -210,9 +210,8 @@ def test_clients_own_noise_may_be_haar_noise(name):
         shaped(D, **STRONG),
     )
     algorithm = every_algorithm.MAKERS[name](local=one, sampler=fp.everyone(CLIENTS))
-    (release,) = (
-        r for r in fp.trace_round(algorithm, ZERO, FEDERATION).releases(1) if r.view == "server"
-    )
-    assert release.multiplier == pytest.approx(MULTIPLIER * 1e6 / math.sqrt(padded_length(D)))
+    traced = fp.trace_round(algorithm, ZERO, FEDERATION)
+    (seen,) = (each for each in traced.seen(1) if each.view == "server")
+    assert seen.plays.multiplier == pytest.approx(MULTIPLIER * 1e6 / math.sqrt(padded_length(D)))
     white = jnp.asarray(whitening(D), jnp.float32)
     check_round(algorithm, D, lambda total: white @ total, MULTIPLIER * math.sqrt(CLIENTS) / LOT)

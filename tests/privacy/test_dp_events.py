@@ -6,6 +6,7 @@ import pytest
 import tiers
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
+from drawn_by_hand import seen_by_hand
 from small import refused
 
 from fedpriv.pairs.integer_noise import IntegerNoise
@@ -16,12 +17,13 @@ from fedpriv.privacy import (
     Everyone,
     FixedSize,
     Poisson,
-    Release,
+    Who,
     WithReplacement,
-    certify_releases,
+    certify_seen,
+    declared,
 )
 from fedpriv.privacy.certify import certify_choice
-from fedpriv.privacy.sampling import PersonsDraw
+from fedpriv.privacy.drawn import Drawn
 
 DELTA = 1e-5
 ACCOUNTANTS = {"PLD": PLDAccountant, "RDP": RdpAccountant}
@@ -32,7 +34,7 @@ TOLD, REPLACED = "told which of several cases", "a unit is replaced, and not by 
 
 
 def release(multiplier, sampling, rounds, view="third_party", unit="client", **more):
-    return Release(view, unit, multiplier, sampling, rounds, **more)
+    return declared(view, unit, multiplier, sampling, rounds, **more)
 
 
 def laplace(multiplier, sampling, rounds):
@@ -40,7 +42,7 @@ def laplace(multiplier, sampling, rounds):
 
 
 def persons(multiplier, sampling, rounds, **more):
-    return release(multiplier, PersonsDraw(sampling, 3), rounds, unit="person", **more)
+    return seen_by_hand(Drawn(sampling, Who(units=3)), multiplier, rounds, unit="person", **more)
 
 
 def integers(kind, view="server_secagg"):
@@ -49,7 +51,8 @@ def integers(kind, view="server_secagg"):
 
 
 POISSON, FIXED, ALL = Poisson(100, 0.1), FixedSize(100, 10), Everyone(100)
-REMEMBERED, SEEN_CUT = Poisson(100, 0.1, 25, "remembered"), Poisson(100, 0.1, 12, "emptied")
+REMEMBERING = Drawn(Poisson(100, 0.1, 40), Who(remembers=True))
+CUT = Drawn(Poisson(100, 0.1, 12))
 LOCAL = release(3.0, ALL, 4, "server", "record", local_steps=5, participation=Everyone(7))
 WITHIN = release(2.0, POISSON, 3, unit="record", participation=FIXED)
 BEST = {"best_of": 5.0}
@@ -64,11 +67,11 @@ COMPUTED = {
     "Poisson": (PLD, [release(1.4, POISSON, 10)]),
     "Poisson, a record taken away": (
         PLD,
-        [release(1.4, replace(POISSON, neighbour="emptied"), 10)],
+        [release(1.4, POISSON, 10).among("emptied")],
     ),
     "Laplace": (PLD, [laplace(10.0, ALL, 10)]),
     "Laplace, sampled": (PLD, [laplace(4.0, POISSON, 10)]),
-    "honest members": (PLD, [release(4.0, POISSON, 10)], {"honest": 0.5}),
+    "honest members": (PLD, [release(4.0, POISSON, 10, honest=0.5)]),
     "persons": (PLD, [persons(4.0, POISSON, 10)]),
     "cut": (PLD, [release(1.4, Poisson(100, 0.1, 25), 3)]),
     "often cut": (PLD, [release(1.4, Poisson(100, 0.1, 12), 30)]),
@@ -83,15 +86,18 @@ COMPUTED = {
 REFUSED = {
     "known cohorts": (TOLD, [release(2.0, POISSON, 3, "server")]),
     "with replacement": (TOLD, [release(2.0, WithReplacement(100, 4, 0.02), 3)]),
-    "cut, and it remembers": (TOLD, [release(2.0, REMEMBERED, 3)]),
-    "cut, and it stays": (TOLD, [release(2.0, SEEN_CUT, 3)]),
+    "cut, and it remembers": (TOLD, [seen_by_hand(REMEMBERING, 2.0, 3)]),
+    "cut, and it stays": (TOLD, [seen_by_hand(CUT, 2.0, 3).among("emptied")]),
     "draws within draws": (TOLD, [WITHIN]),
     "persons, cut": (TOLD, [persons(4.0, Poisson(100, 0.1, 12), 5)]),
     "persons, and Laplace": ("several units may be", [persons(4.0, POISSON, 5, noise="laplace")]),
     "Laplace of fixed size": (REPLACED, [laplace(9.0, FIXED, 3)]),
     "dropping": (REPLACED, [release(2.0, Dropping(100, 10, 0.2), 3)]),
     "persons of fixed size": (REPLACED, [persons(4.0, FIXED, 10)]),
-    "Poisson, one replaced": (REPLACED, [release(2.0, replace(POISSON, neighbour="replaced"), 3)]),
+    "Poisson, one replaced": (
+        REPLACED,
+        [seen_by_hand(Drawn(POISSON, Who(stays=True)), 2.0, 3).among("replaced")],
+    ),
     "blocks": ("one round of a block", [release(2.0, Allocation(100, 4), 3)]),
     "discrete Gaussians": ("of integers", [integers("discrete_gaussian")]),
     "Skellam": ("of integers", [integers("skellam")]),
@@ -106,15 +112,15 @@ REFUSED = {
 
 
 def certified(releases, options=None):
-    return certify_releases(releases, DELTA, releases[0].view, **(options or {}))
+    return certify_seen(releases, DELTA, releases[0].view, **(options or {}))
 
 
 def told_apart_by(entry):
     """Who computes it, how units are drawn first, the noise, and whether a run is chosen."""
     named, (first, *_), *options = entry
-    drawn = first.sampling
+    drawn = first.plays.drawn
     cut = drawn.made_by is not None
-    return named, type(drawn), cut, drawn.takes_all, first.noise, options == [BEST]
+    return named, type(drawn), cut, drawn.everyone, first.plays.noise, options == [BEST]
 
 
 @tiers.every("name", COMPUTED, kind=told_apart_by)
@@ -136,7 +142,7 @@ def test_an_event_is_computed_to_what_is_promised(name):
         assert promised <= found <= promised * (1 + LOOSER.get(name, 1e-4))
 
 
-@tiers.every("name", REFUSED, kind=lambda entry: (entry[0], entry[1][0].noise))
+@tiers.every("name", REFUSED, kind=lambda entry: (entry[0], entry[1][0].plays.kind))
 def test_what_no_accountant_computes_is_refused(name):
     """In a line that says why, and what to do."""
     why, *given = REFUSED[name]

@@ -17,7 +17,7 @@ from dp_accounting import get_epsilon_gaussian
 from scipy import optimize, special
 
 from fedpriv.pairs.integer_noise import IntegerNoise
-from fedpriv.privacy import Everyone, Poisson, Release, certify_releases
+from fedpriv.privacy import Everyone, Poisson, certify_seen, declared
 
 ORDERS = np.array([*range(2, 129), 256])
 
@@ -90,12 +90,14 @@ def papers_choice(kind, epsilon, bits, clip, k, n, d, delta, rounds=1, q=1.0):
     return scale, noise(scale), rounded_norm(scale * clip, d)
 
 
-def certified(kind, deviation, n, norm, d, delta, rounds=1, sampling=None, **more):
+def certified(kind, deviation, n, norm, d, delta, rounds=1, sampling=None, honest=1.0):
     noise = IntegerNoise(kind, n, deviation**2, math.floor(norm**2), d)
     view = "server_secagg" if sampling is None else "third_party"
     drawn = sampling or Everyone(n)
-    one = Release(view, "client", noise.multiplier, drawn, rounds, noise=kind, integers=noise)
-    return certify_releases([one], delta, view, **more)
+    one = declared(
+        view, "client", noise.multiplier, drawn, rounds, noise=kind, integers=noise, honest=honest
+    )
+    return certify_seen([one], delta, view)
 
 
 @tiers.every("given", [(100, 12, 0.75), (100, 16, 6.0), (1000, 14, 3.0), (1000, 10, 6.0)])
@@ -140,7 +142,7 @@ def test_characters():
     theirs = papers_epsilon("skellam", deviation, 100, norm, *setting, q=100 / 3400)
     assert theirs == pytest.approx(10.0, rel=1e-5)
     found = certified("skellam", deviation, 100, norm, *setting, Poisson(3400, 100 / 3400))
-    real = Release("third_party", "client", 10 * deviation / norm, Poisson(3400, 100 / 3400), 1500)
-    by_rdp = certify_releases([real], 1 / 3400, "third_party").epsilons["RDP"]
+    real = declared("third_party", "client", 10 * deviation / norm, Poisson(3400, 100 / 3400), 1500)
+    by_rdp = certify_seen([real], 1 / 3400, "third_party").epsilons["RDP"]
     assert by_rdp < found.epsilon < 1.02 * by_rdp  # which has fractional orders
     assert 0.85 * theirs < found.epsilon < 0.88 * theirs

@@ -11,14 +11,13 @@ from scipy import optimize, signal, stats
 from fedpriv.mechanisms.integers import Integers, integer_sum
 from fedpriv.pairs.curves import gaussian_delta
 from fedpriv.pairs.divergences import never_hidden
+from fedpriv.pairs.integer_bounds import bounds_of
 from fedpriv.pairs.integer_laws import DiscreteGaussians, Skellam, shift_divergence
 from fedpriv.pairs.integer_noise import IntegerNoise, drawn_without_replacement, poisson_sampled
 from fedpriv.pairs.search import SET_ASIDE
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
-from fedpriv.privacy.certify import certify_choice
-from fedpriv.privacy.integer_accounting import as_real, drawn_apart, seldom_lost
+from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
+from fedpriv.privacy.certify import certify_choice, pair_of
 from fedpriv.privacy.profile import Composition, profile_of
-from fedpriv.privacy.release_pairs import pairs_of
 from fedpriv.privacy.sampling import Dropping
 
 DELTA = 1e-5
@@ -29,12 +28,12 @@ STEP = 1e-3  # of losses, nats
 def release(noise, sampling=None, rounds=1, view="server_secagg", **more):
     drawn = sampling or Everyone(noise.shares)
     more = {"noise": noise.kind, "integers": noise} | more
-    return Release(view, "client", noise.multiplier, drawn, rounds, **more)
+    return declared(view, "client", noise.multiplier, drawn, rounds, **more)
 
 
 def epsilon(noise, sampling=None, rounds=1, view="server_secagg", delta=DELTA, **more):
     one = release(noise, sampling, rounds, view, **more)
-    return certify_releases([one], delta, view).epsilon
+    return certify_seen([one], delta, view).epsilon
 
 
 def masses(kind, shares, deviation):
@@ -199,12 +198,12 @@ def test_much_noise_is_as_real_noise(given):
     Where shares are lost, divergences take neighbouring numbers of those who stay together.
     """
     sampling, view = given
-    together = 1.04 if sampling.loses_noise else 1.001
+    together = 1.04 if sampling.lossy else 1.001
     rounds, dimension, squared = 20, 50, 10_000
-    plain = certify_releases([Release(view, "client", 2.0, sampling, rounds)], DELTA, view)
+    plain = certify_seen([declared(view, "client", 2.0, sampling, rounds)], DELTA, view)
     for kind in KINDS:
         noise = IntegerNoise(kind, 100, 2.0**2 * squared / 100, squared, dimension)
-        found = certify_releases([release(noise, sampling, rounds, view)], DELTA, view)
+        found = certify_seen([release(noise, sampling, rounds, view)], DELTA, view)
         by_losses, by_rdp = (plain.epsilons.get(name) for name in ("PLD", "RDP"))
         if kind == "discrete_gaussian":
             assert by_losses <= found.epsilons["PLD"] <= 1.005 * by_losses
@@ -271,8 +270,8 @@ def test_of_half_of_the_shares_that_are_not_lost_whole_ones_count(kind):
         for k in range(2, shares + 1)
     ]
     lossy = Dropping(3 * shares, shares, 0.1, noise_is_lost=True)
-    one = release(IntegerNoise(kind, shares, deviation**2, 9, 1), lossy)
-    found = certify_releases([one], 1e-4, "server_secagg", honest=0.5).epsilon
+    one = release(IntegerNoise(kind, shares, deviation**2, 9, 1), lossy, honest=0.5)
+    found = certify_seen([one], 1e-4, "server_secagg").epsilon
     assert mixed(cases, found) <= 1e-4
 
 
@@ -281,16 +280,14 @@ def test_of_half_of_the_shares_that_are_not_lost_whole_ones_count(kind):
 def test_a_part_of_the_shares_is_that_many_shares(kind, honest):
     shares, deviation = 12, 1.5
     noise = IntegerNoise(kind, shares, deviation**2, 4, 1)
-    one = release(noise)
-    found = certify_releases([one], DELTA, "server_secagg", honest=honest).epsilon
+    found = epsilon(noise, honest=honest)
     exact = exact_epsilon(masses(kind, math.floor(honest * shares), deviation), 2)
     assert exact <= found <= 1.25 * exact
 
 
 def test_no_whole_share_hides_nothing():
     noise = IntegerNoise("skellam", 12, 4.0, 4, 1)
-    certificate = certify_releases([release(noise)], DELTA, "server_secagg", honest=0.05)
-    assert math.isinf(certificate.epsilon)
+    assert math.isinf(epsilon(noise, honest=0.05))
 
 
 def test_one_share_by_itself_is_a_servers_view():
@@ -305,7 +302,7 @@ def test_one_share_by_itself_is_a_servers_view():
 def test_real_noise_that_is_rounded_is_as_near_as_is_said(shares, variance):
     """Theorem A in one dimension: rounding N(0, V - r^2) with a kernel of r has the law of the sum but for e^(+-a)."""
     noise = IntegerNoise("discrete_gaussian", shares, variance, 4, 1)
-    multiplier, apart = noise.gaussian(1, False) or pytest.fail("nothing is proved")
+    multiplier, apart = noise.gaussian(1) or pytest.fail("nothing is proved")
     real_variance = multiplier**2 * noise.squared_norm
     r2 = noise.shares * variance - real_variance
     y, h = np.linspace(-60, 60, 24_001, retstep=True)
@@ -319,11 +316,6 @@ def test_real_noise_that_is_rounded_is_as_near_as_is_said(shares, variance):
     assert abs(np.log(rounded[82:99] / there)).max() <= apart + 1e-9
 
 
-def test_a_unit_that_moves_farther_needs_that_much_more_noise():
-    noise = IntegerNoise("skellam", 10, 9.0, 4, 3)
-    assert release(noise).moved(3).integers.squared_norm == 36
-
-
 NOISE_OF_RUNS = IntegerNoise("skellam", 20, 8.0, 100, 10)
 LOSSY, WHOLE = (
     release(NOISE_OF_RUNS, drawn, rounds=3, view="third_party")
@@ -335,13 +327,14 @@ LOSSY, WHOLE = (
 @pytest.mark.parametrize("best_of", [1.0, 50.0, 1e4])
 def test_of_the_best_of_many_runs_what_is_set_aside_is_for_all(settings, best_of):
     """Any of them may have a round in which hardly any share is left, and draws numbers that are off their law."""
-    chance = seldom_lost(settings, best_of, DELTA)
-    assert 0 < 3 * chance * best_of < 1e-3 * DELTA
+    pairs = [pair_of(each, "replaced") for each in settings]
     few = stats.binom(20, 0.9).cdf(np.arange(20))  # who stay
-    pair = pairs_of(settings, "replace_one", DELTA, best_of)["RDP"]
-    assert never_hidden(pair) == pytest.approx(3 * best_of * few[few <= chance].max())
-    assert pair.off == drawn_apart(settings, best_of)
-    assert drawn_apart(settings, best_of) == pytest.approx(best_of * drawn_apart(settings, 1.0))
+    once, pair = (bounds_of(pairs, mean, DELTA)["RDP"] for mean in (1.0, best_of))
+    lost = never_hidden(pair)
+    assert 0 < lost <= SET_ASIDE / 2 * DELTA
+    fewest = np.flatnonzero(3 * best_of * few <= SET_ASIDE / 2 * DELTA).max()
+    assert lost == pytest.approx(3 * best_of * few[fewest])
+    assert pair.off == pytest.approx(best_of * once.off)
 
 
 FEW = Dropping(100, 10, 0.2, noise_is_lost=True)
@@ -354,7 +347,7 @@ def test_the_best_of_two_settings_costs_as_much_as_that_of_the_costlier():
         for variance, drawn in ((100.0, FixedSize(100, 10)), (8.0, FEW))
     )
     both = certify_choice([[whole], [lossy]], DELTA, 50.0).epsilon
-    alone = certify_releases([lossy], DELTA, "third_party", best_of=50.0).epsilon
+    alone = certify_seen([lossy], DELTA, "third_party", best_of=50.0).epsilon
     assert both == pytest.approx(alone)
     assert math.isfinite(both)
 
@@ -362,12 +355,13 @@ def test_the_best_of_two_settings_costs_as_much_as_that_of_the_costlier():
 def test_below_what_is_proved_of_rounded_noise_a_profile_adds_what_is_missing():
     """Within e^-a and e^a of a (0, delta)-private one: M <= e^2a N + e^a delta <= N + e^2a - 1 + e^a delta."""
     noise = IntegerNoise("discrete_gaussian", 10, 40.0, 100, 1000)
-    releases = [release(noise, rounds=10)]
-    (real,), apart = as_real(releases)
-    by_losses, by_divergences = pairs_of([releases], "zero_out", DELTA).values()
+    pair = pair_of([release(noise, rounds=10)], "zeroed")
+    by_losses, by_divergences = bounds_of([pair], 1.0, DELTA).values()
+    multiplier, apart = noise.gaussian(10)
+    assert by_losses.apart == apart
     composition = Composition(by_losses, "zero_out", 20.0, others=(by_divergences,))
     found = profile_of([composition], DELTA).delta(0.0)
-    least = math.exp(apart) * gaussian_delta(0.0, math.sqrt(10) / real.multiplier)
+    least = math.exp(apart) * gaussian_delta(0.0, math.sqrt(10) / multiplier)
     assert found >= (least + math.expm1(2 * apart)) * (1 - 1e-12)
 
 
@@ -391,7 +385,7 @@ def test_a_profile_counts_what_a_certificate_sets_aside(name):
     one = release(noise, drawn, rounds=3, view="third_party")
 
     def at(delta):
-        return certify_releases([one], delta, "third_party", best_of=best_of)
+        return certify_seen([one], delta, "third_party", best_of=best_of)
 
     found = at(DELTA)
     assert found.profile().epsilon(DELTA) == found.epsilon

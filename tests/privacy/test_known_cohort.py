@@ -10,18 +10,19 @@ from scipy.stats import binom, norm
 
 from fedpriv.pairs.curves import gaussian_delta
 from fedpriv.pairs.exact import exact
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
-from fedpriv.privacy.release_pairs import pair_of
+from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
+from fedpriv.privacy.certify import pair_of
+from fedpriv.privacy.sampling import ADJACENCIES
 
 DELTA = 1e-4
 
 
 def secagg(multiplier, sampling, steps):
-    return Release("server_secagg", "client", multiplier, sampling, steps)
+    return declared("server_secagg", "client", multiplier, sampling, steps)
 
 
 def epsilon_of(*releases, delta=DELTA, view="server_secagg"):
-    return certify_releases(releases, delta, view).epsilon
+    return certify_seen(releases, delta, view).epsilon
 
 
 def test_mixture_is_the_joint_divergence_of_pattern_and_sums():
@@ -68,7 +69,7 @@ def test_phases_with_different_noise_and_rates():
 
 def test_participations_are_a_distribution():
     made = secagg(1.4, FixedSize(6000, 100), 180)
-    values, weights, missing = exact(pair_of([made], "zero_out"))
+    values, weights, missing = exact(pair_of([made], "zeroed"))
     assert weights.sum() == pytest.approx(1.0, abs=1e-12)
     assert values @ weights == pytest.approx(180 / 60 / 1.4**2)
     assert 0 <= missing < 1e-28
@@ -76,7 +77,7 @@ def test_participations_are_a_distribution():
 
 def test_knowing_the_cohort_costs_more_than_not_knowing_it():
     sampling = Poisson(100, 0.05)
-    unknown = Release("third_party", "client", 1.4, sampling, 20)
+    unknown = declared("third_party", "client", 1.4, sampling, 20)
     assert epsilon_of(secagg(1.4, sampling, 20)) > epsilon_of(unknown, view="third_party")
 
 
@@ -86,26 +87,26 @@ def test_rate_one_is_everyone():
 
 
 def test_third_party_composes_phases():
-    half = Release("third_party", "client", 1.5, Poisson(100, 0.05), 10)
-    whole = Release("third_party", "client", 1.5, Poisson(100, 0.05), 20)
+    half = declared("third_party", "client", 1.5, Poisson(100, 0.05), 10)
+    whole = declared("third_party", "client", 1.5, Poisson(100, 0.05), 20)
     two = epsilon_of(half, half, view="third_party")
     assert two == pytest.approx(epsilon_of(whole, view="third_party"), rel=1e-4)
 
 
 def test_everyone_joins_either_relation():
-    everyone = Release("third_party", "client", 8.0, Everyone(100), 5)
-    fixed = Release("third_party", "client", 4.0, FixedSize(100, 5), 5)
-    poisson = Release("third_party", "client", 4.0, Poisson(100, 0.05), 5)
-    replaced = certify_releases([everyone, fixed], DELTA, "third_party")
-    removed = certify_releases([everyone, poisson], DELTA, "third_party")
-    alone = certify_releases([everyone], DELTA, "third_party")
+    everyone = declared("third_party", "client", 8.0, Everyone(100), 5)
+    fixed = declared("third_party", "client", 4.0, FixedSize(100, 5), 5)
+    poisson = declared("third_party", "client", 4.0, Poisson(100, 0.05), 5)
+    replaced = certify_seen([everyone, fixed], DELTA, "third_party")
+    removed = certify_seen([everyone, poisson], DELTA, "third_party")
+    alone = certify_seen([everyone], DELTA, "third_party")
     assert (replaced.relation, removed.relation) == ("replace_one", "add_or_remove")
     assert alone.epsilon < removed.epsilon < replaced.epsilon
 
 
 def test_releases_of_other_views_are_ignored():
     one = secagg(1.4, FixedSize(60, 6), 5)
-    bare = Release("server", "client", 0.0, FixedSize(60, 6), 5, reason="messages in clear")
+    bare = declared("server", "client", 0.0, FixedSize(60, 6), 5, reason="messages in clear")
     assert epsilon_of(one, bare) == epsilon_of(one)
 
 
@@ -114,9 +115,9 @@ def test_releases_of_other_views_are_ignored():
 ROUNDS, STEPS, RATE = 6, 3, 0.25
 CLIENTS = FixedSize(20, 5)
 RECORDS = {
-    "replace_one": FixedSize(100, 10),
-    "add_or_remove": Poisson(100, 0.1),
-    "zero_out": Everyone(100),
+    "replaced": FixedSize(100, 10),
+    "removed": Poisson(100, 0.1),
+    "zeroed": Everyone(100),
 }
 
 
@@ -126,40 +127,40 @@ def nested(records, view="server", steps=ROUNDS, local_steps=STEPS, participatio
         "local_steps": local_steps,
         "participation": participation,
     }
-    return Release(view, "record", 1.6, records, steps, **arguments | more)
+    return declared(view, "record", 1.6, records, steps, **arguments | more)
 
 
 def epsilon(release, view="server"):
     return epsilon_of(release, view=view)
 
 
-@tiers.every("relation", RECORDS, kind=lambda drawn: "a draw")
+@tiers.every("neighbour", RECORDS, kind=lambda drawn: "a draw")
 @tiers.every("noise", ["gaussian", "laplace"])
-def test_against_the_sum_over_participations(relation, noise):
+def test_against_the_sum_over_participations(neighbour, noise):
     """delta = sum_n Bin(n; T, l) delta of n K plain local steps, each composed on its own."""
-    records = RECORDS[relation]
-    certificate = certify_releases([nested(records, noise=noise)], DELTA, "server")
-    assert certificate.relation == relation
+    records = RECORDS[neighbour]
+    certificate = certify_seen([nested(records, noise=noise)], DELTA, "server")
+    assert certificate.relation == ADJACENCIES[neighbour]
     total = 0.0
     for n in range(1, ROUNDS + 1):
         plain = [nested(records, steps=n * STEPS, local_steps=1, participation=None, noise=noise)]
-        delta = max(delta(certificate.epsilon) for delta in directions(plain, relation))
+        delta = max(delta(certificate.epsilon) for delta in directions(plain, neighbour))
         total += binom.pmf(n, ROUNDS, RATE) * delta
     assert total == pytest.approx(DELTA, rel=2e-2)  # two ways to discretise
 
 
-@pytest.mark.parametrize("relation", RECORDS)
-def test_a_client_in_every_round_composes_all_steps(relation):
-    records = RECORDS[relation]
+@pytest.mark.parametrize("neighbour", RECORDS)
+def test_a_client_in_every_round_composes_all_steps(neighbour):
+    records = RECORDS[neighbour]
     always = epsilon(nested(records, participation=Everyone(20)))
     plain = epsilon(nested(records, steps=ROUNDS * STEPS, local_steps=1, participation=None))
     assert always == pytest.approx(plain, rel=1e-3)
     assert epsilon(nested(records)) < always
 
 
-@pytest.mark.parametrize("relation", ["replace_one", "add_or_remove"])
-def test_renyi_is_a_bound_as_well(relation):
-    certificate = certify_releases([nested(RECORDS[relation])], DELTA, "server")
+@pytest.mark.parametrize("neighbour", ["replaced", "removed"])
+def test_renyi_is_a_bound_as_well(neighbour):
+    certificate = certify_seen([nested(RECORDS[neighbour])], DELTA, "server")
     assert certificate.accountant == "PLD"
     assert certificate.epsilons["PLD"] < certificate.epsilons["RDP"] < math.inf
 
@@ -181,10 +182,10 @@ def test_every_local_step_can_be_cut():
 
 def test_the_draw_of_clients_is_among_the_assumptions():
     for records in RECORDS.values():
-        texts = " ".join(certify_releases([nested(records)], DELTA, "server").assumptions)
+        texts = " ".join(certify_seen([nested(records)], DELTA, "server").assumptions)
         assert "average over" in texts
         assert "every unit takes part in every round" not in texts
-    event = certify_releases([nested(FixedSize(100, 10))], DELTA, "server").event
+    event = certify_seen([nested(FixedSize(100, 10))], DELTA, "server").event
     assert "6 x 3 x gaussian" in event
     assert "of a client in FixedSize(population=20, size=5)" in event
 

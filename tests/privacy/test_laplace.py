@@ -8,19 +8,19 @@ from scipy.stats import binom, laplace
 
 from fedpriv.pairs.curves import laplace_delta
 from fedpriv.pairs.grids import all_grids
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
-from fedpriv.privacy.release_pairs import pair_of
+from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
+from fedpriv.privacy.certify import pair_of
 
 DELTA = 1e-4
 
 
 def release(view="third_party", multiplier=2.0, sampling=None, steps=10, **more):
     sampling = sampling or Poisson(100, 0.05)
-    return Release(view, "client", multiplier, sampling, steps, noise="laplace", **more)
+    return declared(view, "client", multiplier, sampling, steps, noise="laplace", **more)
 
 
-def epsilon_of(*releases, delta=DELTA, **options):
-    return certify_releases(releases, delta, releases[0].view, **options).epsilon
+def epsilon_of(*releases, delta=DELTA):
+    return certify_seen(releases, delta, releases[0].view).epsilon
 
 
 @pytest.mark.parametrize("split", [(0.5, 0.5), (2.0, 0.3)])
@@ -42,7 +42,7 @@ def test_a_round_of_everyone_has_the_pure_epsilon():
 
 
 def test_everyone_by_both_accountants():
-    certificate = certify_releases([release(sampling=Everyone(10))], DELTA, "third_party")
+    certificate = certify_seen([release(sampling=Everyone(10))], DELTA, "third_party")
     assert set(certificate.epsilons) == {"PLD", "RDP"}
     assert certificate.accountant == "PLD"
     assert certificate.epsilons["PLD"] < certificate.epsilons["RDP"] < 10 / 2
@@ -75,7 +75,7 @@ def test_known_cohort_against_the_sum_over_participations():
 
 
 def test_gaussian_and_laplace_compose():
-    noisy = Release("server_secagg", "client", 3.0, FixedSize(10, 3), 6)
+    noisy = declared("server_secagg", "client", 3.0, FixedSize(10, 3), 6)
     both = epsilon_of(release("server_secagg", 3.0, FixedSize(10, 3), 6), noisy)
     assert (
         max(epsilon_of(noisy), epsilon_of(release("server_secagg", 3.0, FixedSize(10, 3), 6)))
@@ -86,19 +86,19 @@ def test_gaussian_and_laplace_compose():
 
 def test_the_discretised_route_agrees_with_the_closed_form():
     """Gaussian participation mixtures, which have both."""
-    noisy = [Release("server_secagg", "client", 1.4, FixedSize(60, 6), 25)]
+    noisy = [declared("server_secagg", "client", 1.4, FixedSize(60, 6), 25)]
     exact = epsilon_of(*noisy)
-    grids = all_grids(pair_of(noisy, "zero_out"), DELTA)
+    grids = all_grids(pair_of(noisy, "zeroed"), DELTA)
     assert exact <= min(grid.epsilon for grid in grids) <= exact * (1 + 1e-3)
 
 
 def test_missing_shares_of_laplace_noise_are_not_certified():
-    certificate = certify_releases([release()], DELTA, "third_party", honest=0.9)
+    certificate = certify_seen([release(honest=0.9)], DELTA, "third_party")
     assert math.isinf(certificate.epsilon)
     assert "no longer Laplace" in certificate.assumptions[0]
     whole = release(sampling=FixedSize(100, 5))
-    own = release(sampling=FixedSize(100, 5), adder="own")
-    assert epsilon_of(own, honest=0.9) == epsilon_of(whole)
+    own = release(sampling=FixedSize(100, 5), adder="own", honest=0.9)
+    assert epsilon_of(own) == epsilon_of(whole)
 
 
 def test_poisson_is_the_library_s_event():
@@ -107,6 +107,6 @@ def test_poisson_is_the_library_s_event():
 
     event = dp.PoissonSampledDpEvent(0.05, dp.LaplaceDpEvent(2.0))
     expected = PLDAccountant().compose(event, 10).get_epsilon(DELTA)
-    certificate = certify_releases([release()], DELTA, "third_party")
+    certificate = certify_seen([release()], DELTA, "third_party")
     assert certificate.epsilon == pytest.approx(expected, rel=1e-3)
     assert set(certificate.epsilons) == {"PLD"}  # the library has no sampled Laplace divergences

@@ -5,7 +5,7 @@ import tiers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, Release, certify_releases
+from fedpriv.privacy import VIEWS, Everyone, FixedSize, Poisson, certify_seen, declared
 
 
 def epsilon_of(view, kind, size, multiplier, steps, delta, honest):
@@ -15,8 +15,8 @@ def epsilon_of(view, kind, size, multiplier, steps, delta, honest):
         "fixed": FixedSize(200, size),
     }[{"laplace": "poisson", "fixed laplace": "fixed"}.get(kind, kind)]
     noise = "laplace" if "laplace" in kind else "gaussian"
-    made = Release(view, "client", multiplier, sampling, steps, noise=noise)
-    return certify_releases([made], delta, view, honest=honest).epsilon
+    made = declared(view, "client", multiplier, sampling, steps, noise=noise, honest=honest)
+    return certify_seen([made], delta, view).epsilon
 
 
 DRAWN = {
@@ -61,12 +61,12 @@ DELTA = 6000**-1.1
 
 
 def release(view="third_party", multiplier=1.4, sampling=None, **more):
-    return Release(view, "client", multiplier, sampling or Poisson(6000, 1 / 60), 180, **more)
+    return declared(view, "client", multiplier, sampling or Poisson(6000, 1 / 60), 180, **more)
 
 
 def test_ten_of_a_hundred():
     """The anchor: sigma_eff = 1.4 sqrt(0.9)."""
-    certificate = certify_releases([release()], DELTA, "third_party", honest=0.9)
+    certificate = certify_seen([release(honest=0.9)], DELTA, "third_party")
     assert certificate.epsilon == pytest.approx(0.6884, rel=1e-3)
     assert any("0.9 of the noise's variance is added" in text for text in certificate.assumptions)
 
@@ -83,21 +83,20 @@ def test_ten_of_a_hundred():
 def test_fewer_shares_cost_more(told):
     view, sampling = told
     found = [
-        certify_releases([release(view, 5.0, sampling)], DELTA, view, honest=h).epsilon
+        certify_seen([release(view, 5.0, sampling, honest=h)], DELTA, view).epsilon
         for h in (1.0, 0.3)
     ]
     assert found[0] < found[1]
 
 
 def test_noise_of_one_s_own_does_not_depend_on_others():
-    own = release("server", adder="own")
-    whole, half = (certify_releases([own], DELTA, "server", honest=h) for h in (1.0, 0.5))
+    own = [release("server", adder="own", honest=h) for h in (1.0, 0.5)]
+    whole, half = (certify_seen([each], DELTA, "server") for each in own)
     assert whole == half
 
 
 @pytest.mark.slow
 def test_fixed_cohorts_may_not_be_told_of():
-    certificate = certify_releases(
-        [release(sampling=FixedSize(6000, 100))], DELTA, "third_party", honest=0.9
-    )
+    fixed = release(sampling=FixedSize(6000, 100), honest=0.9)
+    certificate = certify_seen([fixed], DELTA, "third_party")
     assert any("do not reveal whether they took part" in text for text in certificate.assumptions)

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,24 +14,24 @@ from fedpriv.privacy import (
     Everyone,
     FixedSize,
     Poisson,
-    Release,
     WithReplacement,
-    certify_releases,
+    certify_seen,
+    declared,
 )
-from fedpriv.privacy.relations import relation_of
-from fedpriv.privacy.release_pairs import pair_of
+from fedpriv.privacy.certify import pair_of
+from fedpriv.privacy.seen import common_neighbour
 
 DELTA, DRAWS = 1e-2, 200_000
 
 
 def server(multiplier, sampling, steps, **more):
-    return Release("server", "client", multiplier, sampling, steps, **more)
+    return declared("server", "client", multiplier, sampling, steps, **more)
 
 
 @pytest.mark.parametrize(("steps", "local_steps"), [(100, 1), (1, 100), (4, 25)])
 def test_every_repeat_has_a_draw_of_its_own(steps, local_steps):
     made = server(0.05, FixedSize(100, 1), steps, local_steps=local_steps)
-    found = certify_releases([made], 0.02, "server").epsilons
+    found = certify_seen([made], 0.02, "server").epsilons
     assert found["PLD"] == pytest.approx(665.9, rel=1e-4)
     assert found["RDP"] > found["PLD"]
     n = np.arange(1, 101)
@@ -42,12 +41,12 @@ def test_every_repeat_has_a_draw_of_its_own(steps, local_steps):
 
 def test_participation_is_one_draw_for_all_repeats():
     once = server(1.0, Everyone(20), 1, local_steps=20, participation=FixedSize(20, 1))
-    found = certify_releases([once], 1e-3, "server").epsilons
+    found = certify_seen([once], 1e-3, "server").epsilons
     assert found["PLD"] == pytest.approx(18.37, rel=1e-3)
     assert hockey_stick(found["PLD"], math.sqrt(20)) / 20 == pytest.approx(1e-3, rel=1e-6)
     assert found["RDP"] > found["PLD"]
     each = server(1.0, FixedSize(20, 1), 1, local_steps=20)
-    assert certify_releases([each], 1e-3, "server").epsilon < 0.5 * found["PLD"]
+    assert certify_seen([each], 1e-3, "server").epsilon < 0.5 * found["PLD"]
 
 
 def hockey_stick(epsilon, separation):
@@ -60,14 +59,14 @@ class Simulated:
     """Log-likelihood ratios of what a view sees of a unit against what it sees without (or, for fixed sizes, of
     another value), by drawing every draw and every release."""
 
-    def __init__(self, release, seed=0):
-        rng = np.random.default_rng(seed)
-        shape = (DRAWS, release.rounds, release.local_steps)
-        rate = release.sampling.rate
-        secret = release.view == "third_party" and not isinstance(release.sampling, Everyone)
-        replaced = secret and isinstance(release.sampling, FixedSize)
-        shift = (2 if replaced else 1) / release.multiplier
-        known = np.ones(shape[:2]) if (part := release.participation) is None else part.rate
+    def __init__(self, view, multiplier, drawn, rounds, local_steps, participation):
+        rng = np.random.default_rng(0)
+        shape = (DRAWS, rounds, local_steps)
+        rate = drawn.inclusion
+        secret = view == "third_party" and not isinstance(drawn, Everyone)
+        replaced = secret and isinstance(drawn, FixedSize)
+        shift = (2 if replaced else 1) / multiplier
+        known = np.ones(shape[:2]) if participation is None else participation.inclusion
         there = (rng.random(shape[:2]) < known)[..., None]
         joins = rng.random(shape) < rate
         noise = rng.normal(size=shape)
@@ -101,10 +100,10 @@ def test_accountants_bound_the_simulated_event(view, given):
     (steps, local_steps), sampling, participation = given
     unit = "client" if view == "server" else "record"
     options = {"local_steps": local_steps, "participation": participation}
-    made = Release(view, unit, 1.1, sampling, steps, **options)
-    found = certify_releases([made], DELTA, view).epsilons
+    made = declared(view, unit, 1.1, sampling, steps, **options)
+    found = certify_seen([made], DELTA, view).epsilons
     assert set(found) == {"PLD", "RDP"}
-    simulated = Simulated(made)
+    simulated = Simulated(view, 1.1, sampling, steps, **options)
     for epsilon in found.values():
         delta, error = simulated.delta(epsilon)
         assert delta <= DELTA + error
@@ -124,7 +123,7 @@ def test_draws_within_draws_are_counted_exactly():
             n = sum(a * b for a, b in zip(np.repeat(rounds, 2), joins, strict=True))
             chance = 0.4 ** sum(rounds) * 0.6 ** (3 - sum(rounds))
             exact[n] += chance * 0.3 ** sum(joins) * 0.7 ** (6 - sum(joins))
-    values, weights, missing = exact_law(pair_of([made], "zero_out"))
+    values, weights, missing = exact_law(pair_of([made], "zeroed"))
     np.testing.assert_allclose(values, range(7))
     np.testing.assert_allclose(weights, exact, rtol=1e-12)
     assert missing == 0
@@ -132,7 +131,7 @@ def test_draws_within_draws_are_counted_exactly():
 
 def test_many_draws_within_draws_are_rounded_up():
     made = server(1.0, Poisson(9, 0.5), 20_000, local_steps=50, participation=FixedSize(5, 2))
-    values, weights, missing = exact_law(pair_of([made], "zero_out"))
+    values, weights, missing = exact_law(pair_of([made], "zeroed"))
     assert len(values) <= 10_000
     assert missing < 1e-25
     assert 1 <= values @ weights / (20_000 * 50 * 0.4 * 0.5) < 1.002
@@ -147,10 +146,10 @@ def test_many_rounds_that_everyone_is_in_are_one_gaussian(view, sampling, multip
     """10^5 rounds, as steps, as local steps, in two parts; for replacement of half the multiplier."""
     for unit, parts in itertools.product(("client", "record"), PARTS):
         made = [
-            Release(view, unit, multiplier * louder, sampling, steps, local_steps=local_steps)
+            declared(view, unit, multiplier * louder, sampling, steps, local_steps=local_steps)
             for louder, steps, local_steps in parts
         ]
-        found = certify_releases(made, 1e-8, view)
+        found = certify_seen(made, 1e-8, view)
         squared = sum(steps * local_steps / louder**2 for louder, steps, local_steps in parts)
         squared *= 9 if isinstance(sampling, WithReplacement) else 1  # drawn three times
         moved = 2 if found.relation == "replace_one" else 1
@@ -166,7 +165,7 @@ PARTS = [[(1, 10**5, 1)], [(1, 10, 10**4)], [(1, 50_000, 1), (2, 25_000, 2)]]
 @pytest.mark.parametrize("sampling", [FixedSize(40, 40), Poisson(40, 1.0)])
 def test_records_of_which_all_are_taken_by_clients_who_are_drawn(sampling):
     """The mixture over Bin(10^4, 1/5), with steps of the multiplier that belongs to the relation."""
-    made = Release(
+    made = declared(
         "third_party",
         "record",
         400.0,
@@ -175,7 +174,7 @@ def test_records_of_which_all_are_taken_by_clients_who_are_drawn(sampling):
         local_steps=10,
         participation=FixedSize(10, 2),
     )
-    found = certify_releases([made], 1e-8, "third_party")
+    found = certify_seen([made], 1e-8, "third_party")
     moved = 2 if found.relation == "replace_one" else 1
     n = np.arange(1, 10**4 + 1)
     separation = np.sqrt(10 * n) * moved / 400.0
@@ -187,30 +186,34 @@ def test_records_of_which_all_are_taken_by_clients_who_are_drawn(sampling):
 @tiers.every("multiplier", [1e3, 3e4])
 def test_rounds_that_everyone_is_in_stay_tight_beside_others(other, multiplier):
     """Next to one round that hardly shows the unit."""
-    everyone = Release("third_party", "client", multiplier, Everyone(50), 10**5)
-    hardly = Release("third_party", "client", 1e5, other, 1)
-    found = certify_releases([everyone, hardly], 1e-8, "third_party")
+    everyone = declared("third_party", "client", multiplier, Everyone(50), 10**5)
+    hardly = declared("third_party", "client", 1e5, other, 1)
+    found = certify_seen([everyone, hardly], 1e-8, "third_party")
     moved = 2 if found.relation == "replace_one" else 1
     exact = get_epsilon_gaussian(multiplier / moved / math.sqrt(10**5), 1e-8)
     assert exact <= found.epsilon <= exact * (1 + 1e-4)
 
 
-def pair_seen(*releases):
-    return pair_of(releases, relation_of(releases, releases[0].view))
+def pair_seen(*seen):
+    return pair_of(seen, common_neighbour(seen))
 
 
 def test_a_cohort_that_is_cut_is_no_whole_one():
-    cut = Release("third_party", "client", 3.0, Poisson(50, 1.0, 10), 5)
-    assert pair_seen(cut) != pair_seen(replace(cut, sampling=Everyone(50)))
-    assert "analytic" not in certify_releases([cut], 1e-5, "third_party").bound
+    cut = declared("third_party", "client", 3.0, Poisson(50, 1.0, 10), 5)
+    assert pair_seen(cut) != pair_seen(declared("third_party", "client", 3.0, Everyone(50), 5))
+    assert "analytic" not in certify_seen([cut], 1e-5, "third_party").bound
 
 
-SIX = Release("third_party", "client", 3.0, Poisson(50, 0.2), 6)
+def six(rounds=6, multiplier=3.0, population=50, **more):
+    return declared("third_party", "client", multiplier, Poisson(population, 0.2), rounds, **more)
+
+
+SIX = six()
 SAME = {
     "whoever looks": [
-        [Release("server", "client", 3.0, FixedSize(5, 5), 6, reason="none", adder="own")],
+        [declared("server", "client", 3.0, FixedSize(5, 5), 6, reason="none", adder="own")],
         [
-            Release(
+            declared(
                 "third_party",
                 "client",
                 3.0,
@@ -221,13 +224,13 @@ SAME = {
             )
         ],
     ],
-    "in two parts": [[SIX], [replace(SIX, rounds=2), replace(SIX, rounds=4)]],
-    "nothing beside it": [[SIX], [SIX, replace(SIX, multiplier=math.inf), replace(SIX, rounds=0)]],
-    "in local steps": [[SIX], [replace(SIX, rounds=3, local_steps=2)]],
-    "among others": [[SIX], [replace(SIX, sampling=Poisson(999, 0.2))]],
+    "in two parts": [[SIX], [six(2), six(4)]],
+    "nothing beside it": [[SIX], [SIX, six(multiplier=math.inf), six(0)]],
+    "in local steps": [[SIX], [six(3, local_steps=2)]],
+    "among others": [[SIX], [six(population=999)]],
     "with twice the noise, of a message twice as long": [
-        [Release("server", "client", 3.0, WithReplacement(9, 2, 1.0), 6)],
-        [Release("server", "client", 1.5, Everyone(9), 6)],
+        [declared("server", "client", 3.0, WithReplacement(9, 2, 1.0), 6)],
+        [declared("server", "client", 1.5, Everyone(9), 6)],
     ],
 }
 

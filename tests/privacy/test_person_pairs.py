@@ -7,20 +7,25 @@ import pytest
 import tiers
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGaussianPrivacyLoss
+from drawn_by_hand import seen_by_hand
 from scipy import optimize, stats
 
 from fedpriv.pairs import curves
 from fedpriv.pairs.mixture_curves import none_delta, replaced_delta, several_delta
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
-from fedpriv.privacy.sampling import Dropping, PersonsDraw, WithReplacement
+from fedpriv.privacy import Everyone, FixedSize, Poisson, Who, certify_seen
+from fedpriv.privacy.drawn import Drawn
+from fedpriv.privacy.sampling import Dropping, WithReplacement, told_law
 
 SIGMA, DELTA = 2.0, 1e-4
 
 
-def epsilon(sampling, rounds=1, view="third_party", delta=DELTA, **more):
-    more = {"unit": "person", "by_record": False, "multiplier": SIGMA} | more
-    release = Release(view, sampling=sampling, rounds=rounds, **more)
-    return certify_releases([release], delta, view).epsilon
+def drawn(sampling, units=1, **how):
+    return Drawn(sampling, Who(units=units), **how)
+
+
+def epsilon(of, rounds=1, view="third_party", multiplier=SIGMA, adder="shares"):
+    seen = seen_by_hand(of, multiplier, rounds, view=view, unit="person", adder=adder)
+    return certify_seen([seen], DELTA, view).epsilon
 
 
 def gaussian(eps, apart):
@@ -68,9 +73,9 @@ def composed(law, rounds, direction):
 def test_independent_draws_are_a_mixture_of_gaussians(given):
     units, rate, rounds = given
     law = dict(enumerate(stats.binom(units, rate).pmf(np.arange(units + 1))))
-    ours = epsilon(PersonsDraw(Poisson(100, rate), units), rounds)
+    ours = epsilon(drawn(Poisson(100, rate), units), rounds)
     assert ours == pytest.approx(max(composed(law, rounds, way) for way in (1, -1)), rel=1e-3)
-    assert ours > epsilon(Poisson(100, rate), rounds)
+    assert ours > epsilon(drawn(Poisson(100, rate)), rounds)
 
 
 @tiers.every("given", [(2, 0.1, 1.0), (5, 0.01, 2.0), (40, 0.1, 3)])
@@ -82,70 +87,6 @@ def test_its_curves_are_those_of_dp_accounting(given):
         theirs = MixtureGaussianPrivacyLoss(sigma, list(n), list(law), adjacency_type=way)
         ours = curve(eps, n[1:] / sigma, law[1:])
         np.testing.assert_allclose(ours, theirs.get_delta_for_epsilon(list(eps)), atol=1e-11)
-
-
-def laws_of_batches(total, units, rate, capacity):
-    """{how the others of a batch are drawn: (its chance, {n of the person's in it: probability})}, draw by draw."""
-    joint = {}
-    for bits in product((0, 1), repeat=total):
-        drawn = [i for i in range(total) if bits[i]]
-        chance = rate ** len(drawn) * (1 - rate) ** (total - len(drawn))
-        kept = list(combinations(drawn, min(capacity, len(drawn))))
-        for batch in kept:
-            others = tuple(i for i in batch if i >= units)
-            law = joint.setdefault(others, {})
-            n = len(batch) - len(others)
-            law[n] = law.get(n, 0.0) + chance / len(kept)
-    return [
-        (sum(law.values()), {n: p / sum(law.values()) for n, p in law.items()})
-        for law in joint.values()
-    ]
-
-
-@tiers.every("given", [(4, 3), (1, 3), (2, 3), (2, 2), (3, 2)])
-def test_places_of_batches_that_are_cut(given):
-    """Explicit neighbours: others that can be told apart, as their contributions are far from one another."""
-    units, capacity = given
-    laws = laws_of_batches(6, units, 0.4, capacity)
-    sampling = Poisson(6, 0.4, capacity).of_places()
-    ours = epsilon(PersonsDraw(sampling, units), by_record=True)
-    assert ours == pytest.approx(solved(lambda eps: on_a_grid(laws, eps)), rel=1e-3)
-
-
-def cohorts(total, gone, rate, capacity):
-    """{clients of a cohort, all of `total` but `gone`: probability}, draw by draw."""
-    law = {}
-    members = [i for i in range(total) if i >= gone]
-    for bits in product((0, 1), repeat=len(members)):
-        drawn = [i for i, b in zip(members, bits, strict=True) if b]
-        chance = rate ** len(drawn) * (1 - rate) ** (len(members) - len(drawn))
-        kept = list(combinations(drawn, min(capacity, len(drawn))))
-        for cohort in kept:
-            law[cohort] = law.get(cohort, 0.0) + chance / len(kept)
-    return law
-
-
-@pytest.mark.parametrize("capacity", [2, 3, 4, 6])
-@tiers.every("others", [-1.0, 0.0, 0.5])
-def test_cohorts_that_are_cut_cost_no_more_than_certified(capacity, others):
-    """Explicit neighbours, with a person of two clients in six, and without; all others send the same."""
-    sums = []
-    for gone in (0, 2):
-        density = np.zeros(len(Z))
-        for cohort, p in cohorts(6, gone, 0.3, capacity).items():
-            total = sum(1.0 if i < 2 else others for i in cohort)
-            density += p * stats.norm.pdf(Z, total, SIGMA)
-        sums.append(density)
-
-    def delta_of(eps):
-        ways = ((sums[0], sums[1]), (sums[1], sums[0]))
-        return max(np.trapezoid(np.maximum(p - np.exp(eps) * q, 0), Z) for p, q in ways)
-
-    ours = epsilon(PersonsDraw(Poisson(6, 0.3, capacity), 2))
-    exact = solved(delta_of)
-    assert exact <= ours * (1 + 1e-6)
-    if capacity == 6 and others == 0:
-        assert ours == pytest.approx(exact, rel=1e-3)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
@@ -163,7 +104,7 @@ def test_cohorts_of_one_size_cost_no_more_than_certified(size, others):
             np.trapezoid(np.maximum(p - np.exp(eps) * q, 0), Z) for p, q in (sums, sums[::-1])
         )
 
-    ours = epsilon(PersonsDraw(FixedSize(5, size), 2))
+    ours = epsilon(drawn(FixedSize(5, size), 2))
     exact = solved(delta_of)
     assert exact <= ours * (1 + 1e-6)
     if size == 1 and others == -1:  # one of the two at most: attained
@@ -185,7 +126,7 @@ def test_the_pair_of_cohorts_of_one_size_is_that_of_its_proof():
         share = np.exp(eps - inner)
         return p * ((1 - share) * among + share * told)
 
-    ours = epsilon(PersonsDraw(FixedSize(20, 5), 3))
+    ours = epsilon(drawn(FixedSize(20, 5), 3))
     assert ours == pytest.approx(solved(delta_of), rel=1e-3)
 
 
@@ -209,20 +150,20 @@ def test_who_knows_the_draws_sees_every_pattern(sampling, law):
             for a, b in seen
         )
 
-    ours = epsilon(PersonsDraw(sampling, 3), 2, "server_secagg")
+    ours = epsilon(drawn(sampling, 3, known=True), 2, "server_secagg")
     assert ours == pytest.approx(solved(lambda eps: delta_of(eps, 2)), rel=1e-6)
-    known = epsilon(PersonsDraw(sampling, 3, known=True), 2)
+    known = epsilon(drawn(sampling, 3, known=True), 2)
     assert known == pytest.approx(ours, rel=1e-9)
-    apart = epsilon(PersonsDraw(sampling, 3, apart=True, known=True), 2, adder="own")
+    apart = epsilon(drawn(sampling, 3, apart=True, known=True), 2, adder="own")
     assert apart == pytest.approx(solved(lambda eps: delta_of(eps, 1)), rel=1e-6)
 
 
 def test_members_that_vanish_are_counted_as_they_stay():
     """Drawn by NumPy, within five standard errors."""
-    n, chances = PersonsDraw(Dropping(20, 6, 0.25), 3).times_drawn()
+    n, chances = np.transpose(told_law(Dropping(20, 6, 0.25), Who(units=3)))
     rng = np.random.default_rng(0)
-    drawn = rng.hypergeometric(3, 17, 6, size=200_000)
-    often = np.bincount(rng.binomial(drawn, 0.75), minlength=4) / 200_000
+    there = rng.hypergeometric(3, 17, 6, size=200_000)
+    often = np.bincount(rng.binomial(there, 0.75), minlength=4) / 200_000
     np.testing.assert_allclose(often, chances[: len(often)], atol=5 * 0.5 / 200_000**0.5)
     np.testing.assert_array_equal(n, np.arange(4))
 
@@ -262,9 +203,9 @@ def test_no_directions_exceed_the_line(noise):
 @pytest.mark.parametrize("rate", [0.9, 1 - 1e-9])
 def test_draws_that_miss_nobody_cost_no_more_than_all(rate):
     """Also where the chances of all numbers above 0 add up to 1, but for rounding."""
-    some = epsilon(PersonsDraw(Poisson(60, rate), 50))
-    assert 0.8 * rate**2 < some / epsilon(Everyone(60), multiplier=SIGMA / 50) < 1 + 1e-3
-    times, chances = np.array(PersonsDraw(Poisson(60, rate), 50).cases()[0].times).T
+    some = epsilon(drawn(Poisson(60, rate), 50))
+    assert 0.8 * rate**2 < some / epsilon(drawn(Everyone(60)), multiplier=SIGMA / 50) < 1 + 1e-3
+    times, chances = np.transpose(told_law(Poisson(60, rate), Who(units=50))[1:])
     eps = np.linspace(0.0, 60.0, 61)
     back = none_delta(eps, times / 4, chances)
     assert (np.diff(back) <= 0).all()
@@ -284,8 +225,8 @@ def test_a_single_unit_is_as_ever():
 
 
 def test_dp_accounting_is_given_its_event():
-    release = Release("third_party", "person", SIGMA, PersonsDraw(Poisson(100, 0.1), 3), 10)
-    certificate = certify_releases([release], DELTA, "third_party")
+    seen = seen_by_hand(drawn(Poisson(100, 0.1), 3), SIGMA, 10, unit="person")
+    certificate = certify_seen([seen], DELTA, "third_party")
     found = certificate.dp_event()
     mixture = found.event.event
     moved = np.array(mixture.sensitivities) / mixture.standard_deviation

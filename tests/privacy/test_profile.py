@@ -2,12 +2,12 @@
 
 import itertools
 import math
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 import tiers
+from drawn_by_hand import seen_by_hand
 from scipy.stats import laplace, norm
 from small import refused
 
@@ -15,27 +15,33 @@ from fedpriv.privacy import (
     Everyone,
     FixedSize,
     Poisson,
-    Release,
+    Who,
     certify_choice,
-    certify_releases,
+    certify_seen,
+    declared,
 )
+from fedpriv.privacy.drawn import Drawn
 from fedpriv.privacy.operational import operational_numbers
 from fedpriv.privacy.profile import PrivacyProfile
 
 DELTA = 1e-5
 RATES = np.array([0.0, 1e-6, 1e-3, 0.01, 0.1, 0.5, 0.9, 1.0])
 RELEASES = {
-    "gaussian": Release("third_party", "client", 1.3, Everyone(10), 3),
-    "poisson": Release("third_party", "client", 1.4, Poisson(100, 0.1), 30),
-    "cut": Release("third_party", "client", 1.4, Poisson(100, 0.1, 11), 5),
-    "fixed": Release("third_party", "client", 2.0, FixedSize(100, 10), 5),
-    "laplace": Release("third_party", "client", 1.4, Poisson(100, 0.1), 30, noise="laplace"),
-    "known": Release("server", "client", 1.4, FixedSize(100, 10), 30),
+    "gaussian": declared("third_party", "client", 1.3, Everyone(10), 3),
+    "poisson": declared("third_party", "client", 1.4, Poisson(100, 0.1), 30),
+    "cut": declared("third_party", "client", 1.4, Poisson(100, 0.1, 11), 5),
+    "fixed": declared("third_party", "client", 2.0, FixedSize(100, 10), 5),
+    "laplace": declared("third_party", "client", 1.4, Poisson(100, 0.1), 30, noise="laplace"),
+    "known": declared("server", "client", 1.4, FixedSize(100, 10), 30),
 }
 
 
+def of_everyone(multiplier):
+    return declared("third_party", "client", multiplier, Everyone(10), 3)
+
+
 def certified(release, delta=DELTA, **options):
-    return certify_releases([release], delta, release.view, **options)
+    return certify_seen([release], delta, release.view, **options)
 
 
 @cache
@@ -57,7 +63,7 @@ class TestGaussian:
     """Noise on a unit that is certain to take part: all is in closed form."""
 
     def profile(self, mu):
-        return certified(Release("third_party", "client", 2 / mu, Everyone(10), 4)).profile()
+        return certified(declared("third_party", "client", 2 / mu, Everyone(10), 4)).profile()
 
     def test_profile(self, mu):
         eps = np.linspace(0, 3 * mu, 40)
@@ -79,7 +85,7 @@ class TestGaussian:
 
 def drawn(seen):
     """On this depends which accountant has its curve."""
-    return seen.view, type(seen.sampling), seen.noise
+    return seen.view, type(seen.plays.drawn), seen.plays.noise
 
 
 @tiers.every("name", RELEASES, kind=drawn)
@@ -136,7 +142,7 @@ def test_attackers_by_the_likelihood_ratio(noise, rate):
         false = np.cumsum(q[order]) * (x[1] - x[0])
         true = np.cumsum(p[order]) * (x[1] - x[0])
         curves.append(1 - np.interp(RATES, [0, *false], [0, *true]))
-    made = Release("third_party", "client", scale, Poisson(10, rate), 1, noise=noise)
+    made = declared("third_party", "client", scale, Poisson(10, rate), 1, noise=noise)
     found = certified(made).profile().false_negative_rate(RATES)
     least = np.minimum(*curves)
     assert (found <= least + 1e-5).all()
@@ -160,11 +166,13 @@ def test_what_hides_all_leaves_a_positive_answer_at_the_prior():
 def test_operational_numbers_as_dp_accounting_has_them(name):
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    made = RELEASES[name]
-    drawn = {} if name == "gaussian" else {"sampling_prob": made.sampling.rate}
+    multiplier, drawn, rounds = {
+        "gaussian": (1.3, {}, 3),
+        "poisson": (1.4, {"sampling_prob": 0.1}, 30),
+    }[name]
     library = pld.from_gaussian_mechanism(
-        made.multiplier, value_discretization_interval=1e-3, **drawn
-    ).self_compose(made.rounds)
+        multiplier, value_discretization_interval=1e-3, **drawn
+    ).self_compose(rounds)
     eps = np.linspace(0, 30, 6001)
     delta = np.array(library.get_delta_for_epsilon(eps))
 
@@ -187,7 +195,7 @@ def test_operational_numbers_as_dp_accounting_has_them(name):
 def test_the_best_of_several_runs_by_divergences_alone():
     from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
-    made = Release("third_party", "client", 5.0, Everyone(10), 1)
+    made = declared("third_party", "client", 5.0, Everyone(10), 1)
     certificate = certified(made, best_of=3.0)
     profile = certificate.profile()
     assert profile.epsilon(DELTA) == certificate.epsilon
@@ -201,7 +209,7 @@ def test_the_best_of_several_runs_by_divergences_alone():
 
 
 def test_the_choice_among_settings_costs_the_largest_divergence():
-    settings = [[replace(RELEASES["gaussian"], multiplier=m)] for m in (3.0, 5.0)]
+    settings = [[of_everyone(m)] for m in (3.0, 5.0)]
     choice = certify_choice(settings, DELTA, 3.0)
     assert choice.profile().epsilon(DELTA) == choice.epsilon
     worst = certified(settings[0][0], best_of=3.0)
@@ -212,7 +220,7 @@ def test_the_choice_among_settings_costs_the_largest_divergence():
 @pytest.mark.parametrize("quieter_first", [True, False])
 def test_the_choice_among_settings_without_epsilon_has_their_largest_delta(quieter_first):
     """All have epsilon 0 at a delta of 0.1, and one releases nothing."""
-    seen, nothing = (replace(RELEASES["gaussian"], multiplier=m) for m in (1000.0, math.inf))
+    seen, nothing = (of_everyone(m) for m in (1000.0, math.inf))
     settings = [[seen], [nothing]] if quieter_first else [[nothing], [seen]]
     choice = certify_choice(settings, 0.1, 3.0)
     assert choice.epsilon == 0
@@ -221,14 +229,15 @@ def test_the_choice_among_settings_without_epsilon_has_their_largest_delta(quiet
 
 def test_a_choice_with_settings_that_nothing_hides_has_no_curve():
     """Nor has one whose epsilon at a small delta is infinite that of some settings alone."""
-    loud, bare = (replace(RELEASES["gaussian"], multiplier=m) for m in (0.9, 0.0))
+    loud, bare = (of_everyone(m) for m in (0.9, 0.0))
     for settings in ([[loud], [bare]], [[bare], [loud]]):
         choice = certify_choice(settings, DELTA, 3.0)
         assert choice.epsilon == choice.profile().epsilon(0.5) == math.inf
 
 
 def test_a_choice_among_neighbours_of_two_kinds_is_refused_also_where_epsilon_is_0():
-    settings = [[replace(RELEASES[name], multiplier=1e5)] for name in ("poisson", "fixed")]
+    drawn = Poisson(100, 0.1), FixedSize(100, 10)
+    settings = [[declared("third_party", "client", 1e5, by, 30)] for by in drawn]
     with refused("relation: .*choose among settings of one kind"):
         certify_choice(settings, 0.1, 3.0)
 
@@ -241,22 +250,22 @@ def test_far_points_of_a_profile_are_joined_by_a_line_in_the_odds():
     )
     assert profile.delta(2500.0) == 0
     assert profile.epsilon(0.25) == pytest.approx(2001 + math.log(0.5), rel=1e-12)
-    loud = certified(Release("third_party", "client", 1e-3, Everyone(10), 4))
+    loud = certified(declared("third_party", "client", 1e-3, Everyone(10), 4))
     assert loud.profile().epsilon(DELTA) == pytest.approx(loud.epsilon, rel=1e-9)
     exact = norm.sf((loud.epsilon - 700) / 2000 - 1000)
     assert loud.profile().delta(loud.epsilon - 700) >= exact
 
 
 def test_without_an_accountant_nothing_is_proved():
-    loud = Release("third_party", "client", 5e-3, Poisson(100, 0.5), 10**6, noise="laplace")
+    loud = declared("third_party", "client", 5e-3, Poisson(100, 0.5), 10**6, noise="laplace")
     certificate = certified(loud)
     assert certificate.epsilon == math.inf
     assert certificate.operational_numbers().advantage == 1
 
 
 def test_the_limits():
-    bare = certified(Release("third_party", "client", 0.0, Everyone(10), 1))
-    nothing = certified(Release("third_party", "client", math.inf, Everyone(10), 1))
+    bare = certified(declared("third_party", "client", 0.0, Everyone(10), 1))
+    nothing = certified(declared("third_party", "client", math.inf, Everyone(10), 1))
     np.testing.assert_array_equal(bare.profile().false_negative_rate(RATES), 0.0)
     np.testing.assert_array_equal(nothing.profile().false_negative_rate(RATES), 1 - RATES)
     assert bare.profile().gaussian is None
@@ -268,9 +277,9 @@ def test_the_limits():
 
 def test_what_is_seen_for_certain_now_and_then_has_no_mu():
     """A client of a cut cohort that remembers gives away who took its place."""
-    sampling = Poisson(100, 0.1, 20, neighbour="remembered")
-    profile = certified(replace(RELEASES["cut"], sampling=sampling), 0.1).profile()
-    assert profile.deltas[-1] > 1e-4
+    drawn = Drawn(Poisson(100, 0.1, 31), Who(remembers=True))
+    profile = certified(seen_by_hand(drawn, 1.4, 5), 0.1).profile()
+    assert profile.deltas[-1] > 1e-9
     assert profile.gaussian is None
 
 

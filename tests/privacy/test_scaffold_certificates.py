@@ -99,8 +99,8 @@ def test_certificate_of_whole_clients():
         records=records, steps=steps, clip_norm=1.0, noise_multiplier=sigma, unit="client"
     )
     always = dp_scaffold(given, sampler=everyone(100))
-    (release,) = released(always, rounds, 4000)["third_party"]
-    assert (release.unit, release.multiplier) == ("client", pytest.approx(2 * sigma / 0.2))
+    (seen,) = released(always, rounds, 4000)["third_party"]
+    assert (seen.unit, seen.plays.multiplier) == ("client", pytest.approx(2 * sigma / 0.2))
     accountant = pld.PLDAccountant()
     event = dp_accounting.GaussianDpEvent(2 * sigma / 0.2)
     accountant.compose(dp_accounting.SelfComposedDpEvent(event, rounds * steps))
@@ -112,8 +112,8 @@ def test_certificate_of_whole_clients():
     assert always.claim(rounds, DELTA) is None
     poissonian = given._replace(records=poisson(4000, 0.2, 1000))
     poissonian = dp_scaffold(poissonian, sampler=everyone(100))
-    (release,) = released(poissonian, rounds, 4000)["third_party"]
-    assert release.multiplier == pytest.approx(
+    (seen,) = released(poissonian, rounds, 4000)["third_party"]
+    assert seen.plays.multiplier == pytest.approx(
         2 * sigma * 4000 / 1000
     )  # up to 1000 records move it
 

@@ -19,20 +19,20 @@ from fedpriv.privacy import (
     Everyone,
     FixedSize,
     Poisson,
-    Release,
     WithReplacement,
-    certify_releases,
+    certify_seen,
+    declared,
 )
 
 MANY = 10**8
 
 
 def release(multiplier, sampling, steps=1, view="third_party", **more):
-    return Release(view, more.pop("unit", "client"), multiplier, sampling, steps, **more)
+    return declared(view, more.pop("unit", "client"), multiplier, sampling, steps, **more)
 
 
 def certified(releases, delta, view="third_party"):
-    return certify_releases(releases, delta, view).epsilon
+    return certify_seen(releases, delta, view).epsilon
 
 
 def is_within_a_percent(found, delta_of, delta):
@@ -77,12 +77,12 @@ def test_one_round(noise, given):
     """By the outputs themselves, in 60 digits; a replaced unit as one that is moved twice as far."""
     rate, delta = given
     for multiplier in (0.3, 1.0, 30.0, 1e4):
-        for sampling, relation, separation in (
-            (Poisson(MANY, rate), "add_or_remove", 1 / multiplier),
-            (FixedSize(10**6, round(rate * 10**6)), "replace_one", 2 / multiplier),
+        for sampling, neighbour, separation in (
+            (Poisson(MANY, rate), "removed", 1 / multiplier),
+            (FixedSize(10**6, round(rate * 10**6)), "replaced", 2 / multiplier),
         ):
             one = release(multiplier, sampling, noise=noise)
-            found = epsilon_on_grids([one], relation, delta)
+            found = epsilon_on_grids([one], neighbour, delta)
             is_within_a_percent(found, sampled_delta(noise, separation, rate), delta)
 
 
@@ -119,8 +119,12 @@ def test_two_rounds(given, delta):
 def loud(view="third_party", **more):
     """Releases of noise so loud that all losses together are Gaussian, and their squared separation at multiplier 1."""
 
-    def of(sampling, steps, squared, **own):
-        return lambda m: [release(m, sampling, steps, view, **more, **own)], steps * squared
+    def of(sampling, steps, squared, neighbour=None, **own):
+        def made(multiplier):
+            one = release(multiplier, sampling, steps, view, **more, **own)
+            return [one.among(neighbour) if neighbour else one]
+
+        return made, steps * squared
 
     return of
 
@@ -131,7 +135,7 @@ LOUD = {
     "rare": HIDDEN(Poisson(10**6, 1e-3), 5 * 10**6, 1e-6),
     "laplace": HIDDEN(Poisson(1000, 0.1), 5000, 0.01, noise="laplace"),
     "cut, hardly": HIDDEN(Poisson(1000, 0.1, 200), 5000, 0.01),
-    "emptied": RECORDS(Poisson(1000, 0.1, neighbour="emptied"), 5000, 0.01),
+    "emptied": RECORDS(Poisson(1000, 0.1), 5000, 0.01, neighbour="emptied"),
     "fixed": HIDDEN(FixedSize(1000, 100), 5000, 0.04),
     "fixed laplace": HIDDEN(FixedSize(1000, 100), 5000, 0.04, noise="laplace"),
     "vanishing": HIDDEN(Dropping(1000, 100, 0.5, False), 5000, 0.01),
@@ -152,7 +156,7 @@ LOUD = {
 def of_draw(entry):
     """How units are drawn, and what the noise is."""
     (seen,) = entry[0](1.0)
-    return type(seen.sampling), seen.noise
+    return type(seen.plays.drawn), seen.plays.noise
 
 
 @tiers.every("epsilon", [1e-3, 1e-5])
@@ -182,7 +186,7 @@ def test_all_sizes_of_epsilon(separation, delta):
     for rounds in (1, 1000):
         multiplier = math.sqrt(rounds) / separation
         drawn = release(multiplier, Poisson(10, 1.0), rounds)
-        is_within_a_percent(epsilon_on_grids([drawn], "add_or_remove", delta), exact, delta)
+        is_within_a_percent(epsilon_on_grids([drawn], "removed", delta), exact, delta)
         for view in VIEWS:
             everyone = release(multiplier, Everyone(10), rounds, view)
             is_within_a_percent(certified([everyone], delta, view), exact, delta)
@@ -208,7 +212,7 @@ def test_losses_too_rare_for_delta_take_no_room():
     """Cohorts of two, of which another is in one of 20,000 rounds of a unit: the cut costs hardly anything."""
     whole, cut = (
         epsilon_on_grids(
-            [release(0.629, Poisson(10_000, 1.01e-6, capacity), 1630)], "add_or_remove", 5.9e-6
+            [release(0.629, Poisson(10_000, 1.01e-6, capacity), 1630)], "removed", 5.9e-6
         )
         for capacity in (None, 2)
     )
@@ -222,7 +226,7 @@ def test_blocks_of_one_round():
     everyone = release(68.9, Everyone(1000), 139)
     exact = certified([everyone], 0.068)
     assert certified([one], 0.068) == exact
-    assert exact <= epsilon_on_grids([one], "add_or_remove", 0.068) <= 1.01 * exact
+    assert exact <= epsilon_on_grids([one], "removed", 0.068) <= 1.01 * exact
 
 
 @pytest.mark.slow

@@ -20,14 +20,14 @@ from fedpriv.pairs.curves import epsilon_of_mixture
 from fedpriv.pairs.exact import exact
 from fedpriv.pairs.grids import on_grids
 from fedpriv.pairs.tilted import Leaf
-from fedpriv.privacy import Everyone, FixedSize, Poisson, Release, certify_releases
-from fedpriv.privacy.release_pairs import pair_of
+from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
+from fedpriv.privacy.certify import pair_of
 
 LAWS = {"gaussian": norm, "laplace": laplace}
 
 
 def release(multiplier=1.4, sampling=None, steps=10, view="third_party", **more):
-    return Release(view, "client", multiplier, sampling or Poisson(100, 0.05), steps, **more)
+    return declared(view, "client", multiplier, sampling or Poisson(100, 0.05), steps, **more)
 
 
 def gaussian_epsilon(separation, delta):
@@ -50,7 +50,7 @@ def test_gaussian_noise_without_sampling(given, delta):
     """The closed form, and nothing of it given away but the width of a cell."""
     multiplier, rounds = given
     made = release(multiplier, Poisson(10, 1.0), rounds)
-    found = epsilon_on_grids([made], "add_or_remove", delta)
+    found = epsilon_on_grids([made], "removed", delta)
     closed = gaussian_epsilon(math.sqrt(rounds) / multiplier, delta)
     assert closed <= found <= closed * (1 + 1e-3)
 
@@ -109,8 +109,8 @@ def test_sampled_rounds(given):
     noise, delta, drawn = given
     multiplier, rate, rounds = drawn
     made = release(multiplier, Poisson(100, rate), rounds, noise=noise)
-    epsilon = epsilon_on_grids([made], "add_or_remove", delta)
-    both = directions([made], "add_or_remove")
+    epsilon = epsilon_on_grids([made], "removed", delta)
+    both = directions([made], "removed")
     assert max(delta_of(epsilon) for delta_of in both) <= delta * (1 + 1e-3)
     attained = False
     for removed, delta_of in zip((True, False), both, strict=True):
@@ -132,7 +132,7 @@ def test_the_library_where_it_reaches(noise, given):
     rounds, cell = given
     once = make(1.4, sampling_prob=0.05, value_discretization_interval=cell)
     theirs = once.self_compose(rounds, 1e-30).get_epsilon_for_delta(1e-10)
-    found = epsilon_on_grids([release(steps=rounds, noise=noise)], "add_or_remove", 1e-10)
+    found = epsilon_on_grids([release(steps=rounds, noise=noise)], "removed", 1e-10)
     assert found == pytest.approx(theirs, rel=1e-3)
 
 
@@ -143,8 +143,8 @@ def test_rounds_that_are_seen_or_not(delta):
         release(1.4, Everyone(60), 9, "server", local_steps=2, participation=FixedSize(60, 6)),
         release(3.0, Poisson(60, 0.3), 5, "server"),
     ]
-    closed = epsilon_of_mixture(*exact(pair_of(made, "zero_out")), delta)
-    found = epsilon_on_grids(made, "zero_out", delta)
+    closed = epsilon_of_mixture(*exact(pair_of(made, "zeroed")), delta)
+    found = epsilon_on_grids(made, "zeroed", delta)
     assert closed <= found <= closed * (1 + 1e-3)
 
 
@@ -155,10 +155,10 @@ def test_rounds_that_are_seen_or_not(delta):
 )
 def test_tighter_than_renyi(sampling):
     delta = 1e-15
-    found = certify_releases([release(sampling=sampling, steps=180)], delta, "third_party")
+    found = certify_seen([release(sampling=sampling, steps=180)], delta, "third_party")
     assert found.accountant == "PLD"
     assert found.epsilon < 0.95 * found.epsilons["RDP"]
-    less = certify_releases([release(sampling=sampling, steps=180)], 10 * delta, "third_party")
+    less = certify_seen([release(sampling=sampling, steps=180)], 10 * delta, "third_party")
     assert less.epsilon < found.epsilon
 
 
@@ -209,7 +209,7 @@ def test_rare_losses_that_no_tilt_reaches():
 
 def test_a_composition_leaves_nothing_behind():
     """Its arrays, megabytes at every evaluation of a run, go without waiting for cyclic garbage to be looked for."""
-    pair = pair_of([release(1.4, Poisson(100, 0.05), 50)], "add_or_remove")
+    pair = pair_of([release(1.4, Poisson(100, 0.05), 50)], "removed")
     gc.disable()
     try:
         (grid,) = on_grids(pair, 1e-5)

@@ -10,8 +10,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 from fedpriv.pairs.grids import cell_width
-from fedpriv.privacy import Poisson, Release
-from fedpriv.privacy.release_pairs import pair_of
+from fedpriv.privacy import Poisson, Who, declared
+from fedpriv.privacy.certify import pair_of
 
 N, RATE, SIGMA, DELTA = 1000, 0.1, 1.4, 1e-5
 STEP, CELL = 0.05, 2e-4
@@ -59,8 +59,8 @@ def composed(p, q, rounds):
 
 
 def certified(capacity, rounds):
-    release = Release("third_party", "client", SIGMA, Poisson(N, RATE, capacity), rounds)
-    return [release], cell_width(pair_of([release], "add_or_remove"))
+    release = declared("third_party", "client", SIGMA, Poisson(N, RATE, capacity), rounds)
+    return [release], cell_width(pair_of([release], "removed"))
 
 
 @tiers.every(
@@ -73,7 +73,7 @@ def test_explicit_neighbours_of_a_hundred_rounds(given):
     delta = composed(*among_others(capacity, degrees), 100)
     lower = brentq(lambda epsilon: delta(epsilon) - DELTA, 0, 30, xtol=1e-6)
     releases, _ = certified(capacity, 100)
-    found = epsilon_on_grids(releases, "add_or_remove", DELTA)
+    found = epsilon_on_grids(releases, "removed", DELTA)
     assert lower == pytest.approx(attained, rel=2e-3)
     assert found == pytest.approx(bound, rel=1e-3)
     assert lower <= found
@@ -83,7 +83,7 @@ def test_explicit_neighbours_of_a_hundred_rounds(given):
 def test_explicit_neighbours_of_one_round(given):
     capacity, degrees = given
     p, q = among_others(capacity, degrees)
-    found_ways = directions(certified(capacity, 1)[0], "add_or_remove", 2e-4)
+    found_ways = directions(certified(capacity, 1)[0], "removed", 2e-4)
     for epsilon in (0.05, 0.3, 1.5):
         for (a, b), direction in zip(((p, q), (q, p)), found_ways, strict=True):
             exact = np.maximum(a - math.exp(epsilon) * b, 0).sum()
@@ -95,13 +95,13 @@ def test_explicit_neighbours_of_one_round(given):
 
 def test_the_cases_are_those_of_the_draw():
     """Who joins among so many others; and how often the unit is there, all in all."""
-    cases = Poisson(30, 0.2, 4).cases()
+    cases = Poisson(30, 0.2, 4).cases("removed", Who())
     k = np.arange(30)
     chances = binom.pmf(k, 29, 0.2)
     there = 0.2 * np.minimum(1, 4 / (k + 1))
     assert sum(case.chance for case in cases) == pytest.approx(1, abs=1e-14)
     assert sum(case.chance * case.rate for case in cases) == pytest.approx(chances @ there)
-    assert [case.distance for case in cases] == [1.0, 2.0]
+    assert [case.far for case in cases] == [1.0, 2.0]
     assert cases[1].chance == pytest.approx(chances[4:].sum())
 
 
@@ -116,5 +116,5 @@ def test_less_than_the_library_has_for_it():
             N, RATE, capacity, SIGMA, value_discretization_interval=width
         )
         theirs = once.self_compose(rounds).get_epsilon_for_delta(DELTA)
-        ours = epsilon_on_grids(releases, "add_or_remove", DELTA)
+        ours = epsilon_on_grids(releases, "removed", DELTA)
         assert 0.8 * theirs < ours < theirs

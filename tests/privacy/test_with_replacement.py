@@ -15,22 +15,22 @@ from fedpriv.privacy import (
     Everyone,
     FixedSize,
     Poisson,
-    Release,
     WithReplacement,
-    certify_releases,
+    certify_seen,
+    declared,
 )
-from fedpriv.privacy.release_pairs import pair_of
+from fedpriv.privacy.certify import pair_of
 
 DELTA, DRAWS = 1e-3, 200_000
 
 
 def release(multiplier=4.0, sampling=None, steps=3, **more):
     sampling = sampling or WithReplacement(20, 4, 0.1)
-    return Release("third_party", "client", multiplier, sampling, steps, **more)
+    return declared("third_party", "client", multiplier, sampling, steps, **more)
 
 
 def epsilon_of(*releases, delta=DELTA):
-    return certify_releases(releases, delta, "third_party").epsilon
+    return certify_seen(releases, delta, "third_party").epsilon
 
 
 def hockey_stick(epsilon, separation):
@@ -71,21 +71,21 @@ def test_a_number_computed_elsewhere():
     exact = total[1:] @ np.vectorize(hockey_stick)(found, np.sqrt(n) / sigma)
     assert exact == pytest.approx(delta, rel=1e-5)
     assert found == pytest.approx(0.34996, rel=1e-4)
-    once = Release("server", "client", sigma / 6, Poisson(41, drawn.rate), steps)
-    assert certify_releases([once], delta, "server").epsilon > 5.8 * found
+    once = declared("server", "client", sigma / 6, Poisson(41, drawn.inclusion), steps)
+    assert certify_seen([once], delta, "server").epsilon > 5.8 * found
 
 
 class Simulated:
     """Log-likelihood ratios of what a view sees of a unit, every draw and every release drawn."""
 
-    def __init__(self, release, seed=0):
-        rng = np.random.default_rng(seed)
-        shape = (DRAWS, release.rounds, release.local_steps)
-        known = 1.0 if release.participation is None else release.participation.rate
+    def __init__(self, multiplier, drawn, rounds, local_steps, participation, noise):
+        rng = np.random.default_rng(0)
+        shape = (DRAWS, rounds, local_steps)
+        known = 1.0 if participation is None else participation.inclusion
         there = (rng.random(shape[:2]) < known)[..., None]
-        times = rng.binomial(release.sampling.size, release.sampling.largest, shape) * there
-        shift = times / release.multiplier
-        if release.noise == "gaussian":
+        times = rng.binomial(drawn.size, drawn.largest, shape) * there
+        shift = times / multiplier
+        if noise == "gaussian":
             x = rng.normal(size=shape)
             ratios = shift * (x + shift) - shift**2 / 2
         else:
@@ -107,11 +107,12 @@ class Simulated:
 def test_accountants_bound_the_simulated_event(noise, participation, counts):
     steps, local_steps = counts
     options = {"local_steps": local_steps, "participation": participation, "noise": noise}
-    made = Release("server", "record", 2.5, WithReplacement(20, 4, 0.15), steps, **options)
-    found = certify_releases([made], DELTA, "server")
+    given = 2.5, WithReplacement(20, 4, 0.15), steps
+    made = declared("server", "record", *given, **options)
+    found = certify_seen([made], DELTA, "server")
     assert found.relation == "zero_out"
     assert set(found.epsilons) == {"PLD", "RDP"}
-    simulated = Simulated(made)
+    simulated = Simulated(*given, **options)
     for epsilon in found.epsilons.values():
         delta, error = simulated.delta(epsilon)
         assert delta <= DELTA + error
@@ -131,10 +132,10 @@ def test_one_round_of_laplace_noise():
 
 def test_the_discretised_route_agrees_with_the_mixture():
     made = release()
-    by_losses = epsilon_on_grids([made], "zero_out", DELTA)
+    by_losses = epsilon_on_grids([made], "zeroed", DELTA)
     exact = epsilon_of(made)
     assert exact * (1 - 1e-9) <= by_losses <= exact * (1 + 1e-3)
-    assert exact <= by_divergences(pair_of([made], "zero_out"), DELTA).epsilon < 2 * exact
+    assert exact <= by_divergences(pair_of([made], "zeroed"), DELTA).epsilon < 2 * exact
 
 
 def test_who_is_drawn_less_often_is_hidden_better():
@@ -146,16 +147,16 @@ def test_who_is_drawn_less_often_is_hidden_better():
 
 def test_one_draw_is_a_known_cohort_of_one():
     once = epsilon_of(release(sampling=WithReplacement(20, 1, 0.05), steps=40))
-    known = Release("server", "client", 4.0, FixedSize(20, 1), 40)
-    assert once == pytest.approx(certify_releases([known], DELTA, "server").epsilon, rel=1e-9)
+    known = declared("server", "client", 4.0, FixedSize(20, 1), 40)
+    assert once == pytest.approx(certify_seen([known], DELTA, "server").epsilon, rel=1e-9)
 
 
 def test_between_one_message_and_all_of_them():
     """More is seen than of a unit that counts once where it is drawn, less than of one that counts `size` times."""
     drawn = WithReplacement(20, 4, 0.1)
     least, most = (
-        certify_releases(
-            [Release("server", "client", m, Poisson(20, drawn.rate), 3)], DELTA, "server"
+        certify_seen(
+            [declared("server", "client", m, Poisson(20, drawn.inclusion), 3)], DELTA, "server"
         )
         for m in (4.0, 1.0)
     )
@@ -166,7 +167,7 @@ def test_between_one_message_and_all_of_them():
 def test_many_draws_are_rounded_up_a_little(given):
     size, steps = given
     drawn = WithReplacement(1000, size, 0.01)
-    values, weights, missing = exact_law(pair_of([release(1.0, drawn, steps)], "zero_out"))
+    values, weights, missing = exact_law(pair_of([release(1.0, drawn, steps)], "zeroed"))
     mean, p = size * 0.01, 0.01
     expected = steps * (mean * (1 - p) + mean**2)
     assert 1 - 1e-9 <= values @ weights / expected < 1 + 1e-3
@@ -186,6 +187,6 @@ def test_several_releases_stay_tractable():
 
 
 def test_what_is_assumed_is_said():
-    texts = " ".join(certify_releases([release()], DELTA, "third_party").assumptions)
+    texts = " ".join(certify_seen([release()], DELTA, "third_party").assumptions)
     assert "moves a sum by n clip norms" in texts
     assert "average over the draw" in texts

@@ -1,4 +1,4 @@
-"""What accountants are asked: draws, releases, certificates, profiles, sensitivities."""
+"""What accountants are asked: draws, what is seen, certificates, profiles, sensitivities."""
 
 import math
 from dataclasses import replace
@@ -14,14 +14,17 @@ from fedpriv.privacy import (
     Everyone,
     FixedSize,
     Poisson,
-    Release,
     WithReplacement,
     certify_choice,
-    certify_releases,
+    certify_seen,
+    declared,
     joint_multiplier,
     whitened_multiplier,
 )
-from fedpriv.privacy.sampling import PersonsDraw
+from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
+from fedpriv.privacy.from_rows import seen_of
+from fedpriv.privacy.row import Row
+from fedpriv.privacy.sampling import Who
 from fedpriv.privacy.strategy_sensitivity import block_sensitivity, sensitivity
 
 RARE, FIXED, ALL = Poisson(100, 0.05), FixedSize(100, 5), Everyone(100)
@@ -31,16 +34,27 @@ BLOCKS = Allocation(20, 4)
 INTEGERS = IntegerNoise("skellam", 10, 9.0, 4, 3)
 
 
-def release(view="third_party", unit="client", multiplier=1.4, sampling=RARE, rounds=10, **more):
-    return Release(view, unit, multiplier, sampling, rounds, **more)
+def seen(view="third_party", unit="client", multiplier=1.4, sampling=RARE, rounds=10, **more):
+    return declared(view, unit, multiplier, sampling, rounds, **more)
 
 
-def certified(*releases, delta=1e-5, view="third_party", **more):
-    return certify_releases(releases or [release()], delta, view, **more)
+def certified(*all_seen, delta=1e-5, view="third_party", **more):
+    return certify_seen(all_seen or [seen()], delta, view, **more)
 
 
-def best(of=3.0, **of_release):
-    return certified(release(**of_release), best_of=of)
+def best(of=3.0, **more):
+    return certified(seen(**more), best_of=of)
+
+
+def laplace(**by):
+    return certified(seen(noise="laplace", **by))
+
+
+def of_a_person(sampling, known=False):
+    """With two units."""
+    drawn = Drawn(sampling, Who(2, lost=sampling.lossy), known)
+    row = Row("third_party", "person", Noisy("gaussian"), "shares", drawn, Repeated(10))
+    return certified(seen_of(row))
 
 
 def chosen(*settings, best_of=3.0):
@@ -49,20 +63,20 @@ def chosen(*settings, best_of=3.0):
 
 def event_of(noise):
     made = IntegerNoise(noise, 100, 4.0, 100, 5)
-    seen = release(multiplier=made.multiplier, sampling=ALL, noise=noise, integers=made)
-    return certified(seen).dp_event()
+    shown = seen(multiplier=made.multiplier, sampling=ALL, noise=noise, integers=made)
+    return certified(shown).dp_event()
 
 
 def profile():
-    return certified(release(multiplier=4.0, sampling=ALL)).profile()
+    return certified(seen(multiplier=4.0, sampling=ALL)).profile()
 
 
 def of_integers():
-    release(multiplier=99.0, sampling=ALL, noise="skellam", integers=INTEGERS)
+    seen(multiplier=99.0, sampling=ALL, noise="skellam", integers=INTEGERS)
 
 
 def steps_of_who_vanishes():
-    release(sampling=ALL, local_steps=2, participation=LOST)
+    seen(sampling=FIXED, local_steps=2, participation=LOST)
 
 
 def read_back(old="", new=""):
@@ -81,24 +95,25 @@ ROWS = [
         "size",
         ("11", "at most the population, 10"),
     ),
-    ("more units of a person than there are", lambda: PersonsDraw(RARE, 101), "units", "101"),
-    ("blocks of a person", PersonsDraw(BLOCKS, 2).cases, "sampling: Allocation", "2 units"),
-    ("lost shares of a person", PersonsDraw(LOST, 2).cases, "sampling: Dropping", "2 units"),
-    ("a rate in the place of a draw", lambda: release(sampling=0.05), "sampling", "0.05"),
+    ("blocks of a person", lambda: of_a_person(BLOCKS), "sampling", ("2 units", "per_person=1")),
+    ("lost shares of a person", lambda: of_a_person(LOST), "sampling", ("2 units", "per_person=1")),
+    ("blocks of one who is known", lambda: of_a_person(BLOCKS, True), "sampling", "2 units"),
+    ("lost shares of one who is known", lambda: of_a_person(LOST, True), "sampling", "2 units"),
+    ("a rate in the place of a draw", lambda: seen(sampling=0.05), "sampling", "0.05"),
     ("real noise of integers", of_integers, "multiplier", ("99.0", "4.743416")),
     ("steps of members that vanish", steps_of_who_vanishes, "participation", "type Dropping"),
-    ("two units", lambda: certified(release(), release(unit="record")), "unit", "'client'"),
+    ("two units", lambda: certified(seen(), seen(unit="record")), "unit", "'client'"),
     ("a view that sees nothing", lambda: certified(view="server"), "view", "'server'"),
     (
         "the best run towards a server",
-        lambda: certified(release("server"), view="server", best_of=3),
+        lambda: certified(seen("server"), view="server", best_of=3),
         "view: 'server'",
         "leave best_of out",
     ),
     ("the best run with Laplace noise", lambda: best(noise="laplace"), "best_of", "3"),
     ("the best run of blocks", lambda: best(2.0, sampling=Allocation(100, 10)), "best_of", "2"),
     ("the best run of lost shares", lambda: best(2.0, sampling=LOST), "best_of", "2"),
-    ("the best of one", lambda: chosen(release(), best_of=1.0), "best_of", "1.0"),
+    ("the best of one", lambda: chosen(seen(), best_of=1.0), "best_of", "1.0"),
     ("a negative epsilon", lambda: profile().delta(-1.0), "epsilon", "-1.0"),
     (
         "more false positives than there are",
@@ -118,18 +133,23 @@ ROWS = [
     ("a negative multiplier", lambda: joint_multiplier([-1]), "multiplier", "-1"),
 ]
 for by in ({"sampling": LOST}, {"sampling": ALL, "participation": LOST}):
-    lost = partial(release, noise="laplace", **by)
-    ROWS.append((f"lost shares of Laplace noise, {[*by]}", lost, "noise", "'laplace'"))
+    lost = partial(laplace, **by)
+    ROWS.append((f"lost shares of Laplace noise, {[*by]}", lost, "sampling", "no longer Laplace"))
 for adder in ("enclave", "own_summed"):
-    seen = partial(release, "server", sampling=FIXED, adder=adder)
-    ROWS.append((f"noise of a sum, by {adder}, towards who sees all", seen, "view", "'server'"))
-for one, other, names in (
-    (RARE, FIXED, "['FixedSize', 'Poisson']"),
-    (TWICE, RARE, "['Poisson', 'WithReplacement']"),
-    (TWICE, FIXED, "['FixedSize', 'WithReplacement']"),
+    shown = partial(seen, "server", sampling=FIXED, adder=adder)
+    ROWS.append((f"noise of a sum, by {adder}, towards who sees all", shown, "view", "'server'"))
+ANOTHER = "another unit takes the place of one that is not there"
+HIDDEN, SHOWN = (
+    "how many units there are is hidden",
+    "how often each unit is drawn is taken to be known",
+)
+for one, other, reasons in (
+    (RARE, FIXED, (f"removed: {ANOTHER}", f"replaced: {HIDDEN}")),
+    (TWICE, RARE, ("zeroed: that it is secret", f"replaced: {SHOWN}")),
+    (TWICE, FIXED, (f"and {ANOTHER}", f"replaced: {SHOWN}")),
 ):
-    two = partial(certified, release(sampling=one), release(sampling=other))
-    ROWS.append((f"{names}", two, "sampling", (names, "draw all cohorts the same way")))
+    two = partial(certified, seen(sampling=one), seen(sampling=other))
+    ROWS.append((f"{one} and {other}", two, "sampling", reasons))
 for noise in ("skellam", "discrete_gaussian"):
     said = (f"10 x {noise}", "of integers")
     ROWS.append((f"an event of {noise} noise", partial(event_of, noise), "certificate", said))
@@ -142,7 +162,7 @@ for noise, transform in (([1.0], [[math.inf]]), ([1.0, 1.0], [[1.0]])):
 LATE = [
     (
         "a choice among two adjacencies",
-        lambda: chosen(release(), release(sampling=FIXED)),
+        lambda: chosen(seen(), seen(sampling=FIXED)),
         "relation",
         "['add_or_remove', 'replace_one']",
     ),

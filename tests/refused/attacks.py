@@ -1,6 +1,5 @@
 """Attacks: scores, canaries, members, messages."""
 
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -16,13 +15,13 @@ from fedpriv.attacks.mechanism_audit import Scores, draw_scores
 from fedpriv.attacks.membership import infer_membership
 from fedpriv.attacks.one_run import epsilon_one_run, p_value_one_run
 from fedpriv.attacks.transcript import fit_weights, least_squares
-from fedpriv.privacy import Everyone, Release
+from fedpriv.privacy import Everyone, declared
 
 CLIENTS = 5
 SCORES, THERE = np.arange(6.0), np.arange(6) < 3
 FEW = (np.zeros((4, 1, 2)), 0.5, DECAYS["linear"], 3)
-BARE = Release("server", "client", 0.0, Everyone(3), 1, reason="no noise")
-UNMADE = replace(BARE, multiplier=1.0, reason="")
+BARE = declared("server", "client", 0.0, Everyone(3), 1, reason="no noise")
+UNMADE = declared("server", "client", 1.0, Everyone(3), 1)
 TREE = fp.correlated(fp.gaussian(0.5, 1.0), fp.noise_matrices.tree(rounds=4))
 
 
@@ -40,7 +39,7 @@ def canaries(count=1, mechanism=None, **how):
         batches=fp.full_batch(),
         mechanism=used,
     )
-    seen = Release("third_party", "client", 1.0, Everyone(CLIENTS), 1, mechanism=used)
+    seen = declared("third_party", "client", 1.0, Everyone(CLIENTS), 1, mechanism=used)
     return with_canaries(algorithm, count, seen, **how)
 
 
@@ -52,8 +51,8 @@ def guessed(*guesses):
     return lambda: epsilon_one_run(SCORES, THERE, 1e-3, guesses=guesses)
 
 
-def drawn(release):
-    return lambda: draw_scores([release], "server", draws=10)
+def drawn(seen):
+    return lambda: draw_scores([seen], "server", draws=10)
 
 
 ROWS = [
@@ -70,8 +69,8 @@ ROWS = [
     ("few", lambda: infer_membership(np.zeros(5), np.zeros(99), (0.01,)), "others", ("99", "100")),
     ("few exchanges", lambda: least_squares(*FEW), "messages", ("3 exchange", "at least 4")),
     ("few, searched for", lambda: fit_weights(*FEW, 0.1), "messages", "3 exchange"),
-    ("draws of what nothing hides", drawn(BARE), "release", "(no noise)"),
-    ("draws without a mechanism", drawn(UNMADE), "release", "brings no mechanism"),
+    ("draws of what nothing hides", drawn(BARE), "seen", "(no noise)"),
+    ("draws without a mechanism", drawn(UNMADE), "seen", "brings no mechanism"),
     ("more canaries than places", too_many, "count", ("6", "1 to 5")),
     ("two honest canaries", lambda: canaries(2, data=dict), "count", "2"),
     ("a name as data", lambda: canaries(data="natural"), "data", "'natural'"),

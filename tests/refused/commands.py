@@ -63,7 +63,7 @@ CHOICE = f"{BEST} --delta 0.01 --grid noise-multiplier=1,2"
 RUN = "run quickstart --algorithms fed_avg"
 GROUPS = "privacy quickstart --groups.names a b"
 LATE_CLIENTS = "privacy late --clients 20 --at-work 4 --buffer 2 --rounds 16"
-UNKNOWN, SEVERAL = "unknown field; did you mean", "best_of certifies its choice"
+UNKNOWN, SEES = "unknown field; did you mean", "a server sees every run"
 
 # What is typed, what the line names, what it shows.
 ASKED = [
@@ -140,8 +140,11 @@ ASKED_LATE = [
     (f"{CHOICE} --best-of 0.5", "best_of", "0.5"),
     (f"{CHOICE} --best-of inf", "best_of", "inf"),
     (f"{CHOICE} --best-of nan", "best_of", "nan"),
-    (f"{CHOICE} --view server", "target_epsilon, view", SEVERAL),
-    (f"{CHOICE} --target-epsilon 2", "target_epsilon, view", SEVERAL),
+    (f"{CHOICE} --view server", "view", ("server", "towards a third party")),
+    (f"{BEST} --grid target-epsilon=1,2", "target_epsilon", ("1.0 and 2.0", "give one")),
+    ("privacy quickstart --best-of 4 --solve noise --target-epsilon 1 --view server", "view", SEES),
+    ("privacy quickstart --best-of 4 --target-epsilon 1 --statistics 0.1", "best_of", "statistics"),
+    (f"{GROUPS} --groups.epsilons 1 2 --best-of 4", "best_of", "groups.epsilons"),
     (f"{CHOICE} --algorithms dp_fed_avg rand_k", "best_of", "dp_fed_avg rand_k"),
     (f"{CHOICE} --algorithms fed_avg", "best_of", "fed_avg has no finite epsilon"),
     (f"{BEST} --delta 0.01 --grid seeds=1,2", "grid", "seeds 1 and seeds 2"),

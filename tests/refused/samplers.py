@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fedpriv as fp
+from fedpriv.privacy.sampling import Who, told_law
 from fedpriv.rounds.group_names import OtherGroupsError
 from fedpriv.rounds.late_samplers import late
 
@@ -73,6 +74,10 @@ def grouped_in_a_round(name):
     return lambda: jax.eval_shape(size, jnp.ones(6) if name == "groups" else 0.5)
 
 
+def seen_by(drawn):
+    return lambda: fp.privacy.declared("third_party", "client", 1.0, drawn, 1)
+
+
 ALL, TRACED = grouped()().accounting, "a traced value"
 OTHER = OtherGroupsError
 PLAIN, SCHEDULED = "give one of fp.everyone, fp.fixed_size", ("ScheduledSampler", "of an Opening")
@@ -125,8 +130,8 @@ ROWS = [
     ("no mapping", grouped(weights=0.5), "weights", "0.5"),
     ("groups that a round computes", grouped_in_a_round("groups"), "groups", TRACED),
     ("weights that a round computes", grouped_in_a_round("weights"), "weights['a']", TRACED),
-    ("the cases of all groups", lambda: ALL.cases(), "sampling: ('b', 'a')", "`of_group` of one"),
-    ("draws of all groups", lambda: ALL.times_drawn(), "sampling: ('b', 'a')", "`of_group` of one"),
+    ("the cases of all groups", seen_by(ALL), "sampling", ("'a'", "`of_group` of one")),
+    ("draws of all groups", lambda: told_law(ALL, Who()), "sampling", "`of_group` of one"),
     # Delays.
     ("0.9 of a law", lambda: fp.delays.DelayLaw([[0.4, 0.5]]), "chances", "0.9"),
     ("a class without law", lambda: fp.delays.DelayLaw([[1.0]], [0, 1]), "classes", "1"),

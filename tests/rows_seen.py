@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import optax
-from small import released, sgd, squared
+from small import sgd, squared, traced
 
 import fedpriv as fp
 from fedpriv import clipping, noise
@@ -36,30 +36,41 @@ MOST = {
 """The largest cohort."""
 
 
+def rows(algorithm, rounds=ROUNDS, records=RECORDS):
+    """View -> the rows of the table of views, of an algorithm of `squared`."""
+    made = traced(algorithm, records)
+    (kind,) = made.kinds
+    found = made._rows(rounds, kind)
+    return {view: [row for row in found if row.view == view] for view in fp.privacy.VIEWS}
+
+
 def seen(algorithm, rounds=ROUNDS):
-    """View -> [(rounds, multiplier)], in order; and all that is the same for all releases of a view."""
-    found = released(algorithm, rounds, RECORDS)
-    parts = {view: [(r.rounds, r.multiplier) for r in each] for view, each in found.items()}
+    """View -> [(rounds, multiplier)], in order; and all that is the same for all rows of a view."""
+    found = rows(algorithm, rounds)
+    parts = {
+        view: [(row.repeated.rounds, row.noisy.multiplier) for row in each]
+        for view, each in found.items()
+    }
     rest = {}
     for view, each in found.items():
         kinds = {
             (
-                r.unit,
-                r.noise,
-                r.adder,
-                r.local_steps,
-                r.sampling,
-                r.participation,
+                row.unit,
+                row.noisy.kind,
+                row.adder,
+                row.repeated.steps,
+                row.drawn.by,
+                row.repeated.among,
             )
-            for r in each
+            for row in each
         }
         assert len(kinds) == 1
-        rest[view] = Kind(*kinds.pop(), sorted({r.reason for r in each}))
+        rest[view] = Kind(*kinds.pop(), sorted({row.reason for row in each}))
     return parts, rest
 
 
 class Kind(NamedTuple):
-    """What `Release` has beside its multiplier and its number of rounds."""
+    """What a row has beside its multiplier and its number of rounds."""
 
     unit: str
     noise: str

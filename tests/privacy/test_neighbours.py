@@ -7,8 +7,8 @@ import tiers
 from pair_curves import epsilon_on_grids
 
 from fedpriv.pairs.search import by_divergences
-from fedpriv.privacy import FixedSize, Poisson, Release
-from fedpriv.privacy.release_pairs import pair_of
+from fedpriv.privacy import FixedSize, Poisson, declared
+from fedpriv.privacy.certify import pair_of
 
 DELTA = 1e-5
 
@@ -44,10 +44,10 @@ def test_both_routes_agree_on_the_whole_population():
     """Cohort of everyone, one unit replaced: a Gaussian of multiplier sigma / 2 by either route."""
     from dp_accounting import get_epsilon_gaussian
 
-    release = Release("third_party", "client", 6.0, FixedSize(10, 10), 4)
+    release = declared("third_party", "client", 6.0, FixedSize(10, 10), 4)
     exact = get_epsilon_gaussian(6.0 / 2 / math.sqrt(4), DELTA)
-    by_pld = epsilon_on_grids([release], "replace_one", DELTA)
-    by_rdp = by_divergences(pair_of([release], "replace_one"), DELTA).epsilon
+    by_pld = epsilon_on_grids([release], "replaced", DELTA)
+    by_rdp = by_divergences(pair_of([release], "replaced"), DELTA).epsilon
     assert by_pld == pytest.approx(exact, rel=1e-4)
     assert exact <= by_rdp <= 1.2 * exact
 
@@ -60,17 +60,17 @@ def test_rounding_of_the_transforms_stays_within_its_margin(rounds, delta):
     from dp_accounting import get_epsilon_gaussian
 
     multiplier = 1.4 * math.sqrt(rounds)
-    release = Release("third_party", "client", multiplier, Poisson(10, 1.0, None), rounds)
-    found = epsilon_on_grids([release], "add_or_remove", delta)
+    release = declared("third_party", "client", multiplier, Poisson(10, 1.0, None), rounds)
+    found = epsilon_on_grids([release], "removed", delta)
     exact = get_epsilon_gaussian(1.4, delta)
     assert exact <= found <= exact * 1.05
 
 
 def test_a_cut_that_never_happens_changes_nothing():
     """dp-accounting itself fails here: its chance of a cut underflows."""
-    plain = Release("third_party", "client", 1.4, Poisson(6000, 1 / 60, None), 5)
-    roomy = Release("third_party", "client", 1.4, Poisson(6000, 1 / 60, 674), 5)
-    found = [epsilon_on_grids([r], "add_or_remove", DELTA) for r in (plain, roomy)]
+    plain = declared("third_party", "client", 1.4, Poisson(6000, 1 / 60, None), 5)
+    roomy = declared("third_party", "client", 1.4, Poisson(6000, 1 / 60, 674), 5)
+    found = [epsilon_on_grids([r], "removed", DELTA) for r in (plain, roomy)]
     assert found[1] == pytest.approx(found[0], rel=1e-3)
 
 
@@ -119,8 +119,8 @@ def test_poisson_is_the_library_s_event(capacity):
     if capacity is not None:
         event = dp.TruncatedSubsampledGaussianDpEvent(100, 0.05, capacity, 1.5)
     expected = library_epsilon(PLDAccountant, event, "ADD_OR_REMOVE_ONE", count=30)
-    release = Release("third_party", "client", 1.5, Poisson(100, 0.05, capacity), 30)
-    found = epsilon_on_grids([release], "add_or_remove", DELTA)
+    release = declared("third_party", "client", 1.5, Poisson(100, 0.05, capacity), 30)
+    found = epsilon_on_grids([release], "removed", DELTA)
     if capacity is None:
         assert found == pytest.approx(expected, rel=1e-3)
     else:

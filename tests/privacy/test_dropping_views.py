@@ -5,16 +5,12 @@ import math
 import optax
 import pytest
 import tiers
-from small import certified, refused, released, squared
+from rows_seen import rows
+from small import certified, refused, squared
 
 import fedpriv as fp
 from fedpriv.compression.codecs import UNCODED
-from fedpriv.privacy import (
-    Dropping,
-    Everyone,
-    FixedSize,
-    Poisson,
-)
+from fedpriv.privacy import Dropping, FixedSize, Who
 
 N, S, P, SIGMA, DELTA = 12, 6, 0.3125, 3.0, 1e-3  # P is a multiple of 2^-32
 PLAIN = {"optimizer": lambda t: optax.sgd(0.1), "batches": fp.full_batch()}
@@ -46,8 +42,8 @@ def test_clients_that_remember_whether_they_stayed(noise):
     assert certificate.relation == "zero_out"
     known = found(fp.dropping(FIXED, P, noise), "server_secagg")
     assert certificate.epsilon == pytest.approx(known.epsilon, rel=1e-9)
-    on_their_own = released(heads(fp.dropping(ALL, P)), 3)["third_party"][0]
-    assert on_their_own.sampling == Poisson(N, 1 - P, None, "remembered")
+    on_their_own = rows(heads(fp.dropping(ALL, P)), 3)["third_party"][0].drawn
+    assert (on_their_own.who, on_their_own.known) == (Who(remembers=True), False)
 
 
 @tiers.every("noise", ["lost", "whole"])
@@ -56,9 +52,13 @@ def test_everyones_own_noise(noise):
     algorithm = fp.papers.ldp_fed_avg(
         squared, sampler=fp.dropping(ALL, P, noise), mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
     )
-    seen = released(algorithm, 3)["third_party"][0]
-    assert (seen.sampling, seen.participation) == (Everyone(N), Dropping(N, N, P, True))
-    assert seen.multiplier == pytest.approx(SIGMA * math.sqrt(N))
+    seen = rows(algorithm, 3)["third_party"][0]
+    assert (seen.drawn.by, seen.drawn.who, seen.drawn.known) == (
+        Dropping(N, N, P, noise == "lost"),
+        Who(lost=True),
+        True,
+    )
+    assert seen.noisy.multiplier == pytest.approx(SIGMA * math.sqrt(N))
 
 
 @tiers.every("noise", ["lost", "whole"])
@@ -67,23 +67,23 @@ def test_noise_of_ones_own_goes_with_who_vanishes(noise):
     algorithm = fp.papers.ldp_fed_avg(
         squared, sampler=fp.dropping(FIXED, P, noise), mechanism=fp.gaussian(1.0, SIGMA), **PLAIN
     )
-    seen = released(algorithm, 3)
-    assert seen["server_secagg"][0].sampling == Dropping(N, S, P, True)
-    assert seen["server_secagg"][0].multiplier == pytest.approx(SIGMA * math.sqrt(S))
-    assert seen["server"][0].sampling == Dropping(N, S, P)
-    assert seen["server"][0].multiplier == pytest.approx(SIGMA)
+    seen = rows(algorithm, 3)
+    assert seen["server_secagg"][0].drawn.who.lost
+    assert seen["server_secagg"][0].noisy.multiplier == pytest.approx(SIGMA * math.sqrt(S))
+    assert not seen["server"][0].drawn.who.lost
+    assert seen["server"][0].noisy.multiplier == pytest.approx(SIGMA)
     laplace = fp.papers.ldp_fed_avg(
         squared, sampler=fp.dropping(FIXED, P, noise), mechanism=fp.laplace(1.0, 20.0), **PLAIN
     )
-    assert released(laplace, 3)["third_party"][0].sampling == FixedSize(N, S)
+    assert rows(laplace, 3)["third_party"][0].drawn.by == FixedSize(N, S)
 
 
 def test_noise_of_the_server_is_never_lost():
     for part in ({"codec": fp.top_k(2)}, {"weighting": fp.ByExamples(3.0, estimator="clipped")}):
         algorithm = dp_fed_avg(fp.dropping(FIXED, P, "lost"), **part)
-        seen = released(algorithm, 3)["third_party"][0]
+        seen = rows(algorithm, 3)["third_party"][0]
         assert seen.adder == "server"
-        assert seen.sampling == Dropping(N, S, P)
+        assert not seen.drawn.who.lost
 
 
 @tiers.every("noise", ["lost", "whole"])
@@ -97,13 +97,13 @@ def test_records_are_seen_where_their_client_stays(noise):
         mechanism=fp.gaussian(1.0, SIGMA),
     )
     drop, keep = (
-        released(fp.dp_sgd(local, sampler=sampler, together=True), 3)["third_party"][0]
+        rows(fp.dp_sgd(local, sampler=sampler, together=True), 3)["third_party"][0]
         for sampler in (fp.dropping(FIXED, P, noise), FIXED)
     )
-    assert drop.participation == Dropping(N, S, P)
-    assert drop.multiplier == pytest.approx(keep.multiplier / math.sqrt(S))
+    assert drop.repeated.among == fp.dropping(FIXED, P, noise).accounting
+    assert drop.noisy.multiplier == pytest.approx(keep.noisy.multiplier / math.sqrt(S))
     assert drop.adder == "own"
-    assert drop.participation.rate == pytest.approx((1 - P) * S / N)
+    assert drop.repeated.among.inclusion == pytest.approx((1 - P) * S / N)
 
 
 def two_sums(sampler, codec):
@@ -120,8 +120,8 @@ def two_sums(sampler, codec):
 
 def test_shares_of_one_sum_are_not_lost_beside_whole_noise_of_another():
     lost = fp.dropping(FIXED, P, "lost")
-    assert released(two_sums(lost, UNCODED), 1)["third_party"][0].sampling == lost.accounting
+    assert rows(two_sums(lost, UNCODED), 1)["third_party"][0].drawn.who.lost
     with refused("round: sums of one cohort differ in .*who adds it"):
-        released(two_sums(lost, fp.top_k(2)), 1)
-    mixed = released(two_sums(fp.dropping(FIXED, P), fp.top_k(2)), 1)["third_party"][0]
-    assert mixed.sampling == Dropping(N, S, P)
+        rows(two_sums(lost, fp.top_k(2)), 1)
+    mixed = rows(two_sums(fp.dropping(FIXED, P), fp.top_k(2)), 1)["third_party"][0]
+    assert not mixed.drawn.who.lost
