@@ -20,8 +20,8 @@ algorithm = fp.dp_fed_avg(
     clip_norm=1.0,
     noise_multiplier=1.0,
 )
-releases = fp.trace_round(algorithm, model.init, federation).releases(5)
-audited = fp.attacks.with_canaries(algorithm, 1, releases[0])
+views = fp.trace_round(algorithm, model.init, federation).seen(5)
+audited = fp.attacks.with_canaries(algorithm, 1, views[0])
 run = {"score": model.score, "rounds": 5, "every": 5, "seeds": range(2000)}
 state = fp.simulate(audited, model.init(jax.random.key(0)), federation, data.test, **run).state
 present, scores = state.present[:, 0], state.scores[:, 0, 0]  # scores of a third party

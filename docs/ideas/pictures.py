@@ -168,13 +168,13 @@ def claimed_certified_audited():
     (account,) = experiments.privacy("quickstart", algorithms=["dp_fed_avg"])
     c, claim = account.certificates[0], account.claim
     noisy, sampling = fp.gaussian(1.0, noise_multiplier=4.0), fp.privacy.Poisson(120, 0.25)
-    release = fp.privacy.Release(c.view, c.unit, 4.0, sampling, rounds=60, mechanism=noisy)
-    scores = fp.attacks.draw_scores([release], c.view, draws=100_000)
-    seen = fp.attacks.lower_bounds(scores, c.delta).least
+    seen = fp.privacy.declared(c.view, c.unit, 4.0, sampling, rounds=60, mechanism=noisy)
+    scores = fp.attacks.draw_scores([seen], c.view, draws=100_000)
+    least = fp.attacks.lower_bounds(scores, c.delta).least
     values = {
         "claimed": claim.epsilon,
         "certified:\nat most": c.epsilon,
-        "audited:\nat least": seen,
+        "audited:\nat least": least,
     }
     axes = plt.figure(figsize=(4.5, 2.2)).add_subplot()
     bars = axes.barh([*values], [*values.values()], 0.6, color=[GREY, BLUE, ORANGE])
