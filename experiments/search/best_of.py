@@ -12,7 +12,6 @@ import math
 import random
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,9 @@ from experiments.runs.unfinished import decisive_settings
 from experiments.search.choose import best
 from experiments.search.sweep_grid import Point
 from experiments.search.training_together import Prepared
-from fedpriv.certification.groups import by_group
+from fedpriv.certification.groups import by_group, grouping_of
 from fedpriv.certification.monotone_search import Range, search
-from fedpriv.certification.traced_round import TracedRound
+from fedpriv.certification.traced_round import TracedRound, with_basis
 from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.core.arguments import require
 from fedpriv.core.json_values import plain
@@ -121,15 +120,17 @@ def _choice(trials: Sequence[tuple[TracedRound, int]], delta: float, mean: float
     Raises:
       ValueError: they are of different kinds of unit, such as other groups; as `certify_choice`.
     """
-    kinds = trials[0][0].kinds
-    alike = all(traced.kinds == kinds for traced, _ in trials)
+    rounds = [traced for traced, _ in trials]
+    grouping_of(sampler for traced in rounds for sampler in traced.samplers)
+    kinds, classes = rounds[0].kinds, rounds[0].classes
+    alike = all((traced.kinds, traced.classes) == (kinds, classes) for traced in rounds)
     remedy = "certifies a choice among points of the same clients and groups; give those"
     require(alike, "best_of", [kind.group for kind in kinds], remedy)
 
     def of(kind: UnitKind) -> Certificate:
         return certify_choice([traced.seen(n, kind) for traced, n in trials], delta, mean)
 
-    return by_group({kind: of(kind) for kind in kinds})
+    return with_basis(by_group({kind: of(kind) for kind in kinds}), rounds)
 
 
 def certified(points: Sequence[Prepared], mean: float) -> Certificate:
@@ -165,11 +166,7 @@ def certified(points: Sequence[Prepared], mean: float) -> Certificate:
             f"target_epsilon: {target:g} was solved for other clients than the data's, for which the choice costs "
             f"{choice.epsilon:.4g}; set the config's clients to the data's"
         )
-    return replace(
-        choice,
-        basis=max(c.basis for c in own),  # declared, if one of them is
-        assumptions=tuple(dict.fromkeys(text for c in own for text in c.assumptions)),
-    )
+    return choice
 
 
 def _clients(experiment: Any) -> list[int]:

@@ -22,6 +22,7 @@ from fedpriv.certification.initial_state import trace_init
 from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.marked_cohort import FederationShape
 from fedpriv.certification.persons_held import (
+    PersonsHeld,
     also_held_out,
     persons_held,
 )
@@ -80,10 +81,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     state, init_arrays = trace_init(algorithm, model, federation)
     stages, after = _stages(algorithm, shape, state)
     check_correlated(stages)
-    persons = persons_held(all_records, classes_of(algorithm.sampler))
-    grouped = any(part.accounting.group_names for _, part in parts_of(algorithm.sampler, 2))
-    if persons is not None and persons.most_clients == 1 and not grouped:
-        persons = persons.without_classes()  # whose turn it is makes no difference
+    persons = _persons(algorithm, all_records)
     leaves = getattr(all_records, "normalised", ())
     held_out = also_held_out(all_records, algorithm.unit)
     traced = TracedRound(
@@ -95,6 +93,25 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     check_data(stages, traced.init_arrays, algorithm, all_records)
     grouping_of(traced.samplers)
     return traced
+
+
+def _persons(algorithm: Algorithm, federation: Any) -> PersonsHeld | None:
+    """What persons hold, by the classes of clients where these make a difference.
+
+    Raises:
+      ValueError: a person has several clients, or clients are in groups, and classes differ by the round.
+    """
+    parts = [part.accounting for _, part in parts_of(algorithm.sampler, 2)]
+    grouped = any(part.group_names for part in parts)
+    persons = persons_held(federation, classes_of(algorithm.sampler))
+    if persons is None:
+        return None
+    if persons.most_clients == 1 and not grouped:
+        return persons.without_classes()  # whose turn it is makes no difference
+    alike = len({part.classes for part in parts}) == 1
+    remedy = "its parts have other groups, or turns, and clients are of persons; give both the same"
+    require(alike, "sampler", algorithm.sampler, remedy)
+    return persons
 
 
 def _model(params: Any) -> Params:

@@ -50,6 +50,11 @@ def of_clients_of_a_person(
         each = [one for of_class in views for one in of_class]
         by_turns = not grouped and "" not in classes
         return [_of_all(row, clients, share, by_turns) for row, clients in each]
+    alike = len({len(of_class) for of_class in views}) == 1
+    remedy = (
+        "noise changes over rounds that are others for each of a person's clients; draw them alike"
+    )
+    require(alike, "sampler", list(classes), remedy)
     return [_of_groups(of_view, share) for of_view in zip(*views, strict=True)]
 
 
@@ -155,6 +160,11 @@ def of_records_of_a_person(
         for one, clients in Counter(held).items()
     ]
     classes = [one.which for one in Counter(held)]
+    alike = len({len(rows) for rows in every}) == 1
+    remedy = (
+        "noise changes over rounds that are others for each of a person's clients; draw them alike"
+    )
+    require(alike, "sampler", classes, remedy)
     found: list[Row] = []
     for of_view in zip(*every, strict=True):
         if len(held) > 1 and of_view[0].adder == "own_summed":

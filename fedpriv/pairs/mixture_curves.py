@@ -148,7 +148,8 @@ def _placed_gaussian(eps: Floats, far: Floats, none: float, logs: Floats) -> Flo
             break
         low, high = np.where(gap < 0, z, low), np.where(gap < 0, high, z)
         slopes = [np.exp(x - s[:, None]) @ far for x, s in zip(each, (there, other), strict=True)]
-        step = z - gap / (slopes[0] + slopes[1])
+        slope = slopes[0] + slopes[1]
+        step = z - gap / np.where(slope > 0, slope, np.inf)
         z = np.where((step > low) & (step < high), step, (low + high) / 2)
     return np.asarray(z)
 

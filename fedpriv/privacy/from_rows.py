@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, get_args
 
 from fedpriv.core.arguments import (
@@ -198,6 +198,8 @@ def _check_draw(name: str, drawn: Any) -> None:
     remedy = "give Everyone, FixedSize, Poisson, Allocation or WithReplacement"
     require(isinstance(drawn, Sampling), name, drawn, remedy)
     if type(drawn) not in PROVED:
+        named = isinstance(drawn, Hashable) and type(drawn).__hash__ is not None
+        require(named, name, drawn, "make it a frozen dataclass, so that it is known by its value")
         check_sampling(drawn)
 
 

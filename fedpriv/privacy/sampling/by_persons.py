@@ -51,6 +51,11 @@ class ByPersons(Sampling):
         return self.drawn.everyone
 
     @property
+    def independent(self) -> bool:  # type: ignore[override]
+        """Where all persons are drawn."""
+        return self.drawn.everyone
+
+    @property
     def full(self) -> bool:  # type: ignore[override]
         """Where all persons have as many clients."""
         return self.are_equal and self.drawn.full

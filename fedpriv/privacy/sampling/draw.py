@@ -331,10 +331,16 @@ def check_sampling(sampling: Sampling) -> None:
     def check(good: Any, field: str, value: Any, remedy: str) -> None:
         require(bool(good), f"{type(sampling).__name__}.{field}", value, remedy)
 
+    for name in ("population", "most"):
+        value = getattr(sampling, name, None)
+        check(isinstance(value, int) and value >= 1, name, value, "give a whole number from 1 on")
     every = {each: sampling.cases(each, Who()) for each in ADJACENCIES}
     for neighbour, cases in every.items():
         if isinstance(cases, Why):
             continue
+        words = sampling.words(neighbour)
+        texts = isinstance(words, tuple) and all(isinstance(text, str) for text in words)
+        check(texts, "words", words, "give a tuple of texts")
         several = isinstance(cases, tuple) and all(isinstance(case, Case) for case in cases)
         check(several, "cases", cases, "give a tuple of fp.privacy.Case, or an fp.privacy.Why")
         chances = [case.chance for case in cases]
@@ -362,7 +368,8 @@ def check_sampling(sampling: Sampling) -> None:
         of_two = math.fsum(case.chance * n * p for case in two for n, p in case.law)
         twice = math.isclose(of_two, 2 * mean, rel_tol=1e-6)
         check(twice, "cases", of_two, "give those of `who.units`, or a Why where there are several")
-    likely = sampling.inclusion <= sampling.most / sampling.population + _ROUNDING
+    over = sampling.inclusion - sampling.most / sampling.population
+    likely = over <= _ROUNDING and (sampling.vanish > 0 or over >= -_ROUNDING)
     remedy = "draws that are uniform have a rate of most / population"
     check(likely or not sampling.uniform, "cases", sampling.inclusion, remedy)
 
