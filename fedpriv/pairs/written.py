@@ -50,7 +50,7 @@ def in_short(pair: Pair) -> str:
     """A pair as a short text, by which equal ones are told from others: numbers to nine digits."""
     return fold(
         pair,
-        lambda draw: f"{type(draw).__name__.lower()} {_digits(dataclasses.astuple(draw))}",
+        lambda draw: f"{type(draw).__name__.lower()} {_digits(draw)}",
         lambda cases: "told " + " | ".join(f"{p:.9g} {case}" for p, case in cases),
         lambda of, n: f"{n} x ({of})",
         lambda each: " + ".join(each) or "nothing",
@@ -58,6 +58,9 @@ def in_short(pair: Pair) -> str:
 
 
 def _digits(value: Any) -> str:
+    if dataclasses.is_dataclass(value):  # what is usual is left out
+        each = [(getattr(value, f.name), f.default) for f in dataclasses.fields(value)]
+        return " ".join(_digits(own) for own, usual in each if own != usual)
     if isinstance(value, tuple):
         return f"({', '.join(map(_digits, value))})"
     return f"{value:.9g}" if isinstance(value, float) else str(value)
