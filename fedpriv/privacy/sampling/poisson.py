@@ -186,14 +186,13 @@ class Poisson(Cut):
         gain: what a client displaces shows as well as itself. Where about half of them are cut, up to a factor of 2.4
         is open.
         """
-        from scipy.stats import binom
+        from scipy.special import betainc, betaincc  # Pr[Bin(n, q) > k] is betainc(k + 1, n - k, q)
 
         size, n, rate = self.capacity, self.population, self.rate
         assert size is not None
-        chance = float(binom.sf(size - 1, n - 1, rate))  # K >= B
+        chance, fits = (float(tail(size, n - size, rate)) for tail in (betainc, betaincc))  # K >= B, K < B
         # E[q B / (K + 1); K >= B] = B / N Pr[Bin(N, q) > B]
-        displaced = float(binom.sf(size, n, rate)) * size / n / chance
-        fits = float(binom.cdf(size - 1, n - 1, rate))
+        displaced = float(betainc(size + 1, n - size, rate)) * size / n / chance
         far = math.inf if remembers else 2.0
         cases = (Case(fits, ((1.0, rate),)), Case(chance, ((1.0, min(displaced, rate)),), far))
         return tuple(case for case in cases if case.chance > 0)
