@@ -25,6 +25,7 @@ from experiments.config.fields import Clients, Number, Single, check_each, each_
 from experiments.config.settings import Settings
 from fedpriv.core.arguments import Probability, Rate
 from fedpriv.data.datasets import Dataset
+from fedpriv.mechanisms.described import described, worst_case_of
 
 MODEL = fp.models.classifier(fp.models.MLP((16,), 10), (8, 8, 1))
 HOSPITALS = 10
@@ -117,11 +118,9 @@ def algorithm(name: str, settings: Audited, sizes: list[int]) -> fp.Algorithm:
     noisy = fp.gaussian(settings.clip_norm, settings.noise_multiplier)
     by_client: dict[str, fp.Mechanism] = {
         "dp_fed_avg": noisy,
-        "no_noise": noisy._replace(perturb=lambda key, total: total),
-        "half_noise": noisy._replace(perturb=_half(noisy)),
-        "no_clip": noisy._replace(
-            clip=lambda update: (update, optax.tree.norm(update)), scaling=None
-        ),
+        "no_noise": _broken(noisy, perturb=lambda key, total: total),
+        "half_noise": _broken(noisy, perturb=_half(noisy)),
+        "no_clip": _broken(noisy, clip=lambda update: (update, optax.tree.norm(update))),
         "rand_k": noisy,
         "top_k": noisy,
     }
@@ -130,6 +129,11 @@ def algorithm(name: str, settings: Audited, sizes: list[int]) -> fp.Algorithm:
     if name == "banded":
         return _in_turns(settings, noisy)
     return _of_records(name, settings, noisy, sizes)
+
+
+def _broken(noisy: fp.Mechanism, **fault: Callable[..., Any]) -> fp.Mechanism:
+    """With a fault, which an audit does not know of: it plays the worst case of what was declared."""
+    return described(noisy._replace(**fault), worst_case=worst_case_of(noisy))
 
 
 def _half(noisy: fp.Mechanism) -> Callable[[jax.Array, Any], Any]:

@@ -17,7 +17,6 @@ from fedpriv.certification.calibration import calibrate_noise, calibrate_rounds,
 from fedpriv.certification.certificate import certify, trace_round
 from fedpriv.certification.group_budgets import calibrate_groups
 from fedpriv.certification.integer_budgets import calibrate_integers
-from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.certification.together import certify_together
 from fedpriv.compression.codecs import qsgd, top_k
 from fedpriv.core.random_losses import with_keys
@@ -75,6 +74,7 @@ from fedpriv.rounds.participation_samplers import (
     shuffled_blocks,
 )
 from fedpriv.rounds.person_sampler import by_person
+from fedpriv.rounds.privacy_labels import LeakError
 from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes
 from fedpriv.rounds.samplers import (
     Opening,

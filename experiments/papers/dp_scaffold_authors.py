@@ -23,6 +23,7 @@ from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Claim
 from fedpriv.privacy.seen import NO_NOISE
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.calls import Calls
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
@@ -75,21 +76,22 @@ class _Alike:
             return client(common, shard, *own)
 
         cohort: Any = copy(self._cohort)
-        if cohort._draw_for_audits() is not None:  # in a trace, one client stands for all
-            cohort._of_all = partial(_of_one_stream, self._cohort)
+        cohort._calls = copy(cohort._calls)
+        cohort._calls.over_all = partial(_of_one_stream, self._cohort._calls)
         return cohort.sum(alike, rest, mechanism=fp.unprotected(self._reason), **how)
 
 
 def _of_one_stream(
-    cohort: Cohort, client: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
+    calls: Calls, client: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
 ) -> tuple[PyTree, PyTree]:
-    """As `Cohort._of_all`, where all clients draw the same."""
+    """As `Calls.over_all`, where all clients draw the same."""
 
     def alike(key: Key, shard: Shard, *mine: PyTree) -> tuple:
         stream = NoiseStream(jax.random.fold_in(hidden, 0))
-        return client(key, replace(shard, _stream=stream), *mine)
+        same = shard._told("alike")._replace(stream=stream)
+        return client(key, replace(shard, _in_call=same), *mine)
 
-    return cohort._of_all(alike, hidden, key, own)
+    return calls.over_all(alike, hidden, key, own)
 
 
 def ranged_by_records(data: Dataset, clients: int) -> Dataset:

@@ -226,6 +226,7 @@ def train_algorithm(
         show(evaluations[-1])
 
     options |= {"record": record, "on_evaluation": on_evaluation, "not_covered": further}
+    options["programs"] = experiment.ledger.trace(algorithm).digests
     if checkpoints:
         options["checkpoints"] = replace(checkpoints, on_resume=on_resume)
     try:

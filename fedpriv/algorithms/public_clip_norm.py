@@ -22,11 +22,11 @@ from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.clipping import Clipping, flat, over_tensors
 from fedpriv.mechanisms.per_example import Gradients
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import over_clients
 from fedpriv.rounds.local_training import Batches, mean_grad, train_locally
 from fedpriv.rounds.optimizers import check_optimizer
+from fedpriv.rounds.over_clients import over_clients
 from fedpriv.rounds.parts import check_parts
-from fedpriv.rounds.samplers import everyone
+from fedpriv.rounds.samplers import Answer, everyone
 
 
 @names_user_code
@@ -97,9 +97,12 @@ def median_update_norm(
     clip = (clipping or flat()).clip
     grad = mean_grad(loss)
 
-    def norm(key: Key, shard: Shard) -> tuple:
-        trained = train_locally(key, params, shard, grad=grad, optimizer=optimizer, batches=batches)
+    def norm(i: jax.Array, examples: Example, size: jax.Array, _: Answer) -> tuple:
+        own_key, shard = jax.random.fold_in(key, i), Shard(examples, size)
+        trained = train_locally(
+            own_key, params, shard, grad=grad, optimizer=optimizer, batches=batches
+        )
         return (), clip(jax.tree.map(jnp.subtract, params, trained), math.inf)[1]
 
     drawn = everyone(proxies.num_clients).draw(key)
-    return jnp.median(over_clients(norm, key, drawn, proxies)[1])
+    return jnp.median(over_clients(norm, drawn, proxies)[1])

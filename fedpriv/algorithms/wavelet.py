@@ -23,6 +23,7 @@ from fedpriv.core.arguments import Count, NonNegative, Norm, checked
 from fedpriv.core.random_losses import GradientFunction, needs_keys
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.mechanisms.clipping import Clipping, coefficients, flat, per_level
+from fedpriv.mechanisms.described import described, worst_case_of
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism, unprotected
 from fedpriv.mechanisms.noise import Noise, haar_noise
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, per_example, private_mean
@@ -202,9 +203,10 @@ def _unbounded(used: Mechanism) -> Mechanism:
     reason = (
         "gradients are clipped, but the update of many steps, which is what is sent, has no bound"
     )
-    return used._replace(
-        clip=unprotected().clip, certified_multiplier=0.0, reason=reason, at=None, scaling=None
+    whatever = used._replace(
+        clip=unprotected().clip, certified_multiplier=0.0, reason=reason, at=None
     )
+    return described(whatever, worst_case=worst_case_of(used))
 
 
 def _claim_of_clients(

@@ -1,7 +1,8 @@
 """Attacks: what an adversary learns from what it sees, measured instead of trusted."""
 
 from fedpriv.attacks.bounds import LowerBounds, Thresholds, best_thresholds, lower_bounds
-from fedpriv.attacks.canaries import NoPlaceError, with_canaries
+from fedpriv.attacks.canaries import with_canaries
+from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.attacks.estimates import GaussianEstimate, gaussian_estimate
 from fedpriv.attacks.image_scores import mse, psnr, ssim
 from fedpriv.attacks.inversion import Reconstruction, infer_label, invert

@@ -10,7 +10,6 @@ nearly orthogonal to each other and to all else, each there by a fair coin.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,19 +18,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.attacks.canary_cohort import AmongClients, AmongRecords, NoPlaceError
 from fedpriv.attacks.canary_messages import FAR, Canaries, Data
-from fedpriv.attacks.injected import Injected, Place
+from fedpriv.attacks.canary_places import places_of, with_places
+from fedpriv.attacks.canary_rules import AmongClients, AmongRecords
+from fedpriv.attacks.injected import Injected
 from fedpriv.attacks.play import mixed
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, CountOrZero, Seed, checked, require
 from fedpriv.core.trees import flatten
 from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
+from fedpriv.mechanisms.described import worst_case_of
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy.seen import Plays, Seen
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.round_program import Played, RoundProgram
+from fedpriv.rounds.running import Ran, RoundToRun, run_by
 
 SCORED_VIEWS = ("third_party", "server_secagg", "last_model")
 """Whose scores are kept: who sees every model, who also knows the cohorts, who sees the last model alone."""
@@ -137,39 +140,37 @@ def with_canaries(
             turn=none,
         )
 
-    def round(key: Key, state: CanaryState, cohort: Cohort) -> tuple[CanaryState, Metrics]:
+    def of_round(key: Key, state: CanaryState) -> Canaries:
         coins = jax.random.bernoulli(
             jax.random.fold_in(key, random_streams.CANARIES), 0.5, (count,)
         )
         present = jnp.where(state.round == 0, coins, state.present)
-        canaries = Canaries(
-            jax.random.key(seed), present, length, per_client, worst, data, plays.drawn
-        )
-        run = partial(_run, algorithm, key, state.inner, cohort, canaries)
-        if not (places := _places(run)):
-            what = "records with shard.private_mean" if per_client else "clients with cohort.sum"
-            raise NoPlaceError(f"algorithm: canaries find no place in it; protect {what}")
-        drawn = cohort._draw_for_audits()
-        if drawn is None:  # a trace for a certificate, which scores do not enter
-            inner, metrics, _ = run(None, [])[1]
-            return _followed(state, inner, present), metrics
-        (inner, metrics, remembered), found = _observed(
-            run, places, canaries, plays, jnp.sum(drawn.mask), cohort.round
-        )
-        cohort._memory.adopt(remembered)
+        return Canaries(jax.random.key(seed), present, length, per_client, worst, data, plays.drawn)
+
+    def certified(key: Key, state: CanaryState, cohort: Cohort) -> tuple[CanaryState, Metrics]:
+        """Without canaries, which rules put in, and without scores, which no certificate covers."""
+        canaries = of_round(key, state)
+        inner, metrics = after_round(algorithm, key, state.inner, cohort)
+        present = with_places(cohort._calls.marks, canaries, cohort.round, canaries.present)
+        return _followed(state, inner, present), metrics
+
+    def play(program: RoundProgram, of: RoundToRun) -> Ran:
+        state, drawn, canaries = of.state, of.drawn, of_round(of.key, of.state)
+        ran, found = _observed(program, of, canaries, plays)
         clients = np.arange(count) // max(per_client, 1)
-        members = jnp.zeros(cohort.num_clients, bool).at[drawn.ids].max(drawn.mask, mode="drop")
-        there = members[clients]
-        may, rate = _may_take_part(cohort, clients, there, correlation is not None)
-        scored = _scored(state, inner.params, found, there, may, rate, plays, data is not None)
-        return _followed(scored, inner, present), metrics
+        everyone = jnp.zeros(of.federation.num_clients, bool)
+        there = everyone.at[drawn.ids].max(drawn.mask, mode="drop")[clients]
+        may, rate = _may_take_part(of, clients, there, correlation is not None)
+        after = ran.state.inner
+        scored = _scored(state, after.params, found, there, may, rate, plays, data is not None)
+        return ran._replace(state=_followed(scored, after, canaries.present))
 
     def personal(state: CanaryState, i: jax.Array) -> Any:
         assert algorithm.personal is not None
         return algorithm.personal(state.inner, i)
 
     own = personal if algorithm.personal else None
-    return algorithm._replace(init=init, round=round, personal=own)
+    return algorithm._replace(init=init, round=Played(certified, play), personal=own)
 
 
 def _check_data(data: Data | None, count: int, correlation: Any) -> None:
@@ -196,37 +197,12 @@ def _worst(plays: Plays) -> Callable[[int], PyTree] | None:
     used = plays.used
     if used is not None and used.correlation is not None:
         used = used.correlation.mechanism
-    hardest = getattr(used, "worst_case", None)
+    hardest = worst_case_of(used)
     return hardest and hardest.worst
 
 
 def _followed(state: CanaryState, inner: State, present: jax.Array) -> CanaryState:
     return state._replace(params=inner.params, round=inner.round, inner=inner, present=present)
-
-
-def _run(
-    algorithm: Algorithm,
-    key: Key,
-    inner: State,
-    cohort: Cohort,
-    canaries: Canaries,
-    injected: Injected | None,
-    places: list[Place],
-) -> tuple[Params, tuple[State, Metrics, tuple]]:
-    """(The model, (state, metrics, what correlated noise remembers)) after the round."""
-    heard = copy(cohort)
-    heard._memory, heard._stream = cohort._memory.nested(), cohort._stream.nested()
-    among = AmongRecords if canaries.per_client else AmongClients
-    played: Any = among(heard, canaries, injected, places)
-    after, metrics = after_round(algorithm, key, inner, played)
-    cohort._stream.adopt(heard._stream)
-    return after.params, (after, metrics, heard._memory.after)
-
-
-def _places(run: Any) -> list[Place]:
-    places: list[Place] = []
-    jax.eval_shape(lambda: run(None, places)[0])
-    return places
 
 
 class _Seen(NamedTuple):
@@ -249,36 +225,31 @@ class _Seen(NamedTuple):
 
 
 def _observed(
-    run: Any,
-    places: list[Place],
-    canaries: Canaries,
-    plays: Plays,
-    members: jax.Array,
-    t: jax.Array,
-) -> tuple[tuple[State, Metrics, tuple], _Seen]:
-    """(What `run` gives back, what it shows).
-
-    `members` of the cohort move the model as far as the canary's client, and add as much noise, in the round after t
-    others.
-    """
-    steps, times = 1, jnp.int32(1)
+    program: RoundProgram, of: RoundToRun, canaries: Canaries, plays: Plays
+) -> tuple[Ran, _Seen]:
+    """(What a round with canaries gives back, what it shows)."""
+    places, steps, times = places_of(program, canaries), 1, jnp.int32(1)
     if canaries.per_client:
-        steps = plays.steps
-        places, times = places[:1], steps * jnp.maximum(members, 1)
+        # The members of the cohort move the model as far as the canary's client, and add as much noise.
+        members = jnp.sum(of.drawn.mask)
+        places, steps, times = places[:1], plays.steps, plays.steps * jnp.maximum(members, 1)
+    among = AmongRecords if canaries.per_client else AmongClients
+
+    def run(*zeros: Any) -> tuple[Params, tuple[Ran, dict[str, list[Any]]]]:
+        rule = among(program, of, canaries, Injected(*zeros), places)
+        ran = run_by(rule, program, of)
+        return ran.state.params, (ran, rule.made_of)
+
     zero, one = jnp.zeros(()), jnp.ones(())
-    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), [p.like for p in places])
-    found: list[Place] = []
-    _, moved, out = jax.linearize(
-        lambda *given: run(Injected(*given), found), zero, zeros, zero, has_aux=True
-    )
-    # Of this trace, as mechanisms may be computed in the round.
-    places = [place.in_round(t) for place in (found[:1] if canaries.per_client else found)]
+    likes = [place.release.like for place in places]
+    zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), likes)
+    _, moved, (out, made_of) = jax.linearize(run, zero, zeros, zero, has_aux=True)
     unknown = flatten(moved(one, zeros, zero))
 
     def of_canary(j: jax.Array) -> _Seen:
-        each = [canaries.clipped(j, place) for place in places]
-        step = flatten(moved(zero, each, zero)) / times
-        square = sum(p.reach(c) ** 2 for p, c in zip(places, each, strict=True))
+        each = [p.added(made_of[p.name], canaries.direction(j, p.release.like)) for p in places]
+        step = flatten(moved(zero, [contribution for contribution, _ in each], zero)) / times
+        square = sum(reach**2 for _, reach in each)
         return _seen_along(unknown, step, square / times)
 
     if canaries.data is not None:
@@ -370,17 +341,17 @@ def _ratio(hits: jax.Array, precision: jax.Array, steps: int, rate: float) -> ja
 
 
 def _may_take_part(
-    cohort: Cohort, clients: np.ndarray, there: jax.Array, correlated: bool
+    of: RoundToRun, clients: np.ndarray, there: jax.Array, correlated: bool
 ) -> tuple[jax.Array, float]:
     """(Who may take part in the round, bool[k], how probably such a one does), as a third party knows it.
 
     It may know no more than its certificate says: a draw that amplifies is secret, but not whose turn it is.
     """
-    drawn: Any = cohort._sampler.accounting
+    drawn: Any = of.sampler.accounting
     if drawn.group_names:
         drawn, own = drawn.of_clients(clients.tolist())
         clients = np.array(own)
-    turn = drawn.turn(jnp.asarray(clients), cohort.round)
+    turn = drawn.turn(jnp.asarray(clients), of.t)
     blocks = drawn.turns and drawn.turns.block
     if turn is None or (correlated and (drawn.turns is None or drawn.turns.bands is None)):
         return there, 1.0

@@ -20,6 +20,7 @@ from fedpriv.attacks.play import is_certain, play
 from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_code import names_user_code
+from fedpriv.mechanisms.described import worst_case_of
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy.seen import Plays, Seen, View, common_neighbour
@@ -110,7 +111,8 @@ def coordinates(plays: Plays, dimension: int = 4) -> int:
     """Of how many a draw of one step consists, see `draw_scores`."""
     if isinstance(plays.noise, IntegerNoise):
         return sum(worst_shifts(plays.noise).values())
-    return plays.used.worst_case.dimension or dimension
+    hardest: Any = worst_case_of(plays.used)
+    return hardest.dimension or dimension
 
 
 def _ratios_of(seen: Seen, dimension: int) -> Ratios:
@@ -118,13 +120,13 @@ def _ratios_of(seen: Seen, dimension: int) -> Ratios:
     plays = seen.plays if seen.hidden else None
     if plays is not None and isinstance(plays.noise, IntegerNoise) and not plays.noise.beside:
         return integer_ratios(plays.noise, plays.lost, plays.farthest)
-    if plays is None or plays.used is None or plays.used.worst_case is None:
+    if plays is None or worst_case_of(plays.used) is None:
         why = seen.reason or "it brings no mechanism"
         raise ValueError(f"seen: there is nothing to draw for {seen.view} ({why})")
     used: Mechanism = plays.used
     # What the view sees may have more or less noise than the mechanism; the contribution is scaled instead.
     strength = float(used.certified_multiplier) / plays.multiplier
-    hardest: Any = used.worst_case
+    hardest: Any = worst_case_of(used)
     d = hardest.dimension or max(dimension, hardest.tensors)
     bound = used.clip(jax.tree.map(lambda u: 10 * u, hardest.worst(d)))[0]
     return (_gaussian_ratios if plays.noise == "gaussian" else _laplace_ratios)(

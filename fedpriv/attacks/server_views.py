@@ -8,33 +8,36 @@ between them, as in J. Geiping, H. Bauermeister, H. Dröge, M. Moeller, "Inverti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
+from jax.extend.core import JaxprEqn, jaxpr_as_fun
 
+from fedpriv.attacks.audited import Audited
 from fedpriv.attacks.inversion import Reconstruction, invert
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.places import Places
 from fedpriv.core.random_losses import without_key
 from fedpriv.core.trees import check_params, dimension, flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
-from fedpriv.mechanisms.correlated import is_correlated
-from fedpriv.mechanisms.mechanisms import Mechanism
-from fedpriv.rounds.algorithm import Algorithm, after_round
-from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import Cohort, Protocol, agreed
-from fedpriv.rounds.noise_stream import NoiseStream, public_key, root_of, round_of
+from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.messages import shares_of
+from fedpriv.rounds.noise_stream import public_key, root_of, round_of
 from fedpriv.rounds.one_round import who_takes_part
 from fedpriv.rounds.optimizers import ready
-from fedpriv.rounds.private_step import PrivateStep
+from fedpriv.rounds.primitives import in_shapes
+from fedpriv.rounds.round_arguments import OfClient, shape_of
+from fedpriv.rounds.round_program import RoundProgram, program_of_round
+from fedpriv.rounds.running import Call, RoundToRun, run_by
 from fedpriv.rounds.samplers import Draw, parts_of
-from fedpriv.rounds.scheduled_samplers import AnySampler, first_memories
+from fedpriv.rounds.scheduled_samplers import first_memories
 
 
 class View(NamedTuple):
@@ -81,10 +84,14 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
     (memory,) = first_memories(sampler)
     drawn, _ = who_takes_part(sampler, part, root, t, memory)
 
-    def step(added: list[PyTree]) -> tuple[Params, tuple[list[PyTree], Any]]:
-        cohort = Listening(added, t, federation, drawn, sampler, NoiseStream(round_of(root, t)))
-        after, _ = after_round(algorithm, public_key(root, t + 1), state, cohort)
-        return after.params, (cohort.messages, cohort.transcript)
+    keys = round_of(root, t), public_key(root, t + 1)
+    of = RoundToRun(*keys, state, t, sampler, drawn, federation, None)
+    program = program_of_round(algorithm, sampler, shape_of(federation), in_shapes(state))
+
+    def step(added: list[list[jax.Array]]) -> tuple[Params, tuple[list[list[jax.Array]], Any]]:
+        server = _Server(added, program, of)
+        after = run_by(server, program, of).state
+        return after.params, (server.messages, server.transcript)
 
     messages, transcript = jax.eval_shape(step, [])[1]
     if transcript is not None:
@@ -99,50 +106,55 @@ def server_view(algorithm: Algorithm, key: Key, state: Any, federation: Federati
     return View(update, sent, drawn)
 
 
-class Listening(Cohort):
-    """A cohort whose messages are heard, each with its share of the noise; its sums get the trees `added`."""
+class _Server(Audited):
+    """Hears messages, each with its share of the noise; sums get the arrays `added`."""
 
-    def __init__(
-        self,
-        added: list[PyTree],
-        round: jax.Array,
-        federation: Any,
-        drawn: Draw,
-        sampler: AnySampler,
-        stream: NoiseStream,
-    ):
-        super().__init__(round, federation, drawn, sampler, stream)
-        self._added = added
-        self.messages: list[PyTree] = []
-        self.transcript: jax.Array | None = None
+    def __init__(self, added: list[list[jax.Array]], program: RoundProgram, of: RoundToRun):
+        places = Places({"protocol": self._hear_all}, {"noise": self._share})
+        super().__init__(program, of, places)
+        self._added, self._shares = added, shares_of(of.sampler, jnp.sum(of.drawn.mask))
+        self.messages: list[list[jax.Array]] = []
+        self.transcript: Any = None
 
-    def _of_all(
-        self, fn: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
-    ) -> tuple[PyTree, PyTree]:
-        def aloud(key: Key, shard: Shard, *mine: PyTree) -> tuple:
-            message, kept = fn(key, shard, *mine)
-            return message, (kept, message)
+    def clients(self, eqn: JaxprEqn, values: list[Any]) -> list[Any]:
+        """As `Engine`, aloud."""
+        self._call = call = Call.of(eqn, values)
+        run = jaxpr_as_fun(call.program)
 
-        total, (kept, messages) = super()._of_all(aloud, hidden, key, own)
-        self.messages.append(messages)
-        return total, kept
+        def aloud(given: OfClient, rows: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            found = run(*call.arguments(given, rows))
+            messages, kept = found[: call.summed], found[call.summed :]
+            return messages, [*kept, *messages]
 
-    def _noisy(self, used: Mechanism, key: Key, total: PyTree, step: PrivateStep) -> PyTree:
+        total, stacked = self.over_clients(call, aloud, self._drawn)
+        kept = len(stacked) - call.summed
+        self.messages.append(stacked[kept:])
+        return [*total, *stacked[:kept]]
+
+    def mark(self, eqn: JaxprEqn, values: list[Any]) -> list[Any]:
+        """As `Engine`, of a sum with what is added."""
+        added = self._added[len(self.messages) - 1] if self._added and self.is_sum(eqn) else []
+        return [*map(jnp.add, values, added), *values[len(added) :]]
+
+    def remember(self, eqn: JaxprEqn, values: list[Any]) -> list[Any]:
         """Without noise that is correlated over rounds, which is the server's own."""
-        return total if is_correlated(used) else super()._noisy(used, key, total, step)
+        return values[2 : 2 + len(eqn.outvars)]
 
-    def _observe(self, total: PyTree, hidden: Key, step: PrivateStep) -> PyTree:
-        used: Any = step.mechanism.in_round(self.round)
-        if used.noise == "gaussian" and step.adder == "shares":
-            own_key = jax.random.fold_in(hidden, random_streams.OWN_NOISE)
+    def _share(self, eqn: JaxprEqn, values: list[Any]) -> Any:
+        """Messages get their shares of the noise, if clients add it."""
+        step = self.released(self._call).step
+        if step.mechanism.noise == "gaussian" and step.adder == "shares":
+            run, held = jaxpr_as_fun(eqn.params["jaxpr"]), values[: -1 - len(eqn.outvars)]
+            own_key = jax.random.fold_in(self._call.hidden, random_streams.OWN_NOISE)
             messages, mask = self.messages[-1], self._drawn.mask
-            self.messages[-1] = _with_shares(own_key, messages, mask, self._shares, used.perturb)
-        if not self._added:
-            return total
-        return jax.tree.map(jnp.add, total, self._added[len(self.messages) - 1])
+            self.messages[-1] = _with_shares(
+                own_key, messages, mask, self._shares, lambda key, total: run(*held, key, *total)
+            )
+        return NotImplemented
 
-    def _agreed(self, protocol: Protocol, key: Key, messages: PyTree, reason: str) -> PyTree:
-        outcome, self.transcript = agreed(protocol, key, messages)
+    def _hear_all(self, outcome: tuple[PyTree, Any]) -> tuple[PyTree, Any]:
+        """Of (what comes of a protocol, what travels)."""
+        _, self.transcript = outcome
         return outcome
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over
-from fedpriv.certification.marks import Mean, Sum
 from fedpriv.certification.pieces import bits_of_shares, too_narrow
 from fedpriv.certification.second_trace import same_array
 from fedpriv.certification.trace import Stage
@@ -20,8 +19,11 @@ from fedpriv.core.arguments import require
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, PyTree
+from fedpriv.mechanisms.correlated import first_memory, is_correlated, perturbed_in_run
 from fedpriv.mechanisms.integers import IntegerSum
+from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
+from fedpriv.rounds.marks import Mean, Sum
 from fedpriv.rounds.noise_stream import THREEFRY
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
 
@@ -77,7 +79,7 @@ def assumed(
         for stage in stages
         if any(_adds_its_own(release) for release in stage.releases) and (why := too_narrow(stage))
     )
-    if any(stage.answer.delay is not None for stage in stages):
+    if any(stage.of.answer.delay is not None for stage in stages):
         texts.append(
             "how late an answer comes, for which model, and how much it counts, is drawn without looking at the data"
         )
@@ -138,7 +140,7 @@ def program_of(sampler: AnySampler) -> ClosedJaxpr:
 
 
 def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
-    """The arrays that sealed samplers of records, schedules and sums of integers close over by themselves."""
+    """The arrays that sealed samplers of records, schedules, correlated noise and sums of integers close over."""
     for release in releases:
         places = release.step.sampling.places if isinstance(release, Mean) else None
         if places is not None and constructed(places):
@@ -146,10 +148,23 @@ def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
         used = release.step.mechanism
         if type(used) is Dynamic and constructed(used):
             yield used.ends
+        if type(used) is Mechanism and is_correlated(used) and constructed(used):
+            yield from (each.array for each in closed_over(_program_in_run(used, release.like)))
         integers = release.step.integer_sum(dimension(release.like))
         if integers is not None and constructed(used):
             lost = release.step.sampling.accounting.of_a_round.lossy
             yield from (each.array for each in closed_over(_program_of_sum(integers, lost)))
+
+
+def _program_in_run(used: Mechanism, like: PyTree) -> ClosedJaxpr:
+    """What correlated noise is in a round, traced."""
+    key = jax.eval_shape(lambda: jax.random.key(0, impl=THREEFRY))
+    memory = jax.eval_shape(lambda: first_memory(used, like))
+
+    def perturb(key: Key, total: PyTree, memory: PyTree, t: jax.Array) -> PyTree:
+        return perturbed_in_run(used, key, total, memory, t)
+
+    return jax.make_jaxpr(perturb)(key, like, memory, jnp.int32(0))
 
 
 def _program_of_sum(integers: IntegerSum, shares_are_lost: bool) -> ClosedJaxpr:

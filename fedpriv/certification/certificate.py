@@ -17,10 +17,8 @@ from fedpriv.certification.data_checks import check_data
 from fedpriv.certification.groups import (
     grouping_of,
 )
-from fedpriv.certification.information_flow import NONE, Labels
 from fedpriv.certification.initial_state import trace_init
 from fedpriv.certification.known_operations import lines_that_print
-from fedpriv.certification.marked_cohort import FederationShape
 from fedpriv.certification.persons_held import (
     PersonsHeld,
     also_held_out,
@@ -37,12 +35,14 @@ from fedpriv.core.trees import check_arrays
 from fedpriv.core.types import Key, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
-from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.privacy import Certificate
 from fedpriv.privacy.seen import View
 from fedpriv.rounds.algorithm import Algorithm, made_at, require_algorithm
+from fedpriv.rounds.privacy_labels import NONE, Labels
+from fedpriv.rounds.round_arguments import FederationShape, shape_of
+from fedpriv.rounds.round_program import program_of_round
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
@@ -67,9 +67,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     if isinstance(federation, StreamedFederation):
         federation = federation.empty()
     _check_samplers(algorithm)
-    shape = FederationShape(
-        federation.num_clients, federation.capacity, _like(federation), federation.public.shape[-1]
-    )
+    shape = shape_of(federation)
     for _, sampler in parts_of(algorithm.sampler, 2):
         population = sampler.accounting.population
         if population != shape.num_clients:
@@ -151,10 +149,10 @@ def _stages(
         return kept
 
     # What clients keep in one round is there in all later ones.
-    leaves = programs[0].program.jaxpr.invars[2:-1]
-    fixed_point(a_round_later, [NONE] * len(leaves))
+    fixed_point(a_round_later, [NONE] * len(jax.tree.leaves(state)))
     stages = tuple(map(stage_of, programs, followed))
-    return stages, programs[-1].out[:2]
+    out = programs[-1].of.out
+    return stages, (out.state, out.metrics)
 
 
 def check_twice(traced: TracedRound) -> None:
@@ -167,19 +165,9 @@ def check_twice(traced: TracedRound) -> None:
     for stage, (_, sampler) in zip(traced.stages, parts_of(algorithm.sampler, 2), strict=True):
 
         def again(sampler: AnySampler = sampler) -> ClosedJaxpr:
-            return traced_program(algorithm, sampler, shape, state).program
+            return program_of_round(algorithm, sampler, shape, state).program
 
         check_same_again(stage.program, again, made_at(algorithm))
-
-
-def _like(federation: Any) -> Any:
-    """A client's records, in shapes."""
-    by_cohort = isinstance(federation, CohortFederation)
-    records = federation.holder_records if by_cohort else federation.examples
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct((federation.capacity, *leaf.shape[1:]), leaf.dtype),
-        records,
-    )
 
 
 @names_user_code

@@ -88,18 +88,20 @@ def _check_metrics(metrics: Any) -> None:
 def _check_counter(traced: TracedRound) -> None:
     """Computes the counter alone, where that takes a few equations."""
     leaves, structure = jax.tree.flatten(traced.before)
-    program = traced.stages[-1].program
+    of = traced.programs[-1]
+    program, argument = of.program, len(jax.tree.leaves(of.like._replace(state=())))
     place = jax.tree.unflatten(structure, range(len(leaves))).round
+    argument += place
     used = [i == place for i in range(len(program.jaxpr.outvars))]
     counter, needed = partial_eval.dce_jaxpr(program.jaxpr, used)
     if (
         len(counter.eqns) > 100
         or counter.constvars
         or counter.effects
-        or sum(needed) != needed[2 + place]
+        or sum(needed) != needed[argument]
     ):
         return  # by other means; a full check runs it
-    require_that(bool(needed[2 + place]), "round: the state's `round` must go up by 1")
+    require_that(bool(needed[argument]), "round: the state's `round` must go up by 1")
     count = jaxpr_as_fun(jax.extend.core.ClosedJaxpr(counter, ()))
     for now in (5, 10**6 + 5):
         (after,) = count(jnp.asarray(now, leaves[place].dtype))

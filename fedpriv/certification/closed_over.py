@@ -10,11 +10,12 @@ import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from fedpriv.certification.information_flow import NOWHERE, users_line, where
-from fedpriv.certification.privacy_labels import LeakError
 from fedpriv.core.jaxprs import programs
+from fedpriv.core.program_text import is_array
 from fedpriv.data.client_rows import ClientRows
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.models.fine_tuning import PUBLIC_BASE
+from fedpriv.rounds.privacy_labels import LeakError
 
 
 class ClosedOver(NamedTuple):
@@ -94,11 +95,6 @@ class _Walk(NamedTuple):
                 each.uses.append(eqn)
         for atom in jaxpr.outvars:
             held(atom)
-
-
-def is_array(atom: Any) -> bool:
-    """Whether an input or output is an array that is written into the program, and no number."""
-    return isinstance(atom, Literal) and (isinstance(atom.val, jax.Array) or np.ndim(atom.val) > 0)
 
 
 def _used(held: _Held, made: str | None) -> ClosedOver:

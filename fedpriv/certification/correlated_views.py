@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 
-from fedpriv.certification.marks import Sum
 from fedpriv.certification.trace import Stage
 from fedpriv.certification.unit_kinds import ANY, UnitKind
 from fedpriv.certification.views import NOT_EMPTIED, of_unit_norm
@@ -19,6 +18,7 @@ from fedpriv.mechanisms.correlated import (
     run_sensitivity,
     whole_run,
 )
+from fedpriv.mechanisms.described import worst_case_of
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
 from fedpriv.mechanisms.noise_matrices import Factorization, identity
 from fedpriv.privacy import VIEWS
@@ -26,6 +26,7 @@ from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
 from fedpriv.privacy.row import Row
 from fedpriv.privacy.sampling import Accounting, Everyone, MinimumSeparation, Turns, Who, Why
 from fedpriv.privacy.seen import ClippedUnit
+from fedpriv.rounds.marks import Sum
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
 ADDED_BY_SERVER = (
@@ -148,7 +149,7 @@ def _amplified(
 def _for_audits(sums: Sequence[Sum], turns: Turns, rounds: int) -> Mechanism | None:
     """The mechanism of the whole run, where there is but one."""
     used: Any = sums[0].step.mechanism
-    if len(sums) > 1 or used.parts or used.correlation.mechanism.worst_case is None:
+    if len(sums) > 1 or used.parts or worst_case_of(used.correlation.mechanism) is None:
         return None
     return whole_run(of_unit_norm(used), rounds, _participation(turns, rounds))
 

@@ -6,21 +6,18 @@ its condition. So a label that does not arrive is proof that there is no path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import takewhile
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive
-from jax.interpreters import mlir
+from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
 from fedpriv.core.code_places import is_jax_file, is_users_file, place
 from fedpriv.core.fixed_points import fixed_point
-from fedpriv.core.jaxprs import is_call, programs, scan_operands
+from fedpriv.core.jaxprs import is_call, programs, scan_operands, trace_program
+from fedpriv.rounds.primitives import OURS
+from fedpriv.rounds.privacy_labels import NONE, Labels
 
-Labels: TypeAlias = frozenset
-NONE: Labels = frozenset()
 NOWHERE = ":?"
 """The line of an equation of which JAX does not know it."""
 
@@ -30,37 +27,6 @@ class TransferRules(Protocol):
 
     def transfer(self, eqn: JaxprEqn, labels: list[Labels]) -> list[Labels]:
         """Those of its outputs."""
-
-
-MARK = Primitive("fedpriv_mark")
-"""The identity on its arguments; rules know by its `number` what it means. For programs that are traced, not run."""
-MARK.multiple_results = True
-MARK.def_abstract_eval(lambda *avals, number: list(avals))
-mlir.register_lowering(
-    MARK, mlir.lower_fun(lambda *arrays, number: list(arrays), multiple_results=True)
-)
-
-
-@contextmanager
-def as_compiled() -> Iterator[None]:
-    """Inside, programs are traced as a run compiles them, whatever JAX's flags for debugging say.
-
-    Without jit no loop would be there to follow. A key would count as used up where it is folded twice, and what a mark
-    keeps of a mechanism as a leak.
-    """
-    with jax.disable_jit(False), jax.debug_key_reuse(False), jax.check_tracer_leaks(False):
-        yield
-
-
-def trace_program(fn: Callable[..., Any], *args: Any) -> tuple[ClosedJaxpr, Any]:
-    """Of a program to follow labels in: (`fn`, traced as a run compiles it; what it gives back, in shapes)."""
-    with as_compiled():
-        return jax.make_jaxpr(fn, return_shape=True)(*args)
-
-
-def mark(number: int, *arrays: Any) -> list[Any]:
-    """The arrays of a traced program, marked."""
-    return list(MARK.bind(*arrays, number=number))
 
 
 def propagate(jaxpr: Jaxpr, labels: Sequence[Labels], rules: TransferRules) -> list[Labels]:
@@ -77,7 +43,7 @@ def propagate(jaxpr: Jaxpr, labels: Sequence[Labels], rules: TransferRules) -> l
 
 
 def _transferred(eqn: JaxprEqn, labels: list[Labels], rules: TransferRules) -> Sequence[Labels]:
-    if eqn.primitive is MARK:
+    if eqn.primitive in OURS:
         return rules.transfer(eqn, labels)
     if eqn.primitive.name == "optimization_barrier":
         return labels
@@ -167,9 +133,3 @@ def _frames(eqn: JaxprEqn) -> list[tuple[str, int]]:
     inside = takewhile(lambda code: code is not trace_program.__code__, codes)
     frames = [frame for frame, _ in zip(traceback.frames, inside, strict=False)]
     return [(f.file_name, f.line_num) for f in frames if not is_jax_file(f.file_name)]
-
-
-def made_by_checkify(eqn: JaxprEqn) -> bool:
-    """Whether checkify made an equation, which numbers its errors by a count of its own."""
-    ours = [f.file_name for f in getattr(eqn.source_info.traceback, "frames", ())]
-    return any("checkify" in name for name in takewhile(lambda f: not is_users_file(f), ours))

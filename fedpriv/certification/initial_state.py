@@ -8,14 +8,16 @@ from typing import Any
 import jax
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over, private_names
-from fedpriv.certification.information_flow import NONE, propagate, trace_program
+from fedpriv.certification.information_flow import propagate
 from fedpriv.certification.known_operations import lines_that_print
-from fedpriv.certification.privacy_labels import LeakError, Private, Protected
 from fedpriv.certification.rules import Rules
 from fedpriv.core.array_arguments import check_leaves
+from fedpriv.core.jaxprs import trace_program
 from fedpriv.core.types import Params, PyTree, State
 from fedpriv.core.user_code import user_line
 from fedpriv.rounds.algorithm import Algorithm, initial_state, made_at
+from fedpriv.rounds.marks import Marks
+from fedpriv.rounds.privacy_labels import NONE, LeakError, Private, Protected
 
 _NOT_CONCRETE = (
     jax.errors.ConcretizationTypeError,
@@ -49,7 +51,7 @@ def trace_init(
             "examples, rows or sizes"
         ) from None
     lines_that_print(program, "init")
-    rules = Rules([], Protected(algorithm.unit, True))
+    rules = Rules(Marks(), Protected(algorithm.unit, True))
     models = len(jax.tree.leaves(model))
     label = frozenset({Private("the clients' records or sizes", -1, "init")})
     inputs = [NONE if i < models else label for i in range(len(program.jaxpr.invars))]

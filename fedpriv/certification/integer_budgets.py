@@ -14,7 +14,6 @@ import jax.numpy as jnp
 
 from fedpriv.certification.calibration import least_noise
 from fedpriv.certification.certificate import certify
-from fedpriv.certification.marks import Sum
 from fedpriv.certification.views import Cohorts, of_clients
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.arguments import (
@@ -49,6 +48,7 @@ from fedpriv.privacy.seen import View
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.marks import Sum
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.private_step import PrivateStep
 from fedpriv.rounds.samplers import everyone

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from jax.extend.core import ClosedJaxpr, JaxprEqn, primitives
 
-from fedpriv.certification.information_flow import MARK, NOWHERE, where
+from fedpriv.certification.information_flow import NOWHERE, where
 from fedpriv.core.jaxprs import equations
 from fedpriv.models.custom_primitive import OWN
+from fedpriv.rounds.primitives import OURS
 
 _LISTED = frozenset(
     getattr(primitives, name).name for name in dir(primitives) if name.endswith("_p")
@@ -75,7 +76,7 @@ def _name(eqn: JaxprEqn) -> str:
 
 def _is_known(eqn: JaxprEqn) -> bool:
     checks = eqn.primitive.name == "check" and eqn.params.get("debug", False)  # by checkify
-    ours = eqn.primitive in OWN or eqn.primitive is MARK
+    ours = eqn.primitive in OWN or eqn.primitive in OURS
     return _name(eqn) in KNOWN or ours or checks
 
 

@@ -6,12 +6,12 @@ from collections import Counter
 
 import numpy as np
 
-from fedpriv.certification.marks import Released, Sum
 from fedpriv.certification.trace import Stage
 from fedpriv.certification.views import together
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.privacy.sampling import Accounting
+from fedpriv.rounds.marks import Released, Sum
 from fedpriv.rounds.private_step import PrivateStep
 
 

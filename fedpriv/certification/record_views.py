@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from fedpriv.certification.marks import Mean
 from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.certification.views import NOT_EMPTIED, Cohorts, Sent, by_each, drawable
 from fedpriv.core.trees import dimension
@@ -15,6 +14,7 @@ from fedpriv.privacy.drawn import Drawn, Noisy
 from fedpriv.privacy.row import Row
 from fedpriv.privacy.sampling import Everyone, Sampling, Who, Why
 from fedpriv.privacy.seen import ClippedUnit
+from fedpriv.rounds.marks import Mean
 from fedpriv.rounds.record_samplers import accounting_of
 
 _NOT_REMOVED = Why("a client stays without a record, whose place is empty")

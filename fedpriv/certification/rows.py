@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedpriv.certification.marks import Sum
 from fedpriv.certification.pieces import of_messages, too_narrow
 from fedpriv.certification.record_views import of_records
 from fedpriv.certification.trace import Stage
@@ -14,6 +13,7 @@ from fedpriv.privacy import VIEWS
 from fedpriv.privacy.drawn import Drawn, Noisy
 from fedpriv.privacy.row import Row
 from fedpriv.privacy.seen import ClippedUnit
+from fedpriv.rounds.marks import Sum
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
 
@@ -37,7 +37,7 @@ def stage_rows(
     """
     cohorts = Cohorts.of(sampler.accounting, steps, kind.group)
     sums, narrow = of_messages(stage), too_narrow(stage)
-    weight, clip_scale, delay = stage.answer
+    weight, clip_scale, delay = stage.of.answer
     by_group = delay is None and not sampler.accounting.counts_equally
     if (weight is not None or clip_scale is not None) and not by_group:
         _check_shares(sums)

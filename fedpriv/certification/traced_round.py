@@ -21,7 +21,6 @@ from fedpriv.certification.groups import (
     grouping_of,
     kinds_of,
 )
-from fedpriv.certification.marked_cohort import FederationShape
 from fedpriv.certification.person_views import (
     of_clients_of_a_person,
     of_records_of_a_person,
@@ -47,6 +46,8 @@ from fedpriv.privacy.sampling.grouped import Strata
 from fedpriv.privacy.seen import NO_OTHERS, View
 from fedpriv.rounds.algorithm import Algorithm, made_at
 from fedpriv.rounds.record_samplers import RecordSampler
+from fedpriv.rounds.round_arguments import FederationShape
+from fedpriv.rounds.round_program import RoundProgram
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
@@ -267,9 +268,14 @@ class TracedRound(NamedTuple):
         )
 
     @property
-    def calls(self) -> tuple[Any, ...]:
-        """Of the cohort, with each part of the sampler, in plain values: what is trained has to make the same."""
-        return tuple(stage.calls for stage in self.stages)
+    def programs(self) -> tuple[RoundProgram, ...]:
+        """Of the round with each part of the sampler."""
+        return tuple(stage.of for stage in self.stages)
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Of these programs."""
+        return tuple(program.digest for program in self.programs)
 
     @property
     def samplers(self) -> tuple[AnySampler, ...]:
@@ -300,6 +306,7 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
         relation=_relation(certificate, rounds),
         basis="constructed" if proved else "declared",
         assumptions=tuple(dict.fromkeys(said)),
+        programs=tuple(digest for traced in rounds for digest in traced.digests),
         of_groups={name: with_basis(own, rounds) for name, own in certificate.of_groups.items()},
     )
 

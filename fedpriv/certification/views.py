@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedpriv.certification.marks import Released, Sum
 from fedpriv.core.arguments import require
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.mechanisms import Mechanism, joint
@@ -20,6 +19,7 @@ from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
 from fedpriv.privacy.row import Row
 from fedpriv.privacy.sampling import Accounting, Everyone, Neighbour, Sampling, Who, Why
 from fedpriv.privacy.seen import ClippedUnit, View
+from fedpriv.rounds.marks import Released, Sum
 
 NOT_EMPTIED = Why("without its unit there is no client, and no place that is empty")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import jax
@@ -79,3 +79,29 @@ def checking_fields(cls: T) -> T:
         lambda _, leaves: tuple.__new__(cls, leaves),
     )
     return cls
+
+
+def refusing(gone: Mapping[str, str]) -> Callable[[T], T]:
+    """For a named-tuple class that had these fields: whoever gives one is told in a line what to write instead."""
+
+    def check(given: Mapping[str, Any]) -> None:
+        for name in gone.keys() & given.keys():
+            require(False, name, given[name], gone[name])
+
+    def refuse(cls: T) -> T:
+        make, change = cls.__new__, cls._replace
+
+        @functools.wraps(make)
+        def new(kind: Any, *args: Any, **fields: Any) -> Any:
+            check(fields)
+            return make(kind, *args, **fields)
+
+        @functools.wraps(change)
+        def replaced(self: Any, /, **fields: Any) -> Any:
+            check(fields)
+            return change(self, **fields)
+
+        cls.__new__, cls._replace = new, replaced
+        return cls
+
+    return refuse

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import jax
+from jax import lax
 from jax.extend import source_info_util
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
 from jax.interpreters import partial_eval as pe
 
 Rule: TypeAlias = Callable[[JaxprEqn, list[Any]], Any]
 """(equation, its inputs) -> its outputs, or NotImplemented where JAX's own primitive is to be used."""
+
+
+@contextmanager
+def as_compiled() -> Iterator[None]:
+    """Inside, programs are traced as a run compiles them, whatever JAX's flags for debugging say.
+
+    Without jit no loop would be there to follow. A key would count as used up where it is folded twice, and what a mark
+    keeps of a mechanism as a leak.
+    """
+    with jax.disable_jit(False), jax.debug_key_reuse(False), jax.check_tracer_leaks(False):
+        yield
+
+
+def trace_program(fn: Callable[..., Any], *args: Any) -> tuple[ClosedJaxpr, Any]:
+    """(`fn`, traced as a run compiles it; what it gives back, in shapes)."""
+    with as_compiled():
+        return jax.make_jaxpr(fn, return_shape=True)(*args)
 
 
 def programs(eqn: JaxprEqn) -> list[ClosedJaxpr]:
@@ -106,6 +125,26 @@ def inlined(eqn: JaxprEqn, values: Sequence[Any], rule: Rule) -> list[Any]:
         raise NotInterpretedError(eqn.primitive.name)
     inner = eqn.params["jaxpr"]
     return _evaluate(inner.jaxpr, inner.consts, values, rule)
+
+
+def evaluated_inside(eqn: JaxprEqn, values: Sequence[Any], rule: Rule) -> list[Any]:
+    """The outputs of a call, or of a scan, its body evaluated like the rest.
+
+    Raises:
+      NotInterpretedError: `eqn` is neither.
+    """
+    if eqn.primitive.name != "scan":
+        return inlined(eqn, values, rule)
+    body = eqn.params["jaxpr"]
+    consts, carry, xs = scan_operands(eqn, values)
+
+    def turn(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
+        out = evaluate(body, [*consts, *carry, *xs], rule)
+        return out[: len(carry)], out[len(carry) :]
+
+    how = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
+    carry, ys = lax.scan(turn, carry, xs, **how)
+    return [*carry, *ys]
 
 
 def scan_operands(eqn: JaxprEqn, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:

@@ -218,7 +218,10 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
 
 
 def local(tree: PyTree) -> PyTree:
-    """A tree of replicated arrays as this process's own, for computations in which the others take no part."""
+    """A tree of replicated arrays as this process's own, on one device, for computations of its own.
+
+    A round that closes over them is traced for no mesh of devices, and can run on any.
+    """
     return jax.tree.map(
-        lambda leaf: leaf if leaf.is_fully_addressable else leaf.addressable_data(0), tree
+        lambda leaf: leaf.addressable_data(0) if len(leaf.devices()) > 1 else leaf, tree
     )

@@ -161,6 +161,7 @@ class Keeper:
                 snapshot = unpacked(named, about["run"], like, layout)
             except ValueError as error:
                 raise OtherRunError(self._refusal(str(error))) from None
+            self._check_program(about["settings"].get("program", {}))
             if snapshot.round > self._rounds:
                 raise OtherRunError(
                     f"rounds: {self._rounds}; {self._settings.folder} holds a checkpoint of round {snapshot.round}; "
@@ -176,6 +177,7 @@ class Keeper:
         wanted = self._wanted if planned == self._rounds else self._wanted_of(planned)
         if planned == self._rounds and "clip_norms" not in there:  # as in earlier revisions
             wanted = {field: value for field, value in wanted.items() if field != "clip_norms"}
+        there, wanted = _of_any_jax(there, wanted), _of_any_jax(wanted, there)
         layout = wanted["layout"]
         recorded = {f: v for f, v in there["layout"].items() if _NO_CHOICE.get(f) != v}
         there = there | {"layout": recorded}
@@ -184,6 +186,12 @@ class Keeper:
         if different := list(_different(there, wanted | {"layout": layout})):
             raise OtherRunError(self._refusal("; ".join(different)))
         return Strategy(**layout)
+
+    def _check_program(self, there: dict[str, Any]) -> None:
+        """Raises OtherRunError: it is another program of the same version of JAX, whatever it releases."""
+        here = self._wanted.get("program", {})
+        if there.get("jax") == here.get("jax") and there != here:
+            raise OtherRunError(self._refusal("; ".join(differences(there, here, "program"))))
 
     def _refusal(self, different: str) -> str:
         return (
@@ -228,6 +236,12 @@ class Keeper:
             return
         for _, old in self._files()[KEPT:]:
             _remove(old)
+
+
+def _of_any_jax(settings: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Of a program what it releases alone, where `other` settings say that, too."""
+    released = settings.get("program", {}).get("calls")
+    return settings | {"program": {"calls": released if "program" in other else None}}
 
 
 def _remove(file: Path) -> None:

@@ -22,6 +22,7 @@ from fedpriv.engine.history import ClientValues
 from fedpriv.models.score import Score, diverged, is_finite, summed
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import Carried, round_in_run
+from fedpriv.rounds.round_program import RoundProgram
 from fedpriv.rounds.sent import check_diagnostics
 
 if TYPE_CHECKING:
@@ -40,12 +41,12 @@ class Training(NamedTuple):
     Attributes:
       federations: with a leading axis of seeds, or a list of streamed ones.
       roots: key[seeds].
-      calls: of the cohort, as they were certified.
+      programs: of the round, as they were certified.
       algorithm, test, score, measure, rounds, every: as `simulate`.
     """
 
     algorithm: Algorithm
-    calls: tuple[Any, ...]
+    programs: tuple[RoundProgram, ...]
     federations: Federation | list[StreamedFederation]
     roots: Key
     test: Example
@@ -58,7 +59,7 @@ class Training(NamedTuple):
 @names_user_code
 def numbered_round(
     algorithm: Algorithm,
-    calls: Sequence[Any],
+    programs: Sequence[RoundProgram],
     root: Key,
     t: jax.Array,
     carried: Carried,
@@ -67,9 +68,9 @@ def numbered_round(
     """Round t + 1 (t: i32[]): what is carried on, its metrics and whether the model is finite, bool[].
 
     Args:
-      calls: as `round_in_run`.
+      programs: as `round_in_run`.
     """
-    carried, metrics = round_in_run(algorithm, calls)(root, carried, federation, t)
+    carried, metrics = round_in_run(algorithm, programs)(root, carried, federation, t)
     return carried, (metrics, _finite(carried.state))
 
 
@@ -79,7 +80,11 @@ def next_evaluation(done: int, rounds: int, every: int) -> int:
 
 
 def rounds_of_seeds(
-    algorithm: Algorithm, calls: Sequence[Any], score: ScoreFn, measure: Measure, every: int
+    algorithm: Algorithm,
+    programs: Sequence[RoundProgram],
+    score: ScoreFn,
+    measure: Measure,
+    every: int,
 ) -> Callable[..., Any]:
     """Rounds `start` to `end`, `every` at most, and an evaluation, for each seed.
 
@@ -94,7 +99,7 @@ def rounds_of_seeds(
 
         @jax.jit  # so that it is traced once
         def run(carried: Carried, t: jax.Array) -> tuple:
-            return numbered_round(algorithm, calls, root, t, carried, federation.for_training)
+            return numbered_round(algorithm, programs, root, t, carried, federation.for_training)
 
         def step(t: jax.Array, so_far: tuple) -> tuple:
             carried, seen = so_far

@@ -63,6 +63,7 @@ def identity(
         **({"secret_seed_check": secret_check} if secret_check else {}),
         "layout": strategy.order,
         "data": bytes(data).hex()[:16],
+        "program": _program(traced),
         **({"groups": repr(traced.grouping)} if traced.grouping else {}),
         **_persons(training),
     }
@@ -80,6 +81,16 @@ def identity(
         }
 
     return of
+
+
+def _program(traced: TracedRound) -> dict[str, Any]:
+    """What runs; digests are of one version of JAX, calls of any."""
+    calls = repr([program.calls for program in traced.programs])
+    return {
+        "jax": jax.__version__,
+        "digests": list(traced.digests),
+        "calls": hashlib.sha256(calls.encode()).hexdigest()[:16],
+    }
 
 
 def _bounds(traced: TracedRound, rounds: int) -> dict[str, list[str]]:

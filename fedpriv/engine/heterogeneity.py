@@ -17,12 +17,12 @@ import optax
 from fedpriv.core.arguments import Finite, NonNegative, checked, require
 from fedpriv.core.random_losses import without_key
 from fedpriv.core.trees import check_params, flatten
-from fedpriv.core.types import Example, Key, LossFn, Params, State
+from fedpriv.core.types import Example, LossFn, Params, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
 from fedpriv.engine.simulate import Measure
 from fedpriv.rounds.client_shard import Shard
-from fedpriv.rounds.cohort import over_clients
+from fedpriv.rounds.over_clients import over_clients
 from fedpriv.rounds.samplers import Draw
 
 
@@ -65,14 +65,13 @@ def heterogeneity(loss: LossFn, l2: NonNegative = 0.0, minimum: Finite | None = 
         clients = federation.num_clients
         everyone = Draw(jnp.arange(clients), jnp.ones(clients, bool))
 
-        def client(key: Key, shard: Shard) -> tuple[Any, tuple]:
-            value, gradient = jax.value_and_grad(of_client)(
-                state.params, shard.examples, shard.mask
-            )
+        def client(i: jax.Array, examples: Example, size: jax.Array, _: Any) -> tuple[Any, tuple]:
+            shard = Shard(examples, size)
+            value, gradient = jax.value_and_grad(of_client)(state.params, examples, shard.mask)
             g = flatten(gradient)
             return (value, g, jnp.sum(g**2)), ()
 
-        total, _ = over_clients(client, jax.random.key(0), everyone, federation)
+        total, _ = over_clients(client, everyone, federation)
         value, mean, squared = jax.tree.map(lambda leaf: leaf / clients, total)
         of_mean = jnp.sum(mean**2)
         measured = {

@@ -147,6 +147,7 @@ class History:
         federation, whose programs are compiled when first needed.
       not_covered: private numbers by which `on_evaluation` could choose the last round, see `simulate`; no certificate
         covers that choice, see `Certificate.not_covered`.
+      programs: digests of the rounds that ran; those of a certificate of them, `Certificate.programs`, are the same.
     """
 
     seeds: tuple[int, ...]
@@ -154,6 +155,7 @@ class History:
     state: State = None
     compile_seconds: float | None = None
     not_covered: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         if not self.evaluations:

@@ -17,7 +17,7 @@ from fedpriv.certification.certificate import check_twice
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.data_checks import check_data
 from fedpriv.certification.initial_state import unreadable
-from fedpriv.core.arguments import Count, Seed, checked
+from fedpriv.core.arguments import Count, Seed, checked, require
 from fedpriv.core.types import Example, Key, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.waiting import waiting_for
@@ -96,6 +96,7 @@ def simulate(
     record: Callable[[Evaluation], object] | None = None,
     checkpoints: Checkpoints | None = None,
     compiler: Compiler = compiled,
+    programs: tuple[str, ...] | None = None,
 ) -> History:
     """Trains `algorithm` for `rounds` rounds with every seed; evaluates every `every` rounds and at the end.
 
@@ -134,6 +135,7 @@ def simulate(
         state that a run of so many has; an evaluation where the earlier call ended stays in the history, and the
         diagnostics of the next one are those of the rounds since. One that `on_evaluation` has ended stays so.
       compiler: compiles the rounds (only of a federation in memory), by default `jax.jit`.
+      programs: what was certified, `certificate.programs`: other rounds are refused. None: whatever is given.
 
     Raises:
       ValueError: an argument out of range or of the wrong kind; errors of `init`, `check_launch`, `check_examples` or
@@ -178,9 +180,11 @@ def simulate(
         state = _initial(algorithm, params, federations, roots)
         with waiting_for("tracing the round again"):
             check_twice(traced)
-        calls = traced.calls
+        same = programs is None or programs == traced.digests
+        remedy = f"these are {traced.digests}; certify the algorithm, model and federation that are trained"
+        require(same, "programs", programs, remedy)
         training = Training(
-            algorithm, calls, federations, roots, test, score, measure, rounds, every
+            algorithm, traced.programs, federations, roots, test, score, measure, rounds, every
         )
         remembered = traced.first_memory(rounds), first_memories(algorithm.sampler)
         carried = Carried(state, *_of_each_seed(remembered, len(seeds)))
@@ -193,6 +197,7 @@ def simulate(
                 federation=records,
                 test=test,
                 initial_state=state,
+                programs=traced.digests,
             )
         keeper, saved = None, None
         if checkpoints:
@@ -202,6 +207,7 @@ def simulate(
         if hooks.not_covered:
             hooks.check_names(_private_names(traced, measure, state, federations))
         run = RunState(seeds, first.num_clients, saved, hooks.not_covered)
+        run.history.programs = traced.digests
         if saved:
             strategy = cleanup.enter_context(use(saved.layout))
             if saved.round == rounds or saved.stopped:
@@ -296,7 +302,7 @@ def _chunks(
 ) -> Iterator[Chunks]:
     """Compiled for what is carried first, which the saved then replaces: so the programs are the same."""
     began = time.perf_counter()
-    algorithm, calls, federations, roots, test, score, measure, rounds, every = training
+    algorithm, programs, federations, roots, test, score, measure, rounds, every = training
     measure = measure or (lambda state, federation: {})
     carried, roots, test = distributed.replicate((carried, roots, test), strategy.mesh)
     first = carried
@@ -304,7 +310,7 @@ def _chunks(
         first = distributed.replicate(to_device(saved.carried, carried), strategy.mesh)
     if isinstance(federations, Federation):
         federation = distributed.replicate(federations, strategy.mesh)
-        make = partial(rounds_of_seeds, algorithm, calls, score, measure, every)
+        make = partial(rounds_of_seeds, algorithm, programs, score, measure, every)
         given = carried, federation, roots, test, 0, every
         chunk, layout = compiled_to_fit(make, given, [0], strategy, compiler)
         run.history.compile_seconds = time.perf_counter() - began
@@ -319,7 +325,7 @@ def _chunks(
     jax.eval_shape(lambda state: measured(measure, state, federations[0]), each[0].state)
     ends = run.round, rounds, every
     with streamed_chunk(
-        lambda: partial(numbered_round, algorithm, calls),
+        lambda: partial(numbered_round, algorithm, programs),
         algorithm.sampler,
         (partial(evaluate, score), partial(measured, measure)),
         federations,

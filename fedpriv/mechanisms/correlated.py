@@ -20,6 +20,7 @@ from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.trees import real
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, spread
+from fedpriv.mechanisms.described import know, worst_case_of
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.noise_matrices import PROVED, Factorization, identity
 from fedpriv.pairs.curves import Floats
@@ -92,11 +93,14 @@ def correlated(
         other = mechanism.at(bound, sigma)  # type: ignore[misc]
         return other if other.reason else correlated(other, factorization, adder=adder)
 
+    def perturb(key: Key, total: PyTree) -> PyTree:
+        return mechanism.perturb(key, total)
+
     unsealed = mechanism._replace(
+        perturb=perturb,
         certified_multiplier=0.0,
         reason=OF_RUNS,
         at=at,
-        worst_case=None,
         correlation=Correlation(mechanism, factorization, adder),
     )
     proved = constructed(mechanism) and type(factorization) in PROVED
@@ -203,7 +207,7 @@ def whole_run(used: Mechanism, rounds: int, participation: Participation) -> Mec
         like = jax.tree.map(lambda leaf: leaf[0], total)
         return lax.scan(step, first_memory(used, like), jnp.arange(rounds))[1]
 
-    hardest: Any = mechanism.worst_case
+    hardest: Any = worst_case_of(mechanism)
 
     def whiten(total: PyTree) -> jax.Array:
         seen = jnp.asarray(factorization.strategy(rounds), jnp.float32)
@@ -219,15 +223,14 @@ def whole_run(used: Mechanism, rounds: int, participation: Participation) -> Mec
         return bounded, jnp.max(norms)
 
     sensitivity = run_sensitivity(factorization, rounds, participation)
-    return mechanism._replace(
+    of_a_run = mechanism._replace(
         clip=clip,
         perturb=perturb,
         certified_multiplier=mechanism.certified_multiplier / sensitivity,
-        scaling=None,
-        worst_case=hardest._replace(worst=worst, whiten=whiten),
         at=None,
         correlation=used.correlation,
     )
+    return know(of_a_run, None, hardest._replace(worst=worst, whiten=whiten))
 
 
 def _worst_rounds(c: Floats, participation: Participation) -> Floats:

@@ -301,9 +301,7 @@ def _integer_mechanism(
         )
 
     integers = Integers(noise, bits)
-    return sealed(
-        real._replace(noise=noise, perturb=perturb, integers=integers, worst_case=None, at=None)
-    )
+    return sealed(real._replace(noise=noise, perturb=perturb, integers=integers, at=None))
 
 
 @lru_cache(maxsize=64)

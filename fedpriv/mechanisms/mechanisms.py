@@ -15,18 +15,18 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.core.arguments import (
-    Count,
     CountOrZero,
     NonNegative,
     Norm,
     checked,
     require,
 )
-from fedpriv.core.checked_tuples import checking_fields
+from fedpriv.core.checked_tuples import checking_fields, refusing
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.trees import dimension, flatten, real, unflatten, width
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
+from fedpriv.mechanisms.described import Scaling, WorstCase, know, scaling_of, worst_case_of
 from fedpriv.mechanisms.noise import Noise, isotropic
 from fedpriv.privacy.seen import NO_NOISE, NoiseKind
 from fedpriv.privacy.whitening import joint_multiplier
@@ -41,41 +41,23 @@ A square below 1.2e-38 counts as 0, so that up to sqrt(d) 1.1e-19 of a norm is n
 makes what is clipped 6e-5 too long, relative to C, and less for any other.
 """
 
-
-@checking_fields
-class Scaling(NamedTuple):
-    """Clipping that does no more than scale, so that no record needs a gradient of its own; see `fp.clipping.Clipping`.
-
-    Attributes:
-      scales: norms of the tensors -> the factor of each.
-      norms: contribution -> those norms; None if they are the tensors' l2 norms.
-    """
-
-    scales: Callable[[PyTree], PyTree]
-    norms: Callable[[PyTree], PyTree] | None = None
+_DESCRIBED = (
+    "a mechanism does not hold it; write fedpriv.mechanisms.described.described(mechanism, {})"
+)
+_SCALING = _DESCRIBED.format("scaling=Scaling(scales, norms)")
+_WORST_CASE = _DESCRIBED.format("worst_case=WorstCase(worst, whiten)")
+_WORST_CASE_FIELDS = ("worst_case", "worst", "whiten", "dimension", "tensors")
 
 
-@checking_fields
-class WorstCase(NamedTuple):
-    """The contribution that is hardest to hide, and how it shows, for audits.
-
-    Attributes:
-      worst: d -> a contribution of d coordinates: no other moves the noisy sum more; see `fp.clipping.Clipping`.
-      whiten: a perturbed tree -> f32[...] with independent entries, in units of the noise.
-      dimension: the number of coordinates, if the mechanism requires a fixed one; for a `joint` mechanism, that of its
-        first part.
-      tensors: the least number of tensors: one for each that is clipped separately.
-    """
-
-    worst: Callable[[int], PyTree]
-    whiten: Callable[[PyTree], jax.Array]
-    dimension: Count | None = None
-    tensors: Count = 1
-
-
+@refusing(
+    dict.fromkeys(("scaling", "scales", "norms"), _SCALING)
+    | dict.fromkeys(_WORST_CASE_FIELDS, _WORST_CASE)
+)
 @checking_fields
 class Mechanism(NamedTuple):
     """Bounds contributions and perturbs their sum; the privacy unit is whatever the sum runs over.
+
+    What gradients and audits know of its functions is no part of it, see `fedpriv.mechanisms.described`.
 
     Attributes:
       clip: contribution -> (bounded contribution, its norm before).
@@ -87,8 +69,6 @@ class Mechanism(NamedTuple):
       noise: "gaussian", "discrete_gaussian" or "skellam" (sensitivity in the l2 norm), or "laplace" (l1).
       clip_norm: C.
       noise_multiplier: sigma as the paper states it; `certified_multiplier` is what is proved.
-      scaling: `clip` by the norms of a contribution's tensors alone; None if it does more than scale.
-      worst_case: for audits; None if nothing is hidden.
       at: (C, sigma) -> this mechanism with these values, which may be traced: C is raised to `LEAST_CLIP`, nothing else
         is checked. None if it has neither.
       parts: the mechanisms of a `joint` one.
@@ -104,8 +84,6 @@ class Mechanism(NamedTuple):
     noise: NoiseKind = "gaussian"
     clip_norm: Any = math.inf
     noise_multiplier: Any = 0.0
-    scaling: Scaling | None = None
-    worst_case: WorstCase | None = None
     at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
     parts: tuple[Mechanism, ...] = ()
     correlation: Any = None
@@ -191,17 +169,16 @@ def mechanism(
             noise.dimension or clipping.dimension,
             clipping.tensors,
         )
-        unsealed = Mechanism(
+        used = Mechanism(
             lambda update: clipping.clip(update, bound),
             perturb,
             0.0 if silent else strength / reach,
             NO_NOISE if silent else "",
             clip_norm=bound,
             noise_multiplier=sigma,
-            scaling=scaling,
-            worst_case=None if silent else worst_case,
             at=at,
         )
+        unsealed = know(used, scaling, None if silent else worst_case)
         return sealed(unsealed) if constructed(clipping) and constructed(noise) else unsealed
 
     return at(clip_norm, noise_multiplier)
@@ -244,12 +221,12 @@ def laplace(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
         "laplace",
         clip_norm,
         noise_multiplier,
-        worst_case=WorstCase(
-            lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
-            lambda u: flatten(u) / (clip_norm * noise_multiplier),
-        ),
     )
-    return sealed(unsealed)
+    worst_case = WorstCase(
+        lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
+        lambda u: flatten(u) / (clip_norm * noise_multiplier),
+    )
+    return sealed(know(unsealed, None, worst_case))
 
 
 def _at_least(bound: Any) -> Any:
@@ -337,6 +314,8 @@ def _measured(update: PyTree) -> tuple[PyTree, jax.Array]:
     return update, optax.tree.norm(update)
 
 
+know(unprotected(), scaling_of(gaussian(math.inf, 0)), None)  # of `_measured`
+
 ALREADY_PRIVATE = unprotected("messages carry the noise of records' means alone")
 """For messages that depend on records through `Shard.private_mean` alone, which is checked: sums need no noise."""
 
@@ -369,17 +348,18 @@ def joint(*parts: Mechanism) -> Mechanism:
         each = zip(parts, keys, total, strict=True)
         return tuple(part.perturb(k, s) for part, k, s in each)
 
-    hidden = all(part.certified_multiplier > 0 and part.worst_case for part in parts)
-    unsealed = Mechanism(
+    worst_cases = [worst_case_of(part) for part in parts]
+    hidden = all(part.certified_multiplier > 0 for part in parts) and all(worst_cases)
+    used = Mechanism(
         clip,
         perturb,
         joint_multiplier(part.certified_multiplier for part in parts),
         next((part.reason for part in parts if part.reason), ""),
         clip_norm=parts[0].clip_norm,
         noise_multiplier=parts[0].noise_multiplier,
-        worst_case=_worst_together([part.worst_case for part in parts]) if hidden else None,
         parts=parts,
     )
+    unsealed = know(used, None, _worst_together(worst_cases) if hidden else None)
     return sealed(unsealed) if all(map(constructed, parts)) else unsealed
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -20,10 +20,12 @@ from fedpriv.core.arguments import (
     require,
 )
 from fedpriv.core.checked_tuples import checking_fields
+from fedpriv.core.places import region, tap
 from fedpriv.core.random_losses import GradientFunction, of_one, takes_key
 from fedpriv.core.trees import check_params, real, widened
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.mechanisms.clipping import over_tensors, separately
+from fedpriv.mechanisms.described import scaling_of
 from fedpriv.mechanisms.factored_program import FactoredProgram
 from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, mechanism
@@ -195,11 +197,13 @@ def private_mean(
     gradients: Gradients,
     mechanism: Mechanism | MedianClipping,
     expected_size: Positive | jax.Array,
-) -> Callable[[Key, Params, Example, jax.Array], Params]:
+) -> Callable[..., Params]:
     """(key, params, batch, mask) -> the mean gradient of the batch: each is clipped and their sum perturbed, in f32.
 
     Formal guarantees: those of the mechanism, per record; a record that `mask` leaves out does not count. With
     `MedianClipping`, none.
+
+    The mean may be told, last, which records those of the batch are (i32[B]), for audits.
 
     Args:
       expected_size: divisor of the sum, whatever the number of records: the lot size L, or s R.
@@ -215,45 +219,63 @@ def private_mean(
     )
     expected_size = checked("expected_size", expected_size, Positive | jax.Array)
 
-    def clipped(params: Params, batch: Example, mask: jax.Array) -> tuple[Params, jax.Array]:
-        total, lengths, _ = _clipped_sum(gradients, mechanism, params, batch, mask)
+    def clipped(
+        params: Params, part: tuple[Example, jax.Array | None], mask: jax.Array
+    ) -> tuple[Params, jax.Array]:
+        total, lengths, _ = _clipped_sum(gradients, mechanism, params, part, mask)
         return total, lengths
 
-    def mean(key: Key, params: Params, batch: Example, mask: jax.Array) -> Params:
+    def mean(
+        key: Key, params: Params, batch: Example, mask: jax.Array, rows: jax.Array | None = None
+    ) -> Params:
         real(params, "params")
         micro = _micro_of(gradients, mask)
+        told, mask = _place(rows, "batch", ((batch, rows), mask))
         if micro is None:
-            total, lengths, now = _clipped_sum(gradients, mechanism, params, batch, mask)
+            total, lengths, now = _clipped_sum(gradients, mechanism, params, told, mask)
         else:
             now = _whatever_the_batch(mechanism, micro)
             start = jax.tree.map(jnp.zeros_like, widened(params))
-            of_part = functools.partial(clipped, params)
-            total, lengths = sum_of_parts(of_part, start, batch, mask, micro)
+            of_part = partial(clipped, params)
+            total, lengths = sum_of_parts(of_part, start, told, mask, micro)
             lengths = lengths.reshape(-1)[: mask.shape[0]]
         count_records(lengths, mask)
-        noisy = now.perturb(key, total)
+        perturb = now.perturb if rows is None else partial(region, "record_noise", now.perturb)
+        noisy = perturb(key, total)
         return jax.tree.map(lambda s: s / expected_size, noisy)
 
     return mean
+
+
+def _place(rows: jax.Array | None, name: str, tree: PyTree) -> PyTree:
+    """The tree, in a place of this name where it is known of which records it is."""
+    return tree if rows is None else tap(name, tree)
 
 
 def _clipped_sum(
     gradients: Gradients,
     mechanism: Mechanism | MedianClipping,
     params: Params,
-    batch: Example,
+    batch: tuple[Example, jax.Array | None],
     mask: jax.Array,
 ) -> tuple[Params, jax.Array, Mechanism]:
     """(the sum of the records' clipped gradients, their norms f32[B] before, the mechanism for this batch)."""
-    of_batch = gradients(params, batch)
-    now = mechanism.for_batch(of_batch.norms, mask)
-    if now.scaling is None:
-        return *_sum_of_bounded(now, of_batch.each(), mask), now
-    norms_of = now.scaling.norms
-    norms = jax.vmap(norms_of)(of_batch.each()) if norms_of else of_batch.norms
-    scales, lengths = now.scaling.scales(norms), over_tensors(norms)
+    examples, rows = batch
+    place = partial(_place, rows)
+    params, _ = place("params", (params, rows))
+    of_batch = gradients(params, examples)
+    norms = place("norms", of_batch.norms)
+    now = mechanism.for_batch(norms, mask)
+    scaling = scaling_of(now)
+    if scaling is None:
+        total, lengths = _sum_of_bounded(now, place("each", of_batch.each()), mask)
+        return place("bounded", total), lengths, now
+    if norms_of := scaling.norms:
+        norms = jax.vmap(norms_of)(place("each", of_batch.each()))
+    scales, lengths = scaling.scales(norms), over_tensors(norms)
     weights = jax.tree.map(lambda s: jnp.where(mask, s, 0.0), scales)
-    return of_batch.weighted(weights), lengths, now
+    total = of_batch.weighted(place("weights", weights))
+    return place("weighted", total), lengths, now
 
 
 def _micro_of(gradients: Gradients, mask: jax.Array) -> int | None:

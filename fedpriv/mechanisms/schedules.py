@@ -45,11 +45,7 @@ def is_mechanism(value: Any) -> bool:
 
 
 def plain(used: Any) -> tuple[Any, ...]:
-    """What a certificate rests on of a mechanism, in plain values, which are the same of one that is made anew.
-
-    What listens to a mechanism, in an audit, is as that.
-    """
-    used = getattr(used, "listens_to", used)
+    """What a certificate rests on of a mechanism, in plain values, which are the same of one that is made anew."""
     multipliers = tuple(
         (rounds, "computed" if isinstance(m, jax.core.Tracer) else float(m))
         for rounds, m in used.multipliers(MOST_PARTS)

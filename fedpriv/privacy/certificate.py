@@ -46,6 +46,8 @@ class Certificate:
             all of them; they differ where clients' sizes are public.
         of_groups: name -> the certificate of a unit of that public group, where units are in groups that are drawn, or
             count, differently. This one is of all of them: its epsilon is the largest, and its profile theirs.
+        programs: digests of the rounds that it was read off, of each part of the sampler; (): it was declared. Those of
+            a run are `History.programs`. They are of one version of JAX.
         version: of how it is written.
     """
 
@@ -65,6 +67,7 @@ class Certificate:
     )
     of_clients: tuple[Certificate, ...] = field(default=(), compare=False, repr=False)
     of_groups: Mapping[str, Certificate] = field(default_factory=dict, compare=False, repr=False)
+    programs: tuple[str, ...] = field(default=(), compare=False, repr=False, metadata=as_json())
     version: int = VERSION
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,9 @@ from jax import lax
 
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.places import tap
 from fedpriv.core.random_losses import needs_keys, with_keys
-from fedpriv.core.trees import dimension, shapes, sizes
+from fedpriv.core.trees import dimension, sizes
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
@@ -26,12 +27,33 @@ from fedpriv.mechanisms.per_example import (
     rounded,
 )
 from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
+from fedpriv.rounds.marks import Batch, Clients, Marks, Mean, mark_tree, user_line
 from fedpriv.rounds.noise_stream import NoiseStream
+from fedpriv.rounds.primitives import in_shapes
+from fedpriv.rounds.privacy_labels import Private
 from fedpriv.rounds.private_step import PrivateStep
 from fedpriv.rounds.record_samplers import RecordSampler, draw_records
 from fedpriv.rounds.samplers import ALIKE, Answer
 
 Carry = TypeVar("Carry")
+
+
+class InCall(NamedTuple):
+    """What a shard has of the cohort's call that gave it.
+
+    Attributes:
+      stream: of the client's noise.
+      call: itself.
+      marks: of the round.
+      given: the shard as it was given, alone.
+      unperturbed: sums of integers, which the cohort perturbs.
+    """
+
+    stream: NoiseStream
+    call: Clients
+    marks: Marks
+    given: list[Shard]
+    unperturbed: list[Mean]
 
 
 @dataclass(frozen=True, eq=False, match_args=False)
@@ -52,7 +74,7 @@ class Shard:
     round: jax.Array | int = 0
     client_id: jax.Array | int = 0
     _answer: Answer = field(default=ALIKE, repr=False)
-    _stream: NoiseStream | None = field(default=None, repr=False)
+    _in_call: InCall | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         """Without a record."""
@@ -110,21 +132,18 @@ class Shard:
           ValueError: steps below 1; as `private_mean`.
         """
         steps = checked("steps", steps, Count)
-        stream = self._told("shard.private_steps")
+        stream = self._told("shard.private_steps").stream
         key = stream.begin("shard.private_steps")
-        told: list[Any] = []
 
         def turn(k: jax.Array, carried: tuple) -> tuple:
             now, lost = carried
             turn_key = jax.random.fold_in(key, k)
-            with stream.turns(turn_key, steps) as inside, counted_records() as seen:
+            with stream.turns(turn_key, steps), counted_records() as seen:
                 now = step(k, now)
-                told[:] = inside
                 return now, lost + seen.total()
 
         carry, lost = lax.fori_loop(0, steps, turn, (carry, jnp.zeros(2, jnp.int32)))
         add_records(lost)
-        stream.tell(("steps", steps, tuple(told)))
         return carry
 
     def _noisy_mean(self, step: PrivateStep, params: Params, rotation: Key | None = None) -> Params:
@@ -140,52 +159,79 @@ class Shard:
             "fp.gaussian"
         )
         require(fresh, "mechanism", mechanism, remedy)
-        stream = self._told("shard.private_mean")
-        key = stream.begin("shard.private_mean")
+        of = self._told("shard.private_mean")
+        key = of.stream.begin("shard.private_mean")
         draw_key, noise_key, loss_key = (
             jax.random.fold_in(key, number)
             for number in (random_streams.RECORDS, random_streams.NOISE, random_streams.DROPOUT)
         )
-        drawn, divisor = draw_records(step.sampling, draw_key, self.size, self.client_id)
-        batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), self.examples)
+        examples, size, client_id, label = self._drawn_among(of)
+        examples = tap("records", examples)
+        drawn, divisor = draw_records(step.sampling, draw_key, size, client_id)
+        batch = jax.tree.map(lambda leaf: leaf.at[drawn.ids].get(mode="clip"), examples)
         if needs_keys(step.gradients):
             batch = with_keys(loss_key, batch)
         used: Any = mechanism.in_round(self.round)
         integers = step.integer_sum(dimension(params))
         if integers is None or rotation is None:
             noisy_mean = private_mean(step.gradients, used, divisor)
-            mean = noisy_mean(noise_key, params, batch, drawn.mask)
+            mean = noisy_mean(noise_key, params, batch, drawn.mask, drawn.ids)
         else:
             rounding_key = jax.random.fold_in(key, random_streams.ROUNDING)
             total = integer_total(step.gradients, used, integers)
             mean = total(rotation, rounding_key, params, batch, drawn.mask)
-        stream.tell(("mean", shapes(params), step.told(dimension(params))))
+        times = of.stream.times
+        release = Mean(user_line(), of.call.number, step, in_shapes(params), label, times=times)
+        if rotation is None:
+            mean = mark_tree(of.marks, release, (mean, bounds_of(step, self.round)))[0]
+        else:
+            of.unperturbed.append(release)  # the cohort adds the noise
         return mean if step.adder == "own_summed" else jax.tree.map(rounded, mean, params)
 
-    def _told(self, what: str) -> NoiseStream:
-        if self._stream is None:
+    def _drawn_among(self, of: InCall) -> tuple[Example, jax.Array, jax.Array, Private]:
+        """The records, size and number of the client, of a batch from here on; and its label.
+
+        Raises:
+          ValueError: they are not what the cohort gave.
+        """
+        line, (given,) = user_line(), of.given
+        for name in ("size", "round", "client_id"):
+            if getattr(self, name) is not getattr(given, name):
+                raise ValueError(
+                    f"shard: its {name} was changed ({line}); leave it as the cohort gives it"
+                )
+        held = {id(leaf) for leaf in jax.tree.leaves(given.examples)}
+        own = tuple(id(leaf) in held for leaf in jax.tree.leaves(self.examples))
+        label = Private("records of a batch", len(of.marks), line)
+        of_client = self.examples, self.client_id, self.size
+        examples, client_id, size = mark_tree(of.marks, Batch(line, label, own), of_client)
+        return examples, size, client_id, label
+
+    def _told(self, what: str) -> InCall:
+        if self._in_call is None:
             raise ValueError(
                 f"{what}: this shard has no noise of its own (cohort.public, or made by hand); use the one that the "
                 "cohort gives to a client"
             )
-        return self._stream
-
-    def _end(self) -> tuple:
-        """Its private means, once the client has returned: none can come after it."""
-        if self._stream is None:
-            return ()
-        self._stream.end()
-        return self._stream.told
+        return self._in_call
 
 
-def shard_of(
-    branch: Key | None,
+def shard_in_call(
+    of: InCall,
     examples: PyTree,
     size: jax.Array,
     round: jax.Array | int,
     i: jax.Array,
     answer: Answer = ALIKE,
 ) -> Shard:
-    """Of client i (i32[]), whose noise comes from a branch of the stream; without one it has none."""
-    stream = None if branch is None else NoiseStream(branch)
-    return Shard(examples, size, round, i, answer, stream)
+    """That of client i (i32[]), whose noise comes from the stream of a call."""
+    shard = Shard(examples, size, round, i, answer, of)
+    of.given[:] = [shard]
+    return shard
+
+
+def bounds_of(step: PrivateStep, t: jax.Array | int) -> jax.Array:
+    """f32[...], the clip norms of the mechanism in round t."""
+    used = step.mechanism.in_round(t)
+    bounds = jax.tree.leaves(getattr(used, "clip_norm", ()))
+    return jnp.stack([jnp.float32(c) for c in bounds] or [jnp.float32(0)])

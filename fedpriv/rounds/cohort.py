@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,30 +12,27 @@ import jax.numpy as jnp
 from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
 from fedpriv.core.arguments import checked, require
-from fedpriv.core.array_arguments import check_key, check_leaves
-from fedpriv.core.trees import dimension, is_finite, real, shapes
+from fedpriv.core.places import region, tap
+from fedpriv.core.trees import dimension, is_finite, real
 from fedpriv.core.types import Key, Metrics, Params, PyTree
-from fedpriv.core.user_functions import asked, both
-from fedpriv.data.federation import Federation
-from fedpriv.devices.layout import sum_over
 from fedpriv.mechanisms.correlated import is_correlated
-from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
-from fedpriv.mechanisms.noise_memory import NoiseMemory
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism, unprotected
 from fedpriv.mechanisms.not_finite_counts import Tally, counted_records
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism, rounded
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.rounds.client_shard import Shard, shard_of
-from fedpriv.rounds.noise_stream import ROUNDS, NoiseStream
+from fedpriv.rounds.calls import Calls
+from fedpriv.rounds.client_shard import Shard, bounds_of
+from fedpriv.rounds.marks import (
+    Mean,
+    mark_tree,
+)
+from fedpriv.rounds.messages import Protocol, agreed, clipped, coded, perturbed, shares_of, times
 from fedpriv.rounds.parts import check_parts
+from fedpriv.rounds.privacy_labels import TAKING_PART
 from fedpriv.rounds.private_step import PrivateStep, SumAdder, adder_of_sum
 from fedpriv.rounds.record_samplers import RecordSampler
-from fedpriv.rounds.samplers import Answer, Draw
-from fedpriv.rounds.scheduled_samplers import AnySampler
 from fedpriv.rounds.sent import Client, sent_by
-from fedpriv.rounds.weighting import EQUALLY, Weighting
-
-Protocol: TypeAlias = Callable[[Key, PyTree], tuple[PyTree, PyTree]]
-"""(key, messages, leaves [slots, ...]) -> (what comes of them, what travels meanwhile)."""
+from fedpriv.rounds.weighting import EQUALLY, ByPublicSizes, Weighting
 
 
 class Summed(NamedTuple):
@@ -61,17 +58,12 @@ WRAPPED = "wrapped"
 
 @dataclass(match_args=False)
 class Cohort:
-    """The clients of one round, drawn by the engine.
+    """The clients of one round, whoever they are: a round is traced with it, and its program runs with those drawn.
 
     Its properties are read-only.
     """
 
-    _round: jax.Array
-    _federation: Any
-    _drawn: Draw
-    _sampler: AnySampler
-    _stream: NoiseStream
-    _memory: NoiseMemory = field(default_factory=lambda: NoiseMemory(None), repr=False)
+    _calls: Calls
     _sent: list[Wire] = field(default_factory=list, repr=False)
     _messages: Tally = field(default_factory=Tally, repr=False)
     _records: Tally = field(default_factory=Tally, repr=False)
@@ -83,29 +75,35 @@ class Cohort:
     @property
     def round(self) -> jax.Array:
         """i32[], number of rounds done."""
-        return self._round
+        return self._calls.given.round
 
     @property
     def num_clients(self) -> int:
         """How many clients there are, in the cohort or not."""
-        return self._federation.num_clients
+        return self._calls.shape.num_clients
 
     @property
     def expected_size(self) -> float:
         """What a mean over the cohort divides by."""
-        return self._sampler.expected_size
+        return self._calls.sampler.expected_size
 
     @property
     def size(self) -> jax.Array:
         """i32[], how many take part. In a Poisson cohort it is private, so means do not divide by it."""
-        return jnp.sum(self._drawn.mask).astype(jnp.int32)
+        drawn = self._calls.sampler.accounting
+        if not drawn.secret or (drawn.full and drawn.of_a_round.vanish == 0):
+            return self._members
+        return self._calls.private(TAKING_PART, self._calls.given.members)
+
+    @property
+    def _members(self) -> jax.Array:
+        """i32[], how many take part, for the engine's own noise, which the release counts."""
+        return self._calls.counted(self._calls.given.members)
 
     @property
     def public(self) -> Shard:
         """The server's public examples."""
-        rows = self._federation.public
-        examples = jax.tree.map(lambda leaf: leaf[rows], self._federation.examples)
-        return Shard(examples, jnp.int32(len(rows)), self.round)
+        return Shard(self._calls.given.public, jnp.int32(self._calls.shape.public), self.round)
 
     def sum(
         self,
@@ -148,32 +146,33 @@ class Cohort:
             local is None, "local", local, 'give adder="own" where it was True, else leave it out'
         )
         adder = checked("adder", adder, SumAdder)
-        divided = weighting.adder == "server" and not self._sampler.accounting.counts_equally
+        divided = weighting.adder == "server" and not self._calls.sampler.accounting.counts_equally
         remedy = "it divides by what clients weigh, so that weights of groups are not counted; give 'fixed'"
         require(not divided, "weighting: estimator", "clipped", remedy)
         used = mechanism.in_round(self.round)
         who = adder_of_sum(used, codec, weighting, adder)
-        step = PrivateStep(mechanism, self._sampler, who, codec, weighting)
-        hidden, clients_key, rotation_key = self._keys("cohort.sum", key, own)
+        step = PrivateStep(mechanism, self._calls.sampler, who, codec, weighting)
+        hidden, clients_key, rotation_key = self._calls.begin("cohort.sum", key, own)
         if getattr(used, "integers", None) is not None:  # else a program stays what it was
             rotation_key = jax.random.fold_in(rotation_key, random_streams.ROTATION)
         like: list[PyTree] = []  # a message that travels as integers, in shapes
         wrapped: Metrics = {}
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, tuple]:
-            size, answer = self._size_for(weighting, shard), shard._answer
+            size = tap("size", self._size_for(weighting, shard))
+            answer = shard._answer
             with counted_records() as records:
                 sent = sent_by(client, key, shard, *mine)
-            sent = sent._replace(message=real(sent.message))
+            sent = sent._replace(message=real(tap("message", sent.message)))
             if step.adder == "own":
-                bounded, norm = _clipped(used, sent.message, answer.clip_scale)
+                bounded, norm = clipped(used, sent.message, answer.clip_scale)
                 noisy = self._perturbed_by_client(used, shard, bounded, step)
-                message, of_codec = _coded(codec, key, noisy)
+                message, of_codec = coded(codec, key, noisy)
             else:
-                coded, of_codec = _coded(codec, key, sent.message)
-                message, norm = _clipped(used, coded, answer.clip_scale)
+                decoded, of_codec = coded(codec, key, sent.message)
+                message, norm = clipped(used, tap("coded", decoded), answer.clip_scale)
             message, weight = weighting.weigh(message, size)
-            message = _times(answer.weight, message)
+            message = times(answer.weight, message)
             if (integers := step.integer_sum(dimension(message))) is not None:
                 like[:] = [jax.eval_shape(lambda: message)]
                 rounding_key = jax.random.fold_in(key, random_streams.ROUNDING)
@@ -185,7 +184,7 @@ class Cohort:
             counts = lost, records.total()
             return message, (sent.own, {**norms, **of_codec, **sent.diagnostics}, weight, counts)
 
-        (total, (new, seen, weights, counts)), means = self._over(one, hidden, clients_key, own)
+        total, (new, seen, weights, counts) = self._calls.over_all(one, hidden, clients_key, own)
         self._count(*counts)
         total = weighting.bounded(total, weights, self.expected_size)
         if step.adder != "own":
@@ -196,10 +195,9 @@ class Cohort:
             else:
                 total = self._noisy(used, noise_key, total, step)
         metrics = self._metrics(step.wire(dimension(total)), seen, wrapped)
-        total = self._observe(total, hidden, step)
-        told = shapes(total), shapes(own), step.told(dimension(total)), means
-        self._stream.tell(("sum", *told))
-        return Summed(weighting.shown(total), metrics, self._stored(own, new))
+        own_noise = step.adder == "own"  # marked where each client adds its noise
+        total = self._calls.collected(total) if own_noise else self._calls.released(total, step)
+        return Summed(weighting.shown(total), metrics, self._calls.stored(own, new))
 
     def private_mean(
         self,
@@ -227,7 +225,7 @@ class Cohort:
             together.
         """
         step = PrivateStep(
-            mechanism, records, "own_summed", gradients=gradients, cohort=self._sampler
+            mechanism, records, "own_summed", gradients=gradients, cohort=self._calls.sampler
         )
         if step.integer_sum(dimension(params)) is not None:
             total, metrics = self._sum_of_records(step, params)
@@ -248,27 +246,29 @@ class Cohort:
 
         All keys are hidden ones, though the rotation's and the rounding's hide nothing.
         """
-        hidden, key, _ = self._keys("cohort.private_mean", jax.random.key(0), ())
+        hidden, key, _ = self._calls.begin("cohort.private_mean", jax.random.key(0), ())
         rotation_key, noise_key = (
             jax.random.fold_in(hidden, number)
             for number in (random_streams.ROTATION, random_streams.NOISE)
         )
+        releases: list[Mean] = []
 
         def one(key: Key, shard: Shard) -> tuple[jax.Array, jax.Array]:
             remedy = "integers of records cannot be weighed; leave weights of answers out"
-            require(shard._answer.weight is None, "sampler", self._sampler, remedy)
+            require(shard._answer.weight is None, "sampler", self._calls.sampler, remedy)
             with counted_records() as records:
                 integers = shard._noisy_mean(step, params, rotation_key)
+            releases[:] = shard._told("shard.private_mean").unperturbed
             return integers, records.total()
 
-        (total, records), means = self._over(one, hidden, key, ())
+        total, records = self._calls.over_all(one, hidden, key, ())
         self._count(jnp.zeros(records.shape[:1], bool), records)
         total, wrapped = self._noisy_integers((noise_key, rotation_key), total, step, params)
+        (release,) = releases
+        total = mark_tree(self._calls.marks, release, (total, bounds_of(step, self.round)))[0]
         metrics = self._metrics(step.wire(dimension(params)), {}, wrapped)
-        summed = PrivateStep(ALREADY_PRIVATE, self._sampler, "shares")
-        total = self._observe(total, hidden, summed)
-        self._stream.tell(("sum of integers", shapes(total), step.told(dimension(params)), means))
-        return total, metrics
+        summed = PrivateStep(ALREADY_PRIVATE, self._calls.sampler, "shares")
+        return self._calls.released(total, summed), metrics
 
     def unprotected(
         self,
@@ -292,76 +292,20 @@ class Cohort:
           ValueError: as `sum`.
         """
         require(isinstance(reason, str), "reason", reason, "say why nothing is hidden")
-        hidden, clients_key, protocol_key = self._keys("cohort.unprotected", key, own)
+        hidden, clients_key, protocol_key = self._calls.begin("cohort.unprotected", key, own)
 
         def one(key: Key, shard: Shard, *mine: PyTree) -> tuple[tuple, tuple]:
             with counted_records() as records:
                 message, diagnostics, kept = sent_by(client, key, shard, *mine)
             return (), (message, kept, dict(diagnostics), records.total())
 
-        (_, (messages, new, seen, records)), means = self._over(one, hidden, clients_key, own)
+        _, (messages, new, seen, records) = self._calls.over_all(one, hidden, clients_key, own)
         self._count(~jax.vmap(is_finite)(messages), records)
-        outcome = self._agreed(protocol, protocol_key, messages, reason)
-        self._stream.tell(("unprotected", shapes(outcome), shapes(own), means))
+        outcome, _ = tap("protocol", agreed(protocol, protocol_key, messages))
+        step = PrivateStep(unprotected(reason), self._calls.sampler, "shares")
+        outcome = self._calls.released(outcome, step)
         size = sum(leaf.size // leaf.shape[0] for leaf in jax.tree.leaves(messages))
-        return Summed(outcome, self._metrics(Wire(size), seen), self._stored(own, new))
-
-    def _keys(self, what: str, key: Key, own: PyTree) -> tuple[Key, Key, Key]:
-        """(hidden, for the clients, for a protocol), of this call alone."""
-        swapped = "give the client first, cohort.sum(client, key, ...)"
-        require(not callable(key), "key", key, swapped)
-        check_key("key", key, "give a random key")
-        check_leaves("own", own)
-        for leaf in jax.tree.leaves(own):
-            if jnp.shape(leaf)[:1] != (self.num_clients,):
-                raise ValueError(
-                    f"own: a leaf {list(jnp.shape(leaf))} has no row for each of {self.num_clients} clients"
-                )
-        number = len(self._stream.told)
-        hidden = self._stream.begin(what, ROUNDS)
-        of_call = jax.random.fold_in(key, random_streams.COHORT + number)
-        return hidden, *jax.random.split(of_call)
-
-    def _over(
-        self, fn: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
-    ) -> tuple[tuple[PyTree, PyTree], tuple]:
-        """((The sum of what `fn` returns first, what it returns second, stacked), the private means of a client)."""
-        means: list[tuple] = []
-
-        def client(key: Key, shard: Shard, *mine: PyTree) -> tuple[PyTree, PyTree]:
-            returned = fn(key, shard, *mine)
-            means[:] = shard._end()
-            return returned
-
-        with self._stream.closed():
-            return self._of_all(client, hidden, key, own), tuple(means)
-
-    def _of_all(
-        self, fn: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
-    ) -> tuple[PyTree, PyTree]:
-        """`over_clients` for the clients drawn, each with its row of `own` (leaves [clients, ...])."""
-        rows = jax.tree.map(lambda leaf: leaf.at[self._drawn.ids].get(mode="clip"), own)
-        own_rows = (rows,) if jax.tree.leaves(own) else ()
-        given = self._drawn, self._federation, *own_rows
-        return over_clients(fn, key, *given, round=self.round, hidden=hidden)
-
-    def _draw_for_audits(self) -> Draw | None:
-        """Who takes part, for attacks, whose scores are not released; None in a trace for a certificate."""
-        return self._drawn
-
-    @property
-    def _shares(self) -> jax.Array | int:
-        """Of how many shares the noise of the sum consists, if they are all there."""
-        drawn = self._sampler.accounting
-        return drawn.most if drawn.of_a_round.lossy else jnp.maximum(self.size, 1)
-
-    def _noise_left(self) -> jax.Array:
-        """f32[], deviation of the noise that is left over that of all of it; counted by the release."""
-        return jnp.sqrt(self.size / self._shares).astype(jnp.float32)
-
-    def _staying(self) -> jax.Array:
-        """i32[], whose shares of integer noise are not lost; counted by the release."""
-        return self.size
+        return Summed(outcome, self._metrics(Wire(size), seen), self._calls.stored(own, new))
 
     def _noisy_integers(
         self, keys: tuple[Key, Key], total: jax.Array, step: PrivateStep, like: PyTree
@@ -374,46 +318,42 @@ class Cohort:
         integers = step.integer_sum(dimension(like))
         assert integers is not None
         noise_key, rotation_key = keys
-        lost = self._sampler.accounting.of_a_round.lossy
-        noisy, wrapped = integers.perturb(noise_key, total, self._staying() if lost else None)
-        return integers.decode(rotation_key, noisy, like), {WRAPPED: wrapped}
+        lost = self._calls.sampler.accounting.of_a_round.lossy
+        members = self._members if lost else None
+
+        def perturb(noise_key: Key, rotation_key: Key, total: jax.Array) -> tuple[PyTree, Metrics]:
+            noisy, wrapped = integers.perturb(noise_key, total, members)
+            return integers.decode(rotation_key, noisy, like), {WRAPPED: wrapped}
+
+        return region("integer_noise", perturb, noise_key, rotation_key, total)
 
     def _noisy(self, used: Mechanism, key: Key, total: PyTree, step: PrivateStep) -> PyTree:
         """The sum with the noise that is there: of the shares of those who stay, if others are lost."""
         if is_correlated(used):
-            return self._memory.perturb(used, key, total, self.round)
+            return self._calls.remembered(used, key, total)
         if step.adder == "server" or not step.sampling.accounting.of_a_round.lossy:
-            return _perturbed(used, key, total)
+            return perturbed("noise", used, key, total)
         if used.noise == "laplace" and used.certified_multiplier > 0:
             raise ValueError(
                 "mechanism: Laplace noise that has lost shares is no longer Laplace; give Gaussian noise, or "
                 'fp.dropping(..., noise="whole")'
             )
-        left = self._noise_left()
-        noise = _perturbed(used, key, jax.tree.map(jnp.zeros_like, real(total)))
+        members = self._members
+        left = jnp.sqrt(members / shares_of(self._calls.sampler, members)).astype(jnp.float32)
+        noise = perturbed("noise", used, key, jax.tree.map(jnp.zeros_like, real(total)))
         return jax.tree.map(lambda s, z: s + left.astype(z.dtype) * z, real(total), noise)
 
     def _perturbed_by_client(
         self, used: Mechanism, shard: Shard, message: PyTree, step: PrivateStep
     ) -> PyTree:
         """A clipped message with noise of the client's own."""
-        assert shard._stream is not None
-        return _perturbed(used, shard._stream.own_noise_key, message)
+        own_key = shard._told("cohort.sum").stream.own_noise_key
+        return self._calls.released(perturbed("own_noise", used, own_key, message), step)
 
     def _size_for(self, weighting: Weighting, shard: Shard) -> jax.Array:
         """The number of a client's records, by which its message is weighted."""
-        return shard.size
-
-    def _observe(self, total: PyTree, hidden: Key, step: PrivateStep) -> PyTree:
-        """What the round gets of a noisy sum, of a call with this hidden key."""
-        return total
-
-    def _agreed(self, protocol: Protocol, key: Key, messages: PyTree, reason: str) -> PyTree:
-        return agreed(protocol, key, messages)[0]
-
-    def _stored(self, own: PyTree, new: PyTree) -> PyTree:
-        ids = self._drawn.ids
-        return jax.tree.map(lambda leaf, row: leaf.at[ids].set(row, mode="drop"), own, new)
+        public = isinstance(weighting, ByPublicSizes)
+        return self._calls.counted(shard.size) if public else shard.size
 
     def _metrics(
         self,
@@ -423,86 +363,31 @@ class Cohort:
     ) -> Metrics:
         """Those of a call whose messages are of this size: means of what was seen of members, and of the sum."""
         self._sent[:] = [wire if not self._sent else self._sent[0].beside(wire)]
-        most = jnp.maximum(self.size, 1)
+        seen, of_sum = self._calls.of_all((dict(seen), dict(of_sum or {})))
+        size = self._calls.given.members
+        most = jnp.maximum(size, 1)
         means = {
             name: jnp.sum(values, 0) / most.astype(values.dtype) for name, values in seen.items()
         }
         if NORM in means:  # of those that are finite, NaN if none is
             lost = ~jnp.isfinite(seen[NORM])
-            some = (self.size - jnp.sum(lost)).astype(means[NORM].dtype)
+            some = (size - jnp.sum(lost)).astype(means[NORM].dtype)
             of_finite = jnp.sum(jnp.where(lost, 0.0, seen[NORM])) / some
             means[NORM] = jnp.where(jnp.any(lost), of_finite, means[NORM])
-        means |= of_sum or {}
+        means |= of_sum
         return {"uplink": jax.tree.map(jnp.int32, self._sent[0]), "diagnostics": means}
 
     def _count(self, lost: jax.Array, records: jax.Array) -> None:
         """Counts which messages are not finite, bool[slots], and how many records' gradients of each, i32[slots, 2]."""
-        self._messages.add(jnp.stack([jnp.sum(lost).astype(jnp.int32), self.size]))
+        self._messages.add(jnp.stack([jnp.sum(lost).astype(jnp.int32), self._calls.given.members]))
         self._records.add(jnp.sum(records, 0))
 
     @property
     def not_finite(self) -> dict[str, jax.Array]:
         """Diagnostic: the shares f32[] of messages, and of records' gradients, that were NaN or infinite."""
+        what = "how many messages or gradients are not finite"
+        return self._calls.private(what, self._not_finite)
+
+    @property
+    def _not_finite(self) -> dict[str, jax.Array]:
         return {"messages": self._messages.share(), "records": self._records.share()}
-
-
-def agreed(protocol: Protocol, key: Key, messages: PyTree) -> tuple[PyTree, PyTree]:
-    """What a protocol among the cohort's clients makes of messages, and what travels meanwhile.
-
-    Raises:
-      ValueError: the protocol is no function of (key, messages), or does not return both.
-    """
-    returns = "(what comes of them, what travels)"
-    return both("protocol", protocol, "(key, messages)", returns, key, messages)
-
-
-def _clipped(
-    mechanism: Mechanism, message: PyTree, scale: jax.Array | None
-) -> tuple[PyTree, jax.Array]:
-    """The message clipped to `scale` times the clip norm, and its norm."""
-    if scale is not None:
-        message = _times(1 / scale, message)
-    message, norm = both("clip", mechanism.clip, "(message)", "(clipped message, norm)", message)
-    return (message, norm) if scale is None else (_times(scale, message), scale * norm)
-
-
-def _times(factor: jax.Array | None, tree: PyTree) -> PyTree:
-    if factor is None:
-        return tree
-    return jax.tree.map(lambda u: (factor * u).astype(u.dtype), tree)
-
-
-def _perturbed(mechanism: Mechanism, key: Key, total: PyTree) -> PyTree:
-    return asked("perturb", mechanism.perturb, "(key, total)", key, total)
-
-
-def _coded(codec: Codec, key: Key, message: PyTree) -> tuple[PyTree, Mapping[str, jax.Array]]:
-    return both("code", codec.code, "(key, message)", "(decoded, diagnostics)", key, message)
-
-
-def over_clients(
-    fn: Callable[..., tuple[PyTree, PyTree]],
-    key: Key,
-    drawn: Draw,
-    federation: Federation,
-    *per_client: PyTree,
-    round: jax.Array | int = 0,
-    hidden: Key | None = None,
-) -> tuple[PyTree, PyTree]:
-    """Runs `fn(key, shard, *own)` for each client drawn; `own` is its slice of `per_client` ([slots, ...]).
-
-    Args:
-      hidden: the branch of a call in the stream of noise; None: shards have no noise.
-
-    Returns:
-      (the sum over the clients of the first thing `fn` returns, the second thing stacked ([slots, ...], zeros in empty
-      slots)).
-    """
-    records = federation.records(drawn.ids, drawn.mask)
-
-    def client(i: jax.Array, answer: Answer, *own: PyTree) -> tuple[PyTree, PyTree]:
-        branch = None if hidden is None else jax.random.fold_in(hidden, i)
-        shard = shard_of(branch, records(i), federation.size[i], round, i, answer)
-        return fn(jax.random.fold_in(key, i), shard, *own)
-
-    return sum_over(client, drawn.mask, drawn.ids, drawn.answer, *per_client)

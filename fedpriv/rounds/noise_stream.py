@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -81,20 +82,19 @@ _CLIENTS = "call it in the client itself, or take the client's steps by shard.pr
 ROUNDS = "call it in the round itself, or in a Python loop"
 
 
-class _Level(NamedTuple):
+@dataclass
+class _Level:
     """Where calls are made: a round, a client, or a step of a client's loop.
 
     Attributes:
       key: whose children the calls get.
       trace: JAX's state there.
-      told: what the calls were, in order.
-      begun: the numbers of those that have begun and are not told yet.
+      calls: how many there were.
     """
 
     key: Key
     trace: Any
-    told: list[Any]
-    begun: list[int]
+    calls: int = 0
 
 
 class NoiseStream:
@@ -102,19 +102,17 @@ class NoiseStream:
 
     Args:
       key: the branch of the round, or of the client.
-      certified: what the calls of the round have to be; None: anything.
     """
 
-    def __init__(self, key: Key, certified: tuple[Any, ...] | None = None):
-        self._certified = certified
-        self._levels = [_Level(key, _trace(), [], [])]
+    def __init__(self, key: Key):
+        self._levels = [_Level(key, _trace())]
         self._times = 1
         self._closed = ""
 
     @property
-    def told(self) -> tuple[Any, ...]:
-        """What the calls so far were."""
-        return tuple(self._levels[-1].told)
+    def calls(self) -> int:
+        """How many there were so far."""
+        return self._levels[-1].calls
 
     @property
     def times(self) -> int:
@@ -135,36 +133,21 @@ class NoiseStream:
                 f"round: {what} is called in a loop, a branch or a transformed function (scan, cond, jit, vmap, grad), "
                 f"where its noise could be repeated; {remedy}"
             )
-        number = len(level.told)
-        level.told.append(None)
-        level.begun.append(number)
-        return jax.random.fold_in(level.key, number)
+        level.calls += 1
+        return jax.random.fold_in(level.key, level.calls - 1)
 
     @property
     def own_noise_key(self) -> Key:
         """Of the noise that a client adds to its own message, which the engine draws when the client has returned."""
         return jax.random.fold_in(self._levels[0].key, random_streams.OWN_NOISE)
 
-    def tell(self, call: Any) -> None:
-        """What the call that was begun last was, in plain values.
-
-        Raises:
-          ValueError: it is not what was certified.
-        """
-        level = self._levels[-1]
-        level.told[level.begun.pop()] = call
-        certified = self._certified
-        if certified is not None and not level.begun and self.told != certified[: len(self.told)]:
-            self._differs()
-
     @contextmanager
-    def turns(self, key: Key, count: int) -> Iterator[list[Any]]:
-        """Inside, calls are those of one of so many turns of a loop of the engine's; gives what they were."""
-        level = _Level(key, _trace(), [], [])
-        self._levels.append(level)
+    def turns(self, key: Key, count: int) -> Iterator[None]:
+        """Inside, calls are those of one of so many turns of a loop of the engine's."""
+        self._levels.append(_Level(key, _trace()))
         self._times *= count
         try:
-            yield level.told
+            yield
         finally:
             self._times //= count
             self._levels.pop()
@@ -179,34 +162,8 @@ class NoiseStream:
             self._closed = ""
 
     def end(self) -> None:
-        """The round, or the client, is over.
-
-        Raises:
-          ValueError: there were fewer calls than were certified.
-        """
-        if self._certified is not None and self.told != self._certified:
-            self._differs()
+        """The round, or the client, is over."""
         self._closed = "is called when its round, or its client, is over; use the cohort and the shard that are given"
-
-    def nested(self) -> NoiseStream:
-        """The same calls, once more, for an audit's function that runs the whole round; `adopt` takes them over."""
-        return NoiseStream(self._levels[-1].key, self._certified)
-
-    def again(self, number: int) -> NoiseStream:
-        """A stream, for audits, whose next call is, once more, call `number` of this one."""
-        stream = NoiseStream(self._levels[-1].key)
-        stream._levels[-1].told.extend([None] * number)
-        return stream
-
-    def adopt(self, other: NoiseStream) -> None:
-        """Counts the calls of `nested` as its own."""
-        self._levels[-1].told[:] = other.told
-
-    def _differs(self) -> NoReturn:
-        raise ValueError(
-            "round: in training it calls the cohort otherwise than when it was certified; let its arguments alone "
-            "decide its calls, and give the same mechanisms every time"
-        )
 
     def __copy__(self) -> NoiseStream:
         return self

@@ -10,20 +10,22 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.compression.codecs import Wire
+from fedpriv.core.arguments import CountOrZero, checked
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, Metrics, PyTree, State
 from fedpriv.core.user_code import names_user_code
-from fedpriv.mechanisms.noise_memory import NoiseMemory
-from fedpriv.rounds.algorithm import Algorithm, after_round, require_algorithm
-from fedpriv.rounds.cohort import Cohort
+from fedpriv.rounds.algorithm import Algorithm, require_algorithm
 from fedpriv.rounds.noise_stream import (
-    NoiseStream,
     participation_key,
     public_key,
     root_of,
     round_of,
     schedule_key,
 )
+from fedpriv.rounds.primitives import in_shapes
+from fedpriv.rounds.round_arguments import shape_of
+from fedpriv.rounds.round_program import Played, RoundProgram, program_of_round
+from fedpriv.rounds.running import Ran, RoundToRun, run_round
 from fedpriv.rounds.samplers import Draw, Opening
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
 
@@ -45,8 +47,8 @@ def one_round(algorithm: Algorithm) -> Callable[..., tuple[State, Metrics]]:
 
     @names_user_code
     def run(root: Key, state: State, federation: Any, t: Any = None) -> tuple[State, Metrics]:
-        t = state.round if t is None else t
-        carried = Carried(state, None, first_memories(algorithm.sampler))
+        t = state.round if t is None else checked("t", t, jax.Array | CountOrZero)
+        carried = Carried(jax.tree.map(jnp.asarray, state), None, first_memories(algorithm.sampler))
         carried, metrics = round_in_run(algorithm)(root_of(root), carried, federation, t)
         return carried.state, metrics
 
@@ -58,7 +60,7 @@ class Carried(NamedTuple):
 
     Attributes:
       state: the algorithm's.
-      memory: of the noise of its correlated mechanisms, see `NoiseMemory`; no round sees it, and no model holds it.
+      memory: of the noise of its correlated mechanisms; no round sees it, and no model holds it.
       participation: what its sampler remembers of who took part, for both sides of an `Opening`; likewise.
     """
 
@@ -67,35 +69,39 @@ class Carried(NamedTuple):
     participation: tuple[PyTree, ...]
 
 
-UNCERTIFIED = (None, None)
-"""Calls of a round of which nothing is certified."""
-
-
 def round_in_run(
-    algorithm: Algorithm, calls: Sequence[Any] = UNCERTIFIED
+    algorithm: Algorithm, programs: Sequence[RoundProgram] | None = None
 ) -> Callable[..., tuple[Carried, Metrics]]:
     """(root key of the run, carried, federation, rounds done: i32[]) -> (carried, metrics).
 
     Args:
-      calls: what was certified with each part of the sampler, see `TracedRound.calls`.
+      programs: of the round with each part of the sampler, that were certified; None: it is traced for what is given.
     """
 
-    def run(root: Key, carried: Carried, federation: Any, t: Any) -> tuple:
+    def run(part: int, of: RoundToRun) -> Ran:
+        if programs:
+            program = programs[part]
+        else:
+            like = shape_of(of.federation), in_shapes(of.state)
+            program = program_of_round(algorithm, of.sampler, *like)
+        if isinstance(algorithm.round, Played):
+            return algorithm.round.play(program, of)
+        return run_round(program, of)
+
+    def after(root: Key, carried: Carried, federation: Any, t: Any) -> tuple:
         def with_cohort(part: int, sampler: AnySampler) -> Callable[[Carried], tuple]:
             def once(carried: Carried) -> tuple[Carried, Metrics]:
                 participation = list(carried.participation)
                 drawn, participation[part] = who_takes_part(
                     sampler, part, root, t, participation[part]
                 )
-                memory = NoiseMemory(carried.memory)
-                stream = NoiseStream(round_of(root, t), calls[part])
-                cohort = Cohort(t, federation, drawn, sampler, stream, memory)
-                state, metrics = after_round(
-                    algorithm, public_key(root, t + 1), carried.state, cohort
+                hidden, key = round_of(root, t), public_key(root, t + 1)
+                of = RoundToRun(
+                    hidden, key, carried.state, t, sampler, drawn, federation, carried.memory
                 )
-                stream.end()
-                metrics = _counted(metrics, drawn, state) | {"not_finite": cohort.not_finite}
-                return Carried(state, memory.after, tuple(participation)), metrics
+                ran = run(part, of)
+                metrics = _counted(ran.metrics, drawn, ran.state) | {"not_finite": ran.not_finite}
+                return Carried(ran.state, ran.memory, tuple(participation)), metrics
 
             return once
 
@@ -105,7 +111,7 @@ def round_in_run(
             return lax.cond(t < used.rounds, opening, usual, carried)
         return with_cohort(0, used)(carried)
 
-    return run
+    return after
 
 
 def who_takes_part(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,7 +14,6 @@ import numpy as np
 
 from fedpriv.certification.calibration import calibrate_noise
 from fedpriv.certification.certificate import check_twice, trace_round
-from fedpriv.certification.second_trace import digest
 from fedpriv.certification.traced_round import TracedRound
 from fedpriv.core.arguments import (
     Budget,
@@ -25,6 +25,7 @@ from fedpriv.core.arguments import (
     checked,
     require,
 )
+from fedpriv.core.program_text import digest
 from fedpriv.core.types import Example, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
@@ -212,8 +213,8 @@ def _own_seed(seed: int, traced: TracedRound, noise_multiplier: float) -> int:
 
     Rounds are the same where their programs are, with the arrays that these close over: then they give the same totals.
     """
-    programs = [digest(stage.program) for stage in traced.stages]
-    told = f"{seed} {noise_multiplier!r} {traced.calls} {programs}"
+    programs = [digest(each.program, math.inf) for each in traced.programs]
+    told = f"{seed} {noise_multiplier!r} {traced.digests} {programs}"
     return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8]) >> 1
 
 

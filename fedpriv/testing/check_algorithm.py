@@ -11,10 +11,10 @@ import numpy as np
 
 from fedpriv.certification.certificate import check_twice
 from fedpriv.certification.checks import check_launch, require_that
-from fedpriv.certification.information_flow import as_compiled
 from fedpriv.certification.initial_state import unreadable
 from fedpriv.certification.traced_round import TracedRound
 from fedpriv.core.arguments import Count, Seed, checked
+from fedpriv.core.jaxprs import as_compiled
 from fedpriv.core.trees import check_values
 from fedpriv.core.types import Key, Params, State
 from fedpriv.core.user_code import names_user_code
@@ -98,7 +98,7 @@ def _check_rounds(
         now = _in_round(state, t)
         return root, Carried(now, *memories), federation, now.round
 
-    run = compiled(round_in_run(algorithm, traced.calls), *given(0))
+    run = compiled(round_in_run(algorithm, traced.programs), *given(0))
     for t in sorted({0, 1, rounds // 2, rounds - 1} & {*range(rounds)}):
         ran = run(*given(t))
         (after, *_), metrics = ran

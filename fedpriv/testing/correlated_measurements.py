@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.marks import Mean, Sum
 from fedpriv.core.provenance import constructed
 from fedpriv.core.types import Key, PyTree
 from fedpriv.mechanisms.clipping import spread
@@ -17,6 +16,7 @@ from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.noise_matrices import PROVED, Factorization, identity
 from fedpriv.pairs.curves import Floats
+from fedpriv.rounds.marks import Mean, Sum
 from fedpriv.testing.measurements import check_mechanism
 
 _STREAMED = 16  # rounds at most

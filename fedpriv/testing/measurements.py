@@ -14,13 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.certification.marks import Mean, Sum
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import PyTree
+from fedpriv.mechanisms.described import scaling_of
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy.sampling import Accounting
+from fedpriv.rounds.marks import Mean, Sum
 from fedpriv.rounds.samplers import Draw, Sampler
 from fedpriv.rounds.scheduled_samplers import (
     AnySampler,
@@ -224,10 +225,10 @@ def _measured(
         """By both ways in which a contribution is bounded: a client's message, and a record's gradient by its norms."""
         tree = unflatten(u, zeros)
         ways = [used.clip(tree)[0]]
-        if used.scaling is not None:
+        if scaling := scaling_of(used):
             own = jax.tree.map(lambda x: norm(x.reshape(-1)), tree)
-            norms_of = used.scaling.norms
-            scales = used.scaling.scales(norms_of(tree) if norms_of else own)
+            norms_of = scaling.norms
+            scales = scaling.scales(norms_of(tree) if norms_of else own)
             ways.append(jax.tree.map(lambda x, s: jnp.where(s == 0, 0.0, s * x), tree, scales))
         return jnp.stack(list(map(flatten, ways)))
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.marks import Mean
 from fedpriv.core.random_losses import needs_keys, with_keys
 from fedpriv.core.types import Key, Params, PyTree
 from fedpriv.mechanisms.per_example import RecordGradients
+from fedpriv.rounds.marks import Mean
 
 _RECORDS = 4
 _CLOSE = 1e-3  # relative, of two ways to compute one gradient

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.config.experiment import Ledger
-from fedpriv.attacks.canaries import NoPlaceError
 from fedpriv.attacks.canary_messages import Data
+from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.data.federation import Federation
 from fedpriv.privacy import Certificate, Claim, Seen
 

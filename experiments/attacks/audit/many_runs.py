@@ -21,7 +21,8 @@ from experiments.base.time_left import Remaining
 from experiments.config.experiment import Experiment, Ledger
 from experiments.config.settings import Settings
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
-from fedpriv.attacks.canaries import SCORED_VIEWS, NoPlaceError
+from fedpriv.attacks.canaries import SCORED_VIEWS
+from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.devices.layout import Strategy
 from fedpriv.privacy import Certificate

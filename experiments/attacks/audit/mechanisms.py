@@ -16,6 +16,7 @@ from experiments.config.experiment import Ledger
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import Scores, coordinates, draw_scores
 from fedpriv.certification.traced_round import TracedRound
+from fedpriv.mechanisms.described import scaling_of, worst_case_of
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.pairs.algebra import draws_of
 from fedpriv.privacy.sampling import Neighbour, Why
@@ -67,9 +68,9 @@ def _alike_mechanisms(plays: Plays) -> tuple[object, ...]:
         return ()
     used: Mechanism = plays.used
     levels = map(float, jax.tree.leaves((used.clip_norm, used.noise_multiplier)))
-    scaling = used.scaling
+    scaling, worst_case = scaling_of(used), worst_case_of(used)
     norms = scaling is None or scaling.norms is None
-    dimension = used.worst_case and used.worst_case.dimension
+    dimension = worst_case and worst_case.dimension
     return *levels, dimension, scaling is None, norms, plays.noise
 
 

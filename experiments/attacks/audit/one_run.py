@@ -14,7 +14,8 @@ from experiments.attacks.audit.row import LIKELY, Row, Unaudited, rows_of
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Entry, Experiment, Ledger
 from experiments.config.settings import Settings
-from fedpriv.attacks.canaries import CanaryState, NoPlaceError, with_canaries
+from fedpriv.attacks.canaries import CanaryState, with_canaries
+from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.attacks.one_run import Method, epsilon_one_run, p_value_one_run
 from fedpriv.core.types import State

@@ -20,7 +20,8 @@ from experiments.base.provenance import provenance
 from experiments.base.time_left import Remaining
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
-from fedpriv.attacks.canaries import NoPlaceError, with_canaries
+from fedpriv.attacks.canaries import with_canaries
+from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.core.files import replacing
 from fedpriv.core.json_values import flat, plain
 from fedpriv.data.federation import Federation

@@ -74,7 +74,7 @@ def compiled_trainer(
         def one(root: Key) -> tuple[jax.Array, ...]:
             state = begin(params, private)
             first = Carried(state, memory, first_memories(algorithm.sampler))
-            numbered = partial(numbered_round, algorithm, traced.calls, root)
+            numbered = partial(numbered_round, algorithm, traced.programs, root)
             state, finite = _trained(numbered, first, federation, rounds)
             return state.present[0], state.scores[:, 0], finite
 

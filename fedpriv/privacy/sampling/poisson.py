@@ -190,7 +190,9 @@ class Poisson(Cut):
 
         size, n, rate = self.capacity, self.population, self.rate
         assert size is not None
-        chance, fits = (float(tail(size, n - size, rate)) for tail in (betainc, betaincc))  # K >= B, K < B
+        chance, fits = (
+            float(tail(size, n - size, rate)) for tail in (betainc, betaincc)
+        )  # K >= B, K < B
         # E[q B / (K + 1); K >= B] = B / N Pr[Bin(N, q) > B]
         displaced = float(betainc(size + 1, n - size, rate)) * size / n / chance
         far = math.inf if remembers else 2.0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from fedpriv.certification.information_flow import NONE, Labels
 from fedpriv.privacy.seen import ClippedUnit
+
+Labels: TypeAlias = frozenset
+NONE: Labels = frozenset()
 
 
 class LeakError(ValueError):

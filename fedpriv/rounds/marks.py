@@ -1,20 +1,27 @@
 """The marks in a traced round: where private data come from, what clients keep, what is released.
 
-Each says itself how labels pass it; elsewhere they are joined.
+Each says itself how labels pass it; elsewhere they are joined. They run as the identity.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 
-from fedpriv.certification.information_flow import NONE, Labels, mark
-from fedpriv.certification.privacy_labels import (
+from fedpriv.core.code_places import is_jax_file, place
+from fedpriv.core.trees import dimension, shapes
+from fedpriv.core.types import PyTree
+from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
+from fedpriv.rounds.primitives import MARK
+from fedpriv.rounds.privacy_labels import (
+    NONE,
     TAKING_PART,
     ClientState,
     Hidden,
+    Labels,
     LeakError,
     Private,
     Protected,
@@ -22,8 +29,6 @@ from fedpriv.certification.privacy_labels import (
     leak,
     of_kind,
 )
-from fedpriv.core.types import PyTree
-from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.rounds.private_step import PrivateStep
 
 
@@ -33,18 +38,43 @@ class Source(NamedTuple):
     label: Private
 
     def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
-        """Adds the label."""
-        return [x | {self.label} for x in labels]
+        """What is so called is of all: no release bounds it."""
+        return [frozenset({self.label})] * len(labels)
 
 
-class ClientNumber(NamedTuple):
-    """A mark: which client it is comes from here; it may be known where its records are protected."""
+class Counted(NamedTuple):
+    """A mark: it is public, or what is done with it is counted by the release that comes of it.
 
-    label: Private
+    So it is of how many records a client holds where that is public (which is compared with the federation's), and of
+    how many members are left to add noise.
+    """
 
     def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
-        """Adds the label where clients are protected."""
-        return [x | {self.label} if protected.unit == "client" else x for x in labels]
+        """It tells nothing."""
+        return [NONE] * len(labels)
+
+
+class Clients(NamedTuple):
+    """What is done for all clients in a call of the cohort, in `line` of the user's code; `number` is its mark's."""
+
+    line: str
+    number: int
+
+    @property
+    def label(self) -> Private:
+        """Of what a client is given."""
+        return Private("a client's data", self.number, self.line)
+
+    def rows(self, labels: list[Labels], protected: Protected) -> list[Labels]:
+        """Of a client's own row, given those of what all have kept: it is of this client alone."""
+        _keep_apart(self.line, joined(labels), protected)
+        kept = [of_kind(ClientState, x) for x in labels]
+        own = frozenset({self.label})
+        return [(x - k) | (own if k else NONE) for x, k in zip(labels, kept, strict=True)]
+
+    def number_of_client(self, protected: Protected) -> Labels:
+        """Of which client it is: it may be known where records are protected."""
+        return frozenset({self.label}) if protected.unit == "client" else NONE
 
 
 class Diagnostics(NamedTuple):
@@ -57,33 +87,32 @@ class Diagnostics(NamedTuple):
         return [frozenset(map(_of_all, x)) | {self.label} for x in labels]
 
 
-class ChangedRecords(NamedTuple):
-    """A mark: records that are not a client's own as it holds them, before a private mean is taken in `line`."""
+class Batch(NamedTuple):
+    """A mark: a private mean draws among these records, in `line`; the client's number and size come last.
+
+    Attributes:
+      label: of the records of the batch.
+      own: of each leaf of the records, whether it is the client's own as it holds it.
+    """
 
     line: str
+    label: Private
+    own: tuple[bool, ...]
 
     def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
-        """Raises LeakError: one of them may depend on others."""
-        if protected.private(joined(labels)):
+        """From here on records are of the batch.
+
+        Raises:
+          LeakError: records that were changed may depend on others.
+        """
+        changed = [x for x, own in zip(labels, self.own, strict=False) if not own]
+        if protected.private(joined(changed)):
             raise LeakError(
                 f"round: records were changed before private_mean ({self.line}) draws among them, so one may depend on "
                 "others; change each record in the loss"
             )
-        return labels
-
-
-class OwnState(NamedTuple):
-    """A mark: a client gets what it has kept for itself, in `line`; its own row is private, as `label` says."""
-
-    line: str
-    label: Private
-
-    def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
-        """A row of what all have kept is of this client alone."""
-        _keep_apart(self.line, joined(labels), protected)
-        kept = [of_kind(ClientState, x) for x in labels]
-        own = frozenset({self.label})
-        return [(x - k) | (own if k else NONE) for x, k in zip(labels, kept, strict=True)]
+        of_batch = [frozenset({self.label})] * len(self.own)
+        return [*of_batch, *[NONE] * (len(labels) - len(self.own))]
 
 
 class Stored(NamedTuple):
@@ -129,6 +158,12 @@ class Released:
     like: PyTree
     times: int = field(default=1, kw_only=True)
     happens: bool = field(default=False, kw_only=True)
+
+    @property
+    def told(self) -> tuple[Any, ...]:
+        """What a certificate of it rests on, in plain values."""
+        kind = type(self).__name__
+        return kind, shapes(self.like), self.step.told(dimension(self.like)), self.times
 
     def multiplier(self, t: int) -> float:
         """Of a single release, in round t.
@@ -236,23 +271,48 @@ def _of_all(label: Any) -> Any:
     return replace(label, group=-1) if isinstance(label, Private) else label
 
 
-Mark: TypeAlias = (
-    Source
-    | ClientNumber
-    | Diagnostics
-    | ChangedRecords
-    | OwnState
-    | Stored
-    | Sum
-    | Collected
-    | Mean
-)
-Marks: TypeAlias = list[Mark]
-"""Those of a round, by their numbers."""
+Mark: TypeAlias = Source | Counted | Clients | Diagnostics | Batch | Stored | Sum | Collected | Mean
+
+
+class Marks(list[Mark]):
+    """Those of a round, by their numbers; a list is equal to itself alone, so that equations may name it."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        return "marks"
 
 
 def mark_tree(marks: Marks, meaning: Mark, tree: PyTree) -> PyTree:
     """The tree, its leaves marked."""
     leaves, structure = jax.tree.flatten(tree)
     marks.append(meaning)
-    return jax.tree.unflatten(structure, mark(len(marks) - 1, *leaves)) if leaves else tree
+    if not leaves:
+        return tree
+    return jax.tree.unflatten(structure, MARK.bind(*leaves, number=len(marks) - 1, of=marks))
+
+
+_ENGINE = frozenset(
+    f"fedpriv.rounds.{name}"
+    for name in (
+        "calls",
+        "cohort",
+        "messages",
+        "client_shard",
+        "noise_stream",
+        "marks",
+        "primitives",
+    )
+)
+
+
+def user_line() -> str:
+    """File and line of what called the cohort, or the shard."""
+    frame: Any = sys._getframe(1)
+    while frame.f_globals.get("__name__") in _ENGINE or is_jax_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return place(frame.f_code.co_filename, frame.f_lineno)
