@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,6 +19,8 @@ from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.core import random_streams
 from fedpriv.devices.fitting import compiled
 from fedpriv.privacy.row import Row
+from fedpriv.rounds.client_shard import InCall, shard_in_call
+from fedpriv.rounds.marks import Clients, Marks
 from fedpriv.rounds.noise_stream import NoiseStream
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.
@@ -174,7 +175,8 @@ def keys_of(root, t=0) -> Keys:
 
 def with_stream(shard: fp.Shard, key) -> fp.Shard:
     """The shard of a client whose private means come from this hidden key."""
-    return replace(shard, _stream=NoiseStream(key))
+    of = InCall(NoiseStream(key), Clients("", 0), Marks(), [], [])
+    return shard_in_call(of, shard.examples, shard.size, shard.round, shard.client_id)
 
 
 @lru_cache(maxsize=32)

@@ -1,4 +1,4 @@
-"""What trains is what was certified: other calls, other programs and operations that are not known are refused."""
+"""What trains is what was certified: other programs and operations that are not known are refused."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from own_algorithms import (
     fed_avg,
     moved,
     of_clients,
-    two_sums,
     update,
 )
 from planted_rounds import sending
@@ -35,48 +34,6 @@ def trained(algorithm, rounds=1):
     test = jax.tree.map(lambda leaf: leaf[:3], FEDERATION.examples)
     score = lambda params, example: {"loss": squared(params, example)}  # noqa: E731
     return fp.simulate(algorithm, PARAMS, FEDERATION, test, score=score, rounds=rounds)
-
-
-SEEN = {"traces": 0}
-
-
-def remembering(key, state, cohort):
-    def client(key, shard, own):
-        return fp.Sent(update(state, key, shard), own=own)
-
-    own = jnp.zeros(CLIENTS)
-    total, metrics, _ = cohort.sum(client, key, mechanism=GAUSSIAN, own=own)
-    return moved(state, flatten(total))._replace(round=state.round + 1), metrics
-
-
-def changing(other):
-    """DP-FedAvg that becomes `other` from its third trace on."""
-
-    def round(key, state, cohort):
-        SEEN["traces"] += 1
-        return (fed_avg() if SEEN["traces"] < 3 else other).round(key, state, cohort)
-
-    return of_clients(round)
-
-
-OTHERS = {
-    "quieter": fed_avg(fp.gaussian(CLIP, SIGMA / 100)),
-    "bare": fed_avg(fp.unprotected()),
-    "silent": fed_avg(GAUSSIAN._replace(perturb=lambda key, total: total)),
-    "laplace": fed_avg(fp.laplace(CLIP, SIGMA)),
-    "twice": two_sums(lambda key: [key, key]),
-    "never": of_clients(
-        lambda key, state, cohort: (state._replace(round=state.round + 1), NOTHING)
-    ),
-    "remembering": of_clients(remembering),
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_calls_that_are_others_in_training_are_refused(name):
-    SEEN["traces"] = 0
-    with refused(r"round: in training it calls the cohort otherwise than when it was certified"):
-        trained(changing(OTHERS[name]))
 
 
 @pytest.mark.slow

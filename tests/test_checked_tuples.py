@@ -11,6 +11,7 @@ import pytest
 
 import fedpriv as fp
 from fedpriv.core.provenance import constructed
+from fedpriv.mechanisms.described import described, scaling_of, worst_case_of
 
 SAMPLER = fp.everyone(3)
 
@@ -56,9 +57,10 @@ def test_what_is_proved_stays_proved():
     assert constructed(made)
     assert constructed(fp.poisson(np.int64(20), np.float32(0.5)))
     assert not constructed(made._replace(certified_multiplier=3.0))
-    louder = made.scaling._replace(scales=fp.gaussian(50.0, 1.0).scaling.scales)
-    assert not constructed(made._replace(scaling=louder))
-    assert not constructed(made._replace(worst_case=made.worst_case._replace(tensors=2)))
+    louder = scaling_of(fp.gaussian(50.0, 1.0))
+    assert not constructed(described(made, scaling=louder))
+    hardest = worst_case_of(made)._replace(tensors=2)
+    assert not constructed(described(made, worst_case=hardest))
 
 
 def test_a_tree_holds_anything():

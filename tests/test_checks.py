@@ -93,7 +93,11 @@ def test_a_federation_may_be_blank_or_on_the_host():
             in_round(lambda s, m: (s._replace(round=s.round * 1.0), m)),
             r"the state changes: .round was int32\[\] and became float32\[\]; return",
         ),
-        (in_round(lambda s, m: (tuple(s), m)), "round: the state's structure changes"),
+        (in_round(lambda s, m: (tuple(s), m)), "return a state with a field `params`"),
+        (
+            in_round(lambda s, m: (s._replace(params=[s.params]), m)),
+            "round: the state's structure changes",
+        ),
         (in_round(lambda s, m: s), r"return \(state, metrics\)"),
         (in_round(lambda s, m: (s, None)), "metrics: None came back"),
         (in_round(lambda s, m: (s._replace(round=s.round - 1), m)), "`round` must go up by 1"),

@@ -28,10 +28,10 @@ from small import one_round, refused, squared
 import fedpriv as fp
 from fedpriv.compression.codecs import Coded
 from fedpriv.core.trees import flatten
+from fedpriv.rounds.calls import Calls
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.noise_stream import (
-    NoiseStream,
-)
+from fedpriv.rounds.marks import Marks
+from fedpriv.rounds.samplers import Answer
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -156,8 +156,9 @@ def by_a_thread(key, state, cohort):
 
 def by_a_second_cohort(key, state, cohort):
     """Made of the parts of the first one, with a stream of the round's own key."""
+    calls = cohort._calls
     other = Cohort(
-        cohort.round, cohort._federation, cohort._drawn, cohort._sampler, NoiseStream(key)
+        Calls(calls.given._replace(hidden=key), calls.shape, calls.sampler, Answer(), Marks())
     )
     total, metrics, _ = other.sum(
         lambda key, shard: update(state, key, shard), key, mechanism=GAUSSIAN
@@ -178,7 +179,7 @@ def by_a_whole_copy(key, state, cohort):
 
 
 def by_a_pickle(key, state, cohort):
-    return pickle.loads(pickle.dumps(cohort._stream)), {}
+    return pickle.loads(pickle.dumps(cohort._calls._stream)), {}
 
 
 def test_a_copy_of_the_cohort_has_the_same_count():
@@ -231,7 +232,7 @@ def words_added_by_the_codec(key, state, cohort):
     kept = []
 
     def client(key, shard):
-        kept[:] = [jax.random.key_data(shard._stream.own_noise_key)[0] * 1.0]
+        kept[:] = [jax.random.key_data(shard._in_call.stream.own_noise_key)[0] * 1.0]
         return 0 * kept[0]
 
     codec = fp.types.Codec(lambda key, message: Coded(message + kept[0], {}), fp.types.Wire, True)
@@ -240,7 +241,7 @@ def words_added_by_the_codec(key, state, cohort):
 
 
 def words_of_the_stream(key, state, cohort):
-    client = lambda key, shard: jax.random.key_data(shard._stream.own_noise_key) * 1.0  # noqa: E731
+    client = lambda key, shard: jax.random.key_data(shard._in_call.stream.own_noise_key) * 1.0  # noqa: E731
     total, metrics, _ = cohort.sum(client, key, mechanism=fp.ALREADY_PRIVATE)
     return State(state.params, state.round + 1, total), metrics
 
@@ -277,8 +278,7 @@ def test_a_private_mean_inside_of_another_is_counted():
 
     (stage,) = fp.trace_round(record_level(client), PARAMS, FEDERATION).stages
     assert len(stage.means) == 2
-    ((*_, means),) = stage.calls
-    assert [mean[0] for mean in means] == ["mean", "mean"]
+    assert sorted(kind for kind, *_ in stage.of.calls) == ["Mean", "Mean", "Sum"]
 
 
 FAULTS = {
@@ -291,7 +291,7 @@ FAULTS = {
     "a shard kept from another call": (by_a_shard_that_was_kept, "its client, is over"),
     "a client that calls the cohort": (by_a_client, "is called by a client"),
     "a thread": (by_a_thread, "is called in a loop"),
-    "a second cohort": (by_a_second_cohort, "has no attribute 'records'"),
+    "a second cohort": (by_a_second_cohort, "use the one that a round is given"),
     "a shard of one's own": (by_a_shard_of_its_own, "has no noise of its own"),
     "a whole copy": (by_a_whole_copy, "neither pickled nor copied whole"),
     "a pickle": (by_a_pickle, "neither pickled nor copied whole"),

@@ -19,6 +19,7 @@ from fedpriv.compression.sparsification import top_k
 from fedpriv.core.trees import flatten, unflatten, widened
 from fedpriv.devices.layout import Strategy, sum_over, use
 from fedpriv.mechanisms.clipping import flat
+from fedpriv.mechanisms.described import scaling_of
 from fedpriv.mechanisms.noise import isotropic
 from fedpriv.mechanisms.per_example import private_mean
 
@@ -91,7 +92,7 @@ def test_clipped_records_of_a_model_of_16_bits(how):
     @jax.jit
     def one_by_one(params, examples):
         of_batch = gradients(params, examples)
-        scales = used.scaling.scales(of_batch.norms)
+        scales = scaling_of(used).scales(of_batch.norms)
 
         def alone(j):
             of_one = jax.tree.map(lambda s: jnp.where(jnp.arange(8) == j, s, 0.0), scales)

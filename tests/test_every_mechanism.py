@@ -19,6 +19,7 @@ from small import assert_identical, assert_normal
 
 import fedpriv as fp
 from fedpriv.mechanisms.clipping import coefficients, per_level
+from fedpriv.mechanisms.described import worst_case_of
 from fedpriv.mechanisms.haar import padded_length
 from fedpriv.mechanisms.mechanisms import LEAST_CLIP
 
@@ -98,7 +99,7 @@ def clipped(name, size):
 
         def one(u):
             bounded, norm = used.clip(u)
-            return bounded, norm, used.worst_case.whiten(bounded) if size is WHOLE else None
+            return bounded, norm, worst_case_of(used).whiten(bounded) if size is WHOLE else None
 
         return jax.lax.map(one, given), used.certified_multiplier
 

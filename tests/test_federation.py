@@ -10,8 +10,11 @@ from small import assert_identical
 
 import fedpriv as fp
 from fedpriv.data.federation import Federation, stack
+from fedpriv.rounds.calls import Calls, may_make
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.noise_stream import NoiseStream
+from fedpriv.rounds.marks import Marks
+from fedpriv.rounds.round_arguments import Given, shape_of
+from fedpriv.rounds.samplers import Answer
 
 
 def examples(count=6):
@@ -50,7 +53,9 @@ def test_what_holds_records_prints_none_of_them():
     holders, records = streamed.read(np.arange(2))
     cohort = replace(streamed.empty(), holders=jnp.asarray(holders), holder_records=records)
     sampler = fp.everyone(2)
-    drawn = sampler.draw(jax.random.key(0))
+    with may_make():
+        given = Given(jax.random.key(0), jnp.int32(0), jnp.int32(2), examples)
+        whole = Cohort(Calls(given, shape_of(memory), sampler, Answer(), Marks()))
     for held in (
         memory,
         memory.held_out,
@@ -61,7 +66,7 @@ def test_what_holds_records_prints_none_of_them():
         fp.datasets.Dataset("own", examples, examples, 2, keys=examples["who"]),
         fp.Shard(examples, jnp.int32(4)),
         fp.with_keys(jax.random.key(0), examples),
-        Cohort(jnp.int32(0), memory, drawn, sampler, NoiseStream(jax.random.key(0))),
+        whole,
     ):
         for printed in (repr(held), str(held), f"{[held]}"):
             assert type(held).__name__ in printed

@@ -24,7 +24,6 @@ from small import FALSE_ALARM, assert_normal
 import fedpriv as fp
 from fedpriv.core.random_streams import DROPOUT, NOISE, RECORDS
 from fedpriv.core.trees import flatten
-from fedpriv.rounds.client_shard import shard_of
 from fedpriv.rounds.noise_stream import (
     NoiseStream,
     participation_key,
@@ -86,12 +85,10 @@ def branches():
             keys += [round_of(root, t), public_key(root, t), participation_key(root, t)]
             for _ in range(3):
                 call = calls.begin("")
-                calls.tell(())
                 keys += [call, fold(call, NOISE)]
                 for i in range(3):
-                    shard = shard_of(fold(call, i), jnp.ones(1), jnp.int32(1), 0, jnp.int32(i))
-                    own = shard._stream.own_noise_key
-                    keys += [fold(call, i), own, *of_steps(shard._stream)]
+                    stream = NoiseStream(fold(call, i))
+                    keys += [fold(call, i), stream.own_noise_key, *of_steps(stream)]
     return keys
 
 
@@ -100,14 +97,12 @@ def of_steps(stream):
 
     def mean():
         key = stream.begin("")
-        stream.tell(())
         return [key, *(jax.random.fold_in(key, number) for number in (RECORDS, NOISE, DROPOUT))]
 
     keys, loop = mean(), stream.begin("")
     for k in range(2):
         with stream.turns(jax.random.fold_in(loop, k), 2):
             keys += [jax.random.fold_in(loop, k), *mean(), *mean()]
-    stream.tell(())
     return [*keys, loop, *mean()]
 
 

@@ -65,7 +65,7 @@ import fedpriv as fp
 from fedpriv.certification.checks import check_launch
 from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import flatten
-from fedpriv.mechanisms.mechanisms import Scaling
+from fedpriv.mechanisms.described import Scaling, described
 from fedpriv.privacy import Poisson
 from fedpriv.rounds.samplers import Opening
 
@@ -176,12 +176,8 @@ FAULTS = {
         after_sum(lambda k, s, c, summed, m: (moved(s, jnp.sum(FEDERATION.rows) * jnp.ones(D)), m)),
         r"it closes over federation\['client_rows'\]",
     ),
-    "who was drawn": Planted(
-        looking_at_the_cohort(lambda c: c._drawn.ids[0] * 1.0),
-        r"state\.params.* depends on who takes part",
-    ),
-    "who was drawn, by the mask": Planted(
-        looking_at_the_cohort(lambda c: c._drawn.mask.sum() * 1.0),
+    "how many were drawn": Planted(
+        looking_at_the_cohort(lambda c: c._calls.given.members * 1.0),
         r"state\.params.* depends on who takes part",
     ),
     "a client's number in a diagnostic fed back": Planted(
@@ -271,7 +267,7 @@ MEASURED = {  # seals that can be carried over
     "a mechanism that scales no record": Planted(
         of_records(
             fp.per_example(squared),
-            GAUSSIAN._replace(scaling=Scaling(lambda norms: jax.tree.map(jnp.ones_like, norms))),
+            described(GAUSSIAN, scaling=Scaling(lambda norms: jax.tree.map(jnp.ones_like, norms))),
         ),
         MECHANISM + "it declares a multiplier",
         "scaling",

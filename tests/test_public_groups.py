@@ -29,7 +29,7 @@ from unequal import GRADIENTS, sending, steps
 
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
-from fedpriv.attacks.canary_cohort import NoPlaceError
+from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.attacks.mechanism_audit import draw_scores
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

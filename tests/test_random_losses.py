@@ -21,8 +21,14 @@ from small import (
 )
 
 import fedpriv as fp
+from fedpriv.attacks.canary_messages import Canaries
+from fedpriv.attacks.canary_records import RecordsOfClient
+from fedpriv.attacks.injected import Injected
 from fedpriv.core import random_streams
+from fedpriv.core.jaxprs import evaluate
+from fedpriv.core.places import tap
 from fedpriv.devices.layout import use
+from fedpriv.mechanisms.per_example import private_mean
 from fedpriv.rounds import low_rank
 from fedpriv.rounds.low_rank import low_rank_steps
 
@@ -235,16 +241,23 @@ def test_evaluation_is_without_dropout():
 
 @pytest.mark.slow
 def test_canaries_find_their_places_among_records():
-    from fedpriv.attacks.canaries import Canaries
-
+    """Client 2's first record is one: the others' gradients, and the canary's."""
     canaries = Canaries(jax.random.key(0), jnp.ones(CLIENTS, bool), 1.0, 1)
-    played = canaries.gradients(fp.per_example(MODEL.loss), jnp.int32(2))
+    mean = private_mean(fp.per_example(MODEL.loss), fp.gaussian(float("inf"), 0), 1.0)
+
+    def summed(batch):
+        batch = batch._replace(example=tap("records", batch.example))
+        every = jnp.ones(EACH, bool), jnp.arange(EACH)
+        return mean(jax.random.key(2), PARAMS, batch, *every)
+
     examples = jax.tree.map(lambda leaf: jnp.asarray(leaf[:EACH]), EXAMPLES)
     keyed = fp.with_keys(jax.random.key(1), examples)
-    batch = keyed._replace(example=(examples, jnp.arange(EACH)))
-    each = jax.jit(lambda: played(PARAMS, batch).each())()
-    expected = plain(PARAMS, examples, keyed.key)
-    assert_close(jax.tree.map(lambda g: g[1:], each), jax.tree.map(lambda g: g[1:], expected), 1e-4)
+    zero = jnp.zeros(())
+    rule = RecordsOfClient(canaries, jnp.int32(2), Injected(zero, [], zero)).places
+    found = evaluate(jax.make_jaxpr(summed)(keyed), jax.tree.leaves(keyed), rule)
+    others = jax.tree.map(lambda g: g[1:].sum(0), plain(PARAMS, examples, keyed.key))
+    own = canaries.contribution(jnp.int32(2), PARAMS)
+    assert_close(found, jax.tree.leaves(jax.tree.map(jnp.add, others, own)), 1e-4)
 
 
 class Unnamed(nn.Module):

@@ -19,8 +19,8 @@ from small import (
 )
 
 import fedpriv as fp
-from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.noise_stream import NoiseStream
+from fedpriv.rounds.noise_stream import participation_key
+from fedpriv.rounds.one_round import Carried, round_in_run
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -43,14 +43,21 @@ def means():
     def client(key, shard):
         return jnp.sum(jnp.where(shard.mask[:, None], shard.examples["x"], 0.0), 0)
 
+    def mean_of(weighting, mechanism):
+        def round(key, state, cohort):
+            total, metrics, _ = cohort.sum(client, key, mechanism=mechanism, weighting=weighting)
+            return fp.ModelState(total / cohort.expected_size, state.round + 1), metrics
+
+        return round_in_run(fp.Algorithm(fp.start, round, POISSON))
+
+    each = [mean_of(*parts) for parts in itertools.product((FIXED, CLIPPED, COHORT), (quiet, loud))]
+
     @jax.jit
     def run(key):
-        drawn, found = POISSON.draw(key), []
-        for weighting, mechanism in itertools.product((FIXED, CLIPPED, COHORT), (quiet, loud)):
-            cohort = Cohort(jnp.int32(0), federation, drawn, POISSON, NoiseStream(key))
-            summed = cohort.sum(client, key, mechanism=mechanism, weighting=weighting)
-            found.append((summed.total / cohort.expected_size, summed.metrics["uplink"]))
-        return drawn, found
+        drawn = POISSON.draw(participation_key(key, 0))
+        carried = Carried(fp.ModelState(jnp.zeros(500), jnp.int32(0)), None, ((),))
+        ran = [mean(key, carried, federation, jnp.int32(0)) for mean in each]
+        return drawn, [(after.state.params, metrics["uplink"]) for after, metrics in ran]
 
     updates = np.stack([records(federation, i)[0].sum(0) for i in range(N)])
     norms = np.linalg.norm(updates, axis=1, keepdims=True)

@@ -13,11 +13,13 @@ from canary_runs import (
     RECORDS,
     WIDE,
     a_round,
+    attacked,
     certified_of,
     clients,
     clipped,
     gradients,
     records,
+    seen_of,
     traced,
     warm,
     with_canaries,
@@ -25,8 +27,8 @@ from canary_runs import (
 from small import assert_normal, one_round, squared, start, vector
 
 import fedpriv as fp
-from fedpriv.attacks.canaries import NoPlaceError
 from fedpriv.attacks.canary_messages import Canaries
+from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.core.trees import flatten
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -114,6 +116,56 @@ def test_what_has_no_place_for_them():
         traced(with_canaries(clients(1.0), 2, per_client=1))
     with pytest.raises(NoPlaceError, match="protect clients"):
         traced(with_canaries(records(1.0), 2))
+
+
+@pytest.mark.parametrize("per_client", [0, 1])
+def test_the_round_is_not_called_again_to_be_played(per_client):
+    """Once, by the trace of the program in which rules put canaries."""
+    algorithm, calls = records(1.0) if per_client else clients(1.0), []
+
+    def counted(key, state, cohort):
+        calls.append(state)
+        return algorithm.round(key, state, cohort)
+
+    seen = seen_of(algorithm)
+    for data in (None, lambda examples: examples):
+        calls.clear()
+        made = algorithm._replace(round=counted)
+        traced(attacked(made, 1, seen, per_client=per_client, data=data))
+        assert len(calls) == 1
+
+
+@pytest.mark.slow
+def test_a_canary_in_a_private_mean_within_another(directions):
+    """The inner mean shifts the model at which the outer one is taken; both have the canary's direction."""
+    step = 0.5
+    full = {"records": fp.everyone(RECORDS), "mechanism": fp.gaussian(CLIP, 0.0)}
+
+    def client(key, shard, params):
+        def shifted(now, batch):
+            mean = shard.private_mean(fp.per_example(squared), now, **full)
+            moved = jax.tree.map(lambda p, g: p - step * g, now, mean)
+            return fp.per_example(squared)(moved, batch)
+
+        return shard.private_mean(shifted, params, **full)
+
+    def round(key, state, cohort):
+        total, metrics, _ = cohort.sum(
+            lambda key, shard: client(key, shard, state.params), key, mechanism=fp.ALREADY_PRIVATE
+        )
+        params = jax.tree.map(lambda p, s: p - s / CLIENTS, state.params, total)
+        return state._replace(params=params, round=state.round + 1), metrics
+
+    made = fp.Algorithm(fp.start, round, fp.everyone(CLIENTS), unit="record")
+    after = a_round(attacked(made, CLIENTS, seen_of(records(0.0)), per_client=1))
+
+    def mean(i, theta):
+        others = clipped(gradients(i, theta)[1:]).sum(0)
+        return (others + CLIP * float(after.present[i]) * directions[i]) / RECORDS
+
+    theta = vector(start())
+    moves = [mean(i, theta - step * mean(i, theta)) for i in range(CLIENTS)]
+    np.testing.assert_allclose(vector(after.params), theta - np.mean(moves, 0), atol=2e-6)
 
 
 @pytest.mark.slow

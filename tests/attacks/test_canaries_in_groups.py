@@ -7,7 +7,7 @@ import pytest
 from small import refused, regression, squared, start
 
 import fedpriv as fp
-from fedpriv.attacks.canaries import NoPlaceError
+from fedpriv.attacks.canary_places import NoPlaceError
 
 N, ROUNDS = 6, 3
 FEDERATION = regression([4] * N)

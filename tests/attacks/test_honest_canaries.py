@@ -44,7 +44,7 @@ from small import (
 )
 
 import fedpriv as fp
-from fedpriv.attacks.canaries import NoPlaceError
+from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.core import random_streams
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -14,7 +14,7 @@ from small import one_round, refused, regression, squared, start
 import fedpriv as fp
 from fedpriv.attacks import integer_scores
 from fedpriv.attacks.bounds import lower_bounds
-from fedpriv.attacks.canaries import NoPlaceError
+from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.attacks.integer_scores import worst_shifts
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.pairs.integer_noise import IntegerNoise

@@ -86,6 +86,18 @@ def test_one_step_shows_the_gradient(name):
     assert_close(found.update, gradients(found.cohort.ids))
 
 
+def test_the_round_is_not_called_again_to_be_heard():
+    made, calls = PLAIN["fed_avg"], []
+
+    def counted(key, state, cohort):
+        calls.append(state)
+        return made.round(key, state, cohort)
+
+    heard, state = made._replace(round=counted), made.init(PARAMS, FEDERATION)
+    jax.eval_shape(lambda k: server_view(heard, k, state, FEDERATION).update, jax.random.key(0))
+    assert len(calls) == 1
+
+
 @pytest.mark.slow
 def test_what_is_not_sent_is_zero():
     sparsifier = fp.papers.select_rand_k(0.4)

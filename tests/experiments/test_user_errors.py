@@ -46,7 +46,7 @@ MISTAKES = {
     "round": (
         "cohort.summ()",
         "pass",
-        "AttributeError: 'MarkedCohort' object has no attribute 'summ'",
+        "AttributeError: 'Cohort' object has no attribute 'summ'",
         "in round: cohort.summ()",
     ),
     "loss": (

@@ -21,6 +21,7 @@ from fedpriv.algorithms.adaptive_clipping import update_noise
 from fedpriv.core.trees import flatten
 from fedpriv.mechanisms import clipping, noise
 from fedpriv.mechanisms.clipping import coefficients, flat, per_level
+from fedpriv.mechanisms.described import worst_case_of
 from fedpriv.mechanisms.haar import padded_length, variance_left, weights
 from fedpriv.mechanisms.integers import integer_sum
 from fedpriv.mechanisms.noise import haar_noise
@@ -185,7 +186,7 @@ def test_an_algorithm_adds_what_it_declares(name):
         if used.integers is not None:
             given = used.integers, used.clip_norm, used.noise_multiplier, CLIENTS, entry.sends
             return total / integer_sum(*given).noise_deviation
-        return used.worst_case.whiten(total)
+        return worst_case_of(used).whiten(total)
 
     check_round(algorithm, entry.sends, white, 1.0)
 

@@ -11,12 +11,14 @@ import fedpriv as fp
 from fedpriv import noise_matrices as nm
 from fedpriv.compression.lattice import lattice_for
 from fedpriv.mechanisms.clipping import coefficients, per_layer, per_level, separately
+from fedpriv.mechanisms.described import described
 from fedpriv.mechanisms.haar import haar, haar_norm, inverse_haar, variance_left, weights
 from fedpriv.mechanisms.integers import IntegerSum, WrapsError
 from fedpriv.mechanisms.per_example import MedianClipping, private_mean
 
 GRADIENTS = fp.per_example(squared)
 FOUR = {name: np.ones(4, np.float32) for name in "abcd"}
+GAUSSIAN = fp.gaussian(1.0, 1.0)
 SIX, EIGHT = np.zeros(6, np.float32), np.zeros(8, np.float32)
 SKELLAM = functools.partial(fp.skellam, noise_multiplier=1.2, bits=16)
 TREE = nm.tree(rounds=10)
@@ -52,6 +54,9 @@ ROWS = [
     ("variances of no power of two", lambda: variance_left(np.ones(3)), "m:", "3"),
     ("a number for a mechanism", mean_of(5), "mechanism:", "5"),
     ("text for a mechanism", mean_of("gaussian"), "mechanism:", "'gaussian'"),
+    ("a number to describe", lambda: described(5), "mechanism:", "5"),
+    ("a number for a scaling", lambda: described(GAUSSIAN, scaling=5), "scaling:", "5"),
+    ("a number for a worst case", lambda: described(GAUSSIAN, worst_case=5), "worst_case:", "5"),
     ("medians of parts", median_in_parts, "micro:", "2"),
     ("integers without a bound", functools.partial(SKELLAM, math.inf), "clip_norm:", "inf"),
     ("too few bits", wrapping, "bits:", ("8", "give 11"), WrapsError),

@@ -23,7 +23,7 @@ from experiments.papers.reproduce.catalogue import PAPERS
 from experiments.papers.reproduce.item import Cell, Value
 from experiments.speed import rounds
 from experiments.speed.growth import fit
-from fedpriv.attacks.canaries import NoPlaceError
+from fedpriv.attacks.canary_places import NoPlaceError
 
 
 def reproduce(*words):
