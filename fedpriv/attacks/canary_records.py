@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -81,7 +82,7 @@ class RecordsOfClient:
 _TAPS = ("params", "norms", "each", "weights", "weighted", "bounded")
 
 
-class _Mean:
+class _Mean(ABC):
     """A private mean of records, some of which are canaries: what is in its places.
 
     Attributes:
@@ -106,17 +107,17 @@ class _Mean:
         self._are_canaries = self._canaries_at(rows)
         return self._params, rows
 
+    @abstractmethod
     def norms(self, norms: PyTree) -> PyTree:
         """Of the gradients in each tensor."""
-        raise NotImplementedError
 
+    @abstractmethod
     def each(self, each: PyTree) -> PyTree:
         """The gradients themselves."""
-        raise NotImplementedError
 
+    @abstractmethod
     def weights(self, weights: PyTree) -> PyTree:
         """How much each counts."""
-        raise NotImplementedError
 
     def weighted(self, total: Params) -> Params:
         """The sum by weights."""

@@ -35,6 +35,7 @@ class _Among(Audited):
     """A round with canaries in it.
 
     Attributes:
+      places: that canaries find.
       made_of: by the name of a place, what its mechanism is made of in this round.
     """
 
@@ -49,7 +50,7 @@ class _Among(Audited):
         of_places = {place.name: self._remembered(place) for place in places}
         super().__init__(program, of, Places(regions={**of_places, **self.regions}))
         self._canaries, self._injected, self._sampler = canaries, injected, of.sampler
-        self.made_of: dict[str, list[Any]] = {}
+        self.places, self.made_of = places, dict[str, list[Any]]()
 
     @property
     def regions(self) -> Mapping[str, Callable[[JaxprEqn, list[Any]], Any]]:
@@ -82,16 +83,9 @@ class _Among(Audited):
 class AmongClients(_Among):
     """Canary j takes the place of client j; in the round's sums the noise and what canaries send are unknown."""
 
-    def __init__(
-        self,
-        program: RoundProgram,
-        of: RoundToRun,
-        canaries: Canaries,
-        injected: Injected,
-        places: Sequence[Place],
-    ):
-        super().__init__(program, of, canaries, injected, places)
-        self._numbers = {place.release.call: number for number, place in enumerate(places)}
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self._numbers = {place.release.call: number for number, place in enumerate(self.places)}
         self._place: int | None = None  # of the last call
         self._release: Any = None
         self._of_canaries: list[Any] = []  # of the last call, a sum of integers
