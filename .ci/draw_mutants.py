@@ -24,7 +24,10 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("fedpriv", "experiments")
-CORE = [("fedpriv", room) for room in ("certification", "mechanisms", "pairs", "privacy", "rounds")]
+CORE = [
+    ("fedpriv", room)
+    for room in ("certification", "mechanisms", "pairs", "privacy", "proof", "rounds")
+]
 PER_SCOPE = 3  # mutants of one function, at most
 
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not"}

@@ -90,7 +90,7 @@ def retired(old: str) -> Any:
     if old not in RETIRED:
         raise AttributeError(f"module 'fedpriv' has no attribute {old!r}", name=old)
     now = RETIRED[old]
-    warnings.warn(f"fp.{old}: now {now}; it goes with 1.0", FutureWarning, stacklevel=3)
+    warnings.warn(f"fp.{old}: now {now}; it goes with 1.0", FutureWarning, stacklevel=4)
     if old in globals():
         return globals()[old]
     return pkgutil.resolve_name(f"fedpriv:{now.removeprefix('fp.')}")

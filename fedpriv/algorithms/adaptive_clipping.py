@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.compression.codecs import UNCODED, Codec, Coded, Wire
-from fedpriv.core.arguments import NonNegative, Probability, Range, checked, require
+from fedpriv.core.arguments import NonNegative, Probability, Range, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation

@@ -20,7 +20,8 @@ import optax
 
 from fedpriv.algorithms.fed_avg import local_update
 from fedpriv.compression.codecs import UNCODED, Codec
-from fedpriv.core.arguments import checked, require
+from fedpriv.core.arguments import checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import Mechanism, unprotected

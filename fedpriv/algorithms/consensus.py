@@ -17,16 +17,10 @@ from jax import lax
 
 from fedpriv.algorithms.splitting import Submodels
 from fedpriv.compression.quantization import FloatBound, Levels, Quantized, quantize
-from fedpriv.core.arguments import (
-    Count,
-    CountOrZero,
-    Positive,
-    Probability,
-    checked,
-    require,
-)
+from fedpriv.core.arguments import Count, CountOrZero, Positive, Probability, checked
 from fedpriv.core.array_arguments import check_key, check_numbers
 from fedpriv.core.checked_tuples import checking_fields
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key
 
 

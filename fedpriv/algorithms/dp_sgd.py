@@ -17,7 +17,8 @@ import optax
 
 from fedpriv.algorithms.dp_scaffold import claimed
 from fedpriv.compression.codecs import UNCODED, Codec
-from fedpriv.core.arguments import checked, require
+from fedpriv.core.arguments import checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key, Metrics
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.rounds.algorithm import Algorithm, claim_if_sampled, unclaimed

@@ -18,8 +18,10 @@ from jax import lax
 
 from fedpriv.compression.codecs import UNCODED, Codec
 from fedpriv.compression.sparsification import rand_k, top_k
-from fedpriv.core.arguments import Count, NonNegative, Norm, Rate, checked, require
-from fedpriv.core.trees import dimension, flatten, gather, scatter
+from fedpriv.core.arguments import Count, NonNegative, Norm, Rate, checked
+from fedpriv.core.complaints import require
+from fedpriv.core.coordinates import gather, scatter
+from fedpriv.core.trees import dimension, flatten
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian, unprotected

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from fedpriv.compression.codecs import UNCODED, Codec
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.rounds.algorithm import Algorithm

@@ -31,7 +31,8 @@ from fedpriv.algorithms.splitting import Splitting, Submodels, Weights, equal, i
 from fedpriv.compression.codecs import Wire
 from fedpriv.compression.quantization import Levels, Quantized, quantize
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import Count, Seed, checked, require
+from fedpriv.core.arguments import Count, Seed, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Metrics, Params
 from fedpriv.data.federation import Federation

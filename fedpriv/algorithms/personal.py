@@ -25,7 +25,8 @@ import optax
 from fedpriv.algorithms.fed_prox import proximal
 from fedpriv.compression.codecs import UNCODED, Codec, Wire
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import LARGEST, CountOrZero, NonNegative, checked, require
+from fedpriv.core.arguments import LARGEST, CountOrZero, NonNegative, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, LossFn, Metrics, Params, PyTree
 from fedpriv.data.federation import Federation

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, checked
 from fedpriv.core.array_arguments import check_leaves
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation

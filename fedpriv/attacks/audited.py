@@ -10,11 +10,15 @@ from typing import Any
 
 from jax.extend.core import JaxprEqn
 
-from fedpriv.core.places import Places
-from fedpriv.rounds.marks import Collected, Sum
-from fedpriv.rounds.primitives import CLIENTS, MARK, REMEMBER, STORE
-from fedpriv.rounds.round_program import RoundProgram
-from fedpriv.rounds.running import Call, Engine, RoundToRun
+from fedpriv.attacks.places import Places
+from fedpriv.proof.marks import Sum
+from fedpriv.proof.primitives import CLIENTS, MARK
+from fedpriv.proof.program import RoundProgram
+from fedpriv.proof.reference import Call
+from fedpriv.rounds.own_noise import Collected
+from fedpriv.rounds.own_state import STORE
+from fedpriv.rounds.remembered_noise import REMEMBER
+from fedpriv.rounds.running import Engine, RoundToRun
 
 _OF_ENGINE = MARK, CLIENTS, STORE, REMEMBER
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv.attacks.mechanism_audit import Scores
-from fedpriv.core.arguments import Count, Decay, Probability, checked, require
-from fedpriv.pairs.curves import Floats
+from fedpriv.core.arguments import Count, Decay, Probability, checked
+from fedpriv.core.complaints import require
+from fedpriv.proof.noise import Floats
 
 Pair: TypeAlias = tuple[float, float]
 

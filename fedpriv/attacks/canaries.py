@@ -24,16 +24,21 @@ from fedpriv.attacks.canary_rules import AmongClients, AmongRecords
 from fedpriv.attacks.injected import Injected
 from fedpriv.attacks.play import mixed
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import Count, CountOrZero, Seed, checked, require
+from fedpriv.core.arguments import Count, CountOrZero, Seed, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.trees import flatten
 from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.described import worst_case_of
-from fedpriv.mechanisms.noise_matrices import Factorization, identity
-from fedpriv.privacy.seen import Plays, Seen
+from fedpriv.mechanisms.noise_matrices import identity
+from fedpriv.mechanisms.noise_matrices.factorization import Factorization
+from fedpriv.privacy.played import Plays, plays_of
+from fedpriv.privacy.sampling.asked import joining
+from fedpriv.proof.program import RoundProgram
+from fedpriv.proof.seen import Seen
 from fedpriv.rounds.algorithm import Algorithm, after_round, initial_state, require_algorithm
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.round_program import Played, RoundProgram
+from fedpriv.rounds.played import Played
 from fedpriv.rounds.running import Ran, RoundToRun, run_by
 
 SCORED_VIEWS = ("third_party", "server_secagg", "last_model")
@@ -113,9 +118,8 @@ def with_canaries(
     require_algorithm(algorithm)
     count = checked("count", count, Count)
     remedy = "give one of fp.trace_round(...).seen(rounds)"
-    known = isinstance(seen, Seen) and seen.plays is not None
-    require(known, "seen", seen, remedy)
-    plays: Any = seen.plays
+    plays: Any = plays_of(seen) if isinstance(seen, Seen) else None
+    require(plays is not None, "seen", seen, remedy)
     per_client = checked("per_client", per_client, CountOrZero)
     seed = checked("seed", seed, Seed)
     length, worst = FAR * _clip_norm(plays), _worst(plays)
@@ -355,4 +359,4 @@ def _may_take_part(
     blocks = drawn.turns and drawn.turns.block
     if turn is None or (correlated and (drawn.turns is None or drawn.turns.bands is None)):
         return there, 1.0
-    return turn, 1 / blocks if blocks else drawn.of_a_round.joining
+    return turn, 1 / blocks if blocks else joining(drawn.of_a_round)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.places import Places
+from fedpriv.attacks.places import Places
 from fedpriv.core.trees import dimension, flatten, same_structure, unflatten
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_functions import asked, gives

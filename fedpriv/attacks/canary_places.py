@@ -15,12 +15,13 @@ from fedpriv.core.trees import dimension, flatten
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.described import worst_case_of
 from fedpriv.mechanisms.integers import IntegerSum
-from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
-from fedpriv.rounds.marks import Marks, Mean, Sum
-from fedpriv.rounds.primitives import CLIENTS
-from fedpriv.rounds.private_step import PrivateStep
+from fedpriv.mechanisms.mechanisms import Mechanism
+from fedpriv.proof.marks import Marks, Sum
+from fedpriv.proof.primitives import CLIENTS
+from fedpriv.proof.program import RoundProgram
+from fedpriv.rounds.private_step import PrivateStep, features_of
+from fedpriv.rounds.record_marks import Mean
 from fedpriv.rounds.record_samplers import PublicGroups
-from fedpriv.rounds.round_program import RoundProgram
 
 _PLACE = "canaries_"
 
@@ -62,9 +63,9 @@ def with_places(marks: Marks, canaries: Canaries, t: jax.Array, value: jax.Array
     kind = Mean if canaries.per_client else Sum
     made: list[Any] = []
     for number, mark in enumerate(marks):
-        if isinstance(mark, kind) and mark.step.mechanism is not ALREADY_PRIVATE:
+        if isinstance(mark, kind) and not mark.step.passes_on:
             if isinstance(mark, Mean):
-                _check_records(canaries, mark.step)
+                _check_records(canaries, features_of(mark.step))
             nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), mark.like)
             bounded = _bounded(mark, canaries.length, t)
             made.append(region(f"{_PLACE}{number}", bounded, nothing))
@@ -108,7 +109,9 @@ def _bounded(
     """
     used = release.step.mechanism.in_round(t)
     of_records = isinstance(release, Mean)
-    integers = None if of_records else release.step.integer_sum(dimension(release.like))
+    integers = (
+        None if of_records else features_of(release.step).integer_sum(dimension(release.like))
+    )
 
     def bounded(direction: PyTree) -> tuple[PyTree, jax.Array]:
         if not isinstance(used, Mechanism):

@@ -13,8 +13,8 @@ from jax.extend.core import JaxprEqn
 
 from fedpriv.attacks.canary_messages import Canaries, chosen
 from fedpriv.attacks.injected import Injected
+from fedpriv.attacks.places import Places
 from fedpriv.core.jaxprs import bind
-from fedpriv.core.places import Places
 from fedpriv.core.random_losses import Keyed
 from fedpriv.core.types import Params, PyTree
 

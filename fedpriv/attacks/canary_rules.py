@@ -21,13 +21,16 @@ from fedpriv.attacks.canary_messages import Canaries
 from fedpriv.attacks.canary_places import NoPlaceError, Place, made_of
 from fedpriv.attacks.canary_records import LANES, RecordsOfClient
 from fedpriv.attacks.injected import Injected
+from fedpriv.attacks.places import Places
 from fedpriv.core.jaxprs import bind, evaluate
-from fedpriv.core.places import Places
 from fedpriv.core.trees import dimension
 from fedpriv.data.federation import Federation
-from fedpriv.rounds.round_arguments import OfClient, answer_like
-from fedpriv.rounds.round_program import RoundProgram
-from fedpriv.rounds.running import Call, RoundToRun
+from fedpriv.proof.given import OfClient
+from fedpriv.proof.program import RoundProgram
+from fedpriv.proof.reference import Call
+from fedpriv.rounds.private_step import features_of
+from fedpriv.rounds.round_arguments import answer_like
+from fedpriv.rounds.running import RoundToRun
 from fedpriv.rounds.samplers import Answer, Draw
 
 
@@ -181,7 +184,8 @@ class AmongClients(_Among):
     def _decoded(self, rotation_key: Any, total: jax.Array) -> list[Any]:
         """A sum of messages that are integers, without noise."""
         like = self._release.like
-        integers = self._release.step.integer_sum(dimension(like))
+        integers = features_of(self._release.step).integer_sum(dimension(like))
+        assert integers is not None
         return jax.tree.leaves(integers.decode(rotation_key, total, like))
 
     def mark(self, eqn: JaxprEqn, values: list[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key
 from fedpriv.mechanisms.integer_samplers import draw_shares, reach_of_shares
 from fedpriv.pairs.integer_noise import IntegerNoise

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, checked
 from fedpriv.core.array_arguments import check_key, check_numbers
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.rounds.optimizers import LOSS, ready

@@ -17,13 +17,15 @@ from jax import lax
 
 from fedpriv.attacks.integer_scores import Ratios, integer_ratios, worst_shifts
 from fedpriv.attacks.play import is_certain, play
-from fedpriv.core.arguments import Count, Seed, checked, require
+from fedpriv.core.arguments import Count, Seed, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.mechanisms.described import worst_case_of
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.pairs.integer_noise import IntegerNoise
-from fedpriv.privacy.seen import Plays, Seen, View, common_neighbour
+from fedpriv.privacy.played import Plays, plays_of
+from fedpriv.proof.seen import Seen, View, common_neighbour
 
 _CHUNK = 2**18  # coordinates side by side
 
@@ -78,7 +80,7 @@ def draw_scores(
     of_view = [each for each in seen if each.view == view]
     ratios = [_ratios_of(each, dimension) for each in of_view]
     neighbour = common_neighbour(of_view)
-    played = [each.plays for each in of_view if each.plays is not None]
+    played = [plays for plays in map(plays_of, of_view) if plays is not None]
     pairs: list[Any] = [each.pairs.of(neighbour) for each in played]
     parts = [
         play(pair, own, 1 / each.multiplier)
@@ -117,10 +119,11 @@ def coordinates(plays: Plays, dimension: int = 4) -> int:
 
 def _ratios_of(seen: Seen, dimension: int) -> Ratios:
     """Of its mechanism, in its worst direction."""
-    plays = seen.plays if seen.hidden else None
+    plays = plays_of(seen) if seen.hidden else None
     if plays is not None and isinstance(plays.noise, IntegerNoise) and not plays.noise.beside:
         return integer_ratios(plays.noise, plays.lost, plays.farthest)
-    if plays is None or worst_case_of(plays.used) is None:
+    real = plays is not None and plays.noise in _RATIOS
+    if plays is None or not real or worst_case_of(plays.used) is None:
         why = seen.reason or "it brings no mechanism"
         raise ValueError(f"seen: there is nothing to draw for {seen.view} ({why})")
     used: Mechanism = plays.used
@@ -129,7 +132,7 @@ def _ratios_of(seen: Seen, dimension: int) -> Ratios:
     hardest: Any = worst_case_of(used)
     d = hardest.dimension or max(dimension, hardest.tensors)
     bound = used.clip(jax.tree.map(lambda u: 10 * u, hardest.worst(d)))[0]
-    return (_gaussian_ratios if plays.noise == "gaussian" else _laplace_ratios)(
+    return _RATIOS[plays.noise](
         used.perturb, hardest.whiten, jax.tree.map(lambda u: strength * u, bound)
     )
 
@@ -162,3 +165,7 @@ def _laplace_ratios(perturb: _Perturb, whiten: _Whiten, u: PyTree) -> Ratios:
         return jnp.sum(least - jnp.abs(z - times * v)), jnp.sum(least - jnp.abs(z + times * v))
 
     return ratios
+
+
+_RATIOS: dict[Any, Any] = {"gaussian": _gaussian_ratios, "laplace": _laplace_ratios}
+"""By the noise."""

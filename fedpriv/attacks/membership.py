@@ -14,11 +14,12 @@ import jax
 import numpy as np
 from jax import lax
 
-from fedpriv.core.arguments import Count, Rate, checked, require
+from fedpriv.core.arguments import Count, Rate, checked
 from fedpriv.core.array_arguments import as_numbers, check_numbers
+from fedpriv.core.complaints import require
 from fedpriv.core.optional_imports import of_package
+from fedpriv.core.parameters import check_params
 from fedpriv.core.random_losses import without_key
-from fedpriv.core.trees import check_params
 from fedpriv.core.types import Example, LossFn, Params
 from fedpriv.core.user_code import names_user_code
 

@@ -13,8 +13,9 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from fedpriv.core.arguments import CountOrZero, Probability, checked, require
+from fedpriv.core.arguments import CountOrZero, Probability, checked
 from fedpriv.core.array_arguments import as_numbers
+from fedpriv.core.complaints import require
 from fedpriv.privacy.profile import PrivacyProfile
 
 Method: TypeAlias = Literal["f_dp", "epsilon_delta", "steinke"]

@@ -12,9 +12,10 @@ import numpy as np
 from jax import lax
 
 from fedpriv.attacks.integer_scores import Ratios
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key
-from fedpriv.pairs.algebra import NOTHING, All, Block, Moved, Pair, Times, Told, fold
+from fedpriv.pairs.blocks import Block
+from fedpriv.proof.pairs import NOTHING, All, Moved, Pair, Times, Told, fold
 
 Played: TypeAlias = Callable[[Key, jax.Array], jax.Array]
 """(key, present) -> log-likelihood ratio of being there, f32[]."""

@@ -19,23 +19,28 @@ from jax.extend.core import JaxprEqn, jaxpr_as_fun
 
 from fedpriv.attacks.audited import Audited
 from fedpriv.attacks.inversion import Reconstruction, invert
+from fedpriv.attacks.places import Places
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import Count, checked, require
-from fedpriv.core.places import Places
+from fedpriv.core.arguments import Count, checked
+from fedpriv.core.complaints import require
+from fedpriv.core.parameters import check_params
 from fedpriv.core.random_losses import without_key
-from fedpriv.core.trees import check_params, dimension, flatten, unflatten
+from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.core.types import Key, LossFn, Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
+from fedpriv.proof.given import OfClient
+from fedpriv.proof.primitives import in_shapes
+from fedpriv.proof.program import RoundProgram
+from fedpriv.proof.reference import Call
+from fedpriv.proof.stream import public_key, root_of, round_of
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.cohort_program import program_of_round
 from fedpriv.rounds.messages import shares_of
-from fedpriv.rounds.noise_stream import public_key, root_of, round_of
 from fedpriv.rounds.one_round import who_takes_part
 from fedpriv.rounds.optimizers import ready
-from fedpriv.rounds.primitives import in_shapes
-from fedpriv.rounds.round_arguments import OfClient, shape_of
-from fedpriv.rounds.round_program import RoundProgram, program_of_round
-from fedpriv.rounds.running import Call, RoundToRun, run_by
+from fedpriv.rounds.round_arguments import shape_of
+from fedpriv.rounds.running import RoundToRun, run_by
 from fedpriv.rounds.samplers import Draw, parts_of
 from fedpriv.rounds.scheduled_samplers import first_memories
 

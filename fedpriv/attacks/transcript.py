@@ -28,8 +28,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, Positive, Range, checked, require
+from fedpriv.core.arguments import Count, Positive, Range, checked
 from fedpriv.core.array_arguments import check_numbers
+from fedpriv.core.complaints import require
 from fedpriv.core.user_code import names_user_code
 
 Gamma: TypeAlias = Annotated[float, Range("a weight from 1e-7 to 1", 1e-7, 1)]

@@ -14,8 +14,8 @@ from jax.extend.core import ClosedJaxpr
 from fedpriv.certification.closed_over import ClosedOver, closed_over
 from fedpriv.certification.pieces import bits_of_shares, too_narrow
 from fedpriv.certification.second_trace import same_array
-from fedpriv.certification.trace import Stage
-from fedpriv.core.arguments import require
+from fedpriv.certification.stages import Stage
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, PyTree
@@ -23,8 +23,10 @@ from fedpriv.mechanisms.correlated import first_memory, is_correlated, perturbed
 from fedpriv.mechanisms.integers import IntegerSum
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.rounds.marks import Mean, Sum
-from fedpriv.rounds.noise_stream import THREEFRY
+from fedpriv.proof.marks import Sum
+from fedpriv.proof.stream import THREEFRY
+from fedpriv.rounds.private_step import features_of
+from fedpriv.rounds.record_marks import Mean
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
 
 
@@ -150,7 +152,7 @@ def _tables(releases: Sequence[Sum | Mean]) -> Iterator[Any]:
             yield used.ends
         if type(used) is Mechanism and is_correlated(used) and constructed(used):
             yield from (each.array for each in closed_over(_program_in_run(used, release.like)))
-        integers = release.step.integer_sum(dimension(release.like))
+        integers = features_of(release.step).integer_sum(dimension(release.like))
         if integers is not None and constructed(used):
             lost = release.step.sampling.accounting.of_a_round.lossy
             yield from (each.array for each in closed_over(_program_of_sum(integers, lost)))

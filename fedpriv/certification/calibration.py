@@ -10,21 +10,13 @@ from fedpriv.certification.certificate import trace_round
 from fedpriv.certification.monotone_search import Range, UnreachableError, search
 from fedpriv.certification.together import Run, Together
 from fedpriv.certification.traced_round import TracedRound
-from fedpriv.core.arguments import (
-    Budget,
-    Count,
-    MeanRuns,
-    Probability,
-    Rate,
-    checked,
-    require,
-    shown,
-)
+from fedpriv.core.arguments import Budget, Count, MeanRuns, Probability, Rate, checked
+from fedpriv.core.complaints import require, shown
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
 from fedpriv.privacy import Certificate
 from fedpriv.privacy.certificate import Claim
-from fedpriv.privacy.seen import View
+from fedpriv.proof.seen import View
 from fedpriv.rounds.algorithm import Algorithm, require_algorithm
 
 NOISE = Range(dearest=1e-3, cheapest=1e9, begin=(math.exp(-0.5), math.e), factor=math.exp(2))

@@ -18,31 +18,30 @@ from fedpriv.certification.groups import (
     grouping_of,
 )
 from fedpriv.certification.initial_state import trace_init
-from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.certification.persons_held import (
     PersonsHeld,
     also_held_out,
     persons_held,
 )
 from fedpriv.certification.second_trace import check_same_again
-from fedpriv.certification.trace import Stage, kept_by_clients, stage_of, traced_program
+from fedpriv.certification.stages import stages_of
 from fedpriv.certification.traced_round import TracedRound, classes_of
 from fedpriv.certification.unit_kinds import UnitKind
-from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked, require
-from fedpriv.core.fixed_points import fixed_point
+from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked
+from fedpriv.core.complaints import require
+from fedpriv.core.parameters import check_arrays
 from fedpriv.core.provenance import constructed
-from fedpriv.core.trees import check_arrays
 from fedpriv.core.types import Key, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.privacy import Certificate
-from fedpriv.privacy.seen import View
+from fedpriv.proof.operations import check_operations
+from fedpriv.proof.seen import View
 from fedpriv.rounds.algorithm import Algorithm, made_at, require_algorithm
-from fedpriv.rounds.privacy_labels import NONE, Labels
-from fedpriv.rounds.round_arguments import FederationShape, shape_of
-from fedpriv.rounds.round_program import program_of_round
+from fedpriv.rounds.cohort_program import program_of_round
+from fedpriv.rounds.round_arguments import shape_of
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
@@ -77,7 +76,10 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
             )
     model = _model(params)
     state, init_arrays = trace_init(algorithm, model, federation)
-    stages, after = _stages(algorithm, shape, state)
+    samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
+    stages = stages_of(algorithm, samplers, shape, state)
+    out = stages[-1].of.out
+    after = out.state, out.metrics
     check_correlated(stages)
     persons = _persons(algorithm, all_records)
     leaves = getattr(all_records, "normalised", ())
@@ -87,7 +89,7 @@ def trace_round(algorithm: Algorithm, params: Any, federation: Any) -> TracedRou
     )
     for sampler in traced.samplers:
         if not constructed(sampler):
-            lines_that_print(program_of(sampler), "draw")
+            check_operations(program_of(sampler), "draw")
     check_data(stages, traced.init_arrays, algorithm, all_records)
     grouping_of(traced.samplers)
     return traced
@@ -130,29 +132,6 @@ def _check_samplers(algorithm: Algorithm) -> None:
     for _, sampler in parts_of(algorithm.sampler, 2):
         remedy = "give one such as fp.poisson(clients, rate), or an fp.Opening of two of these"
         require(isinstance(sampler, AnySampler), "sampler", sampler, remedy)
-
-
-def _stages(
-    algorithm: Algorithm, shape: FederationShape, state: Any
-) -> tuple[tuple[Stage, ...], Any]:
-    """(the releases with each of the algorithm's samplers, shapes of (state, metrics)), for a state in shapes."""
-    samplers = [sampler for _, sampler in parts_of(algorithm.sampler, 2)]
-    programs = [traced_program(algorithm, sampler, shape, state) for sampler in samplers]
-
-    followed: list[list[Labels]] = []  # of each sampler's round, the last time
-
-    def a_round_later(kept: list[Labels]) -> list[Labels]:
-        followed.clear()
-        for traced in programs:
-            followed.append(traced.propagate(kept))
-            kept = kept_by_clients(kept, followed[-1])
-        return kept
-
-    # What clients keep in one round is there in all later ones.
-    fixed_point(a_round_later, [NONE] * len(jax.tree.leaves(state)))
-    stages = tuple(map(stage_of, programs, followed))
-    out = programs[-1].of.out
-    return stages, (out.state, out.metrics)
 
 
 def check_twice(traced: TracedRound) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
-from fedpriv.certification.information_flow import NOWHERE, users_line, where
+from fedpriv.core.equation_lines import NOWHERE, users_line, where
 from fedpriv.core.jaxprs import programs
 from fedpriv.core.program_text import is_array
 from fedpriv.data.client_rows import ClientRows
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.models.fine_tuning import PUBLIC_BASE
-from fedpriv.rounds.privacy_labels import LeakError
+from fedpriv.proof.initial_state import check_apart
+from fedpriv.proof.labels import LeakError
 
 
 class ClosedOver(NamedTuple):
@@ -123,22 +124,22 @@ def _place(eqn: JaxprEqn, inner: Jaxpr, place: int) -> int | None:
     return place - others if place - others >= first else None
 
 
-def check_closed_over(arrays: Sequence[ClosedOver], federation: Any, otherwise: str) -> None:
+def check_closed_over(arrays: Iterable[Any], federation: Any, otherwise: str) -> None:
     """Raises LeakError, in the words of `otherwise`: a program closes over some of a federation's arrays."""
+    held = [*arrays]
     theirs = {name: getattr(federation, name) for name in private_names(federation)}
     blank = _is_blank(theirs.get("client_rows"))
     for path, leaf in jax.tree_util.tree_leaves_with_path(theirs):
-        name, held = jax.tree_util.keystr(path), theirs[path[0].key]
-        sizes = held.size if isinstance(held, ClientRows) else federation.size
+        name, of = jax.tree_util.keystr(path), theirs[path[0].key]
+        sizes = of.size if isinstance(of, ClientRows) else federation.size
         # What says nothing of its own, and may be 0, 0, ... or 0, 1, 2, ..., which others know, too.
         said = name.endswith((".start", "['most_records']")) and np.ptp(np.asarray(sizes)) == 0
-        same = _is if said or (blank and not name.endswith(".size")) else _same
-        if any(same(each.array, leaf) for each in arrays):
-            raise LeakError(otherwise.format(f"federation{name}"))
+        only = said or (blank and not name.endswith(".size"))
+        check_apart([x for x in held if x is leaf] if only else held, {name: leaf}, otherwise)
     for name, rows in theirs.items():
         if blank or not isinstance(rows, ClientRows):
             continue
-        if any(_is_table(each.array, rows) for each in arrays):
+        if any(_is_table(each, rows) for each in held):
             raise LeakError(otherwise.format(f"federation[{name!r}].table"))
 
 
@@ -160,14 +161,3 @@ def private_names(federation: Any) -> tuple[str, ...]:
     if not hasattr(federation, "repartition"):
         return ("size",)
     return "examples", "client_rows", "held_out_rows"
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other
-
-
-def _same(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    same = np.shape(one) == np.shape(other) and np.size(other) > 1
-    return same and bool(np.array_equal(one, other))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 
-from fedpriv.certification.trace import Stage
+from fedpriv.certification.stages import Stage
 from fedpriv.certification.unit_kinds import ANY, UnitKind
-from fedpriv.certification.views import NOT_EMPTIED, of_unit_norm
+from fedpriv.certification.views import of_unit_norm
 from fedpriv.mechanisms.correlated import (
     Participation,
     adder_of,
@@ -19,14 +20,17 @@ from fedpriv.mechanisms.correlated import (
     whole_run,
 )
 from fedpriv.mechanisms.described import worst_case_of
-from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
-from fedpriv.mechanisms.noise_matrices import Factorization, identity
+from fedpriv.mechanisms.noise_matrices import identity
+from fedpriv.mechanisms.noise_matrices.factorization import Factorization
 from fedpriv.privacy import VIEWS
-from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
-from fedpriv.privacy.row import Row
+from fedpriv.privacy.drawn import Drawn, Repeated
+from fedpriv.privacy.rows import Row
 from fedpriv.privacy.sampling import Accounting, Everyone, MinimumSeparation, Turns, Who, Why
-from fedpriv.privacy.seen import ClippedUnit
-from fedpriv.rounds.marks import Sum
+from fedpriv.proof.bound import Mechanism
+from fedpriv.proof.cases import Noisy
+from fedpriv.proof.drawn import NOT_EMPTIED
+from fedpriv.proof.marks import Sum
+from fedpriv.proof.seen import ClippedUnit
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
 ADDED_BY_SERVER = (
@@ -86,7 +90,7 @@ def run_rows(
       ValueError: a sampler whose cohorts are not bound to a schedule; private means of records beside the sums; more
         bands than groups; more rounds than a matrix is for.
     """
-    sums = [each for each in stage.sums if each.step.mechanism is not ALREADY_PRIVATE]
+    sums = [each for each in stage.sums if not each.step.passes_on]
     own, weight = sampler.accounting.of_group(kind.group)
     turns, population = _turns(own, sums[0].line), own.population
     if stage.means:
@@ -96,7 +100,7 @@ def run_rows(
     if rounds == 0:
         drawn = Drawn(Everyone(population))
         nothing = Row("third_party", unit, Noisy("gaussian", 0.0), "server", drawn, Repeated(0))
-        return [nothing._replace(view=view) for view in VIEWS]
+        return [replace(nothing, view=view) for view in VIEWS]
     multiplier = _multiplier(sums, rounds, _participation(turns, rounds)) / weight
     why = dict.fromkeys(why for each in sums for why in _uncounted(each.step.mechanism))
     known = Row(
@@ -108,14 +112,15 @@ def run_rows(
         Repeated(1, schedule=_words(sums, turns, rounds)),
         reason="; ".join(why),
         used=_for_audits(sums, turns, rounds),
+        releases=tuple(sums),
     )
-    bare = known._replace(noisy=Noisy("gaussian", math.inf), reason=ADDED_BY_SERVER)
+    bare = replace(known, noisy=Noisy("gaussian", math.inf), reason=ADDED_BY_SERVER)
     by_enclave = all(_is_hidden(each.step.mechanism) for each in sums)
-    behind = known._replace(adder="enclave") if by_enclave else bare
+    behind = replace(known, adder="enclave") if by_enclave else bare
     third_party = known
     if turns.bands is not None:
         third_party = _amplified(known, sums, own, stage.remembers, rounds, weight)
-    return [third_party, bare._replace(view="server"), behind._replace(view="server_secagg")]
+    return [third_party, replace(bare, view="server"), replace(behind, view="server_secagg")]
 
 
 def _amplified(
@@ -143,7 +148,7 @@ def _amplified(
     plain = used.correlation.mechanism if known.used else None
     noisy = Noisy("gaussian", 1 / once if once > 0 else math.inf)
     repeated = known.repeated._replace(rounds=turns.of(rounds))
-    return known._replace(noisy=noisy, drawn=drawn, repeated=repeated, used=plain)
+    return replace(known, noisy=noisy, drawn=drawn, repeated=repeated, used=plain)
 
 
 def _for_audits(sums: Sequence[Sum], turns: Turns, rounds: int) -> Mechanism | None:

@@ -8,12 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpriv.certification.closed_over import ClosedOver, check_closed_over, closed_over
+from fedpriv.certification.closed_over import ClosedOver, check_closed_over
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER
-from fedpriv.certification.trace import Stage
-from fedpriv.core.arguments import require
+from fedpriv.certification.stages import Stage
+from fedpriv.core.complaints import require
 from fedpriv.data.persons import assignment
+from fedpriv.proof.initial_state import held_by
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.rounds.private_step import features_of
 from fedpriv.rounds.record_samplers import PublicGroups, may_hold_fewer
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.weighting import ByPublicSizes
@@ -44,10 +46,10 @@ def check_data(
     """
     _check_persons(algorithm, federation)
     _check_texts(algorithm.unit, federation)
-    check_closed_over(init_arrays, federation, INIT_CLOSED_OVER)
+    check_closed_over([each.array for each in init_arrays], federation, INIT_CLOSED_OVER)
     for stage in stages:
         _check_sizes(stage, np.asarray(federation.size), algorithm.unit)
-        check_closed_over(closed_over(stage.program), federation, _CLOSED_OVER)
+        check_closed_over(held_by(stage.program), federation, _CLOSED_OVER)
 
 
 def _check_persons(algorithm: Algorithm, federation: Any) -> None:
@@ -87,7 +89,7 @@ def _check_sizes(stage: Stage, sizes: np.ndarray, unit: str) -> None:
     Args:
       sizes: [..., clients], number of records.
     """
-    drawn, weights = ([each.step for each in of] for of in (stage.means, stage.sums))
+    drawn, weights = ([features_of(each.step) for each in of] for of in (stage.means, stage.sums))
     asked = [step.sampling.public_sizes for step in drawn]
     public = [said for said in asked if said is not None]
     in_groups = any(isinstance(step.sampling, PublicGroups) for step in drawn)

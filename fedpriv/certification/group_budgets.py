@@ -10,11 +10,12 @@ from typing import Any
 from fedpriv.certification.calibration import why_infinite
 from fedpriv.certification.certificate import trace_round
 from fedpriv.certification.monotone_search import Range, search
-from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked, require
+from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
 from fedpriv.privacy import Certificate
-from fedpriv.privacy.seen import View
+from fedpriv.proof.seen import View
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.group_names import OtherGroupsError, named
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedpriv.certification.unit_kinds import UnitKind
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed
 from fedpriv.privacy import Certificate
 from fedpriv.privacy.sampling.grouped import Strata
@@ -115,6 +115,7 @@ def of_all(certificates: Mapping[UnitKind, Certificate]) -> Certificate:
         event=costliest.event + which * (len(compositions) > 1),
         compositions=compositions,
         assumptions=_assumed_of_all(certificates, costliest),
+        doors=tuple(dict.fromkeys(d for own in certificates.values() for d in own.doors)),
     )
 
 

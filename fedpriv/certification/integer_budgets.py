@@ -16,17 +16,9 @@ from fedpriv.certification.calibration import least_noise
 from fedpriv.certification.certificate import certify
 from fedpriv.certification.views import Cohorts, of_clients
 from fedpriv.compression.codecs import Wire
-from fedpriv.core.arguments import (
-    Budget,
-    Count,
-    Positive,
-    Probability,
-    Range,
-    Rate,
-    checked,
-    require,
-    shown,
-)
+from fedpriv.core.arguments import Budget, Count, Positive, Probability, Range, checked
+from fedpriv.core.complaints import require, shown
+from fedpriv.core.kinds import Rate
 from fedpriv.core.types import Key, Metrics
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
@@ -40,15 +32,16 @@ from fedpriv.mechanisms.integers import (
     integer_sum,
     skellam,
 )
-from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
+from fedpriv.mechanisms.mechanisms import gaussian
 from fedpriv.pairs.integer_noise import IntegerKind
 from fedpriv.privacy import Certificate, certify_seen
-from fedpriv.privacy.from_rows import seen_of
-from fedpriv.privacy.seen import View
+from fedpriv.proof.bound import Mechanism
+from fedpriv.proof.marks import Sum
+from fedpriv.proof.row import seen_of
+from fedpriv.proof.seen import View
 from fedpriv.rounds.algorithm import Algorithm, ModelState, start
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.marks import Sum
 from fedpriv.rounds.parts import check_parts
 from fedpriv.rounds.private_step import PrivateStep
 from fedpriv.rounds.samplers import everyone

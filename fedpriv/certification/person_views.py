@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from fedpriv.certification.persons_held import Held
-from fedpriv.core.arguments import require
-from fedpriv.pairs.integer_noise import IntegerNoise
+from fedpriv.core.complaints import require
 from fedpriv.privacy.drawn import Drawn
-from fedpriv.privacy.row import Row
+from fedpriv.privacy.noisy_integers import NoisyIntegers
+from fedpriv.privacy.rows import Row
 from fedpriv.privacy.sampling import AcrossGroups, Neighbour, Sampling, Why
+from fedpriv.privacy.sampling.kinds_of_units import changed
 
 _THEY_STAY = Why("clients hold records of several persons: they stay, and send something else")
 
@@ -69,7 +71,7 @@ def _of_all(row: Row, clients: int, share: bool, by_turns: bool) -> Row:
 def _of_groups(of_view: Sequence[tuple[Row, int]], share: bool) -> Row:
     """Of clients in several groups, with a row for a client of each."""
     row, _ = of_view[0]
-    row = row._replace(unit="person")
+    row = replace(row, unit="person")
     if row.noisy.far in (0, math.inf):
         return row
     plain = all(not one.beside and one.repeated.steps == 1 for one, _ in of_view)
@@ -85,19 +87,19 @@ def _of_groups(of_view: Sequence[tuple[Row, int]], share: bool) -> Row:
     if share:
         drawn = _of_clients_that_stay(drawn)
     repeated = row.repeated._replace(among=None)
-    return row._replace(drawn=drawn, repeated=repeated)
+    return replace(row, drawn=drawn, repeated=repeated)
 
 
 def _of_clients(row: Row, clients: int, share: bool, by_turns: bool) -> Row:
-    row = row._replace(unit="person")
+    row = replace(row, unit="person")
     if share:
-        row = row._replace(drawn=_of_clients_that_stay(row.drawn))
+        row = replace(row, drawn=_of_clients_that_stay(row.drawn))
     if clients == 1 or row.noisy.far in (0, math.inf):
         return row
     drawn, among = row.drawn, row.repeated.among
-    of_integers = isinstance(row.noisy.noise, IntegerNoise)
+    of_integers = isinstance(row.noisy, NoisyIntegers)
     apart = row.adder == "own" and row.noisy.kind != "laplace"
-    several = drawn.who._replace(units=clients, lost=drawn.who.lost and not apart)
+    several = changed(drawn.who, units=clients, lost=drawn.who.lost and not apart)
     together = drawn._replace(who=several, apart=apart)
     schedule = row.repeated.schedule
     everyone = drawn.by.everyone and (among is None or among.everyone)
@@ -109,7 +111,7 @@ def _of_clients(row: Row, clients: int, share: bool, by_turns: bool) -> Row:
             "fp.poisson, fp.fixed_size or fp.everyone, or keep one client of each (per_person=1)"
         )
     if among is None or among.everyone:
-        return row._replace(drawn=together)
+        return replace(row, drawn=together)
     return _of_known_clients(row, among, together)
 
 
@@ -121,7 +123,8 @@ def _of_known_clients(row: Row, among: Sampling, together: Drawn) -> Row:
             f"round: {steps} steps of {row.noisy.kind} noise by one draw of clients; give Gaussian noise, or keep one "
             "client of each person (per_person=1)"
         )
-    return row._replace(
+    return replace(
+        row,
         noisy=row.noisy.moved(math.sqrt(steps)),
         drawn=together._replace(by=among, known=True),
         repeated=row.repeated._replace(steps=1, among=None),
@@ -132,7 +135,7 @@ def _of_clients_that_stay(drawn: Drawn) -> Drawn:
     """Of clients that are there with either neighbour, and send something else."""
     every: tuple[Neighbour, ...] = ("removed", "emptied")
     closed = tuple((each, _THEY_STAY) for each in every)
-    return drawn._replace(who=drawn.who._replace(stays=True), closed=closed, holds_others=True)
+    return drawn._replace(who=changed(drawn.who, stays=True), closed=closed, holds_others=True)
 
 
 def of_records_of_a_person(
@@ -154,7 +157,7 @@ def of_records_of_a_person(
     """
     every = [
         [
-            row._replace(clients=clients).each(partial(_with_records, one.records))
+            replace(row, clients=clients).each(partial(_with_records, one.records))
             for row in of_client(one)
         ]
         for one, clients in Counter(held).items()
@@ -169,7 +172,7 @@ def of_records_of_a_person(
     for of_view in zip(*every, strict=True):
         if len(held) > 1 and of_view[0].adder == "own_summed":
             of_all = partial(_with_records, sum(one.records for one in held))
-            found.append(of_view[0].each(of_all)._replace(clients=1))
+            found.append(replace(of_view[0].each(of_all), clients=1))
             continue
         for which in dict.fromkeys(classes):
             own = [row for row, name in zip(of_view, classes, strict=True) if name == which]
@@ -183,16 +186,16 @@ def _of_all_clients(of_view: Sequence[Row]) -> list[Row]:
     among = first.repeated.among
     independent = among is None or among.independent or first.noisy.far in (0, math.inf)
     if clients == 1 or independent:
-        return [row._replace(clients=1) for row in of_view for _ in range(row.clients)]
+        return [replace(row, clients=1) for row in of_view for _ in range(row.clients)]
     if among is None or not among.uniform:
         raise ValueError(
             f"sampler: {among!r} draws the {clients} clients with a person's records depending on one another, so "
             "nothing is certified; draw them by fp.poisson, fp.fixed_size or fp.everyone, or keep a person's records "
             "at one client"
         )
-    return [first._replace(others=tuple(of_view[1:]))]
+    return [replace(first, others=tuple(of_view[1:]))]
 
 
 def _with_records(records: int, row: Row) -> Row:
-    drawn = row.drawn._replace(who=row.drawn.who._replace(units=records))
-    return row._replace(unit="person", drawn=drawn)
+    drawn = row.drawn._replace(who=changed(row.drawn.who, units=records))
+    return replace(row, unit="person", drawn=drawn)

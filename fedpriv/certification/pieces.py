@@ -6,13 +6,12 @@ from collections import Counter
 
 import numpy as np
 
-from fedpriv.certification.trace import Stage
-from fedpriv.certification.views import together
+from fedpriv.certification.stages import Stage
 from fedpriv.core.trees import dimension
-from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE
 from fedpriv.privacy.sampling import Accounting
-from fedpriv.rounds.marks import Released, Sum
-from fedpriv.rounds.private_step import PrivateStep
+from fedpriv.proof.marks import Released, Sum
+from fedpriv.proof.views import together
+from fedpriv.rounds.private_step import PrivateStep, features_of
 
 
 def pieces(stage: Stage, begin: int, end: int) -> list[tuple[int, int]]:
@@ -59,15 +58,21 @@ def pieces_of_a_client(
 
 def of_messages(stage: Stage) -> list[Sum]:
     """The sums whose mechanism protects clients."""
-    return [release for release in stage.sums if release.step.mechanism is not ALREADY_PRIVATE]
+    return [release for release in stage.sums if not release.step.passes_on]
 
 
 def bits_of_shares(stage: Stage) -> int:
     """What a client sends in a round, if the noise travels in shares: 32 bits for each real value that is perturbed."""
-    sums = [each for each in of_messages(stage) if each.step.fits_noise or each.step.adder == "own"]
+    sums = [
+        each
+        for each in of_messages(stage)
+        if features_of(each.step).fits_noise or each.step.adder == "own"
+    ]
     means = (each for each in stage.means if each.step.adder == "own_summed")
     shared: list[Released] = [each for each in (*sums, *means) if each.step.is_noisy]
-    return sum(each.times * _bits_of(each.step, dimension(each.like)) for each in shared)
+    return sum(
+        each.times * _bits_of(features_of(each.step), dimension(each.like)) for each in shared
+    )
 
 
 def _bits_of(step: PrivateStep, d: int) -> int:

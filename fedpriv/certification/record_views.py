@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from fedpriv.certification.unit_kinds import UnitKind
-from fedpriv.certification.views import NOT_EMPTIED, Cohorts, Sent, by_each, drawable
+from fedpriv.certification.views import Cohorts, Sent, by_each, drawable
 from fedpriv.core.trees import dimension
 from fedpriv.pairs.integer_noise import IntegerNoise
-from fedpriv.privacy.drawn import Drawn, Noisy
-from fedpriv.privacy.row import Row
+from fedpriv.privacy.drawn import Drawn
+from fedpriv.privacy.noisy_integers import noise_of
+from fedpriv.privacy.rows import Row
 from fedpriv.privacy.sampling import Everyone, Sampling, Who, Why
-from fedpriv.privacy.seen import ClippedUnit
-from fedpriv.rounds.marks import Mean
+from fedpriv.proof.drawn import NOT_EMPTIED
+from fedpriv.proof.seen import ClippedUnit
+from fedpriv.rounds.private_step import features_of
+from fedpriv.rounds.record_marks import Mean
 from fedpriv.rounds.record_samplers import accounting_of
 
 _NOT_REMOVED = Why("a client stays without a record, whose place is empty")
@@ -49,7 +53,7 @@ def of_records(
     views = zip(
         *of_kinds, strict=True
     )  # of one draw of clients: a view sees all of them, or nothing
-    return [row._replace(beside=tuple(others)) for row, *others in views]
+    return [replace(row, beside=tuple(others)) for row, *others in views]
 
 
 def _alike(means: Sequence[Mean]) -> list[list[Mean]]:
@@ -80,7 +84,7 @@ def _of_kind(
     drawn = _draws(means[0].step.sampling, unit, kind)
     sent = Sent(
         unit,
-        Noisy(used.noise, far) if integers is None else Noisy(integers),
+        noise_of(used.noise, far, integers),
         drawn,
         drawn,
         cohorts.repeated(sum(mean.times for mean in means), cohorts.drawn),
@@ -88,6 +92,7 @@ def _of_kind(
         summed,
         "" if multiplier > 0 else used.reason,
         drawable(means[:1], first),
+        tuple(means),
     )
     return by_each(sent)
 
@@ -127,7 +132,7 @@ def _integers_of(means: Sequence[Mean], are_summed: bool, narrow: str) -> Intege
     Raises:
       ValueError: the noises of members do not count together, or such sums have several laws.
     """
-    sums = {mean.step.integer_sum(dimension(mean.like)) for mean in means}
+    sums = {features_of(mean.step).integer_sum(dimension(mean.like)) for mean in means}
     if sums == {None}:
         return None
     line = means[0].line

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from fedpriv.certification.pieces import of_messages, too_narrow
 from fedpriv.certification.record_views import of_records
-from fedpriv.certification.trace import Stage
+from fedpriv.certification.stages import Stage
 from fedpriv.certification.unit_kinds import ANY, UnitKind
 from fedpriv.certification.views import Cohorts, of_clients
 from fedpriv.privacy import VIEWS
-from fedpriv.privacy.drawn import Drawn, Noisy
-from fedpriv.privacy.row import Row
-from fedpriv.privacy.seen import ClippedUnit
-from fedpriv.rounds.marks import Sum
+from fedpriv.privacy.drawn import Drawn
+from fedpriv.privacy.from_rows import are_plain
+from fedpriv.privacy.rows import Row
+from fedpriv.privacy.sampling.own import check_draw
+from fedpriv.proof.cases import Noisy
+from fedpriv.proof.marks import Sum
+from fedpriv.proof.row import AnyRow
+from fedpriv.proof.seen import ClippedUnit
+from fedpriv.proof.step import Step
+from fedpriv.proof.views import of_sums
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
 
@@ -24,7 +32,7 @@ def stage_rows(
     steps: int,
     first: int,
     kind: UnitKind = ANY,
-) -> list[Row]:
+) -> Sequence[AnyRow]:
     """What each view sees of rounds that are alike.
 
     Args:
@@ -46,6 +54,10 @@ def stage_rows(
         raise ValueError(
             f"round: it protects clients ({sums[0].line}) and their records ({stage.means[0].line}); protect one unit"
         )
+    if _are_plain(sums, sampler, unit, kind, stage.remembers, narrow):
+        drawn: Any = sampler.accounting
+        check_draw("sampling", drawn)
+        return of_sums(sums, drawn, steps, first)
     if sums:
         return of_clients(sums, cohorts, unit, first, stage.remembers, narrow)
     if stage.means:
@@ -54,13 +66,30 @@ def stage_rows(
     return [nothing_seen(view, unit, drawn, nothing, cohorts) for view in VIEWS]
 
 
+def _are_plain(
+    sums: Sequence[Sum],
+    sampler: AnySampler,
+    unit: ClippedUnit,
+    kind: UnitKind,
+    remembers: bool,
+    narrow: str,
+) -> bool:
+    """Whether the plain rows are theirs: of flat sums of clients' messages that carry shares of the noise."""
+    client = unit == "client" and kind == ANY and not remembers and not narrow
+    return client and len(sums) > 0 and are_plain(sampler.accounting) and all(map(_is_plain, sums))
+
+
+def _is_plain(one: Sum) -> bool:
+    return type(one.step) is Step and not one.step.mechanism.parts
+
+
 def nothing_seen(
     view: str, unit: ClippedUnit, drawn: Drawn, nothing: Noisy, cohorts: Cohorts
 ) -> Row:
     """Of a unit of which nothing is released."""
     known = drawn._replace(known=view != "third_party" and unit == "client")
     row = Row(view, unit, nothing, "shares", known, cohorts.repeated())  # type: ignore[arg-type]
-    return row._replace(of_records=unit == "record")
+    return replace(row, of_records=unit == "record")
 
 
 def _check_shares(sums: Sequence[Sum]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from fedpriv.certification.closed_over import ClosedOver, closed_over
-from fedpriv.certification.information_flow import where
+from fedpriv.core.equation_lines import where
 from fedpriv.core.jaxprs import programs
 from fedpriv.core.program_text import (
     atoms,

@@ -10,15 +10,12 @@ from fedpriv.certification.certificate import check_twice, trace_round
 from fedpriv.certification.groups import by_group, grouping_of
 from fedpriv.certification.traced_round import TracedRound, with_basis
 from fedpriv.certification.unit_kinds import ANY, UnitKind
-from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked, require
+from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, Seen, certify_seen
-from fedpriv.privacy.seen import (
-    LATER_RUNS,
-    ONE_RUN,
-    SEVERAL_RUNS,
-    View,
-)
+from fedpriv.privacy.words import LATER_RUNS, SEVERAL_RUNS
+from fedpriv.proof.seen import ONE_RUN, View
 from fedpriv.rounds.algorithm import Algorithm
 
 Run: TypeAlias = tuple[Algorithm, CountOrZero] | tuple[Algorithm, CountOrZero, Any]

@@ -32,22 +32,24 @@ from fedpriv.certification.persons_held import (
 )
 from fedpriv.certification.pieces import pieces_of_a_client
 from fedpriv.certification.rows import stage_rows
-from fedpriv.certification.trace import Stage
+from fedpriv.certification.stages import Stage
 from fedpriv.certification.unit_kinds import ANY, UnitKind
-from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, Rate, checked, require
+from fedpriv.core.arguments import CountOrZero, MeanRuns, Probability, checked
+from fedpriv.core.complaints import require
+from fedpriv.core.kinds import Rate
 from fedpriv.core.provenance import constructed
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.correlated import first_memory
-from fedpriv.mechanisms.noise_matrices import Factorization
+from fedpriv.mechanisms.noise_matrices.factorization import Factorization
 from fedpriv.privacy import Certificate, Seen, certify_seen
-from fedpriv.privacy.from_rows import seen_of
-from fedpriv.privacy.row import Row
+from fedpriv.privacy.rows import Row, featured
 from fedpriv.privacy.sampling.grouped import Strata
-from fedpriv.privacy.seen import NO_OTHERS, View
+from fedpriv.proof.row import AnyRow, seen_of
+from fedpriv.proof.seen import NO_OTHERS, View
 from fedpriv.rounds.algorithm import Algorithm, made_at
+from fedpriv.rounds.cohort_program import CohortProgram
 from fedpriv.rounds.record_samplers import RecordSampler
 from fedpriv.rounds.round_arguments import FederationShape
-from fedpriv.rounds.round_program import RoundProgram
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
@@ -149,7 +151,7 @@ class TracedRound(NamedTuple):
             require(not others, "kind", None, remedy)
         return tuple(seen_of(row, honest) for row in self._rows(rounds, kind))
 
-    def _rows(self, rounds: int, kind: UnitKind) -> list[Row]:
+    def _rows(self, rounds: int, kind: UnitKind) -> Sequence[AnyRow]:
         """Of the table of views."""
         if self.persons is None:
             return self._of_single(rounds, kind)
@@ -159,7 +161,8 @@ class TracedRound(NamedTuple):
 
         def of_client(held: Held) -> list[Row]:
             group = held.which if grouped else ""
-            return self._of_single(rounds, UnitKind(held.size, group, kind.held))
+            rows = self._of_single(rounds, UnitKind(held.size, group, kind.held))
+            return [*map(featured, rows)]
 
         if self.algorithm.unit == "record":
             return of_records_of_a_person(of_client, held)
@@ -175,19 +178,20 @@ class TracedRound(NamedTuple):
         by_turns = self.grouping is None and bool(correlated_sums(self.stages))
         return tuple(one._replace(which="") for one in held) if by_turns else tuple(held)
 
-    def _of_single(self, rounds: int, kind: UnitKind) -> list[Row]:
+    def _of_single(self, rounds: int, kind: UnitKind) -> Sequence[AnyRow]:
         """As `_rows`, of a client or a record, where a person holds several."""
         if correlated_sums(self.stages):
             stage, sampler = self.stages[0], self.samplers[0]
             return run_rows(stage, sampler, self.algorithm.unit, rounds, kind)
         parts = parts_of(self.algorithm.sampler, rounds)
-        rows, begun = [], 0
+        rows: list[AnyRow] = []
+        begun = 0
         for (length, sampler), stage in zip(parts, self.stages, strict=True):
             (drawn, _), end = sampler.accounting.of_group(kind.group), begun + length
             for steps, first in pieces_of_a_client(stage, drawn, begun, end):
                 rows += stage_rows(stage, sampler, self.algorithm.unit, steps, first, kind)
             begun = end
-        return [row for row in rows if row.repeated.rounds] or rows
+        return [row for row in rows if not row.is_empty] or rows
 
     def certify(
         self,
@@ -240,7 +244,7 @@ class TracedRound(NamedTuple):
         """
         sums = correlated_sums(self.stages)
         check_rounds(sums, rounds)
-        return tuple(first_memory(each.step.mechanism, each.like) for each in sums)  # type: ignore[arg-type]
+        return tuple(first_memory(each.step.mechanism, each.like) for each in sums)
 
     @property
     def factorizations(self) -> tuple[Factorization, ...]:
@@ -268,7 +272,7 @@ class TracedRound(NamedTuple):
         )
 
     @property
-    def programs(self) -> tuple[RoundProgram, ...]:
+    def programs(self) -> tuple[CohortProgram, ...]:
         """Of the round with each part of the sampler."""
         return tuple(stage.of for stage in self.stages)
 
@@ -290,6 +294,7 @@ class TracedRound(NamedTuple):
         releases = (release for stage in self.stages for release in stage.releases)
         proved = all(release.step.is_proved for release in releases)
         proved &= all(map(constructed, self.samplers))
+        proved &= all(stage.is_fedprivs for stage in self.stages)
         return "constructed" if proved else "declared"
 
 
@@ -301,12 +306,14 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
     if known := [traced.also_held_out for traced in rounds if traced.also_held_out]:
         said = [each for text in said for each in (known if text == NO_OTHERS else [text])]
     proved = all(traced.basis == "constructed" for traced in rounds)
+    doors = (door for traced in rounds for stage in traced.stages for door in stage.doors)
     return replace(
         certificate,
         relation=_relation(certificate, rounds),
         basis="constructed" if proved else "declared",
         assumptions=tuple(dict.fromkeys(said)),
         programs=tuple(digest for traced in rounds for digest in traced.digests),
+        doors=tuple(dict.fromkeys([*certificate.doors, *doors])),
         of_groups={name: with_basis(own, rounds) for name, own in certificate.of_groups.items()},
     )
 

@@ -1,27 +1,31 @@
-"""What each view sees of a unit in rounds that are alike: the table of views, by who adds the noise.
-
-Views: a third party sees every global model; a server every message; a server behind secure aggregation their sums.
-"""
+"""Rows of the table of views that are not plain: noise of one's own, or of the server, integers, weights, memory."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jax
-
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.trees import dimension
 from fedpriv.mechanisms.mechanisms import Mechanism, joint
 from fedpriv.pairs.integer_noise import IntegerNoise
-from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
-from fedpriv.privacy.row import Row
-from fedpriv.privacy.sampling import Accounting, Everyone, Neighbour, Sampling, Who, Why
-from fedpriv.privacy.seen import ClippedUnit, View
-from fedpriv.rounds.marks import Released, Sum
-
-NOT_EMPTIED = Why("without its unit there is no client, and no place that is empty")
+from fedpriv.privacy.drawn import Drawn, Repeated
+from fedpriv.privacy.noisy_integers import NoisyIntegers, noise_of
+from fedpriv.privacy.rows import Row
+from fedpriv.privacy.rows import of_unit_norm as of_unit_norm_of_one
+from fedpriv.privacy.sampling.asked import complete, known_by_noise
+from fedpriv.privacy.sampling.kinds_of_units import Who, changed
+from fedpriv.privacy.sampling.turns import Accounting
+from fedpriv.proof.cases import Neighbour, Noisy, Why
+from fedpriv.proof.drawn import NOT_EMPTIED
+from fedpriv.proof.draws import Sampling
+from fedpriv.proof.marks import Released, Sum
+from fedpriv.proof.samplings import Everyone
+from fedpriv.proof.seen import ClippedUnit, View
+from fedpriv.proof.views import by_shares, kind_of_noise, reason_of, together, unlike
+from fedpriv.rounds.private_step import features_of
 
 
 class Cohorts(NamedTuple):
@@ -76,6 +80,7 @@ class Sent(NamedTuple):
       are_summed: whether all cohorts are of that size, and the noises of all members add up in the sum.
       reason: why nothing is hidden, where nothing is.
       used: the mechanism for audits, where there is one.
+      releases: the marks of what is sent.
     """
 
     unit: ClippedUnit
@@ -87,19 +92,7 @@ class Sent(NamedTuple):
     are_summed: bool
     reason: str
     used: Mechanism | None
-
-    @property
-    def of_one(self) -> Noisy:
-        """With one member's share of the noise alone."""
-        noise = self.whole.noise
-        if isinstance(noise, IntegerNoise):
-            return Noisy(noise.share)
-        return self.whole.moved(math.sqrt(self.most))
-
-    @property
-    def bare(self) -> Noisy:
-        """Without noise."""
-        return Noisy(self.whole.kind, math.inf)
+    releases: tuple[Released, ...] = ()
 
     def row(self, view: View, noisy: Noisy, adder: Any, reason: str = "") -> Row:
         """Of the table."""
@@ -108,27 +101,8 @@ class Sent(NamedTuple):
             drawn = drawn._replace(known=True)
         of_records = self.unit == "record"
         why = reason or self.reason
-        return Row(view, self.unit, noisy, adder, drawn, self.repeated, of_records, why, self.used)
-
-
-def by_shares(sent: Sent) -> list[Row]:
-    """The s members of a cohort each add 1 / s of the noise's variance.
-
-    A server that sees their messages in clear sees each with its own share only. Towards it a member is hidden by that
-    share, whether others vanish or not; making up for lost shares only adds to it.
-
-    A client drawn with replacement fills n places of a round: it moves the sum n times as far, and the server sees n
-    messages, each with a share of its own.
-    """
-    share, why = sent.of_one, ""
-    if sent.whole.kind == "laplace" and math.isfinite(sent.whole.far):
-        share, why = sent.bare, "a client's share of Laplace noise is not Laplace"
-    to_server = sent._replace(told=sent.told._replace(apart=True))
-    return [
-        sent.row("third_party", sent.whole, "shares"),
-        to_server.row("server", share, "own", why),
-        sent.row("server_secagg", sent.whole, "shares"),
-    ]
+        row = Row(view, self.unit, noisy, adder, drawn, self.repeated, of_records, why, self.used)
+        return replace(row, releases=self.releases)
 
 
 def by_each(sent: Sent) -> list[Row]:
@@ -138,11 +112,11 @@ def by_each(sent: Sent) -> list[Row]:
     alone.
     """
     own, in_sum, adder = sent.whole, sent.whole, "own"
-    if isinstance(own.noise, IntegerNoise):
-        own = sent.of_one
+    if isinstance(own, NoisyIntegers):
+        own = own.share(sent.most)
     if sent.are_summed:
         in_sum, adder = sent.whole, "own_summed"
-        if not isinstance(in_sum.noise, IntegerNoise):
+        if not isinstance(in_sum, NoisyIntegers):
             in_sum = in_sum.moved(1 / math.sqrt(sent.most))
     return [
         sent.row("third_party", in_sum, adder),
@@ -156,8 +130,8 @@ def by_server(sent: Sent, when: str) -> list[Row]:
     why = f"the server adds the noise, {when}"
     return [
         sent.row("third_party", sent.whole, "server"),
-        sent.row("server", sent.bare, "server", why),
-        sent.row("server_secagg", sent.bare, "server", why),
+        sent.row("server", sent.whole.bare, "server", why),
+        sent.row("server_secagg", sent.whole.bare, "server", why),
     ]
 
 
@@ -180,7 +154,7 @@ def of_clients(
       narrow: why messages that the round reports have no room for shares of the noise, if so; then the server adds it.
     """
     own, gaussian = sums[0].step.adder == "own", _all_gaussian(sums)
-    uncoded = not (narrow or any(each.step.codec.lossy for each in sums))
+    uncoded = not (narrow or any(features_of(each.step).codec.lossy for each in sums))
     by, lost = _who_stays(cohorts.drawn, sums, own and gaussian and uncoded)
     kind = _kind_of_noise(sums, first, cohorts.drawn.lossy)
     power = 2 if kind == "gaussian" else 1
@@ -195,24 +169,25 @@ def of_clients(
         )
     drawn, among = _as_known(by, lost, remembers)
     if own and multiplier > 0 and among is None and not drawn.known:
-        drawn, among = _of_own_noise(drawn)
+        drawn, among = _of_own_noise(drawn, sums)
     summed = kind == "gaussian" and uncoded and cohorts.are_of_one_size
     sent = Sent(
         unit,
-        Noisy(kind, far) if integers is None else Noisy(integers),
+        noise_of(kind, far, integers),
         drawn,
-        drawn._replace(who=drawn.who._replace(lost=False)),
+        drawn._replace(who=changed(drawn.who, lost=False)),
         cohorts.repeated(among=among),
         cohorts.most,
         summed and (by.vanish == 0 or lost),
-        _reason(sums, first),
+        reason_of(sums, first),
         drawable(sums, first),
+        tuple(sums),
     )
     if own and multiplier > 0:
         return by_each(sent)
     if (when := _why_the_server(sums, narrow)) and multiplier > 0:
         return by_server(sent, when)
-    return by_shares(sent)
+    return by_shares(sent._replace(told=sent.told._replace(apart=True)))
 
 
 def _all_gaussian(sums: Sequence[Sum]) -> bool:
@@ -221,9 +196,9 @@ def _all_gaussian(sums: Sequence[Sum]) -> bool:
 
 def _why_the_server(sums: Sequence[Sum], narrow: str) -> str:
     """When it adds the noise, in words; empty where messages carry it."""
-    if any(each.step.codec.lossy for each in sums):
+    if any(features_of(each.step).codec.lossy for each in sums):
         return "after it has decoded messages"
-    if any(not each.step.fits_noise for each in sums):
+    if any(not features_of(each.step).fits_noise for each in sums):
         return "after it has divided by the clients' weights"
     return f"as {narrow}" if narrow else ""
 
@@ -239,7 +214,7 @@ def _who_stays(drawn: Sampling, sums: Sequence[Sum], takes_along: bool) -> tuple
     """
     if sums[0].step.adder != "own":
         return drawn, drawn.lossy and not any(each.step.adder == "server" for each in sums)
-    return (drawn, drawn.vanish > 0) if takes_along else (drawn.complete, False)
+    return (drawn, drawn.vanish > 0) if takes_along else (complete(drawn), False)
 
 
 def _as_known(by: Sampling, lost: bool, remembers: bool) -> tuple[Drawn, Sampling | None]:
@@ -266,12 +241,22 @@ def _as_known(by: Sampling, lost: bool, remembers: bool) -> tuple[Drawn, Samplin
     return _known_among(drawn)
 
 
-def _of_own_noise(drawn: Drawn) -> tuple[Drawn, Sampling | None]:
-    """A cohort of another size than one is as if the view knew who takes part, as the sum of all noises tells of it.
+def _of_own_noise(drawn: Drawn, sums: Sequence[Sum]) -> tuple[Drawn, Sampling | None]:
+    """Where the sum tells who takes part, the view is taken to know it.
 
     A client that is drawn twice sends one message, and the same again.
     """
-    return _known_among(drawn) if drawn.by.known_by_noise else (drawn, None)
+    return _known_among(drawn) if any(tells_who(drawn.by, s) for s in sums) else (drawn, None)
+
+
+def tells_who(drawn: Sampling, own: Sum) -> bool:
+    """Whether a sum of messages that carry noise of their own tells who takes part.
+
+    The noises of all tell how many they are, where that varies. Messages that are coded after the noise depend on the
+    client's public key, so that those of two members differ by more than the noise hides.
+    """
+    coded = features_of(own.step).codec.lossy and drawn.secret
+    return coded or known_by_noise(drawn)
 
 
 def _known_among(drawn: Drawn) -> tuple[Drawn, Sampling | None]:
@@ -287,28 +272,11 @@ def _kind_of_noise(sums: Sequence[Sum], first: int, shares_are_lost: bool) -> st
       ValueError: they differ in it, or in who adds it; or shares of one are lost, and the server adds that of another.
     """
     noisy = [each for each in sums if each.multiplier(first) > 0]
-    kinds = {each.step.mechanism.noise for each in noisy}
     adding = {each.step.adder == "server" for each in noisy} if shares_are_lost else set()
     own = {each.step.adder == "own" for each in sums}
-    if any(len(kind) > 1 for kind in (own, kinds, adding)):
-        raise ValueError(
-            f"round: sums of one cohort differ in their kind of noise, or in who adds it ({sums[0].line}, "
-            f"{sums[-1].line}); make them alike"
-        )
-    return kinds.pop() if kinds else "gaussian"
-
-
-def together(multipliers: Iterable[tuple[float, int]], power: int) -> float:
-    """One multiplier of releases of one cohort, each so many times: sensitivities add up in l2 (power 2), or l1.
-
-    They share one draw: composed as if each had its own, a secret one would amplify each of them.
-    """
-    each = [(m, times) for m, times in multipliers if times]
-    if any(m == 0 for m, _ in each):
-        return 0.0
-    if len(each) == 1 and each[0][1] == 1:
-        return each[0][0]
-    return float(sum(times * m**-power for m, times in each) ** (-1 / power))
+    if len(own) > 1 or len(adding) > 1:
+        raise ValueError(unlike(sums))
+    return kind_of_noise(sums, first)
 
 
 def _integers(sums: Sequence[Sum]) -> IntegerNoise | None:
@@ -317,25 +285,16 @@ def _integers(sums: Sequence[Sum]) -> IntegerNoise | None:
     Raises:
       ValueError: others have real noise.
     """
-    each = [s.step.integer_sum(dimension(s.like)) for s in sums]
+    each = [features_of(s.step).integer_sum(dimension(s.like)) for s in sums]
     known = [one for one in each if one is not None]
     if not known:
         return None
     if len(known) < len(each):
-        raise ValueError(
-            f"round: sums of one cohort differ in their kind of noise, or in who adds it ({sums[0].line}, "
-            f"{sums[-1].line}); make them alike"
-        )
+        raise ValueError(unlike(sums))
     if not all(one.noise_multiplier > 0 for one in known):
         return None
     laws = [one.noise_of_all for one, s in zip(known, sums, strict=True) for _ in range(s.times)]
     return IntegerNoise.together(laws)
-
-
-def _reason(sums: Sequence[Sum], first: int) -> str:
-    """Why nothing is hidden, if nothing is."""
-    bare = [each.step.mechanism.reason for each in sums if each.multiplier(first) == 0]
-    return "; ".join(dict.fromkeys(bare))
 
 
 def drawable(releases: Sequence[Released], first: int) -> Mechanism | None:
@@ -346,7 +305,4 @@ def drawable(releases: Sequence[Released], first: int) -> Mechanism | None:
 
 def of_unit_norm(used: Mechanism) -> Mechanism:
     """The mechanism of a release, with a clip norm of 1 where it is computed in the round."""
-    if used.parts:
-        return joint(*map(of_unit_norm, used.parts))
-    traced = any(isinstance(c, jax.core.Tracer) for c in jax.tree.leaves(used.clip_norm))
-    return used.at(1.0, used.noise_multiplier) if traced and used.at else used
+    return joint(*map(of_unit_norm, used.parts)) if used.parts else of_unit_norm_of_one(used)

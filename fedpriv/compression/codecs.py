@@ -15,10 +15,12 @@ import jax.numpy as jnp
 from fedpriv.compression import sparsification
 from fedpriv.compression.quantization import FloatBound, Levels, SignedLevels, quantize
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import Count, CountOrZero, checked, require
+from fedpriv.core.arguments import Count, CountOrZero, checked
 from fedpriv.core.checked_tuples import checking_fields
+from fedpriv.core.complaints import require
+from fedpriv.core.coordinates import scatter
 from fedpriv.core.provenance import sealed
-from fedpriv.core.trees import flatten, scatter, unflatten
+from fedpriv.core.trees import flatten, unflatten
 from fedpriv.core.types import Key, PyTree
 
 

@@ -17,12 +17,10 @@ import math
 import os
 import types
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
 from typing import (
     Annotated,
     Any,
     Literal,
-    NamedTuple,
     TypeAlias,
     Union,
     get_args,
@@ -33,30 +31,13 @@ from typing import (
 import jax
 import numpy as np
 
-
-class Range(NamedTuple):
-    """The numbers that an argument may be.
-
-    Attributes:
-      wanted: what they are, in words.
-      least, most: their bounds, which belong to them but for those in `without`.
-      integer: whether they are integers.
-    """
-
-    wanted: str
-    least: float
-    most: float
-    without: tuple[float, ...] = ()
-    integer: bool = False
-
-    def __contains__(self, number: object) -> bool:
-        assert isinstance(number, int | float)
-        return self.least <= number <= self.most and number not in self.without
-
+from fedpriv.core.complaints import require, shown
+from fedpriv.core.kinds import LargeCount as LargeCount
+from fedpriv.core.kinds import Range, number_in, plain_number
+from fedpriv.core.kinds import Rate as Rate
+from fedpriv.core.trees import holds_numbers
 
 INF = math.inf
-_UNIONS = (types.UnionType, Union)
-_NEITHER = object()
 LARGEST = 2**31 - 1  # what a compiled program counts with
 
 Count: TypeAlias = Annotated[
@@ -64,9 +45,6 @@ Count: TypeAlias = Annotated[
 ]
 CountOrZero: TypeAlias = Annotated[
     int, Range(f"a whole number from 0 to {LARGEST}", 0, LARGEST, integer=True)
-]
-LargeCount: TypeAlias = Annotated[
-    int, Range("a whole number from 1 to 2^53", 1, 2**53, integer=True)
 ]
 Seed: TypeAlias = Annotated[
     int, Range("a whole number from -2^63 to 2^63 - 1", -(2**63), 2**63 - 1, integer=True)
@@ -83,11 +61,13 @@ Budget: TypeAlias = Annotated[float, Range("an epsilon above 0, in nats", 0, INF
 Probability: TypeAlias = Annotated[
     float, Range("a probability strictly between 0 and 1", 0, 1, (0, 1))
 ]
-Rate: TypeAlias = Annotated[float, Range("a number above 0 and at most 1", 0, 1, (0,))]
 MeanRuns: TypeAlias = Annotated[float, Range("a mean number of runs, 1 or more", 1, INF, (INF,))]
 Decay: TypeAlias = Annotated[float, Range("a number from 0 to below 1", 0, 1, (1,))]
 Fraction: TypeAlias = Annotated[float, Range("a number from 0 to 1", 0, 1)]
 Percent: TypeAlias = Annotated[float, Range("a percentage from 0 to 100", 0, 100)]
+
+_UNIONS = (types.UnionType, Union)
+_NEITHER = object()
 
 
 def checked(name: str, value: Any, kind: Any) -> Any:
@@ -123,13 +103,12 @@ def _taken(name: str, value: Any, kind: Any) -> Any:
         known = isinstance(value, str) and value in get_args(kind)
         return str(value) if known else _NEITHER
     if kind is bool:
-        python_value = _plain(value)
+        python_value = plain_number(value)
         return python_value if isinstance(python_value, bool) else _NEITHER
     if get_origin(kind) is not Annotated:
         return _each(name, value, get_args(kind))
-    allowed = kind.__metadata__[0]
-    number = _whole(value) if allowed.integer else _real(value)
-    return _NEITHER if number is None or number not in allowed else number
+    number = number_in(value, kind.__metadata__[0])
+    return _NEITHER if number is None else number
 
 
 def _wanted(kind: Any, beside: Sequence[Any] = ()) -> str:
@@ -156,12 +135,6 @@ def check_fields(self: Any) -> None:
         object.__setattr__(self, name, checked(name, getattr(self, name), kind))
 
 
-def require(ok: bool, name: str, value: object, remedy: str) -> None:
-    """Raises ValueError unless `ok`, in one line with the argument's name, what was given and the remedy."""
-    if not ok:
-        raise ValueError(f"{name}: {shown(value)}; {remedy}")
-
-
 def check_path(name: str, value: object, remedy: str) -> None:
     """Raises ValueError: the argument is no name of a file or folder."""
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else b""
@@ -171,35 +144,6 @@ def check_path(name: str, value: object, remedy: str) -> None:
 def is_name(value: object) -> bool:
     """Whether it can name a number: a text in one line that neither is empty nor begins or ends with a space."""
     return isinstance(value, str) and value.isprintable() and value.strip() == value != ""
-
-
-def shown(value: object) -> str:
-    """How a complaint shows an argument, in a few words."""
-    if isinstance(value, jax.core.Tracer):
-        return "a traced value, which is not known before the program is compiled"
-    function = getattr(value, "__name__", None) if callable(value) else None
-    if function:
-        return f"the function {function}, not what it returns"
-    if isinstance(value, int) and abs(value) >= 10**20:
-        return f"a whole number of about {int(value.bit_length() * math.log10(2)) + 1} digits"
-    if getattr(value, "ndim", 0) and hasattr(value, "dtype"):
-        return f"{value.dtype}{list(value.shape)}"  # type: ignore[attr-defined]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a bundle of functions
-        return f"an object of type {type(value).__name__}"
-    try:
-        text = repr(value)
-    except Exception:  # of a class of the user's own
-        text = "\n"
-    if isinstance(value, str) and len(text) > 60:
-        return text[:57] + "...'"
-    if len(text) > 60 or "\n" in text:
-        return f"an object of type {type(value).__name__}"
-    return text
-
-
-def holds_numbers(dtype: Any) -> bool:
-    """Whether an array of this type is one of real numbers, or booleans."""
-    return any(jax.dtypes.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
 
 
 def kind_of(hint: Any) -> Any:
@@ -238,40 +182,8 @@ def _each(name: str, value: Any, kinds: tuple) -> Any:
     return tuple(checked(f"{name}[{i}]", one, kinds[0]) for i, one in enumerate(value))
 
 
-def _plain(value: Any) -> Any:
-    """The Python number in an array without axes, of NumPy or JAX; anything else the same."""
-    dtype = getattr(value, "dtype", None)
-    if dtype is None or isinstance(value, jax.core.Tracer | np.ma.MaskedArray):
-        return value
-    if getattr(value, "ndim", True):
-        return value
-    kind = getattr(dtype, "kind", "?")
-    if kind == "m":  # `np.timedelta64` says that it is an integer
-        return None
-    if kind in "biu":
-        return bool(value) if kind == "b" else int(value)
-    return float(value) if "float" in getattr(dtype, "name", "") else value  # bfloat16, too
-
-
 def _is_computed(value: Any) -> bool:
     """Whether it is an array of real numbers that a program computes, or that has axes."""
     if not isinstance(value, jax.Array) or not (isinstance(value, jax.core.Tracer) or value.ndim):
         return False
     return holds_numbers(value.dtype)
-
-
-def _whole(value: Any) -> int | None:
-    value = _plain(value)
-    fits = isinstance(value, Integral) and not isinstance(value, bool)
-    return int(value) if fits else None
-
-
-def _real(value: Any) -> float | None:
-    """NaN, too, which no range holds."""
-    value = _plain(value)
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None

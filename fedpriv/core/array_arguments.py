@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpriv.core.arguments import holds_numbers, require
+from fedpriv.core.complaints import require
+from fedpriv.core.trees import holds_numbers
 from fedpriv.core.types import Key, PyTree
 
 

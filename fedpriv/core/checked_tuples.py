@@ -8,7 +8,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import jax
 
-from fedpriv.core.arguments import checked, kinds_of_fields, require
+from fedpriv.core.arguments import checked, kinds_of_fields
+from fedpriv.core.complaints import require
 
 T = TypeVar("T", bound=Any)
 _SUCH_AS = {"optimizer": " of the round, such as lambda t: optax.sgd(0.1)"}

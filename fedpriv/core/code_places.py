@@ -6,9 +6,8 @@ import os
 import re
 import sys
 import sysconfig
-import warnings
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
 import jax
 
@@ -17,7 +16,7 @@ _OURS = tuple(f"{_ROOT / name}/" for name in ("fedpriv", "experiments"))
 _PATHS = ("stdlib", "platstdlib", "purelib", "platlib")
 _INSTALLED = re.compile(r"/(site|dist)-packages/")  # of any environment
 _LIBRARIES = (*(f"{sysconfig.get_path(name)}/" for name in _PATHS), "<frozen")
-_GENERATED = "<string>"  # what named tuples and dataclasses are made of; and all of `python -c`
+GENERATED = "<string>"  # what named tuples and dataclasses are made of; and all of `python -c`
 _JAX = f"{Path(jax.__file__).parent}/"
 _CELL = re.compile(r"^<ipython-input-(\d+)-|[/\\]ipykernel_\d+[/\\]\d+\.py$")
 
@@ -34,35 +33,14 @@ def is_jax_file(name: str) -> bool:
 
 def is_users_file(name: str) -> bool:
     """Whether a file is neither of fedpriv nor of a library."""
-    if name == _GENERATED:
+    if name == GENERATED:
         return sys.argv[:1] == ["-c"]
     return not (name.startswith((*_OURS, *_LIBRARIES)) or _INSTALLED.search(name))
-
-
-def is_users_frame(frame: FrameType) -> bool:
-    """As `is_users_file`, of the code that a frame runs."""
-    name = frame.f_code.co_filename
-    generated = name == _GENERATED and frame.f_globals.get("__name__") != "__main__"
-    return is_users_file(name) and not generated
 
 
 def place(file: str, line: int) -> str:
     """A line, as `my_config.py:34`; in a notebook as `In [14]:3`, the third line of that cell."""
     return f"{_cell(file) or os.path.basename(file)}:{line}"
-
-
-def callers_line() -> str | None:
-    """The user's line that runs now, the innermost if there are several, as `place`; None where there is none."""
-    frame = callers_frame()
-    return place(frame.f_code.co_filename, frame.f_lineno) if frame else None
-
-
-def callers_frame() -> FrameType | None:
-    """As `callers_line`."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame and not is_users_frame(frame):
-        frame = frame.f_back
-    return frame
 
 
 def _cell(file: str) -> str | None:
@@ -75,14 +53,17 @@ def _cell(file: str) -> str | None:
     return "a notebook cell" if made_up else None
 
 
-def warn_where_called(said: str, module: str) -> None:
-    """Warns (UserWarning) at the user's line that runs now, once for each line and text; `module` is ours."""
-    at = callers_frame() or sys._getframe()
-    warnings.warn_explicit(
-        said,
-        UserWarning,
-        at.f_code.co_filename,
-        at.f_lineno,
-        module=module,
-        registry=at.f_globals.setdefault("__warningregistry__", {}),
-    )
+_ENGINE = (
+    "fedpriv.proof.",
+    *(f"fedpriv.rounds.{name}" for name in ("cohort", "messages", "client_")),
+)
+
+
+def user_line() -> str:
+    """File and line of what called the cohort, or the shard."""
+    frame: Any = sys._getframe(1)
+    while frame.f_globals.get("__name__", "").startswith(_ENGINE) or is_jax_file(
+        frame.f_code.co_filename
+    ):
+        frame = frame.f_back
+    return place(frame.f_code.co_filename, frame.f_lineno)

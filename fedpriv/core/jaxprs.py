@@ -1,4 +1,4 @@
-"""Traced programs: walked through, and evaluated by other rules than JAX's own, such as on factors of matrices."""
+"""Traced programs: walked through, and evaluated by other rules than JAX's own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import jax
-from jax import lax
 from jax.extend import source_info_util
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxpr_as_fun
-from jax.interpreters import partial_eval as pe
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 Rule: TypeAlias = Callable[[JaxprEqn, list[Any]], Any]
 """(equation, its inputs) -> its outputs, or NotImplemented where JAX's own primitive is to be used."""
@@ -60,48 +58,26 @@ def equations(
             yield from equations(inner.jaxpr, (eqn, *callers))
 
 
-def producers(jaxpr: Jaxpr) -> Callable[[Any], JaxprEqn | None]:
-    """From what an equation takes or the program gives to the equation that computes it first of its results.
-
-    None for an input or a constant, which may be a literal array.
-    """
-    made = {eqn.outvars[0]: eqn for eqn in jaxpr.eqns if eqn.outvars}
-    return lambda atom: None if isinstance(atom, Literal) else made.get(atom)
-
-
 def is_call(eqn: JaxprEqn) -> bool:
     """Whether an equation runs the one program that it calls once, on its own inputs: not once for each device, say."""
     return eqn.primitive.name in _CALLS
 
 
-_CALLS = {
-    "jit",
-    "pjit",
-    "call",
-    "closed_call",
-    "eval_jaxpr",
-    "core_call",
-    "checkpoint",
-    "remat",
-    "remat2",
-}
 CUSTOM_VMAP = "custom_vmap_call"
 """Computed in another way where several are computed side by side, of which it sees them all."""
-_CALLS |= {CUSTOM_VMAP, "custom_jvp_call", "custom_vjp_call"}
-_CALLS |= {"custom_vjp_call_jaxpr", "linear_call"}
-
-
-class NotInterpretedError(Exception):
-    """A value that is no array reaches an operation that is not known for it."""
+_CALLS = frozenset(
+    (
+        *("jit", "pjit", "call", "closed_call", "eval_jaxpr", "core_call"),
+        *("checkpoint", "remat", "remat2", "linear_call"),
+        *(CUSTOM_VMAP, "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"),
+    )
+)
 
 
 def evaluate(program: ClosedJaxpr, args: Sequence[Any], rule: Rule) -> list[Any]:
     """The outputs of a traced `program` for `args`, arrays or whatever else `rule` takes care of."""
-    return _evaluate(program.jaxpr, program.consts, args, rule)
-
-
-def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], rule: Rule) -> list[Any]:
-    known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+    jaxpr = program.jaxpr
+    known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*program.consts, *args], strict=True))
 
     def value_of(atom: Any) -> Any:
         return atom.val if isinstance(atom, Literal) else known[atom]
@@ -113,38 +89,6 @@ def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], rule: Ru
             out = bind(eqn, values)
         known.update(zip(eqn.outvars, out, strict=True))
     return [value_of(v) for v in jaxpr.outvars]
-
-
-def inlined(eqn: JaxprEqn, values: Sequence[Any], rule: Rule) -> list[Any]:
-    """The outputs of a call of a jitted function, its body evaluated like the rest.
-
-    Raises:
-      NotInterpretedError: `eqn` is no such call.
-    """
-    if eqn.primitive.name not in ("jit", "pjit"):
-        raise NotInterpretedError(eqn.primitive.name)
-    inner = eqn.params["jaxpr"]
-    return _evaluate(inner.jaxpr, inner.consts, values, rule)
-
-
-def evaluated_inside(eqn: JaxprEqn, values: Sequence[Any], rule: Rule) -> list[Any]:
-    """The outputs of a call, or of a scan, its body evaluated like the rest.
-
-    Raises:
-      NotInterpretedError: `eqn` is neither.
-    """
-    if eqn.primitive.name != "scan":
-        return inlined(eqn, values, rule)
-    body = eqn.params["jaxpr"]
-    consts, carry, xs = scan_operands(eqn, values)
-
-    def turn(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-        out = evaluate(body, [*consts, *carry, *xs], rule)
-        return out[: len(carry)], out[len(carry) :]
-
-    how = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
-    carry, ys = lax.scan(turn, carry, xs, **how)
-    return [*carry, *ys]
 
 
 def scan_operands(eqn: JaxprEqn, values: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -167,14 +111,3 @@ def bind(eqn: JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
     with source_info_util.user_context(eqn.source_info.traceback), eqn.ctx.manager:
         out = eqn.primitive.bind(*functions, *values, **params)
     return out if eqn.primitive.multiple_results else [out]
-
-
-def constant_outputs(program: ClosedJaxpr, wanted: Sequence[bool]) -> list[Any] | None:
-    """The outputs of a program that are `wanted`, where they depend on no input; None where they do."""
-    jaxpr = closed(program.jaxpr).jaxpr
-    computing, used = pe.dce_jaxpr(jaxpr, list(wanted))
-    constants = len(program.consts)
-    if any(used[constants:]) or computing.effects:
-        return None
-    given = [const for const, needed in zip(program.consts, used, strict=False) if needed]
-    return jaxpr_as_fun(ClosedJaxpr(computing, ()))(*given)

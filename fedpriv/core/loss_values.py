@@ -11,7 +11,7 @@ import numpy as np
 from jax.extend.core import Jaxpr, Literal
 from jax.interpreters import partial_eval
 
-from fedpriv.core.arguments import shown
+from fedpriv.core.complaints import shown
 from fedpriv.core.jaxprs import CUSTOM_VMAP, equations
 from fedpriv.core.types import Params
 

@@ -15,7 +15,8 @@ import jax
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from fedpriv.core.jaxprs import bind, equations, evaluate, inlined, programs
+from fedpriv.core.interpreted import inlined
+from fedpriv.core.jaxprs import bind, equations, evaluate, programs
 
 _LOOPS = {"scan", "while", "cond", "checkpoint", "remat2"}
 _CALLS = {"jit", "pjit"}

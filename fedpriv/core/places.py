@@ -6,39 +6,16 @@ as it is; attacks play a round by rules that know them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
 import jax
-from jax.extend.core import JaxprEqn, Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.extend.core import JaxprEqn
 
-from fedpriv.core.jaxprs import equations, evaluated_inside, programs
+from fedpriv.core.identities import Identity
 from fedpriv.core.types import PyTree
 
-TAP = Primitive("fedpriv_tap")
+TAP = Identity("fedpriv_tap")
 """The identity on the leaves of a tree of the structure `tree`, in the place `name`."""
-TAP.multiple_results = True
-
-
-def _same(*leaves: Any, name: str, tree: Any) -> list[Any]:
-    return list(leaves)
-
-
-def _batched(leaves: Sequence[Any], axes: Sequence[Any], **place: Any) -> tuple[Any, Any]:
-    return TAP.bind(*leaves, **place), axes
-
-
-def _derived(leaves: Sequence[Any], tangents: Sequence[Any], **place: Any) -> tuple[Any, Any]:
-    return TAP.bind(*leaves, **place), list(tangents)
-
-
-TAP.def_impl(_same)
-TAP.def_abstract_eval(_same)
-mlir.register_lowering(TAP, mlir.lower_fun(_same, multiple_results=True))
-batching.primitive_batchers[TAP] = _batched
-ad.primitive_jvps[TAP] = _derived
 
 
 def tap(name: str, tree: PyTree) -> PyTree:
@@ -71,32 +48,3 @@ def region_of(eqn: JaxprEqn) -> str | None:
     """The name of the region that an equation is; None: it is none."""
     name = str(eqn.params.get("name", "")) if eqn.primitive.name in ("jit", "pjit") else ""
     return name.removeprefix(_REGION) if name.startswith(_REGION) else None
-
-
-@dataclass(frozen=True)
-class Places:
-    """A rule: what is done in places of a program, also within its loops and calls.
-
-    Attributes:
-      taps: by name, the tree in that place -> one like it.
-      regions: by name, (the region, its operands) -> its outputs, or NotImplemented.
-    """
-
-    taps: Mapping[str, Callable[[PyTree], PyTree]] = field(default_factory=dict)
-    regions: Mapping[str, Callable[[JaxprEqn, list[Any]], Any]] = field(default_factory=dict)
-
-    def __call__(self, eqn: JaxprEqn, values: list[Any]) -> Any:
-        """The outputs of an equation; NotImplemented where nothing is to be done."""
-        if eqn.primitive is TAP:
-            own = self.taps.get(eqn.params["name"])
-            tree = jax.tree.unflatten(eqn.params["tree"], values)
-            return values if own is None else jax.tree.leaves(own(tree))
-        if (name := region_of(eqn)) in self.regions:
-            return self.regions[name or ""](eqn, values)
-        return evaluated_inside(eqn, values, self) if _has_places(eqn) else NotImplemented
-
-
-def _has_places(eqn: JaxprEqn) -> bool:
-    """Whether there are any in what an equation calls."""
-    inner = (each for program in programs(eqn) for each, _ in equations(program.jaxpr))
-    return any(each.primitive is TAP or region_of(each) is not None for each in inner)

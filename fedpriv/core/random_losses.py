@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.arguments import shown
+from fedpriv.core.complaints import shown
+from fedpriv.core.leaves import sizes
 from fedpriv.core.loss_values import check_loss
-from fedpriv.core.trees import sizes
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import takes

@@ -1,18 +1,17 @@
-"""A model as one vector, and some of its coordinates.
+"""A model as one vector.
 
 Models keep the types of their leaves. What is computed of all of them has at least 32 bits: a vector, a sum, its noise.
 """
 
 from __future__ import annotations
 
-from typing import Any, SupportsFloat
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import holds_numbers, shown
-from fedpriv.core.types import Params, PyTree
+from fedpriv.core.types import PyTree
 
 
 def dimension(tree: PyTree) -> int:
@@ -24,12 +23,6 @@ def shapes(tree: PyTree) -> tuple[str, ...]:
     """Structure, shapes and types, in plain values."""
     leaves = (f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}" for leaf in jax.tree.leaves(tree))
     return (str(jax.tree.structure(tree)), *leaves)
-
-
-def sizes(tree: PyTree) -> str:
-    """The tree with the type and shape of each array in its place, such as "{'label': 'int32[60]'}"."""
-    kinds = lambda leaf: f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}"  # noqa: E731
-    return str(jax.tree.map(kinds, tree))
 
 
 def widened(tree: PyTree) -> PyTree:
@@ -61,6 +54,11 @@ def real(tree: PyTree, name: str = "message") -> PyTree:
     return jax.tree.map(lambda x: x.astype(width(x) if _is_real(x) else kind), tree)
 
 
+def holds_numbers(dtype: Any) -> bool:
+    """Whether an array of this type is one of real numbers, or booleans."""
+    return any(jax.dtypes.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
+
+
 def _check_real(name: str, path: Any, leaf: Any) -> None:
     dtype = leaf.dtype if hasattr(leaf, "dtype") else jnp.asarray(leaf).dtype
     if holds_numbers(dtype):
@@ -71,45 +69,6 @@ def _check_real(name: str, path: Any, leaf: Any) -> None:
     raise ValueError(
         f"{name}{jax.tree_util.keystr(path)}: {dtype} holds no real numbers, and only these can be clipped and "
         f"perturbed; {remedy}"
-    )
-
-
-def check_arrays(params: Params) -> None:
-    """Raises ValueError: parameters that are none at all, or a leaf that is no array of a type that JAX has."""
-    leaves = jax.tree_util.tree_leaves_with_path(params)
-    if not leaves:
-        raise ValueError(f"params: {shown(params)} holds no arrays; give the parameters of a model")
-    for path, leaf in leaves:
-        kind = getattr(leaf, "dtype", None)
-        text = isinstance(kind, np.dtype) and kind.kind in "OSU"
-        if text or not (kind or isinstance(leaf, complex | SupportsFloat)):
-            raise _no_floats(path, leaf)
-
-
-def check_values(params: Params) -> None:
-    """Raises ValueError: a leaf that is the shape of an array alone, which is enough for `certify`."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        if isinstance(leaf, jax.ShapeDtypeStruct):
-            raise ValueError(
-                f"params{jax.tree_util.keystr(path)}: {shown(leaf)} has no values; give the array, or a model's `init`"
-            )
-
-
-def check_params(params: Params) -> None:
-    """Raises ValueError: parameters that no gradient can be taken of: none at all, or a leaf that is not of floats."""
-    check_arrays(params)
-    check_values(params)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        kind = getattr(leaf, "dtype", type(leaf))
-        if kind is not float and not jnp.issubdtype(kind, jnp.floating):
-            raise _no_floats(path, leaf)
-
-
-def _no_floats(path: Any, leaf: Any) -> ValueError:
-    kind = f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "dtype") else shown(leaf)
-    return ValueError(
-        f"params{jax.tree_util.keystr(path)}: {kind}; give floats, which alone can be trained, or keep it out of the "
-        "parameters"
     )
 
 
@@ -145,28 +104,3 @@ def unflatten(vector: jax.Array, like: PyTree) -> PyTree:
         parts.append(part.astype(_type(leaf)) if both else part)
         start += leaf.size
     return jax.tree.unflatten(treedef, parts)
-
-
-def gather(tree: PyTree, kept: jax.Array) -> jax.Array:
-    """f32[k]: the coordinates `kept` (i32[k]) of the flattened tree."""
-    return flatten(tree)[kept]
-
-
-def scatter(values: jax.Array, kept: jax.Array, like: PyTree) -> PyTree:
-    """A tree in the shapes of `like` with `values` (f32[k]) at the coordinates `kept` and exactly 0 elsewhere."""
-    vector = jnp.zeros(dimension(like), values.dtype)
-    vector = vector.at[kept].set(values, unique_indices=True, indices_are_sorted=True)
-    return unflatten(vector, like)
-
-
-def as_float(image: jax.Array) -> jax.Array:
-    """u8[...] of 0..255 become f32[...] of 0..1, booleans 0 and 1; others stay as they are."""
-    if image.dtype == bool:
-        return image.astype(jnp.float32)
-    return image.astype(jnp.float32) / 255 if image.dtype == jnp.uint8 else image
-
-
-def is_finite(tree: PyTree) -> jax.Array:
-    """bool[]: whether all floats of the tree are finite."""
-    floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
-    return jnp.all(jnp.stack([jnp.bool_(True), *(jnp.all(jnp.isfinite(x)) for x in floats)]))

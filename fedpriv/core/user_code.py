@@ -11,7 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from fedpriv.core.code_places import is_jax_file, is_our_file, is_users_frame, place
+from fedpriv.core.callers import is_users_frame
+from fedpriv.core.code_places import is_jax_file, is_our_file, place
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,8 +8,8 @@ from typing import Any
 
 import jax
 
-from fedpriv.core.arguments import require, shown
 from fedpriv.core.code_places import is_users_file, place
+from fedpriv.core.complaints import require, shown
 
 
 def asked(name: str, fn: Callable[..., Any], wants: str, *args: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedpriv.core.arguments import Count, Seed, checked, require
+from fedpriv.core.arguments import Count, Seed, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import PyTree
 from fedpriv.data.held_out import Rows
 from fedpriv.data.held_out_persons import warn_of_held_out

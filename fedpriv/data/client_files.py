@@ -13,7 +13,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import check_path, require
+from fedpriv.core.arguments import check_path
+from fedpriv.core.complaints import require
 from fedpriv.core.files import replacing
 from fedpriv.data.labels import stored
 from fedpriv.data.validation import check_lengths, leaves_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import require, shown
+from fedpriv.core.complaints import require, shown
 from fedpriv.core.types import PyTree
 from fedpriv.data.validation import on_host, row_numbers
 

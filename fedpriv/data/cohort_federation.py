@@ -9,7 +9,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.trees import sizes
+from fedpriv.core.leaves import sizes
 from fedpriv.core.types import PyTree
 
 

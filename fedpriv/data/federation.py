@@ -15,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, CountOrZero, Seed, checked, require
-from fedpriv.core.trees import same_structure, sizes
+from fedpriv.core.arguments import Count, CountOrZero, Seed, checked
+from fedpriv.core.complaints import require
+from fedpriv.core.leaves import sizes
+from fedpriv.core.trees import same_structure
 from fedpriv.data.bounding import Bounded, kept_rows
 from fedpriv.data.client_ids import by_leaf
 from fedpriv.data.client_rows import ClientRows, stacked

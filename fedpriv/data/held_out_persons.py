@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.core.arguments import require
-from fedpriv.core.code_places import warn_where_called
+from fedpriv.core.callers import warn_where_called
+from fedpriv.core.complaints import require
 from fedpriv.core.types import PyTree
 from fedpriv.data.held_out import Rows
 from fedpriv.data.person_ids import Person, ids_of, owners_of

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import CountOrZero, Rate, checked, require
+from fedpriv.core.arguments import CountOrZero, Rate, checked
+from fedpriv.core.complaints import require
 from fedpriv.data.held_out_persons import homes, whose_rows
 from fedpriv.data.moments import Moments
 from fedpriv.data.partition_arguments import as_rows, check_generator

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import shown
+from fedpriv.core.complaints import shown
 from fedpriv.core.types import PyTree
 from fedpriv.data.validation import array_of, converted, on_host
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.data.validation import on_host
 
 _REMEDY = "give a number or datetime64 for each of all examples, [N], or its first and last moment, [N, 2]"

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, CountOrZero, Percent, Positive, checked, require
+from fedpriv.core.arguments import Count, CountOrZero, Percent, Positive, checked
+from fedpriv.core.complaints import require
 from fedpriv.data.client_ids import rows_of_each
 from fedpriv.data.hold_out import hold_out
 from fedpriv.data.partition_arguments import (

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, CountOrZero, Positive, checked, require, shown
+from fedpriv.core.arguments import Count, CountOrZero, Positive, checked
+from fedpriv.core.complaints import require, shown
 from fedpriv.data.labels import class_numbers
 from fedpriv.data.validation import array_of, on_host
 

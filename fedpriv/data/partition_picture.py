@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import check_path, require, shown
+from fedpriv.core.arguments import check_path
+from fedpriv.core.complaints import require, shown
 from fedpriv.core.files import save_figure
 from fedpriv.data.labels import class_numbers
 from fedpriv.data.validation import on_host, row_numbers

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.code_places import warn_where_called
+from fedpriv.core.callers import warn_where_called
 from fedpriv.core.types import PyTree
 from fedpriv.data.held_out import Rows
 

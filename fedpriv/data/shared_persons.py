@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.core.code_places import warn_where_called
+from fedpriv.core.callers import warn_where_called
 from fedpriv.core.types import PyTree
 from fedpriv.data.client_ids import are_missing, numbered
 from fedpriv.data.held_out import Rows

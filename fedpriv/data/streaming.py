@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, Seed, check_path, checked, require, shown
-from fedpriv.core.trees import sizes
+from fedpriv.core.arguments import Count, Seed, check_path, checked
+from fedpriv.core.complaints import require, shown
+from fedpriv.core.leaves import sizes
 from fedpriv.core.types import PyTree
 from fedpriv.data.bounding import Bounded, kept_rows
 from fedpriv.data.client_ids import by_leaf

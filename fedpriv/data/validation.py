@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import require, shown
+from fedpriv.core.complaints import require, shown
 
 PyTree = Any
 

@@ -19,7 +19,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from fedpriv.core.arguments import Count, CountOrZero, Range, checked, require
+from fedpriv.core.arguments import Count, CountOrZero, Range, checked
+from fedpriv.core.complaints import require
 from fedpriv.devices.layout import split_cpu
 
 __all__ = [

@@ -20,7 +20,8 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, PartitionSpec
 
-from fedpriv.core.arguments import Count, LargeCount, check_fields, checked, require
+from fedpriv.core.arguments import Count, LargeCount, check_fields, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.trees import widened
 
 PyTree = Any

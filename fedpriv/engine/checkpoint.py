@@ -14,7 +14,8 @@ from typing import Any
 
 import jax
 
-from fedpriv.core.arguments import Count, NonNegative, check_fields, check_path, require
+from fedpriv.core.arguments import Count, NonNegative, check_fields, check_path
+from fedpriv.core.complaints import require
 from fedpriv.core.files import replacing
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import Evaluation
@@ -183,7 +184,10 @@ class Keeper:
         there = there | {"layout": recorded}
         if layout["clients"] == "fit":
             layout = layout | {"clients": recorded["clients"]}
-        if different := list(_different(there, wanted | {"layout": layout})):
+        here = wanted | {"layout": layout}
+        # A digest of the program says least, and differs with most of the others.
+        by_digest = differences(there.get("program"), here.get("program"), "program")
+        if different := list(_different(there, here)) or list(by_digest):
             raise OtherRunError(self._refusal("; ".join(different)))
         return Strategy(**layout)
 
@@ -251,13 +255,13 @@ def _remove(file: Path) -> None:
 
 
 def _different(there: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
-    """As `differences`, but what several views see, and the matrix of their noise, is told once."""
+    """As `differences`, without the program; what several views see, and the matrix of their noise, is told once."""
     a, b = there.get("seen"), here["seen"]
     if a is None:
         yield "what its views saw was recorded by a version before 0.3 there"
         return
     first, *likewise = [v for v in dict.fromkeys([*a, *b]) if a.get(v) != b.get(v)] or [""]
-    told = {"seen", "noise"} if first else {"seen"}
+    told = {"program", "seen", *(["noise"] if first else [])}
     others_there, others_here = (
         {field: value for field, value in x.items() if field not in told} for x in (there, here)
     )

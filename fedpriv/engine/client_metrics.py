@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, Finite, checked, require
+from fedpriv.core.arguments import Count, Finite, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Params, State
 from fedpriv.core.user_functions import asked
 from fedpriv.data.cohort_federation import CohortFederation

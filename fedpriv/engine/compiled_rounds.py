@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.core.arguments import require
 from fedpriv.core.array_arguments import check_leaves
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, Key, Metrics, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
@@ -20,9 +20,9 @@ from fedpriv.data.federation import Federation
 from fedpriv.devices.layout import sum_over
 from fedpriv.engine.history import ClientValues
 from fedpriv.models.score import Score, diverged, is_finite, summed
+from fedpriv.proof.program import RoundProgram
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import Carried, round_in_run
-from fedpriv.rounds.round_program import RoundProgram
 from fedpriv.rounds.sent import check_diagnostics
 
 if TYPE_CHECKING:

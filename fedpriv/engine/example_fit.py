@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.certification.known_operations import lines_that_print
 from fedpriv.core.types import Example, Params
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
@@ -20,6 +19,7 @@ from fedpriv.data.validation import check_lengths, converted, leaves_of, name_of
 from fedpriv.engine.compiled_rounds import ScoreFn
 from fedpriv.models.example_checks import ExampleError
 from fedpriv.models.score import Score
+from fedpriv.proof.operations import check_operations
 
 
 def examples_of_test(test: Any, federation: Any) -> Example:
@@ -93,7 +93,7 @@ def _trace(score: ScoreFn, params: Params, test: Example, furthest: dict[str, np
 
     replace(scored, function=function).names(params, test)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), test)
-    lines_that_print(jax.make_jaxpr(function)(params, one), "score")
+    check_operations(jax.make_jaxpr(function)(params, one), "score")
 
 
 def _check_shapes(test: Example, train: Example) -> None:

@@ -18,7 +18,7 @@ from fedpriv.devices.layout import Strategy
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.pairs.written import in_short
 from fedpriv.privacy.sampling import Why
-from fedpriv.rounds.noise_stream import STREAMS, schedule_key
+from fedpriv.proof.stream import STREAMS, schedule_key
 from fedpriv.rounds.samplers import Answer, parts_of
 from fedpriv.rounds.scheduled_samplers import (
     AnySampler,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedpriv.certification.traced_round import TracedRound
     from fedpriv.data.streaming import StreamedFederation
     from fedpriv.engine.compiled_rounds import Training
-    from fedpriv.privacy.seen import Seen
+    from fedpriv.proof.seen import Seen
 
 _LONGEST = 200  # words of what a view sees
 _COMPARED = 64  # rounds at most, of correlated noise; draws, of members' answers

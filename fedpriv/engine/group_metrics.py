@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, checked, is_name, require
+from fedpriv.core.arguments import Count, checked, is_name
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, State
 from fedpriv.data.client_ids import are_missing
 from fedpriv.data.federation import Federation

@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedpriv.core.arguments import Finite, NonNegative, checked, require
+from fedpriv.core.arguments import Finite, NonNegative, checked
+from fedpriv.core.complaints import require
+from fedpriv.core.parameters import check_params
 from fedpriv.core.random_losses import without_key
-from fedpriv.core.trees import check_params, flatten
+from fedpriv.core.trees import flatten
 from fedpriv.core.types import Example, LossFn, Params, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from fedpriv.core.arguments import is_name, require
+from fedpriv.core.arguments import is_name
+from fedpriv.core.complaints import require
 from fedpriv.core.user_functions import asked
 from fedpriv.engine.history import Evaluation, PublicEvaluation
 

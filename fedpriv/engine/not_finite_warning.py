@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.core.code_places import callers_frame
+from fedpriv.core.callers import callers_frame
+from fedpriv.core.leaves import is_finite
 from fedpriv.core.random_losses import Keyed, of_one, seen_losses, takes_key, with_keys
-from fedpriv.core.trees import is_finite
 from fedpriv.core.types import Example, LossFn, Params
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation

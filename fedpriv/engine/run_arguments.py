@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fedpriv.core.arguments import require
-from fedpriv.core.trees import check_values
+from fedpriv.core.complaints import require
+from fedpriv.core.parameters import check_values
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Metrics
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import (

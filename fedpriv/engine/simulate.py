@@ -17,7 +17,8 @@ from fedpriv.certification.certificate import check_twice
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.data_checks import check_data
 from fedpriv.certification.initial_state import unreadable
-from fedpriv.core.arguments import Count, Seed, checked, require
+from fedpriv.core.arguments import Count, Seed, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, Key, Params, PyTree, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.waiting import waiting_for
@@ -56,8 +57,8 @@ from fedpriv.engine.run_arguments import check_options, check_run
 from fedpriv.engine.run_state import RunState, Snapshot
 from fedpriv.engine.secret_seeds import check_value, checked_secret, roots_of
 from fedpriv.engine.serialization import to_device, to_host
+from fedpriv.proof.stream import THREEFRY, public_key
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.noise_stream import THREEFRY, public_key
 from fedpriv.rounds.one_round import Carried
 from fedpriv.rounds.scheduled_samplers import first_memories
 
@@ -103,7 +104,7 @@ def simulate(
     Seed s, of up to 63 bits, has the root key `jax.random.key(s)` of 64-bit JAX, by threefry. With a secret seed, s is
     a name alone: its root is the secret's key, folded by the low and then by the high 32 bits of s. What parts of a
     run draw from keys of their own, and what its certificate rests on, are two streams of the root, see
-    `fedpriv.rounds.noise_stream`. With several processes (`fedpriv.distributed`) all call it with the same arguments,
+    `fedpriv.proof.stream`. With several processes (`fedpriv.distributed`) all call it with the same arguments,
     and all get the results. Python's logger `fedpriv.engine` says at level INFO what is being waited for.
 
     Args:

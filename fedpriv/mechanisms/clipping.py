@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,7 @@ from fedpriv.core.provenance import sealed
 from fedpriv.core.trees import dimension, flatten, real, unflatten
 from fedpriv.core.types import PyTree
 from fedpriv.mechanisms.haar import haar, haar_norm, inverse_haar, padded_length
-
-Bound: TypeAlias = float | jax.Array
-"""C, which may be traced. Finite ones are bounds from 1e-12 to 1e12, see `fedpriv.mechanisms.mechanisms.LEAST_CLIP`."""
+from fedpriv.proof.bound import Bound, Clip, factor, scaled
 
 
 @checking_fields
@@ -65,10 +63,12 @@ def flat() -> Clipping:
     """
 
     def scales(norms: PyTree, bound: Bound) -> PyTree:
-        length = over_tensors(norms)
-        return spread(_scale(length, bound, length), norms)
+        return Clip(2, bound).factors(norms)
 
-    return sealed(Clipping(_by_tensors(scales), 1.0, lambda d: _constant(1.0, d), scales=scales))
+    def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
+        return Clip(2, bound)(update)
+
+    return sealed(Clipping(clip, 1.0, lambda d: _constant(1.0, d), scales=scales))
 
 
 def per_layer(tensors: Count) -> Clipping:
@@ -112,7 +112,7 @@ def separately(tensors: Count) -> Clipping:
         if leaves != tensors:
             raise ValueError(f"tensors: {tensors}, but the model has {leaves}; give {leaves}")
         length = over_tensors(norms)
-        return jax.tree.map(lambda n, c: _scale(n, c, length), norms, spread(bound, norms))
+        return jax.tree.map(lambda n, c: factor(n, c, length), norms, spread(bound, norms))
 
     def worst(d: int) -> PyTree:
         return [_constant(1.0, size) for size in _sizes(d, tensors)]
@@ -141,11 +141,11 @@ def coefficients(d: Count) -> Clipping:
         return spread(haar_norm(flatten(real(update))), update)
 
     def scales(norms: PyTree, bound: Bound) -> PyTree:
-        return jax.tree.map(lambda n: _scale(n, bound, n), norms)  # they are equal
+        return jax.tree.map(lambda n: factor(n, bound, n), norms)  # they are equal
 
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
         lengths = norms(update)
-        return _scaled(real(update), scales(lengths, bound)), jax.tree.leaves(lengths)[0]
+        return scaled(real(update), scales(lengths, bound)), jax.tree.leaves(lengths)[0]
 
     worst = jnp.ones(d) / haar_norm(jnp.ones(d))
     return sealed(
@@ -179,8 +179,8 @@ def per_level(d: Count) -> Clipping:
         # W is a power of two: times W nothing is rounded, and no level's squares are 0 because its bound is low.
         norms = [jnp.linalg.norm(g / limit) for g, limit in zip(groups, limits, strict=True)]
         norm = jnp.sqrt(sum(n**2 * limit for n, limit in zip(norms, limits, strict=True)))
-        scales = [_scale(n, bound, norm) for n in norms]
-        u = inverse_haar(jnp.concatenate(_scaled(groups, scales)), dimension(update))
+        scales = [factor(n, bound, norm) for n in norms]
+        u = inverse_haar(jnp.concatenate(scaled(groups, scales)), dimension(update))
         return unflatten(u, update), norm
 
     def worst(d: int) -> PyTree:
@@ -218,20 +218,9 @@ def _by_tensors(
     def clip(update: PyTree, bound: Bound) -> tuple[PyTree, jax.Array]:
         update = real(update)
         norms = jax.tree.map(lambda leaf: jnp.linalg.norm(leaf.reshape(-1)), update)
-        return _scaled(update, scales(norms, bound)), over_tensors(norms)
+        return scaled(update, scales(norms, bound)), over_tensors(norms)
 
     return clip
-
-
-def _scaled(update: PyTree, scales: PyTree) -> PyTree:
-    return jax.tree.map(lambda u, s: jnp.where(s == 0, 0.0, u * s).astype(u.dtype), update, scales)
-
-
-def _scale(norm: jax.Array, bound: Bound, length: jax.Array) -> jax.Array:
-    """What brings `norm` down to `bound`: 0 where the norm of the whole is NaN or infinite, 1 without a bound."""
-    scale = jnp.where(norm <= bound, 1.0, bound / norm)  # 1 for 0 and a bound of 0
-    scale = jnp.where(jnp.isfinite(length), scale, 0.0)
-    return jnp.where(jnp.isinf(bound), 1.0, scale)
 
 
 def _require_dimension(d: int, update: PyTree) -> None:

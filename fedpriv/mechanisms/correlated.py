@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.core.arguments import checked, require
+from fedpriv.core.arguments import checked
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.trees import real
 from fedpriv.core.types import Key, PyTree
@@ -23,8 +24,8 @@ from fedpriv.mechanisms.clipping import Bound, spread
 from fedpriv.mechanisms.described import know, worst_case_of
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.noise_matrices import PROVED, Factorization, identity
-from fedpriv.pairs.curves import Floats
 from fedpriv.privacy.strategy_sensitivity import block_sensitivity, most_participations
+from fedpriv.proof.noise import Floats
 
 OF_RUNS = "its noise is correlated over rounds, which hides a unit in whole runs alone"
 

@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedpriv.core.trees import as_float, check_params, widened
+from fedpriv.core.leaves import as_float
+from fedpriv.core.parameters import check_params
+from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Params, PyTree
 from fedpriv.mechanisms.outer_products import EXACT, counted, rounding
 from fedpriv.mechanisms.per_example import Gradients, PerExample, RecordGradients

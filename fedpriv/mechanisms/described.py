@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 import jax
+import jax.numpy as jnp
 
-from fedpriv.core.arguments import Count, require
+from fedpriv.core.arguments import Count
 from fedpriv.core.checked_tuples import checking_fields
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed
+from fedpriv.core.trees import flatten
 from fedpriv.core.types import PyTree
+from fedpriv.proof.bound import AddNoise, Bound, Clip, is_silent
 
 Used = TypeVar("Used", bound=Any)
 """An `fp.Mechanism`."""
@@ -49,6 +55,43 @@ class WorstCase(NamedTuple):
     tensors: Count = 1
 
 
+@dataclass(frozen=True)
+class _FlatFactors:
+    """What flat clipping in l2 multiplies each tensor by."""
+
+    bound: Bound
+
+    def __call__(self, norms: PyTree) -> PyTree:
+        return Clip(2, self.bound).factors(norms)
+
+
+@dataclass(frozen=True)
+class _Border:
+    """A contribution of norm C that is hardest to hide: constant in l2, along an axis in l1."""
+
+    order: int
+    bound: Bound
+
+    def __call__(self, d: int) -> PyTree:
+        if self.order == 1:
+            return self.bound * jnp.zeros(d).at[0].set(1.0)
+        return jnp.full(d, 1 / math.sqrt(d)) * self.bound
+
+
+@dataclass(frozen=True)
+class _InUnitsOfNoise:
+    """The coordinates of a sum that equal, independent noise perturbs."""
+
+    order: int
+    bound: Bound
+    multiplier: float | jax.Array
+
+    def __call__(self, total: PyTree) -> jax.Array:
+        if self.order == 1:
+            return flatten(total) / (self.bound * self.multiplier)
+        return flatten(jax.tree.map(lambda u: u / self.bound, total)) / self.multiplier
+
+
 _SCALINGS: WeakKeyDictionary[Any, Scaling] = WeakKeyDictionary()
 """By `clip`."""
 _WORST_CASES: WeakKeyDictionary[Any, tuple[ref[Any], WorstCase]] = WeakKeyDictionary()
@@ -60,7 +103,10 @@ def scaling_of(mechanism: Any) -> Scaling | None:
 
     It belongs to the function: a mechanism with another `clip` has that one's.
     """
-    return _found(_SCALINGS, getattr(mechanism, "clip", None))
+    clip = getattr(mechanism, "clip", None)
+    if type(clip) is Clip:  # one that inherits from it may do otherwise
+        return Scaling(_FlatFactors(clip.bound)) if clip.order == 2 else None
+    return _found(_SCALINGS, clip)
 
 
 def worst_case_of(mechanism: Any) -> WorstCase | None:
@@ -68,9 +114,18 @@ def worst_case_of(mechanism: Any) -> WorstCase | None:
 
     It belongs to the pair of `clip` and `perturb`: a mechanism with another of either has none.
     """
-    known = _found(_WORST_CASES, getattr(mechanism, "perturb", None))
+    perturb = getattr(mechanism, "perturb", None)
+    if type(perturb) is AddNoise and type(perturb.clip) is Clip:
+        fits = perturb.clip is mechanism.clip and not is_silent(perturb.multiplier)
+        return _hardest(perturb.clip, perturb.multiplier) if fits else None
+    known = _found(_WORST_CASES, perturb)
     of_clip, worst_case = known or (None, None)
     return worst_case if of_clip and of_clip() is mechanism.clip else None
+
+
+def _hardest(clip: Clip, multiplier: float | jax.Array) -> WorstCase:
+    border = _Border(clip.order, clip.bound)
+    return WorstCase(border, _InUnitsOfNoise(clip.order, clip.bound, multiplier))
 
 
 def described(
@@ -118,6 +173,7 @@ def _own(function: Callable[..., Any]) -> Callable[..., Any]:
     def own(*args: Any) -> Any:
         return function(*args)
 
+    own.__qualname__ = getattr(function, "__qualname__", type(function).__name__)
     return own
 
 

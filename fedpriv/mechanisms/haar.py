@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, checked
 from fedpriv.core.array_arguments import check_numbers
+from fedpriv.core.complaints import require
 from fedpriv.core.materialized import materialized
 
 Form: TypeAlias = Literal["averaging", "orthonormal"]

@@ -24,8 +24,8 @@ from fedpriv.mechanisms.integer_samplers import draw_shares
 from fedpriv.mechanisms.mechanisms import Mechanism, gaussian
 from fedpriv.mechanisms.rotation import block_of, padded, rotate, unrotate
 from fedpriv.mechanisms.rounding import DEVIATIONS, round_within, rounded_bound, rounding_bias
-from fedpriv.pairs.curves import Floats
 from fedpriv.pairs.integer_noise import IntegerKind, IntegerNoise
+from fedpriv.proof.noise import Floats
 
 MOST_BITS = 30
 SumBits: TypeAlias = Annotated[

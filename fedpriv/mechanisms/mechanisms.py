@@ -7,39 +7,26 @@ Section 3.3 and Appendix A.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.core.arguments import (
-    CountOrZero,
-    NonNegative,
-    Norm,
-    checked,
-    require,
-)
+from fedpriv.core.arguments import NonNegative, Norm, checked
 from fedpriv.core.checked_tuples import checking_fields, refusing
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed, sealed
-from fedpriv.core.trees import dimension, flatten, real, unflatten, width
+from fedpriv.core.trees import real
 from fedpriv.core.types import Key, PyTree
-from fedpriv.mechanisms.clipping import Bound, Clipping, flat, spread
+from fedpriv.mechanisms.clipping import Clipping, spread
 from fedpriv.mechanisms.described import Scaling, WorstCase, know, scaling_of, worst_case_of
-from fedpriv.mechanisms.noise import Noise, isotropic
-from fedpriv.privacy.seen import NO_NOISE, NoiseKind
+from fedpriv.mechanisms.noise import Noise
 from fedpriv.privacy.whitening import joint_multiplier
-
-LEAST = 1e-36
-"""Of the noise's deviation, and one over the largest."""
-
-LEAST_CLIP = 1e-12
-"""Of a clip norm, and one over the largest: between them float32 has the squares of all that could matter.
-
-A square below 1.2e-38 counts as 0, so that up to sqrt(d) 1.1e-19 of a norm is not seen. For C = 1e-12 and d = 1e10 that
-makes what is clipped 6e-5 too long, relative to C, and less for any other.
-"""
+from fedpriv.proof import bound
+from fedpriv.proof.bound import Bound, Mechanism, at_least, check_scales, is_silent
+from fedpriv.proof.seen import NO_NOISE
 
 _DESCRIBED = (
     "a mechanism does not hold it; write fedpriv.mechanisms.described.described(mechanism, {})"
@@ -48,66 +35,12 @@ _SCALING = _DESCRIBED.format("scaling=Scaling(scales, norms)")
 _WORST_CASE = _DESCRIBED.format("worst_case=WorstCase(worst, whiten)")
 _WORST_CASE_FIELDS = ("worst_case", "worst", "whiten", "dimension", "tensors")
 
-
-@refusing(
+# The proof makes its mechanisms itself; whoever makes one by hand is told what a field has to be.
+checking_fields(Mechanism)
+refusing(
     dict.fromkeys(("scaling", "scales", "norms"), _SCALING)
     | dict.fromkeys(_WORST_CASE_FIELDS, _WORST_CASE)
-)
-@checking_fields
-class Mechanism(NamedTuple):
-    """Bounds contributions and perturbs their sum; the privacy unit is whatever the sum runs over.
-
-    What gradients and audits know of its functions is no part of it, see `fedpriv.mechanisms.described`.
-
-    Attributes:
-      clip: contribution -> (bounded contribution, its norm before).
-      perturb: (key, sum) -> noisy sum. The noise depends on the key and the sum's shapes alone. Like `clip`, it returns
-        floats of 32 bits or more (`fedpriv.core.trees.real`).
-      certified_multiplier: standard deviation of the noise on the sum, divided by the most that one contribution can
-        move it (1 / whitened sensitivity where the noise differs by direction); 0 if nothing is hidden.
-      reason: why nothing is hidden, if `certified_multiplier` is 0.
-      noise: "gaussian", "discrete_gaussian" or "skellam" (sensitivity in the l2 norm), or "laplace" (l1).
-      clip_norm: C.
-      noise_multiplier: sigma as the paper states it; `certified_multiplier` is what is proved.
-      at: (C, sigma) -> this mechanism with these values, which may be traced: C is raised to `LEAST_CLIP`, nothing else
-        is checked. None if it has neither.
-      parts: the mechanisms of a `joint` one.
-      correlation: the `Correlation` of a `correlated` mechanism.
-      integers: how messages travel as integers, `fedpriv.mechanisms.integers.Integers`; None: as floats.
-      seal: see `fedpriv.core.provenance`; leave it out of a mechanism of your own.
-    """
-
-    clip: Callable[[PyTree], tuple[PyTree, jax.Array]]
-    perturb: Callable[[Key, PyTree], PyTree]
-    certified_multiplier: Any
-    reason: str = ""
-    noise: NoiseKind = "gaussian"
-    clip_norm: Any = math.inf
-    noise_multiplier: Any = 0.0
-    at: Callable[[Bound, float | jax.Array], Mechanism] | None = None
-    parts: tuple[Mechanism, ...] = ()
-    correlation: Any = None
-    integers: Any = None
-    seal: tuple = ()
-
-    def in_round(self, t: jax.Array | CountOrZero) -> Mechanism:
-        """The mechanism of round t: always this one, except in schedules."""
-        checked("t", t, jax.Array | CountOrZero)
-        return self
-
-    def for_batch(self, norms: PyTree, mask: jax.Array) -> Mechanism:
-        """The mechanism for contributions with these norms: this one, as a rule that looks at the data is not private.
-
-        Args:
-          norms: a tree of f32[B], the norms of each tensor.
-          mask: bool[B], which contributions count.
-        """
-        return self
-
-    def multipliers(self, rounds: CountOrZero) -> tuple[tuple[int, float], ...]:
-        """(number of rounds, multiplier) for each part of a run."""
-        rounds = checked("rounds", rounds, CountOrZero)
-        return ((rounds, self.certified_multiplier),)
+)(Mechanism)
 
 
 def mechanism(
@@ -140,15 +73,16 @@ def mechanism(
     fits = isinstance(clipping, Clipping)
     require(fits, "clipping", clipping, "give one such as fp.clipping.flat()")
     require(isinstance(noise, Noise), "noise", noise, "give one such as fp.noise.isotropic()")
-    clip_norm, noise_multiplier = _checked(clip_norm, noise_multiplier)
+    clip_norm, noise_multiplier = _numbers(clip_norm, noise_multiplier)
+    check_scales(clip_norm, noise_multiplier)
     calibrated = checked("calibrated", calibrated, bool)
     reach = noise.reach(clipping)
 
     scales = clipping.scales
 
     def at(bound: Bound, sigma: float | jax.Array) -> Mechanism:
-        bound = jax.tree.map(_at_least, bound)
-        silent = isinstance(sigma, int | float) and not sigma > 0
+        bound = jax.tree.map(at_least, bound)
+        silent = is_silent(sigma)
         strength = sigma * reach if calibrated else sigma
 
         def perturb(key: Key, total: PyTree) -> PyTree:
@@ -187,12 +121,12 @@ def mechanism(
 def gaussian(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
     """Clips to l2 norm `clip_norm` (C), and adds N(0, (C sigma)^2) to every coordinate of the sum (Appendix A).
 
-    Formal guarantees: those of `mechanism`, with multiplier sigma.
+    Formal guarantees: those of `mechanism`, with multiplier sigma; the proof is that of `fedpriv.proof.bound`.
 
     Raises:
       ValueError: C <= 0 or beyond `LEAST_CLIP`, sigma < 0, or noise without a finite clip norm.
     """
-    return mechanism(flat(), isotropic(), clip_norm=clip_norm, noise_multiplier=noise_multiplier)
+    return bound.gaussian(*_numbers(clip_norm, noise_multiplier))
 
 
 def laplace(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
@@ -208,32 +142,7 @@ def laplace(clip_norm: Norm, noise_multiplier: NonNegative) -> Mechanism:
     Raises:
       ValueError: C <= 0 or beyond `LEAST_CLIP`, a negative multiplier, or noise without a finite clip norm.
     """
-    clip_norm, noise_multiplier = _checked(clip_norm, noise_multiplier)
-
-    def norm(update: PyTree) -> jax.Array:
-        return optax.tree.norm(update, ord=1)
-
-    unsealed = Mechanism(
-        _clip(clip_norm, norm),
-        _perturb(clip_norm * noise_multiplier, jax.random.laplace),
-        noise_multiplier,
-        "" if noise_multiplier > 0 else NO_NOISE,
-        "laplace",
-        clip_norm,
-        noise_multiplier,
-    )
-    worst_case = WorstCase(
-        lambda d: clip_norm * jnp.zeros(d).at[0].set(1.0),
-        lambda u: flatten(u) / (clip_norm * noise_multiplier),
-    )
-    return sealed(know(unsealed, None, worst_case))
-
-
-def _at_least(bound: Any) -> Any:
-    """A clip norm below which float32 could not see how long an update is."""
-    if isinstance(bound, int | float):
-        return max(bound, LEAST_CLIP)
-    return jnp.maximum(bound, jnp.asarray(LEAST_CLIP, jnp.result_type(bound)))
+    return bound.laplace(*_numbers(clip_norm, noise_multiplier))
 
 
 def _times(u: PyTree, bound: Bound) -> PyTree:
@@ -244,69 +153,16 @@ def _divided(u: PyTree, bound: Bound) -> PyTree:
     return jax.tree.map(jnp.divide, u, spread(bound, u))
 
 
-def _checked(clip_norm: float, noise_multiplier: float) -> tuple[float, float]:
-    clip_norm = checked("clip_norm", clip_norm, Norm)
-    noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative)
-    if noise_multiplier > 0 and clip_norm == math.inf:
-        raise ValueError("clip_norm: inf leaves the noise unbounded; give a finite clip_norm")
-    check_scales(clip_norm, noise_multiplier)
-    return clip_norm, noise_multiplier
-
-
-def check_scales(clip_norm: float, noise_multiplier: float, when: str = "") -> None:
-    """Refuses mechanisms whose squared bounds or noise float32 would round to 0 or infinity, whatever is certified.
-
-    Args:
-        clip_norm: C, in units of the update; infinity: no bound.
-        noise_multiplier: sigma, noise over C.
-        when: in words, when they hold.
-
-    Raises:
-        ValueError: a bound or noise that is beyond float32.
-    """
-    limits = [("clip_norm", clip_norm, LEAST_CLIP)] if clip_norm < math.inf else []
-    if noise_multiplier > 0:
-        limits.append(("clip_norm x noise_multiplier", clip_norm * noise_multiplier, LEAST))
-    for name, value, least in limits:
-        if not least <= value <= 1 / least:
-            squared = ", which squares what it bounds" if name == "clip_norm" else ""
-            raise ValueError(
-                f"{name}: {value:g}{when} is beyond float32{squared}; make it {least:g} to {1 / least:g}"
-            )
-
-
-def _clip(
-    clip_norm: float, norm_of: Callable[[PyTree], jax.Array]
-) -> Callable[[PyTree], tuple[PyTree, jax.Array]]:
-    def clip(update: PyTree) -> tuple[PyTree, jax.Array]:
-        update = real(update)
-        norm = norm_of(update)
-        if clip_norm == math.inf:
-            return update, norm
-        scale = jnp.minimum(1.0, clip_norm / norm)
-        usable = jnp.isfinite(norm)
-        return jax.tree.map(lambda leaf: jnp.where(usable, leaf * scale, 0.0), update), norm
-
-    return clip
-
-
-def _perturb(
-    scale: float, draw: Callable[[Key, tuple[int, ...], Any], jax.Array]
-) -> Callable[[Key, PyTree], PyTree]:
-    def perturb(key: Key, total: PyTree) -> PyTree:
-        if not scale > 0:  # NaN for no clipping and no noise
-            return total
-        total = real(total)
-        noise = scale * draw(key, (dimension(total),), width(total))
-        return jax.tree.map(jnp.add, total, unflatten(noise, total))
-
-    return perturb
+def _numbers(clip_norm: float, noise_multiplier: float) -> tuple[float, float]:
+    return checked("clip_norm", clip_norm, Norm), checked(
+        "noise_multiplier", noise_multiplier, NonNegative
+    )
 
 
 def unprotected(reason: str = NO_NOISE) -> Mechanism:
     """A mechanism that neither bounds nor hides anything; certificates state the reason (ours)."""
     require(isinstance(reason, str), "reason", reason, "say why nothing is hidden")
-    return gaussian(math.inf, 0)._replace(clip=_measured, reason=reason)
+    return gaussian(math.inf, 0.0)._replace(clip=_measured, reason=reason)
 
 
 def _measured(update: PyTree) -> tuple[PyTree, jax.Array]:

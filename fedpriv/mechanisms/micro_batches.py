@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Params, PyTree
 from fedpriv.mechanisms.not_finite_counts import add_records, counted_records

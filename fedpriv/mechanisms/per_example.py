@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.core.arguments import (
-    Count,
-    CountOrZero,
-    NonNegative,
-    Positive,
-    checked,
-    require,
-)
+from fedpriv.core.arguments import Count, CountOrZero, NonNegative, Positive, checked
 from fedpriv.core.checked_tuples import checking_fields
+from fedpriv.core.complaints import require
+from fedpriv.core.parameters import check_params
 from fedpriv.core.places import region, tap
 from fedpriv.core.random_losses import GradientFunction, of_one, takes_key
-from fedpriv.core.trees import check_params, real, widened
+from fedpriv.core.trees import real, widened
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.mechanisms.clipping import over_tensors, separately
 from fedpriv.mechanisms.described import scaling_of
@@ -35,7 +30,7 @@ from fedpriv.mechanisms.not_finite_counts import count_records
 from fedpriv.mechanisms.outer_products import EXACT, counted
 from fedpriv.mechanisms.recomputed_gradients import asked_twice, kept
 from fedpriv.mechanisms.schedules import Dynamic
-from fedpriv.privacy.seen import NO_NOISE
+from fedpriv.proof.seen import NO_NOISE
 
 
 class PerExample(NamedTuple):
@@ -163,7 +158,8 @@ class MedianClipping(NamedTuple):
         """The Gaussian mechanism at the median of these norms.
 
         Args:
-          norms, mask: as `Mechanism.for_batch`.
+          norms: a tree of f32[B], the norms of each tensor.
+          mask: bool[B], which contributions count.
         """
         if self.tensors == 1:
             median = _median(over_tensors(norms), mask)
@@ -213,7 +209,8 @@ def private_mean(
         such as complex ones.
     """
     require(callable(gradients), "gradients", gradients, "give one such as fp.per_example(loss)")
-    fits = hasattr(mechanism, "for_batch") and not isinstance(mechanism, type)
+    known = isinstance(mechanism, Mechanism) or hasattr(mechanism, "for_batch")
+    fits = known and not isinstance(mechanism, type)
     require(
         fits, "mechanism", mechanism, "give one such as fp.gaussian(clip_norm, noise_multiplier)"
     )
@@ -265,7 +262,8 @@ def _clipped_sum(
     params, _ = place("params", (params, rows))
     of_batch = gradients(params, examples)
     norms = place("norms", of_batch.norms)
-    now = mechanism.for_batch(norms, mask)
+    by_batch = getattr(mechanism, "for_batch", None)  # a rule that looks at the data is not private
+    now: Any = by_batch(norms, mask) if by_batch else mechanism
     scaling = scaling_of(now)
     if scaling is None:
         total, lengths = _sum_of_bounded(now, place("each", of_batch.each()), mask)

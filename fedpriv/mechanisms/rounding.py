@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from fedpriv.core.types import Key
-from fedpriv.pairs.curves import Floats
+from fedpriv.proof.noise import Floats
 
 _TRIES = 16
 _COIN = 2.0**-17  # that the chance of rounding up is off by, at most

@@ -12,15 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import (
-    Count,
-    CountOrZero,
-    Positive,
-    Range,
-    checked,
-    require,
-)
+from fedpriv.core.arguments import Count, CountOrZero, Positive, Range, checked
 from fedpriv.core.checked_tuples import checking_fields
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.mechanisms.mechanisms import Mechanism, check_scales
 
@@ -40,8 +34,9 @@ MECHANISM = "one such as fp.gaussian(clip_norm, noise_multiplier), or fp.unprote
 
 
 def is_mechanism(value: Any) -> bool:
-    """Whether it bounds and perturbs, be it the same in all rounds or not."""
-    return hasattr(value, "in_round") and not isinstance(value, type)
+    """Whether it bounds and perturbs, be it the same in all rounds or not; none of a subclass of ours."""
+    known = hasattr(value, "in_round") and not isinstance(value, type)
+    return known and (type(value) is Mechanism or not isinstance(value, Mechanism))
 
 
 def plain(used: Any) -> tuple[Any, ...]:

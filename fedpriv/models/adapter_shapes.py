@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.arguments import Count, CountOrZero, checked, require
+from fedpriv.core.arguments import Count, CountOrZero, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key
 from fedpriv.models.low_rank_products import LowRankSum
 from fedpriv.models.named_leaves import matching

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.models.example_checks import check_leaves, class_of

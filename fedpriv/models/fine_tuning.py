@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from fedpriv.core.arguments import Count, CountOrZero, Positive, checked, require, shown
+from fedpriv.core.arguments import Count, CountOrZero, Positive, checked
 from fedpriv.core.array_arguments import check_leaves
+from fedpriv.core.complaints import require, shown
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Key, Params, PyTree

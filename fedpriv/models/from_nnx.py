@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key, Params, PyTree
 from fedpriv.core.user_functions import asked
 from fedpriv.models.named_leaves import check_shapes

@@ -19,8 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Seed, check_path, checked, require
+from fedpriv.core.arguments import Seed, check_path, checked
 from fedpriv.core.array_arguments import check_numbers
+from fedpriv.core.complaints import require
 from fedpriv.core.files import replacing, to_disk
 from fedpriv.core.types import Params, PyTree
 from fedpriv.core.user_code import names_user_code

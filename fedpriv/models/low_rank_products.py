@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
-from fedpriv.core.jaxprs import bind, evaluate, inlined, scan_operands
+from fedpriv.core.interpreted import inlined
+from fedpriv.core.jaxprs import bind, evaluate, scan_operands
 from fedpriv.core.types import Params
 from fedpriv.models.dense import product
 

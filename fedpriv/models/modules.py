@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core.arguments import Count, Finite, Positive, check_fields, checked
-from fedpriv.core.trees import as_float
+from fedpriv.core.leaves import as_float
 from fedpriv.core.types import Key
 from fedpriv.models.conv import conv_general_dilated
 from fedpriv.models.dense import dot_general

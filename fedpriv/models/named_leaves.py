@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import require, shown
+from fedpriv.core.complaints import require, shown
 from fedpriv.core.types import Params
 
 

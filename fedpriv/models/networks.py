@@ -18,7 +18,8 @@ from flax.errors import (
 )
 from jax import lax
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.core.user_code import names_user_code

@@ -16,9 +16,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.jaxprs import equations
-from fedpriv.core.trees import as_float, widened
+from fedpriv.core.leaves import as_float
+from fedpriv.core.trees import widened
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.models.networks import Model, scales_bytes

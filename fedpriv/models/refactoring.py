@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.trees import width
 from fedpriv.core.types import Params
 

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import is_name, require
+from fedpriv.core.arguments import is_name
 from fedpriv.core.array_arguments import check_leaves
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, Params
 
 WEIGHT = "weight"

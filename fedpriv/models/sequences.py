@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
 from fedpriv.models.classification import cross_entropy

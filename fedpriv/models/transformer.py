@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, check_fields, require
+from fedpriv.core.arguments import Count, check_fields
+from fedpriv.core.complaints import require
 
 
 class Transformer(nn.Module):

@@ -8,19 +8,61 @@ balls-and-bins sampling of L. Chua et al., 2024 (arXiv:2412.16802).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.pairs.algebra import Block
-from fedpriv.pairs.cells import Losses, connect_the_dots
-from fedpriv.pairs.curves import CURVES, Floats
+from fedpriv.core.complaints import require
+from fedpriv.proof.cells import Losses, check_cells, connect_the_dots
+from fedpriv.proof.noise import Floats, Noise, law_of
+from fedpriv.proof.pairs import DEVIATIONS, Leaf, check_chances, check_count, check_range
 
 _CELLS = 2048  # aimed at for a law
 _FAR = 12.0  # deviations of Gaussian noise beyond which a ratio counts as infinite, or as 0: less than 1e-32
 _TAIL = 1e-32  # of a law, cut off on either side
 _LARGEST = 600.0  # nats; where losses are larger, e^-loss is no float, and the unit counts as in a known round
+
+
+@dataclass(frozen=True)
+class Block(Leaf):
+    """Rounds, in one of which noise is moved: any with the same chance, and which is secret; see `block_losses`.
+
+    Attributes:
+        noise: as `Moved`.
+        rounds: of a block.
+        cases: (chance, far, in how many of the rounds the unit would be seen), of which the view is told which.
+    """
+
+    noise: str | Noise
+    rounds: int
+    cases: tuple[tuple[float, float, int], ...]
+
+    def __post_init__(self) -> None:
+        law_of(self.noise)
+        check_count("rounds", self.rounds)
+        columns = zip(*self.cases, strict=True) if self.cases else ((), (), ())
+        chances, far, seen = map(list, columns)
+        check_chances(chances)
+        check_range("cases", far)
+        require(max(far) < math.inf, "cases", far, "give finite distances")
+        some = all(rounds in range(self.rounds + 1) for rounds in seen)
+        require(some, "cases", seen, "give numbers of rounds of the block")
+
+    @property
+    def is_symmetric(self) -> bool:
+        """See `Leaf`."""
+        return False
+
+    def reach(self, deviations: float) -> float:
+        """That of a round that the unit is in."""
+        return law_of(self.noise).largest_loss(max(far for _, far, _ in self.cases), deviations)
+
+    def losses(self, interval: float, beyond: float) -> tuple[Losses, Losses]:
+        """See `block_losses`."""
+        check_cells(self.reach(DEVIATIONS), interval)
+        return block_losses(self, interval, beyond)
 
 
 class _Ratio(NamedTuple):
@@ -133,7 +175,7 @@ def _of_moved_noise(
     """Losses of a round that a unit is certain to be in."""
 
     def curve(epsilon: Floats) -> Floats:
-        return CURVES[noise](epsilon, 1 / multiplier)
+        return law_of(noise).curve(epsilon, 1 / multiplier)
 
     last = math.ceil(_largest(noise, multiplier, tail) / interval)
     return connect_the_dots(curve, curve, last, interval)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedpriv.pairs.curves import Floats
+from fedpriv.proof.noise import Floats
 
 _MOST = 8192  # values that are kept
 _TAIL = 1e-40  # of a sum, on either side, that is left out

@@ -5,18 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from fedpriv.pairs.algebra import (
-    NOTHING,
-    SEEN,
-    All,
-    AnyPair,
-    Best,
-    Block,
-    Moved,
-    Slack,
-    Times,
-    Told,
-)
+from fedpriv.pairs.blocks import Block
+from fedpriv.pairs.end_of_run import Best, Slack
+from fedpriv.pairs.integer_noise import IntegerNoise
+from fedpriv.proof.pairs import NOTHING, SEEN, All, AnyPair, Moved, Times, Told
 
 PLD, RDP = "PLD", "RDP"
 _BOTH = frozenset({PLD, RDP})
@@ -107,14 +99,18 @@ def _of(pair: AnyPair) -> tuple[Any, frozenset[str]]:
         return _of_cut(pair, *pair.made_by)
     if isinstance(pair, Block):
         raise NoEventError("units take part in one round of a block")
+    if not isinstance(pair, Moved):
+        raise NoEventError(f"it has none of {type(pair).__name__}")
     return _of_moved(pair)
 
 
 def _of_moved(pair: Moved) -> tuple[Any, frozenset[str]]:
     import dp_accounting as dp
 
-    if not isinstance(pair.noise, str):
+    if isinstance(pair.noise, IntegerNoise):
         raise NoEventError("its noise is of integers")
+    if not isinstance(pair.noise, str):
+        raise NoEventError(f"it has none of {pair.noise.kind} noise")
     far, rate = pair.law[0]
     noisy = {"gaussian": dp.GaussianDpEvent, "laplace": dp.LaplaceDpEvent}[pair.noise](1 / far)
     if pair.is_sure:

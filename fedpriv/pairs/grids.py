@@ -9,12 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.pairs.algebra import Block, Moved, Pair, fold
-from fedpriv.pairs.cells import Losses
-from fedpriv.pairs.composed import Composed, directions, tree_of
-from fedpriv.pairs.draws import is_draw, reach_of
-from fedpriv.pairs.tilted import Sum, log_most
-from fedpriv.pairs.verify import COARSEST, Direction, Grid
+from fedpriv.pairs.blocks import Block
+from fedpriv.pairs.large_losses import ComposedApart, DirectionApart, draws_in
+from fedpriv.pairs.parts import draws_of
+from fedpriv.proof.cells import Losses
+from fedpriv.proof.composed import Composed, tree_of
+from fedpriv.proof.losses import directions, is_draw, reach_of
+from fedpriv.proof.pairs import Leaf, Moved, Pair, fold
+from fedpriv.proof.tilted import DrawLosses, Sum, dot, log_most
+from fedpriv.proof.verify import COARSEST, Direction, Grid
 
 _CELLS, _COMPOSED_CELLS = 5e4, 1e6  # aimed at for the losses of one draw, and of all draws
 _FINEST = 1e-4  # nats; dp-accounting's own default
@@ -36,7 +39,7 @@ class OnGrid(NamedTuple):
         epsilon: at the delta it was made for.
         composed: of each direction that differs.
         witness: that shows epsilon; None: there is none.
-        beyond: as of `draws.losses_of`.
+        beyond: as of `losses.losses_of`.
         too_wide: how many times as wide as they may be the cells are, at that delta; 1 or less where that costs little.
     """
 
@@ -103,7 +106,7 @@ def whole_curve(grid: OnGrid, most: float) -> Grid:
         for one in composed.sums:
             first, last = (_tilt_at(one, value) for value in (0.0, most))
             tilts.append(tuple(np.geomspace(first, last, _TILTS).tolist()))
-        ways.append(Direction(tuple(tilts), composed.jumps))
+        ways.append(_direction(composed, tuple(tilts)))
     return Grid(grid.composed[0].interval, grid.beyond, tuple(ways))
 
 
@@ -118,19 +121,8 @@ def _share(pair: Pair, chance: float) -> float:
 
 
 def _draws(pair: Pair) -> int:
-    """How many there are at most."""
-    if is_draw(pair):
-        return 1
-    return max(
-        1,
-        fold(
-            pair,
-            lambda draw: 1,
-            lambda cases: max(n for _, n in cases),
-            lambda n, many: many * n,
-            sum,
-        ),
-    )
+    """How many there are at most; at least one."""
+    return 1 if is_draw(pair) else max(1, draws_of(pair))
 
 
 def cell_width(pair: Pair) -> float:
@@ -158,10 +150,12 @@ def _largest_loss(pair: Pair) -> float:
 def _spread(pair: Pair) -> float:
     """Mean squared move of all draws together, as if they were told."""
 
-    def of_draw(draw: Moved | Block) -> float:
+    def of_draw(draw: Leaf) -> float:
         if isinstance(draw, Block):
             return math.fsum(chance * far**2 for chance, far, _ in draw.cases)
-        return math.fsum(p * d**2 for d, p in draw.law if math.isfinite(d))
+        if isinstance(draw, Moved):
+            return math.fsum(p * d**2 for d, p in draw.law if math.isfinite(d))
+        return 2 * draw.reach(0.0)  # as of a sure move of Gaussian noise
 
     return fold(
         pair,
@@ -179,7 +173,7 @@ def _narrowing(
 
     Args:
         pair, delta: as `on_grids`.
-        interval, beyond: of the first, as of `draws.losses_of`.
+        interval, beyond: of the first, as of `losses.losses_of`.
         rare: `beyond` of the narrower ones.
     """
     grids: list[OnGrid] = []
@@ -191,8 +185,7 @@ def _narrowing(
         witness = _witness(found, value, interval, beyond)
         too_wide = _too_wide(worst, interval)
         grids.append(OnGrid(value, each, witness, beyond, too_wide))
-        for composed in each:
-            composed.forget()
+        forget(each)
         if too_wide <= 1:
             break
         # Losses that were rounded to wider cells are rounded less where rare ones are left out, not on narrower cells.
@@ -215,7 +208,7 @@ def _priced(composed: Composed, delta: float) -> _Priced:
     if found.to_rounding <= _WASTED * max(found.epsilon, _LEAST):
         return found
     # So large that two of them are rare beside delta.
-    apart = Composed(composed.tree, composed.interval, math.sqrt(2e-4 * delta))
+    apart = ComposedApart(composed.tree, composed.interval, math.sqrt(2e-4 * delta))
     return min(found, _of_sums(apart, delta), key=lambda one: one.epsilon)
 
 
@@ -244,11 +237,11 @@ def _of_sums(composed: Composed, delta: float) -> _Priced:
         root = float(brentq(_excess, low, top, args=(sums, tilts, target), xtol=1e-11, rtol=1e-13))
         found = root * (1 + 1e-12) + 1e-10
     width = _width(composed)
-    near = [one.near(found, t, width) for one, t in zip(sums, tilts, strict=True)]
+    near = [_near(one, found, t, width) for one, t in zip(sums, tilts, strict=True)]
     logs = np.array([each.log_scale for each in near])
     weights = np.exp(logs - logs.max())
     density, slope, margin = weights @ np.array([each[1:] for each in near])
-    spread = sums[0].moments(tilts[0]).to_cells
+    spread = _to_cells(sums[0], tilts[0])
     to_cells, to_rounding = 0.0, math.inf
     if slope > 0:
         to_cells, to_rounding = spread / 2 * density / slope, margin / slope
@@ -257,6 +250,72 @@ def _of_sums(composed: Composed, delta: float) -> _Priced:
         to_cells = max(to_cells, 6 * spread / nats)
     cells = max(len(one.law(t).chances) for one, t in zip(sums, tilts, strict=True))
     return _Priced(found, composed, tilts, float(to_cells), float(to_rounding), cells)
+
+
+class _Near(NamedTuple):
+    """Of a tilted law near epsilon.
+
+    Attributes:
+        log_scale: of all that follows.
+        density: of the loss, per nat.
+        slope: E[e^(-(t + 1) (L - eps)); L > eps].
+        margin: as of the law.
+    """
+
+    log_scale: float
+    density: float
+    slope: float
+    margin: float
+
+
+def _near(one: Sum, epsilon: float, tilt: float, width: int) -> _Near:
+    """See `_Near`; `width` is that of cells to which losses were rounded."""
+    law = one.law(tilt)
+    at = max(math.floor(epsilon / one.interval) + 1 - law.low, 0)
+    log_scale = one.log_weight + law.log_moment - tilt * epsilon
+    chances = law.chances[at : at + len(law.far)]
+    slope = dot(chances, law.far[: len(chances)])
+    nats, here = width * one.interval, chances[:width]
+    x = np.arange(len(here)) * one.interval
+    return _Near(log_scale, dot(here, np.exp(-tilt * x)) / nats, slope, law.margin)
+
+
+def _to_cells(one: Sum, tilt: float) -> float:
+    """About the variance of the tilted law that cells add, as a loss between two cells is spread to them.
+
+    A sixth of their squared width on average, and its own size times the width where that is less.
+    """
+
+    def of_draw(draw: DrawLosses) -> tuple[float, float]:
+        moment, low = draw.log_moment(tilt), draw.losses.low
+        if math.isinf(moment):
+            return moment, 0.0
+        chances, width = draw.tilted(tilt), draw.losses.width * one.interval
+        none = float(chances[-low]) if low <= 0 < low + len(chances) else 0.0
+        largest = width / 6 if none < 5 / 6 else min(width / 6, dot(np.abs(draw.nats), chances))
+        return moment, largest * width
+
+    def mixed(cases: list[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
+        logs = [math.log(c) + moment for c, (moment, _) in cases]
+        whole = float(np.logaddexp.reduce(logs))
+        shares = (math.exp(log - whole) for log in logs)
+        return whole, sum(share * x for share, (_, (_, x)) in zip(shares, cases, strict=True))
+
+    _, spread = fold(
+        one.tree,
+        of_draw,
+        mixed,
+        lambda x, n: (n * x[0], n * x[1]),
+        lambda each: (math.fsum(m for m, _ in each), math.fsum(x for _, x in each)),
+    )
+    return spread
+
+
+def forget(several: Sequence[Composed]) -> None:
+    """Drops what sums keep of a tilt: much memory."""
+    for composed in several:
+        for one in composed.sums:
+            one.forget()
 
 
 def _excess(value: float, sums: Sequence[Sum], tilts: Sequence[float], target: float) -> float:
@@ -298,8 +357,7 @@ def _too_wide(found: _Priced, interval: float) -> float:
 
 def _width(composed: Composed) -> int:
     """In cells, how wide those are to which losses were rounded."""
-    whole = composed.leaves
-    return max((leaf.losses.width for leaf in whole), default=1)
+    return max((draw.losses.width for draw in draws_in(composed.tree).values()), default=1)
 
 
 def _cells_of_one(composed: Composed, beyond: float) -> int:
@@ -309,15 +367,21 @@ def _cells_of_one(composed: Composed, beyond: float) -> int:
         kept = np.flatnonzero(np.cumsum(losses.chances[::-1])[::-1] > beyond)
         return max(1, losses.low + int(kept[-1])) if len(kept) else 1
 
-    return max((last(leaf.losses) for leaf in composed.leaves), default=1)
+    return max((last(draw.losses) for draw in draws_in(composed.tree).values()), default=1)
 
 
 def _witness(found: Sequence[_Priced], value: float, interval: float, beyond: float) -> Grid | None:
     """What shows that epsilon, of all directions."""
     if math.isinf(value):
         return None
-    ways = tuple(Direction(tuple((t,) for t in one.tilts), one.composed.jumps) for one in found)
+    ways = tuple(_direction(one.composed, tuple((t,) for t in one.tilts)) for one in found)
     return Grid(interval, beyond, ways)
+
+
+def _direction(composed: Composed, tilts: tuple[tuple[float, ...], ...]) -> Direction:
+    if isinstance(composed, ComposedApart):
+        return DirectionApart(tilts, composed.jumps)
+    return Direction(tilts)
 
 
 def _raised(found: Sequence[_Priced], delta: float) -> float:

@@ -8,24 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedpriv.pairs.algebra import (
-    SEEN,
-    All,
-    AnyPair,
-    Best,
-    Block,
-    Moved,
-    Pair,
-    Slack,
-    Times,
-    Told,
-    fold,
-    moved,
-    together,
-    told,
-)
+from fedpriv.pairs.blocks import Block
+from fedpriv.pairs.end_of_run import Best, Slack
 from fedpriv.pairs.integer_noise import DRAWN_APART, FARTHEST, IntegerNoise
+from fedpriv.pairs.pieces import together
 from fedpriv.pairs.search import SET_ASIDE
+from fedpriv.pairs.several import moved
+from fedpriv.proof.pairs import SEEN, All, AnyPair, Moved, Pair, Times, Told, fold, leaves_of, told
 
 _GROUPS = 16  # of numbers of shares that are left
 
@@ -63,13 +52,7 @@ def _noise_of(draw: Pair) -> IntegerNoise | None:
 
 
 def _of_integers(pair: Pair) -> bool:
-    return fold(
-        pair,
-        lambda draw: _noise_of(draw) is not None,
-        lambda cases: any(integers for _, integers in cases),
-        lambda integers, _: integers,
-        any,
-    )
+    return any(_noise_of(draw) is not None for draw in leaves_of(pair))
 
 
 def _most(pair: Pair, numbers: dict[Pair, int]) -> int:
@@ -83,14 +66,8 @@ def _most(pair: Pair, numbers: dict[Pair, int]) -> int:
     )
 
 
-def _draws(pair: Pair) -> set[Pair]:
-    found: set[Pair] = set()
-    fold(pair, found.add, lambda cases: None, lambda of, n: None, lambda each: None)
-    return found
-
-
 def _sums(pair: Pair) -> int:
-    return _most(pair, {draw: 1 for draw in _draws(pair) if _noise_of(draw) is not None})
+    return _most(pair, {draw: 1 for draw in set(leaves_of(pair)) if _noise_of(draw) is not None})
 
 
 def _numbers_drawn(pair: Pair) -> int:
@@ -98,7 +75,7 @@ def _numbers_drawn(pair: Pair) -> int:
 
     Neighbouring numbers of shares are taken together at the fewest, which have a digit less at most.
     """
-    known = ((draw, _noise_of(draw)) for draw in _draws(pair))
+    known = ((draw, _noise_of(draw)) for draw in set(leaves_of(pair)))
     return _most(
         pair,
         {

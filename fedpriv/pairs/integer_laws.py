@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedpriv.core.arguments import Count, Positive, check_fields
-from fedpriv.pairs.curves import Floats
+from fedpriv.proof.noise import Floats
 
 _NEGLIGIBLE = 50.0  # nats below the largest, of terms that are left out of sums
 _MOST_EXACT = 256  # shifts of which divergences are summed, at most

@@ -9,9 +9,10 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, LargeCount, Positive, Rate, check_fields, require
-from fedpriv.pairs.curves import Floats
+from fedpriv.core.arguments import Count, LargeCount, Positive, Rate, check_fields
+from fedpriv.core.complaints import require
 from fedpriv.pairs.integer_laws import (
     DiscreteGaussians,
     IntegerLaw,
@@ -19,6 +20,7 @@ from fedpriv.pairs.integer_laws import (
     apart_from_one,
     shift_divergence,
 )
+from fedpriv.proof.noise import Floats, Noise
 
 IntegerKind: TypeAlias = Literal["discrete_gaussian", "skellam"]
 
@@ -33,7 +35,7 @@ _KERNEL, FARTHEST = (
 
 
 @dataclass(frozen=True)
-class IntegerNoise:
+class IntegerNoise(Noise):
     """Noise of a sum of integers, of so many independent shares, and how far a unit moves the sum.
 
     Attributes:
@@ -57,6 +59,14 @@ class IntegerNoise:
         single = all(isinstance(n, IntegerNoise) and not n.beside for n in self.beside)
         remedy = "give noises of one sum each"
         require(isinstance(self.beside, tuple) and single, "beside", self.beside, remedy)
+
+    def curve(self, epsilon: ArrayLike, far: ArrayLike) -> Floats:
+        """Raises ValueError: none is known."""
+        raise ValueError("noise: of integers, of which divergences alone are known")
+
+    def largest_loss(self, far: float, deviations: float) -> float:
+        """As `curve`."""
+        raise ValueError("noise: of integers, of which divergences alone are known")
 
     @property
     def law(self) -> IntegerLaw:

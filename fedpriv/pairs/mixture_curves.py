@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.pairs.curves import CURVES, Floats
+from fedpriv.proof.noise import Floats, law_of
 
 _AT_ONCE = 2**22  # numbers side by side
 _STEPS = 60  # of Newton, who needs a few
@@ -35,7 +35,7 @@ def several_delta(
     *Proof.* Under P, let R_j be the likelihood ratio of P moved by v_j, given v_j, so that the ratio of Q is R =
     p_0 + sum_j p_j E[R_j]. Both H_a(Q || P) = E_P[(R - a)+] and H_a(P || Q) = E_P[(1 - a R)+] are averages of convex
     functions of R: they are the larger, the larger R is in convex order. Each R_j is at most S_j in it, the ratio of a
-    move by d_j along the line, by the curves of a single move (`curves.gaussian_delta`, `curves.laplace_delta`: E(R_j
+    move by d_j along the line, by the curves of a single move (`noise.gaussian_delta`, `noise.laplace_delta`: E(R_j
     - a)+ <= E(S_j - a)+ for all a, and both have mean 1). All S_j rise in the same number z, the noise along the line:
     they are comonotone, and of sums of numbers with given laws the comonotone one is the largest in convex order, the
     larger the larger each is (M. Shaked, J. Shanthikumar, "Stochastic Orders", 2007, Theorem 3.A.37 and before). So is
@@ -85,7 +85,7 @@ def replaced_delta(
     near = np.log1p(np.expm1(np.minimum(positive, 1.0)) / drawn)
     far = positive - math.log(drawn) + np.log1p(-(1 - drawn) * np.exp(-positive))
     inner = np.where(positive < 1, near, far)
-    curve = CURVES[noise]
+    curve = law_of(noise).curve
     told = sum(p * curve(inner, d) for d, p in zip(distances, chances, strict=True))
     among = drawn * several_delta(inner, distances, chances / drawn, noise)
     share = np.exp(positive - inner)
@@ -105,7 +105,7 @@ def in_place_delta(
     N + sum_j p_j E[N + v_j], u_j and v_j random, of norms up to d_j / 2 (l1 norms for Laplace noise).
 
     *Proof.* Let S be any set of outputs, N(S) = s, and F_d(s) the largest mass that N moved by a vector of norm up to d
-    can give to a set of mass s. By the curves of a single move (`curves.gaussian_delta`, `curves.laplace_delta`), whose
+    can give to a set of mass s. By the curves of a single move (`noise.gaussian_delta`, `noise.laplace_delta`), whose
     least curves determine F_d, that is the mass of a half-line, on the line; and the least mass is 1 - F_d(1 - s). So
     P(S) - a Q(S) <= p_0 (1 - a) s + sum_j p_j (F_h(s) - a (1 - F_h(1 - s))), h = d_j / 2. On the line one half-line {z
     > t} of mass s attains all of these at once: the largest for every move to the right, and the least for every move

@@ -7,10 +7,13 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from fedpriv.core.arguments import require, shown
-from fedpriv.pairs.algebra import SEEN
-from fedpriv.pairs.verify import Counted, Exact, Grid, Orders, delta
+from fedpriv.core.complaints import require, shown
+from fedpriv.pairs.divergences import Orders
+from fedpriv.pairs.separations import Rounded, exact_or_rounded
+from fedpriv.pairs.told_counts import Counted
 from fedpriv.pairs.written import read_pair, read_witness
+from fedpriv.proof.pairs import SEEN
+from fedpriv.proof.verify import Exact, Grid, delta
 
 Status: TypeAlias = Literal["confirmed", "contradicted", "not verifiable"]
 VERSION = 1
@@ -20,13 +23,15 @@ _SPECIAL = (
     "scipy's log_ndtr, and NumPy's exp, log, expm1 and log1p, are as accurate as doubles; the rounding of the curves "
     "that are made of them is not bounded"
 )
+_OF_LAW = "scipy's binomial law", _SPECIAL
 TRUSTS: dict[type, tuple[str, ...]] = {
     Grid: (
         "NumPy's Fourier transform is a Cooley-Tukey one, by factors of 2, 3 and 5, with twiddle factors correct to a "
         "unit in the last place: then its error, and that of all sums, is counted in delta",
         _SPECIAL,
     ),
-    Exact: ("scipy's binomial law", _SPECIAL),
+    Exact: _OF_LAW,
+    Rounded: _OF_LAW,
     Orders: ("dp-accounting's Rényi divergences of a draw; of integers, fedpriv's own",),
     Counted: ("fedpriv's Rényi divergences of integer noise", "scipy's binomial law"),
 }
@@ -130,6 +135,8 @@ def _of_unit(
     if pair == SEEN:
         return False, "all is seen, and epsilon is finite", ()
     witness = read_witness(unit.get("witness"))
+    if witness == Exact():  # of which older files do not say whether it was rounded
+        witness = exact_or_rounded(pair)
     try:
         bound = delta(pair, own, witness)
     except (ValueError, ArithmeticError) as error:

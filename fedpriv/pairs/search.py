@@ -8,19 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.pairs.algebra import NOTHING, AnyPair, Best, Pair, Slack, fold
-from fedpriv.pairs.curves import epsilon_of_mixture
-from fedpriv.pairs.divergences import (
-    choice_cost,
-    divergence_epsilon,
-    never_hidden,
-    renyi,
-    usual_orders,
-)
-from fedpriv.pairs.exact import exact
-from fedpriv.pairs.grids import all_grids, epsilon_of, on_grids, whole_curve
-from fedpriv.pairs.told_counts import CountedRounds, by_counts
-from fedpriv.pairs.verify import Counted, Exact, Orders, Witness, deltas
+from fedpriv.pairs.divergences import Orders, divergence_epsilon, never_hidden, renyi, usual_orders
+from fedpriv.pairs.end_of_run import Best, Slack, choice_cost
+from fedpriv.pairs.grids import all_grids, epsilon_of, forget, on_grids, whole_curve
+from fedpriv.pairs.integer_noise import IntegerNoise
+from fedpriv.pairs.separations import epsilon_of_mixture, exact_or_rounded, separations
+from fedpriv.pairs.told_counts import Counted, CountedRounds, by_counts
+from fedpriv.proof.pairs import NOTHING, AnyPair, Pair, Rest, leaves_of
+from fedpriv.proof.verify import Exact, Witness, deltas
 
 _LEAST = 1e-6  # nats; a smaller epsilon grows by steps of this one
 
@@ -52,13 +47,13 @@ def by_losses(pair: AnyPair, delta: float) -> Found | None:
     if isinstance(pair, Slack):
         inside = by_losses(pair.of, _left(pair, delta))
         return None if inside is None else _shown(pair, delta, inside, 2 * pair.apart)
-    if isinstance(pair, Best) or not _is_real(pair):
+    if isinstance(pair, Rest) or not _is_real(pair):
         return None
     if pair == NOTHING:
         return Found(0.0, Exact())
-    law = exact(pair)
+    law = separations(pair)
     if law is not None:
-        return _shown(pair, delta, Found(epsilon_of_mixture(*law, delta), Exact()))
+        return _shown(pair, delta, Found(epsilon_of_mixture(*law, delta), exact_or_rounded(pair)))
     grids = all_grids(pair, delta)
     best = min(grids, key=lambda grid: grid.epsilon, default=None)
     if best is None or math.isinf(best.epsilon):
@@ -81,7 +76,7 @@ def by_divergences(pair: AnyPair, delta: float) -> Found | None:
     value, order = divergence_epsilon(total, left, usual_orders())
     orders = (order,) if not isinstance(pair, Best) else (order, *_least_cost(pair))
     found = _shown(pair, delta, Found(value, Orders(orders)))
-    if isinstance(pair, Best) or _is_real(pair):
+    if isinstance(pair, Rest) or _is_real(pair):
         return found
     law = by_counts(pair, usual_orders())
     if law is not None:
@@ -91,7 +86,7 @@ def by_divergences(pair: AnyPair, delta: float) -> Found | None:
 
 
 def _least_cost(pair: Best) -> tuple[float, ...]:
-    """The order by which the cost of choosing is least, see `divergences.choice_cost`."""
+    """The order by which the cost of choosing is least, see `choice_cost`."""
     orders = usual_orders()
     each = [renyi(one, orders) for one in pair.of]
     costs = choice_cost(
@@ -121,13 +116,8 @@ def _shown(pair: AnyPair, delta: float, found: Found, more: float = 0.0) -> Foun
 
 def _is_real(pair: Pair) -> bool:
     """Whether all noise is real."""
-    return fold(
-        pair,
-        lambda draw: isinstance(draw.noise, str),
-        lambda cases: all(real for _, real in cases),
-        lambda real, _: real,
-        all,
-    )
+    noises = (getattr(draw, "noise", None) for draw in leaves_of(pair))
+    return not any(isinstance(noise, IntegerNoise) for noise in noises)
 
 
 def _of_counts(law: CountedRounds, delta: float) -> float:
@@ -165,15 +155,16 @@ def curves_of(pair: AnyPair, delta: float, least: float) -> list[Curve]:
         inside = curves_of(pair.of, _left(pair, delta), least)
         return [each._replace(end=each.end + twice) for each in inside]
     found = []
-    if not isinstance(pair, Best) and _is_real(pair):
-        law = exact(pair)
+    if not isinstance(pair, Rest) and _is_real(pair):
+        law = separations(pair)
         if law is not None:
-            found.append(Curve(Exact(), epsilon_of_mixture(*law, law.missing + least)))
+            found.append(
+                Curve(exact_or_rounded(pair), epsilon_of_mixture(*law, law.missing + least))
+            )
         elif grids := on_grids(pair, delta):
             last = grids[-1]
             ends = [epsilon_of(one, one.infinity + least) for one in last.composed]
-            for one in last.composed:
-                one.forget()
+            forget(last.composed)
             found.append(Curve(whole_curve(last, max(ends)), max(ends)))
     total = renyi(pair, usual_orders())
     if total is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fedpriv.pairs.algebra import All, AnyPair, Moved, Pair, Times, Told
+from fedpriv.pairs.blocks import Block
+from fedpriv.pairs.integer_noise import IntegerNoise
+from fedpriv.proof.pairs import All, AnyPair, Moved, Pair, Times, Told
 
 
 class NotTheirsError(ValueError):
@@ -58,7 +60,8 @@ def _distribution(pair: Pair, interval: float, pessimistic: bool) -> Any:
             whole = whole.compose(_distribution(each, interval, pessimistic))
         return whole
     if not isinstance(pair, Told):
-        raise NotTheirsError("it has no blocks")
+        blocks = isinstance(pair, Block)
+        raise NotTheirsError(f"it has no {'blocks' if blocks else type(pair).__name__}")
     (total, first), *others = pair.cases
     mixed = _distribution(first, interval, pessimistic)
     for chance, case in others:
@@ -75,7 +78,8 @@ def _of_draw(draw: Moved, options: Any) -> Any:
     if draw.replaced and not draw.is_sure:
         raise NotTheirsError("it has no unit that is replaced in a secret draw")
     if not isinstance(draw.noise, str):
-        raise NotTheirsError("it has no such noise of integers")
+        of_integers = isinstance(draw.noise, IntegerNoise)
+        raise NotTheirsError(f"it has no such noise{' of integers' if of_integers else ''}")
     far, chances = (list(column) for column in zip(*draw.law, strict=True))
     if far[-1] == float("inf"):
         raise NotTheirsError("it has no unit that is seen")

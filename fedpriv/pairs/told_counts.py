@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.pairs.algebra import All, Moved, Pair, Times, Told, fold
-from fedpriv.pairs.curves import Floats
-from fedpriv.pairs.divergences import Orders, divergence_delta, renyi
-from fedpriv.pairs.exact import exact
+from fedpriv.pairs.divergences import DivergenceOrders, divergence_delta, renyi, usual_orders
+from fedpriv.pairs.separations import separations
+from fedpriv.proof.noise import Floats
+from fedpriv.proof.pairs import All, Moved, Pair, Times, Told, fold, leaves_of
+from fedpriv.proof.verify import Witness
 
 _ONE = Moved("gaussian", ((1.0, 1.0),))  # a squared separation of 1: they count the draws
 
@@ -29,7 +31,7 @@ class CountedRounds(NamedTuple):
     chances: Floats
     missing: float
     once: Floats
-    orders: Orders
+    orders: DivergenceOrders
 
     def delta(self, epsilon: Floats) -> Floats:
         """f64[n]."""
@@ -40,13 +42,12 @@ class CountedRounds(NamedTuple):
         return total
 
 
-def by_counts(pair: Pair, orders: Orders) -> CountedRounds | None:
+def by_counts(pair: Pair, orders: DivergenceOrders) -> CountedRounds | None:
     """None where draws are not of one sure move, or something else than their number is left to chance.
 
-    Formal guarantees: as `exact`, with the bound by divergences in place of each Gaussian's curve.
+    Formal guarantees: as `separations`, with the bound by divergences in place of each Gaussian's curve.
     """
-    draws: set[Pair] = set()
-    fold(pair, draws.add, lambda cases: None, lambda of, n: None, lambda each: None)
+    draws = set(leaves_of(pair))
     draw = next(iter(draws)) if len(draws) == 1 else None
     if not (isinstance(draw, Moved) and draw.is_sure):
         return None
@@ -57,7 +58,19 @@ def by_counts(pair: Pair, orders: Orders) -> CountedRounds | None:
     counted = fold(
         pair, one, lambda cases: Told(tuple(cases)), Times, lambda each: All(tuple(each))
     )
-    law, once = exact(counted), renyi(draw, orders)
+    law, once = separations(counted), renyi(draw, orders)
     if law is None or once is None:
         return None
     return CountedRounds(*law, once, orders)
+
+
+@dataclass(frozen=True)
+class Counted(Witness):
+    """Rényi divergences for each number of rounds that a unit takes part in, which is told; see `by_counts`."""
+
+    def deltas(self, pair: Pair, epsilon: Floats) -> Floats:
+        """By the law of that number."""
+        law = by_counts(pair, usual_orders())
+        if law is None:
+            raise self.unknown()
+        return law.delta(epsilon)

@@ -5,65 +5,57 @@ is proved. The numbers of papers (`Claim`) are printed beside the certified ones
 them. dp-accounting is imported on first use only.
 """
 
-import importlib
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from fedpriv.privacy.certificate import Certificate as Certificate
-from fedpriv.privacy.certificate import Claim
-from fedpriv.privacy.certify import certify_choice, certify_seen
-from fedpriv.privacy.from_rows import declared
-from fedpriv.privacy.operational import OperationalNumbers
-from fedpriv.privacy.profile import PrivacyProfile
-from fedpriv.privacy.sampling import (
-    Allocation,
-    Case,
-    CyclicPoisson,
-    Dropping,
-    Everyone,
-    FixedSize,
-    MinimumSeparation,
-    Poisson,
-    RandomAllocation,
-    Sampling,
-    Who,
-    Why,
-    WithReplacement,
-)
-from fedpriv.privacy.seen import SEES, UNITS, VIEWS, Seen
-from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
+from fedpriv.core.lazy_names import imported_when_asked
 
-__all__ = [
-    "SEES",
-    "UNITS",
-    "VIEWS",
-    "Allocation",
-    "Case",
-    "Claim",
-    "CyclicPoisson",
-    "Dropping",
-    "Everyone",
-    "FixedSize",
-    "MinimumSeparation",
-    "OperationalNumbers",
-    "Poisson",
-    "PrivacyProfile",
-    "RandomAllocation",
-    "Sampling",
-    "Seen",
-    "Who",
-    "Why",
-    "WithReplacement",
-    "certify_choice",
-    "certify_seen",
-    "declared",
-    "joint_multiplier",
-    "whitened_multiplier",
-]
+if TYPE_CHECKING:
+    from fedpriv.privacy.certificate import Certificate as Certificate
+    from fedpriv.privacy.certificate import Claim
+    from fedpriv.privacy.certify import certify_choice, certify_seen
+    from fedpriv.privacy.from_rows import declared
+    from fedpriv.privacy.operational import OperationalNumbers
+    from fedpriv.privacy.profile import PrivacyProfile
+    from fedpriv.privacy.sampling import (
+        Allocation,
+        Case,
+        CyclicPoisson,
+        Dropping,
+        Everyone,
+        FixedSize,
+        MinimumSeparation,
+        Poisson,
+        RandomAllocation,
+        Sampling,
+        Who,
+        Why,
+        WithReplacement,
+    )
+    from fedpriv.privacy.whitening import joint_multiplier, whitened_multiplier
+    from fedpriv.proof.seen import SEES, UNITS, VIEWS, Seen
 
-if not TYPE_CHECKING:
+_HOMES = {
+    "fedpriv.privacy.certificate": "Certificate Claim",
+    "fedpriv.privacy.certify": "certify_choice certify_seen",
+    "fedpriv.privacy.from_rows": "declared",
+    "fedpriv.privacy.operational": "OperationalNumbers",
+    "fedpriv.privacy.profile": "PrivacyProfile",
+    "fedpriv.privacy.sampling": "Allocation Case CyclicPoisson Dropping Everyone "
+    "FixedSize MinimumSeparation Poisson RandomAllocation Sampling Who Why WithReplacement",
+    "fedpriv.privacy.whitening": "joint_multiplier whitened_multiplier",
+    "fedpriv.proof.seen": "SEES UNITS VIEWS Seen",
+}
+__all__ = sorted({n for names in _HOMES.values() for n in names.split()} - {"Certificate"})
 
-    def __getattr__(name: str) -> object:
-        table = importlib.import_module(
-            "fedpriv.retired"
-        )  # of the whole front door, above this package
-        return table.retired(f"privacy.{name}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if not TYPE_CHECKING:  # a checker of types sees the names that stay, and no others
+
+    def _retired(name: str) -> Any:
+        return import_module("fedpriv.retired").retired(f"privacy.{name}")
+
+    __getattr__ = imported_when_asked(__name__, _HOMES, _retired)

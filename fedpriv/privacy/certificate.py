@@ -7,14 +7,15 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from fedpriv.core.arguments import Probability, checked, require, shown
+from fedpriv.core.arguments import Probability, checked
+from fedpriv.core.complaints import require, shown
 from fedpriv.core.json_values import as_json, plain, typed
-from fedpriv.pairs.algebra import SEEN
 from fedpriv.pairs.events import Event, NoEventError, event
 from fedpriv.pairs.numbers import VERSION
 from fedpriv.privacy.operational import OperationalNumbers, operational_numbers
 from fedpriv.privacy.profile import Composition, PrivacyProfile, profile_of
-from fedpriv.privacy.seen import NO_NOISE, NOT_RELEASED, SEES, View
+from fedpriv.proof.pairs import SEEN
+from fedpriv.proof.seen import NO_NOISE, NOT_RELEASED, SEES, View
 
 NOT_COVERED = "not covered: "
 """How an assumption begins that says which choice by private numbers makes epsilon infinite."""
@@ -49,6 +50,8 @@ class Certificate:
         programs: digests of the rounds that it was read off, of each part of the sampler; (): it was declared. Those of
             a run are `History.programs`. They are of one version of JAX.
         version: of how it is written.
+        doors: what from outside `fedpriv.proof` was used, each as "door: class", such as a noise, or draws, of a
+            feature's or somebody's own; (): nothing, or the file is of an older version.
     """
 
     epsilon: float
@@ -69,6 +72,7 @@ class Certificate:
     of_groups: Mapping[str, Certificate] = field(default_factory=dict, compare=False, repr=False)
     programs: tuple[str, ...] = field(default=(), compare=False, repr=False, metadata=as_json())
     version: int = VERSION
+    doors: tuple[str, ...] = field(default=(), compare=False, repr=False, metadata=as_json())
 
     def __post_init__(self) -> None:
         known = self.version == VERSION

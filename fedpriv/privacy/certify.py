@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from fedpriv.core.arguments import MeanRuns, Probability, checked, require
-from fedpriv.pairs.algebra import NOTHING, SEEN, AnyPair, Pair, Slack, together
+from fedpriv.core.arguments import MeanRuns, Probability, checked
+from fedpriv.core.complaints import require
+from fedpriv.pairs.end_of_run import Slack
 from fedpriv.pairs.integer_bounds import bounds_of
+from fedpriv.pairs.pieces import together
 from fedpriv.pairs.search import Found, by_divergences, by_losses
-from fedpriv.pairs.verify import Exact
 from fedpriv.privacy.certificate import Certificate
 from fedpriv.privacy.profile import Composition
-from fedpriv.privacy.sampling import ADJACENCIES, Neighbour
-from fedpriv.privacy.seen import BEST_RUN, ONE_RUN, Seen, View, common_neighbour
-from fedpriv.privacy.words import assumptions
+from fedpriv.privacy.words import BEST_RUN
+from fedpriv.proof.cases import Neighbour, Pairs, Why
+from fedpriv.proof.certificate import Proposal, Proved, accepted, prove, what_counts
+from fedpriv.proof.pairs import AnyPair, Pair
+from fedpriv.proof.seen import ONE_RUN, Seen, View, common_neighbour
+from fedpriv.proof.verify import Exact
 
 _ANALYTIC = "analytic Gaussian curve, root rounded up"
 _BOUNDS = {
@@ -42,8 +45,8 @@ def certify_seen(
     of neighbours for which all of it has a pair. The smaller of the accountants' epsilons is reported and both are
     kept.
 
-    Formal guarantees: epsilon is an upper bound, if the pairs are, see `drawn` and each sampling, and `pairs/README.md`
-    for what of rounding is proved. Nothing released gives 0, nothing hidden gives infinity.
+    Formal guarantees: epsilon is an upper bound, if the pairs are, see `fedpriv.proof.certificate.prove` and each
+    sampling. Nothing released gives 0, nothing hidden gives infinity.
 
     Raises:
         ValueError: for a delta, view or mean that is not allowed, a view that sees nothing, different units, or no kind
@@ -55,50 +58,84 @@ def certify_seen(
     best_of = checked("best_of", best_of, MeanRuns)
     public = view == "third_party" or best_of == 1
     require(public, "view", view, "a server sees every run, not only the best; leave best_of out")
-    of_view = _of_view(seen, view)
-    counted = _counted(of_view)
-    neighbour = common_neighbour(counted)
-    relation = ADJACENCIES[neighbour]
-    hidden = counted[0].hidden
-    template = Certificate(
-        epsilon=0.0,
-        delta=delta,
-        view=view,
-        unit=of_view[0].unit,
-        relation=relation,
-        event=" + ".join(each.event for each in of_view),
-        accountant="none",
-        bound="exact",
-        assumptions=("nothing about the unit is released",),
-        compositions=(_not_composed(relation, hidden),),
-    )
-    if not hidden:
-        return _nothing_hides(counted, template)
-    return _composed(counted, neighbour, template, best_of) if counted[0].shows else template
-
-
-def _of_view(seen: Any, view: View) -> list[Seen]:
-    """Raises ValueError: none is of this view, or they are of several units."""
     known = isinstance(seen, Sequence) and all(isinstance(each, Seen) for each in seen)
     require(known, "seen", seen, "give that of fp.trace_round(...).seen(rounds)")
-    of_view = [each for each in seen if each.view == view]
-    remedy = f"declare what this view sees (found: {sorted({each.view for each in seen})})"
-    require(bool(of_view), "view", view, remedy)
-    units = sorted({each.unit for each in of_view})
-    remedy = "certify one unit at a time: an epsilon hides either records or whole clients"
-    require(len(units) == 1, "unit", units, remedy)
-    return of_view
+    found: dict[str, Found] = {}
+    pairs: dict[str, AnyPair] = {}
+
+    def search(pair: Pair) -> Proposal:
+        pairs.update(bounds_of([pair], best_of, delta))
+        found.update(_found(pairs, delta))
+        if not found:
+            raise ValueError(
+                f"best_of: {best_of:g}; no Rényi divergences are known for this noise and sampling; leave it out"
+            )
+        name = min(found, key=lambda name: found[name].epsilon)
+        return Proposal(found[name].epsilon, pairs[name], found[name].witness)
+
+    proved = prove(seen, delta, view, search, together)
+    plain = _certificate(proved)
+    if not found:
+        return plain
+    accountant = min(found, key=lambda name: found[name].epsilon)
+    of_view = what_counts([each for each in seen if each.view == view])
+    texts, event = proved.assumptions, proved.event
+    if best_of > 1:
+        texts = tuple(BEST_RUN if text == ONE_RUN else text for text in texts)
+        event = f"the best of a geometric number of runs, {best_of:g} on average, each of {event}"
+    return replace(
+        plain,
+        event=event,
+        accountant=accountant,
+        bound=_bound(accountant, proved, all(each.attained for each in of_view)),
+        assumptions=(_NO_BOUND, *texts) if math.isinf(proved.epsilon) else texts,
+        epsilons={name: each.epsilon for name, each in found.items()},
+        compositions=(_composition(pairs, accountant, proved.relation, found[accountant]),),
+    )
 
 
-def _counted(of_view: Sequence[Seen]) -> Sequence[Seen]:
-    """What decides: without noise all is infinite, and what shows nothing costs nothing and composes with all."""
-    bare = [each for each in of_view if not each.hidden]
-    return bare or [each for each in of_view if each.shows] or of_view[:1]
+def _certificate(proved: Proved) -> Certificate:
+    """Of what no accountant was asked."""
+    composition = Composition(proved.bound, proved.relation, proved.epsilon, proved.witness)
+    return Certificate(
+        epsilon=proved.epsilon,
+        delta=proved.delta,
+        view=proved.view,
+        unit=proved.unit,
+        relation=proved.relation,
+        event=proved.event,
+        accountant="none",
+        bound="no finite bound" if math.isinf(proved.epsilon) else "exact",
+        assumptions=proved.assumptions,
+        compositions=(composition,),
+        doors=proved.doors,
+    )
+
+
+def _bound(accountant: str, proved: Proved, attained: bool) -> str:
+    """On which side of the truth the number lies, and why."""
+    if math.isinf(proved.epsilon):
+        return "no finite bound"
+    if not isinstance(proved.witness, Exact):
+        return _BOUNDS[accountant]
+    return f"upper, attained in the worst case: {_ANALYTIC}" if attained else f"upper: {_ANALYTIC}"
 
 
 def pair_of(seen: Sequence[Seen], neighbour: Neighbour) -> Pair:
     """What all of this shows, composed; each has a pair for such neighbours."""
     return together(each.pairs.of(neighbour) for each in seen)  # type: ignore[misc]
+
+
+def among(seen: Seen, neighbour: Neighbour) -> Seen:
+    """The same, of such neighbours alone.
+
+    Raises:
+        ValueError: an unknown kind of neighbours.
+    """
+    neighbour = checked("neighbour", neighbour, Neighbour)
+    why = Why(f"it is asked for neighbours of which one is {neighbour}")
+    pairs = Pairs(*[why] * 4)._replace(**{neighbour: seen.pairs.of(neighbour)})
+    return replace(seen, pairs=pairs)
 
 
 def certify_choice(
@@ -137,10 +174,12 @@ def certify_choice(
     bare = [c for c in certificates if not c.compositions[0].hidden]
     if len(certificates) == 1 or not shown or bare:
         return bare[0] if bare else worst
-    runs = (_counted(_of_view(each, "third_party")) for each in settings)
+    of_view = ([one for one in each if one.view == "third_party"] for each in settings)
+    runs = map(what_counts, of_view)
     own = [pair_of(run, common_neighbour(run)) for run in runs if run[0].shows]
     pairs = bounds_of(own, best_of, delta)
     found = _found(pairs, delta)["RDP"]
+    accepted(Proposal(found.epsilon, pairs["RDP"], found.witness), delta)
     event = f"{worst.event}, the costliest of {len(certificates)} settings"
     bound = f"{worst.bound}, of the settings that cost most at each order"
     return replace(
@@ -151,63 +190,7 @@ def certify_choice(
         assumptions=tuple(dict.fromkeys(t for c in (worst, *shown) for t in c.assumptions)),
         epsilons={"RDP": found.epsilon},
         compositions=(_composition(pairs, "RDP", worst.relation, found),),
-    )
-
-
-def _not_composed(relation: str, hidden: bool) -> Composition:
-    """Where nothing is released, or nothing hidden."""
-    if hidden:
-        return Composition(NOTHING, relation, 0.0, Exact())
-    return Composition(SEEN, relation)
-
-
-def _nothing_hides(bare: Sequence[Seen], template: Certificate) -> Certificate:
-    """Epsilon is infinite, with the reasons among the assumptions."""
-    reasons = tuple(dict.fromkeys(each.reason for each in bare))
-    return replace(
-        template,
-        epsilon=math.inf,
-        bound="no finite bound",
-        assumptions=tuple(f"not private: {reason}" for reason in reasons),
-    )
-
-
-def _composed(
-    seen: Sequence[Seen], neighbour: Neighbour, template: Certificate, best_of: float
-) -> Certificate:
-    """`template` with the smallest epsilon that an accountant gives, its bound, and what it assumes."""
-    delta = template.delta
-    pairs = bounds_of([pair_of(seen, neighbour)], best_of, delta)
-    found = _found(pairs, delta)
-    if not found:
-        raise ValueError(
-            f"best_of: {best_of:g}; no Rényi divergences are known for this noise and sampling; leave it out"
-        )
-    accountant = min(found, key=lambda name: found[name].epsilon)
-    epsilon, witness = found[accountant]
-    bound = _BOUNDS[accountant]
-    if witness == Exact():
-        attained = all(each.attained for each in seen)
-        bound = (
-            f"upper, attained in the worst case: {_ANALYTIC}" if attained else f"upper: {_ANALYTIC}"
-        )
-    texts = assumptions(seen, neighbour)
-    event = template.event
-    if best_of > 1:
-        texts = tuple(BEST_RUN if text == ONE_RUN else text for text in texts)
-        event = f"the best of a geometric number of runs, {best_of:g} on average, each of {event}"
-    if math.isinf(epsilon):
-        bound = "no finite bound"
-        texts = (_NO_BOUND, *texts)
-    return replace(
-        template,
-        epsilon=epsilon,
-        event=event,
-        accountant=accountant,
-        bound=bound,
-        assumptions=texts,
-        epsilons={name: each.epsilon for name, each in found.items()},
-        compositions=(_composition(pairs, accountant, template.relation, found[accountant]),),
+        doors=tuple(dict.fromkeys(door for one in shown for door in one.doors)),
     )
 
 

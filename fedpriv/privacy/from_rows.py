@@ -1,121 +1,23 @@
-"""From a row of the table of views to what is seen (`Seen`), and rows that are declared by hand."""
+"""What is seen, as somebody's word: rows of the table of views that are declared by hand."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
 from typing import Any, get_args
 
-from fedpriv.core.arguments import (
-    Count,
-    CountOrZero,
-    Multiplier,
-    Rate,
-    checked,
-    require,
-)
-from fedpriv.pairs.algebra import NOTHING, SEEN, times
+from fedpriv.core.arguments import Count, CountOrZero, Multiplier, Rate, checked
+from fedpriv.core.complaints import require
 from fedpriv.pairs.integer_noise import IntegerKind, IntegerNoise
-from fedpriv.privacy.drawn import Drawn, Noisy, Pairs, Repeated, of_each
-from fedpriv.privacy.row import Row
-from fedpriv.privacy.sampling import (
-    ADJACENCIES,
-    PROVED,
-    Sampling,
-    Who,
-    Why,
-    check_sampling,
-    told_law,
-)
-from fedpriv.privacy.seen import NOTHING_HIDES, Adder, NoiseKind, Plays, Seen, Unit, View
-from fedpriv.privacy.words import words
-
-_LEAST = {"gaussian": 1e-4, "laplace": 5e-3, "discrete_gaussian": 1e-4, "skellam": 1e-4}
-"""Multipliers below which floats are no bound: dp-accounting fails where e^(1 / b) overflows."""
-
-
-def seen_of(row: Row, honest: float = 1.0) -> Seen:
-    """What the view sees, of which only this fraction of shares of noise is added and stays unknown to it."""
-    row = row.each(lambda one: _within_range(_with_honest(one, honest)))
-    parts = row.parts
-    for part in parts:
-        _check_draw("sampling", part.drawn.by)
-        if part.repeated.among is not None:
-            _check_draw("participation", part.repeated.among)
-    nothing = row.repeated.rounds == 0 or all(each.noisy.far == 0 for each in parts)
-    bare = [each for each in parts if math.isinf(each.noisy.far) and not nothing]
-    pairs = _pairs(row, Drawn.pairs)
-    if bare or nothing:
-        pairs = pairs.map(lambda pair: NOTHING if nothing else SEEN)
-    if bare and all(isinstance(pair, Why) for pair in pairs):
-        pairs = Pairs(*[SEEN] * 4)  # for whatever neighbours
-    known = [n for n in ADJACENCIES if not isinstance(pairs.of(n), Why)]
-    said = {n: tuple(text for each in parts for text in words(each, n, honest)) for n in known}
-    reason = "; ".join(dict.fromkeys(each.reason or NOTHING_HIDES for each in bare))
-    event, attained = " + ".join(each.event for each in parts), all(p.attained for p in parts)
-    plays = _plays(row) if len(parts) == 1 else None
-    return Seen(row.view, row.unit, pairs, event, said, reason, attained, plays)
-
-
-def _pairs(row: Row, of: Callable[[Drawn, Noisy], Pairs], played: bool = False) -> Pairs:
-    """Of all rounds."""
-    clients = [(each.clients, _of_a_client(each, of)) for each in (row, *row.others)]
-    return row.repeated.pairs(clients, played)._replace(**_never_removed(row))
-
-
-def _of_a_client(row: Row, of: Callable[[Drawn, Noisy], Pairs]) -> Pairs:
-    """Of a round in which it takes part: of all that it releases there."""
-    return of_each([_of_steps(each, of) for each in (row, *row.beside)])
-
-
-def _of_steps(row: Row, of: Callable[[Drawn, Noisy], Pairs]) -> Pairs:
-    hides = 0 < row.noisy.far < math.inf
-    once = of(row.drawn, row.noisy if hides else Noisy("gaussian"))
-    return once.map(lambda pair: times(pair, row.repeated.steps) if row.noisy.far else NOTHING)
-
-
-def _plays(row: Row) -> Plays:
-    noise, drawn, steps = row.noisy, row.drawn, row.repeated.steps
-    pairs = _pairs(row, Drawn.played, played=True)
-    lost, of_records = drawn.who.lost, row.of_records
-    return Plays(row.used, noise.noise, noise.far, pairs, drawn.by, steps, lost, of_records)
-
-
-def _never_removed(row: Row) -> dict[str, Why]:
-    """Why a unit is not removed, or replaced, where it leaves something else behind."""
-    among, why = row.repeated.among, None
-    if row.goes_with_its_unit and not row.drawn.is_told and row.drawn.by.known_by_noise:
-        why = Why("noise that clients add themselves tells who takes part; give `participation`")
-        return dict.fromkeys(("removed", "emptied", "replaced"), why)
-    if row.goes_with_its_unit:
-        why = Why("noise that clients add themselves is gone with one that is removed")
-    elif among is not None and not among.everyone and not row.of_records:
-        why = Why(
-            "who takes part is taken to be known, among whom one that is removed would be missing"
-        )
-    return {} if why is None else {"removed": why, "emptied": why}
-
-
-def _with_honest(row: Row, honest: float) -> Row:
-    if honest == 1 or not row.counts_others or row.noisy.far in (0, math.inf):
-        return row
-    left = row.noisy.left(honest)
-    if left is not None:
-        return row._replace(noisy=left)
-    reason = "Laplace noise with missing shares is no longer Laplace"
-    if isinstance(row.noisy.noise, IntegerNoise):
-        reason = "no member's whole share of the noise is left"
-    return row._replace(noisy=Noisy(row.noisy.kind, math.inf), reason=reason)
-
-
-def _within_range(row: Row) -> Row:
-    """Where there is too little noise for a finite number, nothing hides."""
-    noisy = row.noisy
-    often = row.drawn.by.repeats * row.drawn.who.units
-    if noisy.multiplier in (0, math.inf) or noisy.multiplier >= _LEAST[noisy.kind] * often:
-        return row
-    reason = f"the noise is {noisy.multiplier:.3g} of what it hides, too little for a finite number"
-    return row._replace(noisy=Noisy(noisy.kind, math.inf), reason=reason)
+from fedpriv.privacy.drawn import Drawn, Repeated
+from fedpriv.privacy.noisy_integers import noise_of
+from fedpriv.privacy.rows import Row
+from fedpriv.privacy.sampling.kinds_of_units import Who
+from fedpriv.privacy.sampling.own import check_draw
+from fedpriv.proof.drawn import Drawn as PlainDrawn
+from fedpriv.proof.draws import ONE, Sampling, told_law
+from fedpriv.proof.row import Row as PlainRow
+from fedpriv.proof.row import seen_of
+from fedpriv.proof.seen import Adder, NoiseKind, Seen, Unit, View
 
 
 def declared(
@@ -172,20 +74,23 @@ def declared(
     honest = checked("honest", honest, Rate)
     for name, each in (("sampling", sampling), ("participation", participation)):
         if each is not None or name == "sampling":
-            _check_draw(name, each)
+            check_draw(name, each)
     _check_adder(view, adder, multiplier)
     _check_integers(noise, multiplier, integers)
     few = rounds * steps <= 2**53
     require(few, "local_steps", local_steps, "give at most 2^53 steps in all rounds")
     far = math.inf if multiplier == 0 else 1 / multiplier
-    noisy = Noisy(noise, far) if integers is None else Noisy(integers)
-    of_records = unit == "record"
+    noisy = noise_of(noise, far, integers)
+    of_records, is_plain = unit == "record", steps == 1 and participation is None
+    if is_plain and mechanism is None and is_plain_row(view, unit, adder, sampling):
+        plain = PlainDrawn(sampling, known=view != "third_party")
+        return seen_of(PlainRow(view, unit, noisy, adder, plain, rounds, reason), honest)
     who = Who(lost=sampling.lossy)
     drawn = Drawn(sampling, who, known=view != "third_party" and not of_records)
     if participation is not None and participation.lossy:
         remedy = "members that vanish set the noise of all steps; give Everyone as `sampling`"
         require(sampling.everyone, "participation", participation, remedy)
-        ((often, _),) = told_law(sampling, Who())
+        ((often, _),) = told_law(sampling, ONE)
         noisy = noisy.moved(often)
         drawn = Drawn(participation, Who(lost=True), known=True, shared=steps)
         participation, steps = None, 1
@@ -194,13 +99,18 @@ def declared(
     return seen_of(row, honest)
 
 
-def _check_draw(name: str, drawn: Any) -> None:
-    remedy = "give Everyone, FixedSize, Poisson, Allocation or WithReplacement"
-    require(isinstance(drawn, Sampling), name, drawn, remedy)
-    if type(drawn) not in PROVED:
-        named = isinstance(drawn, Hashable) and type(drawn).__hash__ is not None
-        require(named, name, drawn, "make it a frozen dataclass, so that it is known by its value")
-        check_sampling(drawn)
+def is_plain_row(view: View, unit: Unit, adder: Adder, sampling: Sampling) -> bool:
+    """Whether a row of the table of views with such draws, in one step of a round, is a plain one."""
+    shared = adder == "shares" or (adder == "own" and view == "server")
+    return unit == "client" and shared and are_plain(sampling)
+
+
+def are_plain(drawn: Any) -> bool:
+    """Whether such draws go with plain rows: of single units that stay, once in each round, count equally."""
+    if not isinstance(drawn, Sampling) or drawn.group_names or drawn.turns is not None:
+        return False
+    stay = drawn.vanish == 0 and not drawn.lossy
+    return drawn.repeats == 1 and stay and drawn.block is None
 
 
 def _check_adder(view: View, adder: Adder, multiplier: float) -> None:

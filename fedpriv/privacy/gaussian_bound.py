@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.pairs.curves import Floats, gaussian_delta
+from fedpriv.proof.noise import Floats, gaussian_delta
 
 TOLERANCE = 1e-10
 """Of the false-negative rate. Without one, what happens once in 1e100 runs would decide about mu."""

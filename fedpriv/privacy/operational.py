@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.privacy.profile import PrivacyProfile
-from fedpriv.privacy.seen import SEES
+from fedpriv.proof.seen import SEES
 
 FALSE_POSITIVES = (0.01, 0.001)
 PRIORS = (0.5, 0.01)

@@ -10,15 +10,16 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Probability, checked, require
+from fedpriv.core.arguments import Probability, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.json_values import as_json
-from fedpriv.pairs.algebra import NOTHING, SEEN, AnyPair
-from fedpriv.pairs.curves import Floats
 from fedpriv.pairs.search import curves_of
-from fedpriv.pairs.verify import Witness
-from fedpriv.pairs.verify import deltas as deltas_of
 from fedpriv.pairs.written import read_pair, read_pairs, read_witness, written
 from fedpriv.privacy.gaussian_bound import GaussianBound, gaussian_bound
+from fedpriv.proof.noise import Floats
+from fedpriv.proof.pairs import NOTHING, SEEN, AnyPair
+from fedpriv.proof.verify import Witness
+from fedpriv.proof.verify import deltas as deltas_of
 
 _LEAST_DELTA = 1e-14  # above what is never hidden: there the profile ends
 _POINTS = 512  # up to `_FINE`, and altogether
@@ -159,7 +160,7 @@ def profile_of(compositions: Sequence[Composition], delta: float) -> PrivacyProf
 def _of_kind(composition: Composition, delta: float) -> PrivacyProfile:
     """The profile of what was composed.
 
-    Formal guarantees: at every point the smaller bound of the accountants, see `pairs.verify`.
+    Formal guarantees: at every point the smaller bound of the accountants, see `proof.verify`.
     """
     epsilon = composition.epsilon
     if composition.pair in (NOTHING, SEEN):

@@ -15,8 +15,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, checked, require
-from fedpriv.pairs.curves import Floats
+from fedpriv.core.arguments import Count, checked
+from fedpriv.core.complaints import require
+from fedpriv.proof.noise import Floats
 
 
 def most_participations(rounds: Count, separation: Count, most: Count | None = None) -> int:

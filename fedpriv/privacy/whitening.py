@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedpriv.core.arguments import Multiplier, Norm, checked, require, shown
+from fedpriv.core.arguments import Multiplier, Norm, checked
+from fedpriv.core.complaints import require, shown
 
 
 def whitened_multiplier(

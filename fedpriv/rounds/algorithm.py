@@ -11,15 +11,15 @@ from weakref import WeakKeyDictionary
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.arguments import require
 from fedpriv.core.array_arguments import check_leaves
+from fedpriv.core.callers import callers_line
 from fedpriv.core.checked_tuples import checking_fields
-from fedpriv.core.code_places import callers_line
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key, Metrics, Params, State
 from fedpriv.core.user_functions import asked, both, gives
 from fedpriv.data.federation import Federation
 from fedpriv.privacy.certificate import Claim
-from fedpriv.privacy.seen import ClippedUnit
+from fedpriv.proof.seen import ClippedUnit
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import Opening, Sampler
 from fedpriv.rounds.scheduled_samplers import AnySampler, ScheduledSampler

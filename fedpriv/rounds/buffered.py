@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.compression.codecs import UNCODED, Codec
-from fedpriv.core.arguments import CountOrZero, checked, require
+from fedpriv.core.arguments import CountOrZero, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key, Metrics, Params, PyTree, State
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation

@@ -11,10 +11,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, checked
+from fedpriv.core.code_places import user_line
+from fedpriv.core.complaints import require
+from fedpriv.core.leaves import sizes
 from fedpriv.core.places import tap
 from fedpriv.core.random_losses import needs_keys, with_keys
-from fedpriv.core.trees import dimension, sizes
+from fedpriv.core.trees import dimension
 from fedpriv.core.types import Example, Key, Params, PyTree
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
@@ -27,11 +30,12 @@ from fedpriv.mechanisms.per_example import (
     rounded,
 )
 from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
-from fedpriv.rounds.marks import Batch, Clients, Marks, Mean, mark_tree, user_line
-from fedpriv.rounds.noise_stream import NoiseStream
-from fedpriv.rounds.primitives import in_shapes
-from fedpriv.rounds.privacy_labels import Private
+from fedpriv.proof.labels import Private
+from fedpriv.proof.marks import Marks, mark_tree
+from fedpriv.proof.primitives import in_shapes
+from fedpriv.rounds.client_stream import ClientStream
 from fedpriv.rounds.private_step import PrivateStep
+from fedpriv.rounds.record_marks import Batch, Mean
 from fedpriv.rounds.record_samplers import RecordSampler, draw_records
 from fedpriv.rounds.samplers import ALIKE, Answer
 
@@ -43,14 +47,14 @@ class InCall(NamedTuple):
 
     Attributes:
       stream: of the client's noise.
-      call: itself.
+      call: number of its mark.
       marks: of the round.
       given: the shard as it was given, alone.
       unperturbed: sums of integers, which the cohort perturbs.
     """
 
-    stream: NoiseStream
-    call: Clients
+    stream: ClientStream
+    call: int
     marks: Marks
     given: list[Shard]
     unperturbed: list[Mean]
@@ -181,7 +185,7 @@ class Shard:
             total = integer_total(step.gradients, used, integers)
             mean = total(rotation, rounding_key, params, batch, drawn.mask)
         times = of.stream.times
-        release = Mean(user_line(), of.call.number, step, in_shapes(params), label, times=times)
+        release = Mean(user_line(), of.call, step, in_shapes(params), label, times=times)
         if rotation is None:
             mean = mark_tree(of.marks, release, (mean, bounds_of(step, self.round)))[0]
         else:

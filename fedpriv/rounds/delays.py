@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import CountOrZero, Fraction, NonNegative, checked, require
+from fedpriv.core.arguments import CountOrZero, Fraction, NonNegative, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Key
 from fedpriv.rounds.group_names import labels_of, named
 

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
-from fedpriv.core.jaxprs import NotInterpretedError, evaluate, inlined, producers
+from fedpriv.core.interpreted import NotInterpretedError, inlined, producers
+from fedpriv.core.jaxprs import evaluate
 from fedpriv.core.types import PyTree
 from fedpriv.models.dense import product
 

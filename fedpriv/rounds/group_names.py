@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import require, shown
+from fedpriv.core.complaints import require, shown
 
 
 def labels_of(what: str, groups: Any) -> np.ndarray:

@@ -10,9 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Rate, checked, require
+from fedpriv.core.arguments import Rate, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key, PyTree
+from fedpriv.privacy.sampling.asked import is_alone
 from fedpriv.privacy.sampling.grouped import Grouped, GroupedTurns, adjacency_of
 from fedpriv.rounds.group_names import digest_of, labels_of, named, table
 from fedpriv.rounds.samplers import Answer, Draw, Sampler
@@ -63,7 +65,7 @@ def grouped(
         require(isinstance(samplers, AnySampler), "samplers", samplers, remedy)
         _check_sampler("samplers", samplers, len(labels))
         alike = len({(weight[name], scale[name]) for name in members}) == 1
-        alone = samplers.accounting.of_a_round.alone or alike
+        alone = is_alone(samplers.accounting.of_a_round) or alike
         remedy = "a client may stand in the place of one that counts otherwise; give a sampler for each group"
         require(alone, "samplers", samplers.accounting, remedy)
         strata = {"": (samplers, np.arange(len(labels)))}

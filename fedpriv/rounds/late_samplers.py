@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import Count, NonNegative, check_fields, checked, require
+from fedpriv.core.arguments import Count, NonNegative, check_fields, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_functions import asked

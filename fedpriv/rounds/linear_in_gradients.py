@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 from jax.extend.core import Jaxpr, JaxprEqn, Literal
 
-from fedpriv.core.jaxprs import NotInterpretedError
+from fedpriv.core.interpreted import NotInterpretedError
 from fedpriv.core.types import Params
 
 _SAME = {"neg", "copy", "copy_p", "convert_element_type"}

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedpriv.core.arguments import Count, Fraction, checked, require
+from fedpriv.core.arguments import Count, Fraction, checked
 from fedpriv.core.checked_tuples import checking_fields
+from fedpriv.core.complaints import require
 from fedpriv.core.trees import dimension, flatten
 from fedpriv.core.types import Key, Params
 from fedpriv.mechanisms.per_example import Gradients, RecordMechanism

@@ -11,9 +11,11 @@ import optax
 from jax import lax
 
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import Count, Fraction, NonNegative, checked, require
+from fedpriv.core.arguments import Count, Fraction, NonNegative, checked
 from fedpriv.core.array_arguments import check_key
+from fedpriv.core.complaints import require
 from fedpriv.core.over_one_axis import over_one_axis
+from fedpriv.core.parameters import check_params
 from fedpriv.core.random_losses import (
     GradientFunction,
     needs_keys,
@@ -21,7 +23,6 @@ from fedpriv.core.random_losses import (
     takes_key,
     with_keys,
 )
-from fedpriv.core.trees import check_params
 from fedpriv.core.types import Example, Key, LossFn, Params
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedpriv.core.jaxprs import NotInterpretedError
+from fedpriv.core.interpreted import NotInterpretedError
 from fedpriv.core.types import Example, Params
 from fedpriv.models.dense import LARGE_MATRIX
 from fedpriv.rounds.factored_gradient import FactoredGradient, LowRank

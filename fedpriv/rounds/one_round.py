@@ -14,17 +14,19 @@ from fedpriv.core.arguments import CountOrZero, checked
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Key, Metrics, PyTree, State
 from fedpriv.core.user_code import names_user_code
-from fedpriv.rounds.algorithm import Algorithm, require_algorithm
-from fedpriv.rounds.noise_stream import (
+from fedpriv.proof.primitives import in_shapes
+from fedpriv.proof.program import RoundProgram
+from fedpriv.proof.stream import (
     participation_key,
     public_key,
     root_of,
     round_of,
     schedule_key,
 )
-from fedpriv.rounds.primitives import in_shapes
+from fedpriv.rounds.algorithm import Algorithm, require_algorithm
+from fedpriv.rounds.cohort_program import program_of_round
+from fedpriv.rounds.played import Played
 from fedpriv.rounds.round_arguments import shape_of
-from fedpriv.rounds.round_program import Played, RoundProgram, program_of_round
 from fedpriv.rounds.running import Ran, RoundToRun, run_round
 from fedpriv.rounds.samplers import Draw, Opening
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories

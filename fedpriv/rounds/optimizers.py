@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedpriv.core.arguments import require
-from fedpriv.core.trees import check_params
+from fedpriv.core.complaints import require
+from fedpriv.core.parameters import check_params
 from fedpriv.core.types import Params
 from fedpriv.core.user_code import last_of_user
 from fedpriv.core.user_functions import takes

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.core.arguments import Count, Rate, checked, require
+from fedpriv.core.arguments import Count, Rate, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key, PyTree
 from fedpriv.privacy.sampling import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedpriv.compression.codecs import Codec
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.mechanisms.clipping import Clipping
 from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
 from fedpriv.rounds.local_training import epochs, full_batch, random_batches

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
 from fedpriv.data.federation import Federation

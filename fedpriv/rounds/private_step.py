@@ -1,4 +1,4 @@
-"""A private step: all that a noisy sum of a round consists of, told once."""
+"""What a noisy sum of a round may have beside its mechanism: codecs, weights, integers, and gradients of records."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import Any, Literal, TypeAlias
 import jax
 
 from fedpriv.compression.codecs import UNCODED, Codec, Wire
-from fedpriv.core.arguments import NonNegative, Positive, checked, require
+from fedpriv.core.arguments import NonNegative, Positive, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed
+from fedpriv.core.trees import dimension, shapes
 from fedpriv.mechanisms.correlated import adder_of, is_correlated
 from fedpriv.mechanisms.integers import IntegerSum, integer_sum
 from fedpriv.mechanisms.mechanisms import ALREADY_PRIVATE, Mechanism
-from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients, RecordMechanism
+from fedpriv.mechanisms.per_example import MedianClipping, RecordGradients
 from fedpriv.mechanisms.schedules import Dynamic, plain
-from fedpriv.privacy.seen import Adder
+from fedpriv.proof.marks import Released
+from fedpriv.proof.seen import Adder
+from fedpriv.proof.step import Step
 from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes
 from fedpriv.rounds.weighting import EQUALLY, ByPublicSizes, Weighting
 
@@ -25,25 +29,20 @@ SumAdder: TypeAlias = Literal["shares", "own"]
 
 
 @dataclass(frozen=True)
-class PrivateStep:
+class PrivateStep(Step):
     """A noisy sum of the messages of a cohort, or of the gradients of a client's records.
 
-    A call of the cohort, or of a shard, makes it. It is what the stream of noise is told, what marks in a traced round
-    carry, and what views see is made of.
+    A call of the cohort, or of a shard, makes it.
 
     Attributes:
-      mechanism: clips each contribution and perturbs the sum.
-      sampling: draws the clients, an `AnySampler`, or the records, a `RecordSampler`.
-      adder: who adds the noise; see `fedpriv.privacy.seen.Adder`.
+      mechanism, sampling, adder: as of `Step`; `sampling` draws the clients, an `AnySampler`, or the records, a
+        `RecordSampler`.
       codec: codes the messages; they are clipped after decoding.
       weighting: how much each clipped message counts.
       gradients: of single records, a `Gradients`; None: messages of clients are summed.
       cohort: draws the clients whose records' means are summed, an `AnySampler`; None: no cohort sums them.
     """
 
-    mechanism: RecordMechanism
-    sampling: Any
-    adder: Adder
     codec: Codec = UNCODED
     weighting: Weighting = EQUALLY
     gradients: Any = None
@@ -51,7 +50,7 @@ class PrivateStep:
 
     def __post_init__(self) -> None:
         public = isinstance(self.weighting, ByPublicSizes)
-        carry_noise = self.adder == "own" or self.mechanism is ALREADY_PRIVATE
+        carry_noise = self.adder == "own" or self.passes_on
         if carry_noise and self.weighting != EQUALLY and not public:
             raise ValueError(
                 "weighting: messages already carry their noise, and a weight would show through it; leave it out, or "
@@ -59,7 +58,7 @@ class PrivateStep:
             )
         if self._integers is not None:
             self._check_integers()
-        if public and self.mechanism is not ALREADY_PRIVATE:
+        if public and not self.passes_on:
             raise ValueError(
                 "weighting: public sizes cannot weight messages that are not yet private; give fp.ByExamples(cap)"
             )
@@ -138,6 +137,11 @@ class PrivateStep:
         return _fits_noise(self.codec, self.weighting)
 
     @property
+    def passes_on(self) -> bool:
+        """As `Step`."""
+        return self.mechanism is ALREADY_PRIVATE
+
+    @property
     def is_noisy(self) -> bool:
         """Whether its mechanism adds noise in any round."""
         used: Any = self.mechanism
@@ -176,16 +180,25 @@ class PrivateStep:
         weight = 0 if self.fits_noise else self.weighting.bits
         return size._replace(overhead=size.overhead + weight)
 
-    def told(self, d: int) -> tuple[Any, ...]:
-        """What a certificate of a sum of d values rests on, in plain values."""
-        coded = self.codec.lossy, _size(self.codec, d), constructed(self.codec)
-        drawn = self.sampling
-        drawn_by: tuple[Any, ...] = (repr(drawn),)
-        if not isinstance(drawn, PublicSizes | PublicGroups):
-            drawn_by = repr(drawn.accounting), drawn.slots, constructed(drawn)
-        of_records = type(self.gradients) is RecordGradients
-        weights = repr(self.weighting)
-        return plain(self.mechanism), drawn_by, self.adder, coded, weights, of_records
+
+def features_of(step: Step) -> PrivateStep:
+    """The step with all that it may have: the defaults of a plain one."""
+    if isinstance(step, PrivateStep):
+        return step
+    return PrivateStep(step.mechanism, step.sampling, step.adder)
+
+
+def told(release: Released) -> tuple[Any, ...]:
+    """What a certificate of a release rests on, in plain values."""
+    step, d = features_of(release.step), dimension(release.like)
+    coded = step.codec.lossy, _size(step.codec, d), constructed(step.codec)
+    drawn = step.sampling
+    drawn_by: tuple[Any, ...] = (repr(drawn),)
+    if not isinstance(drawn, PublicSizes | PublicGroups):
+        drawn_by = repr(drawn.accounting), drawn.slots, constructed(drawn)
+    of_records = type(step.gradients) is RecordGradients
+    rests = plain(step.mechanism), drawn_by, step.adder, coded, repr(step.weighting), of_records
+    return type(release).__name__, shapes(release.like), rests, release.times
 
 
 def adder_of_sum(used: Mechanism, codec: Codec, weighting: Weighting, asked: SumAdder) -> Adder:

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedpriv.core.arguments import Count, Rate, check_fields, checked, require
+from fedpriv.core.arguments import Count, Rate, check_fields, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import sealed
 from fedpriv.core.types import Key
 from fedpriv.data.federation import Federation

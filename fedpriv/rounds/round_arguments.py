@@ -1,4 +1,4 @@
-"""What a round knows of a federation, and what it is given of the clients who take part."""
+"""What a round knows of a federation, and of how members answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedpriv.core.types import Key, PyTree
+from fedpriv.core.types import PyTree
 from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.rounds.samplers import Answer
 from fedpriv.rounds.scheduled_samplers import AnySampler, answers_drawn
@@ -39,37 +39,6 @@ def shape_of(federation: Any) -> FederationShape:
     return FederationShape(
         federation.num_clients, federation.capacity, like, federation.public.shape[-1]
     )
-
-
-class Given(NamedTuple):
-    """What the engine gives to a round, beside the algorithm's own arguments.
-
-    Attributes:
-      hidden: the hidden branch of the round, see `fedpriv.rounds.noise_stream`.
-      round: i32[], number of rounds done.
-      members: i32[], how many take part.
-      public: the server's public examples, leaves [public, ...].
-    """
-
-    hidden: Key
-    round: jax.Array
-    members: jax.Array
-    public: PyTree
-
-
-class OfClient(NamedTuple):
-    """What a client's program is given of the client, beside its keys and its own row: leaves, or shapes."""
-
-    records: PyTree
-    size: Any
-    number: Any
-    answer: Answer
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of each leaf."""
-        paths = (path for path, _ in jax.tree.leaves_with_path(self))
-        return tuple(p[1].name if p[0].name == "answer" else p[0].name for p in paths)
 
 
 def answer_like(sampler: AnySampler) -> Answer:

@@ -7,15 +7,19 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, JaxprEqn, jaxpr_as_fun
+from jax.extend.core import JaxprEqn, jaxpr_as_fun
 
-from fedpriv.core.jaxprs import evaluate, inlined
+from fedpriv.core.interpreted import inlined
+from fedpriv.core.jaxprs import evaluate
 from fedpriv.core.places import region_of
 from fedpriv.core.types import Key, Metrics, PyTree, State
+from fedpriv.proof.given import Given, OfClient
+from fedpriv.proof.primitives import CLIENTS, MARK
+from fedpriv.proof.program import Arguments, RoundProgram
+from fedpriv.proof.reference import Call
 from fedpriv.rounds.over_clients import over_clients
-from fedpriv.rounds.primitives import CLIENTS, MARK, REMEMBER, STORE
-from fedpriv.rounds.round_arguments import Given, OfClient
-from fedpriv.rounds.round_program import Arguments, RoundProgram
+from fedpriv.rounds.own_state import STORE
+from fedpriv.rounds.remembered_noise import REMEMBER
 from fedpriv.rounds.samplers import Draw
 from fedpriv.rounds.scheduled_samplers import AnySampler
 
@@ -82,38 +86,6 @@ def arguments_of(of: RoundToRun) -> Arguments:
 
 RunOfClient: TypeAlias = Callable[[OfClient, Sequence[Any]], tuple[list[Any], list[Any]]]
 """(a client, its rows of what all keep) -> (what is summed, what is stacked)."""
-
-
-class Call(NamedTuple):
-    """A call of the cohort, as it runs.
-
-    Attributes:
-      program: of one client, see `CLIENTS`.
-      summed: how many of its outputs are summed.
-      number: of its mark.
-      hidden, key, kept, held: the operands.
-    """
-
-    program: ClosedJaxpr
-    summed: int
-    number: int
-    hidden: Key
-    key: Key
-    kept: list[Any]
-    held: list[Any]
-
-    @classmethod
-    def of(cls, eqn: JaxprEqn, values: list[Any]) -> Call:
-        """That of an equation."""
-        how, (hidden, key, *others) = eqn.params, values
-        own = how["own"]
-        operands = hidden, key, others[:own], others[own:]
-        return cls(how["program"], how["summed"], how["number"], *operands)
-
-    def arguments(self, given: OfClient, rows: Sequence[Any]) -> list[Any]:
-        """Of the program, for a client with these rows of what all keep."""
-        keys = (jax.random.fold_in(key, given.number) for key in (self.hidden, self.key))
-        return [*keys, *jax.tree.leaves(given), *rows, *self.held]
 
 
 class Engine:

@@ -12,17 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.core import random_streams
-from fedpriv.core.arguments import (
-    Count,
-    CountOrZero,
-    Decay,
-    NonNegative,
-    Positive,
-    Rate,
-    checked,
-    require,
-)
+from fedpriv.core.arguments import Count, CountOrZero, Decay, NonNegative, Positive, Rate, checked
 from fedpriv.core.checked_tuples import checking_fields
+from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed, sealed
 from fedpriv.core.types import Key
 from fedpriv.core.user_functions import asked, gives

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.arguments import is_name, require
+from fedpriv.core.arguments import is_name
 from fedpriv.core.array_arguments import check_leaves
+from fedpriv.core.complaints import require
 from fedpriv.core.trees import same_structure
 from fedpriv.core.types import Key, PyTree
 from fedpriv.core.user_functions import asked, gives

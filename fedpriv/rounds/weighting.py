@@ -13,7 +13,8 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from fedpriv.core.arguments import Count, Positive, Rate, check_fields, checked, require
+from fedpriv.core.arguments import Count, Positive, Rate, check_fields, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import PyTree
 
 

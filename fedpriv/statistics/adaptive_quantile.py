@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedpriv.compression.codecs import Wire
-from fedpriv.core.arguments import Count, Positive, Probability, checked, require
+from fedpriv.core.arguments import Count, Positive, Probability, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, Key, Metrics, Params
 from fedpriv.data.federation import Federation
 from fedpriv.mechanisms.mechanisms import gaussian

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, Probability, checked, require
+from fedpriv.core.arguments import Count, Probability, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example
 from fedpriv.statistics.statistic import Asked, Crowd, Statistic
 from fedpriv.statistics.tally import Part, Total, tallied

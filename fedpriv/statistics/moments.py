@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, CountOrZero, checked, require
+from fedpriv.core.arguments import Count, CountOrZero, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example
 from fedpriv.core.user_functions import asked
 from fedpriv.statistics.statistic import Asked, Crowd, Statistic

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation

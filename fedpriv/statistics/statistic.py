@@ -15,16 +15,8 @@ import numpy as np
 from fedpriv.certification.calibration import calibrate_noise
 from fedpriv.certification.certificate import check_twice, trace_round
 from fedpriv.certification.traced_round import TracedRound
-from fedpriv.core.arguments import (
-    Budget,
-    Count,
-    NonNegative,
-    Probability,
-    Rate,
-    Seed,
-    checked,
-    require,
-)
+from fedpriv.core.arguments import Budget, Count, NonNegative, Probability, Rate, Seed, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.program_text import digest
 from fedpriv.core.types import Example, PyTree
 from fedpriv.core.user_code import names_user_code
@@ -33,7 +25,7 @@ from fedpriv.data.streaming import StreamedFederation
 from fedpriv.engine import secret_seeds
 from fedpriv.engine.simulate import simulate
 from fedpriv.privacy import Certificate
-from fedpriv.privacy.seen import ClippedUnit, View
+from fedpriv.proof.seen import ClippedUnit, View
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.statistics.values import Values
 

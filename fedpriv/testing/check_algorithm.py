@@ -15,14 +15,14 @@ from fedpriv.certification.initial_state import unreadable
 from fedpriv.certification.traced_round import TracedRound
 from fedpriv.core.arguments import Count, Seed, checked
 from fedpriv.core.jaxprs import as_compiled
-from fedpriv.core.trees import check_values
+from fedpriv.core.parameters import check_values
 from fedpriv.core.types import Key, Params, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
 from fedpriv.privacy import VIEWS, Claim
+from fedpriv.proof.stream import root_of
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.noise_stream import root_of
 from fedpriv.rounds.one_round import Carried, round_in_run
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import first_memories

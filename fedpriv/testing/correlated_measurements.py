@@ -15,8 +15,9 @@ from fedpriv.mechanisms.clipping import spread
 from fedpriv.mechanisms.correlated import is_correlated
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.noise_matrices import PROVED, Factorization, identity
-from fedpriv.pairs.curves import Floats
-from fedpriv.rounds.marks import Mean, Sum
+from fedpriv.proof.marks import Sum
+from fedpriv.proof.noise import Floats
+from fedpriv.rounds.record_marks import Mean
 from fedpriv.testing.measurements import check_mechanism
 
 _STREAMED = 16  # rounds at most

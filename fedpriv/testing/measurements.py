@@ -21,7 +21,9 @@ from fedpriv.mechanisms.described import scaling_of
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.privacy.sampling import Accounting
-from fedpriv.rounds.marks import Mean, Sum
+from fedpriv.proof.marks import Sum
+from fedpriv.rounds.private_step import features_of
+from fedpriv.rounds.record_marks import Mean
 from fedpriv.rounds.samplers import Draw, Sampler
 from fedpriv.rounds.scheduled_samplers import (
     AnySampler,
@@ -138,7 +140,7 @@ def _check_by_hand(sampler: AnySampler) -> None:
 
 def check_codec(release: Sum, seed: int) -> None:
     """Raises ValueError: a codec that says it is not lossy changes messages."""
-    codec = release.step.codec
+    codec = features_of(release.step).codec
     if codec.lossy or constructed(codec):
         return
     keys = jax.random.split(jax.random.key(seed), 2)
@@ -172,8 +174,7 @@ def check_mechanism(release: Sum | Mean, rounds: int, seed: int) -> None:
         told, what = float(used.multipliers(t + 1)[-1][1]), f"mechanism ({release.line}), round {t}"
         if not told > 0:
             continue
-        by_batch = getattr(type(used.in_round(t)), "for_batch", None)
-        if isinstance(release, Mean) and by_batch is not Mechanism.for_batch:
+        if isinstance(release, Mean) and hasattr(used.in_round(t), "for_batch"):
             raise ValueError(
                 f"{what}: `for_batch` looks at the gradients that it bounds; leave it out and fix the bound "
                 "beforehand"
@@ -189,7 +190,7 @@ def _check_integers(release: Sum | Mean, rounds: int) -> None:
     Nothing else of it can be wrong: whatever it clips, the library rounds it within a bound, and draws the noise.
     """
     used: Any = release.step.mechanism
-    integers = release.step.integer_sum(dimension(release.like))
+    integers = features_of(release.step).integer_sum(dimension(release.like))
     assert integers is not None
     there = integers.noise_multiplier
     for t in _rounds(used, rounds):

@@ -12,7 +12,8 @@ import numpy as np
 from fedpriv.core.random_losses import needs_keys, with_keys
 from fedpriv.core.types import Key, Params, PyTree
 from fedpriv.mechanisms.per_example import RecordGradients
-from fedpriv.rounds.marks import Mean
+from fedpriv.rounds.private_step import features_of
+from fedpriv.rounds.record_marks import Mean
 
 _RECORDS = 4
 _CLOSE = 1e-3  # relative, of two ways to compute one gradient
@@ -25,7 +26,7 @@ def check_gradients(mean: Mean, params: Params, federation: Any, seed: int) -> N
       params: a model.
       federation: whose records are tried, in memory.
     """
-    gradients = mean.step.gradients
+    gradients = features_of(mean.step).gradients
     if type(gradients) is RecordGradients:
         return
     structures = (str(jax.tree.structure(tree)) for tree in (params, mean.like))

@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from fedpriv.core.arguments import Count, check_path, checked, require
+from fedpriv.core.arguments import Count, check_path, checked
+from fedpriv.core.complaints import require
 from fedpriv.data.datasets.columns import encode_text
 from fedpriv.data.datasets.dataset import CorruptDataError, Dataset, MissingDataError
 from fedpriv.data.datasets.digits import load_digits

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedpriv.core.arguments import Count, checked, require
+from fedpriv.core.arguments import Count, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.optional_imports import of_package
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.core.trees import sizes
+from fedpriv.core.leaves import sizes
 
 
 class Dataset(NamedTuple):

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.core.arguments import Count, check_path, checked, require
+from fedpriv.core.arguments import Count, check_path, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.optional_imports import of_package
 from fedpriv.data.datasets.dataset import CorruptDataError, MissingDataError
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.core.arguments import checked, require
+from fedpriv.core.arguments import checked
+from fedpriv.core.complaints import require
 from fedpriv.data.datasets.image_files import mode_of, stored_modes
 
 Arrays = dict[str, np.ndarray]

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.core.arguments import check_path, shown
+from fedpriv.core.arguments import check_path
+from fedpriv.core.complaints import shown
 from fedpriv.data.datasets.dataset import CorruptDataError
 from fedpriv.data.datasets.importers import Arrays, is_text, narrowed, stacked
 

@@ -10,7 +10,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from fedpriv.core.arguments import Count, NonNegative, Seed, checked, require
+from fedpriv.core.arguments import Count, NonNegative, Seed, checked
+from fedpriv.core.complaints import require
 from fedpriv.data.datasets.dataset import Dataset
 
 FEATURES, CLASSES, FLIPPED = 40, 10, 0.05

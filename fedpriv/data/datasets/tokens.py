@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedpriv.core.arguments import Count, checked, require, shown
+from fedpriv.core.arguments import Count, checked
+from fedpriv.core.complaints import require, shown
 from fedpriv.data.client_ids import rows_of_each
 from fedpriv.data.datasets.importers import Arrays
 from fedpriv.data.validation import on_host

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, Decay, checked, require
+from fedpriv.core.arguments import Count, Decay, checked
+from fedpriv.core.complaints import require
 from fedpriv.mechanisms.noise_matrices.errors import per_contribution
 from fedpriv.mechanisms.noise_matrices.factorization import (
     Factorization,
@@ -25,7 +26,7 @@ from fedpriv.mechanisms.noise_matrices.factorization import (
     inverse,
     toeplitz,
 )
-from fedpriv.pairs.curves import Floats
+from fedpriv.proof.noise import Floats
 
 Rows = tuple[tuple[float, ...], ...]
 

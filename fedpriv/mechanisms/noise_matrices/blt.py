@@ -17,7 +17,7 @@ import numpy as np
 from fedpriv.core.arguments import Count, Decay, checked
 from fedpriv.mechanisms.noise_matrices.errors import per_contribution
 from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Rounds, toeplitz
-from fedpriv.pairs.curves import Floats
+from fedpriv.proof.noise import Floats
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedpriv.core.arguments import Count, Decay, checked, require
+from fedpriv.core.arguments import Count, Decay, checked
+from fedpriv.core.complaints import require
 from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Rounds
-from fedpriv.pairs.curves import Floats
+from fedpriv.proof.noise import Floats
 
 
 class Error(NamedTuple):

@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedpriv.core.arguments import Count, Range, checked, require
+from fedpriv.core.arguments import Count, Range, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import PyTree
-from fedpriv.pairs.curves import Floats
 from fedpriv.privacy.strategy_sensitivity import most_participations, sensitivity
+from fedpriv.proof.noise import Floats
 
 MOST_ROUNDS = 10_000
 Rounds: TypeAlias = Annotated[

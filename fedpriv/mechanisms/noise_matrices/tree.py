@@ -17,7 +17,7 @@ import numpy as np
 
 from fedpriv.core.arguments import Count, checked
 from fedpriv.mechanisms.noise_matrices.factorization import Factorization, Identity, Rounds, inverse
-from fedpriv.pairs.curves import Floats
+from fedpriv.proof.noise import Floats
 
 
 class _Weights(NamedTuple):

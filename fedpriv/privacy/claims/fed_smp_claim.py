@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from fedpriv.core.arguments import CountOrZero, Multiplier, Probability, checked, require
+from fedpriv.core.arguments import CountOrZero, Multiplier, Probability, checked
+from fedpriv.core.complaints import require
 from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.certify import certify_seen
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon

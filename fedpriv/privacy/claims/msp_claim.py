@@ -6,7 +6,8 @@ Learning".
 
 from __future__ import annotations
 
-from fedpriv.core.arguments import Bits, Budget, LargeCount, NonNegative, Positive, checked, require
+from fedpriv.core.arguments import Bits, Budget, LargeCount, NonNegative, Positive, checked
+from fedpriv.core.complaints import require
 from fedpriv.privacy.certificate import Claim
 
 _QUANTIZER = (

@@ -6,14 +6,8 @@ NeurIPS 2024, arXiv:2404.06430.
 
 from __future__ import annotations
 
-from fedpriv.core.arguments import (
-    CountOrZero,
-    LargeCount,
-    Multiplier,
-    Probability,
-    checked,
-    require,
-)
+from fedpriv.core.arguments import CountOrZero, LargeCount, Multiplier, Probability, checked
+from fedpriv.core.complaints import require
 from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.certify import certify_seen
 from fedpriv.privacy.from_rows import declared

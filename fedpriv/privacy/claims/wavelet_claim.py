@@ -9,19 +9,12 @@ from __future__ import annotations
 import math
 from typing import Literal, TypeAlias
 
-from fedpriv.core.arguments import (
-    CountOrZero,
-    LargeCount,
-    Multiplier,
-    Norm,
-    Probability,
-    checked,
-    require,
-)
+from fedpriv.core.arguments import CountOrZero, LargeCount, Multiplier, Norm, Probability, checked
+from fedpriv.core.complaints import require
 from fedpriv.privacy.certificate import Claim
 from fedpriv.privacy.claims._renyi import poisson_rdp_epsilon
 from fedpriv.privacy.sampling import Poisson, Sampling
-from fedpriv.privacy.seen import ClippedUnit
+from fedpriv.proof.seen import ClippedUnit
 
 _SOURCE = "DP-SGD-WAV and DP-FedAvg-WAV (Ranaweera et al.), section 5.2: the vanilla accountant"
 _REASONS = (

@@ -3,31 +3,27 @@
 from fedpriv.privacy.sampling.across_groups import AcrossGroups
 from fedpriv.privacy.sampling.allocation import Allocation, RandomAllocation
 from fedpriv.privacy.sampling.by_persons import ByPersons
-from fedpriv.privacy.sampling.draw import (
-    ADJACENCIES,
+from fedpriv.privacy.sampling.cyclic_poisson import CyclicPoisson
+from fedpriv.privacy.sampling.dropping import Dropping
+from fedpriv.privacy.sampling.kinds_of_units import (
     NOT_REMEMBERED,
     NOT_SEVERAL,
-    Accounting,
-    Adjacency,
     Case,
-    Cases,
-    Neighbour,
-    Sampling,
-    Turns,
     Who,
-    Why,
-    check_sampling,
-    told_law,
 )
-from fedpriv.privacy.sampling.everyone import Everyone, MinimumSeparation
-from fedpriv.privacy.sampling.fixed_size import Dropping, FixedSize
-from fedpriv.privacy.sampling.poisson import CyclicPoisson, Poisson
+from fedpriv.privacy.sampling.minimum_separation import MinimumSeparation
+from fedpriv.privacy.sampling.own import PROVED, check_sampling
+from fedpriv.privacy.sampling.turns import Accounting, Schedule, Turns
 from fedpriv.privacy.sampling.with_replacement import WithReplacement
+from fedpriv.proof.cases import ADJACENCIES, Adjacency, Cases, Neighbour, Why
+from fedpriv.proof.draws import Sampling, told_law
+from fedpriv.proof.samplings import Everyone, FixedSize, Poisson
 
 __all__ = [
     "ADJACENCIES",
     "NOT_REMEMBERED",
     "NOT_SEVERAL",
+    "PROVED",
     "Accounting",
     "AcrossGroups",
     "Adjacency",
@@ -44,6 +40,7 @@ __all__ = [
     "Poisson",
     "RandomAllocation",
     "Sampling",
+    "Schedule",
     "Turns",
     "Who",
     "Why",
@@ -51,15 +48,3 @@ __all__ = [
     "check_sampling",
     "told_law",
 ]
-
-PROVED = (
-    AcrossGroups,
-    Allocation,
-    ByPersons,
-    Dropping,
-    Everyone,
-    FixedSize,
-    Poisson,
-    WithReplacement,
-)
-"""Samplings that need no check, as they are fedpriv's own."""

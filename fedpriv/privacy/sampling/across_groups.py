@@ -6,7 +6,10 @@ import math
 from dataclasses import dataclass
 from itertools import product
 
-from fedpriv.privacy.sampling.draw import Case, Cases, Neighbour, Sampling, Who, Why
+from fedpriv.privacy.sampling.kinds_of_units import Case, changed
+from fedpriv.proof.cases import Case as PlainCase
+from fedpriv.proof.cases import Cases, Neighbour, Why
+from fedpriv.proof.draws import Sampling, Single
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,12 @@ class AcrossGroups(Sampling):
         """As far as one draw moves the sum, in moves of a unit, rounded up."""
         return math.ceil(sum(n * far * drawn.repeats for drawn, n, far in self.parts))
 
-    def units_of(self, who: Who) -> int:
+    @property
+    def units(self) -> int:
         """In all groups."""
         return sum(n for _, n, _ in self.parts)
 
-    def cases(self, neighbour: Neighbour, who: Who) -> Cases | Why:
+    def cases(self, neighbour: Neighbour, who: Single) -> Cases | Why:
         """Of each combination of the groups' cases, the law of how far all units together move the sum.
 
         *Proof.* The cases of different groups, and how many units join given them, are independent. Given the cases of
@@ -66,13 +70,13 @@ class AcrossGroups(Sampling):
             return Why("units in several groups are replaced, of which nothing is proved")
         of_groups = []
         for drawn, units, far in self.parts:
-            cases = drawn.cases(neighbour, who._replace(units=units))
+            cases = drawn.cases(neighbour, changed(who, units=units))
             if isinstance(cases, Why):
                 return cases
             of_groups.append([(case, far) for case in cases])
         return tuple(self._case(each) for each in product(*of_groups))
 
-    def _case(self, each: tuple[tuple[Case, float], ...]) -> Case:
+    def _case(self, each: tuple[tuple[PlainCase, float], ...]) -> Case:
         law = {0.0: 1.0}
         for case, unit in each:
             far = unit * (case.far if math.isfinite(case.far) else 1.0)

@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedpriv.core.arguments import Count, LargeCount, check_fields
-from fedpriv.privacy.sampling.draw import (
-    NOT_SEVERAL,
-    PLAIN,
-    Accounting,
-    Case,
-    Cases,
-    Neighbour,
-    Turns,
-    Who,
-    Why,
-)
-from fedpriv.privacy.sampling.poisson import NEVER, Cut
+from fedpriv.privacy.sampling.kinds_of_units import NOT_SEVERAL, Case, if_seldom_seen
+from fedpriv.privacy.sampling.turns import Schedule, Turns
+from fedpriv.proof.cases import Cases, Neighbour, Why
+from fedpriv.proof.draws import Single
+from fedpriv.proof.samplings import NEVER, Cut
+
+_PLAIN = ((1.0, 1.0),)
+"""A unit is there."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class Allocation(Cut):
         text = "units draw their rounds independently and uniformly, and sums are divided by a number fixed beforehand"
         return (text, *super().words(neighbour))
 
-    def cases(self, neighbour: Neighbour, who: Who) -> Cases | Why:
+    def cases(self, neighbour: Neighbour, who: Single) -> Cases | Why:
         """By how many of the block's rounds are full without the unit.
 
         Of a case, the chance of its law is the share of the rounds in which a unit moves the sum by `far`, in the
@@ -79,17 +75,17 @@ class Allocation(Cut):
         if who.units > 1:
             return NOT_SEVERAL
         if neighbour == "zeroed":
-            return (Case(1.0, PLAIN),)
+            return (Case(1.0, _PLAIN),)
         if neighbour != "removed":
             return Why("blocks of rounds are certified for a unit that is added or removed")
         some, several = self._full_rounds()
         if some <= NEVER:
-            return (Case(1.0, PLAIN),)
-        plain, of_one = Case(1 - some, PLAIN), ((1.0, 1 / self.block),)
-        seen = Case(some - several, of_one, math.inf), Case(several, PLAIN, math.inf)
+            return (Case(1.0, _PLAIN),)
+        plain, of_one = Case(1 - some, _PLAIN), ((1.0, 1 / self.block),)
+        seen = Case(some - several, of_one, math.inf), Case(several, _PLAIN, math.inf)
         if who.remembers:
-            return self._if_seldom_seen(_likely(plain, *seen), seen)
-        return _likely(plain, Case(some, PLAIN, 2.0))
+            return if_seldom_seen(_likely(plain, *seen), seen)
+        return _likely(plain, Case(some, _PLAIN, 2.0))
 
     def _full_rounds(self) -> tuple[float, float]:
         """Bounds on the chances that one round of a block, or two, are full without the unit."""
@@ -109,7 +105,7 @@ def _likely(*cases: Case) -> Cases:
 
 
 @dataclass(frozen=True)
-class RandomAllocation(Accounting):
+class RandomAllocation(Schedule):
     """Each client takes part once in every block of rounds, in a round of it that is drawn at random.
 
     V. Feldman, M. Shenfeld, "Privacy amplification by random allocation", 2025.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from fedpriv.core.arguments import Count, LargeCount, check_fields
-from fedpriv.privacy.sampling.draw import Case, Cases, Neighbour, Sampling, Who, Why
+from fedpriv.privacy.sampling.kinds_of_units import changed
+from fedpriv.proof.cases import Case, Cases, Neighbour, Why
+from fedpriv.proof.draws import Sampling, Single
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,13 +67,13 @@ class ByPersons(Sampling):
         """As of persons."""
         return self.drawn.attained
 
-    def cases(self, neighbour: Neighbour, who: Who) -> Cases | Why:
+    def cases(self, neighbour: Neighbour, who: Single) -> Cases | Why:
         """As of persons. All of several units are there, or none; those of the most clients cover one with fewer.
 
         *Proof.* The sum of a person's messages is one of norm `of_one` C at most, for this person and for whoever it
         displaces, or whoever takes its place: the cases of `drawn` with that clip norm.
         """
-        cases = self.drawn.cases(neighbour, who._replace(units=1))
+        cases = self.drawn.cases(neighbour, changed(who, units=1))
         if who.units == 1 or isinstance(cases, Why):
             return cases
         return tuple(map(self._with_all_clients, cases))

@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fedpriv.core.arguments import LargeCount, require
-from fedpriv.privacy.sampling.draw import (
-    ADJACENCIES,
-    Accounting,
-    Adjacency,
-    Cases,
-    Neighbour,
-    Sampling,
-    Turns,
-    Who,
-    Why,
-)
+from fedpriv.core.arguments import LargeCount
+from fedpriv.core.complaints import require
+from fedpriv.privacy.sampling.turns import Accounting, Schedule, Turns
+from fedpriv.proof.cases import ADJACENCIES, Adjacency, Cases, Neighbour, Why
+from fedpriv.proof.draws import Sampling, Single
 
 
 @dataclass(frozen=True)
-class Strata(Accounting):
+class Strata:
     """What both kinds of grouped draws say.
 
     Formal guarantees: a unit of group g has the releases of `of_group(g)` alone, with noise of a multiplier that is
@@ -58,7 +51,7 @@ class Strata(Accounting):
     by_hand = "use fp.grouped"
 
     @property
-    def group_names(self) -> tuple[str, ...]:  # type: ignore[override]
+    def group_names(self) -> tuple[str, ...]:
         """Of the groups."""
         return tuple(name for name, _ in self.parts)
 
@@ -98,16 +91,16 @@ class Strata(Accounting):
         return any(drawn.secret for _, drawn in self.parts)
 
     @property
-    def full(self) -> bool:  # type: ignore[override]
+    def full(self) -> bool:
         """Whether every group is, and nobody vanishes."""
         return all(d.full and d.of_a_round.vanish == 0 for _, d in self.parts)
 
 
 @dataclass(frozen=True)
-class Grouped(Strata, Sampling):
+class Grouped(Strata, Sampling):  # type: ignore[override]
     """Groups that are drawn alike in every round; of a unit only `of_group` tells."""
 
-    def cases(self, neighbour: Neighbour, who: Who) -> Cases | Why:
+    def cases(self, neighbour: Neighbour, who: Single) -> Cases | Why:
         """None, as they differ by group."""
         return Why(
             f"units of the groups {self.group_names} are drawn differently; take `of_group` of one"
@@ -128,11 +121,6 @@ class Grouped(Strata, Sampling):
         return max(drawn.of_a_round.vanish for _, drawn in self.parts)
 
     @property
-    def known_by_noise(self) -> bool:
-        """Whether that of all groups does."""
-        return all(drawn.of_a_round.known_by_noise for _, drawn in self.parts)
-
-    @property
     def neighbour(self) -> Neighbour:
         """That of all groups."""
         return self.parts[0][1].of_a_round.neighbour
@@ -149,7 +137,7 @@ class Grouped(Strata, Sampling):
 
 
 @dataclass(frozen=True)
-class GroupedTurns(Strata, Accounting):
+class GroupedTurns(Strata, Schedule):  # type: ignore[override]
     """Groups of which some take part by a schedule of theirs; of a unit only `of_group` tells."""
 
     @property

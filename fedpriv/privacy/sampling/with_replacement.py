@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedpriv.core.arguments import LargeCount, Rate, check_fields, require
-from fedpriv.privacy.sampling.draw import Case, Cases, Neighbour, Sampling, Who, Why, several
+from fedpriv.core.arguments import LargeCount, Rate, check_fields
+from fedpriv.core.complaints import require
+from fedpriv.privacy.sampling.kinds_of_units import Case, several
+from fedpriv.proof.cases import Cases, Neighbour, Why
+from fedpriv.proof.draws import Sampling, Single
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class WithReplacement(Sampling):
         """By every draw."""
         return self.size
 
-    def cases(self, neighbour: Neighbour, who: Who) -> Cases | Why:
+    def cases(self, neighbour: Neighbour, who: Single) -> Cases | Why:
         """One, of a view that knows how often each client is drawn: that secret is not used.
 
         *Proof.* Each draw is one of theirs with the sum of their probabilities, at most `units` times the largest.

@@ -1,0 +1,100 @@
+"""What a round releases, read off its program; and that nothing else leaves the clients.
+
+The program is the one that runs, and one client stands for all. Labels of private data are followed through it from
+where they come from, and end in the marks of releases. If none is left in the state and the metrics that are released,
+these are functions of the releases and of what is public: by post-processing, they tell no more than the releases do.
+
+What may stay in the state comes back in the next round. That needs an invariant: labels of the state that hold before a
+round hold after it, and at the start, when there are none. By induction they hold in every round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, repeat
+from typing import Any
+
+import jax
+
+from fedpriv.core.equation_lines import where
+from fedpriv.core.jaxprs import equations
+from fedpriv.core.trees import same_structure
+from fedpriv.proof.flow import propagate
+from fedpriv.proof.labels import NONE, TAKING_PART, Hidden, Labels, Private, Protected, leak
+from fedpriv.proof.marks import Released, Rules
+from fedpriv.proof.operations import check_operations
+from fedpriv.proof.primitives import MARK
+from fedpriv.proof.program import Arguments, RoundProgram
+
+
+def labels_of_results(
+    of: RoundProgram, protected: Protected, kept: Sequence[Labels]
+) -> list[Labels]:
+    """The labels of a round's results, given those that the leaves of its state have.
+
+    The engine gives a round its hidden random numbers, and how many take part.
+    """
+    given = jax.tree.map(lambda _: NONE, of.like.given)
+    hidden: Any = frozenset({Hidden()})
+    members: Any = frozenset({Private(TAKING_PART, -1, "the engine")})
+    key: Any = NONE
+    arguments = Arguments(given._replace(hidden=hidden, members=members), key, list(kept))
+    rules = Rules(of.marks, protected)
+    return propagate(of.program.jaxpr, jax.tree.leaves(arguments), rules)
+
+
+def released(
+    of: RoundProgram, protected: Protected, kept: Sequence[Labels]
+) -> tuple[Released, ...]:
+    """The releases that a round makes, once nothing else leaves it.
+
+    Args:
+      kept: labels of the leaves of the state before the round, of which those that stay may be there after it.
+
+    Raises:
+      LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
+      ValueError: operations that are not known; the state's structure changes.
+    """
+    check_operations(of.program, "round")
+    if not same_structure(of.out.state, of.like.state):
+        raise ValueError("round: the state's structure changes; return that of `init`")
+    staying = (frozenset(label for label in each if label.stays) for each in kept)
+    may_stay = chain(staying, repeat(NONE))  # the state comes first
+    paths, outputs = jax.tree.leaves_with_path(of.out), of.program.jaxpr.outvars
+    results = zip(paths, labels_of_results(of, protected, kept), outputs, strict=True)
+    for ((path, _), labels, var), stays in zip(results, may_stay, strict=False):
+        leaked = protected.private(labels) - stays
+        if leaked and _is_released(path):
+            places = (f" ({where(e)})" for e in of.program.eqns if var in e.outvars)
+            raise leak(_name(path) + "".join(places), leaked)
+    return _made(of)
+
+
+def _made(of: RoundProgram) -> tuple[Released, ...]:
+    """Of the marks of a round, those of releases that are in its program."""
+    made = (eqn.params for eqn, _ in equations(of.program.jaxpr) if eqn.primitive is MARK)
+    numbers = {mark["number"] for mark in made if mark["of"] is of.marks}
+    happening = (mark for number, mark in enumerate(of.marks) if number in numbers)
+    return tuple(mark for mark in happening if isinstance(mark, Released))
+
+
+def doors_of(of: RoundProgram, protected: Protected) -> tuple[str, ...]:
+    """What from outside says how labels pass, as "door: class", and what is released and protected."""
+    used: list[tuple[str, Any]] = [("protected", protected)]
+    used += [("operation", each) for each in check_operations(of.program, "round").operations]
+    used += [("mark", mark) for mark in of.marks]
+    used += [("label", mark.label) for mark in of.marks if hasattr(mark, "label")]
+    used += [("step", mark.step) for mark in of.marks if isinstance(mark, Released)]
+    named = {f"{d}: {type(x).__module__}.{type(x).__qualname__}": type(x) for d, x in used}
+    return tuple(d for d, kind in named.items() if not kind.__module__.startswith("fedpriv.proof."))
+
+
+def _is_released(path: Any) -> bool:
+    """Whether a result is: a certificate assumes that diagnostics are not, and `not_finite` is for the engine alone."""
+    diagnostics = path[0].name == "metrics" and getattr(path[1], "key", None) == "diagnostics"
+    return not (path[0].name == "not_finite" or diagnostics)
+
+
+def _name(path: Any) -> str:
+    root = "metrics" if path[0].name == "metrics" else "state"
+    return root + jax.tree_util.keystr(path[1:])
