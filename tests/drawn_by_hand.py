@@ -1,9 +1,10 @@
 """What a view sees of draws that nothing but a table of views makes: of persons, of places, of units that remember."""
 
 from fedpriv.privacy import Seen
-from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
-from fedpriv.privacy.from_rows import seen_of
-from fedpriv.privacy.row import Row
+from fedpriv.privacy.drawn import Drawn, Repeated
+from fedpriv.privacy.rows import Row
+from fedpriv.proof.cases import Noisy
+from fedpriv.proof.row import seen_of
 
 
 def seen_by_hand(

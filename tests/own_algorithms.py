@@ -8,7 +8,8 @@ from small import regression, squared, start
 
 import fedpriv as fp
 from fedpriv.compression.sparsification import rand_k
-from fedpriv.core.trees import dimension, flatten, gather, scatter, unflatten
+from fedpriv.core.coordinates import gather, scatter
+from fedpriv.core.trees import dimension, flatten, unflatten
 from fedpriv.rounds.server_step import MEAN, server_init, server_update
 from fedpriv.testing.check_algorithm import measure_parts
 

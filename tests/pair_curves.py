@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
-from fedpriv.pairs.composed import Composed, tree_of
 from fedpriv.pairs.grids import all_grids, cell_width
-from fedpriv.pairs.tilted import Sum, log_most
-from fedpriv.pairs.verify import delta as verified
 from fedpriv.privacy import Seen
 from fedpriv.privacy.certify import pair_of
 from fedpriv.privacy.sampling import Neighbour
+from fedpriv.proof.composed import Composed, tree_of
+from fedpriv.proof.tilted import Sum, log_most
+from fedpriv.proof.verify import delta as verified
 
 
 def epsilon_on_grids(seen: Sequence[Seen], neighbour: Neighbour, delta: float) -> float:

@@ -209,13 +209,6 @@ def of_records(gradients, mechanism=GAUSSIAN):
     return record_level(client)
 
 
-class Loud(type(GAUSSIAN)):
-    """A mechanism that clips at a hundred times its bound, with everything else of the sealed one's."""
-
-    def in_round(self, t):
-        return self._replace(clip=fp.gaussian(100 * CLIP, 0.0).clip)
-
-
 class Fading(Dynamic):
     """A schedule whose noise is gone from round 3 on."""
 
@@ -239,8 +232,14 @@ class Favouring(fp.Sampler):
         return fp.poisson(CLIENTS, 0.8, 5).draw
 
 
-class Peeking(type(GAUSSIAN)):
+class Peeking:
     """A mechanism whose clip norm is the median of the batch."""
+
+    def __getattr__(self, name):
+        return getattr(GAUSSIAN, name)
+
+    def in_round(self, t):
+        return self
 
     def for_batch(self, norms, mask):
         return self.at(jnp.median(jax.tree.leaves(norms)[0]), SIGMA)

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedpriv.pairs.algebra import NOTHING, All, Moved, Pair, Times, Told
 from fedpriv.pairs.search import by_losses
+from fedpriv.pairs.several import moved
 from fedpriv.pairs.theirs import by_dp_accounting
+from fedpriv.proof.pairs import NOTHING, All, Moved, Pair, Times, Told
 
 
 def draw(rng: np.random.Generator, several: bool = True) -> Moved:
@@ -27,7 +28,7 @@ def draw(rng: np.random.Generator, several: bool = True) -> Moved:
     if kind == 2:
         return Moved("gaussian", ((far, rate),))
     law = tuple((far * n, rate / 2**n) for n in (1, 2))
-    return Moved("gaussian", law)
+    return moved("gaussian", law)
 
 
 def tree(rng: np.random.Generator, depth: int = 2, several: bool = True) -> Pair:
@@ -65,9 +66,9 @@ def larger(pair: Pair, rng: np.random.Generator) -> Pair:
         return Told(((chance, larger(first, rng)), *others))
     assert isinstance(pair, Moved)
     if rng.random() < 0.5 or pair.is_sure:
-        return Moved(pair.noise, tuple((1.1 * d, p) for d, p in pair.law))
+        return moved(pair.noise, [(1.1 * d, p) for d, p in pair.law])
     room = min(1.5, 1 / math.fsum(p for _, p in pair.law))
-    return Moved(pair.noise, tuple((d, room * p) for d, p in pair.law))
+    return moved(pair.noise, [(d, room * p) for d, p in pair.law])
 
 
 def beside_dp_accounting(pair: Pair, delta: float, interval: float = 1e-3) -> tuple[float, float]:

@@ -8,7 +8,7 @@ import numpy as np
 from correlated_runs import CLIP, FEDERATION, ROUNDS, SIGMA, N, gradient_of
 
 import fedpriv as fp
-from fedpriv.rounds.noise_stream import participation_key, root_of, schedule_key
+from fedpriv.proof.stream import participation_key, root_of, schedule_key
 from fedpriv.rounds.samplers import parts_of
 from fedpriv.rounds.scheduled_samplers import cohort_drawn
 

@@ -8,6 +8,7 @@ from small import sgd, squared, traced
 
 import fedpriv as fp
 from fedpriv import clipping, noise
+from fedpriv.privacy.rows import featured
 
 CLIENTS, RECORDS, D = 6, 4, 4  # four parameters: no padding of Haar coefficients
 C, SIGMA, ROUNDS = 0.5, 1.2, 9
@@ -40,7 +41,7 @@ def rows(algorithm, rounds=ROUNDS, records=RECORDS):
     """View -> the rows of the table of views, of an algorithm of `squared`."""
     made = traced(algorithm, records)
     (kind,) = made.kinds
-    found = made._rows(rounds, kind)
+    found = [featured(row) for row in made._rows(rounds, kind)]
     return {view: [row for row in found if row.view == view] for view in fp.privacy.VIEWS}
 
 

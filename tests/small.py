@@ -18,10 +18,10 @@ from fedpriv import Federation, models
 from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.core import random_streams
 from fedpriv.devices.fitting import compiled
-from fedpriv.privacy.row import Row
+from fedpriv.privacy.rows import Row, featured
+from fedpriv.proof.marks import Marks
 from fedpriv.rounds.client_shard import InCall, shard_in_call
-from fedpriv.rounds.marks import Clients, Marks
-from fedpriv.rounds.noise_stream import NoiseStream
+from fedpriv.rounds.client_stream import ClientStream
 
 # The chance that a correct implementation fails a statistical test, had its seed not been fixed.
 FALSE_ALARM = 1e-6
@@ -175,7 +175,7 @@ def keys_of(root, t=0) -> Keys:
 
 def with_stream(shard: fp.Shard, key) -> fp.Shard:
     """The shard of a client whose private means come from this hidden key."""
-    of = InCall(NoiseStream(key), Clients("", 0), Marks(), [], [])
+    of = InCall(ClientStream(key), 0, Marks(), [], [])
     return shard_in_call(of, shard.examples, shard.size, shard.round, shard.client_id)
 
 
@@ -218,7 +218,7 @@ def released(
 
 def table_of(round, rounds: int, kind: UnitKind | None = None) -> dict[str, list[Row]]:
     """View -> the rows of the table of views, of a traced round."""
-    found = round._rows(rounds, round.kinds[0] if kind is None else kind)
+    found = [featured(row) for row in round._rows(rounds, round.kinds[0] if kind is None else kind)]
     return {view: [row for row in found if row.view == view] for view in fp.privacy.VIEWS}
 
 

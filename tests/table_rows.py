@@ -24,6 +24,7 @@ from explicit_laws import (
 import fedpriv as fp
 from fedpriv.mechanisms.noise_matrices.banded import Banded
 from fedpriv.privacy import Dropping, Everyone, declared
+from fedpriv.rounds.private_step import features_of
 
 SIGMA, LOUDER, RATE, VANISH = 1.0, 1.5, 0.5, 0.25
 GAUSSIAN, LOUD = fp.gaussian(1.0, SIGMA), fp.gaussian(1.0, LOUDER)
@@ -221,7 +222,7 @@ def of_integer_sums(name: str, sums: int) -> Laws:
     """The shares of both clients, or one's own; a unit moves a sum by the norm to which integers are bounded."""
 
     def laws(view: str, relation: str) -> Iterator[Any]:
-        squared = made(name).stages[0].sums[0].step.integer_sum(1).squared_norm
+        squared = features_of(made(name).stages[0].sums[0].step).integer_sum(1).squared_norm
         shares = 1 if view == "server" else 2
         yield (shares, SIGMA**2 * squared / 2), (math.isqrt(squared),) * sums
 

@@ -28,7 +28,7 @@ from small import (
 )
 
 import fedpriv as fp
-from fedpriv.rounds.noise_stream import participation_key, root_of, schedule_key
+from fedpriv.proof.stream import participation_key, root_of, schedule_key
 from fedpriv.rounds.samplers import Answer
 from fedpriv.rounds.scheduled_samplers import cohort_drawn
 

@@ -13,7 +13,6 @@ import pytest
 
 import fedpriv as fp
 from experiments.accounting.verifying import differences
-from fedpriv.pairs.algebra import SEEN, Moved, Times, Told
 from fedpriv.pairs.search import epsilon
 from fedpriv.pairs.written import read_pair, written
 from fedpriv.privacy import (
@@ -27,10 +26,12 @@ from fedpriv.privacy import (
     certify_seen,
     declared,
 )
-from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
-from fedpriv.privacy.from_rows import seen_of
-from fedpriv.privacy.row import Row
+from fedpriv.privacy.drawn import Drawn, Repeated
+from fedpriv.privacy.rows import Row
 from fedpriv.privacy.sampling import Who
+from fedpriv.proof.cases import Noisy
+from fedpriv.proof.pairs import SEEN, Moved, Times, Told
+from fedpriv.proof.row import seen_of
 
 TP, DELTA = "third_party", 1e-5
 
@@ -306,6 +307,15 @@ def test_what_is_no_certificate(change, word):
         fp.verify("[1]")
 
 
+def test_an_older_file_does_not_say_whether_a_law_is_rounded():
+    drawn = {"local_steps": 2, "participation": FixedSize(5, 2)}
+    made = declared("server", "client", 1.0, Poisson(9, 0.3), 3, **drawn)
+    text = certify_seen([made], DELTA, "server").to_json()
+    assert '"witness": {"rounded": {}}' in text
+    for file in (text, text.replace('"rounded"', '"exact"')):
+        assert fp.verify(file).holds
+
+
 def test_the_check_imports_no_search():
     """Nor what certifies: what has to be trusted of a number is the bound."""
     seen, left = set(), ["fedpriv.pairs.numbers"]
@@ -318,6 +328,6 @@ def test_the_check_imports_no_search():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 left += [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
-    assert "fedpriv.pairs.verify" in seen
+    assert "fedpriv.proof.verify" in seen
     assert not {name for name in seen if name.startswith("fedpriv.privacy")}
     assert "fedpriv.pairs.search" not in seen

@@ -23,7 +23,8 @@ from small import blank, refused, regression, squared, start
 
 import fedpriv as fp
 from fedpriv.privacy import certify_seen
-from fedpriv.privacy.seen import LATER_RUNS, ONE_RUN, SEVERAL_RUNS
+from fedpriv.privacy.words import LATER_RUNS, SEVERAL_RUNS
+from fedpriv.proof.seen import ONE_RUN
 
 DELTA = 1e-3
 FEDERATION = regression([RECORDS] * CLIENTS)

@@ -10,17 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from fedpriv.pairs.algebra import NOTHING, SEEN, All, Best, Block, Moved, Slack, Times, Told
+from fedpriv.pairs.blocks import Block
+from fedpriv.pairs.end_of_run import Best, Slack
 from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.pairs.search import epsilon
+from fedpriv.pairs.several import moved
 from fedpriv.pairs.written import written
 from fedpriv.privacy import FixedSize, Poisson, certify_seen, declared
+from fedpriv.proof.pairs import NOTHING, SEEN, All, Moved, Times, Told
 
 CHECKER = Path(__file__).parents[1] / "docs" / "check_certificate.py"
 DELTA = 1e-5
 POISSON = Moved("gaussian", ((0.25, 0.25),))
-SURE, LAPLACE = Moved("gaussian", ((0.5, 1.0),)), Moved("laplace", ((0.1, 0.2),))
-SEVERAL = Moved("gaussian", ((0.02, 0.1), (0.04, 0.01)))
+SURE, LAPLACE = Moved("gaussian", ((0.5, 1.0),)), moved("laplace", ((0.1, 0.2),))
+SEVERAL = moved("gaussian", ((0.02, 0.1), (0.04, 0.01)))
 INTEGERS = IntegerNoise("skellam", 10, 4.0, 9, 4)
 HAS = {
     "Poisson": Times(POISSON, 60),
@@ -38,7 +41,7 @@ LACKS = {
     "best": Best((Times(POISSON, 10),), 3.0),
     "a unit replaced in a secret draw": Moved("gaussian", ((0.5, 0.1),), True, 0.1),
     "a unit seen in a secret draw": Moved("gaussian", ((math.inf, 0.1),)),
-    "Laplace noise that several units move": Moved("laplace", ((0.1, 0.2), (0.2, 0.1))),
+    "Laplace noise that several units move": moved("laplace", ((0.1, 0.2), (0.2, 0.1))),
 }
 
 

@@ -22,7 +22,7 @@ def test_a_bundle_prints_in_a_line_who_made_it():
     )
     for made, by in (
         (SAMPLER, "Sampler(draw=everyone,"),
-        (fp.gaussian(0.5, 2.0), "Mechanism(clip=mechanism, certified_multiplier=2.0,"),
+        (fp.gaussian(0.5, 2.0), "Mechanism(clip=Clip, perturb=AddNoise, certified_multiplier=2.0,"),
         (fp.qsgd(8), "Codec(code=qsgd, lossy=True)"),
         (fp.clipping.flat(), "Clipping("),
         (fp.noise.isotropic(), "Noise(draw=isotropic"),

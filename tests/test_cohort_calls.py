@@ -28,9 +28,9 @@ from small import one_round, refused, squared
 import fedpriv as fp
 from fedpriv.compression.codecs import Coded
 from fedpriv.core.trees import flatten
-from fedpriv.rounds.calls import Calls
+from fedpriv.proof.marks import Marks
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.marks import Marks
+from fedpriv.rounds.cohort_calls import CohortCalls
 from fedpriv.rounds.samplers import Answer
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -158,7 +158,7 @@ def by_a_second_cohort(key, state, cohort):
     """Made of the parts of the first one, with a stream of the round's own key."""
     calls = cohort._calls
     other = Cohort(
-        Calls(calls.given._replace(hidden=key), calls.shape, calls.sampler, Answer(), Marks())
+        CohortCalls(calls.given._replace(hidden=key), calls.shape, calls.sampler, Answer(), Marks())
     )
     total, metrics, _ = other.sum(
         lambda key, shard: update(state, key, shard), key, mechanism=GAUSSIAN

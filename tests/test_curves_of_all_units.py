@@ -22,7 +22,7 @@ from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.core.json_values import plain, typed
 from fedpriv.pairs.search import SET_ASIDE
 from fedpriv.privacy import VIEWS, Everyone, Poisson, WithReplacement, certify_seen, declared
-from fedpriv.privacy.seen import SEVERAL_RUNS
+from fedpriv.privacy.words import SEVERAL_RUNS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

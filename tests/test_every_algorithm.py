@@ -29,12 +29,12 @@ from small import assert_close, assert_identical, one_round, squared, table_of, 
 import fedpriv as fp
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
-from fedpriv.certification.information_flow import propagate
 from fedpriv.certification.pieces import bits_of_shares
 from fedpriv.devices.layout import spmd, use
 from fedpriv.privacy import certify_seen
-from fedpriv.rounds import primitives
-from fedpriv.rounds.privacy_labels import NONE, Hidden, of_kind
+from fedpriv.proof import primitives
+from fedpriv.proof.flow import propagate
+from fedpriv.proof.labels import NONE, Hidden, of_kind
 from fedpriv.testing.compiled import compiled
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

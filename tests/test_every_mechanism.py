@@ -21,7 +21,7 @@ import fedpriv as fp
 from fedpriv.mechanisms.clipping import coefficients, per_level
 from fedpriv.mechanisms.described import worst_case_of
 from fedpriv.mechanisms.haar import padded_length
-from fedpriv.mechanisms.mechanisms import LEAST_CLIP
+from fedpriv.proof.bound import LEAST_CLIP
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -22,6 +22,7 @@ from scipy import stats
 from small import FALSE_ALARM, assert_uniform, z_bound
 
 from fedpriv.privacy.sampling import CyclicPoisson, FixedSize, RandomAllocation, WithReplacement
+from fedpriv.privacy.sampling.asked import joining
 from fedpriv.rounds.samplers import Sampler
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -37,7 +38,7 @@ def turns_of(own):
 
 def chance_of(own):
     """That a client takes part in such a round; of a block, in any of its rounds."""
-    return 1 / own.block if isinstance(own, RandomAllocation) else own.of_a_round.joining
+    return 1 / own.block if isinstance(own, RandomAllocation) else joining(own.of_a_round)
 
 
 @every_draw

@@ -11,8 +11,8 @@ import tiers
 from small import filled
 
 from fedpriv import gaussian, models, per_example
-from fedpriv.mechanisms.mechanisms import LEAST_CLIP
 from fedpriv.mechanisms.per_example import private_mean
+from fedpriv.proof.bound import LEAST_CLIP
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -10,10 +10,12 @@ from small import assert_identical
 
 import fedpriv as fp
 from fedpriv.data.federation import Federation, stack
-from fedpriv.rounds.calls import Calls, may_make
+from fedpriv.proof.calls import may_make
+from fedpriv.proof.given import Given
+from fedpriv.proof.marks import Marks
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.marks import Marks
-from fedpriv.rounds.round_arguments import Given, shape_of
+from fedpriv.rounds.cohort_calls import CohortCalls
+from fedpriv.rounds.round_arguments import shape_of
 from fedpriv.rounds.samplers import Answer
 
 
@@ -55,7 +57,7 @@ def test_what_holds_records_prints_none_of_them():
     sampler = fp.everyone(2)
     with may_make():
         given = Given(jax.random.key(0), jnp.int32(0), jnp.int32(2), examples)
-        whole = Cohort(Calls(given, shape_of(memory), sampler, Answer(), Marks()))
+        whole = Cohort(CohortCalls(given, shape_of(memory), sampler, Answer(), Marks()))
     for held in (
         memory,
         memory.held_out,

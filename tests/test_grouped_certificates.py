@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import dp_accounting as dp
@@ -20,6 +21,8 @@ import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.certification.unit_kinds import UnitKind
+from fedpriv.privacy.rows import featured
+from fedpriv.privacy.sampling.asked import is_alone
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -258,11 +261,11 @@ def test_half_a_weight_is_twice_the_noise(name):
     """Of every mechanism of floats; not where a client adds noise to what it sends, which is weighted along."""
     sampler = fp.grouped([*"aaabbb"], fp.everyone(CLIENTS), weights={"a": 0.5, "b": 1.0})
     traced = fp.trace_round(ENTRIES[name].make(sampler=sampler), PARAMS, FEDERATION)
-    half, whole = (traced._rows(5, UnitKind(group=group)) for group in "ab")
+    half, whole = ([*map(featured, traced._rows(5, UnitKind(group=group)))] for group in "ab")
     factor = 1 if ENTRIES[name].noise == "own" or traced.algorithm.unit == "record" else 2
     for one, other in zip(half, whole, strict=True):
         assert one.noisy.multiplier == pytest.approx(factor * other.noisy.multiplier)
-        assert one._replace(used=None) == other._replace(noisy=one.noisy, used=None)
+        assert replace(one, used=None) == replace(other, noisy=one.noisy, used=None)
 
 
 def test_noise_of_ones_own_is_weighted_along():
@@ -294,7 +297,7 @@ def test_noises_of_different_loudness_hide_nobody_who_may_stand_for_another(name
     """A weight makes a member's own noise quieter, a clip scale does not: so one draw of both is known, or refused."""
     numbers = {"weights": {"a": 0.5, "b": 1.0}, "clip_scales": {"a": 1.0, "b": 0.5}}
     drawn = ONE_DRAW[name]
-    if not drawn.accounting.of_a_round.alone:
+    if not is_alone(drawn.accounting.of_a_round):
         with refused("a client may stand in the place of one that counts otherwise"):
             fp.grouped(LABELS, drawn, **numbers)
         return

@@ -11,7 +11,7 @@ from small import refused, squared, start
 
 import fedpriv as fp
 from fedpriv.data.partition import hold_out
-from fedpriv.privacy.seen import NO_OTHERS
+from fedpriv.proof.seen import NO_OTHERS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -15,15 +15,8 @@ from small import filled
 
 import fedpriv as fp
 from fedpriv.core import over_one_axis as forms
-from fedpriv.core.jaxprs import (
-    equations,
-    evaluate,
-    inlined,
-    is_call,
-    producers,
-    programs_in,
-    scan_operands,
-)
+from fedpriv.core.interpreted import inlined, producers
+from fedpriv.core.jaxprs import equations, evaluate, is_call, programs_in, scan_operands
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -30,6 +30,7 @@ from small import assert_close, assert_identical, one_round
 
 import fedpriv as fp
 from fedpriv.compression.codecs import UNCODED
+from fedpriv.privacy.rows import featured
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -167,6 +168,6 @@ def test_so_is_what_is_released(name):
     both = [Counter(), Counter()]
     for found, algorithm in zip(both, (LIMITS[name].one, LIMITS[name].other), strict=True):
         traced = fp.trace_round(algorithm, PARAMS, FEDERATION)
-        for row in traced._rows(5, *traced.kinds):
+        for row in map(featured, traced._rows(5, *traced.kinds)):
             found[row.view, row.unit, row.noisy.multiplier] += row.repeated.rounds
     assert both[0] == both[1]

@@ -7,7 +7,7 @@ import optax
 import pytest
 from small import assert_close
 
-from fedpriv.core.jaxprs import NotInterpretedError
+from fedpriv.core.interpreted import NotInterpretedError
 from fedpriv.rounds.linear_in_gradients import on_coefficients
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

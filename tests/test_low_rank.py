@@ -24,7 +24,7 @@ from fedpriv import (
     one_round,
     train_locally,
 )
-from fedpriv.core.jaxprs import NotInterpretedError
+from fedpriv.core.interpreted import NotInterpretedError
 from fedpriv.devices.layout import spmd, use
 from fedpriv.rounds import low_rank
 from fedpriv.rounds.factored_gradient import FactoredGradient

@@ -20,6 +20,8 @@ from small import refused, regression, squared
 
 import fedpriv as fp
 from fedpriv.attacks import with_canaries
+from fedpriv.proof.labels import Hidden, Protected
+from fedpriv.rounds.own_state import Stored
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -110,3 +112,8 @@ def test_a_wrapped_audit_is_refused_rather_than_played_without_canaries():
     wrapped = audited._replace(round=lambda key, state, cohort: audited.round(key, state, cohort))
     with refused("change the algorithm before"):
         fp.trace_round(wrapped, PARAMS, FEDERATION)
+
+
+def test_no_client_keeps_hidden_random_numbers():
+    hidden, known = frozenset({Hidden()}), fp.everyone(CLIENTS).accounting
+    assert Stored("here", 0).transfer([hidden], Protected(known)) == [hidden]

@@ -13,7 +13,8 @@ from flax import nnx
 from small import assert_close, assert_identical, assert_uniform, classification, filled
 
 from fedpriv import Strategy, everyone, fed_avg, full_batch, models, simulate
-from fedpriv.core.trees import as_float, dimension
+from fedpriv.core.leaves import as_float
+from fedpriv.core.trees import dimension
 from fedpriv.models import load_model, save_model
 
 

@@ -11,7 +11,8 @@ import fedpriv as fp
 from experiments.search.best_of import _choice
 from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy import Allocation, Case, Everyone, Poisson, Sampling, certify_seen, declared
-from fedpriv.privacy.drawn import Drawn, Noisy
+from fedpriv.privacy.drawn import Drawn
+from fedpriv.privacy.noisy_integers import NoisyIntegers
 from fedpriv.privacy.sampling import AcrossGroups, Who
 
 PAIR = federation(np.array([0, 0, *range(1, N - 1)]))
@@ -92,7 +93,7 @@ def test_cases_that_forget_of_whom_they_speak_are_refused(told):
 
 
 def test_integers_of_units_in_several_groups_are_one_longer_sum():
-    noise = Noisy(IntegerNoise("skellam", 1, 1.0, 4, 3))
+    noise = NoisyIntegers(IntegerNoise("skellam", 1, 1.0, 4, 3))
     of_all = Drawn(Everyone(6), Who(units=2), True, True)
     groups = Drawn(AcrossGroups(((Everyone(3), 1, 1.0),) * 2, True), Who(), True, True)
     assert groups.pairs(noise).zeroed == of_all.pairs(noise).zeroed

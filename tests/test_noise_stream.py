@@ -24,7 +24,7 @@ from small import FALSE_ALARM, assert_normal
 import fedpriv as fp
 from fedpriv.core.random_streams import DROPOUT, NOISE, RECORDS
 from fedpriv.core.trees import flatten
-from fedpriv.rounds.noise_stream import (
+from fedpriv.proof.stream import (
     NoiseStream,
     participation_key,
     public_key,
@@ -32,6 +32,7 @@ from fedpriv.rounds.noise_stream import (
     round_of,
     schedule_key,
 )
+from fedpriv.rounds.client_stream import ClientStream
 from fedpriv.rounds.samplers import Opening
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -87,7 +88,7 @@ def branches():
                 call = calls.begin("")
                 keys += [call, fold(call, NOISE)]
                 for i in range(3):
-                    stream = NoiseStream(fold(call, i))
+                    stream = ClientStream(fold(call, i))
                     keys += [fold(call, i), stream.own_noise_key, *of_steps(stream)]
     return keys
 

@@ -27,8 +27,8 @@ from small import assert_close, refused
 
 import fedpriv as fp
 from fedpriv.core.trees import flatten
+from fedpriv.proof.stream import public_key, root_of
 from fedpriv.rounds.cohort import Cohort
-from fedpriv.rounds.noise_stream import public_key, root_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -106,16 +106,20 @@ def test_a_run_goes_on_with_its_own_program_alone(tmp_path):
 
 def test_between_versions_of_jax_calls_are_compared(tmp_path, monkeypatch):
     checkpoints = fp.Checkpoints(tmp_path / "run", rounds=1)
-    trained(fed_avg(), 1, checkpoints=checkpoints)
+
+    def with_sums(number):
+        def more(key, state, cohort, summed, metrics):
+            for _ in range(number):
+                cohort.sum(lambda k, shard: jnp.zeros(()), key, mechanism=fp.unprotected("a test"))
+            return state, metrics
+
+        return after_sum(more)
+
+    trained(with_sums(1), 1, checkpoints=checkpoints)
     monkeypatch.setattr(jax, "__version__", "0.0.1")
-    assert len(trained(fed_avg(), 2, checkpoints=checkpoints).evaluations) == 2
-
-    def twice(key, state, cohort, summed, metrics):
-        cohort.sum(lambda k, shard: jnp.zeros(()), key, mechanism=fp.unprotected("a test"))
-        return state, metrics
-
+    assert len(trained(with_sums(1), 2, checkpoints=checkpoints).evaluations) == 2
     with refused(r"program\.calls"):
-        trained(after_sum(twice), 2, checkpoints=checkpoints)
+        trained(with_sums(2), 2, checkpoints=checkpoints)
 
 
 def test_what_a_client_closes_over_is_given_to_it():

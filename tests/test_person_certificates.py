@@ -20,13 +20,14 @@ from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.certification.persons_held import Held, PersonsHeld, persons_held
 from fedpriv.certification.unit_kinds import ANY
 from fedpriv.pairs.search import curves_of
-from fedpriv.pairs.verify import composed_of
 from fedpriv.privacy import VIEWS, Poisson
 from fedpriv.privacy.certify import pair_of
-from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
-from fedpriv.privacy.from_rows import seen_of
-from fedpriv.privacy.row import Row
+from fedpriv.privacy.drawn import Drawn, Repeated
+from fedpriv.privacy.played import plays_of
+from fedpriv.privacy.rows import Row
 from fedpriv.privacy.sampling import Who
+from fedpriv.proof.cases import Noisy
+from fedpriv.proof.row import seen_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -99,7 +100,7 @@ def test_a_person_with_one_client_or_record_costs_what_that_costs(name):
     sized = PER_CLIENT if traced(name).public_sizes else None
     of_unit = traced(name).seen(3) if unit == "client" or sized is None else None
     of_person = with_persons(name, (held,)).seen(3)
-    of_records = {each.plays.of_records for each in of_person}
+    of_records = {plays_of(each).of_records for each in of_person}
     assert {each.unit for each in of_person} == {"person"}
     assert of_records == {unit == "record"}
     if of_unit is not None:
@@ -235,7 +236,7 @@ def test_secret_batches_of_several_clients_are_composed():
         pair = pair_of(pattern, "emptied")
         by_losses, *_ = curves_of(pair, DELTA, 1e-14)
         tilts = [direction.tilts for direction in by_losses.witness.directions]
-        each.append(list(zip(composed_of(pair, by_losses.witness), tilts, strict=True)))
+        each.append(list(zip(by_losses.witness.composed(pair), tilts, strict=True)))
 
     def delta(eps, way):
         both = (

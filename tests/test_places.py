@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from jax import lax
 
+from fedpriv.attacks.places import Places
 from fedpriv.core.jaxprs import bind, evaluate
-from fedpriv.core.places import Places, region, tap
+from fedpriv.core.places import region, tap
 
 TREE = {"a": jnp.arange(3.0), "b": (jnp.float32(2.0), None)}
 

@@ -25,7 +25,6 @@ from own_algorithms import (
 from planted_rounds import (
     Fading,
     Favouring,
-    Loud,
     Peeking,
     Planted,
     Scale,
@@ -224,9 +223,6 @@ MEASURED = {  # seals that can be carried over
         of_records(wrapped(lambda g: g._replace(norms=jax.tree.map(lambda n: n / 10, g.norms)))),
         r"gradients \(\w+\.py:\d+\): a norm is",
     ),
-    "a mechanism's subclass": Planted(
-        fed_avg(Loud(*GAUSSIAN)), MECHANISM + "it declares a multiplier"
-    ),
     "a schedule's subclass": Planted(
         fed_avg(Fading(*fp.dynamic(GAUSSIAN, rounds=9, noise_decay=2.0))),
         MECHANISM + "it declares a multiplier",
@@ -261,7 +257,7 @@ MEASURED = {  # seals that can be carried over
         MECHANISM + "it declares a multiplier",
     ),
     "a mechanism that looks at its batch": Planted(
-        of_records(fp.per_example(squared), Peeking(*GAUSSIAN)),
+        of_records(fp.per_example(squared), Peeking()),
         MECHANISM + "`for_batch` looks at the gradients",
     ),
     "a mechanism that scales no record": Planted(

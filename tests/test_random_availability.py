@@ -27,7 +27,7 @@ from small import one_round, refused, start
 import fedpriv as fp
 from fedpriv.attacks.server_views import server_view
 from fedpriv.privacy import MinimumSeparation
-from fedpriv.rounds.noise_stream import schedule_key
+from fedpriv.proof.stream import schedule_key
 from fedpriv.rounds.scheduled_samplers import has_full_cohorts
 from fedpriv.testing.measurements import check_schedule
 

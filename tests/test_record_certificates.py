@@ -37,7 +37,7 @@ from small import assert_normal, squared
 import fedpriv as fp
 from experiments.papers.dp_scaffold import local_steps
 from fedpriv.privacy import Everyone
-from fedpriv.privacy.from_rows import seen_of
+from fedpriv.proof.row import seen_of
 from fedpriv.rounds.record_samplers import accounting_of
 
 LARGEST = {

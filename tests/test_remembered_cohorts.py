@@ -15,12 +15,13 @@ from scipy import stats
 from small import refused, regression, squared, start
 
 import fedpriv as fp
-from fedpriv.pairs.algebra import Moved, Times
 from fedpriv.privacy import certify_seen
-from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
-from fedpriv.privacy.from_rows import seen_of
-from fedpriv.privacy.row import Row
+from fedpriv.privacy.drawn import Drawn, Repeated
+from fedpriv.privacy.rows import Row
 from fedpriv.privacy.sampling import Allocation, Poisson, Who, Why
+from fedpriv.proof.cases import Noisy
+from fedpriv.proof.pairs import Moved, Times
+from fedpriv.proof.row import seen_of
 
 DELTA, MESSAGES = 0.05, (1, -1)
 

@@ -1,5 +1,7 @@
 """The front door: what it offers, and names that left it, which work and say what to write instead."""
 
+import ast
+import importlib
 import re
 import types
 from operator import attrgetter
@@ -9,6 +11,7 @@ import pytest
 from small import regression, squared, start
 
 import fedpriv as fp
+import fedpriv.retired
 from fedpriv.retired import RETIRED
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
@@ -21,7 +24,7 @@ def test_a_retired_name_works_and_says_what_to_write_instead(old):
     with pytest.warns(FutureWarning, match=text) as warned:
         found = attrgetter(old)(fp)
     assert [one.filename for one in warned] == [__file__]
-    kept = fp.retired.__globals__
+    kept = vars(fedpriv.retired)
     place = RETIRED[old].removeprefix("fp.")
     assert found is (kept[old] if old in kept else attrgetter(place)(fp))
 
@@ -31,6 +34,22 @@ def test_retired_names_are_not_shown():
     exec("from fedpriv import *", shown)
     assert not set(RETIRED) & {*dir(fp), *fp.__all__, *shown}
     assert not {f"privacy.{name}" for name in dir(fp.privacy)} & set(RETIRED)
+
+
+@pytest.mark.parametrize("package", [fp, fp.privacy])
+def test_names_come_from_where_checkers_of_types_see_them(package):
+    """They are imported when they are asked for."""
+    tree = ast.parse(Path(package.__file__).read_text())
+    (typed,) = (
+        node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name)
+    )
+    for node in typed.body:
+        for name in (alias.name for alias in node.names):
+            home = importlib.import_module(node.module)
+            found = vars(home).get(name) or importlib.import_module(f"{node.module}.{name}")
+            assert getattr(package, name) is found
+    seen = {alias.name for node in typed.body for alias in node.names}
+    assert {*package.__all__} <= seen <= {*package.__all__, "Certificate"}
 
 
 @pytest.mark.parametrize("place", [fp, fp.privacy])
@@ -62,7 +81,7 @@ def test_calls_of_before_are_what_they_were():
     """Of names whose calls have changed: the same algorithms, and the same epsilons."""
     records, sampler = fp.fixed_size(4, 2), fp.fixed_size(3, 2)
     federation = regression([4, 4, 4])
-    before = fp.retired.__globals__
+    before = vars(fedpriv.retired)
     local = before["dp_scaffold_steps"](fp.per_example(squared), records, 2, 0.1, 0.5, 3.0)
     algorithm = before["record_fed_avg"](local, sampler=sampler)
     shapes = algorithm, start(), federation

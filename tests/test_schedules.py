@@ -30,6 +30,7 @@ from fedpriv import (
 )
 from fedpriv.mechanisms.clipping import flat
 from fedpriv.mechanisms.noise import haar_noise
+from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -142,6 +143,6 @@ def test_it_declares_itself():
     schedule = dynamic(gaussian(0.5, 1.2), rounds=8)
     assert (schedule.noise, schedule.reason) == ("gaussian", "")
     shares = released(averaging(schedule, everyone(4)), 8)["server"]
-    assert [each.plays.multiplier for each in shares] == pytest.approx(
+    assert [plays_of(each).multiplier for each in shares] == pytest.approx(
         [m / 2 for _, m in schedule.multipliers(8)]
     )

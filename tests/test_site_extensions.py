@@ -82,4 +82,4 @@ def test_a_type_is_explained_by_its_docstring_its_range_or_its_definition():
     types = meanings("fedpriv.core.types")
     assert types["LossFn"].startswith("Loss of ONE example")
     assert types["Params"] == "PyTree"
-    assert meanings("fedpriv.core.arguments")["Rate"] == "a number above 0 and at most 1"
+    assert meanings("fedpriv.core.kinds")["Rate"] == "a number above 0 and at most 1"

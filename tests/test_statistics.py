@@ -10,7 +10,7 @@ from scipy import stats
 from small import FALSE_ALARM
 
 import fedpriv as fp
-from fedpriv.rounds.noise_stream import root_of
+from fedpriv.proof.stream import root_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

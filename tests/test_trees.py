@@ -6,7 +6,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from small import assert_identical
 
-from fedpriv.core.trees import dimension, flatten, gather, scatter, unflatten
+from fedpriv.core.coordinates import gather, scatter
+from fedpriv.core.trees import dimension, flatten, unflatten
 
 TREE = {
     "b": jnp.float32(7),

@@ -17,8 +17,8 @@ from unequal import CLIP, LEAF, WALL, algorithm_of, mean_of, sending, steps, thr
 import fedpriv as fp
 from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import draw_scores
-from fedpriv.pairs import curves
 from fedpriv.privacy.sampling import Poisson, Who
+from fedpriv.proof import curves
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -12,7 +12,7 @@ from mistakes import JAXS, OURS, TRACED, look, of_label, sums
 
 from experiments.base.command import explained
 from fedpriv.certification import certificate
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 
 
 def shown(mistake):

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,14 +19,20 @@ from fedpriv.certification import (
     views,
 )
 from fedpriv.mechanisms.correlated import Participation
-from fedpriv.pairs.algebra import SEEN, times
 from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.pairs.search import curves_of
-from fedpriv.pairs.verify import deltas
-from fedpriv.privacy import Certificate, certify_seen, from_rows
-from fedpriv.privacy.drawn import Drawn, Noisy, Pairs, Repeated
-from fedpriv.privacy.row import Row
+from fedpriv.privacy import Certificate, certify_seen
+from fedpriv.privacy import rows as privacy_rows
+from fedpriv.privacy.drawn import Drawn, Repeated
+from fedpriv.privacy.rows import Row
 from fedpriv.privacy.sampling.grouped import Strata
+from fedpriv.privacy.sampling.kinds_of_units import changed as changed_who
+from fedpriv.proof import row as proof_row
+from fedpriv.proof import views as proof_views
+from fedpriv.proof.cases import Noisy, Pairs
+from fedpriv.proof.drawn import Drawn as PlainDrawn
+from fedpriv.proof.pairs import SEEN, times
+from fedpriv.proof.verify import deltas
 
 EPSILONS, DELTA = (0.1, 0.5, 1.0, 2.0), 1e-3
 TOLERANCE = 5e-6
@@ -92,7 +99,7 @@ def given(name: str, place: Any, **others: Any) -> Any:
 
 def without_join(sums: Sequence[Any], *args: Any, **kwargs: Any) -> list[Row]:
     """Each sum of a cohort as if it had a draw of its own."""
-    return [row for one in sums for row in views.of_clients([one], *args, **kwargs)]
+    return [row for one in sums for row in proof_views.of_sums([one], *args, **kwargs)]
 
 
 def loudest(multipliers: Any, power: int) -> float:
@@ -102,7 +109,7 @@ def loudest(multipliers: Any, power: int) -> float:
 
 def server_as_sums(each: list[Row]) -> list[Row]:
     third, _, behind = each
-    return [third, third._replace(view="server"), behind]
+    return [third, replace(third, view="server"), behind]
 
 
 def in_steps_of_their_own(self: Drawn, noisy: Noisy, pairs: Any = Drawn.pairs) -> Pairs:
@@ -116,28 +123,28 @@ def moved(self: Noisy, by: float, before: Any = Noisy.moved) -> Noisy:
     return self if by == 2 else before(self, by)
 
 
-def honest_of_shares(row: Row, honest: float, before: Any = from_rows._with_honest) -> Row:
+def honest_of_shares(row: Row, honest: float, before: Any = privacy_rows._counted) -> Row:
     """The noise of a mean counts whole, whoever tells it."""
     return row if row.adder == "own_summed" else before(row, honest)
 
 
 def quieter(row: Row) -> Row:
     """As if a weight of 1 / 2 left noise of one's own as it is."""
-    return row._replace(noisy=row.noisy.moved(0.5))
+    return replace(row, noisy=row.noisy.moved(0.5))
 
 
 def of_one(drawn: Drawn) -> Drawn:
-    return drawn._replace(who=drawn.who._replace(units=1))
+    return drawn._replace(who=changed_who(drawn.who, units=1))
 
 
 def apart(drawn: Drawn) -> Drawn:
     return drawn._replace(apart=True)
 
 
-SENT, ONCE = views.Sent, Participation(1, 1)
+ONCE = Participation(1, 1)
 DROPS_BESIDE = changed(
     "of_records",
-    lambda found: [one._replace(beside=()) for row in found for one in (row, *row.beside)],
+    lambda found: [replace(one, beside=()) for row in found for one in (row, *row.beside)],
     rows,
 )
 IN_ROUNDS = replaced(
@@ -152,17 +159,17 @@ MUTANTS: dict[str, tuple[str, str, Any]] = {
     "a share is the whole noise": (
         "shares",
         "server",
-        replaced("of_one", property(lambda sent: sent.whole), SENT),
+        replaced("share", lambda self, members: self, Noisy),
     ),
     "honest is ignored": (
         "half are honest",
         "third_party",
-        replaced("_with_honest", lambda row, honest: row, from_rows),
+        replaced("noise_left", lambda noisy, part, often: (noisy, ""), proof_row),
     ),
     "honest is ignored of own noise": (
         "mean of the cohort, half are honest",
         "server_secagg",
-        replaced("_with_honest", honest_of_shares, from_rows),
+        replaced("_counted", honest_of_shares, privacy_rows),
     ),
     "a message has the noise of all": ("own", "server", changed("by_each", server_as_sums, views)),
     "a mean has the noise of all": (
@@ -178,7 +185,7 @@ MUTANTS: dict[str, tuple[str, str, Any]] = {
     "a server does not know the cohort": (
         "poisson",
         "server_secagg",
-        replaced("is_told", property(lambda drawn: not drawn.by.secret), Drawn),
+        replaced("is_told", property(lambda drawn: not drawn.by.secret), PlainDrawn),
     ),
     "replaced moves once": ("fixed size", "third_party", replaced("moved", moved, Noisy)),
     "replaced moves once, of two rounds": (
@@ -201,12 +208,14 @@ MUTANTS: dict[str, tuple[str, str, Any]] = {
         "third_party",
         given("of_clients", rows, remembers=False),
     ),
-    "the forgotten join": ("two sums", "third_party", replaced("of_clients", without_join, rows)),
-    "a forgotten sum": ("two sums", "server", replaced("together", loudest, views)),
+    "the forgotten join": ("two sums", "third_party", replaced("of_sums", without_join, rows)),
+    "a forgotten sum": ("two sums", "server", replaced("together", loudest, proof_views)),
     "a join in the wrong norm": (
         "two sums, laplace",
         "server_secagg",
-        replaced("together", lambda each, power, join=views.together: join(each, 2), views),
+        replaced(
+            "together", lambda each, power, join=proof_views.together: join(each, 2), proof_views
+        ),
     ),
     "lost shares are there": (
         "lost shares",
@@ -269,7 +278,7 @@ MUTANTS: dict[str, tuple[str, str, Any]] = {
     "one turn of two": (
         "correlated, by turns",
         "third_party",
-        changed("_amplified", lambda row: row._replace(repeated=Repeated(1)), correlated_views),
+        changed("_amplified", lambda row: replace(row, repeated=Repeated(1)), correlated_views),
     ),
     "a person is at one client": (
         "records at both clients",
@@ -294,7 +303,7 @@ MUTANTS: dict[str, tuple[str, str, Any]] = {
     "a person is one record": (
         "two records of a person",
         "server_secagg",
-        changed("_with_records", lambda row: row._replace(drawn=of_one(row.drawn)), person_views),
+        changed("_with_records", lambda row: replace(row, drawn=of_one(row.drawn)), person_views),
     ),
 }
 SAFE = {"weights do not count"}

@@ -1,6 +1,7 @@
 """Clients weighted by their examples: the two estimators by hand, how far one client moves them, what is certified."""
 
 import itertools
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,8 @@ from small import (
 )
 
 import fedpriv as fp
-from fedpriv.rounds.noise_stream import participation_key
+from fedpriv.privacy.rows import featured
+from fedpriv.proof.stream import participation_key
 from fedpriv.rounds.one_round import Carried, round_in_run
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -143,7 +145,7 @@ def test_one_client_moves_what_is_perturbed_by_the_bound(order, replaced):
 def views(algorithm):
     traced = fp.trace_round(algorithm, PARAMS, FEDERATION)
     assert traced.basis == "constructed"
-    return {view: row._replace(used=None) for view, (row,) in table_of(traced, 9).items()}
+    return {view: replace(featured(row), used=None) for view, (row,) in table_of(traced, 9).items()}
 
 
 SAMPLERS = {"poisson": POISSON, "fixed": fp.fixed_size(N, 3), "everyone": fp.everyone(N)}

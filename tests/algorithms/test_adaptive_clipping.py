@@ -26,8 +26,9 @@ from fedpriv.algorithms.adaptive_clipping import adaptive_fed_avg, update_noise
 from fedpriv.mechanisms.clipping import flat, per_layer
 from fedpriv.mechanisms.haar import haar, weights
 from fedpriv.mechanisms.noise import haar_noise
-from fedpriv.pairs.algebra import draws_of
+from fedpriv.pairs.parts import draws_of
 from fedpriv.privacy import VIEWS, joint_multiplier
+from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -244,7 +245,7 @@ def test_the_reach_of_another_mechanism_counts():
     ):
         seen = third_party(adaptive(mechanism=used), 3)
         assert (draws_of(seen.pairs.removed), seen.reason) == (3, "")
-        assert seen.plays.multiplier == pytest.approx(multiplier)
+        assert plays_of(seen).multiplier == pytest.approx(multiplier)
     for hidden in (adaptive(**SILENT), adaptive(noise_multiplier=0.0)):
         for seen in fp.trace_round(hidden, START, FEDERATION).seen(3):
             assert not seen.hidden
@@ -279,4 +280,4 @@ def test_metrics():
 @pytest.mark.slow
 def test_the_count_s_noise_is_a_twentieth_of_the_cohort_by_default():
     seen = third_party(adaptive(sampler=everyone(2000), count_noise=None), 1, 2000)
-    assert seen.plays.multiplier == pytest.approx(Z)
+    assert plays_of(seen).multiplier == pytest.approx(Z)

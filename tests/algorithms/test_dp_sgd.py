@@ -35,6 +35,7 @@ from fedpriv import (
 from fedpriv.core.trees import flatten
 from fedpriv.mechanisms.clipping import per_level
 from fedpriv.mechanisms.noise import isotropic
+from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -106,8 +107,8 @@ def test_a_record_that_is_drawn_again_and_again():
         gaussian(1.0, 20.0),
     )
     for (seen,) in released(dp_sgd(made, sampler=everyone(1)), 1, records=2).values():
-        assert seen.plays.multiplier == 20.0
-        assert seen.plays.drawn == made.records.accounting
+        assert plays_of(seen).multiplier == 20.0
+        assert plays_of(seen).drawn == made.records.accounting
 
 
 def test_only_a_step_that_the_cohort_takes_together_is_hidden_by_all_of_its_noise():
@@ -118,7 +119,7 @@ def test_only_a_step_that_the_cohort_takes_together_is_hidden_by_all_of_its_nois
             per_example(squared), everyone(6), 1, lambda t: optimizer, gaussian(1.0, 1.0), unit
         )
         algorithm = dp_sgd(local, sampler=everyone(16), together=together)
-        return [seen.plays.multiplier for (seen,) in released(algorithm, 1, records=6).values()]
+        return [plays_of(seen).multiplier for (seen,) in released(algorithm, 1, records=6).values()]
 
     own = [1.0, 1.0, 1.0]
     summed = [4.0, 1.0, 4.0]  # third party, server, behind secagg

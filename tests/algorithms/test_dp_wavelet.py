@@ -28,6 +28,7 @@ from fedpriv import (
 from fedpriv.algorithms.wavelet import clipped_mean
 from fedpriv.core.trees import flatten, unflatten
 from fedpriv.papers import dp_fed_avg_wav, dp_sgd_wav, haar, haar_mechanism, wavelet_claim
+from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -106,7 +107,7 @@ def test_what_is_certified():
     def multipliers(algorithm):
         """Of what each view sees, in their order."""
         every = released(algorithm, 5, records=RECORDS).values()
-        return [one.plays.multiplier for of_view in every for one in of_view]
+        return [plays_of(one).multiplier for of_view in every for one in of_view]
 
     def gaussian_noise(sigma):
         return dp_sgd(local(gaussian(1.0, sigma), records=exact), sampler=sampler)
@@ -189,7 +190,9 @@ def test_clipped_gradients_bound_no_update():
         assert "the update of many steps" in certificate.assumptions[0]
         assert not loose.claim(3, DELTA).sound
     ours = dp_fed_avg_wav(squared, d=D, **common, bounded="update")
-    assert released(ours, 3)["third_party"][0].plays.multiplier == pytest.approx(8.0 / math.sqrt(D))
+    assert plays_of(released(ours, 3)["third_party"][0]).multiplier == pytest.approx(
+        8.0 / math.sqrt(D)
+    )
 
 
 @pytest.mark.slow

@@ -43,7 +43,8 @@ from fedpriv.algorithms.local_dp import ldp_fed_avg
 from fedpriv.compression.codecs import UNCODED
 from fedpriv.core import random_streams
 from fedpriv.papers import fixed_interval
-from fedpriv.privacy.seen import common_neighbour
+from fedpriv.privacy.played import plays_of
+from fedpriv.proof.seen import common_neighbour
 from fedpriv.types import Draw
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -207,7 +208,9 @@ def test_what_a_codec_makes_of_the_assumptions():
 def test_rounding_messages_takes_away_the_noise_of_others(name):
     """A sum of rounded messages is no function of the sum of messages: others' noise may be rounded away."""
     plain, rounded = (seen(coded(name, codec, LOUD)) for codec in (UNCODED, qsgd(8)))
-    assert {r.plays.multiplier for r in rounded.values()} == {plain["server"].plays.multiplier}
+    assert {plays_of(r).multiplier for r in rounded.values()} == {
+        plays_of(plain["server"]).multiplier
+    }
 
 
 def test_streams_of_keys_do_not_meet():
@@ -250,7 +253,7 @@ def test_what_does_not_fit_is_reported():
 def test_a_client_that_fills_several_slots_counts_as_often():
     sampler = with_replacement([1] * CLIENTS, 3)
     made = dp_fed_avg(squared, sampler=sampler, **COMMON, **LOUD)
-    plays = seen(made)["third_party"].plays
+    plays = plays_of(seen(made)["third_party"])
     assert plays.multiplier == pytest.approx(LOUD["noise_multiplier"])
     assert plays.drawn == sampler.accounting
     assert not made.claim(2, DELTA).sound

@@ -31,9 +31,10 @@ from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.estimates import gaussian_estimate
 from fedpriv.attacks.mechanism_audit import Scores, draw_scores
 from fedpriv.attacks.one_run import epsilon_one_run
-from fedpriv.pairs.exact import exact
 from fedpriv.privacy.certify import pair_of
-from fedpriv.privacy.seen import common_neighbour
+from fedpriv.privacy.played import plays_of
+from fedpriv.proof.exact import exact
+from fedpriv.proof.seen import common_neighbour
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -219,7 +220,7 @@ def test_canaries_of_a_group_are_scored_as_its_members():
         return jax.lax.scan(step, state, jax.random.split(key, 4))[0]
 
     after = jax.jit(lambda keys: jax.lax.map(run, keys))(jax.random.split(jax.random.key(0), 400))
-    mu = 2 / seen.plays.multiplier
+    mu = 2 / plays_of(seen).multiplier
     for there in (True, False):
         scores = np.asarray(after.scores)[np.asarray(after.present)[:, 0] == there, 0, 0]
         law = scipy.stats.norm((there - 0.5) * mu**2, mu)

@@ -19,6 +19,7 @@ from fedpriv.attacks.integer_scores import worst_shifts
 from fedpriv.attacks.mechanism_audit import draw_scores
 from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy import Dropping, Everyone, FixedSize, Poisson, certify_seen, declared
+from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -109,7 +110,7 @@ def test_records_and_what_honest_members_leave():
     every = fp.trace_round(algorithm, start(3), FEDERATION).seen(1, honest=honest)
     (made,) = (each for each in every if each.view == "server_secagg")
     assert made.unit == "record"
-    assert made.plays.noise.share_variance >= 1
+    assert plays_of(made).noise.share_variance >= 1
     told = certified(made)
     scores = draw_scores([made], made.view, draws=100_000)
     assert lower_bounds(scores, DELTA, 1e-6).least <= told

@@ -29,6 +29,7 @@ from fedpriv.privacy import (
     declared,
 )
 from fedpriv.privacy.claims.wavelet_claim import wavelet_claim
+from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -128,7 +129,7 @@ def test_more_tensors_than_coordinates_asked_for():
     assert len(draw_scores([made], made.view, draws=100).present) == 100
 
 
-@tiers.every("name", SEEN, kind=lambda made: made.plays.drawn.everyone)
+@tiers.every("name", SEEN, kind=lambda made: plays_of(made).drawn.everyone)
 def test_lower_bounds_keep_below_the_certificate(name):
     """Each of them is wrong with probability 1e-6 at most, where the certificate is right."""
     made = SEEN[name]

@@ -7,13 +7,15 @@ import pytest
 import tiers
 
 from fedpriv.attacks.play import is_certain, play
-from fedpriv.pairs.algebra import NOTHING, SEEN, All, Block, Moved, Times, Told
+from fedpriv.pairs.blocks import Block
 from fedpriv.pairs.search import by_losses
-from fedpriv.pairs.verify import deltas
+from fedpriv.pairs.several import moved
+from fedpriv.proof.pairs import NOTHING, SEEN, All, Moved, Times, Told
+from fedpriv.proof.verify import deltas
 
 DRAWS, DEVIATIONS = 40_000, 5.0  # a false alarm once in 10^6 points
 SURE = Moved("gaussian", ((0.6, 1.0),))
-RARE = Moved("gaussian", ((0.7, 0.3), (1.4, 0.1)))
+RARE = moved("gaussian", ((0.7, 0.3), (1.4, 0.1)))
 PAIRS = {
     "told": Times(Told(((0.4, Times(RARE, 2)), (0.6, NOTHING))), 2),
     "sure": Times(SURE, 4),

@@ -24,6 +24,7 @@ from fedpriv.attacks.server_views import (
 )
 from fedpriv.attacks.transcript import least_squares
 from fedpriv.core.trees import flatten
+from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -126,7 +127,7 @@ def test_each_message_has_its_share_of_the_noise():
     assert_normal(found.sum(1), 0.3)
     seen = fp.trace_round(made, PARAMS, FEDERATION).seen(1)
     (server,) = (each for each in seen if each.view == "server")
-    assert np.isclose(server.plays.multiplier, 3.0 / np.sqrt(COHORT))
+    assert np.isclose(plays_of(server).multiplier, 3.0 / np.sqrt(COHORT))
 
 
 @pytest.mark.slow

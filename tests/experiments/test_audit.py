@@ -131,7 +131,7 @@ def summing(used: fp.Mechanism) -> fp.Algorithm:
 
 def overstated(says: float, does: float) -> Ledger:
     """Of a mechanism that says to have another noise than it has."""
-    used = fp.gaussian(1.0, does)._replace(certified_multiplier=says)
+    used = fp.gaussian(1.0, does)._replace(certified_multiplier=says, seal=())
     return ledger(1e-3, dp_fed_avg=summing(used))
 
 

@@ -9,6 +9,7 @@ from configs import quickstart
 from experiments.accounting import budget
 from experiments.config.made import ledger_of
 from experiments.papers import fed_smp
+from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -19,7 +20,7 @@ SMALL = replace(quickstart.settings, rounds=3, sampling="fixed_size", algorithms
 def mechanism(settings):
     every = quickstart.ledger(settings).trace("rand_k").seen(1)
     (seen,) = (each for each in every if each.view == VIEW)
-    return seen.plays.used
+    return plays_of(seen).used
 
 
 GIVEN = [

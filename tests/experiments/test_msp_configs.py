@@ -19,6 +19,7 @@ from experiments.papers.mspdq import Jopeq, Ldp, Msp, Name
 from experiments.runs.run_folder import read
 from experiments.tables import uploads
 from fedpriv import models
+from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -94,7 +95,7 @@ def made(name, **changes):
 
 def multiplier(ledger):
     (name,) = ledger.entries
-    return ledger.trace(name).seen(1)[0].plays.used.certified_multiplier
+    return plays_of(ledger.trace(name).seen(1)[0]).used.certified_multiplier
 
 
 def test_the_noise_of_ldp():

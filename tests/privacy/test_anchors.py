@@ -11,8 +11,8 @@ import pytest
 from tree_nodes import tree_sensitivity_squared
 
 import fedpriv as fp
-from fedpriv.pairs.curves import epsilon_of_mixture
 from fedpriv.pairs.search import by_losses
+from fedpriv.pairs.separations import epsilon_of_mixture
 from fedpriv.papers import fed_smp_claim
 from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
 from fedpriv.privacy.certify import pair_of

@@ -9,19 +9,14 @@ import tiers
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from fedpriv.pairs.curves import (
-    add_delta,
-    gaussian_delta,
-    laplace_delta,
-    remove_delta,
-    replace_delta,
-)
 from fedpriv.pairs.divergences import renyi as bound_of
 from fedpriv.pairs.search import curves_of
-from fedpriv.pairs.verify import delta as shown_by
 from fedpriv.privacy import FixedSize, Poisson, declared
 from fedpriv.privacy.certify import pair_of
-from fedpriv.privacy.seen import common_neighbour
+from fedpriv.proof.curves import add_delta, remove_delta, replace_delta
+from fedpriv.proof.noise import gaussian_delta, laplace_delta
+from fedpriv.proof.seen import common_neighbour
+from fedpriv.proof.verify import delta as shown_by
 
 LAWS = {"gaussian": norm, "laplace": laplace}
 AXES = {"gaussian": np.linspace(-25, 25, 20001), "laplace": np.linspace(-40, 40, 80001)}

@@ -25,6 +25,7 @@ from fedpriv.mechanisms.described import worst_case_of
 from fedpriv.mechanisms.haar import padded_length, variance_left, weights
 from fedpriv.mechanisms.integers import integer_sum
 from fedpriv.mechanisms.noise import haar_noise
+from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -176,9 +177,9 @@ def test_an_algorithm_adds_what_it_declares(name):
     entry = every_algorithm.ENTRIES[name]
     algorithm = entry.make(sampler=fp.everyone(CLIENTS), optimizer=lambda t: optax.sgd(0.0))
     (seen, *_) = fp.trace_round(algorithm, ZERO, FEDERATION).seen(1)
-    used = seen.plays.used
-    assert (seen.view, seen.plays.kind) == ("third_party", used.noise)
-    assert seen.plays.multiplier == pytest.approx(used.certified_multiplier)
+    used = plays_of(seen).used
+    assert (seen.view, plays_of(seen).kind) == ("third_party", used.noise)
+    assert plays_of(seen).multiplier == pytest.approx(used.certified_multiplier)
 
     def white(total):
         if entry.takes("count_noise"):  # the count has a part of the multiplier
@@ -213,6 +214,8 @@ def test_clients_own_noise_may_be_haar_noise(name):
     algorithm = every_algorithm.MAKERS[name](local=one, sampler=fp.everyone(CLIENTS))
     traced = fp.trace_round(algorithm, ZERO, FEDERATION)
     (seen,) = (each for each in traced.seen(1) if each.view == "server")
-    assert seen.plays.multiplier == pytest.approx(MULTIPLIER * 1e6 / math.sqrt(padded_length(D)))
+    assert plays_of(seen).multiplier == pytest.approx(
+        MULTIPLIER * 1e6 / math.sqrt(padded_length(D))
+    )
     white = jnp.asarray(whitening(D), jnp.float32)
     check_round(algorithm, D, lambda total: white @ total, MULTIPLIER * math.sqrt(CLIENTS) / LOT)

@@ -22,8 +22,9 @@ from fedpriv.privacy import (
     certify_seen,
     declared,
 )
-from fedpriv.privacy.certify import certify_choice
+from fedpriv.privacy.certify import among, certify_choice
 from fedpriv.privacy.drawn import Drawn
+from fedpriv.privacy.played import plays_of
 
 DELTA = 1e-5
 ACCOUNTANTS = {"PLD": PLDAccountant, "RDP": RdpAccountant}
@@ -67,7 +68,7 @@ COMPUTED = {
     "Poisson": (PLD, [release(1.4, POISSON, 10)]),
     "Poisson, a record taken away": (
         PLD,
-        [release(1.4, POISSON, 10).among("emptied")],
+        [among(release(1.4, POISSON, 10, unit="record"), "emptied")],
     ),
     "Laplace": (PLD, [laplace(10.0, ALL, 10)]),
     "Laplace, sampled": (PLD, [laplace(4.0, POISSON, 10)]),
@@ -87,7 +88,7 @@ REFUSED = {
     "known cohorts": (TOLD, [release(2.0, POISSON, 3, "server")]),
     "with replacement": (TOLD, [release(2.0, WithReplacement(100, 4, 0.02), 3)]),
     "cut, and it remembers": (TOLD, [seen_by_hand(REMEMBERING, 2.0, 3)]),
-    "cut, and it stays": (TOLD, [seen_by_hand(CUT, 2.0, 3).among("emptied")]),
+    "cut, and it stays": (TOLD, [among(seen_by_hand(CUT, 2.0, 3), "emptied")]),
     "draws within draws": (TOLD, [WITHIN]),
     "persons, cut": (TOLD, [persons(4.0, Poisson(100, 0.1, 12), 5)]),
     "persons, and Laplace": ("several units may be", [persons(4.0, POISSON, 5, noise="laplace")]),
@@ -96,7 +97,7 @@ REFUSED = {
     "persons of fixed size": (REPLACED, [persons(4.0, FIXED, 10)]),
     "Poisson, one replaced": (
         REPLACED,
-        [seen_by_hand(Drawn(POISSON, Who(stays=True)), 2.0, 3).among("replaced")],
+        [among(seen_by_hand(Drawn(POISSON, Who(stays=True)), 2.0, 3), "replaced")],
     ),
     "blocks": ("one round of a block", [release(2.0, Allocation(100, 4), 3)]),
     "discrete Gaussians": ("of integers", [integers("discrete_gaussian")]),
@@ -118,9 +119,9 @@ def certified(releases, options=None):
 def told_apart_by(entry):
     """Who computes it, how units are drawn first, the noise, and whether a run is chosen."""
     named, (first, *_), *options = entry
-    drawn = first.plays.drawn
-    cut = drawn.made_by is not None
-    return named, type(drawn), cut, drawn.everyone, first.plays.noise, options == [BEST]
+    drawn = plays_of(first).drawn
+    cut = getattr(drawn, "can_be_cut", False)
+    return named, type(drawn), cut, drawn.everyone, plays_of(first).noise, options == [BEST]
 
 
 @tiers.every("name", COMPUTED, kind=told_apart_by)
@@ -142,7 +143,7 @@ def test_an_event_is_computed_to_what_is_promised(name):
         assert promised <= found <= promised * (1 + LOOSER.get(name, 1e-4))
 
 
-@tiers.every("name", REFUSED, kind=lambda entry: (entry[0], entry[1][0].plays.kind))
+@tiers.every("name", REFUSED, kind=lambda entry: (entry[0], plays_of(entry[1][0]).kind))
 def test_what_no_accountant_computes_is_refused(name):
     """In a line that says why, and what to do."""
     why, *given = REFUSED[name]

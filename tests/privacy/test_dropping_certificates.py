@@ -194,7 +194,7 @@ def test_few_cases_are_above_many(monkeypatch):
     assert len(cases) < 140
     assert sum(case.chance for case in cases) == pytest.approx(1, abs=1e-9)
     merged = epsilon_of(release(sampling, steps=50))
-    monkeypatch.setattr("fedpriv.privacy.sampling.fixed_size._MOST_CASES", 1000)
+    monkeypatch.setattr("fedpriv.privacy.sampling.dropping._MOST_CASES", 1000)
     exact = epsilon_of(release(sampling, steps=51)), epsilon_of(release(sampling, steps=49))
     assert merged < exact[0] * 1.01
     assert merged > exact[1]

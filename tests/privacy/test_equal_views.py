@@ -5,7 +5,7 @@ import pytest
 from fedpriv.pairs import grids, search
 from fedpriv.privacy import VIEWS, Everyone, Poisson, certify_seen, declared
 from fedpriv.privacy.certify import pair_of
-from fedpriv.privacy.seen import common_neighbour
+from fedpriv.proof.seen import common_neighbour
 
 
 @pytest.fixture

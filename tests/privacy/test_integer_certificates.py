@@ -9,7 +9,6 @@ import tiers
 from scipy import optimize, signal, stats
 
 from fedpriv.mechanisms.integers import Integers, integer_sum
-from fedpriv.pairs.curves import gaussian_delta
 from fedpriv.pairs.divergences import never_hidden
 from fedpriv.pairs.integer_bounds import bounds_of
 from fedpriv.pairs.integer_laws import DiscreteGaussians, Skellam, shift_divergence
@@ -19,6 +18,7 @@ from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
 from fedpriv.privacy.certify import certify_choice, pair_of
 from fedpriv.privacy.profile import Composition, profile_of
 from fedpriv.privacy.sampling import Dropping
+from fedpriv.proof.noise import gaussian_delta
 
 DELTA = 1e-5
 KINDS = ("discrete_gaussian", "skellam")

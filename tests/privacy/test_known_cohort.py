@@ -8,11 +8,11 @@ import tiers
 from pair_curves import directions
 from scipy.stats import binom, norm
 
-from fedpriv.pairs.curves import gaussian_delta
-from fedpriv.pairs.exact import exact
 from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
 from fedpriv.privacy.certify import pair_of
 from fedpriv.privacy.sampling import ADJACENCIES
+from fedpriv.proof.exact import exact
+from fedpriv.proof.noise import gaussian_delta
 
 DELTA = 1e-4
 

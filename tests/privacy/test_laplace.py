@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom, laplace
 
-from fedpriv.pairs.curves import laplace_delta
 from fedpriv.pairs.grids import all_grids
 from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
 from fedpriv.privacy.certify import pair_of
+from fedpriv.proof.noise import laplace_delta
 
 DELTA = 1e-4
 

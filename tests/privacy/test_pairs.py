@@ -8,26 +8,19 @@ import pytest
 from random_pairs import beside_dp_accounting, larger, trees
 
 from experiments.accounting.verifying import LEAST_DELTA
-from fedpriv.pairs.algebra import (
-    NOTHING,
-    SEEN,
-    All,
-    Best,
-    Block,
-    Moved,
-    Slack,
-    Times,
-    Told,
-    times,
-    together,
-    told,
-)
-from fedpriv.pairs.curves import epsilon_of_mixture
+from fedpriv.pairs.blocks import Block
+from fedpriv.pairs.divergences import Orders
+from fedpriv.pairs.end_of_run import Best, Slack
 from fedpriv.pairs.integer_noise import IntegerNoise
+from fedpriv.pairs.large_losses import DirectionApart
+from fedpriv.pairs.pieces import together
 from fedpriv.pairs.search import by_divergences, by_losses, epsilon
+from fedpriv.pairs.separations import Rounded, epsilon_of_mixture
+from fedpriv.pairs.several import moved
 from fedpriv.pairs.theirs import by_dp_accounting
-from fedpriv.pairs.verify import Direction, Exact, Grid, Orders, delta, deltas
 from fedpriv.pairs.written import read_pair, read_witness, written
+from fedpriv.proof.pairs import NOTHING, SEEN, All, Moved, Times, Told, times, told
+from fedpriv.proof.verify import Direction, Exact, Grid, delta, deltas
 
 FEW = list(trees(seed=1, count=4, several=False))
 POISSON = Moved("gaussian", ((0.7, 0.02),))
@@ -158,7 +151,7 @@ def test_divergences_are_dp_accountings():
 PAIRS = [
     POISSON,
     Moved("laplace", ((0.5, 0.1),), True),
-    Moved("gaussian", ((0.5, 0.1), (1.0, 0.01)), True, 0.2),
+    moved("gaussian", ((0.5, 0.1), (1.0, 0.01)), True, 0.2),
     Moved("gaussian", ((math.inf, 0.1),)),
     Told(((0.5, POISSON), (0.5, NOTHING)), (10, 0.1, 3)),
     Block("gaussian", 3, ((0.5, 0.5, 0), (0.5, 1.0, 1))),
@@ -176,8 +169,8 @@ def test_json_and_back(pair):
 
 
 def test_a_witness_in_json_and_back():
-    ways = (Direction(((1.5, 2.0), (3.0,)), 1e-9), Direction(((1.0,),)))
-    for witness in (Exact(), Grid(1e-4, 1e-20, ways), Orders((1.5, 63.0))):
+    ways = (DirectionApart(((1.5, 2.0), (3.0,)), 1e-9), Direction(((1.0,),)))
+    for witness in (Exact(), Rounded(), Grid(1e-4, 1e-20, ways), Orders((1.5, 63.0))):
         assert read_witness(json.loads(json.dumps(written(witness)))) == witness
 
 
@@ -244,7 +237,7 @@ def test_numbers_of_draws_that_no_integer_holds():
     rare = Told(((0.5, Moved("gaussian", ((1e-9, 1.0),))), (0.5, Moved("gaussian", ((1e6, 1.0),)))))
     for pair in (Times(rare, 7), Times(rare, 2**53)):
         with pytest.raises(ValueError, match="no such law"):
-            delta(pair, 1.0, Exact())
+            delta(pair, 1.0, Rounded())
 
 
 def test_many_equal_cases_are_one():
@@ -257,7 +250,7 @@ def test_many_equal_cases_are_one():
 
 def test_laplace_noise_of_far_apart_moves():
     """Of which the larger is seldom: no less than that of the smaller."""
-    pair, smaller = Moved("laplace", ((1.0, 0.5), (1e9, 1e-12))), Moved("laplace", ((1.0, 0.5),))
+    pair, smaller = moved("laplace", ((1.0, 0.5), (1e9, 1e-12))), Moved("laplace", ((1.0, 0.5),))
     witness = Grid(1e-3, 1e-11, (Direction(((1.0,),)),) * 2)
     assert delta(pair, 0.0, witness) >= 0.999 * delta(smaller, 0.0, witness) > 0.19
 

@@ -9,7 +9,7 @@ import tiers
 from dp_accounting import get_epsilon_gaussian
 from scipy.stats import binom, norm
 
-from fedpriv.pairs.exact import exact as exact_law
+from fedpriv.pairs.separations import separations as exact_law
 from fedpriv.privacy import (
     Everyone,
     FixedSize,
@@ -19,7 +19,7 @@ from fedpriv.privacy import (
     declared,
 )
 from fedpriv.privacy.certify import pair_of
-from fedpriv.privacy.seen import common_neighbour
+from fedpriv.proof.seen import common_neighbour
 
 DELTA, DRAWS = 1e-2, 200_000
 

@@ -10,11 +10,12 @@ from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, MixtureGauss
 from drawn_by_hand import seen_by_hand
 from scipy import optimize, stats
 
-from fedpriv.pairs import curves
 from fedpriv.pairs.mixture_curves import none_delta, replaced_delta, several_delta
 from fedpriv.privacy import Everyone, FixedSize, Poisson, Who, certify_seen
 from fedpriv.privacy.drawn import Drawn
 from fedpriv.privacy.sampling import Dropping, WithReplacement, told_law
+from fedpriv.proof import curves
+from fedpriv.proof.noise import gaussian_delta
 
 SIGMA, DELTA = 2.0, 1e-4
 
@@ -209,7 +210,7 @@ def test_draws_that_miss_nobody_cost_no_more_than_all(rate):
     eps = np.linspace(0.0, 60.0, 61)
     back = none_delta(eps, times / 4, chances)
     assert (np.diff(back) <= 0).all()
-    assert (back <= curves.gaussian_delta(eps, 50 / 4) * (1 + 1e-9)).all()
+    assert (back <= gaussian_delta(eps, 50 / 4) * (1 + 1e-9)).all()
 
 
 def test_a_single_unit_is_as_ever():

@@ -22,6 +22,7 @@ from fedpriv.privacy import (
 )
 from fedpriv.privacy.drawn import Drawn
 from fedpriv.privacy.operational import operational_numbers
+from fedpriv.privacy.played import plays_of
 from fedpriv.privacy.profile import PrivacyProfile
 
 DELTA = 1e-5
@@ -85,7 +86,7 @@ class TestGaussian:
 
 def drawn(seen):
     """On this depends which accountant has its curve."""
-    return seen.view, type(seen.plays.drawn), seen.plays.noise
+    return seen.view, type(plays_of(seen).drawn), plays_of(seen).noise
 
 
 @tiers.every("name", RELEASES, kind=drawn)

@@ -11,10 +11,10 @@ import tiers
 from pair_curves import best_tilt
 from scipy.fft import next_fast_len
 
-from fedpriv.pairs.algebra import NOTHING, All, Times, Told
-from fedpriv.pairs.cells import Losses
-from fedpriv.pairs.spectra import _TRANSFORM, UNIT
-from fedpriv.pairs.tilted import Leaf, Sum
+from fedpriv.proof.cells import Losses
+from fedpriv.proof.pairs import NOTHING, All, Times, Told
+from fedpriv.proof.spectra import _TRANSFORM, UNIT
+from fedpriv.proof.tilted import DrawLosses, Sum
 
 MORE = np.longdouble
 has_more = pytest.mark.skipif(
@@ -110,7 +110,8 @@ def test_sums_of_small_laws(seeds):
     """Of one, two and seven rounds of what is told apart and of what is not: by all sums, in 40 digits."""
     for rng in map(np.random.default_rng, seeds):
         a, b, interval = drawn_law(rng), drawn_law(rng), float(rng.uniform(0.02, 0.6))
-        once = All((Told(((0.25, Leaf(a)), (0.75, NOTHING))), Leaf(b)))
+        one, other = (DrawLosses(losses, interval) for losses in (a, b))
+        once = All((Told(((0.25, one), (0.75, NOTHING))), other))
         with mpmath.workdps(40):
             shown = {cell: p / 4 for cell, p in as_numbers(a).items()}
             shown[0] = shown.get(0, 0) + mpmath.mpf(3) / 4
@@ -153,7 +154,8 @@ def test_sums_of_very_many_signs(given, deviations):
     for chance in (1 / (1 + math.exp(-loss)), 0.5):
         spread = 2 * math.sqrt(chance * (1 - chance) * n) * loss
         epsilon = n * loss * (2 * chance - 1) + deviations * spread
-        one = Sum(Times(Leaf(Losses(-1, np.array([1 - chance, 0.0, chance]), 0.0)), n), loss)
+        losses = Losses(-1, np.array([1 - chance, 0.0, chance]), 0.0)
+        one = Sum(Times(DrawLosses(losses, loss), n), loss)
         with mpmath.workdps(30):
             found = excess(one, epsilon, of_signs(n, loss, chance, epsilon))
         assert 0 <= found < min(most, 1e-6 * best_tilt(one, epsilon) * epsilon)

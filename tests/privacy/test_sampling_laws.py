@@ -12,14 +12,15 @@ from pair_curves import bound
 from rush_hour_cases import RushHours
 from scipy.stats import norm
 
-from fedpriv.pairs.algebra import Block
-from fedpriv.pairs.composed import Composed, tree_of
-from fedpriv.pairs.draws import curve
+from fedpriv.pairs.blocks import Block
 from fedpriv.pairs.grids import cell_width
 from fedpriv.privacy import Allocation, Dropping, Everyone, FixedSize, Poisson, Who, Why
-from fedpriv.privacy.drawn import Drawn, Noisy
+from fedpriv.privacy.drawn import Drawn
 from fedpriv.privacy.sampling import ADJACENCIES, PROVED, ByPersons, WithReplacement
 from fedpriv.privacy.sampling.across_groups import AcrossGroups
+from fedpriv.proof.cases import Noisy
+from fedpriv.proof.composed import Composed, tree_of
+from fedpriv.proof.losses import curve
 
 N, SIGMA, EPSILONS = 4, 1.25, np.array([0.0, 0.3, 1.0])
 LINE, PLANE = np.arange(-11, 11, 0.01), np.arange(-8, 8, 0.1)
@@ -159,7 +160,9 @@ def pair_of(name, neighbour, who):
 def told(sampling, neighbour, who, units):
     """What a view is told of the cohorts, beside their sums."""
     cases = sampling.cases(neighbour, who)
-    others_stay = not isinstance(cases, Why) and any(case.in_place for case in cases)
+    others_stay = not isinstance(cases, Why) and any(
+        getattr(case, "in_place", False) for case in cases
+    )
 
     def of(cohorts):
         others = tuple(tuple(i for i in c if i not in units) for c in cohorts)

@@ -13,6 +13,7 @@ from experiments.papers.dp_scaffold import local_steps
 from fedpriv import dp_sgd, everyone, fixed_size, poisson
 from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.mechanisms.per_example import MedianClipping, per_example
+from fedpriv.privacy.played import plays_of
 
 CLIENTS, RECORDS = 5, 6
 
@@ -100,7 +101,7 @@ def test_certificate_of_whole_clients():
     )
     always = dp_scaffold(given, sampler=everyone(100))
     (seen,) = released(always, rounds, 4000)["third_party"]
-    assert (seen.unit, seen.plays.multiplier) == ("client", pytest.approx(2 * sigma / 0.2))
+    assert (seen.unit, plays_of(seen).multiplier) == ("client", pytest.approx(2 * sigma / 0.2))
     accountant = pld.PLDAccountant()
     event = dp_accounting.GaussianDpEvent(2 * sigma / 0.2)
     accountant.compose(dp_accounting.SelfComposedDpEvent(event, rounds * steps))
@@ -113,7 +114,7 @@ def test_certificate_of_whole_clients():
     poissonian = given._replace(records=poisson(4000, 0.2, 1000))
     poissonian = dp_scaffold(poissonian, sampler=everyone(100))
     (seen,) = released(poissonian, rounds, 4000)["third_party"]
-    assert seen.plays.multiplier == pytest.approx(
+    assert plays_of(seen).multiplier == pytest.approx(
         2 * sigma * 4000 / 1000
     )  # up to 1000 records move it
 

@@ -11,7 +11,6 @@ from scipy.optimize import brentq
 from small import blank, sgd, squared, start
 
 from fedpriv import calibrate_noise, dp_fed_avg, full_batch, poisson
-from fedpriv.pairs.curves import add_delta, gaussian_delta, remove_delta
 from fedpriv.privacy import (
     VIEWS,
     Allocation,
@@ -23,6 +22,10 @@ from fedpriv.privacy import (
     certify_seen,
     declared,
 )
+from fedpriv.privacy.certify import among
+from fedpriv.privacy.played import plays_of
+from fedpriv.proof.curves import add_delta, remove_delta
+from fedpriv.proof.noise import gaussian_delta
 
 MANY = 10**8
 
@@ -122,7 +125,7 @@ def loud(view="third_party", **more):
     def of(sampling, steps, squared, neighbour=None, **own):
         def made(multiplier):
             one = release(multiplier, sampling, steps, view, **more, **own)
-            return [one.among(neighbour) if neighbour else one]
+            return [among(one, neighbour) if neighbour else one]
 
         return made, steps * squared
 
@@ -156,7 +159,7 @@ LOUD = {
 def of_draw(entry):
     """How units are drawn, and what the noise is."""
     (seen,) = entry[0](1.0)
-    return type(seen.plays.drawn), seen.plays.noise
+    return type(plays_of(seen).drawn), plays_of(seen).noise
 
 
 @tiers.every("epsilon", [1e-3, 1e-5])

@@ -13,15 +13,16 @@ from pair_curves import bound, directions, epsilon_on_grids
 from scipy.optimize import brentq
 from scipy.stats import laplace, norm
 
-from fedpriv.pairs.algebra import NOTHING, Times, Told
-from fedpriv.pairs.cells import Losses
-from fedpriv.pairs.composed import Composed
-from fedpriv.pairs.curves import epsilon_of_mixture
-from fedpriv.pairs.exact import exact
 from fedpriv.pairs.grids import on_grids
-from fedpriv.pairs.tilted import Leaf
+from fedpriv.pairs.large_losses import ComposedApart
+from fedpriv.pairs.separations import epsilon_of_mixture
 from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
 from fedpriv.privacy.certify import pair_of
+from fedpriv.proof.cells import Losses
+from fedpriv.proof.composed import Composed
+from fedpriv.proof.exact import exact
+from fedpriv.proof.pairs import NOTHING, Times, Told
+from fedpriv.proof.tilted import DrawLosses
 
 LAWS = {"gaussian": norm, "laplace": laplace}
 
@@ -165,7 +166,7 @@ def test_tighter_than_renyi(sampling):
 def test_a_small_distribution_by_hand():
     """All outcomes of three rounds, in each of which the unit takes part in two releases or in none."""
     once = Losses(-2, np.array([0.2, 0.0, 0.3, 0.1, 0.35]), 0.05)
-    tree = Times(Told(((0.4, Times(Leaf(once), 2)), (0.6, NOTHING))), 3)
+    tree = Times(Told(((0.4, Times(DrawLosses(once, 0.25), 2)), (0.6, NOTHING))), 3)
     composed = Composed(tree, 0.25)
     outcomes = [*zip((np.arange(5) - 2) * 0.25, once.chances, strict=True), (math.inf, 0.05)]
     of_round = [(0.0, 0.6)]
@@ -183,7 +184,7 @@ def test_a_small_distribution_by_hand():
         assert delta * (1 - 1e-14) <= bound(composed, epsilon) <= delta * (1 + 1e-9)
 
     # Where it is the largest loss that is told apart, and several of them count as infinite.
-    apart = Composed(tree, 0.25, 6 * 0.4 * 0.35 + 1e-9)
+    apart = ComposedApart(tree, 0.25, 6 * 0.4 * 0.35 + 1e-9)
     large = 0.4 * 2 * 0.35  # expected of a round, in which 0.4 * 0.35^2 is the chance of two
     several = 3 * 0.4 * 0.35**2 + 3 * large**2
     assert apart.infinity == pytest.approx(infinite + several, rel=1e-6)
@@ -198,12 +199,12 @@ def test_rare_losses_that_no_tilt_reaches():
     twice = np.convolve(chances, chances)
     of_four = np.convolve(twice, twice)
     losses_of_four = (np.arange(len(of_four)) - 4) * 1e-3
-    tree = Times(Leaf(Losses(-1, chances, 0.0)), 4)
+    tree = Times(DrawLosses(Losses(-1, chances, 0.0), 1e-3), 4)
     for epsilon in (0.05, 0.1, 0.3):
         delta = float(of_four @ -np.expm1(np.minimum(epsilon - losses_of_four, 0.0)))
         assert delta < 1e-13
         assert bound(Composed(tree, 1e-3), epsilon) >= delta
-        apart = Composed(tree, 1e-3, math.sqrt(2e-4 * delta))
+        apart = ComposedApart(tree, 1e-3, math.sqrt(2e-4 * delta))
         assert delta <= bound(apart, epsilon) <= 1.01 * delta
 
 

@@ -9,8 +9,8 @@ import tiers
 from pair_curves import epsilon_on_grids
 from scipy.stats import binom, laplace, norm
 
-from fedpriv.pairs.exact import exact as exact_law
 from fedpriv.pairs.search import by_divergences
+from fedpriv.pairs.separations import separations as exact_law
 from fedpriv.privacy import (
     Everyone,
     FixedSize,

@@ -21,11 +21,12 @@ from fedpriv.privacy import (
     joint_multiplier,
     whitened_multiplier,
 )
-from fedpriv.privacy.drawn import Drawn, Noisy, Repeated
-from fedpriv.privacy.from_rows import seen_of
-from fedpriv.privacy.row import Row
+from fedpriv.privacy.drawn import Drawn, Repeated
+from fedpriv.privacy.rows import Row
 from fedpriv.privacy.sampling import Who
 from fedpriv.privacy.strategy_sensitivity import block_sensitivity, sensitivity
+from fedpriv.proof.cases import Noisy
+from fedpriv.proof.row import seen_of
 
 RARE, FIXED, ALL = Poisson(100, 0.05), FixedSize(100, 5), Everyone(100)
 LOST = Dropping(12, 6, 0.25, noise_is_lost=True)

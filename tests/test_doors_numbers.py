@@ -1,0 +1,142 @@
+"""Noise, pairs, witnesses and ends of a run of somebody else's, by the doors of `fedpriv.proof` alone."""
+
+import ast
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from fedpriv.pairs.search import epsilon
+from fedpriv.pairs.written import read_pair, written
+from fedpriv.proof.cells import Losses
+from fedpriv.proof.noise import Noise, gaussian_delta
+from fedpriv.proof.pairs import All, Leaf, Moved, Pair, Rest, Times, leaves_of
+from fedpriv.proof.verify import Grid, Witness, delta, deltas
+
+DELTA = 1e-5
+
+
+@dataclass(frozen=True)
+class Wider(Noise):
+    """Gaussian noise of another deviation."""
+
+    deviation: float
+    kind = "wider"
+
+    def curve(self, epsilon, far):
+        return gaussian_delta(epsilon, np.asarray(far) / self.deviation)
+
+    def largest_loss(self, far, deviations):
+        apart = far / self.deviation
+        return apart**2 / 2 + deviations * apart
+
+
+@pytest.mark.parametrize(("rate", "replaced"), [(0.1, False), (0.1, True), (1.0, False)])
+def test_a_noise(rate, replaced):
+    own = Times(Moved(Wider(2.0), ((1.0, rate),), replaced), 20)
+    known = Times(Moved("gaussian", ((0.5, rate),), replaced), 20)
+    value, witness = epsilon(own, DELTA)
+    assert delta(own, value, witness) <= DELTA
+    if isinstance(witness, Grid):
+        assert delta(known, value, witness) == delta(own, value, witness)
+    assert value == pytest.approx(epsilon(known, DELTA).epsilon, rel=2e-3)
+
+
+@pytest.mark.parametrize("noise", ["cauchy", 3, Wider])
+def test_what_is_no_noise(noise):
+    with pytest.raises(ValueError, match=r"^noise: [^\n]*; give one of "):
+        Moved(noise, ((1.0, 1.0),))
+
+
+@dataclass(frozen=True)
+class RandomizedResponse(Leaf):
+    """One bit that is told truly with probability e^a / (1 + e^a)."""
+
+    nats: float
+
+    @property
+    def is_symmetric(self):
+        return True
+
+    def reach(self, deviations):
+        return self.nats
+
+    def losses(self, interval, beyond):
+        cells = math.ceil(self.nats / interval)
+        true = 1 / (1 + math.exp(-cells * interval))
+        chances = np.zeros(2 * cells + 1)
+        chances[0], chances[-1] = 1 - true, true
+        return (Losses(-cells, chances, 0.0),) * 2
+
+
+def test_a_leaf():
+    """Of n bits, j of which are false, the loss is (n - 2 j) a."""
+    n, nats = 50, 0.25
+    pair = Times(RandomizedResponse(nats), n)
+    value, witness = epsilon(pair, DELTA)
+    false = np.arange(n + 1)
+    chances = binom.pmf(false, n, 1 / (1 + math.exp(nats)))
+    exact = chances @ np.maximum(0.0, -np.expm1(np.minimum(value - (n - 2 * false) * nats, 0.0)))
+    assert exact <= delta(pair, value, witness) <= DELTA
+    assert exact == pytest.approx(DELTA, rel=0.02)
+    beside = All((pair, Moved("laplace", ((0.1, 0.5),))))
+    assert value < epsilon(beside, DELTA).epsilon < value + 0.1
+
+
+@dataclass(frozen=True)
+class Pure(Witness):
+    """Basic composition: all losses are at most the sum of the largest."""
+
+    def deltas(self, pair: Pair, epsilon):
+        leaves = leaves_of(pair)
+        if not all(leaf.noise == "laplace" for leaf in leaves):
+            raise self.unknown()
+        return np.where(epsilon >= sum(leaf.far for leaf in leaves), 0.0, 1.0)
+
+
+def test_a_witness():
+    pair = All((Moved("laplace", ((0.1, 1.0),)), Moved("laplace", ((0.2, 0.5),))))
+    assert delta(pair, 0.31, Pure()) == 0.0
+    assert delta(pair, 0.29, Pure()) == 1.0
+    with pytest.raises(ValueError, match=r"^witness: Pure; no such law of this pair is known$"):
+        delta(Moved("gaussian", ((0.1, 1.0),)), 1.0, Pure())
+
+
+@dataclass(frozen=True)
+class Halved(Rest):
+    """A run that is released or not, by a coin that is thrown once."""
+
+    of: Pair
+
+    def deltas(self, epsilon, witness):
+        return deltas(self.of, epsilon, witness) / 2
+
+
+def test_the_end_of_a_run():
+    pair = Times(Moved("gaussian", ((0.5, 0.1),)), 5)
+    value, witness = epsilon(pair, DELTA)
+    assert delta(Halved(pair), value, witness) == delta(pair, value, witness) / 2
+
+
+def test_a_file_names_what_it_cannot_be_read_with():
+    said = json.loads(json.dumps(written(Times(RandomizedResponse(0.5), 2))))
+    with pytest.raises(ValueError, match="give one key of moved, "):
+        read_pair(said)
+
+
+def test_the_bound_imports_nothing_but_the_proof_and_how_complaints_are_worded():
+    seen, left = set(), {"fedpriv.proof.verify"}
+    while left:
+        seen.add(name := left.pop())
+        for node in ast.walk(ast.parse(Path(*name.split(".")).with_suffix(".py").read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("fedpriv"):
+                inside = Path(*node.module.split(".")).is_dir()
+                names = {f"{node.module}.{each.name}" for each in node.names}
+                left |= (names if inside else {node.module}) - seen
+    assert seen - {"fedpriv.core.complaints"} == {
+        name for name in seen if name.startswith("fedpriv.proof.")
+    }
