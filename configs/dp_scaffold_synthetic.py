@@ -18,7 +18,7 @@ from experiments.papers import dp_scaffold
 from experiments.papers.dp_scaffold import DPScaffold, experiment
 from experiments.papers.dp_scaffold_authors import ranged_by_records
 from fedpriv import datasets, models
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.datasets.synthetic import CLASSES, FEATURES
 

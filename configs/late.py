@@ -19,7 +19,8 @@ from experiments.config.fields import NumberOrZero, Single, check_each
 from experiments.papers import late
 from experiments.papers.fed_smp import Local
 from experiments.papers.late import Late
-from fedpriv.core.arguments import checked, require
+from fedpriv.core.arguments import checked
+from fedpriv.core.complaints import require
 from fedpriv.data.datasets import Dataset
 
 IMAGES, LABELS = 60_000, 10

@@ -30,7 +30,8 @@ from experiments.config import (
 from experiments.config.fields import Number, Single, check_each
 from experiments.papers import fed_smp
 from experiments.papers.fed_smp import FedSMP, Local
-from fedpriv.core.arguments import Rate, require
+from fedpriv.core.arguments import Rate
+from fedpriv.core.complaints import require
 from fedpriv.data.datasets import Dataset
 from fedpriv.rounds.algorithm import Algorithm
 

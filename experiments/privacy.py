@@ -24,7 +24,8 @@ from experiments.base.formats import terminal_width
 from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.options import config_name, listing, parse, split_options
-from fedpriv.core.arguments import MeanRuns, Rate, require
+from fedpriv.core.arguments import MeanRuns, Rate
+from fedpriv.core.complaints import require
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,40 @@ def the_check():
     axes.text(5.6, 0.55, "past every release: refused", fontsize=8.5, color=ORANGE)
 
 
-STRUCTURES = (client_and_round, unit, view, adjacency, the_check)
+def the_proof():
+    axes = canvas(10, 5.2)
+    rows = [
+        (
+            4.7,
+            ("round", "program", "releases"),
+            "stream, bound, call, labels, flow, marks, trace",
+            GREEN,
+        ),
+        (
+            2.9,
+            ("pair of laws", "what a view\nsees of a unit", "draws, noise"),
+            "samplings, views, pairs",
+            BLUE,
+        ),
+        (
+            1.1,
+            ("a witness", "losses of\nall draws", "ε at δ"),
+            "curves, tilted, verify, certificate",
+            ORANGE,
+        ),
+    ]
+    for y, texts, modules, color in rows:
+        for x, text in zip((1.3, 5, 8.7), texts, strict=True):
+            box(axes, x, y, text, 2.5, 0.85, color)
+        for left, right in ((2.6, 3.7), (6.3, 7.4)):
+            ends = (left, y), (right, y)
+            arrow(axes, *(reversed(ends) if color == BLUE else ends), color=color)
+        axes.text(5, y - 0.68, modules, ha="center", va="center", fontsize=8, color=color)
+    for x, y in ((8.7, 4.7), (1.3, 2.9)):
+        arrow(axes, (x, y - 0.45), (x, y - 1.35))
+
+
+STRUCTURES = (client_and_round, unit, view, adjacency, the_check, the_proof)
 NUMBERS = (epsilon, delta, claimed_certified_audited, operational_numbers)
 PICTURES = {draw.__name__: draw for draw in STRUCTURES + NUMBERS}
 

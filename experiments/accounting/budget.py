@@ -16,7 +16,7 @@ from experiments.config.modules import Config
 from experiments.config.settings import Settings
 from fedpriv.certification.calibration import calibrate_rounds
 from fedpriv.certification.monotone_search import UnreachableError
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.mechanisms.integers import WrapsError
 
 Made = TypeVar("Made", Experiment, Ledger)

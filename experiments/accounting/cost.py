@@ -31,7 +31,8 @@ from experiments.config.experiment import Ledger
 from experiments.config.made import ledger_of
 from experiments.config.modules import Config
 from experiments.config.settings import Settings, View, changed
-from fedpriv.core.arguments import MeanRuns, Rate, checked, require
+from fedpriv.core.arguments import MeanRuns, Rate, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.files import save_figure
 from fedpriv.core.json_values import plain
 from fedpriv.devices.layout import split_cpu

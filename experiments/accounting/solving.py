@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from experiments.accounting.found import noise_for, turned
 from experiments.config.settings import Settings
 from fedpriv.certification.calibration import calibrate_rounds
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 
 Sought: TypeAlias = Literal["noise", "rounds"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import fedpriv
 from fedpriv.devices.layout import Strategy
-from fedpriv.rounds.noise_stream import STREAMS
+from fedpriv.proof.stream import STREAMS
 
 PACKAGES = (
     "jax",

@@ -22,7 +22,8 @@ from fedpriv.certification.checks import check_launch
 from fedpriv.certification.together import certify_traced
 from fedpriv.certification.traced_round import TracedRound
 from fedpriv.certification.unit_kinds import UnitKind
-from fedpriv.core.arguments import Count, Rate, require
+from fedpriv.core.arguments import Count, Rate
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.federation import Federation
@@ -35,7 +36,8 @@ from fedpriv.engine.simulate import Measure
 from fedpriv.models.networks import Model
 from fedpriv.models.score import Score
 from fedpriv.privacy import Certificate, Claim, Seen
-from fedpriv.privacy.seen import ONE_RUN, RANDOM_SEED, SEVERAL_RUNS
+from fedpriv.privacy.words import SEVERAL_RUNS
+from fedpriv.proof.seen import ONE_RUN, RANDOM_SEED
 from fedpriv.rounds.algorithm import Algorithm
 
 _WITH_SECRET_SEED = {

@@ -11,7 +11,8 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from experiments.config.fields import check_each, each_once
-from fedpriv.core.arguments import Budget, Rate, require
+from fedpriv.core.arguments import Budget, Rate
+from fedpriv.core.complaints import require
 from fedpriv.rounds.grouped import grouped
 from fedpriv.rounds.record_samplers import PublicGroups, PublicSizes, RecordSampler
 from fedpriv.rounds.samplers import fixed_size, poisson

@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 import fedpriv as fp
 from experiments.config.settings import Settings
-from fedpriv.core.arguments import checked, require
+from fedpriv.core.arguments import checked
+from fedpriv.core.complaints import require
 from fedpriv.mechanisms.integers import SumBits
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.pairs.integer_noise import IntegerKind

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from experiments.config.stopping import target
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.json_values import MARK
 from fedpriv.engine.client_metric_names import HELD_OUT, TEST, parsed
 from fedpriv.models.score import main_metric

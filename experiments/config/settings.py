@@ -15,7 +15,8 @@ from experiments.config.fields import Number, check_each
 from experiments.config.folds import Fold, held_out
 from experiments.config.groups import NO_GROUPS, Groups
 from experiments.config.stopping import target
-from fedpriv.core.arguments import NonNegative, checked, require
+from fedpriv.core.arguments import NonNegative, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.json_values import field_kinds, flat, of_kind, plain
 
 View: TypeAlias = Literal["third_party", "server", "server_secagg"]

@@ -15,11 +15,12 @@ from fedpriv import statistics
 from fedpriv.certification.calibration import calibrate_together
 from fedpriv.certification.certificate import trace_round
 from fedpriv.certification.traced_round import TracedRound, with_basis
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.data.federation import Federation
 from fedpriv.privacy import Certificate, certify_seen
+from fedpriv.privacy.certify import among
 from fedpriv.privacy.sampling import Neighbour
-from fedpriv.privacy.seen import common_neighbour
+from fedpriv.proof.seen import common_neighbour
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.statistics import Statistic
 
@@ -91,7 +92,7 @@ class Statistics(NamedTuple):
         """What they cost without the training that follows, for its neighbours."""
         neighbour = _neighbour(training, view)
         every = [each for traced in self.traced for each in traced.seen(1, honest=honest)]
-        seen = [each.among(neighbour) for each in every]
+        seen = [among(each, neighbour) for each in every]
         certificate = with_basis(certify_seen(seen, delta, view), self.traced)
         return replace(certificate, compositions=())
 

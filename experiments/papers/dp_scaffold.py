@@ -23,7 +23,8 @@ from experiments.config.fields import (
 )
 from experiments.config.settings import Settings
 from experiments.papers.dp_scaffold_authors import with_one_seed
-from fedpriv.core.arguments import Norm, Probability, Rate, checked, require
+from fedpriv.core.arguments import Norm, Probability, Rate, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.engine.simulate import Measure

@@ -21,13 +21,13 @@ from fedpriv.core.types import Key, Metrics, PyTree, State
 from fedpriv.data.datasets import Dataset
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.privacy import Claim
-from fedpriv.privacy.seen import NO_NOISE
+from fedpriv.proof.calls import Calls
+from fedpriv.proof.given import CallKeys, Member
+from fedpriv.proof.seen import NO_NOISE
 from fedpriv.rounds.algorithm import Algorithm
-from fedpriv.rounds.calls import Calls
 from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort, Summed
 from fedpriv.rounds.local_dp_sgd import LocalSteps
-from fedpriv.rounds.noise_stream import NoiseStream
 
 ONE_SEED = (
     "all clients of a round draw the same noise, from a seed made of round and step: the difference of two messages "
@@ -76,22 +76,20 @@ class _Alike:
             return client(common, shard, *own)
 
         cohort: Any = copy(self._cohort)
-        cohort._calls = copy(cohort._calls)
-        cohort._calls.over_all = partial(_of_one_stream, self._cohort._calls)
+        cohort._calls = calls = copy(cohort._calls)
+        calls.over_all = partial(_of_one_stream, calls)
         return cohort.sum(alike, rest, mechanism=fp.unprotected(self._reason), **how)
 
 
 def _of_one_stream(
-    calls: Calls, client: Callable[..., tuple], hidden: Key, key: Key, own: PyTree
+    calls: Calls, client: Callable[..., tuple], keys: CallKeys, own: PyTree
 ) -> tuple[PyTree, PyTree]:
     """As `Calls.over_all`, where all clients draw the same."""
 
-    def alike(key: Key, shard: Shard, *mine: PyTree) -> tuple:
-        stream = NoiseStream(jax.random.fold_in(hidden, 0))
-        same = shard._told("alike")._replace(stream=stream)
-        return client(key, replace(shard, _in_call=same), *mine)
+    def alike(member: Member, *mine: PyTree) -> tuple:
+        return client(member._replace(hidden=jax.random.fold_in(keys.hidden, 0)), *mine)
 
-    return calls.over_all(alike, hidden, key, own)
+    return Calls.over_all(calls, alike, keys, own)
 
 
 def ranged_by_records(data: Dataset, clients: int) -> Dataset:

@@ -27,7 +27,8 @@ from experiments.config.groups import NO_GROUPS, Groups
 from experiments.config.integers import InIntegers
 from experiments.papers.baselines import ROWS, DpFedOpt, FedOpt, Server, Weighting
 from fedpriv import datasets
-from fedpriv.core.arguments import Decay, Probability, Rate, require
+from fedpriv.core.arguments import Decay, Probability, Rate
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset, MissingDataError
 from fedpriv.engine.simulate import Measure, evaluate

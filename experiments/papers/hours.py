@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 
 Law: TypeAlias = Literal["constant", "geometric"]
 

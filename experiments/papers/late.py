@@ -28,7 +28,8 @@ from experiments.config.settings import Settings
 from experiments.papers.fed_smp import Local
 from experiments.papers.hours import Law, Speeds
 from experiments.runs.contents import HOURS
-from fedpriv.core.arguments import Probability, checked, require
+from fedpriv.core.arguments import Probability, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset
 from fedpriv.rounds.algorithm import Algorithm

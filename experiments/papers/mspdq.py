@@ -14,7 +14,8 @@ from experiments.config.experiment import Entry, Experiment, Ledger, blank, fede
 from experiments.config.fields import Number, NumberOrZero, Single, check_each, each_once
 from experiments.config.settings import Settings
 from fedpriv.algorithms.consensus import Exchanges, Norm
-from fedpriv.core.arguments import Decay, Probability, Rate, require
+from fedpriv.core.arguments import Decay, Probability, Rate
+from fedpriv.core.complaints import require
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
 from fedpriv.rounds.algorithm import Algorithm

@@ -33,7 +33,7 @@ from fedpriv.certification.groups import by_group, grouping_of
 from fedpriv.certification.monotone_search import Range, search
 from fedpriv.certification.traced_round import TracedRound, with_basis
 from fedpriv.certification.unit_kinds import UnitKind
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 from fedpriv.core.json_values import plain
 from fedpriv.models.kept_model import model_folder
 from fedpriv.models.score import main_metric

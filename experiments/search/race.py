@@ -15,7 +15,7 @@ from experiments.search import race_page
 from experiments.search.race_page import Result, setting
 from experiments.search.sweep import sweep
 from experiments.training.train import train_or_resume
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 
 BUDGETS = ("2", "8")
 SEEDS = 3

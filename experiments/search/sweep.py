@@ -30,7 +30,8 @@ from experiments.search.training_together import Sweep
 from experiments.tables.frame import as_csv, frame, records
 from experiments.tables.grid import as_markdown
 from experiments.tables.latex import latex
-from fedpriv.core.arguments import MeanRuns, check_path, checked, require
+from fedpriv.core.arguments import MeanRuns, check_path, checked
+from fedpriv.core.complaints import require
 from fedpriv.core.json_values import flat, plain
 from fedpriv.devices.layout import split_cpu
 

@@ -19,7 +19,7 @@ from experiments.base.formats import markdown_table
 from experiments.base.terminal import say
 from experiments.speed.timing import show
 from experiments.tables.plots import COLOURS, MARKERS, WIDTHS, below, save, scale, sheet
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 
 ROUNDS = {
     "A": "A: DP-FedAvg, CNN of 1.66 M",

@@ -15,7 +15,8 @@ from experiments.tables.frame import rows
 from experiments.tables.grid import grid
 from experiments.tables.group_curves import draw_groups
 from experiments.tables.plots import SUFFIXES, By, Width
-from fedpriv.core.arguments import checked, require
+from fedpriv.core.arguments import checked
+from fedpriv.core.complaints import require
 
 if TYPE_CHECKING:
     import pandas

@@ -23,7 +23,8 @@ from experiments.config.modules import Config
 from experiments.config.settings import Settings, changed
 from experiments.training.prepare import built
 from experiments.training.shared_arrays import SharedArrays
-from fedpriv.core.arguments import Probability, Range, check_fields, checked, require
+from fedpriv.core.arguments import Probability, Range, check_fields, checked
+from fedpriv.core.complaints import require
 from fedpriv.devices.layout import split_cpu
 
 Part: TypeAlias = Literal["mechanism", "many_runs", "one_run", "membership"]

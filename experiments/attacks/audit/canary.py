@@ -13,6 +13,7 @@ from fedpriv.attacks.canary_messages import Data
 from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.data.federation import Federation
 from fedpriv.privacy import Certificate, Claim, Seen
+from fedpriv.privacy.played import is_drawable
 
 Kind: TypeAlias = Literal["worst_case", "natural", "mislabelled"]
 WORST: Kind = "worst_case"
@@ -53,7 +54,7 @@ def data_of(kind: Kind, federation: Federation) -> Data | None:
 def seen_of(ledger: Ledger, name: str, rounds: int) -> Seen | None:
     """The first noise that those see who look at models or sums; None where there is none."""
     every = ledger.trace(name).seen(rounds)
-    noisy = (each for each in every if each.view in SEEN and each.drawable)
+    noisy = (each for each in every if each.view in SEEN and is_drawable(each))
     return next(noisy, None)
 
 

@@ -26,7 +26,8 @@ from fedpriv.attacks.canary_places import NoPlaceError
 from fedpriv.attacks.mechanism_audit import Scores
 from fedpriv.devices.layout import Strategy
 from fedpriv.privacy import Certificate
-from fedpriv.privacy.seen import common_neighbour
+from fedpriv.privacy.played import plays_of
+from fedpriv.proof.seen import common_neighbour
 
 APART = (2**25, 2**26)
 """Seeds of draws of the exact pair, from those of `audit_mechanisms` and of each other."""
@@ -96,7 +97,8 @@ def _exact_pairs(
     n, (first, second) = asked.runs // 2, (asked.seed + apart for apart in APART)
     limit = exact_pair(traced, seen_as, rounds, LIMITS * n, first)
     seen = [each for each in traced.seen(rounds) if each.view == seen_as]
-    gaussian = all(each.plays is None or each.plays.kind == "gaussian" for each in seen)
+    every = [plays for plays in map(plays_of, seen) if plays is not None]
+    gaussian = all(plays.kind == "gaussian" for plays in every)
     gaussian &= not any(each.step.adder == "own" for stage in traced.stages for each in stage.sums)
     if view != seen_as or not gaussian or common_neighbour(seen) == "replaced":
         return limit, None

@@ -17,10 +17,11 @@ from fedpriv.attacks.bounds import lower_bounds
 from fedpriv.attacks.mechanism_audit import Scores, coordinates, draw_scores
 from fedpriv.certification.traced_round import TracedRound
 from fedpriv.mechanisms.described import scaling_of, worst_case_of
-from fedpriv.mechanisms.mechanisms import Mechanism
-from fedpriv.pairs.algebra import draws_of
+from fedpriv.pairs.parts import draws_of
+from fedpriv.privacy.played import Plays, is_drawable, plays_of
 from fedpriv.privacy.sampling import Neighbour, Why
-from fedpriv.privacy.seen import Plays, Seen, common_neighbour
+from fedpriv.proof.bound import Mechanism
+from fedpriv.proof.seen import Seen, common_neighbour
 
 AFFORDABLE = 8e8
 """Numbers of noise per row: 10 to 20 s."""
@@ -55,7 +56,7 @@ def _by_mechanism(ledger: Ledger, found: Sequence[Account]) -> list[Account]:
     for account in found:
         groups: dict[object, list[str]] = {}
         for name in account.names:
-            used = [each.plays for each in ledger.trace(name).seen(1) if each.plays]
+            used = [plays for plays in map(plays_of, ledger.trace(name).seen(1)) if plays]
             same = tuple(map(_alike_mechanisms, used))
             groups.setdefault(same, []).append(name)
         parts += [account._replace(names=tuple(names)) for names in groups.values()]
@@ -75,7 +76,7 @@ def _alike_mechanisms(plays: Plays) -> tuple[object, ...]:
 
 
 def drawable(seen: Sequence[Seen]) -> list[Seen]:
-    return [each for each in seen if each.drawable]
+    return [each for each in seen if is_drawable(each)]
 
 
 def _alike(traced: TracedRound, account: Account, rounds: int) -> list[tuple[str, ...]]:
@@ -129,7 +130,8 @@ def _cost(traced: TracedRound, view: str, rounds: int) -> float:
     """Numbers of noise per draw of both neighbours."""
     seen = drawable([each for each in traced.seen(rounds) if each.view == view])
     neighbour = common_neighbour(seen)
-    numbers = [_numbers(each.plays, neighbour) for each in seen if each.plays is not None]
+    every = (plays for plays in map(plays_of, seen) if plays is not None)
+    numbers = [_numbers(plays, neighbour) for plays in every]
     return 2.0 * sum(numbers)
 
 

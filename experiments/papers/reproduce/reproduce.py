@@ -21,7 +21,8 @@ from experiments.papers.reproduce.item import Item, Scale, Training, Work
 from experiments.papers.reproduce.table import Filled, fill
 from experiments.papers.reproduce.work import Shelf, perform, status
 from experiments.training.trained_run import TrainingError
-from fedpriv.core.arguments import Rate, checked, require
+from fedpriv.core.arguments import Rate, checked
+from fedpriv.core.complaints import require
 from fedpriv.devices.distributed import slurm_step
 from fedpriv.engine.checkpoint import OtherRunError
 

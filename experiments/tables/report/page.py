@@ -17,7 +17,7 @@ from experiments.tables.report import charts, groups, tables
 from experiments.tables.report.audits import Errors, read_audits, undrawn
 from experiments.tables.report.ledger import Account, ledger
 from experiments.tables.swept_privacy import ends_by_epsilon
-from fedpriv.core.arguments import require
+from fedpriv.core.complaints import require
 
 if TYPE_CHECKING:
     from jinja2 import Template
