@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import binom
+from small import refused
 
 from fedpriv.pairs.search import epsilon
 from fedpriv.pairs.written import read_pair, written
 from fedpriv.proof.cells import Losses
 from fedpriv.proof.noise import Noise, gaussian_delta
-from fedpriv.proof.pairs import All, Leaf, Moved, Pair, Rest, Times, leaves_of
+from fedpriv.proof.pairs import All, Leaf, Moved, Pair, Rest, Times, Told, leaves_of
 from fedpriv.proof.verify import Grid, Witness, delta, deltas
 
 DELTA = 1e-5
@@ -140,3 +141,10 @@ def test_the_bound_imports_nothing_but_the_proof_and_how_complaints_are_worded()
     assert seen - {"fedpriv.core.complaints"} == {
         name for name in seen if name.startswith("fedpriv.proof.")
     }
+
+
+@pytest.mark.parametrize("chances", [(0.0, 1.0), (0.5, 0.4)])
+def test_told_cases_happen_and_are_all(chances):
+    pair = Moved("gaussian", ((1.0, 1.0),))
+    with refused("cases: .*give chances above 0 that add up to 1"):
+        Told(tuple((chance, pair) for chance in chances))
