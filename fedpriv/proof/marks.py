@@ -46,7 +46,7 @@ class Source(Mark):
     label: Private
 
     def transfer(self, labels: list[Labels], protected: Protected) -> list[Labels]:
-        """What is so called is of all: no release bounds it. Who takes part, which may be no secret, is told besides."""
+        """What is so called is of all: no release bounds it. Who takes part, perhaps no secret, is told besides."""
         kept = labels if self.label.what == TAKING_PART else [NONE] * len(labels)
         return [each | {self.label} for each in kept]
 
