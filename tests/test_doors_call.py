@@ -19,7 +19,7 @@ from fedpriv.proof.program import Arguments, Results, program_of
 from fedpriv.proof.reference import reference_run
 from fedpriv.proof.step import Step
 from fedpriv.proof.stream import root_of, round_of
-from fedpriv.proof.trace import labels_of_results, released
+from fedpriv.proof.trace import labels_of_results, shown
 from fedpriv.rounds.cohort_sums import SumOfCohort, SumOfNoisy
 from fedpriv.rounds.private_step import PrivateStep
 
@@ -184,5 +184,5 @@ def test_what_is_told_of_clients_tells_who_takes_part():
         assert not state
         assert [{x.what for x in protected.private(each)} for each in told] == [{TAKING_PART}] * 2
         with refused("depends on who takes part", fp.LeakError):
-            released(program, protected, [NONE])
-    assert released(program, Protected(fp.everyone(2).accounting), [NONE])
+            shown([(program, protected)])
+    assert shown([(program, Protected(fp.everyone(2).accounting))])

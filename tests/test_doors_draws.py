@@ -14,13 +14,17 @@ from fedpriv.proof.cases import ADJACENCIES, Case, Noisy, Pairs, Why
 from fedpriv.proof.certificate import Proposal, prove
 from fedpriv.proof.drawn import Drawn
 from fedpriv.proof.draws import Sampling, Single
+from fedpriv.proof.marks import Sum
 from fedpriv.proof.noise import LAWS
 from fedpriv.proof.pairs import moved, times
 from fedpriv.proof.row import AnyRow, Row, seen_of
 from fedpriv.proof.samplings import Everyone, FixedSize, Poisson
+from fedpriv.proof.step import Step
+from fedpriv.proof.views import of_sums
 
 N, SIGMA, ROUNDS, DELTA = 20, 2.0, 3, 1e-4
 HERE = "test_doors_draws."
+GAUSSIAN, DRAWS = fp.gaussian(1.0, SIGMA), Poisson(N, 0.2)
 
 
 def found(pair):
@@ -150,6 +154,22 @@ def test_draws_that_are_not_plain_have_no_plain_row():
 
     with refused("a block of rounds"):
         proved(plain(Drawn(InBlocks(N))))
+
+
+def test_sums_of_which_one_is_not_plain_have_no_plain_row():
+    plain, others = (
+        Sum("here", 0, Step(GAUSSIAN, DRAWS, "shares"), None),
+        [
+            Sum("there", 0, Step(GAUSSIAN, DRAWS, "server"), None),
+            Sum("there", 0, Step(GAUSSIAN._replace(clip_norm=2.0), DRAWS, "shares"), None),
+            Sum("there", 0, Step(fp.laplace(1.0, SIGMA), DRAWS, "shares"), None),
+        ],
+    )
+    assert len(of_sums([plain, plain], DRAWS, ROUNDS)) == 3
+    for other, why in zip(others, ("adder", "mechanism", "differ in their kind"), strict=True):
+        for sums in ([plain, other], [other, plain]):
+            with refused(why):
+                of_sums(sums, DRAWS, ROUNDS)
 
 
 class Loud(Everyone):

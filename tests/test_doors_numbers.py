@@ -3,20 +3,26 @@
 import ast
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from importlib import import_module
+from inspect import unwrap
 from pathlib import Path
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 from small import refused
 
+from fedpriv import proof
 from fedpriv.pairs.search import epsilon
 from fedpriv.pairs.written import read_pair, written
 from fedpriv.proof.cells import Losses
+from fedpriv.proof.exact import exact
 from fedpriv.proof.noise import Noise, gaussian_delta
 from fedpriv.proof.pairs import All, Leaf, Moved, Pair, Rest, Times, Told, leaves_of
 from fedpriv.proof.verify import Grid, Witness, delta, deltas
+from fedpriv.proof.views import together
 
 DELTA = 1e-5
 
@@ -148,3 +154,28 @@ def test_told_cases_happen_and_are_all(chances):
     pair = Moved("gaussian", ((1.0, 1.0),))
     with refused("cases: .*give chances above 0 that add up to 1"):
         Told(tuple((chance, pair) for chance in chances))
+
+
+def test_what_is_shown_cannot_be_changed_afterwards():
+    modules = [import_module(f"fedpriv.proof.{m.name}") for m in iter_modules(proof.__path__)]
+    values = {v for m in modules for v in vars(m).values() if is_dataclass(v)}
+    assert {v for v in values if not v.__dataclass_params__.frozen} == set()
+    assert len(values) > 20
+
+
+def test_releases_of_one_draw_count_together():
+    assert together([(2.0, 1)], 2) == 2.0
+    assert together([(2.0, 4)], 2) == together([(2.0, 1)] * 4, 2) == pytest.approx(1.0)
+    assert together([(2.0, 4)], 1) == pytest.approx(0.5)
+    assert together([(2.0, 1), (0.0, 1)], 2) == 0.0
+    assert together([(2.0, 1), (0.0, 0)], 2) == 2.0
+
+
+def test_of_too_many_values_no_exact_law_is_known(monkeypatch):
+    def one_of(*far):
+        return Told(tuple((0.5, Moved("gaussian", ((each, 1.0),))) for each in far))
+
+    three = All((one_of(0.1, 0.2), one_of(0.5, 0.9), one_of(1.3, 2.1)))
+    assert len(unwrap(exact)(three).values) == 8
+    monkeypatch.setattr("fedpriv.proof.exact._MOST", 3)
+    assert unwrap(exact)(three) is None

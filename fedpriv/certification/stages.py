@@ -13,16 +13,14 @@ from jax.extend.core import ClosedJaxpr
 from fedpriv.certification.views import tells_who
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.complaints import require
-from fedpriv.core.fixed_points import fixed_point
 from fedpriv.core.interpreted import constant_outputs
 from fedpriv.core.trees import same_structure
 from fedpriv.core.types import State
 from fedpriv.core.user_functions import line_of
 from fedpriv.models.example_checks import ExampleError
-from fedpriv.proof.labels import NONE, Labels, Protected
+from fedpriv.proof.labels import Protected
 from fedpriv.proof.marks import Sum
-from fedpriv.proof.operations import check_operations
-from fedpriv.proof.trace import doors_of, labels_of_results, released
+from fedpriv.proof.trace import Shown, shown
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.cohort_program import CohortProgram, program_of_round
 from fedpriv.rounds.own_state import Stored
@@ -40,7 +38,7 @@ class Stage(NamedTuple):
       protected: what it protects.
       prints: lines that print something of a round.
       remembers: whether clients keep something for themselves.
-      doors: as `doors_of`.
+      doors: as `Shown.doors`.
       uplink: bits of a client's messages, as the round reports them; None where it computes them from something that is
         given to it, infinity where it reports none.
     """
@@ -80,12 +78,6 @@ class KnownCohorts(Protected):
         return False
 
 
-class _Traced(NamedTuple):
-    of: CohortProgram
-    protected: Protected
-    prints: tuple[str, ...]
-
-
 def stages_of(
     algorithm: Algorithm, samplers: Sequence[AnySampler], shape: FederationShape, state: State
 ) -> tuple[Stage, ...]:
@@ -97,28 +89,15 @@ def stages_of(
     Raises:
       ValueError: operations that are not known; records that the model cannot take; another structure of the state; as
         `program_of_round`.
-      LeakError: as `released`.
+      LeakError: as `shown`.
     """
-    traced = [_traced(algorithm, sampler, shape, state) for sampler in samplers]
-
-    def a_round_later(kept: list[Labels]) -> list[Labels]:
-        for each in traced:
-            found = labels_of_results(each.of, each.protected, kept)
-            kept = [before | _staying(after) for before, after in zip(kept, found, strict=False)]
-        return kept
-
-    # What clients keep in one round is there in all later ones.
-    kept = fixed_point(a_round_later, [NONE] * len(jax.tree.leaves(state)))
-    return tuple(_stage(each, kept) for each in traced)
-
-
-def _staying(labels: Labels) -> Labels:
-    return frozenset(label for label in labels if label.stays)
+    rounds = [_traced(algorithm, sampler, shape, state) for sampler in samplers]
+    return tuple(map(_stage, rounds, shown(rounds)))
 
 
 def _traced(
     algorithm: Algorithm, sampler: AnySampler, shape: FederationShape, state: State
-) -> _Traced:
+) -> tuple[CohortProgram, Protected]:
     try:
         of = program_of_round(algorithm, sampler, shape, state)
     except ExampleError as error:
@@ -126,22 +105,19 @@ def _traced(
     if not same_structure(of.out.state, state):
         remedy = f"{line_of(algorithm.round)}; return the structure that `init` gave"
         raise ValueError(f"round: the state's structure changes{remedy}")
-    prints = check_operations(of.program, "round").prints
-    return _Traced(of, _protected(of, sampler, algorithm.unit), prints)
+    return of, _protected(of, sampler, algorithm.unit)
 
 
-def _stage(traced: _Traced, kept: list[Labels]) -> Stage:
-    of, protected, prints = traced
-    releases = released(of, protected, kept)
+def _stage(traced: tuple[CohortProgram, Protected], of_it: Shown) -> Stage:
+    of, protected = traced
+    releases, prints, doors = of_it
     sums = tuple(each for each in releases if isinstance(each, Sum))
     means = tuple(each for each in releases if isinstance(each, Mean))
     known = len(sums) + len(means) == len(releases)
     remedy = "of its kind of release nothing is certified; give one of a sum, or of a private mean"
     require(known, "round", releases, remedy)
     remembers = any(isinstance(mark, Stored) for mark in of.marks)
-    return Stage(
-        sums, means, of, protected, prints, remembers, _uplink(of), doors_of(of, protected)
-    )
+    return Stage(sums, means, of, protected, prints, remembers, _uplink(of), doors)
 
 
 def _uplink(of: CohortProgram) -> float | None:

@@ -11,8 +11,7 @@ round hold after it, and at the start, when there are none. By induction they ho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -22,9 +21,57 @@ from fedpriv.core.trees import same_structure
 from fedpriv.proof.flow import propagate
 from fedpriv.proof.labels import NONE, TAKING_PART, Hidden, Labels, Private, Protected, leak
 from fedpriv.proof.marks import Released, Rules
-from fedpriv.proof.operations import check_operations
+from fedpriv.proof.operations import Used, check_operations
 from fedpriv.proof.primitives import MARK
 from fedpriv.proof.program import Arguments, RoundProgram
+
+
+class Shown(NamedTuple):
+    """What is shown of a traced round.
+
+    Attributes:
+      releases: that it makes; nothing else of what is protected leaves it.
+      prints: the lines that print something.
+      doors: what from outside says how labels pass, as "door: class", and what is released and protected.
+    """
+
+    releases: tuple[Released, ...]
+    prints: tuple[str, ...]
+    doors: tuple[str, ...]
+
+
+def shown(rounds: Sequence[tuple[RoundProgram, Protected]]) -> list[Shown]:
+    """What is shown of rounds that hand on one state, in any order.
+
+    Raises:
+      LeakError: something private reaches the state, or the metrics outside `diagnostics`, past the releases.
+      ValueError: operations that are not known; the state's structure changes.
+    """
+    used = [check_operations(of.program, "round") for of, _ in rounds]
+    if not all(same_structure(of.out.state, of.like.state) for of, _ in rounds):
+        raise ValueError("round: the state's structure changes; return that of `init`")
+    for (of, protected), labels in zip(rounds, _in_every_round(rounds), strict=True):
+        _check(of, protected, labels)
+    each = zip(rounds, used, strict=True)
+    return [Shown(_made(of), of_it.prints, _doors(of, by, of_it)) for (of, by), of_it in each]
+
+
+def _in_every_round(rounds: Sequence[tuple[RoundProgram, Protected]]) -> list[list[Labels]]:
+    """The labels of each round's results, whichever rounds came before.
+
+    *Proof.* A state that has labels of `kept` at most comes to each round: at the start it has none, and what a round
+    leaves in it is in `kept` again where it may stay. Where it may not, `_check` refuses it.
+    """
+    kept = [NONE] * len(jax.tree.leaves(rounds[0][0].like.state))
+    while True:
+        found = [labels_of_results(of, protected, kept) for of, protected in rounds]
+        state = [
+            NONE.union(*labels) for labels in zip(*(f[: len(kept)] for f in found), strict=True)
+        ]
+        after = [old | _staying(new) for old, new in zip(kept, state, strict=True)]
+        if after == kept:
+            return found
+        kept = after
 
 
 def labels_of_results(
@@ -43,31 +90,19 @@ def labels_of_results(
     return propagate(of.program.jaxpr, jax.tree.leaves(arguments), rules)
 
 
-def released(
-    of: RoundProgram, protected: Protected, kept: Sequence[Labels]
-) -> tuple[Released, ...]:
-    """The releases that a round makes, once nothing else leaves it.
-
-    Args:
-      kept: labels of the leaves of the state before the round, of which those that stay may be there after it.
-
-    Raises:
-      LeakError: something private reaches the state, or the metrics outside `diagnostics`, in another way.
-      ValueError: operations that are not known; the state's structure changes.
-    """
-    check_operations(of.program, "round")
-    if not same_structure(of.out.state, of.like.state):
-        raise ValueError("round: the state's structure changes; return that of `init`")
-    staying = (frozenset(label for label in each if label.stays) for each in kept)
-    may_stay = chain(staying, repeat(NONE))  # the state comes first
-    paths, outputs = jax.tree.leaves_with_path(of.out), of.program.jaxpr.outvars
-    results = zip(paths, labels_of_results(of, protected, kept), outputs, strict=True)
-    for ((path, _), labels, var), stays in zip(results, may_stay, strict=False):
-        leaked = protected.private(labels) - stays
+def _check(of: RoundProgram, protected: Protected, found: Sequence[Labels]) -> None:
+    """Raises LeakError: the results have labels that they may not have."""
+    results = zip(jax.tree.leaves_with_path(of.out), found, of.program.jaxpr.outvars, strict=True)
+    for (path, _), labels, var in results:
+        may_stay = _staying(labels) if path[0].name == "state" else NONE
+        leaked = protected.private(labels) - may_stay
         if leaked and _is_released(path):
             places = (f" ({where(e)})" for e in of.program.eqns if var in e.outvars)
             raise leak(_name(path) + "".join(places), leaked)
-    return _made(of)
+
+
+def _staying(labels: Labels) -> Labels:
+    return frozenset(label for label in labels if label.stays)
 
 
 def _made(of: RoundProgram) -> tuple[Released, ...]:
@@ -78,10 +113,10 @@ def _made(of: RoundProgram) -> tuple[Released, ...]:
     return tuple(mark for mark in happening if isinstance(mark, Released))
 
 
-def doors_of(of: RoundProgram, protected: Protected) -> tuple[str, ...]:
-    """What from outside says how labels pass, as "door: class", and what is released and protected."""
+def _doors(of: RoundProgram, protected: Protected, uses: Used) -> tuple[str, ...]:
+    """As `Shown.doors`."""
     used: list[tuple[str, Any]] = [("protected", protected)]
-    used += [("operation", each) for each in check_operations(of.program, "round").operations]
+    used += [("operation", each) for each in uses.operations]
     used += [("mark", mark) for mark in of.marks]
     used += [("label", mark.label) for mark in of.marks if hasattr(mark, "label")]
     used += [("step", mark.step) for mark in of.marks if isinstance(mark, Released)]
