@@ -10,6 +10,7 @@ import fedpriv as fp
 from fedpriv.pairs.search import epsilon
 from fedpriv.privacy import Seen, Who, certify_seen, declared
 from fedpriv.privacy.certificate import Certificate
+from fedpriv.privacy.certify import among
 from fedpriv.proof.cases import ADJACENCIES, Case, Noisy, Pairs, Why
 from fedpriv.proof.certificate import Proposal, prove
 from fedpriv.proof.drawn import Drawn
@@ -135,9 +136,13 @@ def test_a_row_of_the_table_from_outside():
     assert "both sums have fresh noise" in twice.assumptions
 
 
-def test_pairs_without_a_row_are_named():
-    seen = replace(seen_of(plain(Drawn(Everyone(N)))), rows=())
-    assert prove([seen], DELTA, "third_party", found).doors == ("row: declared by its pairs",)
+def test_pairs_that_are_not_those_of_a_row_are_named():
+    seen = seen_of(plain(Drawn(Everyone(N))))
+    less = seen_of(plain(Drawn(Everyone(N)), far=0.1 / SIGMA)).pairs
+    for changed in (replace(seen, rows=()), replace(seen, pairs=less)):
+        doors = prove([changed], DELTA, "third_party", found).doors
+        assert doors == ("row: declared by its pairs",)
+    assert prove([among(seen, "zeroed")], DELTA, "third_party", found).doors == ()
 
 
 def test_a_number_that_is_not_shown_is_refused():

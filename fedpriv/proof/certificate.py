@@ -14,8 +14,9 @@ import numpy as np
 
 from fedpriv.core.complaints import require
 from fedpriv.proof import verify
-from fedpriv.proof.cases import ADJACENCIES, Adjacency, Neighbour
+from fedpriv.proof.cases import ADJACENCIES, Adjacency, Neighbour, Why
 from fedpriv.proof.pairs import NOTHING, SEEN, Pair, together
+from fedpriv.proof.row import seen_of
 from fedpriv.proof.seen import ALWAYS_ASSUMED, Seen, View, common_neighbour
 
 _delta = lru_cache(maxsize=256)(verify.delta)  # views often see the same
@@ -154,7 +155,7 @@ def assumptions(seen: Sequence[Seen], neighbour: Neighbour) -> tuple[str, ...]:
 def doors(seen: Sequence[Seen], proposed: Proposal, *compose: Any) -> tuple[str, ...]:
     """What from outside was used: of rows, their draws, units, noise, and what makes a sum private; of pairs."""
     found = [name for each in compose for name in _named("composition", each)]
-    found += ["row: declared by its pairs"] * any(not each.rows for each in seen)
+    found += ["row: declared by its pairs"] * any(map(_by_its_pairs, seen))
     found += [name for each in seen for name in _named("row", each)]
     for part in (part for each in seen for row in each.rows for part in row.parts):
         found += _named("row", part)
@@ -168,6 +169,14 @@ def doors(seen: Sequence[Seen], proposed: Proposal, *compose: Any) -> tuple[str,
             found += ["mechanism: declared"] * (not release.step.is_proved)
     found += [*_outside("pair", proposed.bound), *_outside("witness", proposed.witness)]
     return tuple(dict.fromkeys(found))
+
+
+def _by_its_pairs(seen: Seen) -> bool:
+    """Whether it has a pair that is not of the row that it is made of."""
+    own = [set(zip(ADJACENCIES, seen_of(row).pairs, strict=True)) for row in seen.rows]
+    said = zip(ADJACENCIES, seen.pairs, strict=True)
+    said_of = {(n, pair) for n, pair in said if not isinstance(pair, Why)}
+    return not any(said_of <= pairs for pairs in own)
 
 
 def _outside(name: str, value: Any) -> Iterator[str]:
