@@ -88,7 +88,10 @@ def test_the_general_mechanism_is_the_same_program():
 
 @pytest.mark.parametrize(
     ("clip_norm", "multiplier"),
-    [(math.nan, 1.0), (-1.0, 1.0), (0.0, 0.0), (math.inf, 1.0), (1.0, math.inf), (1.0, 1e-37)],
+    [
+        *((math.nan, 1.0), (-1.0, 1.0), (0.0, 0.0), (math.inf, 1.0), (1.0, math.inf)),
+        *((1.0, 1e-37), (1e-10, 1e-30), (1e10, 1e30)),
+    ],
 )
 @pytest.mark.parametrize("make", [bound.gaussian, bound.laplace])
 def test_the_proof_refuses_what_it_does_not_hold_for(make, clip_norm, multiplier):

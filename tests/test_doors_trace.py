@@ -16,7 +16,17 @@ from fedpriv.core.identities import Identity
 from fedpriv.proof.flow import Operation, of_all_inputs, propagate
 from fedpriv.proof.initial_state import check_apart, held_by, program_of_init
 from fedpriv.proof.labels import NONE, Hidden, Label, Private, Protected
-from fedpriv.proof.marks import Clients, Mark, Marks, Released, Rules, Source, Sum, mark_tree
+from fedpriv.proof.marks import (
+    Clients,
+    Diagnostics,
+    Mark,
+    Marks,
+    Released,
+    Rules,
+    Source,
+    Sum,
+    mark_tree,
+)
 from fedpriv.proof.operations import check_operations
 from fedpriv.proof.step import Step
 from fedpriv.proof.trace import shown
@@ -165,6 +175,13 @@ def test_of_a_mechanism_that_is_not_known_labels_have_to_be_bounded():
     assert not unknown.is_proved
     with refused("does not bound", fp.LeakError):
         passed_by(unknown, replace(DATA, group=1))
+
+
+def test_diagnostics_are_of_all_calls_and_no_later_sum_bounds_them():
+    told = Diagnostics(Private("diagnostics", -1, "there"))
+    (found,) = told.transfer([frozenset({DATA})], Protected(DRAWS))
+    with refused("depends on a client's data .* that it does not bound", fp.LeakError):
+        passed_by(Step(GAUSSIAN, DRAWS, "shares"), *(found - {told.label}))
 
 
 @dataclass(frozen=True)
