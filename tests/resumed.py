@@ -31,6 +31,12 @@ def launch(*args):
     return main([str(a) for a in args])
 
 
+def count(folder):
+    """How many evaluations are recorded so far."""
+    file = folder / "metrics.jsonl"
+    return file.read_text().count("\n") if file.exists() else 0
+
+
 def lines(folder):
     """metrics.jsonl without the seconds; every line must be whole."""
     text = (folder / "metrics.jsonl").read_text()

@@ -5,7 +5,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,3 +84,14 @@ def ended(processes: Sequence[subprocess.Popen]) -> list[Ended]:
         out, err = process.communicate(timeout=PATIENCE)
         found.append(Ended(process.returncode, out, err))
     return found
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen) -> bool:
+    """Waits until the condition holds; False where the process has ended before."""
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until
+        if process.poll() is not None:
+            return False
+        time.sleep(0.002)
+    return True

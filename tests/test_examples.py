@@ -1,4 +1,4 @@
-"""Programs in pages, notebooks and the gallery call what is there, with arguments that it takes."""
+"""Programs in pages, notebooks and the gallery call what is there; those in pages, what the reference lists."""
 
 import ast
 import inspect
@@ -9,12 +9,14 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from test_site_pages import documented
 
 import experiments
 import fedpriv
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+OURS = ("fedpriv", "experiments")
 MODULES = {"fp": fedpriv, "fedpriv": fedpriv, "experiments": experiments}
 
 
@@ -72,3 +74,50 @@ attacks.gone(1), fp.poisson(3), fp.poisson(3, ratio=0.5), fp.fed_avg(loss, sampl
     found = [said.partition(":")[0] for said in wrong_calls(code)]
     assert found == ["attacks.gone", "fp.poisson", "fp.poisson", "fp.fed_avg"]
     assert len(PROGRAMS) > 50
+
+
+def unlisted(code: str, listed: set[str]) -> Iterator[str]:
+    """What the program takes from this project, by its full name, that no page of the reference lists."""
+    tree, known = ast.parse(code), {"fp": "fedpriv", "experiments": "experiments"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
+            full = {
+                alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names
+            }
+            known |= full
+            yield from (name for name in full.values() if not is_listed(name, listed))
+        elif isinstance(node, ast.Attribute):
+            first, _, rest = ast.unparse(node).partition(".")
+            if first in known and re.fullmatch(r"[\w.]+", rest):
+                full = f"{known[first]}.{rest}"
+                yield from [] if is_listed(full, listed) else [full]
+
+
+def is_listed(name: str, listed: set[str]) -> bool:
+    """Whether it is a listed name, what holds such names, or of one."""
+    return any(f"{name}.".startswith(f"{one}.") or one.startswith(f"{name}.") for one in listed)
+
+
+OF_DOCS = {file: code for file, code in PROGRAMS.items() if file.startswith("docs/")}
+
+
+@pytest.mark.parametrize("file", OF_DOCS)
+def test_what_a_page_needs_is_in_the_reference(file):
+    assert [*unlisted(OF_DOCS[file], {*documented()})] == []
+
+
+def test_what_is_not_in_the_reference_is_found():
+    code = """
+from fedpriv.core.arguments import checked
+from experiments.papers import hours as of_papers
+import fedpriv as fp
+fp.models.MLP((8,), 3), fp.core.trees, experiments.papers.late, experiments.runs.read("r").status
+"""
+    assert sorted(unlisted(code, {*documented()})) == [
+        "experiments.papers",
+        "experiments.papers.hours",
+        "experiments.papers.late",
+        "fedpriv.core",
+        "fedpriv.core.arguments.checked",
+        "fedpriv.core.trees",
+    ]

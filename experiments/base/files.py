@@ -1,8 +1,7 @@
-"""Text files written whole, files to be read, and folders that have a name, or a writer, of their own."""
+"""Text files written whole, files to be read, and folders that have a name of their own."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,30 +10,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fedpriv.core.files import replacing
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Keeps others on this machine from holding `folder`, until the end of the context or of the process.
-
-    Raises:
-      ValueError: another one holds it.
-    """
-    opened = None
-    try:
-        import fcntl
-
-        opened = os.open(folder, os.O_RDONLY)
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ValueError(f"{folder}: another process writes to this run; end it first") from None
-    except (OSError, ImportError):  # a file system, or a system, without locks
-        pass
-    try:
-        yield
-    finally:
-        if opened is not None:
-            os.close(opened)
 
 
 def new_folder_by_time(stem: str) -> Path:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.base.files import held, write_text
+from experiments.base.files import write_text
 from experiments.base.spread import Spread
+from experiments.base.writer import held
 from experiments.config.public import allowed, check
 from experiments.runs.contents import Line, Summary
 from experiments.runs.run_folder import CONFIG, SUMMARY, RunFolder, read

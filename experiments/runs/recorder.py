@@ -10,6 +10,7 @@ model/ALGORITHM/seed-S trained models (`fedpriv.models.load_model`)     `Recorde
 tensorboard/           what --record tensorboard asks for        `TensorBoard`, as the run goes
 summary.json           results, epsilons and versions            `Recorder.write_summary`, when the run has ended
 METRIC.png             curves by round                           `run_picture.picture`, when the run has ended
+writer.json            the process that writes                   `writer.held`, which removes it in the end
 """
 
 from __future__ import annotations

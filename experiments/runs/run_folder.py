@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from experiments.base.files import opened
 from experiments.base.formats import name_of
+from experiments.base.writer import writer_of
 from experiments.config.public import LAST, by_what
 from experiments.runs import client_lines, curves
 from experiments.runs.client_lines import ClientLine
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 CONFIG, METRICS, SUMMARY = "config.json", "metrics.jsonl", "summary.json"
 CHECKPOINTS, SECRET_SEED = "checkpoints", "secret_seed"
 SWEEP = "sweep.json"  # in the folder of a sweep
-UNENDED = "running, or ended from outside (no summary.json)"
 T = TypeVar("T")
 
 
@@ -43,6 +43,7 @@ class RunFolder:
       begun: config.json.
       lines: metrics.jsonl by algorithm, in the order of training; by round, each round once.
       summary: None if there is no summary.json yet.
+      unended: the status while there is none: whether a process still writes to the folder.
       damage: what is damaged or missing in metrics.jsonl, in words.
       label: its name in tables and figures; "": the settings that differ from the other runs', see `run_names`.
       shown: metrics that were chosen to be shown; (): the run's own.
@@ -52,6 +53,7 @@ class RunFolder:
     begun: Begun
     lines: dict[str, tuple[Line, ...]]
     summary: Summary | None
+    unended: str = "interrupted"
     damage: tuple[str, ...] = ()
     label: str = ""
     shown: tuple[str, ...] = ()
@@ -162,7 +164,7 @@ class RunFolder:
     @cached_property
     def results(self) -> Summary:
         """The summary, or a preliminary one of what is recorded so far."""
-        return self.summary or so_far(self.begun, self.lines, UNENDED)
+        return self.summary or so_far(self.begun, self.lines, self.unended)
 
     @property
     def environment(self) -> Environment | None:
@@ -192,13 +194,13 @@ def read(folder: str | Path) -> RunFolder:
     """
     check_path("folder", folder, "give a run folder")
     folder = Path(folder)
-    begun = read_begun(folder)
+    begun, unended = read_begun(folder), _unended(folder)
     lines, remark = read_lines(folder)
     damage = [remark] if remark else []
     found: dict[str, dict[int, Line]] = {}
     for line in lines:  # a repeated one replaces the earlier
         found.setdefault(line.algorithm, {})[line.round] = line.placed(begun.tests_clients)
-    summary = read_summary(folder)
+    summary = read_summary(folder)  # after `unended`: a run that ends meanwhile has one
     if summary and (lost := sorted(set(summary.rounds) - set(found))):
         damage.append(f"{METRICS} has no line of {', '.join(lost)}, so these have no curves")
     ordered = {name: tuple(of[t] for t in sorted(of)) for name, of in found.items()}
@@ -207,7 +209,20 @@ def read(folder: str | Path) -> RunFolder:
     except ValueError as error:
         remedy = f"move it away to read what {METRICS} holds"
         raise ValueError(f"{folder / SUMMARY} is damaged ({error}); {remedy}") from None
-    return RunFolder(folder, begun, ordered, summary, tuple(damage))
+    return RunFolder(folder, begun, ordered, summary, unended, tuple(damage))
+
+
+def _unended(folder: Path) -> str:
+    """The status of a run that has no summary: nothing writes to a folder but the process that trains."""
+    writer = writer_of(folder)
+    if writer is None:
+        return f"interrupted: no process writes to it (no {SUMMARY})"
+    if writer.state == "unknown":
+        return f"running, or interrupted: {writer} may still write to it (no {SUMMARY})"
+    if writer.state == "running":
+        return f"running: {writer}"
+    what = "has ended" if writer.state == "ended" else "writes nothing until it is continued"
+    return f"interrupted: {writer} {what} (no {SUMMARY})"
 
 
 def read_begun(folder: Path) -> Begun:

@@ -16,6 +16,7 @@ import jax
 
 from experiments.accounting.found import Found
 from experiments.base.terminal import say
+from experiments.base.writer import held
 from experiments.config.experiment import Experiment
 from experiments.config.settings import Settings
 from experiments.runs.recorder import Privacy, Recorder, cleared_folder, described
@@ -140,11 +141,17 @@ class Sweep:
         One that diverges does not keep the others from being trained.
 
         Raises:
+          ValueError: another process writes to that folder.
           OSError: after training: not all of it could be written.
         """
+        folder = self._folder / prepared.point.name
+        folder.mkdir(parents=True, exist_ok=True)
+        with held(folder):
+            return self._train_into(folder, prepared)
+
+    def _train_into(self, folder: Path, prepared: Prepared) -> str:
         point, experiment = prepared.point, prepared.experiment
-        folder = cleared_folder(self._folder / point.name)
-        settings = replace(point.settings, output=folder)
+        settings = replace(point.settings, output=cleared_folder(folder))
         about = described(experiment, prepared.noise)
         recorder = Recorder(folder, self._name, settings, about)
         histories: dict[str, History] = {}

@@ -16,10 +16,10 @@ import numpy as np
 from experiments.accounting import budget
 from experiments.accounting.found import Found, recorded_noise
 from experiments.base import user_modules
-from experiments.base.files import held
 from experiments.base.formats import short_epsilon
 from experiments.base.provenance import environment
 from experiments.base.terminal import say
+from experiments.base.writer import held
 from experiments.config.experiment import Experiment
 from experiments.config.made import experiment_of, strategy_of
 from experiments.config.modules import Config

@@ -161,7 +161,7 @@ def folders(tmp_path_factory):
 
 def there(word: str, module: str, folders: Path) -> str:
     """The folder that a page's word stands for; other words stand for themselves."""
-    named = dict.fromkeys(["runs/A", "syn_0", "mnist_0", "femnist_0"], "A")
+    named = dict.fromkeys(["runs/A", "theirs", "syn_0", "mnist_0", "femnist_0"], "A")
     named |= dict.fromkeys(["runs/B", "syn_1", "syn_5", "mnist_10", "mnist_100"], "B")
     named |= dict.fromkeys(["femnist_10", "femnist_100"], "B")
     named |= dict.fromkeys(["runs/personal", "runs/at_2", "runs/fashion"], "clients")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from every_config import CONFIGS, FIRST, SMALL
 from prepared import random_split, write_images, write_random
+from recorded_names import unexplained
 from resumed import OFTEN, KilledError, Stop, assert_same
 from test_shakespeare import LONG, write_plays
 
@@ -15,6 +16,7 @@ from experiments.base.formats import short_name_of
 from experiments.config.made import experiment_of, ledger_of
 from experiments.config.options import parse
 from experiments.run import main
+from experiments.runs.other_metric import recorded
 from experiments.tables.report import charts
 from fedpriv import models
 from fedpriv.core.json_values import plain
@@ -88,6 +90,7 @@ def test_the_first_of_a_kind_trains_costs_what_it_said_and_is_reported(
     words = words_of(name, algorithm, data_dir)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert main([name, *words, "--output", str(whole)]) == 0
+    assert unexplained(recorded([experiments.runs.read(whole)])) == []
     if name == GOES_ON:
         with pytest.raises(KilledError):
             main([name, *words, *OFTEN, "--output", str(killed)], sinks=[Stop(algorithm, 2)])

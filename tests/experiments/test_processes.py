@@ -4,11 +4,12 @@ import json
 import signal
 
 import pytest
-from resumed import OFTEN, lines
-from several import ended, free_port, options, slurm, started
+from resumed import OFTEN, count, lines
+from several import ended, free_port, options, slurm, started, wait_for
 
 import fedpriv as fp
 from experiments.run import main
+from experiments.runs import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile", "compiled_once")]
 
@@ -112,6 +113,47 @@ def test_when_one_process_dies_all_end_and_go_on_together(tmp_path):
     with started(both("-m", "experiments.run", "--resume", folder)) as processes:
         said = ended(processes)
     assert [p.code for p in said] == [0, 0], said
+    one = ["--layout.devices", "2", "--output", str(whole)]
+    assert main([*SMALL, *short, *one]) == 0
+    assert lines(folder) == lines(whole)
+
+
+HASTY = """
+import functools, jax
+join = jax.distributed.initialize
+jax.distributed.initialize = functools.partial(join, heartbeat_timeout_seconds=10)
+from experiments.run import main
+main()
+"""
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_when_one_process_is_stopped_the_others_end_and_all_go_on(which, tmp_path):
+    """As by SIGSTOP, or on a node that hangs. JAX ends the others, without a word in the folder; here after 10 s."""
+    folder, whole = tmp_path / "run", tmp_path / "whole"
+    short = ["--algorithms", "fed_avg", "--rounds", "60", "--every", "1", "--seeds", "1"]
+    with started(two(folder, *short, *OFTEN, program=("-c", HASTY))) as processes:
+        stopped, other = processes[which], processes[1 - which]
+        assert wait_for(lambda: count(folder) >= 2, other)
+        assert read(folder).status.startswith(f"running: process {processes[0].pid} ")
+        stopped.send_signal(signal.SIGSTOP)
+        [done] = ended([other])
+        assert done.code == -signal.SIGABRT, done
+        assert "JAX distributed service" in done.err
+        assert stopped.poll() is None
+        if which == 0:
+            status = read(folder).status
+            assert status.startswith(f"interrupted: process {stopped.pid} on "), status
+            assert "(stopped)" in status
+    status = read(folder).status
+    assert status.startswith(f"interrupted: process {processes[0].pid} on "), status
+    assert "has ended" in status
+    assert count(folder) < 60
+    with started(both("-m", "experiments.run", "--resume", folder)) as processes:
+        said = ended(processes)
+    assert [p.code for p in said] == [0, 0], said
+    assert read(folder).status == "complete"
+    assert not (folder / "writer.json").exists()
     one = ["--layout.devices", "2", "--output", str(whole)]
     assert main([*SMALL, *short, *one]) == 0
     assert lines(folder) == lines(whole)

@@ -38,7 +38,7 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_is(tmp_path):
     again = {"time": "2026-01-02T03:04:05Z", "differs": ["jax 1 there, 2 here"]}
     edit(tmp_path / "run" / "config.json", environment=other, resumed=[again])
     found = rows(tmp_path / "run")["DP-FedAvg"]
-    assert found["status"] == "running, or ended from outside (no summary.json)"
+    assert found["status"] == "interrupted: no process writes to it (no summary.json)"
     assert found["rounds"] == "20"
     final, best = history.accuracy[-1], history.accuracy.max(0)
     for which, each in (("", final), ("best ", best)):

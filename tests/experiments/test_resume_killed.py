@@ -3,34 +3,21 @@
 test_processes.py has two of which one is killed.
 """
 
-import json
 import random
 import signal
+import socket
 import time
 
 import pytest
-from resumed import SMALL, assert_same, launch
-from several import PATIENCE, ended, started
+from resumed import SMALL, assert_same, count, launch
+from several import ended, started, wait_for
+
+from experiments.runs import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile", "compiled_once")]
 
 LONG = [*SMALL, "--algorithms", "fed_adam", "--every", "1", "--rounds", "40"]
 LONG += ["--checkpoint.minutes", "0"]
-
-
-def wait_for(condition, process):
-    until = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < until
-        if process.poll() is not None:
-            return False
-        time.sleep(0.002)
-    return True
-
-
-def count(folder):
-    file = folder / "metrics.jsonl"
-    return file.read_text().count("\n") if file.exists() else 0
 
 
 DYING = """
@@ -70,6 +57,7 @@ def test_killed_while_a_checkpoint_is_written_and_at_a_random_moment(tmp_path):
         [done] = ended([process])
     assert done.code == -signal.SIGKILL, done
     assert count(folder) < 40
+    assert read(folder).status.startswith(f"interrupted: process {process.pid} ")
     assert launch("--resume", folder) == 0
     assert_same(folder, whole)
 
@@ -80,9 +68,11 @@ def test_asked_to_stop_it_takes_a_checkpoint(tmp_path, capsys):
     often = ["--rounds", "1000000", "--checkpoint.minutes", "10"]
     with started([["-m", "experiments.run", *LONG, *often, "--output", folder]]) as [process]:
         assert wait_for(lambda: count(folder) >= 2, process)
+        assert read(folder).status.startswith("running: ")
         assert launch("--resume", folder) == 2
+        who = f"process {process.pid} on {socket.gethostname()}"
         said = capsys.readouterr().err
-        assert said == f"error: {folder}: another process writes to this run; end it first\n"
+        assert said == f"error: {folder}: {who} writes to this run; end it first\n"
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         [done] = ended([process])
@@ -93,6 +83,6 @@ def test_asked_to_stop_it_takes_a_checkpoint(tmp_path, capsys):
         f"\ninterrupted\npython -m experiments.run --resume {folder} goes on\n"
     )
     assert (folder / "accuracy.png").exists()
-    assert json.loads((folder / "summary.json").read_text())["status"] == "interrupted"
+    assert read(folder).status == "interrupted"
     recorded = count(folder)
     assert [p.name for p in (folder / "checkpoints" / "fed_adam").iterdir()] == [f"{recorded}.npz"]

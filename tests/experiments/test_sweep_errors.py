@@ -8,6 +8,7 @@ from commands import run, sweep
 from tiers import every
 
 from configs import quickstart
+from experiments.base.writer import held
 from experiments.config.options import split_options
 from experiments.search import sweep_table
 from experiments.search.sweep_folder import UNFINISHED, begin_sweep_folder
@@ -193,3 +194,13 @@ def test_a_run_trains_on_a_streamed_federation(tmp_path):
     file.write_text(STREAMED)
     alone = ["--algorithms", "fed_avg", "--rounds", "1", "--seeds", "1"]
     assert run.main([str(file), *alone, "--output", str(tmp_path / "run")]) == 0
+
+
+def test_a_point_that_another_process_trains_is_left_alone(tmp_path):
+    """Nothing of it is cleared, or trained."""
+    folder, prepared = tmp_path / "a=1", SimpleNamespace(point=SimpleNamespace(name="a=1"))
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text("recorded")
+    with held(folder), pytest.raises(ValueError, match="writes to this run; end it first"):
+        Sweep("quickstart", tmp_path).train(prepared)
+    assert (folder / "metrics.jsonl").read_text() == "recorded"
