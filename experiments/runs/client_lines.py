@@ -57,7 +57,10 @@ class ClientLine:
         for name, each in {"records": records, **units, **named}.items():
             if each.shape != (len(records), len(clients)):
                 raise ValueError(f"{name}: {list(each.shape)} is not seeds by clients")
-        if self.own and not held["metrics"].keys() == held["errors"].keys() == held["shares"].keys():
+        if (
+            self.own
+            and not held["metrics"].keys() == held["errors"].keys() == held["shares"].keys()
+        ):
             raise ValueError("errors: they are not of the metrics")
         whole = {"clients": clients.astype(int), "records": records, **units, **held}
         for name, each in whole.items():
@@ -83,7 +86,9 @@ class ClientLine:
         named = (self.metrics, self.errors, self.shares)
         metrics, *own = ({name: x.astype(precision) for name, x in of.items()} for of in named)
         found = ClientValues(self.clients.astype(np.int32), self.records.astype(precision), metrics)
-        return found._replace(own=OwnErrors(self.units.astype(precision), *own)) if self.own else found
+        return (
+            found._replace(own=OwnErrors(self.units.astype(precision), *own)) if self.own else found
+        )
 
 
 def _array(name: str, value: Any, axes: int) -> np.ndarray:

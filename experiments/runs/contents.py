@@ -354,6 +354,8 @@ class Begun:
       solved: likewise, in the config's fields, as in `Summary`; a run of an older version did not record it.
       algorithm_settings: as in `Summary`, likewise.
       own_test, public_held_out: what the experiment says of test records and of held-out ones, see `Experiment`.
+      num_clients: of the federation; 0 where it is not known, as in runs of older versions.
+      client_names: of each of these, where the config says it.
     """
 
     config: str
@@ -368,6 +370,8 @@ class Begun:
     algorithm_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     own_test: bool = False
     public_held_out: bool = False
+    num_clients: int = 0
+    client_names: tuple[str, ...] = ()
 
     def public(self, of_score: Iterable[str]) -> Public:
         """What of all that is measured is public, for a score with metrics of these names."""

@@ -27,7 +27,7 @@ from experiments.runs.run_names import interesting
 from experiments.tables.frame import Row, measured, noise
 from experiments.tables.leads import TOO_FEW
 from experiments.tables.over_clients import CONDITIONAL, OverClients
-from fedpriv.engine.client_metric_names import MEAN_OF_TRAINED, TRAINED
+from fedpriv.engine.client_metric_names import MEAN_OF_TRAINED, TRAINED, parsed
 from fedpriv.models.score import better_higher
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
@@ -259,9 +259,21 @@ def _trained(row: Row) -> list[str]:
     return said
 
 
+def _of_how_many(row: Row) -> list[str]:
+    """Where not all clients were evaluated: how many of how many."""
+    kinds = {name: of for name in row.clients if (of := parsed(name)) and not of.by_group}
+    evaluated = {len(of.clients) + of.without for name, of in row.clients.items() if name in kinds}
+    return [
+        f"{row.who}: {number} of the federation's {row.num_clients} clients were evaluated (per_client)"
+        for number in evaluated
+        if number < row.num_clients
+    ]
+
+
 def on_clients(found: Sequence[Row]) -> list[str]:
     """Notes of a grid: what the intervals over clients are, and of how many; which have none, or never trained."""
     lost = [f"{r.who}: {r.lost}" for r in found if r.lost]
+    lost += dict.fromkeys(said for r in found for said in _of_how_many(r))
     lost += [
         f"{r.who}: {name}, {of.without} without such records"
         for r in found

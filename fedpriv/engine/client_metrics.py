@@ -189,7 +189,7 @@ def _sums(
     """What the score sums over the records of each of `ids`.
 
     Args:
-      whose: i32[clients, capacity], equal where records of one of `ids` share a person, if the federation cannot say it.
+      whose: i32[clients, capacity], equal where records of one of `ids` share a person, unless the federation says it.
     """
     count, together = len(ids), max(1, BATCH // evaluated.capacity)
     rows = jnp.resize(ids, (-(-count // together), together))
@@ -212,7 +212,8 @@ def _sums(
 def _owner(evaluated: Any, ids: jax.Array, whose: jax.Array | None) -> Callable[[jax.Array], Any]:
     """i -> i32[capacity], whose the records of client i are; None where each is a unit of its own."""
     if whose is not None:
-        return lambda i: whose[jnp.argmax(ids == i)]
+        given = jnp.asarray(whose)
+        return lambda i: given[jnp.argmax(ids == i)]
     number = owners(evaluated) if isinstance(evaluated, Federation) else None
     if number is None:
         return lambda i: None

@@ -17,6 +17,8 @@ import numpy as np
 
 from fedpriv.models.score import WEIGHT, Score, is_fraction
 
+_ROUNDING = 1e-5  # of its parts, that is left of a move whose parts cancel in float32
+
 
 class OwnErrors(NamedTuple):
     """Of one client; of several, in several seeds, with leading axes.
@@ -78,7 +80,9 @@ def own_errors(
         errors[name] = jnp.where(units > 1, jnp.sqrt(squares * units / (units - 1)), jnp.nan)
         if name in score.counts:
             shares[name] = jnp.clip(score.counts[name](score.means(sums)), 0.0, 1.0)
-        elif name in score.derived and is_fraction(name):  # as many as there would be if all moved it alike
+        elif name in score.derived and is_fraction(
+            name
+        ):  # as many as there would be if all moved it alike
             alike = jnp.sum(jnp.abs(of)) ** 2 / jnp.where(squares > 0, squares, 1.0)
             shares[name] = alike / jnp.maximum(units, 1.0)
         else:
@@ -86,9 +90,7 @@ def own_errors(
     return OwnErrors(units, errors, shares)
 
 
-def _moves(
-    score: Score, sums: Mapping[str, Any], each: Mapping[str, Any]
-) -> dict[str, jax.Array]:
+def _moves(score: Score, sums: Mapping[str, Any], each: Mapping[str, Any]) -> dict[str, jax.Array]:
     """By metric, f32[n]: how far each record moves it, to first order; NaN where it has no derivative."""
     weight, means = sums[WEIGHT], score.means(sums)
     found = {
@@ -97,17 +99,25 @@ def _moves(
         if jnp.ndim(mean) == 0
     }
     for name, derive in score.derived.items():
-        gradient = _gradient(lambda sums, derive=derive: derive(score.means(sums)), sums)
-        parts = [jnp.tensordot(each[key], of, of.ndim) for key, of in gradient.items()]
-        found[name] = sum(parts) if parts else jnp.full(len(each[WEIGHT]), jnp.nan)
+        gradient = _gradient(score, derive, sums)
+        if not gradient:
+            found[name] = jnp.full(len(each[WEIGHT]), jnp.nan)
+            continue
+        moves, parts = (
+            sum(jnp.tensordot(size(each[key]), size(of), of.ndim) for key, of in gradient.items())
+            for size in (jnp.asarray, jnp.abs)
+        )
+        found[name] = jnp.where(jnp.abs(moves) <= _ROUNDING * parts, 0.0, moves)
     return found
 
 
-def _gradient(metric: Callable[[Any], Any], sums: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Of a metric by the sums; empty where JAX cannot take it, as of a loop of the user's."""
+def _gradient(
+    score: Score, derive: Callable[[Any], Any], sums: Mapping[str, Any]
+) -> dict[str, jax.Array]:
+    """Of a derived metric by the sums; empty where JAX cannot take it, as of a loop of the user's."""
 
     def number(sums: Any) -> jax.Array:
-        return jnp.asarray(metric(sums), jnp.float32)
+        return jnp.asarray(derive(score.means(sums)), jnp.float32)
 
     try:
         return dict(jax.grad(number)(dict(sums)))

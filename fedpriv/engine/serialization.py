@@ -87,7 +87,7 @@ def _packed_clients(done: Sequence[Evaluation]) -> tuple[list[dict], dict[str, n
         for m in metrics:
             named[f"clients.{g}.metrics.{m}"] = np.array([v.metrics[m] for v in each])
         if own:
-            named[f"clients.{g}.own"] = np.array([_columns(v.own, metrics) for v in each])
+            named[f"clients.{g}.own"] = np.array([_columns(v.own, metrics) for v in each if v.own])
     return about, named
 
 

@@ -115,7 +115,7 @@ def _balanced_accuracy(means: Mapping[str, jax.Array]) -> jax.Array:
 
 
 def _rarest(means: Mapping[str, jax.Array]) -> jax.Array:
-    """Where the classes' recalls, or the pairs of two classes, are all right: as if each class there were the rarest."""
+    """The share of the examples behind recalls, or pairs, that are all right: as if each class were the rarest."""
     examples = means["examples_of_class"]
     there = examples > 0
     return jnp.sum(there) * jnp.min(examples, where=there, initial=1.0)
