@@ -14,8 +14,9 @@ from experiments.runs.client_lines import ClientLine
 from experiments.runs.measured import OF_CLIENTS
 from experiments.runs.other_metric import check_recorded, named
 from experiments.runs.run_folder import RunFolder
+from experiments.tables.client_notes import on_clients, over_clients_text
 from experiments.tables.frame import Row, above, rows
-from experiments.tables.grid import Grid, on_clients, on_rivals, over_clients_text
+from experiments.tables.grid import Grid, on_rivals
 from experiments.tables.over_clients import ClientScores
 from fedpriv.core.json_values import MARK
 from fedpriv.engine.client_metric_names import KINDS, parsed

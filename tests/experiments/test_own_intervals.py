@@ -68,7 +68,9 @@ def test_clients_have_their_names_and_are_counted(named, tmp_path, capsys):
         assert any("12 of the federation's 30 clients" in note for note in notes)
     assert compare.main([str(named), "--by", "client", "--metric", "auc"]) == 0
     assert "| ward 22 |" in capsys.readouterr().out
-    page = tables(tree(experiments.report(named, tmp_path / "page.html", metric="held_out_auc_mean")))
+    page = tables(
+        tree(experiments.report(named, tmp_path / "page.html", metric="held_out_auc_mean"))
+    )
     head, *rows = page["Each client, after the last round"]
     assert [row[head.index("client")] for row in rows] == frame["client_name"].tolist()
 
