@@ -17,7 +17,9 @@ import numpy as np
 
 from fedpriv.models.score import WEIGHT, Score, is_fraction
 
-_ROUNDING = 1e-5  # of its parts, that is left of a move whose parts cancel in float32
+_ROUNDING = (
+    1e-5  # of an average record's parts, that is left of a move whose parts cancel in float32
+)
 
 
 class OwnErrors(NamedTuple):
@@ -103,11 +105,10 @@ def _moves(score: Score, sums: Mapping[str, Any], each: Mapping[str, Any]) -> di
         if not gradient:
             found[name] = jnp.full(len(each[WEIGHT]), jnp.nan)
             continue
-        moves, parts = (
-            sum(jnp.tensordot(size(each[key]), size(of), of.ndim) for key, of in gradient.items())
-            for size in (jnp.asarray, jnp.abs)
-        )
-        found[name] = jnp.where(jnp.abs(moves) <= _ROUNDING * parts, 0.0, moves)
+        moves = sum(jnp.tensordot(each[key], of, of.ndim) for key, of in gradient.items())
+        parts = sum(jnp.sum(jnp.abs(of * sums[key])) for key, of in gradient.items())
+        small = jnp.abs(moves) <= _ROUNDING * parts / len(each[WEIGHT])
+        found[name] = jnp.where(small, 0.0, moves)
     return found
 
 
