@@ -135,7 +135,7 @@ def _of_kind(row: Row, kind: str) -> list[OfClient]:
             row,
             kind,
             int(client),
-            row.client_names[client] if row.client_names else str(client),
+            row.client_names[client] if client < len(row.client_names) else str(client),
             float(first.records[i]),
             {metric: _spread(scores.values[:, i]) for metric, scores in each.items()},
             {metric: scores.own_interval(i) for metric, scores in each.items()},

@@ -17,9 +17,8 @@ import numpy as np
 
 from fedpriv.models.score import WEIGHT, Score, is_fraction
 
-_ROUNDING = (
-    1e-5  # of an average record's parts, that is left of a move whose parts cancel in float32
-)
+_ROUNDING = 1e-5
+"""Of an average record's parts, what may be left of a move whose parts cancel in float32."""
 
 
 class OwnErrors(NamedTuple):
@@ -82,9 +81,8 @@ def own_errors(
         errors[name] = jnp.where(units > 1, jnp.sqrt(squares * units / (units - 1)), jnp.nan)
         if name in score.counts:
             shares[name] = jnp.clip(score.counts[name](score.means(sums)), 0.0, 1.0)
-        elif name in score.derived and is_fraction(
-            name
-        ):  # as many as there would be if all moved it alike
+        elif name in score.derived and is_fraction(name):
+            # As many as there would be if all moved it alike.
             alike = jnp.sum(jnp.abs(of)) ** 2 / jnp.where(squares > 0, squares, 1.0)
             shares[name] = alike / jnp.maximum(units, 1.0)
         else:
