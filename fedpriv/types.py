@@ -7,6 +7,7 @@ from fedpriv.data.cohort_federation import CohortFederation
 from fedpriv.data.held_out import Rows
 from fedpriv.data.persons import Persons
 from fedpriv.engine.history import ClientValues, Evaluation, PublicEvaluation
+from fedpriv.engine.own_errors import OwnErrors
 from fedpriv.mechanisms.per_example import PerExample
 from fedpriv.mechanisms.schedules import Dynamic
 from fedpriv.models.kept_model import Trained
@@ -31,6 +32,7 @@ __all__ = [
     "Dynamic",
     "Evaluation",
     "Keyed",
+    "OwnErrors",
     "PerExample",
     "Persons",
     "Plan",

@@ -13,6 +13,7 @@ import numpy as np
 from experiments.config import Experiment, Ledger, Settings, modules
 from experiments.runs.recorder import Privacy, Recorder
 from fedpriv.engine.history import ClientValues, Evaluation, History
+from fedpriv.engine.own_errors import OwnErrors
 from fedpriv.models.networks import Model
 
 FREE = ("algorithms", "beta", "every", "target_epsilon", "view", "views")  # an epsilon is the same
@@ -122,7 +123,14 @@ def _with_clients(e: Evaluation, clients: int, rng) -> Evaluation:
     }
     values["auc"][:, -1] = np.nan
     records = np.tile(np.arange(1, clients + 1, dtype=np.float32), (seeds, 1))
-    of = ClientValues(2 * np.arange(clients, dtype=np.int32), records, values)
+    ones = np.ones_like(records)
+    errors = {
+        name: np.float32(np.sqrt(x * (1 - x) / np.maximum(records - 1, 1)))
+        for name, x in values.items()
+    }
+    errors = {name: np.where(records > 1, x, np.nan) for name, x in errors.items()}
+    own = OwnErrors(records, errors, dict.fromkeys(values, ones))
+    of = ClientValues(2 * np.arange(clients, dtype=np.int32), records, values, own)
     means = {f"held_out_{name}_mean": np.nanmean(x, 1) for name, x in values.items()}
     return e._replace(measures={**e.measures, **means}, clients={"held_out": of})
 

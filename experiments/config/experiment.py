@@ -286,6 +286,8 @@ class Experiment:
         on them may choose a round.
       secret_seed: whether the launcher has drawn the seed.
       not_covered: what private numbers choose in the run, as in `Ledger`; the launcher says so.
+      client_names: a public name for each client, in the federation's order, by which tables call it: pd.unique(column)
+        of the column whose values are the clients.
       groups: a public label for each client, by which every evaluation tells who is hurt, see `measures.per_group`.
       groups_of_test: likewise for each of the test records; a config with `load` and `on` labels those of a fold, too.
     """
@@ -300,6 +302,7 @@ class Experiment:
     public_held_out: bool = False
     secret_seed: bool = False
     not_covered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    client_names: Sequence[str] | ArrayLike | None = None
     groups: Sequence[str] | ArrayLike | None = None
     groups_of_test: Sequence[str] | ArrayLike | None = None
 
@@ -326,6 +329,28 @@ class Experiment:
         given = [labels_of(field, of) for field, of in each.items() if of is not None]
         groups = {name for labels in given for name in names_in(labels)}
         return (*own, *(name for metric in own for name in names_of(metric, groups)))
+
+    @property
+    def named_clients(self) -> tuple[str, ...]:
+        """The name of each client, by its number in the federation; () where the config gives none.
+
+        Raises:
+          ValueError: another number of names than of clients; one that is missing, or given twice.
+        """
+        if self.client_names is None:
+            return ()
+        names = labels_of("client_names", self.client_names)
+        federation = next(iter(self.entries.values())).federations[0]
+        if federation.persons is not None and federation.persons.kept.max() < len(names):
+            names = names[federation.persons.kept]
+        number, there = federation.num_clients, f"{len(names)} names"
+        require(
+            len(names) == number, "client_names", there, f"give one to each of {number} clients"
+        )
+        given = [name for name in names if name]
+        remedy = "give every client a name of its own"
+        require(len({*given}) == number, "client_names", names.tolist(), remedy)
+        return tuple(given)
 
     def test_of(self, name: str) -> Example:
         """What an algorithm is evaluated on: the test records, normalised as those that it trains on."""

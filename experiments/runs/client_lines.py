@@ -14,6 +14,7 @@ import numpy as np
 from experiments.base.files import opened
 from fedpriv.core.json_values import MARK, PRIVATE, typed
 from fedpriv.engine.history import ClientValues, Evaluation
+from fedpriv.engine.own_errors import OwnErrors
 
 if TYPE_CHECKING:
     import pandas
@@ -30,6 +31,8 @@ class ClientLine:
       clients: their numbers in the federation.
       records: a list for each seed, with the weight of the records that each client was evaluated on.
       metrics: by name, likewise; "nan" where a metric is undefined, such as a recall without a positive record.
+      units, errors, shares: likewise, see `fedpriv.engine.own_errors.OwnErrors`; empty where intervals over a client's
+        own records were not measured, as in runs of older versions.
     """
 
     algorithm: str
@@ -38,32 +41,54 @@ class ClientLine:
     clients: Any
     records: Any = field(metadata=PRIVATE)
     metrics: dict[str, Any] = field(metadata=PRIVATE)
+    units: Any = field(metadata=PRIVATE, default=())
+    errors: dict[str, Any] = field(metadata=PRIVATE, default_factory=dict)
+    shares: dict[str, Any] = field(metadata=PRIVATE, default_factory=dict)
 
     def __post_init__(self) -> None:
         clients = _array("clients", self.clients, 1)
         records = _array("records", self.records, 2)
-        metrics = {name: _array(f"metrics.{name}", each, 2) for name, each in self.metrics.items()}
-        for name, each in {"records": records, **metrics}.items():
+        held: dict[str, Any] = {
+            of: {name: _array(f"{of}.{name}", x, 2) for name, x in getattr(self, of).items()}
+            for of in ("metrics", "errors", "shares")
+        }
+        units = {"units": _array("units", self.units, 2)} if self.own else {}
+        named = {f"{of}.{name}": x for of, each in held.items() for name, x in each.items()}
+        for name, each in {"records": records, **units, **named}.items():
             if each.shape != (len(records), len(clients)):
                 raise ValueError(f"{name}: {list(each.shape)} is not seeds by clients")
-        object.__setattr__(self, "clients", clients.astype(int))
-        object.__setattr__(self, "records", records)
-        object.__setattr__(self, "metrics", metrics)
+        if (
+            self.own
+            and not held["metrics"].keys() == held["errors"].keys() == held["shares"].keys()
+        ):
+            raise ValueError("errors: they are not of the metrics")
+        whole = {"clients": clients.astype(int), "records": records, **units, **held}
+        for name, each in whole.items():
+            object.__setattr__(self, name, each)
 
     @classmethod
     def of(cls, algorithm: str, e: Evaluation) -> list[ClientLine]:
         """One for each kind."""
         return [
-            cls(algorithm, e.round, kind, of.clients, of.records, dict(of.metrics))
+            cls(algorithm, e.round, kind, of.clients, of.records, dict(of.metrics), *(of.own or ()))
             for kind, of in e.clients.items()
         ]
+
+    @property
+    def own(self) -> bool:
+        """Whether it is known what intervals over a client's own records are."""
+        return bool(len(self.units))
 
     @property
     def values(self) -> ClientValues:
         """As `simulate` gave them."""
         precision = jax.dtypes.canonicalize_dtype(float)  # in which they were computed
-        metrics = {name: each.astype(precision) for name, each in self.metrics.items()}
-        return ClientValues(self.clients.astype(np.int32), self.records.astype(precision), metrics)
+        named = (self.metrics, self.errors, self.shares)
+        metrics, *own = ({name: x.astype(precision) for name, x in of.items()} for of in named)
+        found = ClientValues(self.clients.astype(np.int32), self.records.astype(precision), metrics)
+        return (
+            found._replace(own=OwnErrors(self.units.astype(precision), *own)) if self.own else found
+        )
 
 
 def _array(name: str, value: Any, axes: int) -> np.ndarray:

@@ -243,6 +243,8 @@ class Summary:
       names: of algorithms, for people, where the config says one.
       secret_seed: as in `Begun`; then other runs share the clients of a seed, and no other random number.
       own_test, public_held_out: as in `Begun`.
+      choice: of a model that was chosen under a certificate, in words, what its epsilon is of; then nothing was kept of
+        its training, and what was measured there is not known.
     """
 
     config: str
@@ -281,10 +283,12 @@ class Summary:
     secret_seed: bool = False
     own_test: bool = False
     public_held_out: bool = False
+    choice: str = ""
 
     def __post_init__(self) -> None:
-        names = ("best", "final", "uplink_mb_per_client", "downlink_mb_per_client", "privacy")
-        for name in (*names, "rounds_per_second", "compile_seconds"):
+        measured = ("uplink_mb_per_client", "downlink_mb_per_client", "rounds_per_second")
+        known = () if self.choice else (*measured, "compile_seconds")
+        for name in ("best", "final", "privacy", *known):
             if missing := sorted(set(self.rounds) - set(getattr(self, name))):
                 raise ValueError(f"{name}: lacks {', '.join(missing)}")
         for algorithm in self.final:
@@ -354,6 +358,8 @@ class Begun:
       solved: likewise, in the config's fields, as in `Summary`; a run of an older version did not record it.
       algorithm_settings: as in `Summary`, likewise.
       own_test, public_held_out: what the experiment says of test records and of held-out ones, see `Experiment`.
+      num_clients: of the federation; 0 where it is not known, as in runs of older versions.
+      client_names: of each of these, where the config says it.
     """
 
     config: str
@@ -368,6 +374,8 @@ class Begun:
     algorithm_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     own_test: bool = False
     public_held_out: bool = False
+    num_clients: int = 0
+    client_names: tuple[str, ...] = ()
 
     def public(self, of_score: Iterable[str]) -> Public:
         """What of all that is measured is public, for a score with metrics of these names."""

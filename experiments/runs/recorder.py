@@ -97,6 +97,8 @@ def described(experiment: Experiment, noise: Mapping[str, Any]) -> dict[str, Any
         "algorithm_settings": {n: dict(e.settings) for n, e in entries.items() if e.settings},
         "own_test": experiment.own_test,
         "public_held_out": experiment.public_held_out,
+        "num_clients": next(iter(entries.values())).federations[0].num_clients,
+        "client_names": list(experiment.named_clients),
     }
     return about | {name: value for name, value in further.items() if value}
 
@@ -176,6 +178,8 @@ class Recorder:
             algorithm_settings=dict(about.get("algorithm_settings", {})),
             own_test=bool(about.get("own_test")),
             public_held_out=bool(about.get("public_held_out")),
+            num_clients=int(about.get("num_clients", 0)),
+            client_names=tuple(about.get("client_names", ())),
         )
         self._about, self._resumed = about, about.get("resumed", [])
         self._sinks = [guarded(sink) for sink in sinks]

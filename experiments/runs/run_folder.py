@@ -17,6 +17,7 @@ from experiments.config.public import LAST, by_what
 from experiments.runs import client_lines, curves
 from experiments.runs.client_lines import ClientLine
 from experiments.runs.contents import Begun, Environment, Line, Summary
+from experiments.runs.released import RELEASE, read_release
 from experiments.runs.statistics import ReleasedStatistics, read_statistics
 from experiments.runs.summary_so_far import placed, so_far
 from fedpriv.core.arguments import check_path
@@ -38,6 +39,8 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class RunFolder:
     """A run, as far as it is recorded; `experiments.runs.read` gives one.
+
+    The folder of `sweep --best-of` is one, too: it has the model that was chosen, and no evaluation but its last score.
 
     Attributes:
       begun: config.json.
@@ -194,6 +197,8 @@ def read(folder: str | Path) -> RunFolder:
     """
     check_path("folder", folder, "give a run folder")
     folder = Path(folder)
+    if _is_release(folder):
+        return RunFolder(folder, *_released(folder))
     begun, unended = read_begun(folder), _unended(folder)
     lines, remark = read_lines(folder)
     damage = [remark] if remark else []
@@ -223,6 +228,16 @@ def _unended(folder: Path) -> str:
         return f"running: {writer}"
     what = "has ended" if writer.state == "ended" else "writes nothing until it is continued"
     return f"interrupted: {writer} {what} (no {SUMMARY})"
+
+
+def _is_release(folder: Path) -> bool:
+    """Whether a model is there that was chosen under a certificate, and nothing of its training."""
+    return (folder / RELEASE).exists() and not (folder / CONFIG).exists()
+
+
+def _released(folder: Path) -> tuple[Begun, dict[str, tuple[Line, ...]], Summary]:
+    begun, summary = read_release(folder)
+    return begun, {}, summary
 
 
 def read_begun(folder: Path) -> Begun:
@@ -336,11 +351,12 @@ def runs_of(what: Any) -> tuple[list[RunFolder], list[str]]:
 
 def _runs_in(path: Path) -> tuple[list[Path], list[str]]:
     """The run folders that `path` is or holds, those of a sweep in its order, and what it has not begun."""
-    if (path / CONFIG).exists():
+    if (path / CONFIG).exists() or _is_release(path):
         return [path], []
     remedy = "give a run folder of experiments.run, or a folder of them, as from experiments.sweep"
     try:
-        inside = sorted((p for p in path.iterdir() if (p / CONFIG).exists()), key=_natural)
+        every = (p for p in path.iterdir() if (p / CONFIG).exists() or _is_release(p))
+        inside = sorted(every, key=_natural)
     except OSError as error:
         raise ValueError(f"cannot read {path} ({error.strerror}); {remedy}") from None
     if not inside:

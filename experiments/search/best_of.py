@@ -24,6 +24,7 @@ from experiments.base.formats import NAMES, setting
 from experiments.config.made import ledger_of
 from experiments.config.modules import Config
 from experiments.runs.contents import Summary
+from experiments.runs.released import RELEASE
 from experiments.runs.run_folder import SWEEP
 from experiments.runs.unfinished import decisive_settings
 from experiments.search.choose import best
@@ -39,7 +40,6 @@ from fedpriv.models.kept_model import model_folder
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, certify_choice
 
-RELEASE = "release.json"
 _MORE = Range(dearest=1.0, cheapest=1e6, begin=(1.0, 1.0), factor=2.0)
 """What the noise of all trials is multiplied with."""
 _TOLERANCE = 1e-4  # of it, relative
@@ -180,10 +180,11 @@ def keep_best(
     found: Sequence[tuple[Point, Summary]],
     higher: bool,
     certificate: Certificate,
+    mean: float,
 ) -> dict[str, Any]:
     """Leaves the model of the best trial and its certificate in a sweep's folder, and nothing else of the trials."""
     ends = [_end(summary) for _, summary in found]
-    about: dict[str, Any] = {"certified": certificate}
+    about: dict[str, Any] = {"certified": certificate, "best_of": mean}
     if (at := best(ends, higher)) is not None:
         point, summary = found[at]
         ((name, rounds),) = summary.rounds.items()

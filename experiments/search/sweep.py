@@ -16,6 +16,7 @@ from typing import Any
 
 from experiments.base import command
 from experiments.base.files import new_folder_by_time, write_text
+from experiments.base.formats import short_epsilon
 from experiments.base.terminal import say
 from experiments.config import modules
 from experiments.config.modules import Config
@@ -151,7 +152,9 @@ def train_points(planned: Planned, progress: bool = True) -> Sweep:
       OSError: not all of a point could be written.
       Exception: a bug, which has a note of the point.
     """
-    trained, ready = Sweep(planned.wanted["config"], planned.folder, progress), planned.ready
+    choice = planned.certificate
+    of = f"of this trial alone ({short_epsilon(choice.epsilon)} of the choice)" if choice else ""
+    trained, ready = Sweep(planned.wanted["config"], planned.folder, progress, of), planned.ready
     total = len(ready)
     try:
         for prepared in ready:
@@ -177,7 +180,7 @@ def _outcome(plan: Planned, trained: Sweep) -> Swept:
     """Of a sweep whose points are all trained; writes what the folder is to hold beside them."""
     folder, found = plan.folder, sweep_table.summaries(plan.folder, plan.every)
     if plan.certificate is not None:
-        about = keep_best(folder, found, plan.higher, plan.certificate)
+        about = keep_best(folder, found, plan.higher, plan.certificate, plan.wanted["best_of"])
         text = f"{said(about)}\nsweep folder: {folder}"
         return Swept(folder, True, [], text=text, answer=plain(about))
     rows, table, scores, chosen = sweep_table.rows(found), sweep_table.table(found), [], {}

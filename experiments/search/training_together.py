@@ -69,15 +69,19 @@ class _TracedError(Exception):
 class Sweep:
     """What the points of a sweep have in common.
 
+    Args:
+      epsilon_of: what the epsilons in progress are of, where that is not what is released.
+
     Attributes:
       trained, reused: trainings that were run, and those whose result was taken from another point.
       seconds: spent tracing and compiling.
     """
 
-    def __init__(self, name: str, folder: Path, progress: bool = True):
+    def __init__(self, name: str, folder: Path, progress: bool = True, epsilon_of: str = ""):
         self.trained = self.reused = 0
         self.seconds = 0.0
         self._name, self._folder, self._progress = name, folder, progress
+        self._epsilon_of = epsilon_of
         self._families: list[Family] = []
         self._known: dict[tuple[str, str], Known] = {}
         self._widths: dict[int, Literal["map", "vmap", "fit"] | int] = {}
@@ -212,6 +216,7 @@ class Sweep:
                 recorder,
                 history,
                 progress=self._progress,
+                epsilon_of=self._epsilon_of,
                 seeds=prepared.point.seeds,
                 compiler=compiler,
             )

@@ -14,8 +14,9 @@ from experiments.runs.client_lines import ClientLine
 from experiments.runs.measured import OF_CLIENTS
 from experiments.runs.other_metric import check_recorded, named
 from experiments.runs.run_folder import RunFolder
+from experiments.tables.client_notes import on_clients, over_clients_text
 from experiments.tables.frame import Row, above, rows
-from experiments.tables.grid import Grid, on_clients, on_rivals, over_clients_text
+from experiments.tables.grid import Grid, on_rivals
 from experiments.tables.over_clients import ClientScores
 from fedpriv.core.json_values import MARK
 from fedpriv.engine.client_metric_names import KINDS, parsed
@@ -23,6 +24,13 @@ from fedpriv.models.score import main_metric
 
 if TYPE_CHECKING:
     import pandas
+
+OWN_RECORDS = (
+    "over its records: 95 % interval over the client's own records, or its persons where the data say whose these "
+    "are; of a fraction Clopper and Pearson's of as many records as have its standard error (DeLong's of an AUC), else "
+    "Student's t; conditional on the trained models: it holds for further records of this client, not for another "
+    "training, and is no narrower for several seeds; of N clients, N / 20 intervals miss by chance"
+)
 
 
 class OfClient(NamedTuple):
@@ -32,16 +40,20 @@ class OfClient(NamedTuple):
       row: the algorithm's.
       kind: of records and models, such as "held_out".
       client: its number in the federation.
+      title: its name, where the run has names of clients, else this number.
       records: the weight of the records that it was evaluated on, the mean over the seeds.
       scores: over the seeds in which they are defined; None where they are in none.
+      ends: of a 95 % interval of each score, over the client's own records, or persons; None where it has none.
       leads: how far the score is above the rival's, the mean over the seeds; NaN where it is undefined.
     """
 
     row: Row
     kind: str
     client: int
+    title: str
     records: float
     scores: dict[str, Spread | None]
+    ends: dict[str, tuple[float, float] | None]
     leads: dict[str, float]
 
 
@@ -123,8 +135,10 @@ def _of_kind(row: Row, kind: str) -> list[OfClient]:
             row,
             kind,
             int(client),
+            row.client_names[client] if client < len(row.client_names) else str(client),
             float(first.records[i]),
             {metric: _spread(scores.values[:, i]) for metric, scores in each.items()},
+            {metric: scores.own_interval(i) for metric, scores in each.items()},
             {metric: _at(scores, client) for metric, scores in leads.items()},
         )
         for i, client in enumerate(first.clients)
@@ -158,6 +172,7 @@ def _record(one: OfClient) -> dict[str, Any]:
         "rounds": row.summary.rounds.get(row.algorithm),
         "kind": one.kind,
         "client": one.client,
+        **({"client_name": one.title} if row.client_names else {}),
         f"records{MARK}": one.records,
     }
     for metric, spread in one.scores.items():
@@ -165,6 +180,7 @@ def _record(one: OfClient) -> dict[str, Any]:
         made[f"{name}_mean"] = spread.mean if spread else None
         made[f"{name}_std"] = spread.std if spread else None
         made[f"{name}_seeds"] = len(spread.per_seed) if spread else 0
+        made[f"{name}_low"], made[f"{name}_high"] = one.ends[metric] or (None, None)
     if row.below:
         made |= {"above": row.below.algorithm, "above_run": row.below.title}
     made |= {f"{_marked(one, metric)}_lead_mean": value for metric, value in one.leads.items()}
@@ -186,7 +202,7 @@ def grid(found: Sequence[Row]) -> Grid:
     columns = {**keys, "algorithm": [one.row.name for one in each]}
     if len(kinds) > 1:
         columns["kind"] = [one.kind.replace("_", " ") for one in each]
-    columns["client"] = [str(one.client) for one in each]
+    columns["client"] = [one.title for one in each]
     columns["records"] = [number(one.records) for one in each]
     for metric in metrics:
         spreads = [(one.scores.get(metric), metric in one.scores) for one in each]
@@ -195,12 +211,23 @@ def grid(found: Sequence[Row]) -> Grid:
             mean_and_std(spread, metric) if spread else "undefined" if there else ABSENT
             for spread, there in spreads
         ]
+        if any(one.ends.get(metric) for one in each):
+            several = f"{with_unit(metric)}, " * (len(metrics) > 1)
+            columns[f"{several}over its records (95 %)"] = [_ends(one, metric) for one in each]
         if any(metric in one.leads for one in each):
             rival = next(one.row.below.name for one in each if metric in one.leads)
             several = f"{with_unit(metric)} " * (len(metrics) > 1)
             columns[f"{several}above {rival}"] = [_lead(one, metric) for one in each]
     cells = [list(of) for of in zip(*columns.values(), strict=True)]
     return Grid(list(columns), cells, {}, _notes(found, kinds), len(keys))
+
+
+def _ends(one: OfClient, metric: str) -> str:
+    ends = one.ends.get(metric)
+    if ends is None:
+        return ABSENT
+    factor, digits = (100, 2) if in_percent(metric) else (1, 4)
+    return " to ".join(f"{factor * end:z.{digits}f}" for end in ends)
 
 
 def _lead(one: OfClient, metric: str) -> str:
@@ -215,9 +242,12 @@ def _lead(one: OfClient, metric: str) -> str:
 def _notes(found: Sequence[Row], kinds: Sequence[str]) -> list[str]:
     said = [f"{kind.replace('_', ' ')}: {OF_CLIENTS[kind]}" for kind in kinds]
     said.append(
-        "after the last round; mean ± standard deviation (n - 1) over the seeds; client: its number in the federation; "
-        "not private: no epsilon covers publishing these numbers"
+        "after the last round; mean ± standard deviation (n - 1) over the seeds; client: "
+        + ("its name" if any(row.client_names for row in found) else "its number in the federation")
+        + "; not private: no epsilon covers publishing these numbers"
     )
+    if any(of.ends is not None for row in found for of in row.clients.values()):
+        said.append(OWN_RECORDS)
     if any(np.isnan(of.mean).any() for row in found for of in row.clients.values()):
         said.append("undefined: 0/0, such as a recall without a positive record, or not finite")
     for row in found:

@@ -14,8 +14,9 @@ from experiments.runs.measured import measured_on, together
 from experiments.runs.other_metric import check_recorded, named
 from experiments.runs.run_folder import RunFolder
 from experiments.tables.by_client import shown_by
+from experiments.tables.client_notes import on_clients, over_clients_text
 from experiments.tables.frame import Row, above, rows
-from experiments.tables.grid import ALONE, Grid, certified, on_clients, on_rivals, over_clients_text
+from experiments.tables.grid import ALONE, Grid, certified, on_rivals
 from experiments.tables.leads import Lead, lead
 from experiments.tables.over_clients import OverClients
 from fedpriv.core.json_values import MARK

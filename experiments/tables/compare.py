@@ -108,6 +108,9 @@ def draw(
     Returns:
       The caption.
     """
+    runs = [run for run in runs if not run.results.choice]
+    if not runs:
+        raise ValueError("runs: of a model that was chosen nothing is kept to draw; give a table")
     merged = ends_by_epsilon(runs) if by in ("epsilon", "mu") else []
     if merged:
         runs, by, together = merged, "mu" if by == "mu" else "ends", True

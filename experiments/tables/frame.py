@@ -41,6 +41,8 @@ class Row(NamedTuple):
       below: the rival's row, where there is one.
       higher: metrics that are better when higher, beside accuracies.
       lost: what of the values of single clients is not there, in words.
+      num_clients: of the federation; 0 where it is not known.
+      client_names: of each of these; () where they have none.
     """
 
     keys: Mapping[str, Any]
@@ -55,6 +57,8 @@ class Row(NamedTuple):
     below: Any = None
     higher: Sequence[str] = ()
     lost: str = ""
+    num_clients: int = 0
+    client_names: Sequence[str] = ()
 
     @property
     def title(self) -> str:
@@ -113,6 +117,8 @@ def row(run: RunFolder, keys: Mapping[str, Any], algorithm: str) -> Row:
     """A row of results: of an algorithm, with the metrics that were chosen for its run."""
     chosen, higher = scores(run, algorithm), run.begun.higher
     made = Row(keys, algorithm, run.results, str(run.path), chosen, higher=higher)
+    begun = run.begun
+    made = made._replace(num_clients=begun.num_clients, client_names=begun.client_names)
     if not any(of and of.statistic == "mean" for of in map(parsed, made.metrics)):
         return made
     lines = run.last_of_clients(algorithm)

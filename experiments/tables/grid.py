@@ -24,10 +24,9 @@ from experiments.config.stopping import decided
 from experiments.runs.contents import NOISE, Summary
 from experiments.runs.measured import best_note, chosen_on, heading, measured_on, together
 from experiments.runs.run_names import interesting
+from experiments.tables.client_notes import on_clients, over_clients_text
 from experiments.tables.frame import Row, measured, noise
 from experiments.tables.leads import TOO_FEW
-from experiments.tables.over_clients import CONDITIONAL, OverClients
-from fedpriv.engine.client_metric_names import MEAN_OF_TRAINED, TRAINED
 from fedpriv.models.score import better_higher
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
@@ -178,13 +177,6 @@ def _rival(found: Sequence[Row]) -> str:
     return next(str(r.below.name) for r in found if r.below)
 
 
-def over_clients_text(of: OverClients | None, metric: str, sign: str = "") -> str:
-    if of is None:
-        return ABSENT
-    said = of.text(100, 2, sign) if in_percent(metric) else of.text(1, 4, sign)
-    return said + f", {of.undefined} undefined" * (of.undefined > 0)
-
-
 def _lead(row: Row, which: str, metric: str) -> str:
     of = row.leads.get(metric, {}).get(which)
     if of is None:
@@ -196,17 +188,23 @@ def _lead(row: Row, which: str, metric: str) -> str:
 def certified(row: Row, view: str, letters: dict[str, str]) -> str:
     """In a grid: what is certified towards a view, with the letter of what it means."""
     privacy = row.summary.privacy.get(row.algorithm)
-    return _epsilon(privacy.certified.get(view) if privacy else None, letters)
+    of = row.summary.choice
+    return _epsilon(privacy.certified.get(view) if privacy else None, letters, of)
 
 
-def _epsilon(epsilon: Certificate | Claim | None, letters: dict[str, str]) -> str:
-    """With the letter of what it means."""
+def _epsilon(epsilon: Certificate | Claim | None, letters: dict[str, str], of: str = "") -> str:
+    """With the letter of what it means.
+
+    Args:
+      of: what it is of, where that is not one model.
+    """
     if epsilon is None:  # a run that has not ended has one for a third party alone
         return ABSENT
     chosen = only_not_covered(epsilon)
     if epsilon.epsilon == math.inf and not chosen:
         return "not private"
-    letter = letters.setdefault(meaning_of_epsilon(epsilon), _letter(len(letters)))
+    meaning = meaning_of_epsilon(epsilon) + f", of {of}" * bool(of)
+    letter = letters.setdefault(meaning, _letter(len(letters)))
     if chosen:
         return f"∞ [{letter}] not covered"
     doubted = isinstance(epsilon, Claim) and not epsilon.sound
@@ -230,7 +228,10 @@ def _notes(found: Sequence[Row], metrics: Sequence[str], best: bool) -> list[str
         )
     said += [best_note(metrics, public)] if best else []
     privacy = [r.summary.privacy.get(r.algorithm) for r in found]
-    said += [ALONE] if any(of and of.is_private for of in privacy) else []
+    alone = [of for r, of in zip(found, privacy, strict=True) if not r.summary.choice]
+    every = ALONE if len(alone) == len(privacy) else ALONE.replace("every", "every other", 1)
+    said += [every] if any(of and of.is_private for of in alone) else []
+    said += [f"{r.who}: its ε is of {r.summary.choice}" for r in found if r.summary.choice]
     said += on_clients(found)
     return [*said, *_on_leads(found), *_on_seeds(found), *on_rounds(found), *_on_privacy(found)]
 
@@ -241,48 +242,6 @@ def _where(metrics: Sequence[str], public: Public) -> str:
     for metric in metrics:
         groups.setdefault(measured_on(metric, public), []).append(metric)
     return "; ".join(f"{' and '.join(names)} {where}" for where, names in groups.items())
-
-
-def _trained(row: Row) -> list[str]:
-    """Of means over personal models, how many of the clients have trained their own, and the mean over these."""
-    numbers, said = row.summary.per_client_not_private.get(row.algorithm, {}), []
-    for name, of in row.clients.items():
-        stem = name.removesuffix("mean")
-        if (count := numbers.get(f"{stem}{TRAINED}")) is None:
-            continue
-        mean = numbers.get(f"{stem}{MEAN_OF_TRAINED}") if count.mean else None
-        own = f"; their mean is {mean_and_std(mean, name)}" if mean else ""
-        so_far = (
-            f"{number(count.mean)} of {len(of.clients)} clients have trained models of their own"
-        )
-        said.append(f"{row.who}: {name}: {so_far}{own}")
-    return said
-
-
-def on_clients(found: Sequence[Row]) -> list[str]:
-    """Notes of a grid: what the intervals over clients are, and of how many; which have none, or never trained."""
-    lost = [f"{r.who}: {r.lost}" for r in found if r.lost]
-    lost += [
-        f"{r.who}: {name}, {of.without} without such records"
-        for r in found
-        for name, of in r.clients.items()
-        if of.without
-    ]
-    lost += [said for r in found for said in _trained(r)]
-    each = [of for r in found for of in r.over_clients.values()]
-    if not each:
-        return lost
-    number = " or ".join(map(str, sorted({of.clients for of in each})))
-    undefined = (
-        f"{number} clients; undefined: clients without the metric, such as a recall without a positive record, which "
-        "are left out, of a difference where either lacks it"
-    )
-    said = [*lost, CONDITIONAL, undefined]
-    if differences := sum(len(r.leads_over_clients) for r in found):
-        said.append(
-            f"differences over clients: {differences}, of which one in twenty misses by chance"
-        )
-    return said
 
 
 def _on_leads(found: Sequence[Row]) -> list[str]:

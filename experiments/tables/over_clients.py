@@ -30,6 +30,8 @@ class ClientScores(NamedTuple):
       values: f64[seeds, clients]; NaN where the metric is undefined.
       without: how many more clients were to be evaluated, and have no such records.
       of_clients: whether they are clients, and not a group of public examples, which has no interval over clients.
+      ends: f64[seeds, clients] each, the ends of an interval of 95 % over each client's own records, or persons; NaN
+        where there is none; None where that was not measured.
     """
 
     clients: np.ndarray
@@ -37,11 +39,26 @@ class ClientScores(NamedTuple):
     values: np.ndarray
     without: int = 0
     of_clients: bool = True
+    ends: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def mean(self) -> np.ndarray:
         """f64[clients], over the seeds in which it is defined; NaN where it is in none."""
         return mean_over_seeds(self.values)
+
+    def own_interval(self, client: int) -> tuple[float, float] | None:
+        """Of the client in this place, over its own records: the mean ends over the seeds in which it has the metric.
+
+        A mean over seeds varies over records no more than its seeds do on average, however alike their records are, so
+        the interval is not narrower for more seeds. None where there is none in one of them.
+        """
+        if self.ends is None:
+            return None
+        defined = ~np.isnan(self.values[:, client])
+        low, high = (
+            float(of[defined, client].mean()) if defined.any() else np.nan for of in self.ends
+        )
+        return None if np.isnan(low) or np.isnan(high) else (low, high)
 
     def above(self, rival: ClientScores) -> ClientScores:
         """How far it lies above a rival's, client by client and seed by seed, where both have both."""
@@ -92,7 +109,9 @@ def scores_of(line: ClientLine, metric: str) -> ClientScores | None:
     values = line.metrics[metric][:, there]
     values = np.where(np.isfinite(values), values, np.nan)
     records = line.records.mean(0)[there]
-    return ClientScores(line.clients[there], records, values, int(np.sum(~there)))
+    own = line.values.interval(metric)
+    ends = own and (own[0][:, there], own[1][:, there])
+    return ClientScores(line.clients[there], records, values, int(np.sum(~there)), ends=ends)
 
 
 def behind(lines: Sequence[ClientLine], name: str) -> ClientScores | None:

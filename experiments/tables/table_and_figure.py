@@ -49,9 +49,11 @@ def table(
         `RunFolder` objects.
       metric: any metric, or several, that were recorded: of the score, over clients, diagnostics; by default those of
         the score and the run's own.
-      by: "client" gives a row for each client after the last round: its number in the federation (`client`), the weight
-        of its records (`records_not_private`), and the metric, mean and deviation over the seeds. Here `metric` names
-        one of the score (`auc`); by default the run's own. "group" likewise gives a row for each group (`group`), with
+      by: "client" gives a row for each client after the last round: its number in the federation (`client`), its name,
+        where the config gives it (`client_name`), the weight of its records (`records_not_private`), and the metric,
+        mean and deviation over the seeds, with a 95 % interval over its own records, or persons
+        (`auc_not_private_low`, `.._high`), as `fp.types.ClientValues.interval`. Here `metric` names one of the score
+        (`auc`); by default the run's own. "group" likewise gives a row for each group (`group`), with
         95 % intervals over the seeds (`auc_not_private_low`, ..) and over its clients (`.._over_clients_low`, ..), and
         one for the worst group and one for the gap of each seed (`statistic`: `mean`, `worst_group`, `group_gap`).
       above: an algorithm to compare with: further columns give each score's lead over it

@@ -65,9 +65,11 @@ def _per_client(summary: Summary, most: int) -> list[str]:
     if lines:
         own = any(name.endswith(TRAINED) for names in shown.values() for name in names.values())
         trained = " mean of trained: over those that have trained their own models, trained: how many these are;"
+        most_clients = summary.settings.get("per_client")
+        limit = f" ({most_clients} of them at most, per_client)" if most_clients else ""
         about = (
-            f"mean: over clients;{trained * own} pooled: over their records; worst decile: mean over the worst tenth "
-            "of clients; not private: no epsilon covers publishing these numbers"
+            f"mean: over clients{limit};{trained * own} pooled: over their records; worst decile: mean over the worst "
+            "tenth of clients; not private: no epsilon covers publishing these numbers"
         )
         lines += [wrapped(about, most), ""]
     return lines

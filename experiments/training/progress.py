@@ -46,6 +46,7 @@ class Progress:
       metric: to show, see `main_metric`.
       others: algorithms that are trained after it.
       public: of what is measured; the names of other metrics say so.
+      epsilon_of: what its epsilons are of, where that is not what is released.
 
     Attributes:
       done: rounds at the evaluation before.
@@ -62,7 +63,9 @@ class Progress:
         others: int = 0,
         name: str = "",
         public: Public = NOTHING,
+        epsilon_of: str = "",
     ):
+        self._of = f" {epsilon_of}" if epsilon_of else ""
         self._name = short_name_of(algorithm, {algorithm: name})
         self._rounds, self._metric = rounds, metric
         self._others, self.done, self._forecast = others, 0, False
@@ -72,7 +75,9 @@ class Progress:
             [f"{rounds} rounds", *(f"{field} {_said(value)}" for field, value in solved.items())]
         )
         self._public = public
-        means = f"eps: {meaning_of_epsilon(certified)}" if self._private else "not private"
+        means = (
+            f"eps{self._of}: {meaning_of_epsilon(certified)}" if self._private else "not private"
+        )
         if why := [text for text in certified.assumptions if text.startswith(NOT_COVERED)]:
             means += f"; {'; '.join(why)}"
         _say(f"{self._name}: {head}; {means}")
@@ -101,7 +106,7 @@ class Progress:
         groups: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Shows an evaluation, with the epsilons so far: the largest, and those of public groups."""
-        eps = f"eps {short_epsilon(so_far.epsilon)}" if self._private else "not private"
+        eps = f"eps {short_epsilon(so_far.epsilon)}{self._of}" if self._private else "not private"
         if groups and self._private:
             said = (f"{name} {short_epsilon(epsilon)}" for name, epsilon in groups.items())
             eps += f" ({', '.join(said)})"

@@ -165,6 +165,7 @@ def train_algorithm(
     joined: Processes | None = None,
     checkpoints: Checkpoints | None = None,
     progress: bool = True,
+    epsilon_of: str = "",
     **options: Any,
 ) -> None:
     """Trains one algorithm; what it has recorded is in `history` however it ends.
@@ -174,6 +175,7 @@ def train_algorithm(
       joined: the processes that train together, if there are several.
       checkpoints: where they are kept, if they are.
       progress: whether to show it.
+      epsilon_of: what the epsilons shown are of, see `Progress`.
       options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
@@ -192,6 +194,7 @@ def train_algorithm(
             len(experiment.entries) - 1 - list(experiment.entries).index(algorithm),
             experiment.entries[algorithm].name,
             experiment.public,
+            epsilon_of,
         )
         options["compiler"] = bar.timed(options.get("compiler", compiled))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ from fedpriv.engine.client_metric_names import (
 )
 from fedpriv.engine.compiled_rounds import Measured, ScoreFn
 from fedpriv.engine.history import ClientValues
+from fedpriv.engine.own_errors import OwnErrors, own_errors, owners
 from fedpriv.engine.simulate import Measure
 from fedpriv.models.score import WEIGHT, Score, better_higher, is_finite, is_fraction, summed
 
@@ -45,7 +46,7 @@ STREAMED = 1_000  # likewise, of those that are read at once
 
 def per_client(
     score: ScoreFn,
-    clients: Count = 20,
+    clients: Count | None = None,
     bound: Mapping[str, Finite] = MappingProxyType({}),
     on: Literal["train", "held_out"] | Federation = "train",
     personal: Personal | None = None,
@@ -59,7 +60,8 @@ def per_client(
       resource allocation in federated learning", ICLR 2020);
     - `below_0.5`, the fraction of clients worse than the bound (`above_` if lower is better).
 
-    `Evaluation.clients` has the values of each client, under "per_client".
+    `Evaluation.clients` has the values of each client, under "per_client", each with an interval over its own records
+    (`ClientValues.interval`), or over its persons where the federation says whose its records are.
 
     A client whose records have no weight does not count. Nor does one for which a metric of `Score.derived` is NaN
     though all its sums are finite (0/0: the recall of a client without a positive record); the ending `undefined` says
@@ -74,8 +76,8 @@ def per_client(
 
     Args:
       score: as `simulate`'s.
-      clients: how many clients to evaluate, always the same ones, drawn once without replacement; all if there are
-        fewer.
+      clients: how many clients to evaluate, always the same ones, drawn once without replacement; None, or more than
+        there are: all.
       bound: metric -> bound; beside these, 0.5 for each accuracy.
       on: the records that clients train on, their held-out ones, or another federation; with `personal` its clients
         must be the same, in the same order.
@@ -87,7 +89,7 @@ def per_client(
         its range, nothing held out, or a number of clients other than that of the personal models.
     """
     require(callable(score), "score", score, "give a function, (params, example) -> {name: number}")
-    clients = checked("clients", clients, Count)
+    clients = checked("clients", clients, Count | None)
     remedy = "give a number for each metric that has one, {'loss': 0.4}"
     require(isinstance(bound, Mapping), "bound", bound, remedy)
     bound = {
@@ -99,21 +101,33 @@ def per_client(
     kind, sums_of = each_client(scored, on, personal)
 
     def measure(state: State, federation: Any) -> Measured:
-        ids, sums = sums_of(state, federation, lambda total: _chosen(total, clients))
+        ids, own = sums_of(state, federation, lambda total: _chosen(total, clients))
         which = jnp.asarray(ids)
         trained = trained_of(kind, state, which)
-        return _summary(kind, scored, which, sums, trained, bound)
+        return _summary(kind, scored, which, own, trained, bound)
 
     return measure
 
 
+class OwnSums(NamedTuple):
+    """Of single clients.
+
+    Attributes:
+      sums: name -> f32[clients, ...], what the score sums over the records of each.
+      errors: how exactly these tell each metric.
+    """
+
+    sums: dict[str, jax.Array]
+    errors: OwnErrors
+
+
 def each_client(
     score: Score, on: Literal["train", "held_out"] | Federation, personal: Personal | None
-) -> tuple[str, Callable[[State, Any, Callable[[int], np.ndarray]], tuple[np.ndarray, dict]]]:
+) -> tuple[str, Callable[[State, Any, Callable[[int], np.ndarray]], tuple[np.ndarray, OwnSums]]]:
     """For measures of clients: the kind of their values, and what the score sums over the records of single ones.
 
     The latter is a function of state, federation, and total number of clients -> i32[clients], those evaluated; it
-    gives these, and name -> f32[clients, ...].
+    gives these, and the sums.
 
     Args:
       on, personal: as `per_client`.
@@ -127,16 +141,16 @@ def each_client(
     if personal is not None:
         kind = PERSONAL if on == HELD_OUT else PERSONAL_PER_CLIENT
 
-    def sums(state: State, evaluated: Federation | CohortFederation, ids: jax.Array) -> dict:
-        return _sums(score, personal or _everybodys, state, evaluated, ids)
+    def sums(state: State, evaluated: Any, ids: jax.Array, whose: Any = None) -> OwnSums:
+        return _sums(score, personal or _everybodys, state, evaluated, ids, whose)
 
     @cache
-    def compiled(strategy: Strategy) -> Callable[..., dict]:
+    def compiled(strategy: Strategy) -> Callable[..., OwnSums]:
         return Jitted(spmd(sums))
 
     def sums_of(
         state: State, federation: Any, choose: Callable[[int], np.ndarray]
-    ) -> tuple[np.ndarray, dict]:
+    ) -> tuple[np.ndarray, OwnSums]:
         evaluated = on if isinstance(on, Federation) else federation
         evaluated = evaluated.held_out if on == HELD_OUT else evaluated
         if personal is not None and evaluated.num_clients != federation.num_clients:
@@ -156,9 +170,11 @@ def _everybodys(state: State, i: jax.Array) -> Params:
     return state.params
 
 
-def _chosen(total: int, clients: int) -> np.ndarray:
+def _chosen(total: int, clients: int | None) -> np.ndarray:
     """i32[clients evaluated], in order."""
-    chosen = np.random.default_rng(0).choice(total, min(clients, total), replace=False)
+    if clients is None or clients >= total:
+        return np.arange(total, dtype=np.int32)
+    chosen = np.random.default_rng(0).choice(total, clients, replace=False)
     return np.sort(chosen).astype(np.int32)
 
 
@@ -168,34 +184,62 @@ def _sums(
     state: State,
     evaluated: Federation | CohortFederation,
     ids: jax.Array,
-) -> dict[str, jax.Array]:
-    """Name -> f32[clients, ...], what the score sums over the records of each of `ids`."""
+    whose: jax.Array | None,
+) -> OwnSums:
+    """What the score sums over the records of each of `ids`.
+
+    Args:
+      whose: i32[clients, capacity], equal where records of one of `ids` share a person, unless the federation says it.
+    """
     count, together = len(ids), max(1, BATCH // evaluated.capacity)
     rows = jnp.resize(ids, (-(-count // together), together))
     records = evaluated.records(ids, jnp.ones(count, bool))
+    owner = _owner(evaluated, ids, whose)
 
-    def client(i: jax.Array) -> dict[str, jax.Array]:
+    def client(i: jax.Array) -> OwnSums:
         model = asked("personal", personal, "(state, client)", state, i)
         score.names(model, records(i))  # raises
         each = jax.vmap(score, in_axes=(None, 0))(model, records(i))
-        return summed(each, jnp.arange(evaluated.capacity) < evaluated.size[i])
+        there = jnp.arange(evaluated.capacity) < evaluated.size[i]
+        own = summed(each, there)
+        return OwnSums(own, own_errors(score, own, each, there, owner(i)))
 
     every = jnp.ones(len(rows), bool)
     sums = sum_over(lambda some: ((), jax.vmap(client)(some)), every, rows)[1]
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], sums)
 
 
+def _owner(evaluated: Any, ids: jax.Array, whose: jax.Array | None) -> Callable[[jax.Array], Any]:
+    """i -> i32[capacity], whose the records of client i are; None where each is a unit of its own."""
+    if whose is not None:
+        given = jnp.asarray(whose)
+        return lambda i: given[jnp.argmax(ids == i)]
+    number = owners(evaluated) if isinstance(evaluated, Federation) else None
+    if number is None:
+        return lambda i: None
+    every = jnp.asarray(number)
+    return lambda i: every[evaluated.client_rows.of_client(i)]
+
+
 def _streamed(
-    sums: Callable[..., dict], state: State, evaluated: StreamedFederation, ids: np.ndarray
-) -> dict[str, jax.Array]:
+    sums: Callable[..., OwnSums], state: State, evaluated: StreamedFederation, ids: np.ndarray
+) -> OwnSums:
     """As `_sums`, of records that are read some at a time."""
+    number, rows = owners(evaluated), evaluated.rows_on_host[0]
+    start = np.cumsum(rows.size) - rows.size
+    place = np.arange(evaluated.capacity)
     at_once = max(1, min(len(ids), STREAMED // evaluated.capacity))
     empty, parts = evaluated.empty(), []
     for some in np.resize(ids, (-(-len(ids) // at_once), at_once)):
         with jax.ensure_compile_time_eval():  # arrays, also where `simulate` asks for shapes alone
             read = distributed.replicate(evaluated.read(some), current().mesh)
         cohort = replace(empty, holders=read[0], holder_records=read[1])
-        parts.append(sums(state, cohort, some))
+        if number is None:
+            parts.append(sums(state, cohort, some))
+            continue
+        at = start[some][:, None] + np.where(place < rows.size[some][:, None], place, 0)
+        whose = number[rows.rows[np.minimum(at, len(rows.rows) - 1)]]
+        parts.append(sums(state, cohort, some, whose))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[: len(ids)], *parts)
 
 
@@ -203,11 +247,12 @@ def _summary(
     kind: str,
     score: Score,
     ids: jax.Array,
-    sums: dict[str, jax.Array],
+    own: OwnSums,
     trained: jax.Array | None,
     bound: Mapping[str, float],
 ) -> dict[str, jax.Array | ClientValues]:
     """Of sums [clients, ...], every metric of each client, and what it is over the clients."""
+    sums, errors = own
     metrics, finite = jax.vmap(score.metrics)(sums), jax.vmap(is_finite)(sums)
     _check_bound(bound, [*metrics])
     pooled = score.metrics(jax.tree.map(lambda leaf: jnp.sum(leaf, 0), sums))
@@ -222,7 +267,7 @@ def _summary(
         if name in score.derived:  # a mean is never 0/0
             found[f"{stem}_{UNDEFINED}"] = jnp.sum(undefined).astype(values.dtype)
     shown = {name: jnp.where(jnp.isfinite(x), x, jnp.nan) for name, x in metrics.items()}
-    return {**found, kind: ClientValues(ids, sums[WEIGHT], shown)}
+    return {**found, kind: ClientValues(ids, sums[WEIGHT], shown, errors)}
 
 
 def trained_of(kind: str, state: State, ids: jax.Array) -> jax.Array | None:

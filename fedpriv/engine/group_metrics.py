@@ -89,7 +89,7 @@ def per_group(
         return evaluated
 
     def measure(state: State, federation: Any) -> Measured:
-        ids, sums = sums_of(state, federation, choose)
+        ids, (sums, _) = sums_of(state, federation, choose)
         each = {
             name: jax.tree.map(lambda leaf, at=at: leaf[at], sums) for name, at in places.items()
         }

@@ -14,7 +14,9 @@ import numpy as np
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.arguments import Seed, checked
 from fedpriv.core.types import Params, State
-from fedpriv.models.score import no_metric
+from fedpriv.engine.client_intervals import own_interval
+from fedpriv.engine.own_errors import OwnErrors
+from fedpriv.models.score import is_fraction, no_metric
 
 SHARES = {"not_finite_messages": "messages", "not_finite_records": "records"}
 """Diagnostics that are there where they are above 0, by their names in a round's metrics, see `Cohort.not_finite`."""
@@ -29,11 +31,29 @@ class ClientValues(NamedTuple):
       clients: i32[clients], their numbers in the federation, the same for every seed.
       records: f32[seeds, clients], the weight of the records that were evaluated.
       metrics: name -> f32[seeds, clients], every metric of the score; NaN where it is undefined (0/0) or not finite.
+      own: what intervals over a client's own records are made of; None where nobody has measured it.
     """
 
     clients: Any
     records: Any
     metrics: Mapping[str, Any]
+    own: OwnErrors | None = None
+
+    def interval(self, metric: str) -> tuple[np.ndarray, np.ndarray] | None:
+        """(low, high), f64[seeds, clients]: 95 % intervals of each client's metric over its own records, or persons.
+
+        They hold for the trained models, and say how these would fare on other such records of the same client; NaN
+        where too little is known, see `fedpriv.engine.client_intervals`. None where nobody has measured errors.
+
+        Raises:
+          ValueError: there is no such metric.
+        """
+        if metric not in self.metrics:
+            raise no_metric(metric, [*self.metrics])
+        if self.own is None:
+            return None
+        of = self.own.errors[metric], self.own.units, self.own.shares[metric]
+        return own_interval(self.metrics[metric], *of, self.records, is_fraction(metric))
 
 
 class PublicEvaluation(NamedTuple):

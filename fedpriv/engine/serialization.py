@@ -14,6 +14,7 @@ import numpy as np
 from fedpriv.core.types import PyTree
 from fedpriv.devices.layout import Strategy
 from fedpriv.engine.history import ClientValues, Evaluation, above_zero
+from fedpriv.engine.own_errors import OwnErrors
 from fedpriv.engine.run_state import Snapshot
 from fedpriv.rounds.one_round import Carried
 
@@ -75,15 +76,18 @@ def _packed_clients(done: Sequence[Evaluation]) -> tuple[list[dict], dict[str, n
     groups: dict[Any, list[int]] = {}
     for i, e in enumerate(done):
         for kind, values in e.clients.items():
-            groups.setdefault((kind, tuple(values.metrics), len(values.clients)), []).append(i)
+            of = kind, tuple(values.metrics), values.own is not None, len(values.clients)
+            groups.setdefault(of, []).append(i)
     about, named = [], {}
-    for g, ((kind, metrics, _), places) in enumerate(groups.items()):
+    for g, ((kind, metrics, own, _), places) in enumerate(groups.items()):
         each = [done[i].clients[kind] for i in places]
         about.append({"kind": kind, "evaluations": places, "metrics": metrics})
         named[f"clients.{g}.clients"] = np.array([v.clients for v in each])
         named[f"clients.{g}.records"] = np.array([v.records for v in each])
         for m in metrics:
             named[f"clients.{g}.metrics.{m}"] = np.array([v.metrics[m] for v in each])
+        if own:
+            named[f"clients.{g}.own"] = np.array([_columns(v.own, metrics) for v in each if v.own])
     return about, named
 
 
@@ -96,8 +100,24 @@ def _unpacked_clients(
         for at, i in enumerate(of["evaluations"]):
             metrics = {m: named[f"clients.{g}.metrics.{m}"][at] for m in of["metrics"]}
             ids, records = (named[f"clients.{g}.{field}"][at] for field in ("clients", "records"))
-            each[i][of["kind"]] = ClientValues(ids, records, metrics)
+            table = named.get(f"clients.{g}.own")  # checkpoints of older versions have none
+            own = None if table is None else _own(table[at], of["metrics"])
+            each[i][of["kind"]] = ClientValues(ids, records, metrics, own)
     return each
+
+
+def _columns(own: OwnErrors, metrics: Sequence[str]) -> np.ndarray:
+    """f32[seeds, clients, 1 + 2 * metrics]: units, each metric's error, each one's share."""
+    parts = [own.errors[m] for m in metrics], [own.shares[m] for m in metrics]
+    return np.stack([own.units, *parts[0], *parts[1]], axis=-1)
+
+
+def _own(table: np.ndarray, metrics: Sequence[str]) -> OwnErrors:
+    """The inverse."""
+    units, *others = np.moveaxis(table, -1, 0)
+    errors, shares = others[: len(metrics)], others[len(metrics) :]
+    by_name = [dict(zip(metrics, of, strict=True)) for of in (errors, shares)]
+    return OwnErrors(units, *by_name)
 
 
 def unpacked(

@@ -89,8 +89,10 @@ def classification_score(apply: Apply, classes: Count, inputs: str = "image") ->
             found["histogram"] = counted(of_class[:, None] * here)
         return found
 
-    area = {"auc": lambda means: _area(*means["histogram"])} if classes == 2 else {}
-    return Score(score, {"balanced_accuracy": _balanced_accuracy, **area})
+    derived: dict[str, Any] = {"balanced_accuracy": _balanced_accuracy}
+    if classes == 2:
+        derived["auc"] = lambda means: _area(*means["histogram"])
+    return Score(score, derived, counts=dict.fromkeys(derived, _rarest))
 
 
 def bin_of(difference: jax.Array) -> jax.Array:
@@ -110,3 +112,10 @@ def _balanced_accuracy(means: Mapping[str, jax.Array]) -> jax.Array:
     examples = means["examples_of_class"]
     recalls = means["right_of_class"] / jnp.where(examples > 0, examples, 1.0)
     return jnp.sum(recalls) / jnp.sum(examples > 0)
+
+
+def _rarest(means: Mapping[str, jax.Array]) -> jax.Array:
+    """The share of the examples behind recalls, or pairs, that are all right: as if each class were the rarest."""
+    examples = means["examples_of_class"]
+    there = examples > 0
+    return jnp.sum(there) * jnp.min(examples, where=there, initial=1.0)

@@ -41,11 +41,15 @@ class Score:
         a recall where nothing is positive) says that the metric is undefined there.
       higher: metrics that are better when higher, beside those that end in "accuracy", "auc", "f1", "precision" or
         "recall"; all others are better when lower.
+      counts: name of a derived fraction -> function of the means that gives the share of the examples behind it, in
+        0..1, such as that of the positive ones for a recall. A client's interval takes it where all of them are right;
+        without it the interval is wider there.
     """
 
     function: Callable[[Params, Example], dict[str, jax.Array]]
     derived: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(default_factory=dict)
     higher: Collection[str] = ()
+    counts: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require(callable(self.function), "function", self.function, "give that of one example")
@@ -55,6 +59,10 @@ class Score:
         several = isinstance(self.higher, Collection) and not isinstance(self.higher, str)
         names = several and all(map(is_name, self.higher))
         require(names, "higher", self.higher, "give names of metrics, as ('auc',)")
+        known = isinstance(self.counts, Mapping) and {*self.counts} <= {*self.derived}
+        functions = known and all(map(callable, self.counts.values()))
+        remedy = "give functions by the name of a derived metric, {'recall': ...}"
+        require(functions, "counts", self.counts, remedy)
 
     def __call__(self, params: Params, example: Example) -> dict[str, jax.Array]:
         """{name: f32[...]}, with a weight."""
@@ -65,10 +73,13 @@ class Score:
         """`score` as a `Score`."""
         return score if isinstance(score, cls) else cls(score)
 
+    def means(self, sums: Mapping[str, Any]) -> dict[str, Any]:
+        """Name -> sum over weight, of what `derived` is given."""
+        return {name: each / sums[WEIGHT] for name, each in sums.items() if name != WEIGHT}
+
     def metrics(self, sums: Mapping[str, Any]) -> dict[str, Any]:
         """Name -> metric; of arrays of sums that are all of one shape, arrays."""
-        weight = sums[WEIGHT]
-        means = {name: each / weight for name, each in sums.items() if name != WEIGHT}
+        weight, means = sums[WEIGHT], self.means(sums)
         metrics = {name: each for name, each in means.items() if jnp.ndim(each) == jnp.ndim(weight)}
         return metrics | {name: derive(means) for name, derive in self.derived.items()}
 

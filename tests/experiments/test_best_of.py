@@ -10,6 +10,7 @@ import pytest
 from commands import sweep
 from scipy import stats
 
+import experiments
 import fedpriv as fp
 from configs import quickstart
 from experiments.accounting import budget
@@ -140,6 +141,9 @@ def test_the_best_trial_alone_is_kept(finished, capsys):
     best = max(scores, key=scores.__getitem__)
     about = json.loads((folder / "release.json").read_text())
     assert about["value"] == scores[best]
+    row = experiments.table(folder).iloc[0]
+    epsilon = row["certified_third_party_epsilon"]
+    assert (row["accuracy_final_mean"], epsilon) == (about["value"], about["certified"]["epsilon"])
     assert about["values"] == {
         "noise_multiplier": str(dict(zip(models, (1, 2, 1), strict=True))[best])
     }

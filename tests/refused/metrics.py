@@ -69,6 +69,13 @@ OF_SCORES = [
     ("no function", lambda: fp.models.Score(3), "function", "3"),
     ("derived numbers", lambda: fp.models.Score(score, {"x": 3}), "derived", "3"),
     ("one name", lambda: fp.models.Score(score, higher="auc"), "higher", "'auc'"),
+    (
+        "counts of a mean",
+        lambda: fp.models.Score(score, counts={"loss": double}),
+        "counts",
+        "'loss'",
+    ),
+    ("counted by 3", lambda: fp.models.Score(score, {"x": double}, counts={"x": 3}), "counts", "3"),
     ("of one class", lambda: fp.models.classification_score(score, 1), "classes", "1"),
     ("of no model", lambda: fp.models.classification_score(3, 2), "apply", "3"),
     ("of other classes", lambda: CLASSES.names(W, EXAMPLES), "classes", "3"),

@@ -10,6 +10,7 @@ from experiments.runs.run_folder import RunFolder
 from experiments.tables import by_group as grids
 from experiments.tables.by_group import OfGroup
 from experiments.tables.frame import Row
+from experiments.tables.report.clients import is_readable
 from experiments.tables.report.tables import Cell, Table, with_meaning
 from fedpriv.engine.client_metric_names import TEST
 from fedpriv.models.score import GROUP_GAP, WORST_GROUP, better_higher
@@ -32,7 +33,7 @@ def by_group(runs: Sequence[RunFolder]) -> ByGroup | None:
 
     A run whose clients.jsonl is damaged, which its remarks say, is left out.
     """
-    readable = [run for run in runs if _is_readable(run)]
+    readable = [run for run in runs if is_readable(run)]
     if not grids.recorded(readable):
         return None
     found = grids.rows_with_groups(readable)
@@ -41,13 +42,6 @@ def by_group(runs: Sequence[RunFolder]) -> ByGroup | None:
     return ByGroup(
         _worst(found), Table("Each group, after the last round", made.head, rows), made.below
     )
-
-
-def _is_readable(run: RunFolder) -> bool:
-    try:
-        return run.client_lines is not None
-    except ValueError:
-        return False
 
 
 def _worst(found: Sequence[Row]) -> Table:

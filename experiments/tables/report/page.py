@@ -13,7 +13,7 @@ from experiments.base.formats import of_which
 from experiments.runs.other_metric import with_metric
 from experiments.runs.run_folder import RunFolder, runs_of
 from experiments.runs.run_names import names, with_names
-from experiments.tables.report import charts, groups, tables
+from experiments.tables.report import charts, clients, groups, tables
 from experiments.tables.report.audits import Errors, read_audits, undrawn
 from experiments.tables.report.ledger import Account, ledger
 from experiments.tables.swept_privacy import ends_by_epsilon
@@ -114,6 +114,7 @@ def page(
         results=table,
         notes=notes,
         clients=tables.single_clients(results),
+        each_client=clients.each_client(runs),
         hurt=groups.by_group(runs),
         evaluations=tables.evaluations(results),
         privacy_notes=of_which(
