@@ -19,7 +19,7 @@ from experiments.accounting import budget
 from experiments.config import statistics
 from experiments.config.experiment import Entry, Ledger, image, text
 from experiments.config.made import experiment_of, ledger_of
-from experiments.config.statistics import asked_of, planned
+from experiments.config.statistics import axis_of, limits_of, planned
 from experiments.runs.run_folder import read
 from experiments.tables.terminal import table
 from experiments.training import statistics as training_statistics
@@ -116,9 +116,31 @@ def test_public_groups_pay_for_the_same_statistics():
     assert ledger.of_statistics("it", "third_party").epsilon == pytest.approx(0.5, rel=1e-3)
 
 
-def test_statistics_of_persons_are_not_taken_for_those_of_clients():
-    ledger = ledger_of_few(fp.poisson(10, 0.3, 10), person=np.repeat(np.arange(5), 8))
-    with pytest.raises(ValueError, match=r"^statistics: 0\.25; units are persons; [^\n]*$"):
+@pytest.mark.parametrize("draw", ["clients", "persons"])
+def test_statistics_of_persons_cost_persons_their_share(draw):
+    """All of whose clients count at once: of two each the multiplier is half as large."""
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    of = {"person": np.repeat(np.arange(5), 8)}
+    ledger = ledger_of_few(fp.poisson(10, 0.3, 10), **of)
+    if draw == "persons":
+        (federation,) = ledger.entries["it"].federations
+        ledger = ledger_of_few(fp.by_person(fp.poisson(5, 0.3, 5), federation), **of)
+    noise = ledger.statistics("it").noise_multiplier
+    alone = PLDAccountant().compose(GaussianDpEvent(noise / 2)).get_epsilon(1e-3)
+    assert alone == pytest.approx(0.25 * 2, rel=1e-3)
+    assert ledger.of_statistics("it", "third_party").epsilon == pytest.approx(alone, rel=1e-3)
+    whole = ledger.certify("it", 3)
+    assert whole.unit == "person"
+    assert alone < whole.epsilon < np.inf
+
+
+def test_a_persons_groups_leave_no_place_for_statistics():
+    own = {name: fp.poisson(5, rate, 5) for name, rate in (("a", 0.3), ("b", 0.6))}
+    grouped = fp.grouped(["a", "b"] * 5, own)
+    ledger = ledger_of_few(grouped, person=np.repeat(np.arange(5), 8))
+    with pytest.raises(ValueError, match=r"^statistics: 0\.25; a person's clients [^\n]*$"):
         ledger.certify("it", 3)
 
 
@@ -141,15 +163,25 @@ def test_privacy_shows_the_statistics_beside_the_whole(capsys):
 
 
 def test_what_cannot_be_normalised_is_refused_in_one_line():
-    (of_bytes,) = asked_of(image(8, 8, 3), None).values()
-    assert of_bytes.axis == (0, 1)  # by channel
-    columns = {"image": np.zeros((60, 1, 1), np.float32), "age": np.zeros((), np.float32)}
-    assert [of.axis for of in asked_of(columns, (0.0, 1.0)).values()] == [(), ()]
+    assert limits_of(image(8, 8, 3), None) == {"image": (0.0, 255.0)}
+    assert axis_of((8, 8, 3)) == (0, 1)  # by channel
+    assert axis_of((60, 1, 1)) == axis_of(()) == ()
     scaled = image(8, 8, 1, dtype=np.float32)
     with pytest.raises(ValueError, match=r"^statistics: .* give --statistics-bounds LOW HIGH"):
-        asked_of(scaled, None)
+        limits_of(scaled, None)
     with pytest.raises(ValueError, match=r"^statistics: 'text mask'; no leaf of the examples"):
-        asked_of(text(5), (0.0, 1.0))
+        limits_of(text(5), (0.0, 1.0))
+
+
+def test_each_feature_has_bounds_of_its_own():
+    """Those that are named are normalised, and no other; each interval is one of numbers."""
+    number = np.zeros((), np.float32)
+    columns = {"age": number, "lab": number, "there": number, "label": np.zeros((), np.int32)}
+    assert limits_of(columns, (0.0, 1.0)) == dict.fromkeys(["age", "lab", "there"], (0.0, 1.0))
+    named = limits_of(columns, ("lab=0:300", "age=-1e2:110"))
+    assert named == {"lab": (0.0, 300.0), "age": (-100.0, 110.0)}
+    with pytest.raises(ValueError, match=r"^statistics_bounds: 'label'; name features [^\n]*$"):
+        limits_of(columns, ("label=0:1",))
 
 
 @pytest.mark.slow
