@@ -86,8 +86,8 @@ def shape_within(
 def scaled_to(numbers: jax.Array, bounds: tuple[np.ndarray, np.ndarray]) -> jax.Array:
     """In [-1, 1], or NaN: where they lie between the bounds, into which they are clipped."""
     low, high = bounds
-    middle, reach = jnp.float32((low + high) / 2), jnp.float32((high - low) / 2)
-    return (jnp.clip(numbers, low, high) - middle) / reach
+    middle, reach = (low + high) / 2, (high - low) / 2
+    return (jnp.clip(numbers, low, high) - jnp.float32(middle)) / jnp.float32(reach)
 
 
 def radius_of(shape: tuple[int, ...]) -> float:

@@ -194,7 +194,7 @@ def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
 def test_statistics_are_not_part_of_a_best_of(monkeypatch):
     """Refused before any noise is sought."""
     monkeypatch.setattr(budget, "noise_for", None)
-    monkeypatch.setattr(statistics, "calibrate_together", None)
+    monkeypatch.setattr(statistics, "least_noise", None)
     given = {"algorithms": ("dp_fed_avg",), "target_epsilon": 2.0, "statistics": 0.1}
     with pytest.raises(ValueError, match=r"^best_of: [^\n]*$"):
         experiments.privacy("quickstart", best_of=3, rounds=2, **given)
