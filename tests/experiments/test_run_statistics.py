@@ -38,6 +38,7 @@ CONFIG = replace(
 )
 RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "4", "--every", "2"]
 RUN += ["--seeds", "2", "--target-epsilon", "8", "--statistics", "0.25"]
+RUN += ["--statistics-bounds", "image=0:255"]
 
 
 def test_statistics_and_training_are_composed():
@@ -235,6 +236,20 @@ def test_a_run_and_its_report_say_what_was_spent_before_training(whole, tmp_path
     assert "statistics released before training, which alone cost 2 (third_party), 25 %" in said
     page = experiments.report(whole, tmp_path / "report.html").read_text()
     assert "of these the statistics, alone" in page
+
+
+@pytest.mark.slow
+def test_bounds_are_of_each_feature_or_of_all_in_older_files(whole, tmp_path):
+    ours = read(whole).statistics["rand_k"]
+    assert ours.bounds == {"image": (0.0, 255.0)}
+    folder = shutil.copytree(whole, tmp_path / "older")
+    content = json.loads((folder / "statistics.json").read_text())
+    for of in content.values():
+        of["bounds"] = [0.0, 255.0]
+    (folder / "statistics.json").write_text(json.dumps(content))
+    older = read(folder).statistics["rand_k"]
+    assert older.relative_error == ours.relative_error
+    assert [of.statistic.name for of in older.by] == [of.statistic.name for of in ours.by]
 
 
 @pytest.mark.slow
