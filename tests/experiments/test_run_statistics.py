@@ -137,6 +137,30 @@ def test_statistics_of_persons_cost_persons_their_share(draw):
     assert alone < whole.epsilon < np.inf
 
 
+@pytest.mark.slow
+def test_statistics_of_a_persons_records_count_all_of_them():
+    """Two records of a person move a sum by 2, and the noise of four hospitals hides them: half of it does."""
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    table = {"x": np.zeros((80, 2), np.float32), "y": np.zeros(80, np.float32)}
+    rows, person = np.arange(80).reshape(4, 20), np.arange(80) % 40
+    federation = fp.Federation.from_arrays(table, rows, person=person)
+    gradients = fp.per_example(lambda w, e: (e["x"] @ w - e["y"]) ** 2)
+    steps = fp.LocalSteps(
+        gradients, fp.poisson(20, 0.1, 20), 2, lambda t: optax.sgd(0.1), fp.gaussian(1.0, 2.0)
+    )
+    settings = replace(CONFIG, statistics_bounds=("x=-5:5",))
+    plan = partial(planned, federation=federation, settings=settings, delta=1e-3)
+    training = fp.dp_sgd(steps, sampler=fp.everyone(4))
+    entries = {"it": Entry(training, [federation], statistics=plan)}
+    found = Ledger(entries, 1e-3, np.zeros(2, np.float32)).statistics("it")
+    assert list(found.features.asked) == ["x"]
+    event = GaussianDpEvent(found.noise_multiplier * np.sqrt(4) / 2)
+    alone = PLDAccountant().compose(event).get_epsilon(1e-3)
+    assert alone == pytest.approx(0.25 * 2, rel=1e-3)
+
+
 def test_a_persons_groups_leave_no_place_for_statistics():
     own = {name: fp.poisson(5, rate, 5) for name, rate in (("a", 0.3), ("b", 0.6))}
     grouped = fp.grouped(["a", "b"] * 5, own)
