@@ -117,7 +117,7 @@ class Ledger:
         """What is released before an algorithm trains.
 
         Raises:
-          ValueError: there is nothing that it could be of, see `experiments.config.statistics.asked_of`.
+          ValueError: there is nothing that it could be of, see `experiments.config.statistics.limits_of`.
         """
         plan = self.entries[name].statistics
         return plan(self.trace(name)) if plan else None

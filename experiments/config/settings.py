@@ -14,6 +14,7 @@ import numpy as np
 from experiments.config.fields import Number, check_each
 from experiments.config.folds import Fold, held_out
 from experiments.config.groups import NO_GROUPS, Groups
+from experiments.config.intervals import intervals_of
 from experiments.config.stopping import target
 from fedpriv.core.arguments import NonNegative, checked
 from fedpriv.core.complaints import require
@@ -81,9 +82,9 @@ class Settings:
     statistics: float | None = None
     """Spend this share of target_epsilon on the features' mean and variance, released before training, which then is on
     features normalised by them. All seeds train on the clients of seed 0, of which these are."""
-    statistics_bounds: tuple[float, float] | None = None
-    """LOW HIGH: with statistics, what the features lie between, known without looking at them; by default 0 255 for
-    images of bytes."""
+    statistics_bounds: tuple[float, float] | tuple[str, ...] | None = None
+    """With statistics, what the features lie between, known without looking at them: LOW HIGH for all, by default 0 255
+    for images of bytes; or NAME=LOW:HIGH for each that is normalised, as age=0:110 lab=0:300, and no other is."""
     view: View = "third_party"
     """View of the epsilon that is shown, solved for and stopped at."""
     views: Literal["one", "all"] = "one"
@@ -175,9 +176,7 @@ class Settings:
         if bounds is not None:
             remedy = "has no effect without statistics; give --statistics, such as 0.1"
             require(share is not None, "statistics_bounds", bounds, remedy)
-            low, high = bounds
-            remedy = "give two numbers, the lower one first"
-            require(-math.inf < low < high < math.inf, "statistics_bounds", bounds, remedy)
+            intervals_of(bounds)
 
     def records_left(self, total: int) -> int:
         """How many of so many training records are left for training where a fold is held out."""

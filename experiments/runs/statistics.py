@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,34 +50,39 @@ class ReleasedStatistics:
 
     Attributes:
       features: by leaf of the examples.
-      bounds: what the features were taken to lie between.
+      bounds: what each feature was taken to lie between, by leaf; of all in files of older versions.
       noise_multiplier: sigma of each.
       certified: what they cost alone, in the settings' view; the run's certificates count them.
     """
 
     features: dict[str, Feature]
-    bounds: tuple[float, float]
+    bounds: dict[str, tuple[float, float]] | tuple[float, float]
     noise_multiplier: float
     certified: Certificate
 
     @property
     def relative_error(self) -> float:
         """The largest standard error of a mean, as a share of the range between the bounds."""
-        low, high = self.bounds
-        return max(float(np.max(of.mean_error)) for of in self.features.values()) / (high - low)
+        return max(
+            float(np.max(of.mean_error)) / -float(np.subtract(*self._between(name)))
+            for name, of in self.features.items()
+        )
 
     @property
     def by(self) -> list[Released]:
         """For `fp.normalised`, which makes of further examples what the model was trained on."""
         return [
             Released(
-                of_leaf(name, self.bounds, of.axis),
+                of_leaf(name, self._between(name), of.axis),
                 _moments(of.mean, of.variance),
                 _moments(of.mean_error, of.variance_error),
                 noise_multiplier=self.noise_multiplier,
             )
             for name, of in self.features.items()
         ]
+
+    def _between(self, name: str) -> tuple[float, float]:
+        return self.bounds[name] if isinstance(self.bounds, dict) else self.bounds
 
 
 def _moments(mean: Any, variance: Any) -> Moments:
@@ -86,14 +91,13 @@ def _moments(mean: Any, variance: Any) -> Moments:
 
 def released_of(
     released: Mapping[str, Released],
-    bounds: Sequence[float],
+    bounds: Mapping[str, tuple[float, float]],
     noise_multiplier: float,
     certified: Certificate,
 ) -> ReleasedStatistics:
     """As a run keeps it, by leaf."""
-    low, high = bounds
     features = {name: Feature.of(each) for name, each in released.items()}
-    return ReleasedStatistics(features, (low, high), noise_multiplier, certified)
+    return ReleasedStatistics(features, dict(bounds), noise_multiplier, certified)
 
 
 def write_statistics(folder: Path, found: Mapping[str, ReleasedStatistics]) -> None:

@@ -85,4 +85,5 @@ def _released(
         leaf: asked.release(federation, seed=seed, **options)
         for seed, (leaf, asked) in enumerate(statistics.features.asked.items(), number)
     }
-    return released_of(released, statistics.features.limits, statistics.noise_multiplier, alone)
+    bounds = dict(statistics.features.limits)
+    return released_of(released, bounds, statistics.noise_multiplier, alone)

@@ -3,11 +3,13 @@
 from fedpriv.statistics.adaptive_quantile import adaptive_quantile
 from fedpriv.statistics.histograms import HeavyHitters, heavy_hitters, histogram, quantile
 from fedpriv.statistics.moments import Moments, count, mean, mean_and_variance, sum
+from fedpriv.statistics.observed import Observed, observed_mean
 from fedpriv.statistics.statistic import Released, Statistic
 
 __all__ = [
     "HeavyHitters",
     "Moments",
+    "Observed",
     "Released",
     "Statistic",
     "adaptive_quantile",
@@ -16,6 +18,7 @@ __all__ = [
     "histogram",
     "mean",
     "mean_and_variance",
+    "observed_mean",
     "quantile",
     "sum",
 ]

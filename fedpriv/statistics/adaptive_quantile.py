@@ -25,7 +25,7 @@ from fedpriv.rounds.client_shard import Shard
 from fedpriv.rounds.cohort import Cohort
 from fedpriv.rounds.samplers import everyone
 from fedpriv.statistics.statistic import Asked, Crowd, Statistic
-from fedpriv.statistics.values import Values, check_values, name_of, shape_of, value_of
+from fedpriv.statistics.values import Values, check_values, name_of, numbers_of, shape_of
 
 
 class QuantileState(NamedTuple):
@@ -34,12 +34,12 @@ class QuantileState(NamedTuple):
     Attributes:
       params: the model that it was given, which stays as it is.
       round: i32[], rounds done.
-      estimate: f32[], the quantile so far.
+      estimates: f32[rounds + 1], the quantile before each round and after the last; 0 for rounds to come.
     """
 
     params: Params
     round: jax.Array
-    estimate: jax.Array
+    estimates: jax.Array
 
 
 def adaptive_quantile(
@@ -47,13 +47,15 @@ def adaptive_quantile(
 ) -> Statistic:
     """A quantile of positive numbers in several rounds, without bins: C <- C exp(-rate (b - q)).
 
-    b is the noisy share of values up to C; a client that is zeroed out counts as half below, half above. From k times
-    too high or low it takes about log(k) / (rate min(q, 1 - q)) rounds; at record level longer, by how many of the
-    places for records are empty.
+    b is the noisy share of values up to C; a client that is zeroed out counts as half below, half above, and a value
+    that is missing (NaN) does not count. From k times too high or low it takes about log(k) / (rate min(q, 1 - q))
+    rounds; at record level longer, by how many of the places for records are empty.
 
-    The standard error bounds what the noise of all rounds does: C rate sqrt(rounds) times the deviation of b's noise,
-    as the rule itself only brings estimates together (rate times the density of log values at most 2). How far it has
-    still to go is not in it.
+    The standard error is how far estimates ranged over the last third of the rounds, beside what noise does in these.
+    So it contains how far C has still to go, but no gap between neighbouring values. It is infinite where that cannot
+    be told: where C moved more than a third as far as in the third before, unless noise alone does so and there are at
+    least 12 / rate rounds; or where noise would hide that C moves at all. Then take more rounds, a start that is
+    nearer, or less noise.
 
     Args:
       q: such as 0.5.
@@ -69,7 +71,9 @@ def adaptive_quantile(
     rounds, rate = checked("rounds", rounds, Count), checked("rate", rate, Positive)
 
     def below(record: Example, estimate: jax.Array) -> jax.Array:
-        return (value_of(values, record) <= estimate).astype(jnp.float32)
+        """b of one record; q where its value is missing, so that it moves nothing."""
+        value = numbers_of(values, record)
+        return jnp.where(jnp.isnan(value), q, (value <= estimate).astype(jnp.float32))
 
     def gradient(estimate: jax.Array, record: Example) -> jax.Array:
         """Whose derivative is what a record adds: that of the quantile loss."""
@@ -86,10 +90,11 @@ def adaptive_quantile(
             noise *= math.sqrt(crowd.clients) / crowd.per_client
 
         def init(params: Params, federation: Federation) -> QuantileState:
-            return QuantileState(params, jnp.int32(0), jnp.float32(start))
+            estimates = jnp.zeros(rounds + 1, jnp.float32).at[0].set(start)
+            return QuantileState(params, jnp.int32(0), estimates)
 
         def round(key: Key, state: QuantileState, cohort: Cohort) -> tuple[QuantileState, Metrics]:
-            now = state.estimate
+            now = state.estimates[state.round]
 
             def client(key: Key, shard: Shard) -> jax.Array:
                 bits = jax.vmap(lambda record: below(record, now))(shard.examples)
@@ -105,14 +110,41 @@ def adaptive_quantile(
             else:
                 total, metrics, _ = cohort.sum(client, key, mechanism=mechanism)
                 error = total / cohort.expected_size + 0.5 - q
-            moved = QuantileState(state.params, state.round + 1, now * jnp.exp(-rate * error))
+            after = state.round + 1
+            estimates = state.estimates.at[after].set(now * jnp.exp(-rate * error))
+            moved = QuantileState(state.params, after, estimates)
             return moved, metrics | {"downlink": Wire(1)}
 
         def read(state: Any) -> tuple[np.ndarray, np.ndarray]:
-            value = np.asarray(state.estimate, np.float64)
-            return value, value * rate * math.sqrt(rounds) * noise
+            path = np.log(np.asarray(state.estimates, np.float64))
+            value = np.exp(path[-1])
+            return value, value * _error(path, q, rate, noise)
 
         return Asked(Algorithm(init, round, everyone(crowd.clients), crowd.unit), read)
 
     shown = f"adaptive_quantile({name_of(values)}, {q}, start={start:g}, rounds={rounds}, rate={rate:g})"
     return Statistic(shown, values, ask, rounds)
+
+
+def _error(path: np.ndarray, q: float, rate: float, noise: float) -> float:
+    """The standard error of the last of f64[rounds + 1] estimates, all as logarithms.
+
+    Where the density of log values is f, a third of the rounds shrinks the distance by exp(-rate f rounds / 3). If that
+    is at most a half, the distance that is left is no more than what C moved in the last third.
+
+    Args:
+      noise: the deviation of b's noise in one round.
+    """
+    rounds = len(path) - 1
+    third = max(rounds // 3, 1)
+    last, one_before, two_before = path[-1], path[-1 - third], path[max(-1 - 2 * third, -len(path))]
+    moved, before = abs(last - one_before), abs(one_before - two_before)
+    walk = rate * noise * math.sqrt(third)  # the deviation of what noise moves in a third
+    by_noise = 3 * walk
+    slows_down = moved <= before / 3
+    is_long = rate * rounds > 12 - 1e-9  # f of 1 / 4 shrinks the distance by 1 / e in a third
+    is_hidden = by_noise > rate * min(q, 1 - q) * third
+    at_rest = slows_down or (moved <= by_noise and is_long)
+    if is_hidden or not at_rest:
+        return math.inf
+    return math.hypot(float(np.ptp(path[-1 - third :])), walk)

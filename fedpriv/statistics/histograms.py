@@ -46,10 +46,9 @@ def histogram(values: Values, *, bins: Any) -> Statistic:
 def quantile(values: Values, q: Probability | Sequence[Probability], *, bins: Any) -> Statistic:
     """Quantiles of all units, read off a histogram, within whose bins values are taken to be spread evenly.
 
-    The standard error is half the width of R. S. Woodruff's interval ("Confidence Intervals for Medians and Other
-    Position Measures", JASA 1952): from the quantiles a standard error of the share below each further down and up.
-    What the bins' width hides is not in it. Where noise is as large as the count beyond a quantile, two of them cover
-    it less often than 95 times in 100: 80 to 90 times in the outermost twentieth of a few hundred units.
+    The standard error is that of an interval as R. S. Woodruff's ("Confidence Intervals for Medians and Other Position
+    Measures", JASA 1952): 1.96 of them reach both ends of all bins that may hold the quantile, given the noisy counts.
+    So it contains the width of the quantile's bin, and where noise hides everything, that of all bins.
 
     Args:
       q: such as 0.5, or several, which cost no more.
@@ -61,7 +60,8 @@ def quantile(values: Values, q: Probability | Sequence[Probability], *, bins: An
     edges = checked_edges(bins)
     wanted = np.asarray(checked("q", q, Probability | Sequence[Probability]), np.float64)
 
-    def read(counts: np.ndarray, error: float) -> tuple[np.ndarray, np.ndarray]:
+    def read(totals: list[Total]) -> tuple[np.ndarray, np.ndarray]:
+        ((counts, error),) = totals
         return _quantiles(counts, error, edges, wanted)
 
     shown = f"quantile({name_of(values)}, {q}, {_bins(edges)})"
@@ -72,8 +72,8 @@ class HeavyHitters(NamedTuple):
     """The items of a public list that occur most often, or their standard errors.
 
     Attributes:
-      items: the items [most], the most frequent first.
-      counts: f64[most], how many units have each.
+      items: the items [most], the most frequent first, by a count of their own.
+      counts: f64[most], how many units have each: unbiased, and so not quite in order.
     """
 
     items: Any
@@ -83,8 +83,9 @@ class HeavyHitters(NamedTuple):
 def heavy_hitters(values: Values, *, candidates: Sequence[Any], most: Count) -> Statistic:
     """The `most` items of a public list that occur most often, released as `HeavyHitters`.
 
-    All are counted and the largest noisy counts are named, which are a little too large for their being chosen. Values
-    that are not in the list do not count.
+    All are counted twice, each time with noise of its own: a first count chooses the items and their order, and the
+    second is released of those, so that it is not too large for having been chosen. Values that are not in the list do
+    not count.
 
     Args:
       candidates: whole numbers, such as classes, or numbers of words.
@@ -100,8 +101,9 @@ def heavy_hitters(values: Values, *, candidates: Sequence[Any], most: Count) -> 
         most <= len(items), "most", most, f"give at most the number of candidates, {len(items)}"
     )
 
-    def read(counts: np.ndarray, error: float) -> tuple[HeavyHitters, HeavyHitters]:
-        first = np.argsort(-counts, kind="stable")[:most]
+    def read(totals: list[Total]) -> tuple[HeavyHitters, HeavyHitters]:
+        choosing, (counts, error) = totals
+        first = np.argsort(-choosing.sum, kind="stable")[:most]
         return (
             HeavyHitters(items[first], counts[first]),
             HeavyHitters(items[first], np.full(most, error)),
@@ -114,14 +116,20 @@ def heavy_hitters(values: Values, *, candidates: Sequence[Any], most: Count) -> 
         return (value[:, None] == jnp.asarray(there)) & is_same
 
     shown = f"heavy_hitters({name_of(values)}, {len(items)} candidates, most={most})"
-    return _shared(shown, values, len(items), where, read)
+    return _shared(shown, values, where, read, times=2)
 
 
-_Read = Callable[[np.ndarray, float], tuple[Any, Any]]
-"""(counts f64[k], the standard error of each) -> (value, standard error)."""
+_Z = 1.96
+"""Standard errors that cover 95 times in 100."""
+_SURE = 2.5
+"""Deviations at which it is sure on which side of an edge a quantile lies: more, as there are many edges."""
+
+_Read = Callable[[list[Total]], tuple[Any, Any]]
+"""Counts f64[k] with the standard error of each, as often as they are counted -> (value, standard error)."""
 
 
-def _as_counts(counts: np.ndarray, error: float) -> tuple[np.ndarray, np.ndarray]:
+def _as_counts(totals: list[Total]) -> tuple[np.ndarray, np.ndarray]:
+    ((counts, error),) = totals
     return counts, np.full(len(counts), error)
 
 
@@ -138,24 +146,24 @@ def _counted(name: str, values: Values, edges: np.ndarray, read: _Read) -> Stati
         last = (jnp.arange(len(low)) == len(low) - 1) & (value == high)
         return ((low <= value) & (value < high)) | last
 
-    return _shared(name, values, len(edges) - 1, where, read)
+    return _shared(name, values, where, read)
 
 
 def _shared(
-    name: str, values: Values, k: int, where: Callable[[jax.Array], jax.Array], read: _Read
+    name: str,
+    values: Values,
+    where: Callable[[jax.Array], jax.Array],
+    read: _Read,
+    times: int = 1,
 ) -> Statistic:
-    """Of shares of k things. `where`: numbers [n] -> bool[n, k], which of the things each is."""
+    """Of shares of k things, counted so many times. `where`: numbers [n] -> bool[n, k], which of them each is."""
 
     def ask(crowd: Crowd) -> Asked:
         def shares(record: Example) -> jax.Array:
             numbers = jnp.asarray(value_of(values, record)).reshape(-1)
             return jnp.mean(where(numbers).astype(jnp.float32), 0)
 
-        def of_totals(totals: list[Total]) -> tuple[Any, Any]:
-            ((total, error),) = totals
-            return read(total, error)
-
-        return tallied(crowd, [Part(shares, 1.0)], of_totals)
+        return tallied(crowd, [Part(shares, 1.0)] * times, read)
 
     return Statistic(name, values, ask)
 
@@ -167,14 +175,34 @@ def _quantiles(
     below = np.concatenate([[0.0], np.cumsum(counts)])
     # Noise makes it fall here and there: half way between the rising curves above and below.
     below = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2
-    total, k = max(float(below[-1] - below[0]), error, 1.0), len(counts)
+    total = max(float(below[-1] - below[0]), error, 1.0)
     share = (below - below[0]) / total
 
     def at(p: np.ndarray) -> np.ndarray:
         return np.interp(p, share, edges)
 
     value = at(q)
-    bins_below = np.interp(value, edges, np.arange(k + 1.0))
-    # Of (count below) - q (count): (1 - q)^2 for each bin below, q^2 for each above.
-    deviation = error / total * np.sqrt((1 - q) ** 2 * bins_below + q**2 * (k - bins_below))
-    return value, (at(q + deviation) - at(q - deviation)) / 2
+    return value, _errors(counts, error, edges, q, value)
+
+
+def _errors(
+    counts: np.ndarray, error: float, edges: np.ndarray, q: np.ndarray, value: np.ndarray
+) -> np.ndarray:
+    """Such that 1.96 of them reach both ends of the bins that may hold the quantile, f64[...], as q.
+
+    Those may not that begin at an edge, or after one, which the quantile is surely left of; or end at, or before, one
+    that it is surely right of.
+    """
+    k, share = len(counts), q.reshape(-1)
+    below = np.concatenate([[0.0], np.cumsum(counts)])[:, None]
+    excess = below - share * below[-1]  # [k + 1, quantiles], in truth below 0 left of the quantile
+    bins_below = np.arange(k + 1.0)[:, None]
+    deviation = error * np.sqrt((1 - share) ** 2 * bins_below + share**2 * (k - bins_below))
+    is_left = np.maximum.accumulate(excess > _SURE * deviation)  # of this edge, or of one before
+    is_right = np.maximum.accumulate((excess < -_SURE * deviation)[::-1])[::-1]
+    may = ~is_left[:-1] & ~is_right[1:]
+    its_bin = np.searchsorted(edges[1:-1], value.reshape(-1), "right")
+    may[its_bin, np.arange(len(share))] = True
+    low, high = edges[:-1][may.argmax(0)], edges[::-1][may[::-1].argmax(0)]
+    reach = np.maximum(value.reshape(-1) - low, high - value.reshape(-1))
+    return (reach / _Z).reshape(q.shape)

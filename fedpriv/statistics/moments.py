@@ -9,7 +9,6 @@ stays, it adds the middle of the bounds, from which no value is further than hal
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,14 +21,17 @@ from fedpriv.core.complaints import require
 from fedpriv.core.types import Example
 from fedpriv.core.user_functions import asked
 from fedpriv.statistics.statistic import Asked, Crowd, Statistic
-from fedpriv.statistics.tally import Part, Total, tallied
+from fedpriv.statistics.tally import Part, Total, ratio, tallied
 from fedpriv.statistics.values import (
     Values,
     check_values,
     checked_bounds,
     name_of,
-    shape_of,
-    value_of,
+    numbers_of,
+    observed,
+    radius_of,
+    scaled_to,
+    shape_within,
 )
 
 
@@ -45,12 +47,13 @@ class Moments(NamedTuple):
 
 
 def count(where: Callable[[Example], Any] | None = None, *, most: Count = 1) -> Statistic:
-    """How many records there are of which `where` is true, of each unit at most `most`.
+    """How many records there are of which `where` is true, of each client at most `most`.
 
-    By default it is the number of units that have such a record: of clients, or of records.
+    By default it is the number of units that have such a record: of clients, or of records. A record adds at most 1,
+    and a client no more than it has room for, whatever `most` is.
 
     Args:
-      where: ONE record -> bool; None: all records.
+      where: ONE record -> bool, or a number, which is false where it is 0 or missing (NaN); None: all records.
 
     Raises:
       ValueError: `where` is no function, or `most` is below 1; when asked, `where` that gives several values.
@@ -60,19 +63,23 @@ def count(where: Callable[[Example], Any] | None = None, *, most: Count = 1) -> 
     most = checked("most", most, Count)
 
     def one(record: Example) -> jax.Array:
-        is_there = jnp.asarray(
-            True if where is None else asked("where", where, "(record)", record), bool
-        )
-        remedy = f"let it give one value, not {list(is_there.shape)}"
-        require(is_there.shape == (), "where", where, remedy)
-        return is_there.astype(jnp.float32)
+        value = jnp.asarray(True if where is None else asked("where", where, "(record)", record))
+        remedy = f"let it give one value, not {list(value.shape)}"
+        require(value.shape == (), "where", where, remedy)
+        return (observed(value) != 0).astype(jnp.float32)
+
+    def ask(crowd: Crowd) -> Asked:
+        reach = min(most, crowd.per_client) if crowd.unit == "client" else 1
+        return _summed(crowd, one, (np.zeros(()), np.full((), float(reach))))
 
     of = "" if where is None else f"{name_of(where)}, "
-    return _summed(f"count({of}most={most})", one, (np.zeros(()), np.full((), float(most))))
+    return Statistic(f"count({of}most={most})", one, ask)
 
 
 def sum(values: Values, *, bounds: Any) -> Statistic:
     """The sum over all records; what one unit adds to it is clipped into `bounds`: one client, or one record.
+
+    A record whose value is missing (NaN) adds nothing.
 
     Args:
       bounds: (low, high), numbers, or arrays for the numbers of a value.
@@ -82,35 +89,38 @@ def sum(values: Values, *, bounds: Any) -> Statistic:
     """
     check_values(values)
     limits = checked_bounds(bounds)
-    return _summed(f"sum({name_of(values)}, bounds={bounds})", values, limits)
-
-
-def _summed(name: str, values: Values, bounds: tuple[np.ndarray, np.ndarray]) -> Statistic:
-    low, high = bounds
 
     def ask(crowd: Crowd) -> Asked:
-        shape = _shape(values, crowd, bounds)
-        reach = np.maximum(high, -low)
+        return _summed(crowd, values, limits)
 
-        def bounded(total: jax.Array) -> jax.Array:
-            return jnp.clip(total, low, high) / jnp.float32(reach)
+    return Statistic(f"sum({name_of(values)}, bounds={bounds})", values, ask)
 
-        def read(totals: list[Total]) -> tuple[np.ndarray, np.ndarray]:
-            ((total, error),) = totals
-            return reach * total, np.broadcast_to(reach * error, shape).copy()
 
-        def each(record: Example) -> jax.Array:
-            return jnp.asarray(value_of(values, record), jnp.float32)
+def _summed(crowd: Crowd, values: Values, bounds: tuple[np.ndarray, np.ndarray]) -> Asked:
+    """The sum of what units add, each clipped into the bounds."""
+    low, high = bounds
+    shape = shape_within(values, crowd.record, bounds)
+    reach = np.maximum(high, -low)
 
-        return tallied(crowd, [Part(each, _radius(shape), True, bounded)], read)
+    def bounded(total: jax.Array) -> jax.Array:
+        return jnp.clip(total, low, high) / jnp.float32(reach)
 
-    return Statistic(name, values, ask)
+    def read(totals: list[Total]) -> tuple[np.ndarray, np.ndarray]:
+        ((total, error),) = totals
+        return reach * total, np.broadcast_to(reach * error, shape).copy()
+
+    def each(record: Example) -> jax.Array:
+        return observed(numbers_of(values, record))
+
+    return tallied(crowd, [Part(each, radius_of(shape), True, bounded)], read)
 
 
 def mean(
     values: Values, *, bounds: Any, axis: CountOrZero | Sequence[CountOrZero] = ()
 ) -> Statistic:
     """The mean over all units, of each number of a value by itself; values outside are clipped into `bounds`.
+
+    Where values are missing (NaN), nothing is released: ask `observed_mean`.
 
     Args:
       bounds: (low, high), numbers, or arrays for the numbers of a value.
@@ -145,15 +155,14 @@ def _of_moments(name: str, values: Values, bounds: Any, axis: Any) -> Statistic:
     axes = given if isinstance(given, tuple) else (given,)
 
     def ask(crowd: Crowd) -> Asked:
-        shape = _shape(values, crowd, limits, axes)
+        shape = shape_within(values, crowd.record, limits, axes)
         low, high = (np.broadcast_to(each, shape) for each in limits)
         middle, reach = (low + high) / 2, (high - low) / 2
-        box = [np.expand_dims(each, axes) for each in (low, high, middle, reach)]
+        box = np.expand_dims(low, axes), np.expand_dims(high, axes)
 
         def scaled(record: Example) -> jax.Array:
             """In [-1, 1]."""
-            value = jnp.asarray(value_of(values, record), jnp.float32)
-            return _scaled(jnp.clip(value, *box[:2]), *box[2:])
+            return scaled_to(numbers_of(values, record), box)
 
         def first(record: Example) -> jax.Array:
             return jnp.mean(scaled(record), axes)
@@ -162,7 +171,7 @@ def _of_moments(name: str, values: Values, bounds: Any, axis: Any) -> Statistic:
             return jnp.mean(2 * scaled(record) ** 2 - 1, axes)
 
         powers = [first, second] if name == "mean_and_variance" else [first]
-        parts = [Part(power, _radius(shape)) for power in powers]
+        parts = [Part(power, radius_of(shape)) for power in powers]
         if crowd.unit == "record":
             parts.append(Part(lambda record: jnp.float32(1), 1.0))
 
@@ -192,50 +201,14 @@ def _moments(totals: list[Total], units: Total) -> tuple[tuple, tuple]:
 
     Errors are those of the delta method; the bias that noise has in the square of a mean is taken off.
     """
-    n = max(float(units.sum), 1.0)
-    of_n = units.error / n
-    m, of_u = totals[0].sum / n, totals[0].error / n
-    of_mean = np.sqrt(of_u**2 + (m * of_n) ** 2)
+    m, of_mean = ratio(totals[0], units)
     if len(totals) == 1:
         return (m, of_mean), ()
+    n = max(float(units.sum), 1.0)
+    of_u, of_n = totals[0].error / n, units.error / n
     w, of_w = totals[1].sum / n, totals[1].error / n
     variance = (1 + w) / 2 - m**2 + of_mean**2
-    square = np.maximum(m**2 - of_mean**2, 0)
+    square = np.maximum(m**2, of_mean**2)  # of a mean that may be anywhere near
     error = (of_w / 2) ** 2 + 4 * square * of_u**2 + 2 * of_mean**4
     error += ((2 * m**2 - w / 2) * of_n) ** 2
     return (m, of_mean), (variance, np.sqrt(error))
-
-
-def _scaled(value: jax.Array, middle: np.ndarray, reach: np.ndarray) -> jax.Array:
-    return (value - jnp.float32(middle)) / jnp.float32(reach)
-
-
-def _radius(shape: tuple[int, ...]) -> float:
-    """Of a box of sides from -1 to 1."""
-    return math.sqrt(math.prod(shape))
-
-
-def _shape(
-    values: Values,
-    crowd: Crowd,
-    bounds: tuple[np.ndarray, np.ndarray],
-    axes: tuple[int, ...] = (),
-) -> tuple[int, ...]:
-    """Of what is released.
-
-    Raises:
-      ValueError: the bounds do not go with it, or the axes.
-    """
-    whole = shape_of(values, crowd.record)
-    remedy = f"give axes of a value, whose shape is {list(whole)}"
-    fits = all(axis < len(whole) for axis in axes) and len(set(axes)) == len(axes)
-    require(fits, "axis", axes, remedy)
-    kept = tuple(size for axis, size in enumerate(whole) if axis not in axes)
-    for each in bounds:
-        try:
-            fits = np.broadcast_shapes(each.shape, kept) == kept
-        except ValueError:
-            fits = False
-        remedy = f"give numbers, or arrays for {list(kept)} numbers"
-        require(fits, "bounds", each, remedy)
-    return kept

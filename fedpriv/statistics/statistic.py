@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,7 +23,8 @@ from fedpriv.core.types import Example, PyTree
 from fedpriv.core.user_code import names_user_code
 from fedpriv.data.federation import Federation
 from fedpriv.data.streaming import StreamedFederation
-from fedpriv.engine import secret_seeds
+from fedpriv.engine import not_finite_warning, secret_seeds
+from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.engine.simulate import simulate
 from fedpriv.privacy import Certificate
 from fedpriv.proof.seen import ClippedUnit, View
@@ -130,7 +132,8 @@ class Statistic:
             one, drawn anew.
 
         Raises:
-          ValueError: both or neither of noise and epsilon; as `algorithm`, `fp.certify` and `fp.calibrate_noise`.
+          ValueError: both or neither of noise and epsilon; values that are NaN, where the statistic does not leave them
+            out; as `algorithm`, `fp.certify` and `fp.calibrate_noise`.
           LeakError: the round releases something private.
         """
         noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative | None)
@@ -159,20 +162,32 @@ class Statistic:
                 0,
                 secret_seeds.secret_seed() if secret_seed is None else secret_seed,
             )
-        history = simulate(
-            asked.algorithm,
-            _NO_MODEL,
-            federation,
-            {"none": np.zeros(1, np.float32)},
-            score=lambda params, example: {"none": example["none"]},
-            rounds=self.rounds,
-            every=self.rounds,
-            seeds=(_own_seed(seed, traced, noise_multiplier),),
-            secret_seed=secret_seed,
-        )
+        with warnings.catch_warnings():  # what follows says it of a statistic
+            warnings.filterwarnings("ignore", module=not_finite_warning.__name__)
+            history = simulate(
+                asked.algorithm,
+                _NO_MODEL,
+                federation,
+                {"none": np.zeros(1, np.float32)},
+                score=lambda params, example: {"none": example["none"]},
+                rounds=self.rounds,
+                every=self.rounds,
+                seeds=(_own_seed(seed, traced, noise_multiplier),),
+                secret_seed=secret_seed,
+            )
+        self._check_finite(history.evaluations[-1])
         read = asked.read(history.state_of())
         value, error = jax.tree.map(lambda number: np.asarray(number)[()], read)
         return Released(self, value, error, certificate, asked.algorithm, noise_multiplier)
+
+    def _check_finite(self, evaluation: Evaluation) -> None:
+        """Raises ValueError: what some units added is no number, and counted as nothing."""
+        finite = not any(evaluation.metric(share).any() for share in SHARES)
+        remedy = (
+            "some values are NaN, and nothing is released; ask fp.statistics.observed_mean, which leaves those out, or "
+            "let values give a number for every record"
+        )
+        require(finite, "values", self, remedy)
 
     def _asked(self, federation: Any, noise_multiplier: float, unit: ClippedUnit) -> Asked:
         known = isinstance(federation, Federation | StreamedFederation)
@@ -217,7 +232,9 @@ class Released:
     Attributes:
       statistic: what was asked.
       value: the number, f64[...], or a tuple of several with names.
-      standard_error: of each number, in the same structure; from the noise and released numbers alone.
+      standard_error: of each number, in the same structure; from the noise and released numbers alone. The number of
+        these clients is within 1.96 of them in about 95 of 100 releases, and in no fewer than 90. It says nothing of
+        others, from whom these were drawn.
       certificate: what it costs; see `fp.certify_together` for what it costs beside other releases.
       algorithm: what asked it, for `fp.certify_together([(released.algorithm, released.statistic.rounds), ...])`.
       noise_multiplier: sigma.

@@ -68,6 +68,13 @@ class Total(NamedTuple):
     error: float
 
 
+def ratio(total: Total, units: Total) -> tuple[np.ndarray, np.ndarray]:
+    """(The mean over so many units, its standard error by the delta method), f64[...]."""
+    n = np.maximum(units.sum, 1.0)
+    mean = total.sum / n
+    return mean, np.hypot(total.error, mean * units.error) / n
+
+
 def tallied(
     crowd: Crowd, parts: Sequence[Part], read: Callable[[list[Total]], tuple[PyTree, PyTree]]
 ) -> Asked:

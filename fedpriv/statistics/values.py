@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -41,9 +42,57 @@ def value_of(values: Values, example: Example) -> jax.Array:
     return value
 
 
+def numbers_of(values: Values, record: Example) -> jax.Array:
+    """f32[...], those of one record; NaN where they are missing."""
+    return jnp.asarray(value_of(values, record), jnp.float32)
+
+
+def observed(numbers: jax.Array, otherwise: float = 0.0) -> jax.Array:
+    """The numbers, with `otherwise` where they are missing, which is NaN."""
+    return jnp.where(jnp.isnan(numbers), otherwise, numbers)
+
+
 def shape_of(values: Values, record: Example) -> tuple[int, ...]:
     """That of a record's value; `record` is in shapes."""
     return jax.eval_shape(lambda one: jnp.asarray(value_of(values, one)), record).shape
+
+
+def shape_within(
+    values: Values,
+    record: Example,
+    bounds: tuple[np.ndarray, np.ndarray],
+    axes: tuple[int, ...] = (),
+) -> tuple[int, ...]:
+    """Of what is released of a value, which is averaged over the axes.
+
+    Raises:
+      ValueError: the bounds do not go with it, or the axes.
+    """
+    whole = shape_of(values, record)
+    remedy = f"give axes of a value, whose shape is {list(whole)}"
+    fits = all(axis < len(whole) for axis in axes) and len(set(axes)) == len(axes)
+    require(fits, "axis", axes, remedy)
+    kept = tuple(size for axis, size in enumerate(whole) if axis not in axes)
+    for each in bounds:
+        try:
+            fits = np.broadcast_shapes(each.shape, kept) == kept
+        except ValueError:
+            fits = False
+        remedy = f"give numbers, or arrays for {list(kept)} numbers"
+        require(fits, "bounds", each, remedy)
+    return kept
+
+
+def scaled_to(numbers: jax.Array, bounds: tuple[np.ndarray, np.ndarray]) -> jax.Array:
+    """In [-1, 1], or NaN: where they lie between the bounds, into which they are clipped."""
+    low, high = bounds
+    middle, reach = (low + high) / 2, (high - low) / 2
+    return (jnp.clip(numbers, low, high) - jnp.float32(middle)) / jnp.float32(reach)
+
+
+def radius_of(shape: tuple[int, ...]) -> float:
+    """Of a box of sides from -1 to 1."""
+    return math.sqrt(math.prod(shape))
 
 
 def name_of(values: Values) -> str:

@@ -19,7 +19,7 @@ from experiments.accounting import budget
 from experiments.config import statistics
 from experiments.config.experiment import Entry, Ledger, image, text
 from experiments.config.made import experiment_of, ledger_of
-from experiments.config.statistics import asked_of, planned
+from experiments.config.statistics import axis_of, limits_of, planned
 from experiments.runs.run_folder import read
 from experiments.tables.terminal import table
 from experiments.training import statistics as training_statistics
@@ -38,6 +38,7 @@ CONFIG = replace(
 )
 RUN = [*SMALL, "--algorithms", "fed_avg", "rand_k", "--rounds", "4", "--every", "2"]
 RUN += ["--seeds", "2", "--target-epsilon", "8", "--statistics", "0.25"]
+RUN += ["--statistics-bounds", "image=0:255"]
 
 
 def test_statistics_and_training_are_composed():
@@ -116,9 +117,55 @@ def test_public_groups_pay_for_the_same_statistics():
     assert ledger.of_statistics("it", "third_party").epsilon == pytest.approx(0.5, rel=1e-3)
 
 
-def test_statistics_of_persons_are_not_taken_for_those_of_clients():
-    ledger = ledger_of_few(fp.poisson(10, 0.3, 10), person=np.repeat(np.arange(5), 8))
-    with pytest.raises(ValueError, match=r"^statistics: 0\.25; units are persons; [^\n]*$"):
+@pytest.mark.parametrize("draw", ["clients", "persons"])
+def test_statistics_of_persons_cost_persons_their_share(draw):
+    """All of whose clients count at once: of two each the multiplier is half as large."""
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    of = {"person": np.repeat(np.arange(5), 8)}
+    ledger = ledger_of_few(fp.poisson(10, 0.3, 10), **of)
+    if draw == "persons":
+        (federation,) = ledger.entries["it"].federations
+        ledger = ledger_of_few(fp.by_person(fp.poisson(5, 0.3, 5), federation), **of)
+    noise = ledger.statistics("it").noise_multiplier
+    alone = PLDAccountant().compose(GaussianDpEvent(noise / 2)).get_epsilon(1e-3)
+    assert alone == pytest.approx(0.25 * 2, rel=1e-3)
+    assert ledger.of_statistics("it", "third_party").epsilon == pytest.approx(alone, rel=1e-3)
+    whole = ledger.certify("it", 3)
+    assert whole.unit == "person"
+    assert alone < whole.epsilon < np.inf
+
+
+@pytest.mark.slow
+def test_statistics_of_a_persons_records_count_all_of_them():
+    """Two records of a person move a sum by 2, and the noise of four hospitals hides them: half of it does."""
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    table = {"x": np.zeros((80, 2), np.float32), "y": np.zeros(80, np.float32)}
+    rows, person = np.arange(80).reshape(4, 20), np.arange(80) % 40
+    federation = fp.Federation.from_arrays(table, rows, person=person)
+    gradients = fp.per_example(lambda w, e: (e["x"] @ w - e["y"]) ** 2)
+    steps = fp.LocalSteps(
+        gradients, fp.poisson(20, 0.1, 20), 2, lambda t: optax.sgd(0.1), fp.gaussian(1.0, 2.0)
+    )
+    settings = replace(CONFIG, statistics_bounds=("x=-5:5",))
+    plan = partial(planned, federation=federation, settings=settings, delta=1e-3)
+    training = fp.dp_sgd(steps, sampler=fp.everyone(4))
+    entries = {"it": Entry(training, [federation], statistics=plan)}
+    found = Ledger(entries, 1e-3, np.zeros(2, np.float32)).statistics("it")
+    assert list(found.features.asked) == ["x"]
+    event = GaussianDpEvent(found.noise_multiplier * np.sqrt(4) / 2)
+    alone = PLDAccountant().compose(event).get_epsilon(1e-3)
+    assert alone == pytest.approx(0.25 * 2, rel=1e-3)
+
+
+def test_a_persons_groups_leave_no_place_for_statistics():
+    own = {name: fp.poisson(5, rate, 5) for name, rate in (("a", 0.3), ("b", 0.6))}
+    grouped = fp.grouped(["a", "b"] * 5, own)
+    ledger = ledger_of_few(grouped, person=np.repeat(np.arange(5), 8))
+    with pytest.raises(ValueError, match=r"^statistics: 0\.25; a person's clients [^\n]*$"):
         ledger.certify("it", 3)
 
 
@@ -141,15 +188,25 @@ def test_privacy_shows_the_statistics_beside_the_whole(capsys):
 
 
 def test_what_cannot_be_normalised_is_refused_in_one_line():
-    (of_bytes,) = asked_of(image(8, 8, 3), None).values()
-    assert of_bytes.axis == (0, 1)  # by channel
-    columns = {"image": np.zeros((60, 1, 1), np.float32), "age": np.zeros((), np.float32)}
-    assert [of.axis for of in asked_of(columns, (0.0, 1.0)).values()] == [(), ()]
+    assert limits_of(image(8, 8, 3), None) == {"image": (0.0, 255.0)}
+    assert axis_of((8, 8, 3)) == (0, 1)  # by channel
+    assert axis_of((60, 1, 1)) == axis_of(()) == ()
     scaled = image(8, 8, 1, dtype=np.float32)
     with pytest.raises(ValueError, match=r"^statistics: .* give --statistics-bounds LOW HIGH"):
-        asked_of(scaled, None)
+        limits_of(scaled, None)
     with pytest.raises(ValueError, match=r"^statistics: 'text mask'; no leaf of the examples"):
-        asked_of(text(5), (0.0, 1.0))
+        limits_of(text(5), (0.0, 1.0))
+
+
+def test_each_feature_has_bounds_of_its_own():
+    """Those that are named are normalised, and no other; each interval is one of numbers."""
+    number = np.zeros((), np.float32)
+    columns = {"age": number, "lab": number, "there": number, "label": np.zeros((), np.int32)}
+    assert limits_of(columns, (0.0, 1.0)) == dict.fromkeys(["age", "lab", "there"], (0.0, 1.0))
+    named = limits_of(columns, ("lab=0:300", "age=-1e2:110"))
+    assert named == {"lab": (0.0, 300.0), "age": (-100.0, 110.0)}
+    with pytest.raises(ValueError, match=r"^statistics_bounds: 'label'; name features [^\n]*$"):
+        limits_of(columns, ("label=0:1",))
 
 
 @pytest.mark.slow
@@ -162,7 +219,7 @@ def test_where_there_is_nothing_to_share_it_is_said_in_one_line():
 def test_statistics_are_not_part_of_a_best_of(monkeypatch):
     """Refused before any noise is sought."""
     monkeypatch.setattr(budget, "noise_for", None)
-    monkeypatch.setattr(statistics, "calibrate_together", None)
+    monkeypatch.setattr(statistics, "least_noise", None)
     given = {"algorithms": ("dp_fed_avg",), "target_epsilon": 2.0, "statistics": 0.1}
     with pytest.raises(ValueError, match=r"^best_of: [^\n]*$"):
         experiments.privacy("quickstart", best_of=3, rounds=2, **given)
@@ -203,6 +260,20 @@ def test_a_run_and_its_report_say_what_was_spent_before_training(whole, tmp_path
     assert "statistics released before training, which alone cost 2 (third_party), 25 %" in said
     page = experiments.report(whole, tmp_path / "report.html").read_text()
     assert "of these the statistics, alone" in page
+
+
+@pytest.mark.slow
+def test_bounds_are_of_each_feature_or_of_all_in_older_files(whole, tmp_path):
+    ours = read(whole).statistics["rand_k"]
+    assert ours.bounds == {"image": (0.0, 255.0)}
+    folder = shutil.copytree(whole, tmp_path / "older")
+    content = json.loads((folder / "statistics.json").read_text())
+    for of in content.values():
+        of["bounds"] = [0.0, 255.0]
+    (folder / "statistics.json").write_text(json.dumps(content))
+    older = read(folder).statistics["rand_k"]
+    assert older.relative_error == ours.relative_error
+    assert [of.statistic.name for of in older.by] == [of.statistic.name for of in ours.by]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from experiments.config import modules
 from experiments.config.settings import changed
 
 LATE_CLIENTS = {"clients": 20, "at_work": 4, "buffer": 2}
+NAMED = {"statistics": 0.25, "target_epsilon": 2.0}
 TWO = {"groups.names": ("a", "b")}
 BUDGETS = TWO | {"groups.epsilons": (1, 8)}
 
@@ -44,6 +45,9 @@ QUICKSTART = [
         "statistics_bounds",
         "(1.0, 0.0)",
     ),
+    (NAMED | {"statistics_bounds": ("age=5:1",)}, "statistics_bounds", "age=5:1"),
+    (NAMED | {"statistics_bounds": ("age",)}, "statistics_bounds", ("age", "NAME=LOW:HIGH")),
+    (NAMED | {"statistics_bounds": ("a=0:1", "a=0:2")}, "statistics_bounds", "each feature once"),
     ({"groups.epsilons": (1, 8)}, "groups.epsilons", "name the groups"),
     (TWO | {"groups.epsilons": (1,)}, "groups.epsilons", "(1.0,)"),
     ({"groups.names": ("a", "a")}, "groups.names", "('a', 'a')"),
