@@ -36,7 +36,7 @@ def leaves_of(examples: PyTree) -> PyTree:
         examples = dict(examples) if single else examples
     elif hasattr(examples, "columns"):
         names = getattr(examples, "column_names", examples.columns)
-        _check_columns([str(name) for name in names])
+        check_columns("examples", [str(name) for name in names])
         examples = {str(name): examples[name] for name in names}
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: array_of(name_of(path), leaf), examples, is_leaf=_is_list
@@ -51,9 +51,10 @@ def _check_names(examples: Mapping) -> None:
         raise ValueError(f"examples: its names are {names}; give all as strings") from None
 
 
-def _check_columns(names: list[str]) -> None:
+def check_columns(table: str, names: list[str]) -> None:
+    """Raises ValueError: two columns of the table, which is called so, have one name."""
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"examples: two columns are called {twice!r}; rename or drop one")
+        raise ValueError(f"{table}: two columns are called {twice!r}; rename or drop one")
 
 
 def _is_list(node: Any) -> bool:
