@@ -42,7 +42,8 @@ def stored(examples: PyTree, num_classes: int | None) -> PyTree:
 
 def mask_of(examples: Mapping[str, Any]) -> Any:
     """The leaf `mask` that says which labels of sequences, [n, length], count; None if there is none of their shape."""
-    label, mask = examples.get("label"), examples.get("mask")
+    label: Any = examples.get("label")
+    mask: Any = examples.get("mask")
     fits = mask is not None and np.ndim(label) > 1 and np.shape(mask) == np.shape(label)
     return mask if fits else None
 

@@ -114,11 +114,12 @@ def _furthest(examples: Example | None) -> dict[str, np.ndarray]:
     Of labels that a mask leaves out, 0; the mask of that row comes with them.
     """
     found: dict[str, np.ndarray] = {}
-    for name, leaf in examples.items() if isinstance(examples, Mapping) else ():
+    named: Mapping[str, Any] = examples if isinstance(examples, Mapping) else {}
+    for name, leaf in named.items():
         image = name == "image" or np.ndim(leaf) == 4
         kind = jnp.integer if name == "label" else jnp.floating if image else None
         if kind and hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, kind) and leaf.size:
-            mask = mask_of(examples) if name == "label" else None
+            mask = mask_of(named) if name == "label" else None
             values = np.asarray(that_count(np.asarray(leaf), mask))
             at = values.argmin() if values.min() < 0 else values.argmax()
             row = np.unravel_index(at, values.shape)[0]

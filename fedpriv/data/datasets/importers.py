@@ -47,8 +47,8 @@ def from_huggingface(dataset: Any, **columns: str) -> Arrays:
     there = getattr(dataset, "column_names", None)
     there = [str(name) for name in (dataset if there is None else there)]
     check_columns("dataset", there)
-    columns = columns_named(columns, there)
-    return {leaf: stacked(leaf, values_of(dataset[name])) for leaf, name in columns.items()}
+    named = columns_named(columns, there)
+    return {leaf: stacked(leaf, values_of(dataset[column])) for leaf, column in named.items()}
 
 
 def columns_named(
@@ -199,11 +199,20 @@ def is_text(array: np.ndarray) -> bool:
     return array.dtype.kind in "US"
 
 
+def of_tensor(value: Any) -> Any:
+    """A tensor of PyTorch as an array, of bfloat16 in float32; anything else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    short = str(getattr(tensor, "dtype", None)) == "torch.bfloat16"  # which NumPy has not
+    return (tensor.float() if short else tensor).numpy()
+
+
 def _array(name: str, value: Any, mode: str, channels_first: bool) -> np.ndarray:
     if is_picture(value):
         value, channels_first = np.asarray(upright(value).convert(mode)), False
-    elif hasattr(value, "detach"):  # a tensor
-        value = value.detach().cpu().numpy()
+    elif hasattr(value, "detach"):
+        value = of_tensor(value)
     else:
         channels_first = False
         try:
