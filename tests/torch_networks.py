@@ -334,6 +334,49 @@ FLAT = Network(
     flat_torch,
 )  # fmt: skip
 
+
+class Volume(nn.Module):
+    """A convolution over three axes, RMSNorm and a head at the mean."""
+
+    @nn.compact
+    def __call__(self, x):
+        x = nn.relu(nn.Conv(4, (3, 3, 3), padding=1, name="conv")(x[None])[0].mean((0, 1, 2)))
+        return nn.Dense(3, name="head")(nn.RMSNorm(epsilon=1e-5, name="norm")(x))
+
+
+def volume(state, x):
+    x = relu(conv(state, "conv", x, 1).mean((1, 2, 3)))
+    return linear(state, "head", x / np.sqrt((x**2).mean() + 1e-5) * state["norm.weight"])
+
+
+def volume_torch(torch):
+    n = torch.nn
+
+    class Module(n.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = n.Conv3d(2, 4, 3, padding=1), n.RMSNorm(4, eps=1e-5)
+            self.head = n.Linear(4, 3)
+
+        def forward(self, x):
+            return self.head(self.norm(self.conv(x).mean((2, 3, 4)).relu()))
+
+    return Module()
+
+
+VOLUME = Network(
+    models.classifier(Volume(), np.zeros((3, 4, 5, 2), np.float32), inputs="scan"),
+    RNG.random((2, 2, 3, 4, 5), np.float32),
+    {
+        "conv.weight": (4, 2, 3, 3, 3), "conv.bias": (4,), "norm.weight": (4,),
+        "head.weight": (3, 4), "head.bias": (3,),
+    },
+    None,
+    {},
+    volume,
+    volume_torch,
+)  # fmt: skip
+
 NETWORKS = {
     "mlp": MLP,
     "logistic regression of colours": LOGISTIC,
@@ -342,4 +385,5 @@ NETWORKS = {
     "norms and groups": NORMED,
     "transformer": BLOCK,
     "nnx, one axis": SERIES,
+    "three axes": VOLUME,
 }

@@ -12,7 +12,7 @@ from fedpriv.core.arguments import checked
 from fedpriv.core.complaints import require
 from fedpriv.data.datasets.arrow_columns import values_of
 from fedpriv.data.datasets.image_files import mode_of, opened, stored_modes, upright
-from fedpriv.data.validation import check_columns
+from fedpriv.data.validation import columns_of_table
 
 Arrays = dict[str, np.ndarray]
 
@@ -44,10 +44,7 @@ def from_huggingface(dataset: Any, **columns: str) -> Arrays:
         raise ValueError(
             f"dataset: has the splits {', '.join(dataset)}; give one, such as dataset[{next(iter(dataset))!r}]"
         )
-    there = getattr(dataset, "column_names", None)
-    there = [str(name) for name in (dataset if there is None else there)]
-    check_columns("dataset", there)
-    named = columns_named(columns, there)
+    named = columns_named(columns, columns_of_table("dataset", dataset))
     return {leaf: stacked(leaf, values_of(dataset[column])) for leaf, column in named.items()}
 
 
@@ -66,9 +63,9 @@ def columns_named(
     columns, names = columns or {"image": "image", "label": "label"}, list(there)
     for leaf, column in columns.items():
         if column not in names:
+            listed = ", ".join(map(str, names)) or "none"
             raise ValueError(
-                f"{leaf}: there is no column {column!r}{where}, only {', '.join(names) or 'none'}; name one that is "
-                f"there, as {leaf}="
+                f"{leaf}: there is no column {column!r}{where}, only {listed}; name one that is there, as {leaf}="
             )
     return columns
 
