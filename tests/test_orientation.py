@@ -1,12 +1,14 @@
 """Pictures are read as they are seen, whichever of the eight EXIF orientations they are stored in."""
 
 import io
+import types
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from fedpriv.data.datasets import from_huggingface, from_torch, read_images
+from fedpriv.data.datasets.columns import columns_of
 
 SEEN = np.random.default_rng(0).integers(0, 256, (8, 4, 3), np.uint8)
 # EXIF 2.3, tag 274: where the stored row 0 and column 0 are seen. Each is its own inverse but for 6 and 8.
@@ -52,3 +54,21 @@ def test_sizes_are_those_seen(tmp_path):
     image = read_images([tmp_path / "a"], image_size=(4, 2))
     expected = Image.fromarray(SEEN).resize((2, 4), Image.Resampling.BILINEAR)
     np.testing.assert_array_equal(image[0], np.asarray(expected))
+
+
+def test_a_set_that_is_resized_is_seen_and_one_of_one_size_is_as_it_is_stored():
+    """Of TensorFlow Datasets, whose sizes are of what is stored."""
+    import tensorflow_datasets as tfds
+
+    def decoded(shape, size):
+        features = {
+            "image": tfds.features.Image(shape=shape),
+            "label": tfds.features.ClassLabel(num_classes=2),
+        }
+        info = types.SimpleNamespace(
+            features=tfds.features.FeaturesDict(features), supervised_keys=None
+        )
+        return columns_of(info, "a", size, 1, False).decode(file_of(6, "png"))
+
+    np.testing.assert_array_equal(decoded((None, None, 3), (8, 4)), SEEN)
+    np.testing.assert_array_equal(decoded((4, 8, 3), None), STORED[6])

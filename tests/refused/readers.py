@@ -98,7 +98,7 @@ def table(name, *column):
     return partial(from_huggingface, {name: [*column]}, **{name: name})
 
 
-def files(*names, of=({"x": [1, 2]},), also="notes.txt", path="set"):
+def files(*names, of=({"x": [1, 2]},), also="notes", path="set"):
     """Reads column x of Parquet files of these names, of as many tables or of one, beside another file."""
     for i, name in enumerate([*names, also]):
         Path("set", name).parent.mkdir(parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ ROWS = [
     ("files: a number", partial(files, path=3), "path", "3"),
     ("files: an empty list", partial(files, path=[]), "path", "[]"),
     ("files: none in the folder", files, "path", ("set", ".parquet")),
-    ("files: not one", partial(files, path="set/notes.txt"), "notes.txt", "cannot be read", BROKEN),
+    ("files: not one", partial(files, path="set/notes"), "set/notes", "cannot be read", BROKEN),
     (
         "files: no such column",
         partial(files, "a.parquet", of=[{"y": [1]}]),
