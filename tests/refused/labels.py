@@ -117,6 +117,12 @@ def of_tokens(label, mask):
     return fp.Federation.from_arrays(examples, CLIENTS, num_classes=3)
 
 
+def of_masked(label):
+    """A mask of whole records is no mask of tokens: a classifier reads them all."""
+    examples = {"image": IMAGE, "label": label, "mask": label < 3}
+    return fp.Federation.from_arrays(examples, CLIENTS, num_classes=3)
+
+
 def of_three_axes():
     model = fp.models.from_apply(lambda key: jnp.zeros((4, 3)), lambda w, x: x.reshape(1, 4) @ w)
     model.loss(jnp.zeros((4, 3)), {"image": IMAGE[0], "label": 0})
@@ -147,6 +153,7 @@ CHARACTERS = [
 ]
 GIVEN = [("cat", "<U3[]"), (b"cat", "|S3[]"), (None, "object[]")]
 ROWS += [
+    ("a mask of records", partial(of_masked, with_one(3)), "examples['label']", "3 in row 1"),
     ("no labels", lambda: in_memory(None), "examples['label']", "None"),
     ("a dict", lambda: in_memory({"fine": np.zeros(6)}), "examples['label']", "not an array"),
     ("closed form: float32", lambda: norms((6,), float), "label", "float32[]"),

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from PIL import Image
 from pyarrow import parquet
-from pyarrow import table as arrow
 
 from fedpriv.data.datasets import (
     CorruptDataError,
@@ -104,7 +104,7 @@ def files(*names, of=({"x": [1, 2]},), also="notes", path="set"):
         Path("set", name).parent.mkdir(parents=True, exist_ok=True)
         Path("set", name).write_text("no table")
         if i < len(names):
-            parquet.write_table(arrow(of[i % len(of)]), f"set/{name}")
+            parquet.write_table(pa.table(of[i % len(of)]), f"set/{name}")
     from_parquet(path, x="x")
 
 
@@ -134,6 +134,7 @@ def of_kinds():
     return from_huggingface({"kind": [0]}, label="label")
 
 
+GAPS = pa.array([None, None], pa.list_(pa.int64()))
 SPEECH = '{"play": "A", "act": 1, "scene": 1, "speaker": "ANN", "text": "a"}\n'
 BROKEN, GONE = CorruptDataError, MissingDataError
 ROWS = [
@@ -194,6 +195,7 @@ ROWS = [
         ("string", "int64"),
         BROKEN,
     ),
+    ("files: gaps alone", partial(files, "a.parquet", of=[{"x": GAPS}]), "x", "row 0 is None"),
     ("files: a gap", partial(files, "a.parquet", of=[{"x": [1, None]}]), "x", "row 1 is None"),
     (
         "files: of two splits",

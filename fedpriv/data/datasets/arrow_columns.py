@@ -23,7 +23,7 @@ def values_of(column: Any) -> np.ndarray | Sequence[Any]:
     lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
     while any(is_list(inside.type) for is_list in lists):
         sizes = pc.unique(pc.list_value_length(inside)).to_pylist()
-        if len(sizes) != 1 or inside.null_count:
+        if len(sizes) != 1 or None in sizes:
             return column.to_pylist()
         shape, inside = shape + sizes, pc.list_flatten(inside)
     kind = inside.type
