@@ -67,6 +67,36 @@ def test_a_row_of_padding_counts_nothing():
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.parametrize("ignored", [-100, V + 5])
+def test_a_label_that_the_mask_leaves_out_may_be_anything(ignored):
+    """Such as -100, of Hugging Face: losses, gradients and sums are those without, known to the program or not."""
+    told = ROWS | {"label": np.where(ROWS["mask"], ROWS["label"], ignored)}
+    r = int(np.argmin(ROWS["mask"].all(1)))
+    ours, theirs = (
+        {n: leaf for n, leaf in row(data, r).items() if n != "client"} for data in (ROWS, told)
+    )
+    assert (theirs["label"] == ignored).any()
+    model = of_bigrams()
+    w = model.init(jax.random.key(0))
+    for call in (model.score, jax.value_and_grad(model.loss)):
+        assert_identical(call(w, theirs), call(w, ours))
+        assert_identical(jax.jit(call)(w, theirs), jax.jit(call)(w, ours))
+        assert_identical(jax.jit(lambda w, c=call: c(w, theirs))(w), jax.jit(call)(w, ours))
+    with refused(f"label: {ignored} is outside"):
+        model.loss(w, theirs | {"mask": np.ones(LENGTH, bool)})
+    fp.Federation.from_arrays(told, "client", num_classes=V)
+    test = {name: leaf for name, leaf in told.items() if name != "client"}
+    algorithm = fp.fed_sgd(model.loss, sampler=fp.everyone(3), learning_rate=0.1)
+
+    def trained(data):
+        federation = fp.Federation.from_arrays(data, "client")
+        return fp.simulate(algorithm, lambda key: w, federation, test, score=model.score, rounds=1)
+
+    assert np.isfinite(trained(told).metric("loss")).all()
+    with refused(f"federation: label: {ignored} is outside"):
+        trained(told | {"mask": np.ones_like(told["mask"])})
+
+
 @pytest.mark.slow
 def test_perplexity_is_per_token_of_the_test_set_and_of_each_client():
     model = of_bigrams()

@@ -34,24 +34,46 @@ def stored(examples: PyTree, num_classes: int | None) -> PyTree:
                 f'num_classes: {num_classes}, but examples has no leaf "label"; name the labels "label", or leave '
                 "num_classes out"
             )
-        labels = _classes(examples["label"], num_classes)
+        labels = _classes(examples["label"], num_classes, mask_of(examples))
         if labels is not examples["label"]:
             examples = {**examples, "label": labels}
     return jax.tree_util.tree_map_with_path(converted, examples)
 
 
-def _classes(labels: Any, num_classes: int) -> Any:
-    """Integers in [0, num_classes), of any shape."""
+def mask_of(examples: Mapping[str, Any]) -> Any:
+    """The leaf `mask` that says which labels of sequences, [n, length], count; None if there is none of their shape."""
+    label: Any = examples.get("label")
+    mask: Any = examples.get("mask")
+    fits = mask is not None and np.ndim(label) > 1 and np.shape(mask) == np.shape(label)
+    return mask if fits else None
+
+
+def that_count(labels: Any, mask: Any) -> Any:
+    """Labels, 0 where a mask of their shape leaves one out, whatever stands there, such as -100.
+
+    Of NumPy where both are known, so that they still are when a model is traced; the same array without such a mask.
+    """
+    if mask is None or np.shape(mask) != np.shape(labels):
+        return labels
+    known = not any(isinstance(each, jax.core.Tracer) for each in (labels, mask))
+    return (np if known else jnp).where(mask, labels, 0)
+
+
+def _classes(labels: Any, num_classes: int, mask: Any) -> Any:
+    """Integers in [0, num_classes), of any shape; others where a mask leaves them out."""
     if not hasattr(labels, "dtype"):
         raise ValueError(f"{NAME}: {shown(labels)} is not an array; give integers, [total, ...]")
     _check_not_one_hot(labels, num_classes)
     labels = class_numbers(NAME, labels)
-    numbers = np.asarray(labels)
+    numbers = np.asarray(that_count(np.asarray(labels), mask))
     wrong = (numbers < 0) | (numbers >= num_classes)
     if wrong.any():
         where = tuple(np.argwhere(wrong)[0])
+        token = numbers.ndim > 1 and numbers[where] < 0
+        remedy = ", or leave such tokens out by a leaf mask = labels >= 0" if token else ""
         raise ValueError(
-            f"{NAME}: {numbers[where]} in row {where[0]}, outside [0, {num_classes}); correct the labels or num_classes"
+            f"{NAME}: {numbers[where]} in row {where[0]}, outside [0, {num_classes}); correct the labels or "
+            f"num_classes{remedy}"
         )
     return labels
 

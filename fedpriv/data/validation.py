@@ -35,8 +35,7 @@ def leaves_of(examples: PyTree) -> PyTree:
         single = jax.tree_util.all_leaves([examples])  # of a type that JAX does not look into
         examples = dict(examples) if single else examples
     elif hasattr(examples, "columns"):
-        names = getattr(examples, "column_names", examples.columns)
-        _check_columns([str(name) for name in names])
+        names = columns_of_table("examples", examples)
         examples = {str(name): examples[name] for name in names}
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: array_of(name_of(path), leaf), examples, is_leaf=_is_list
@@ -51,9 +50,24 @@ def _check_names(examples: Mapping) -> None:
         raise ValueError(f"examples: its names are {names}; give all as strings") from None
 
 
-def _check_columns(names: list[str]) -> None:
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"examples: two columns are called {twice!r}; rename or drop one")
+def columns_of_table(name: str, table: Any) -> list[Any]:
+    """The names of its columns, whichever library's the table is.
+
+    Raises:
+      ValueError: two columns have one name.
+    """
+    for listed in ("column_names", "columns"):  # Arrow's; those of pandas and polars
+        if getattr(table, listed, None) is not None:
+            return check_columns(name, list(getattr(table, listed)))
+    return check_columns(name, list(table))
+
+
+def check_columns(table: str, names: list[Any]) -> list[Any]:
+    """The names; raises ValueError: two columns of the table, which is called so, have one."""
+    words = [str(name) for name in names]
+    if twice := next((name for name in words if words.count(name) > 1), None):
+        raise ValueError(f"{table}: two columns are called {twice!r}; rename or drop one")
+    return names
 
 
 def _is_list(node: Any) -> bool:

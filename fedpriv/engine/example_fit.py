@@ -13,7 +13,7 @@ import numpy as np
 from fedpriv.core.types import Example, Params
 from fedpriv.core.user_functions import asked
 from fedpriv.data.federation import Federation
-from fedpriv.data.labels import labels_like
+from fedpriv.data.labels import labels_like, mask_of, that_count
 from fedpriv.data.streaming import StreamedFederation
 from fedpriv.data.validation import check_lengths, converted, leaves_of, name_of
 from fedpriv.engine.compiled_rounds import ScoreFn
@@ -109,15 +109,23 @@ def _check_shapes(test: Example, train: Example) -> None:
 
 
 def _furthest(examples: Example | None) -> dict[str, np.ndarray]:
-    """Of labels (integers) and images of floats the rows [...] with the least number below 0, else the greatest."""
+    """Of labels (integers) and images of floats the rows [...] with the least number below 0, else the greatest.
+
+    Of labels that a mask leaves out, 0; the mask of that row comes with them.
+    """
     found: dict[str, np.ndarray] = {}
-    for name, leaf in examples.items() if isinstance(examples, Mapping) else ():
+    named: Mapping[str, Any] = examples if isinstance(examples, Mapping) else {}
+    for name, leaf in named.items():
         image = name == "image" or np.ndim(leaf) == 4
         kind = jnp.integer if name == "label" else jnp.floating if image else None
         if kind and hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, kind) and leaf.size:
-            values = np.asarray(leaf)
+            mask = mask_of(named) if name == "label" else None
+            values = np.asarray(that_count(np.asarray(leaf), mask))
             at = values.argmin() if values.min() < 0 else values.argmax()
-            found[name] = values[np.unravel_index(at, values.shape)[0]]
+            row = np.unravel_index(at, values.shape)[0]
+            found[name] = values[row]
+            if mask is not None:
+                found["mask"] = np.asarray(mask)[row]
     return found
 
 

@@ -25,6 +25,7 @@ from fedpriv.models.networks import (
 )
 from fedpriv.models.precision import in_bfloat16
 from fedpriv.models.prompts import Prompted
+from fedpriv.models.pytorch_weights import pytorch_weights
 from fedpriv.models.refactoring import refactored
 from fedpriv.models.score import Score
 from fedpriv.models.sequences import next_character, next_token, shakespeare_lstm
@@ -54,6 +55,7 @@ __all__ = [
     "load_model",
     "next_character",
     "next_token",
+    "pytorch_weights",
     "refactored",
     "save_model",
     "shakespeare_lstm",

@@ -78,9 +78,12 @@ def _check_value(label: Any, outputs: int) -> None:
         return
     for value in np.ravel(label):
         if not 0 <= value < outputs:
+            token = np.ndim(label) and value < 0
             raise ExampleError(
                 f"label: {value} is outside [0, {outputs}), as the model has {outputs} outputs; correct the labels, "
                 "or the model's number of classes"
+                + ", or leave such tokens out by `mask`"
+                * bool(token)
             )
 
 

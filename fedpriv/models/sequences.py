@@ -16,6 +16,7 @@ from fedpriv.core.arguments import Count, checked
 from fedpriv.core.complaints import require
 from fedpriv.core.random_losses import takes_key
 from fedpriv.core.types import Example, Key, LossFn, Params, PyTree
+from fedpriv.data.labels import that_count
 from fedpriv.models.classification import cross_entropy
 from fedpriv.models.example_checks import ExampleError, check_leaves, class_of
 from fedpriv.models.modules import CharacterLSTM
@@ -29,8 +30,9 @@ def next_token(network: nn.Module | Model, length: Count | None = None) -> Model
 
     An example is {"text": i[length] ids, "label": i[length] the tokens that follow, "mask": bool[length]}, and in a
     packed row "segment": i[length], which text each token is of. The loss is the mean cross-entropy (nats) of the
-    unmasked tokens of the row, 0 where there are none. Over a test set or a client, `loss` and `accuracy` are means
-    over all tokens, and `perplexity` is exp(loss): a row counts by its tokens.
+    tokens of the row whose mask is True, 0 where there are none; the labels of others may be anything, such as -100.
+    Over a test set or a client, `loss` and `accuracy` are means over all tokens, and `perplexity` is exp(loss): a row
+    counts by its tokens.
 
     Args:
       network: a module of flax.linen that maps ONE row of ids to logits [length, vocabulary], each position's of tokens
@@ -115,7 +117,7 @@ def _of_tokens(apply: Callable[..., Any], segments: bool) -> tuple[LossFn, Score
                 "or a network that does"
             )
         z: Any = apply(params, example["text"], *key, **packed)
-        label = class_of(example["label"], z)
+        label = class_of(that_count(example["label"], example["mask"]), z)
         z = z.astype(jnp.promote_types(z.dtype, jnp.float32))
         return z, label, cross_entropy(z, label), example["mask"].astype(jnp.float32)
 

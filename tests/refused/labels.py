@@ -110,6 +110,19 @@ def norms(shape, kind):
     return jax.eval_shape(lambda params, batch: gradients(params, batch).norms, PARAMS, images)
 
 
+def of_tokens(label, mask):
+    """Tokens of six texts, of which a mask says which count."""
+    examples = {"text": np.zeros((6, 2), int), "label": np.tile(label, (6, 1))}
+    examples |= {} if mask is None else {"mask": np.tile(mask, (6, 1))}
+    return fp.Federation.from_arrays(examples, CLIENTS, num_classes=3)
+
+
+def of_masked(label):
+    """A mask of whole records is no mask of tokens: a classifier reads them all."""
+    examples = {"image": IMAGE, "label": label, "mask": label < 3}
+    return fp.Federation.from_arrays(examples, CLIENTS, num_classes=3)
+
+
 def of_three_axes():
     model = fp.models.from_apply(lambda key: jnp.zeros((4, 3)), lambda w, x: x.reshape(1, 4) @ w)
     model.loss(jnp.zeros((4, 3)), {"image": IMAGE[0], "label": 0})
@@ -125,6 +138,12 @@ TRACED = [
     ((3,), jnp.float32, "float32[3]"),
     ((3,), bool, "bool[3]"),
 ]
+TOKENS = [
+    ([-100, 1], [True, True], ("-100 in row 0", "mask = labels >= 0")),
+    ([-100, 1], None, ("-100 in row 0", "mask = labels >= 0")),
+    ([-100, 1], True, "-100 in row 0"),
+    ([0, 3], [False, True], "3 in row 0"),
+]
 CHARACTERS = [
     ({"label": jnp.zeros(80)}, "label", "float32[80]"),
     ({"label": jnp.zeros((), int)}, "label", "int32[]"),
@@ -134,6 +153,7 @@ CHARACTERS = [
 ]
 GIVEN = [("cat", "<U3[]"), (b"cat", "|S3[]"), (None, "object[]")]
 ROWS += [
+    ("a mask of records", partial(of_masked, with_one(3)), "examples['label']", "3 in row 1"),
     ("no labels", lambda: in_memory(None), "examples['label']", "None"),
     ("a dict", lambda: in_memory({"fine": np.zeros(6)}), "examples['label']", "not an array"),
     ("closed form: float32", lambda: norms((6,), float), "label", "float32[]"),
@@ -144,6 +164,9 @@ for shape, kind, shown in TRACED:
     for function in (MODEL.loss, MODEL.score):
         call = partial(traced, shape, kind, function)
         ROWS.append((f"{function.__name__}: {shown}", call, "label", shown, ExampleError))
+for label, mask, shown in TOKENS:
+    call = partial(of_tokens, label, mask)
+    ROWS.append((f"tokens: {label}, {mask}", call, "examples['label']", shown))
 for value, shown in GIVEN:
     ROWS.append((f"a model: {shown}", partial(given, value), "label", shown, ExampleError))
 for changed, field, shown in CHARACTERS:

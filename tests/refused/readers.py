@@ -7,7 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 from PIL import Image
+from pyarrow import parquet
 
 from fedpriv.data.datasets import (
     CorruptDataError,
@@ -15,6 +18,7 @@ from fedpriv.data.datasets import (
     encode_text,
     from_huggingface,
     from_image_folder,
+    from_parquet,
     from_tokens,
     from_torch,
     load,
@@ -94,6 +98,21 @@ def table(name, *column):
     return partial(from_huggingface, {name: [*column]}, **{name: name})
 
 
+def files(*names, of=({"x": [1, 2]},), also="notes", path="set"):
+    """Reads column x of Parquet files of these names, of as many tables or of one, beside another file."""
+    for i, name in enumerate([*names, also]):
+        Path("set", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("set", name).write_text("no table")
+        if i < len(names):
+            parquet.write_table(pa.table(of[i % len(of)]), f"set/{name}")
+    from_parquet(path, x="x")
+
+
+def twice():
+    """Reads a column of which there are two."""
+    from_huggingface(pd.DataFrame([[1, 2]], columns=["x", "x"]), x="x")
+
+
 def plays(*lines, which=slice(None)):
     """Reads a file of plays with these lines."""
     Path("plays.jsonl").write_text("".join(lines))
@@ -115,6 +134,7 @@ def of_kinds():
     return from_huggingface({"kind": [0]}, label="label")
 
 
+GAPS = pa.array([None, None], pa.list_(pa.int64()))
 SPEECH = '{"play": "A", "act": 1, "scene": 1, "speaker": "ANN", "text": "a"}\n'
 BROKEN, GONE = CorruptDataError, MissingDataError
 ROWS = [
@@ -140,6 +160,63 @@ ROWS = [
     ("table: no such column", of_kinds, "label", "kind"),
     ("table: splits", lambda: from_huggingface(Splits(train=0, test=0)), "dataset", "train, test"),
     ("table: a stream", lambda: from_huggingface(iter([{}])), "dataset", "list_iterator"),
+    ("table: a path", lambda: from_huggingface("set", x="x"), "dataset", ("'set'", "from_parquet")),
+    ("table: two columns of one name", twice, "dataset", "'x'"),
+    ("table: no picture", table("image", b"GIF89a", b""), "image: row 0", "cannot be read", BROKEN),
+    ("table: a picture elsewhere", table("image", {"bytes": None, "path": "a"}), "image", "'path'"),
+    ("files: no folder", partial(files, path="other"), "path", "other", GONE),
+    (
+        "files: no such file in a list",
+        partial(files, path=["b.parquet"]),
+        "path",
+        "b.parquet",
+        GONE,
+    ),
+    ("files: a number", partial(files, path=3), "path", "3"),
+    ("files: an empty list", partial(files, path=[]), "path", "[]"),
+    ("files: none in the folder", files, "path", ("set", ".parquet")),
+    ("files: not one", partial(files, path="set/notes"), "set/notes", "cannot be read", BROKEN),
+    (
+        "files: no such column",
+        partial(files, "a.parquet", of=[{"y": [1]}]),
+        "x",
+        ("a.parquet", "y"),
+    ),
+    (
+        "files: one without it",
+        partial(files, "a.parquet", "b.parquet", of=[{"x": [1]}, {"y": [1]}]),
+        "x",
+        "b.parquet",
+    ),
+    (
+        "files: of two types",
+        partial(files, "a.parquet", "b.parquet", of=[{"x": [1]}, {"x": ["a"]}]),
+        "b.parquet",
+        ("string", "int64"),
+        BROKEN,
+    ),
+    ("files: gaps alone", partial(files, "a.parquet", of=[{"x": GAPS}]), "x", "row 0 is None"),
+    ("files: a gap", partial(files, "a.parquet", of=[{"x": [1, None]}]), "x", "row 1 is None"),
+    (
+        "files: of two splits",
+        partial(files, "train-0-of-1.parquet", "test-0-of-1.parquet"),
+        "path",
+        "test and train",
+    ),
+    (
+        "files: folders of splits",
+        partial(files, "train/0.parquet", "val/0.parquet"),
+        "path",
+        "train and val",
+    ),
+    ("files: of Delta", partial(files, "a.parquet", also="_delta_log/0.json"), "path", "Delta"),
+    (
+        "files: a damaged list",
+        partial(files, "a.parquet", also="state.json"),
+        "state.json",
+        "cannot be read",
+        BROKEN,
+    ),
     ("texts: one", lambda: encode_text("ab", 3), "texts", "'ab'"),
     ("texts: NaN", lambda: encode_text(["a", float("nan")], 3), "texts[1]", "nan"),
     ("synthetic: far apart", lambda: synthetic(0.0, 1e13), "beta", "10000000000000.0"),

@@ -15,6 +15,7 @@ from fedpriv.data.datasets.digits import load_digits
 from fedpriv.data.datasets.image_files import from_image_folder, read_images
 from fedpriv.data.datasets.importers import from_huggingface, from_torch
 from fedpriv.data.datasets.leaf import from_leaf
+from fedpriv.data.datasets.parquet import from_parquet
 from fedpriv.data.datasets.prepared_sets import load_prepared
 from fedpriv.data.datasets.shakespeare import load_shakespeare
 from fedpriv.data.datasets.synthetic import synthetic
@@ -114,6 +115,7 @@ __all__ = [
     "from_huggingface",
     "from_image_folder",
     "from_leaf",
+    "from_parquet",
     "from_tokens",
     "from_torch",
     "load",

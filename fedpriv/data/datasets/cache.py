@@ -15,7 +15,7 @@ import numpy as np
 
 from fedpriv.core.files import replacing, user_cache
 
-_VERSION = 1  # raise it when the decoding or the layout of the cache changes
+_VERSION = 2  # raise it when the decoding or the layout of the cache changes
 _FIELD = "fingerprint"
 
 Arrays = dict[str, np.ndarray]

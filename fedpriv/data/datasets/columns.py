@@ -11,6 +11,7 @@ import numpy as np
 from fedpriv.core.arguments import Count, checked
 from fedpriv.core.complaints import require
 from fedpriv.core.optional_imports import of_package
+from fedpriv.data.datasets.image_files import upright
 
 
 class Columns(NamedTuple):
@@ -126,7 +127,10 @@ def _image(encoded: bytes, shape: tuple[int, ...], resized: bool, transposed: bo
 
     with Image.open(io.BytesIO(encoded)) as opened:
         mode = {1: "L", 4: "RGBA"}.get(shape[-1], "RGB")
-        picture = opened if opened.mode == mode else opened.convert(mode)
+        seen = (
+            upright(opened) if resized else opened
+        )  # a set of one size says that of what is stored
+        picture = seen if seen.mode == mode else seen.convert(mode)
         if resized:
             picture = picture.resize((shape[1], shape[0]), Image.Resampling.BILINEAR)
         pixels = np.asarray(picture).reshape(shape)

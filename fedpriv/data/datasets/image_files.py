@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fedpriv.core.arguments import Count, check_path, checked
 from fedpriv.core.complaints import require
 from fedpriv.core.optional_imports import of_package
 from fedpriv.data.datasets.dataset import CorruptDataError, MissingDataError
+from fedpriv.data.datasets.found_files import files_in
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 
@@ -50,7 +52,7 @@ def from_image_folder(
     numbered = classes is None or "label" in levels
     require(numbered, "levels", levels, "call one of them 'label', or leave classes out")
     root = Path(path).expanduser()
-    files = sorted(_images(root))
+    files = files_in(root, SUFFIXES)
     if not files:
         raise ValueError(f"path: no images in a folder {root}; give the one that holds them")
     folders = _folders(root, files, levels)
@@ -66,7 +68,8 @@ def read_images(
 ) -> np.ndarray:
     """Reads files of PNG, JPEG, or another format of Pillow: u8[N, height, width, channels].
 
-    There is one channel if all images are gray, else red, green and blue. Transparency is lost.
+    There is one channel if all images are gray, else red, green and blue. Transparency is lost. An image is as its EXIF
+    orientation says it is seen.
 
     Args:
         paths: paths of the files, such as a column of a table.
@@ -101,6 +104,14 @@ def stored_modes(picture: Any) -> list[str]:
     return [picture.mode, *(str(tile[3]) for tile in getattr(picture, "tile", []))]
 
 
+def upright(picture: Any) -> Any:
+    """A picture of Pillow as its EXIF orientation says it is seen: a turned camera stores it lying on a side."""
+    with of_package("pillow"):
+        from PIL import ImageOps
+
+    return ImageOps.exif_transpose(picture)
+
+
 def mode_of(name: str, stored: list[str]) -> str:
     """Of Pillow, in which a picture is read: "L" for a gray one, else "RGB".
 
@@ -113,14 +124,6 @@ def mode_of(name: str, stored: list[str]) -> str:
                 f"{name}: its mode is {mode}, more than 8 bits for each channel; convert it to 8 bits"
             )
     return "L" if stored[0] in ("1", "L", "La", "LA") else "RGB"
-
-
-def _images(root: Path) -> Iterator[Path]:
-    for folder, inner, names in os.walk(root, followlinks=True):
-        inner[:] = [name for name in inner if not name.startswith(".")]
-        for name in names:
-            if name.lower().endswith(SUFFIXES) and not name.startswith("."):
-                yield Path(folder, name)
 
 
 def _folders(root: Path, files: list[Path], levels: Sequence[str]) -> list[tuple[str, ...]]:
@@ -159,19 +162,31 @@ def _numbered(folders: list[str], classes: Sequence[str] | None) -> np.ndarray:
     return np.array([number[name] for name in folders], np.int32)
 
 
-def _read(path: Path, image_size: tuple[int, int] | None) -> np.ndarray:
-    """u8[height, width, 1 or 3]."""
+def opened(name: str, file: Path | bytes) -> Any:
+    """The picture of a file, or of its bytes, upright.
+
+    Raises:
+        ValueError: as `mode_of`.
+        CorruptDataError: it cannot be read.
+    """
     with of_package("pillow"):
         from PIL import Image
 
+    try:
+        with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as lazy:
+            stored, picture = stored_modes(lazy), upright(lazy)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise CorruptDataError(f"{name}: it cannot be read ({error}); replace it") from None
+    mode_of(name, stored)
+    return picture
+
+
+def _read(path: Path, image_size: tuple[int, int] | None) -> np.ndarray:
+    """u8[height, width, 1 or 3]."""
     if not path.is_file():
         raise MissingDataError(f"{path}: there is no such file; correct the path")
-    try:
-        with Image.open(path) as opened:
-            stored, picture = stored_modes(opened), opened.copy()
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise CorruptDataError(f"{path}: it cannot be read ({error}); replace it") from None
-    picture = picture.convert(mode_of(str(path), stored))
+    picture = opened(str(path), path)
+    picture = picture.convert(mode_of(str(path), stored_modes(picture)))
     if image_size is not None:
-        picture = picture.resize(image_size[::-1], Image.Resampling.BILINEAR)
+        picture = picture.resize(image_size[::-1], 2)  # bilinear
     return np.asarray(picture).reshape(picture.height, picture.width, -1)

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedpriv.core.arguments import checked
 from fedpriv.core.complaints import require
-from fedpriv.data.datasets.image_files import mode_of, stored_modes
+from fedpriv.data.datasets.arrow_columns import values_of
+from fedpriv.data.datasets.image_files import mode_of, opened, stored_modes, upright
+from fedpriv.data.validation import columns_of_table
 
 Arrays = dict[str, np.ndarray]
 
 
 def from_huggingface(dataset: Any, **columns: str) -> Arrays:
-    """One split of a Hugging Face data set, or any table whose columns are `dataset[name]`.
+    """One split of a Hugging Face data set, or any table whose columns are `dataset[name]`, as Arrow's or pandas's.
 
-    Pictures become u8[N, height, width, channels], lists and arrays become [N, ...], and strings an array of strings
-    (client ids, or texts for `encode_text`). 64-bit numbers become 32-bit if they fit; whole numbers, such as ids, if
-    they stay the same.
+    Pictures, and files of such as `{"bytes": ...}` or in a column `image`, become u8[N, height, width, channels], as
+    their EXIF orientation says they are seen. Lists and arrays become [N, ...], and strings an array of strings (client
+    ids, or texts for `encode_text`). 64-bit numbers become 32-bit if they fit; whole numbers, such as ids, if they stay
+    the same.
 
     Args:
-        dataset: a `datasets.Dataset`, such as `load_dataset("mnist")["train"]`.
+        dataset: a `datasets.Dataset`, such as `load_dataset("mnist")["train"]`, or a table in memory. Files are read by
+            `from_parquet`.
         columns: name of a leaf = its column, such as `image="img", label="fine_label", client="writer"`; by default
             `image="image", label="label"`.
 
     Raises:
-        ValueError: all splits at once; a missing column; rows that are missing or differ in shape.
+        ValueError: all splits at once; a missing column, or two of one name; rows that are missing or differ in shape.
     """
+    path = isinstance(dataset, str | os.PathLike)
+    require(not path, "dataset", dataset, "read files by fp.datasets.from_parquet, of this path")
     if not hasattr(dataset, "__getitem__"):
         raise ValueError(
             f"dataset: a {type(dataset).__name__} without columns; give a split that is not streamed, or a table"
@@ -37,16 +44,30 @@ def from_huggingface(dataset: Any, **columns: str) -> Arrays:
         raise ValueError(
             f"dataset: has the splits {', '.join(dataset)}; give one, such as dataset[{next(iter(dataset))!r}]"
         )
-    there = getattr(dataset, "column_names", None)
-    there = list(dataset) if there is None else there
-    columns = columns or {"image": "image", "label": "label"}
+    named = columns_named(columns, columns_of_table("dataset", dataset))
+    return {leaf: stacked(leaf, values_of(dataset[column])) for leaf, column in named.items()}
+
+
+def columns_named(
+    columns: Mapping[str, str], there: Iterable[str], where: str = ""
+) -> Mapping[str, str]:
+    """Name of a leaf -> its column, by default of an image and its label.
+
+    Args:
+        there: the columns that there are.
+        where: of which file, for the complaint.
+
+    Raises:
+        ValueError: one is not there.
+    """
+    columns, names = columns or {"image": "image", "label": "label"}, list(there)
     for leaf, column in columns.items():
-        if column not in there:
+        if column not in names:
+            listed = ", ".join(map(str, names)) or "none"
             raise ValueError(
-                f"{leaf}: there is no column {column!r}, only {', '.join(map(str, there)) or 'none'}; name one that is "
-                f"there, as {leaf}="
+                f"{leaf}: there is no column {column!r}{where}, only {listed}; name one that is there, as {leaf}="
             )
-    return {leaf: stacked(leaf, list(dataset[column])) for leaf, column in columns.items()}
+    return columns
 
 
 def from_torch(
@@ -97,18 +118,23 @@ def _named(item: Any, names: Sequence[str], i: int) -> dict[str, Any]:
     return dict(zip(names, item, strict=True))
 
 
-def stacked(name: str, values: Sequence[Any], channels_first: bool = False) -> np.ndarray:
+def stacked(
+    name: str, values: np.ndarray | Sequence[Any], channels_first: bool = False
+) -> np.ndarray:
     """[N, ...] of N imported values.
 
     Args:
         name: of the leaf.
-        values: pictures of Pillow, tensors, arrays, lists, numbers or strings.
-        channels_first: as `from_torch`.
+        values: pictures of Pillow or their files, tensors, arrays, lists, numbers or strings.
+        channels_first: as `from_torch`, of tensors.
 
     Raises:
         ValueError: a value that is missing, of another shape than the first, a string beside numbers, one that ends in
-            a zero character, or a picture of more than 8 bits.
+            a zero character, a picture of more than 8 bits, or bytes that are none.
     """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biufM":
+        return narrowed(values[..., None] if name == "image" and values.ndim == 3 else values)
+    values = [_decoded(name, i, value) for i, value in enumerate(values)]
     modes = {
         mode_of(f"{name}: row {i}", stored_modes(value))
         for i, value in enumerate(values)
@@ -158,16 +184,32 @@ def is_picture(value: Any) -> bool:
     return hasattr(value, "convert") and hasattr(value, "mode")
 
 
+def _decoded(name: str, row: int, value: Any) -> Any:
+    """The picture of a file, as data sets of Hugging Face and others hold them in Parquet; else the value."""
+    held = isinstance(value, dict) and {"bytes", "path"} >= value.keys()
+    file = value.get("bytes") if held else value if name == "image" else None
+    return opened(f"{name}: row {row}", file) if isinstance(file, bytes) else value
+
+
 def is_text(array: np.ndarray) -> bool:
     """Whether the entries of an imported column are strings."""
     return array.dtype.kind in "US"
 
 
+def of_tensor(value: Any) -> Any:
+    """A tensor of PyTorch as an array, of bfloat16 in float32; anything else as it is."""
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    short = str(getattr(tensor, "dtype", None)) == "torch.bfloat16"  # which NumPy has not
+    return (tensor.float() if short else tensor).numpy()
+
+
 def _array(name: str, value: Any, mode: str, channels_first: bool) -> np.ndarray:
     if is_picture(value):
-        value, channels_first = np.asarray(value.convert(mode)), False
-    elif hasattr(value, "detach"):  # a tensor
-        value = value.detach().cpu().numpy()
+        value, channels_first = np.asarray(upright(value).convert(mode)), False
+    elif hasattr(value, "detach"):
+        value = of_tensor(value)
     else:
         channels_first = False
         try:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fedpriv.core.arguments import Count, checked
 from fedpriv.core.complaints import require, shown
 from fedpriv.data.client_ids import rows_of_each
+from fedpriv.data.datasets.arrow_columns import values_of
 from fedpriv.data.datasets.importers import Arrays
 from fedpriv.data.validation import on_host
 
@@ -91,7 +92,7 @@ def _ids(texts: Iterable[ArrayLike], vocabulary: int) -> list[np.ndarray]:
     listed = listed and getattr(texts, "ndim", 1) > 0
     require(listed, "texts", texts, "give a list with the token ids of each text")
     found = []
-    for i, text in enumerate(texts):
+    for i, text in enumerate(values_of(texts)):
         array = _array(f"texts[{i}]", text)
         wrong = (array < 0) | (array >= vocabulary)
         if wrong.any():
