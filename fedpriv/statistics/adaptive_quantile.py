@@ -52,7 +52,8 @@ def adaptive_quantile(
     rounds; at record level longer, by how many of the places for records are empty.
 
     The standard error is how far estimates ranged over the last third of the rounds, beside what noise does in these.
-    So it contains how far C has still to go, but no gap between neighbouring values. It is infinite where that cannot
+    So it contains how far C has still to go, but no gap between neighbouring values; of an extreme q, with much noise
+    and few rounds, it covers fewer than 90 of 100. It is infinite where that cannot
     be told: where C moved more than a third as far as in the third before, unless noise alone does so and there are at
     least 12 / rate rounds; or where noise would hide that C moves at all. Then take more rounds, a start that is
     nearer, or less noise.
