@@ -1,8 +1,10 @@
 """Doors of the proof for draws, units and rows: what comes from outside is certified, and the certificate names it."""
 
 import functools
+import math
 from dataclasses import dataclass, fields, replace
 
+import numpy as np
 import pytest
 from small import refused, regression, start
 
@@ -21,7 +23,7 @@ from fedpriv.proof.pairs import moved, times
 from fedpriv.proof.row import AnyRow, Row, seen_of
 from fedpriv.proof.samplings import Everyone, FixedSize, Poisson
 from fedpriv.proof.step import Step
-from fedpriv.proof.views import of_sums
+from fedpriv.proof.views import NO_SHARE, of_sums
 
 N, SIGMA, ROUNDS, DELTA = 20, 2.0, 3, 1e-4
 HERE = "test_doors_draws."
@@ -170,11 +172,33 @@ def test_sums_of_which_one_is_not_plain_have_no_plain_row():
             Sum("there", 0, Step(fp.laplace(1.0, SIGMA), DRAWS, "shares"), None),
         ],
     )
-    assert len(of_sums([plain, plain], DRAWS, ROUNDS)) == 3
+    assert [row.reason for row in of_sums([plain, plain], DRAWS, ROUNDS)] == [""] * 3
+    bare, loud = fp.unprotected("a test"), fp.laplace(1.0, SIGMA)
+    for used, reasons in ((bare, ["a test"] * 3), (loud, ["", NO_SHARE, ""])):
+        rows = of_sums([Sum("here", 0, Step(used, DRAWS, "shares"), None)], DRAWS, ROUNDS)
+        assert [row.reason for row in rows] == reasons
     for other, why in zip(others, ("adder", "mechanism", "differ in their kind"), strict=True):
         for sums in ([plain, other], [other, plain]):
             with refused(why):
                 of_sums(sums, DRAWS, ROUNDS)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2.5, "20", None, math.nan])
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (Everyone, "population"),
+        (lambda x: FixedSize(x, 1), "population"),
+        (lambda x: FixedSize(N, x), "size"),
+        (lambda x: Poisson(x, 0.2), "population"),
+        (lambda x: Poisson(N, x), "rate"),
+        (lambda x: Poisson(N, 0.2, x or 0), "capacity"),
+    ],
+)
+def test_numbers_of_plain_draws(make, field, number):
+    assert isinstance(getattr(make(np.int32(1)), field), int | float)
+    with refused(f"{field}: "):
+        make(number)
 
 
 class Loud(Everyone):

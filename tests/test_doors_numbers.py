@@ -111,6 +111,9 @@ def test_a_witness():
     assert delta(pair, 0.29, Pure()) == 1.0
     with pytest.raises(ValueError, match=r"^witness: Pure; no such law of this pair is known$"):
         delta(Moved("gaussian", ((0.1, 1.0),)), 1.0, Pure())
+    for wrong in ([1.0, math.inf], [1.0, -0.1], [1.0, math.nan]):
+        with refused("epsilon: "):
+            deltas(pair, np.array(wrong), Pure())
 
 
 @dataclass(frozen=True)
