@@ -183,6 +183,19 @@ def test_sums_of_which_one_is_not_plain_have_no_plain_row():
                 of_sums(sums, DRAWS, ROUNDS)
 
 
+def test_a_draw_that_is_cut_has_the_library_s_name_for_one_unit_that_is_removed():
+    cut, noisy = Poisson(N, 0.2, 5), Noisy("gaussian", 0.5)
+
+    def named(by, neighbour, who):
+        pair = by.pair(by.cases(neighbour, who), neighbour, noisy, who)
+        return getattr(pair, "made_by", None)
+
+    assert named(cut, "removed", Who()) == (N, 0.2, 5)
+    assert named(cut, "removed", Who(units=2)) is None
+    assert named(cut, "zeroed", Who()) is None
+    assert named(Poisson(N, 0.2), "removed", Who()) is None
+
+
 @pytest.mark.parametrize("number", [0, -1, 2.5, "20", None, math.nan])
 @pytest.mark.parametrize(
     ("make", "field"),

@@ -13,7 +13,7 @@ from scipy.fft import next_fast_len
 
 from fedpriv.proof.cells import Losses
 from fedpriv.proof.pairs import NOTHING, All, Times, Told
-from fedpriv.proof.spectra import _TRANSFORM, UNIT
+from fedpriv.proof.spectra import transform_error
 from fedpriv.proof.tilted import DrawLosses, Sum
 
 MORE = np.longdouble
@@ -65,7 +65,7 @@ SIZES = [2, 3, 4, 5, 9, 15, 128, 1000, 2187, 5**6, 3**10, 2**17, 3**11, 5**8, 2*
 def test_transforms_are_much_better_than_their_bound(size):
     """By a factor of 8 at all sizes, and of 20 from 1,000 on: both ways."""
     assert next_fast_len(size, real=True) == size
-    enough = _TRANSFORM * UNIT * np.log2(size) / (8 if size < 1000 else 20)
+    enough = transform_error(size) / (8 if size < 1000 else 20)
     for signal in signals(size, np.random.default_rng(size)):
         there = np.fft.rfft(signal)
         assert apart(there, np.fft.rfft(signal.astype(MORE))) < enough
