@@ -141,8 +141,9 @@ def test_a_row_of_the_table_from_outside():
 def test_pairs_that_are_not_those_of_a_row_are_named():
     seen = seen_of(plain(Drawn(Everyone(N))))
     less = seen_of(plain(Drawn(Everyone(N)), far=0.1 / SIGMA)).pairs
-    for changed in (replace(seen, rows=()), replace(seen, pairs=less)):
-        doors = prove([changed], DELTA, "third_party", found).doors
+    changes = ({"rows": ()}, {"pairs": less}, {"view": "server"}, {"unit": "record"})
+    for changed in (replace(seen, **change) for change in changes):
+        doors = prove([changed], DELTA, changed.view, found).doors
         assert doors == ("row: declared by its pairs",)
     assert prove([among(seen, "zeroed")], DELTA, "third_party", found).doors == ()
 

@@ -51,6 +51,12 @@ def binned(unit):
 LEFT_OUT = {
     "count": (S.count(lab), lambda u: {"client": SHARES.gt(0).sum(), "record": THERE.sum()}[u]),
     "sum": (S.sum(lab, bounds=(0, 500)), lambda u: FRAME.lab.sum()),
+    "sum within": (
+        S.sum(lab, bounds=(5, 10)),
+        lambda u: (
+            (FRAME.lab if u == "record" else FRAME.lab.groupby(OWNER).sum()).clip(5, 10).sum()
+        ),
+    ),
     "observed mean": (
         S.observed_mean(lab, bounds=(0, 100)),
         lambda u: S.Observed(over(u, FRAME.lab), 1 - THERE.mean()),

@@ -172,11 +172,15 @@ def doors(seen: Sequence[Seen], proposed: Proposal, *compose: Any) -> tuple[str,
 
 
 def _by_its_pairs(seen: Seen) -> bool:
-    """Whether it has a pair that is not of the row that it is made of."""
-    own = [set(zip(ADJACENCIES, seen_of(row).pairs, strict=True)) for row in seen.rows]
-    said = zip(ADJACENCIES, seen.pairs, strict=True)
-    said_of = {(n, pair) for n, pair in said if not isinstance(pair, Why)}
-    return not any(said_of <= pairs for pairs in own)
+    """Whether it says of a view, a unit or a pair what is not of the row that it is made of."""
+
+    def said(of: Seen) -> set[Any]:
+        known = {
+            pair for pair in zip(ADJACENCIES, of.pairs, strict=True) if not isinstance(pair[1], Why)
+        }
+        return {of.view, of.unit, *known}
+
+    return not any(said(seen) <= said(seen_of(row)) for row in seen.rows)
 
 
 def _outside(name: str, value: Any) -> Iterator[str]:

@@ -60,7 +60,8 @@ def _in_every_round(rounds: Sequence[tuple[RoundProgram, Protected]]) -> list[li
     """The labels of each round's results, whichever rounds came before.
 
     *Proof.* A state that has labels of `kept` at most comes to each round: at the start it has none, and what a round
-    leaves in it is in `kept` again where it may stay. Where it may not, `_check` refuses it.
+    leaves in it is in `kept` again where it may stay. Where it may not, `_check` refuses it, but for who takes part
+    where that is no secret: other rounds' cohorts are drawn independently of it.
     """
     kept = [NONE] * len(jax.tree.leaves(rounds[0][0].like.state))
     while True:

@@ -52,11 +52,13 @@ def adaptive_quantile(
     rounds; at record level longer, by how many of the places for records are empty.
 
     The standard error is how far estimates ranged over the last third of the rounds, beside what noise does in these.
-    So it contains how far C has still to go, but no gap between neighbouring values; of an extreme q, with much noise
-    and few rounds, it covers fewer than 90 of 100. It is infinite where that cannot
-    be told: where C moved more than a third as far as in the third before, unless noise alone does so and there are at
-    least 12 / rate rounds; or where noise would hide that C moves at all. Then take more rounds, a start that is
-    nearer, or less noise.
+    So it contains how far C has still to go, but no gap between neighbouring values. Of an extreme q, with much noise
+    and few rounds, it covers fewer than 90 of 100. It takes C to move as fast as it would if no value were missing and
+    all places for records were taken: where most are not, it is too small, and `quantile` is the one to ask.
+
+    It is infinite where how far C has to go cannot be told: where C moved more than a third as far as in the third
+    before, unless noise alone does so and there are at least 12 / rate rounds; where it has never moved; or where noise
+    would hide that it moves. Then take more rounds, a start that is nearer, or less noise.
 
     Args:
       q: such as 0.5.
@@ -117,9 +119,9 @@ def adaptive_quantile(
             return moved, metrics | {"downlink": Wire(1)}
 
         def read(state: Any) -> tuple[np.ndarray, np.ndarray]:
-            path = np.log(np.asarray(state.estimates, np.float64))
-            value = np.exp(path[-1])
-            return value, value * _error(path, q, rate, noise)
+            path = np.asarray(state.estimates, np.float64)
+            error = _error(path, q, rate, noise)
+            return path[-1], np.asarray(path[-1] * error if error < math.inf else math.inf)
 
         return Asked(Algorithm(init, round, everyone(crowd.clients), crowd.unit), read)
 
@@ -128,7 +130,7 @@ def adaptive_quantile(
 
 
 def _error(path: np.ndarray, q: float, rate: float, noise: float) -> float:
-    """The standard error of the last of f64[rounds + 1] estimates, all as logarithms.
+    """The standard error of the logarithm of the last of f64[rounds + 1] estimates.
 
     Where the density of log values is f, a third of the rounds shrinks the distance by exp(-rate f rounds / 3). If that
     is at most a half, the distance that is left is no more than what C moved in the last third.
@@ -136,7 +138,10 @@ def _error(path: np.ndarray, q: float, rate: float, noise: float) -> float:
     Args:
       noise: the deviation of b's noise in one round.
     """
-    rounds = len(path) - 1
+    told = np.isfinite(path).all() and (path > 0).all() and np.ptp(path) > 0
+    if not told:  # lost in noise, or it has never moved
+        return math.inf
+    path, rounds = np.log(path), len(path) - 1
     third = max(rounds // 3, 1)
     last, one_before, two_before = path[-1], path[-1 - third], path[max(-1 - 2 * third, -len(path))]
     moved, before = abs(last - one_before), abs(one_before - two_before)

@@ -79,7 +79,7 @@ def count(where: Callable[[Example], Any] | None = None, *, most: Count = 1) -> 
 def sum(values: Values, *, bounds: Any) -> Statistic:
     """The sum over all records; what one unit adds to it is clipped into `bounds`: one client, or one record.
 
-    A record whose value is missing (NaN) adds nothing.
+    A record whose value is missing (NaN) adds nothing; of a client that has no value, 0 is clipped.
 
     Args:
       bounds: (low, high), numbers, or arrays for the numbers of a value.
@@ -102,15 +102,21 @@ def _summed(crowd: Crowd, values: Values, bounds: tuple[np.ndarray, np.ndarray])
     shape = shape_within(values, crowd.record, bounds)
     reach = np.maximum(high, -low)
 
+    of_records = crowd.unit == "record"
+
+    def within(numbers: jax.Array) -> jax.Array:
+        return jnp.clip(numbers, low, high)
+
     def bounded(total: jax.Array) -> jax.Array:
-        return jnp.clip(total, low, high) / jnp.float32(reach)
+        return (total if of_records else within(total)) / jnp.float32(reach)
 
     def read(totals: list[Total]) -> tuple[np.ndarray, np.ndarray]:
         ((total, error),) = totals
         return reach * total, np.broadcast_to(reach * error, shape).copy()
 
     def each(record: Example) -> jax.Array:
-        return observed(numbers_of(values, record))
+        numbers = numbers_of(values, record)
+        return observed(within(numbers) if of_records else numbers)
 
     return tallied(crowd, [Part(each, radius_of(shape), True, bounded)], read)
 

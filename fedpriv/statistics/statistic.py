@@ -233,8 +233,8 @@ class Released:
       statistic: what was asked.
       value: the number, f64[...], or a tuple of several with names.
       standard_error: of each number, in the same structure; from the noise and released numbers alone. The number of
-        these clients is within 1.96 of them in about 95 of 100 releases, and in no fewer than 90; an adaptive quantile
-        promises less, see there. It says nothing of others, from whom these were drawn.
+        these clients is within 1.96 of them in about 95 of 100 releases, in no fewer than 90 where it was measured; an
+        adaptive quantile promises less, see there. It says nothing of others, from whom these were drawn.
       certificate: what it costs; see `fp.certify_together` for what it costs beside other releases.
       algorithm: what asked it, for `fp.certify_together([(released.algorithm, released.statistic.rounds), ...])`.
       noise_multiplier: sigma.
