@@ -148,6 +148,16 @@ def test_pairs_that_are_not_those_of_a_row_are_named():
     assert prove([among(seen, "zeroed")], DELTA, "third_party", found).doors == ()
 
 
+def test_what_shows_nothing_costs_nothing_and_goes_with_all():
+    nothing = seen_of(plain(Drawn(Poisson(N, 0.2)), far=0.0))
+    certificate = prove([nothing], DELTA, "third_party", None)
+    assert certificate.epsilon == 0
+    assert certificate.assumptions == ("nothing about the unit is released",)
+    row = plain(Drawn(FixedSize(N, 4)))  # which has no kind of neighbours in common with it
+    both = prove([nothing, seen_of(row)], DELTA, "third_party", found)
+    assert both.epsilon == proved(row).epsilon
+
+
 def test_a_number_that_is_not_shown_is_refused():
     row = plain(Drawn(Poisson(N, 0.2)))
     with refused("its witness does not show it"):
