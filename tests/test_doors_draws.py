@@ -194,6 +194,12 @@ def test_sums_of_which_one_is_not_plain_have_no_plain_row():
                 of_sums(sums, DRAWS, ROUNDS)
 
 
+def test_all_are_drawn_where_nobody_is_left_out():
+    draws = (Everyone(N), FixedSize(N, N), Poisson(N, 1.0), Poisson(N, 1.0, N))
+    some = (FixedSize(N, N - 1), Poisson(N, 0.9), Poisson(N, 1.0, N - 1))
+    assert [by.everyone for by in (*draws, *some)] == [True] * 4 + [False] * 3
+
+
 def test_a_draw_that_is_cut_has_the_library_s_name_for_one_unit_that_is_removed():
     cut, noisy = Poisson(N, 0.2, 5), Noisy("gaussian", 0.5)
 

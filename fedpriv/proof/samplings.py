@@ -116,11 +116,6 @@ class Cut(Sampling):
         return self.capacity is not None and self.capacity < self.population
 
     @property
-    def everyone(self) -> bool:
-        """Where nobody is ever left out."""
-        return super().everyone and not self.can_be_cut
-
-    @property
     @abstractmethod
     def is_cut(self) -> bool:
         """Whether a cohort is ever cut down (with a probability above 1e-250)."""
