@@ -2,6 +2,7 @@
 
 import io
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -11,17 +12,24 @@ from fedpriv.data.datasets import from_huggingface, from_torch, read_images
 from fedpriv.data.datasets.columns import columns_of
 
 SEEN = np.random.default_rng(0).integers(0, 256, (8, 4, 3), np.uint8)
-# EXIF 2.3, tag 274: where the stored row 0 and column 0 are seen. Each is its own inverse but for 6 and 8.
-STORED = {
-    1: SEEN,  # top, left
-    2: SEEN[:, ::-1],  # top, right
-    3: SEEN[::-1, ::-1],  # bottom, right
-    4: SEEN[::-1],  # bottom, left
-    5: SEEN.transpose(1, 0, 2),  # left, top
-    6: SEEN.transpose(1, 0, 2)[::-1],  # right, top
-    7: SEEN[::-1, ::-1].transpose(1, 0, 2),  # right, bottom
-    8: SEEN.transpose(1, 0, 2)[:, ::-1],  # left, bottom
-}
+
+
+def stored(seen):
+    """Each way to store it. EXIF 2.3, tag 274: where the stored row 0 and column 0 are seen."""
+    turned = seen.swapaxes(0, 1)
+    return {
+        1: seen,  # top, left
+        2: seen[:, ::-1],  # top, right
+        3: seen[::-1, ::-1],  # bottom, right
+        4: seen[::-1],  # bottom, left
+        5: turned,  # left, top
+        6: turned[::-1],  # right, top
+        7: turned[::-1, ::-1],  # right, bottom
+        8: turned[:, ::-1],  # left, bottom
+    }
+
+
+STORED = stored(SEEN)
 
 
 def file_of(orientation, suffix):
@@ -46,6 +54,29 @@ def test_every_reader(orientation, suffix, tmp_path):
         from_torch([(pictures[1], 0)])["image"],
     ):
         np.testing.assert_array_equal(image, SEEN[None])
+
+
+@pytest.mark.parametrize("suffix", ["jpeg", "webp"])
+def test_whatever_is_damaged_of_exif(suffix, tmp_path):
+    """The pixels are read, in one of the eight orientations."""
+    exif = Image.Exif()
+    for tag, value in {274: 6, 271: "maker", 282: 72.0, 306: "2020:01:01"}.items():
+        exif[tag] = value
+    Image.fromarray(SEEN).save(tmp_path / "a", suffix, exif=exif)
+    whole, block = (tmp_path / "a").read_bytes(), exif.tobytes().removeprefix(b"Exif\0\0")
+    pixels = np.asarray(Image.open(tmp_path / "a").convert("RGB"))
+    ways = [way.tolist() for way in stored(pixels).values()]
+    rng, found = np.random.default_rng(0), set()
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for place in whole.index(block) + rng.integers(0, len(block), 3):
+            damaged[place] = rng.integers(256)
+        (tmp_path / "b").write_bytes(damaged)
+        with warnings.catch_warnings(action="ignore"), Image.open(tmp_path / "b") as picture:
+            image = read_images([tmp_path / "b"])[0]
+            np.testing.assert_array_equal(from_torch([(picture, 0)])["image"][0], image)
+        found.add(ways.index(image.tolist()))
+    assert found >= {0, 7}
 
 
 def test_sizes_are_those_seen(tmp_path):

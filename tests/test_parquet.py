@@ -100,6 +100,55 @@ def test_folders_that_say_a_column(tmp_path):
     assert sorted(pairs) == [("07", 1.0), ("7", 2.0), ("a/b=c", 3.0)]
 
 
+SPLITS = [  # of one set, as they are called
+    ("mnist-train.arrow", "mnist-test.arrow"),
+    ("a.train.parquet", "a.test.parquet"),
+    ("training.parquet", "testing.parquet"),
+    ("TRAIN.PARQUET", "TEST.PARQUET"),
+    ("Xtrain.parquet", "Xtest.parquet"),
+    ("X_train.parquet", "X_test.parquet"),
+    ("mnistTrain.parquet", "mnistVal.parquet"),
+    ("trainA/0.parquet", "testA/0.parquet"),
+    ("my trainset/0.parquet", "my testset/0.parquet"),
+    ("data/train2020/0.parquet", "data/val2020/0.parquet"),
+    ("split=train/0.parquet", "split=evaluation/0.parquet"),
+    ("development/0.parquet", "hold-out/0.parquet"),
+    ("train/0.parquet", "extra/0.parquet"),
+    ("0.parquet", "0-test.parquet"),
+    ("train/a-train.parquet", "train/a-test.parquet"),
+]
+NO_SPLITS = [
+    ("latest.parquet", "contest.parquet"),
+    ("TESTAMENT.parquet", "strain.parquet"),
+    ("value=1/0.parquet", "value=2/0.parquet"),
+    ("devices/0.parquet", "evaluator/testimony.parquet"),
+    ("train-0.parquet", "train-1.parquet"),
+    ("training/0.parquet", "Train/1.parquet"),
+]
+
+
+def written(names, folder):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(pa.table({"x": [1.0]}), folder / name)
+
+
+@pytest.mark.parametrize("names", SPLITS, ids=" ".join)
+def test_several_splits_are_never_one_array(names, tmp_path):
+    """Nor one that says which it is, and files that do not; each alone is read."""
+    written(names, tmp_path)
+    with pytest.raises(ValueError, match=r"^path: .* has files of "):
+        from_parquet(tmp_path, x="x")
+    for name in names:
+        assert from_parquet(tmp_path / name, x="x")["x"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("names", NO_SPLITS, ids=" ".join)
+def test_other_words_say_no_split(names, tmp_path):
+    written(names, tmp_path)
+    assert from_parquet(tmp_path, x="x")["x"].tolist() == [1.0, 1.0]
+
+
 def test_what_hugging_face_saved(tmp_path):
     """The files that it names, not what it has cached beside them."""
     stream(TABLE, str(tmp_path / "data-00000-of-00001.arrow"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import prod
 from typing import Any
 
@@ -49,13 +49,15 @@ def pytorch_weights(
       layers: PyTorch's name of a layer, of what holds several, or of an entry -> the model's, such as {"conv1":
         "Conv_0", "encoder": "backbone"}. The longest that fits an entry counts; others are called the same in both.
       flattened: Linear or norm -> channels of the image that it reads flattened, such as {"fc1": 64}: PyTorch flattens
-        [channels, height, width], JAX [height, width, channels]. 1 for a layer that seems to read one, and does not.
+        [channels, height, width], JAX [height, width, channels]. 1 for a layer that is wide enough to read one, and
+        does not. You are not asked where neither a convolution nor the model's input says that there are images, as in
+        a network of nnx of dense layers alone.
       rest: parameters of the model, such as `model.init(key)`, for those without an entry, such as a new head.
 
     Raises:
       ValueError: an entry without a place, or two for one; a parameter without an entry, and no `rest`; another shape;
-        batch normalisation or a transposed convolution of flax.linen; a layer that seems to read a flattened image, of
-        which `flattened` says nothing.
+        batch normalisation or a transposed convolution of flax.linen; a norm over several axes; a layer wide enough
+        to read a flattened image, with two pixels or more, of which `flattened` says nothing.
     """
     require(isinstance(model, Model) and callable(model.init), "model", model, "give a Model")
     entries = _entries(state)
@@ -65,10 +67,13 @@ def pytorch_weights(
         check_shapes("rest", rest, shapes)
     placed = _places(entries, layers or {}, wanted)
     _refuse_transposed(model, placed)
-    channels = _channels(model, entries, placed, flattened or {})
+    inputs = _inputs(entries, placed)
+    told = _told(entries, inputs, flattened or {})
+    image = model.built.input.shape if model.built else ()
+    _check_told(image, _convolutions(entries, placed, wanted), entries, inputs, told)
     found = {} if rest is None else dict(named_leaves(rest))
     for path, name in placed.items():
-        found[path] = _as_leaf(name, entries[name], channels.get(name, 1), path, wanted[path])
+        found[path] = _as_leaf(name, entries[name], told.get(name, 1), path, wanted[path])
     if missing := [_short(path) for path in wanted if path not in found]:
         raise ValueError(
             f"state: no entry for {', '.join(missing[:5])}; name the layer in layers=, make the model without it "
@@ -162,11 +167,18 @@ def _places(
     return placed
 
 
-def _channels(
-    model: Model,
-    entries: Mapping[str, np.ndarray],
-    placed: Mapping[str, str],
-    flattened: Mapping[str, Count],
+def _inputs(entries: Mapping[str, np.ndarray], placed: Mapping[str, str]) -> dict[str, int]:
+    """Entry -> inputs, of Linears and norms: what may read a flattened image."""
+    return {
+        name: entries[name].shape[-1]
+        for path, name in placed.items()
+        if entries[name].ndim == (2 if path.endswith("kernel") else 1)
+        and path.endswith(("kernel", "scale"))
+    }
+
+
+def _told(
+    entries: Mapping[str, np.ndarray], inputs: Mapping[str, int], flattened: Mapping[str, Count]
 ) -> dict[str, int]:
     """Entry -> channels of the image that its last axis is, flattened.
 
@@ -175,52 +187,75 @@ def _channels(
     """
     remedy = "give a dict, layer -> channels"
     require(isinstance(flattened, Mapping), "flattened", flattened, remedy)
-    flat = {
-        _outer(name): entries[name]
-        for path, name in placed.items()
-        if entries[name].ndim == (2 if path.endswith("kernel") else 1) and _last(name) == "weight"
-    }
+    layers = {_outer(name): name for name in inputs}
     found: dict[str, int] = {}
     for layer, given in flattened.items():
         channels = checked(f"flattened[{layer!r}]", given, Count)
-        require(layer in flat, "flattened", layer, f"name a Linear or a norm, of {_some(flat)}")
-        inputs = flat[layer].shape[-1]
-        whole = inputs % channels == 0
-        require(whole, f"flattened[{layer!r}]", channels, f"give a divisor of its {inputs} inputs")
-        named = ("weight",) if flat[layer].ndim == 2 else ("weight", "bias")
-        found |= {_joined(layer, last): channels for last in named}
-    _check_told(model, entries, placed, found)
+        remedy = f"name a Linear or a norm, of {_some(layers)}"
+        require(layer in layers, "flattened", layer, remedy)
+        name = layers[layer]
+        remedy = f"give a divisor of its {inputs[name]} inputs"
+        require(inputs[name] % channels == 0, f"flattened[{layer!r}]", channels, remedy)
+        norm = entries[name].ndim == 1
+        found |= dict.fromkeys((name, _joined(layer, "bias")) if norm else (name,), channels)
     return found
 
 
+def _convolutions(
+    entries: Mapping[str, np.ndarray], placed: Mapping[str, str], wanted: Mapping[str, Any]
+) -> list[tuple[int, int]]:
+    """Channels in and out of the model's kernels that may be convolutions, also of those without an entry."""
+    return [
+        leaf.shape[-2:]
+        for path, leaf in wanted.items()
+        if path.endswith("kernel") and len(leaf.shape) > 2
+        if path not in placed or entries[placed[path]].ndim > 2  # else it is of attention
+    ]
+
+
 def _check_told(
-    model: Model,
+    image: tuple[int, ...],
+    convolutions: Collection[tuple[int, int]],
     entries: Mapping[str, np.ndarray],
-    placed: Mapping[str, str],
+    inputs: Mapping[str, int],
     told: Mapping[str, int],
 ) -> None:
-    """Raises ValueError: a layer of more inputs than the image before it has channels, of which nothing is told."""
-    image: tuple[int, ...] = model.built.input.shape if model.built else ()
-    channels = image[-1] if len(image) == 3 else 1
-    paths = {name: path for path, name in placed.items()}
-    for name, array in entries.items():
-        kernel = paths[name].endswith("kernel")
-        inputs = (
-            array.shape[-1] if (kernel and array.ndim == 2) or paths[name].endswith("scale") else 0
+    """Raises ValueError: nothing is told of layers whose inputs are enough for two pixels of an image.
+
+    That of any convolution, as the state's order is not that of the calls: safetensors sorts it. Without any, the
+    model's input, whose shape `image` is, if it is known. And where a layer has as many inputs as that, it as a whole.
+    """
+    colours = image[-1] if len(image) > 2 else 1
+    channels = {out for _, out in convolutions} or {colours}
+    channels.discard(1)
+    # A norm as wide as a convolution is one of its channels, unless a Linear as wide reads what is flattened.
+    flat = {inputs[name] for name, count in told.items() if count > 1 and name in inputs}
+    of_channels = {width for both in convolutions for width in both} - flat
+    asked: dict[str, set[int]] = {}
+    for name, width in inputs.items():
+        enough = bool(channels) and width >= 2 * min(channels)
+        norm = entries[name].ndim == 1 and width in of_channels
+        possible = set(channels) if enough and not norm else set()
+        if colours > 1 and width == prod(image):
+            possible.add(colours)
+        if possible and name not in told:
+            asked[_outer(name)] = possible
+    if asked:
+        some = " or ".join(map(str, sorted(set().union(*asked.values()))))
+        raise ValueError(
+            f"flattened: nothing of {_some(asked)}; give flattened={{{', '.join(f'{n!r}: N' for n in asked)}}}, of "
+            f"each the channels of the image that it reads flattened, such as {some}, or 1 if it reads none"
         )
-        if 1 < channels < inputs and name not in told:
-            layer = _outer(name)
-            raise ValueError(
-                f"flattened: nothing of {layer}, which has {inputs} inputs after {channels} channels; give "
-                f"flattened={{{layer!r}: {channels}}} if it reads such an image flattened, else 1"
-            )
-        if kernel and array.ndim > 1:
-            channels = array.shape[0] if array.ndim > 2 else 1
 
 
 def _as_leaf(name: str, array: np.ndarray, channels: int, path: str, leaf: Any) -> np.ndarray:
     """The entry as the leaf of that path, in its shape and type."""
     given, shape = array.shape, leaf.shape
+    if path.endswith("scale") and _last(name) == "weight" and array.ndim > 1:
+        raise ValueError(
+            f"state: {name} of {list(given)} is of a norm over {array.ndim} axes, which may be in another order here; "
+            "leave its weight and bias out, give rest=, and put them into the parameters yourself"
+        )
     if channels > 1:
         array = array.reshape(*given[:-1], channels, -1).swapaxes(-1, -2).reshape(given)
     if path.endswith("kernel") and array.ndim > 1:

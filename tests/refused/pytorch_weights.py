@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 from fedpriv import models
 
@@ -50,6 +51,45 @@ def convolved(transposed=False, **options):
     return given(model, CONVOLVED, None, **options)
 
 
+class Flattened(nnx.Module):
+    """Of nnx: a convolution, and a head that reads all its pixels."""
+
+    def __init__(self, rngs):
+        self.conv, self.head = nnx.Conv(1, 4, (3, 3), rngs=rngs), nnx.Linear(64, 3, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(self.conv(x[None]).reshape(-1))
+
+
+def of_nnx(*order):
+    """Its entries sorted, as safetensors has them, or in another order."""
+    state = {
+        "conv.weight": np.ones((4, 1, 3, 3)),
+        "conv.bias": np.ones(4),
+        "head.weight": np.ones((3, 64)),
+        "head.bias": np.ones(3),
+    }
+    return given(
+        models.from_nnx(lambda rngs: Flattened(rngs)),
+        {n: state[n] for n in order or sorted(state)},
+        None,
+    )
+
+
+class Normed(nn.Module):
+    """A norm over all three axes of an image that is as high and wide as it has channels."""
+
+    @nn.compact
+    def __call__(self, x):
+        axes = (-3, -2, -1)
+        return nn.LayerNorm(reduction_axes=axes, feature_axes=axes, name="norm")(x)[0, 0]
+
+
+def normed():
+    model = models.classifier(Normed(), np.zeros((4, 4, 4), np.float32))
+    return given(model, {"norm.weight": np.ones((4, 4, 4)), "norm.bias": np.ones((4, 4, 4))}, None)
+
+
 def coloured():
     return given(models.classifier(models.MLP((5,), 3), (2, 2, 4)))
 
@@ -86,8 +126,16 @@ ROWS = [
         ("b.weight", "[5, 3]", "Dense_1.kernel"),
     ),
     ("another bias", changed(b__bias=np.ones(4)), "state", ("b.bias", "[4]")),
-    ("an image flattened", convolved, "flattened", ("head", "{'head': 4}")),
-    ("colours flattened", coloured, "flattened", ("a", "{'a': 4}")),
+    ("an image flattened", convolved, "flattened", ("'head': N", "such as 4,")),
+    ("an image flattened in nnx", of_nnx, "flattened", ("'head': N", "such as 4,")),
+    (
+        "and its head first",
+        partial(of_nnx, "head.weight", "head.bias", "conv.weight", "conv.bias"),
+        "flattened",
+        "'head': N",
+    ),
+    ("a norm over three axes", normed, "state", ("norm.weight", "[4, 4, 4]")),
+    ("colours flattened", coloured, "flattened", ("'a': N", "such as 4,")),
     (
         "flattened, of no divisor",
         partial(convolved, flattened={"head": 7}),

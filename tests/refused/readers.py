@@ -108,6 +108,12 @@ def files(*names, of=({"x": [1, 2]},), also="notes", path="set"):
     from_parquet(path, x="x")
 
 
+def old_feather():
+    """Reads a file that begins as those of Feather's first version."""
+    Path("a.feather").write_bytes(b"FEA1" + bytes(60) + b"FEA1")
+    from_parquet("a.feather", x="x")
+
+
 def twice():
     """Reads a column of which there are two."""
     from_huggingface(pd.DataFrame([[1, 2]], columns=["x", "x"]), x="x")
@@ -209,6 +215,13 @@ ROWS = [
         "path",
         "train and val",
     ),
+    (
+        "files: a split, and others",
+        partial(files, "train/0.parquet", "0.parquet"),
+        "path",
+        "no split and train",
+    ),
+    ("files: an old Feather", old_feather, "a.feather", "version 2", BROKEN),
     ("files: of Delta", partial(files, "a.parquet", also="_delta_log/0.json"), "path", "Delta"),
     (
         "files: a damaged list",

@@ -69,7 +69,7 @@ def read_images(
     """Reads files of PNG, JPEG, or another format of Pillow: u8[N, height, width, channels].
 
     There is one channel if all images are gray, else red, green and blue. Transparency is lost. An image is as its EXIF
-    orientation says it is seen.
+    orientation says it is seen, or as it is stored if its EXIF is damaged.
 
     Args:
         paths: paths of the files, such as a column of a table.
@@ -105,11 +105,21 @@ def stored_modes(picture: Any) -> list[str]:
 
 
 def upright(picture: Any) -> Any:
-    """A picture of Pillow as its EXIF orientation says it is seen: a turned camera stores it lying on a side."""
-    with of_package("pillow"):
-        from PIL import ImageOps
+    """A picture of Pillow as its EXIF orientation says it is seen: a turned camera stores it lying on a side.
 
-    return ImageOps.exif_transpose(picture)
+    One whose EXIF cannot be read is as it is stored.
+    """
+    with of_package("pillow"):
+        from PIL import ExifTags, ImageOps
+
+    turned = picture.copy()  # its pixels are read here, so that damage of these is raised
+    try:
+        orientation = picture.getexif().get(ExifTags.Base.Orientation)
+    except Exception:  # damaged bytes make Pillow's parser raise anything
+        return turned
+    turned.info.pop("exif", None)  # of which Pillow would write all tags anew, damaged ones, too
+    turned.getexif()[ExifTags.Base.Orientation] = orientation
+    return ImageOps.exif_transpose(turned)
 
 
 def mode_of(name: str, stored: list[str]) -> str:

@@ -75,6 +75,9 @@ def from_torch(
 ) -> Arrays:
     """A map-style PyTorch data set; tensors, pictures, arrays and numbers become arrays as in `from_huggingface`.
 
+    Pictures are turned by the EXIF orientation that they still have: turn them yourself by `ImageOps.exif_transpose`,
+    which takes it away, not by `transpose` or `rotate`, which may leave it.
+
     Args:
         dataset: has a length, and items that are tuples or dicts.
         names: names of a tuple's entries; dicts have names.

@@ -19,7 +19,12 @@ from fedpriv.data.datasets.importers import Arrays, columns_named, from_huggingf
 from fedpriv.data.validation import check_columns
 
 SUFFIXES = (".parquet", ".arrow", ".feather")
-_SPLIT = re.compile(r"(?:^|=)(train|test|validation|valid|val|dev|eval)(?![a-z])", re.IGNORECASE)
+# A word of a name, such as of mnist-train, a.test, XTrain, y_test, trainA, training; not of latest or testament.
+_SPLIT = re.compile(
+    r"(?:(?<![A-Za-z])[XYxy]?|(?<=[a-z])(?=[A-Z]))"
+    "(?i:(train|test|validation|valid|val|development|dev|evaluation|eval|hold[-_ ]?out)(?:ing|sets?|data)?)"
+    "(?![a-z]|(?<=[A-Z])[A-Z])"
+)
 
 
 def from_parquet(
@@ -36,7 +41,8 @@ def from_parquet(
             `image="image", label="label"`. No others are read.
 
     Raises:
-        ValueError: no such file in a folder, or files of several splits; a missing column; as `from_huggingface`.
+        ValueError: no such file in a folder, or files of several splits, or of one and of none; a missing column; as
+            `from_huggingface`.
         MissingDataError: no such file or folder.
         CorruptDataError: a file that cannot be read, or that has other types than the first.
     """
@@ -90,16 +96,18 @@ def _in_folder(folder: Path) -> list[Path]:
         raise ValueError(
             f"path: {folder} is a Delta table, with files of older versions; read it by its library"
         )
-    parts = {split for file in files for split in _splits_of(file.relative_to(folder))}
-    if len(parts) > 1:
+    splits = {_split_of(file.relative_to(folder)) for file in files}
+    if len(splits) > 1:
         raise ValueError(
-            f"path: {folder} has files of {' and '.join(sorted(parts))}; give one's, as a folder or a list of files"
+            f"path: {folder} has files of {' and '.join(sorted(splits))}; give one's, as a folder or a list of files"
         )
     return files
 
 
-def _splits_of(file: Path) -> set[str]:
-    return {found[1].lower() for part in file.parts if (found := _SPLIT.search(part))}
+def _split_of(file: Path) -> str:
+    """Which the file's name and those of its folders say."""
+    said = [word[1].lower() for part in file.parts if (word := _SPLIT.search(part))]
+    return " in ".join(reversed(said)) or "no split"
 
 
 def _read(file: Path, columns: dict[str, str]) -> Any:
@@ -136,6 +144,10 @@ def _contents(file: Path) -> tuple[list[str], Callable[[list[str]], Any]]:
 
         parquet = ParquetFile(file)
         return parquet.schema_arrow.names, lambda names: parquet.read(columns=names)
+    if begins.startswith(b"FEA1"):
+        raise CorruptDataError(
+            f"{file}: it is Feather of version 1; write it as version 2, by pyarrow.feather.write_feather"
+        )
     opens = pa.ipc.open_file if begins == b"ARROW1" else pa.ipc.open_stream
     table = opens(pa.memory_map(str(file))).read_all()
     return table.column_names, table.select
