@@ -89,6 +89,14 @@ def _personal(folder: Path) -> dict[str, History]:
     return made("clients").histories
 
 
+def _named(folder: Path) -> dict[str, History]:
+    """Whose clients have names."""
+    shutil.copytree(made("clients").path, folder)
+    names = [f"ward {i}" for i in range(30)]
+    edit(folder / "config.json", num_clients=len(names), client_names=names)
+    return made("clients").histories
+
+
 def _audited(folder: Path) -> dict[str, History]:
     histories = record(folder, algorithms=("fed_avg", "dp_fed_avg"))
     audit(folder, folder)
@@ -123,6 +131,7 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "stopped": _stopped,
     "clients": lambda folder: record(folder, **CLIENTS),
     "personal": _personal,
+    "named clients": _named,
     "groups": lambda folder: record(folder, of_groups=GROUPS, **CLIENTS),
     "statistics": _with_statistics,
     "sweep": _sweep,

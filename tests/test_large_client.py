@@ -41,6 +41,31 @@ def test_a_large_client_widens_no_other_s_room():
     np.testing.assert_array_equal(federation.client_rows.of_client(jnp.int32(7)), MOST + 6)
 
 
+def values_of(program, *given):
+    """The entries of each value of a program."""
+    return [
+        np.prod(variable.aval.shape, dtype=float)
+        for equation, _ in equations(jax.make_jaxpr(program)(*given).jaxpr)
+        for variable in equation.outvars
+    ]
+
+
+@pytest.mark.parametrize("kind", [fp.measures.per_client, fp.measures.per_group])
+def test_scores_of_many_clients_keep_no_client_s_histogram(kind):
+    """Four times as many clients need the same room: an AUC's histogram has 8,192 entries."""
+
+    def most(clients):
+        rows = np.arange(2 * clients)
+        data = {"x": np.ones(len(rows), np.float32), "label": (rows % 2).astype(np.int32)}
+        federation = fp.Federation.from_arrays(data, rows.reshape(-1, 2))
+        score = fp.models.classification_score(lambda w, x: jnp.stack([0.0, w * x]), 2, inputs="x")
+        groups = () if kind is fp.measures.per_client else (np.arange(clients) % 2,)
+        measure = kind(score, *groups)
+        return max(values_of(measure, fp.ModelState(jnp.float32(1), 0), federation))
+
+    assert most(4000) == most(16_000)
+
+
 def test_a_round_and_scores_of_each_client_hold_no_table():
     """No value of their programs has an entry for each client and for each record of the largest."""
     federation = crowded()
@@ -53,9 +78,4 @@ def test_a_round_and_scores_of_each_client_hold_no_table():
         (fp.one_round(algorithm), (jax.random.key(0), state, federation)),
         (measure, (state, federation)),
     ):
-        sizes = [
-            np.prod(variable.aval.shape, dtype=float)
-            for equation, _ in equations(jax.make_jaxpr(program)(*given).jaxpr)
-            for variable in equation.outvars
-        ]
-        assert MOST <= max(sizes) < 40 * MOST
+        assert MOST <= max(values_of(program, *given)) < 40 * MOST

@@ -31,8 +31,18 @@ def looped(means):
     return jax.lax.while_loop(lambda x: x > 1, lambda x: x / 2, means["loss"])
 
 
+def recall_at_90(means):
+    """At the threshold above which at most a tenth of the negative records are."""
+    above = jnp.cumsum(means["histogram"][:, ::-1], 1)
+    place = jnp.argmax(above[0] > 0.1 * above[0, -1])
+    return above[1, place - 1] / above[1, -1]
+
+
 SCORE = Score(
-    CLASSES.function, {**CLASSES.derived, "f1": f1, "looped": looped}, counts=CLASSES.counts
+    CLASSES.function,
+    {**CLASSES.derived, "f1": f1, "looped": looped, "threshold_recall": recall_at_90},
+    counts={**CLASSES.counts, "threshold_recall": lambda means: means["examples_of_class"][1]},
+    smooth=(*CLASSES.derived, "f1", "looped"),
 )
 
 
@@ -137,6 +147,55 @@ def test_what_is_not_known_has_no_interval_or_a_wide_one():
     with pytest.raises(ValueError, match=r"metric: there is no 'f2'"):
         found.interval("f2")
     assert fp.types.ClientValues([0], [[1.0]], {"loss": [[0.1]]}).interval("loss") is None
+
+
+def test_only_what_is_called_smooth_has_an_interval():
+    """Whatever its value and the number of records; also where it is said of how many it is."""
+    rng = np.random.default_rng(5)
+    x = [rng.normal(size=n) for n in (1, 2, 9, 60)]
+    y = [np.append(1, rng.integers(0, 2, len(each) - 1)) for each in x]
+    found = judged(x, y)
+    assert np.isfinite(found.metrics["threshold_recall"]).any()
+    assert np.isnan(found.interval("threshold_recall")).all()
+    every = Score(SCORE.function, SCORE.derived, counts=SCORE.counts)
+    without, means = judged(x, y, score=every), ("accuracy", "loss")
+    for name in without.metrics:
+        known = np.isfinite(without.interval(name)).any()
+        assert known == (name in means), name
+        if known:
+            np.testing.assert_array_equal(without.interval(name), found.interval(name))
+
+
+def test_a_perfect_auc_is_one_also_in_float32():
+    """Of classes that are wholly apart; its interval is that of as many records as the rarer class has twice."""
+    rng = np.random.default_rng(6)
+    sizes = np.arange(4, 60)
+    y = [rng.permutation(np.append([0, 1], rng.integers(0, 2, n - 2))) for n in sizes]
+    x = [(2 * label - 1) * rng.uniform(0.5, 6, len(label)) for label in y]
+    found = judged(x, y)
+    low, high = found.interval("auc")
+    rarer = np.array([2 * min(label.sum(), len(label) - label.sum()) for label in y])
+    np.testing.assert_array_equal(high, 1.0)
+    np.testing.assert_allclose(low[0], 0.025 ** (1 / rarer), rtol=1e-4)
+    near = own_interval([1 - 6e-8, 1 + 6e-8, -6e-8, 6e-8], [0.0, 1e-9, 0.0, 1e-9], 30, 1, 30, True)
+    np.testing.assert_allclose(near[0], np.repeat([0.025 ** (1 / 30), 0.0], 2))
+
+
+def test_an_accuracy_in_percent_has_student_s_interval():
+    """It is no fraction, whatever its name is, and of no client."""
+    x, y = drawn(np.random.default_rng(7), 8, 30)
+    x[0], y[0] = -1.0, 0
+    y[0, 0], x[0, 0] = 1, 1.0  # all right
+
+    def score(params, example):
+        return {"accuracy": 100.0 * CLASSES(params, example)["accuracy"]}
+
+    low, high = judged(x, y, score=score).interval("accuracy")
+    right = 100.0 * ((x > 0) == y)
+    ends = stats.t.interval(0.95, 29, right[1:].mean(1), stats.sem(right[1:], axis=1))
+    assert right[0].mean() == 100
+    assert np.isnan([low[0, 0], high[0, 0]]).all()
+    np.testing.assert_allclose((low[0, 1:], high[0, 1:]), ends, rtol=1e-4)
 
 
 def test_a_person_s_records_widen_the_interval():

@@ -37,13 +37,14 @@ class Writer:
 
     @property
     def state(self) -> Literal["running", "stopped", "ended", "unknown"]:
-        """Stopped is one that a signal halts (SIGSTOP, Ctrl-Z); unknown is one of another machine."""
+        """Stopped is one that a signal halts (SIGSTOP, Ctrl-Z); unknown is one of another machine, or hidden."""
         if not self.table or self.table != _table():
             return "unknown"
         state, began = _stat(self.pid)
-        if (
-            began != self.began or state in "ZX"
-        ):  # Z: it has ended, and its parent has not asked how
+        if not state:
+            return "unknown"
+        # Z: it has ended, and its parent has not asked how
+        if began != self.began or state in "ZX":
             return "ended"
         return "stopped" if state in "Tt" else "running"
 
@@ -65,11 +66,15 @@ def _table() -> str:
 
 
 def _stat(pid: int) -> tuple[str, str]:
-    """A process's state, and when it began; ("X", "") where there is no such process."""
+    """A process's state, and when it began; ("X", "") where there is none, ("", "") where others' are hidden."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return "X" if (
+            PROC / "1"
+        ).exists() else "", ""  # which is always there, and may be hidden (hidepid)
     except OSError:
-        return "X", ""
+        return "", ""
     fields = text.rpartition(")")[2].split()  # its name stands before, and may be anything
     return fields[0], fields[19]
 
@@ -85,28 +90,48 @@ def writer_of(folder: Path) -> Writer | None:
 def held(folder: Path) -> Iterator[None]:
     """Keeps others on this machine from holding `folder`, until the end of the context or of the process.
 
-    Inside, and after a process that was ended inside, `writer_of(folder)` says who holds it.
+    Inside, and after a process that was ended inside, `writer_of(folder)` says who holds it. On a file system without
+    locks it is asked who does.
 
     Raises:
       ValueError: another one holds it.
     """
-    locked = None
+    with _locked(folder) as free:
+        who, us = writer_of(folder), this_process()
+        if free is None:
+            free = who is None or who.state not in ("running", "stopped")
+        if not free:
+            raise ValueError(
+                f"{folder}: {who or 'another process'} writes to this run; end it first"
+            )
+        try:
+            with suppress(OSError):  # what has to be written says so itself
+                write_text(folder / WRITER, json.dumps(asdict(us)) + "\n")
+            yield
+        finally:
+            with suppress(OSError):
+                if writer_of(folder) == us:
+                    (folder / WRITER).unlink()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool | None]:
+    """Whether the folder is locked for this context; None where the file system, or the system, has no locks."""
     try:
         import fcntl
 
-        locked = os.open(folder, os.O_RDONLY)
-        fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        who = writer_of(folder) or "another process"
-        raise ValueError(f"{folder}: {who} writes to this run; end it first") from None
-    except (OSError, ImportError):  # a file system, or a system, without locks
-        pass
+        place = os.open(folder, os.O_RDONLY)
+    except (OSError, ImportError):
+        yield None
+        return
+    free: bool | None = True
     try:
-        with suppress(OSError):  # what has to be written says so itself
-            write_text(folder / WRITER, json.dumps(asdict(this_process())) + "\n")
-        yield
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            free = False
+        except OSError:
+            free = None
+        yield free
     finally:
-        with suppress(OSError):
-            (folder / WRITER).unlink()
-        if locked is not None:
-            os.close(locked)
+        os.close(place)

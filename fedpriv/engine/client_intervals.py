@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 LEVEL = 0.95
+_ROUNDING = 1e-6
+"""Of a fraction in float32: what is this near to 0 or 1 is 0 or 1."""
 
 
 def own_interval(
@@ -28,11 +30,12 @@ def own_interval(
       value: the metric.
       error, units, share: as `fedpriv.engine.own_errors.OwnErrors`.
       records: the weight of the records.
-      fraction: whether the metric is one, in 0..1.
+      fraction: whether the metric's name says that it is one, in 0..1. Where any value is not, as of an accuracy in
+        percent, it is none.
 
     Returns:
-      (low, high); NaN where the value is, or nothing is known: of fewer than two units, and where all records of a
-      metric that is no fraction are alike.
+      (low, high); NaN where the value is, or nothing is known: where the share is NaN; of a metric that is no fraction
+      also of fewer than two units, and where all records are alike.
     """
     from scipy import stats
 
@@ -42,9 +45,12 @@ def own_interval(
     tail, enough = (1 - LEVEL) / 2, units > 1
     freedom = np.where(enough, units - 1, 1.0)
     reach = stats.t.isf(tail, freedom)
-    if not fraction:
+    if not fraction or np.any((value < -_ROUNDING) | (value > 1 + _ROUNDING)):
         half = np.where(enough & (error > 0), reach * error, np.nan)
         return value - half, value + half
+    value = np.where(
+        np.minimum(np.abs(value), np.abs(1 - value)) <= _ROUNDING, np.rint(value), value
+    )
     count = np.maximum(records, units)  # weights below 1 are no fewer records
     inside = (value > 0) & (value < 1)
     known = inside & enough & (error > 0)
@@ -55,5 +61,5 @@ def own_interval(
     right = value * alike
     low = np.where(right > 0, stats.beta.ppf(tail, right, alike - right + 1), 0.0)
     high = np.where(alike - right > 0, stats.beta.isf(tail, right + 1, alike - right), 1.0)
-    there = np.isfinite(value) & (units > 0)
+    there = np.isfinite(value) & (units > 0) & np.isfinite(share)
     return np.where(there, low, np.nan), np.where(there, high, np.nan)

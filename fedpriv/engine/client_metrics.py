@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -98,10 +98,10 @@ def per_client(
     fits = isinstance(on, Federation) or (isinstance(on, str) and on in ("train", HELD_OUT))
     require(fits, "on", on, "give 'train', 'held_out', or such as fp.Federation.from_arrays(...)")
     scored = Score.of(score)
-    kind, sums_of = each_client(scored, on, personal)
+    kind, found_of = each_client(scored, on, personal, partial(judged, scored))
 
     def measure(state: State, federation: Any) -> Measured:
-        ids, own = sums_of(state, federation, lambda total: _chosen(total, clients))
+        ids, own = found_of(state, federation, lambda total: _chosen(total, clients))
         which = jnp.asarray(ids)
         trained = trained_of(kind, state, which)
         return _summary(kind, scored, which, own, trained, bound)
@@ -109,28 +109,53 @@ def per_client(
     return measure
 
 
-class OwnSums(NamedTuple):
-    """Of single clients.
+class Judged(NamedTuple):
+    """Of one client or group; of several with a leading axis.
 
     Attributes:
-      sums: name -> f32[clients, ...], what the score sums over the records of each.
-      errors: how exactly these tell each metric.
+      records: f32[...], their weight.
+      metrics: name -> f32[...].
+      finite: bool[...], whether all sums over its records are.
     """
 
-    sums: dict[str, jax.Array]
+    records: jax.Array
+    metrics: dict[str, jax.Array]
+    finite: jax.Array
+
+
+def judged(score: Score, sums: Mapping[str, jax.Array]) -> Judged:
+    """What a score's sums say of whom they are of."""
+    return Judged(sums[WEIGHT], score.metrics(sums), is_finite(sums))
+
+
+class OfClients(NamedTuple):
+    """Of several clients. What the score sums over the records of each may be large, and is not kept.
+
+    Attributes:
+      each: what is kept of each, leaves [clients, ...].
+      errors: how exactly the records of each tell each metric.
+      pooled: name -> f32[...], what the score sums over all their records.
+    """
+
+    each: Any
     errors: OwnErrors
+    pooled: dict[str, jax.Array]
 
 
 def each_client(
-    score: Score, on: Literal["train", "held_out"] | Federation, personal: Personal | None
-) -> tuple[str, Callable[[State, Any, Callable[[int], np.ndarray]], tuple[np.ndarray, OwnSums]]]:
-    """For measures of clients: the kind of their values, and what the score sums over the records of single ones.
+    score: Score,
+    on: Literal["train", "held_out"] | Federation,
+    personal: Personal | None,
+    kept: Callable[[dict[str, jax.Array]], Any],
+) -> tuple[str, Callable[[State, Any, Callable[[int], np.ndarray]], tuple[np.ndarray, OfClients]]]:
+    """For measures of clients: the kind of their values, and what is found of single ones.
 
     The latter is a function of state, federation, and total number of clients -> i32[clients], those evaluated; it
-    gives these, and the sums.
+    gives these, and what was found.
 
     Args:
       on, personal: as `per_client`.
+      kept: what the score sums over a client's records -> what is kept of this client.
 
     Raises:
       ValueError: `personal` is no function; when called, as `per_client`.
@@ -141,16 +166,19 @@ def each_client(
     if personal is not None:
         kind = PERSONAL if on == HELD_OUT else PERSONAL_PER_CLIENT
 
-    def sums(state: State, evaluated: Any, ids: jax.Array, whose: Any = None) -> OwnSums:
-        return _sums(score, personal or _everybodys, state, evaluated, ids, whose)
+    def found(
+        state: State, evaluated: Any, ids: jax.Array, number: Any, whose: Any = None
+    ) -> OfClients:
+        of = personal or _everybodys
+        return _of_clients(score, of, kept, state, evaluated, ids, number, whose)
 
     @cache
-    def compiled(strategy: Strategy) -> Callable[..., OwnSums]:
-        return Jitted(spmd(sums))
+    def compiled(strategy: Strategy) -> Callable[..., OfClients]:
+        return Jitted(spmd(found))
 
-    def sums_of(
+    def found_of(
         state: State, federation: Any, choose: Callable[[int], np.ndarray]
-    ) -> tuple[np.ndarray, OwnSums]:
+    ) -> tuple[np.ndarray, OfClients]:
         evaluated = on if isinstance(on, Federation) else federation
         evaluated = evaluated.held_out if on == HELD_OUT else evaluated
         if personal is not None and evaluated.num_clients != federation.num_clients:
@@ -161,9 +189,9 @@ def each_client(
         ids = choose(evaluated.num_clients)
         if isinstance(evaluated, StreamedFederation):
             return ids, _streamed(compiled(current()), state, evaluated, ids)
-        return ids, sums(state, evaluated, jnp.asarray(ids))
+        return ids, found(state, evaluated, jnp.asarray(ids), len(ids))
 
-    return kind, sums_of
+    return kind, found_of
 
 
 def _everybodys(state: State, i: jax.Array) -> Params:
@@ -178,35 +206,44 @@ def _chosen(total: int, clients: int | None) -> np.ndarray:
     return np.sort(chosen).astype(np.int32)
 
 
-def _sums(
+def _of_clients(
     score: Score,
     personal: Personal,
+    kept: Callable[[dict[str, jax.Array]], Any],
     state: State,
     evaluated: Federation | CohortFederation,
     ids: jax.Array,
+    number: int | jax.Array,
     whose: jax.Array | None,
-) -> OwnSums:
-    """What the score sums over the records of each of `ids`.
+) -> OfClients:
+    """What is found of each of `ids`.
 
     Args:
+      number: i32[], how many of these are pooled, the first.
       whose: i32[clients, capacity], equal where records of one of `ids` share a person, unless the federation says it.
     """
     count, together = len(ids), max(1, BATCH // evaluated.capacity)
     rows = jnp.resize(ids, (-(-count // together), together))
+    pooled = jnp.arange(rows.size).reshape(rows.shape) < number
     records = evaluated.records(ids, jnp.ones(count, bool))
     owner = _owner(evaluated, ids, whose)
 
-    def client(i: jax.Array) -> OwnSums:
+    def client(i: jax.Array) -> tuple[dict[str, jax.Array], tuple[Any, OwnErrors]]:
         model = asked("personal", personal, "(state, client)", state, i)
         score.names(model, records(i))  # raises
         each = jax.vmap(score, in_axes=(None, 0))(model, records(i))
         there = jnp.arange(evaluated.capacity) < evaluated.size[i]
         own = summed(each, there)
-        return OwnSums(own, own_errors(score, own, each, there, owner(i)))
+        return own, (kept(own), own_errors(score, own, each, there, owner(i)))
+
+    def several(some: jax.Array, pooled: jax.Array) -> tuple[dict[str, jax.Array], Any]:
+        own, found = jax.vmap(client)(some)
+        return summed(own, pooled), found
 
     every = jnp.ones(len(rows), bool)
-    sums = sum_over(lambda some: ((), jax.vmap(client)(some)), every, rows)[1]
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], sums)
+    total, found = sum_over(several, every, rows, pooled)
+    each, errors = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], found)
+    return OfClients(each, errors, total)
 
 
 def _owner(evaluated: Any, ids: jax.Array, whose: jax.Array | None) -> Callable[[jax.Array], Any]:
@@ -222,41 +259,44 @@ def _owner(evaluated: Any, ids: jax.Array, whose: jax.Array | None) -> Callable[
 
 
 def _streamed(
-    sums: Callable[..., OwnSums], state: State, evaluated: StreamedFederation, ids: np.ndarray
-) -> OwnSums:
-    """As `_sums`, of records that are read some at a time."""
-    number, rows = owners(evaluated), evaluated.rows_on_host[0]
+    found: Callable[..., OfClients], state: State, evaluated: StreamedFederation, ids: np.ndarray
+) -> OfClients:
+    """As `_of_clients`, of records that are read some at a time."""
+    owner, rows = owners(evaluated), evaluated.rows_on_host[0]
     start = np.cumsum(rows.size) - rows.size
     place = np.arange(evaluated.capacity)
     at_once = max(1, min(len(ids), STREAMED // evaluated.capacity))
-    empty, parts = evaluated.empty(), []
-    for some in np.resize(ids, (-(-len(ids) // at_once), at_once)):
+    empty, parts = evaluated.empty(), list[OfClients]()
+    for i, some in enumerate(np.resize(ids, (-(-len(ids) // at_once), at_once))):
         with jax.ensure_compile_time_eval():  # arrays, also where `simulate` asks for shapes alone
             read = distributed.replicate(evaluated.read(some), current().mesh)
         cohort = replace(empty, holders=read[0], holder_records=read[1])
-        if number is None:
-            parts.append(sums(state, cohort, some))
+        left = jnp.int32(len(ids) - i * at_once)
+        if owner is None:
+            parts.append(found(state, cohort, some, left))
             continue
         at = start[some][:, None] + np.where(place < rows.size[some][:, None], place, 0)
-        whose = number[rows.rows[np.minimum(at, len(rows.rows) - 1)]]
-        parts.append(sums(state, cohort, some, whose))
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[: len(ids)], *parts)
+        whose = owner[rows.rows[np.minimum(at, len(rows.rows) - 1)]]
+        parts.append(found(state, cohort, some, left, whose))
+    found_of_each = [(part.each, part.errors) for part in parts]
+    each, errors = jax.tree.map(lambda *x: jnp.concatenate(x)[: len(ids)], *found_of_each)
+    pooled = jax.tree.map(lambda *x: sum(x), *(part.pooled for part in parts))
+    return OfClients(each, errors, pooled)
 
 
 def _summary(
     kind: str,
     score: Score,
     ids: jax.Array,
-    own: OwnSums,
+    own: OfClients,
     trained: jax.Array | None,
     bound: Mapping[str, float],
 ) -> dict[str, jax.Array | ClientValues]:
-    """Of sums [clients, ...], every metric of each client, and what it is over the clients."""
-    sums, errors = own
-    metrics, finite = jax.vmap(score.metrics)(sums), jax.vmap(is_finite)(sums)
+    """Every metric of each client, and what it is over the clients."""
+    (records, metrics, finite), errors, total = own
     _check_bound(bound, [*metrics])
-    pooled = score.metrics(jax.tree.map(lambda leaf: jnp.sum(leaf, 0), sums))
-    there, found = sums[WEIGHT] != 0, dict[str, jax.Array | ClientValues]()
+    pooled = score.metrics(total)
+    there, found = records != 0, dict[str, jax.Array | ClientValues]()
     for name, values in metrics.items():
         undefined = there & finite & jnp.isnan(values)
         higher, stem = better_higher(name, score.higher), f"{kind}_{name}"
@@ -267,7 +307,7 @@ def _summary(
         if name in score.derived:  # a mean is never 0/0
             found[f"{stem}_{UNDEFINED}"] = jnp.sum(undefined).astype(values.dtype)
     shown = {name: jnp.where(jnp.isfinite(x), x, jnp.nan) for name, x in metrics.items()}
-    return {**found, kind: ClientValues(ids, sums[WEIGHT], shown, errors)}
+    return {**found, kind: ClientValues(ids, records, shown, errors)}
 
 
 def trained_of(kind: str, state: State, ids: jax.Array) -> jax.Array | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -17,11 +18,19 @@ from fedpriv.data.client_ids import are_missing
 from fedpriv.data.federation import Federation
 from fedpriv.data.validation import check_lengths, leaves_of, on_host
 from fedpriv.engine.client_metric_names import TEST, of_group
-from fedpriv.engine.client_metrics import BATCH, Personal, each_client, over_trained, trained_of
+from fedpriv.engine.client_metrics import (
+    BATCH,
+    Judged,
+    Personal,
+    each_client,
+    judged,
+    over_trained,
+    trained_of,
+)
 from fedpriv.engine.compiled_rounds import Measured, ScoreFn
 from fedpriv.engine.history import ClientValues
 from fedpriv.engine.simulate import Measure
-from fedpriv.models.score import GROUP_GAP, WEIGHT, WORST_GROUP, Score, better_higher, is_finite
+from fedpriv.models.score import GROUP_GAP, WORST_GROUP, Score, better_higher
 
 
 def per_group(
@@ -79,7 +88,8 @@ def per_group(
         labels = labels_of("groups", groups)
         total = len(labels)
         members = _drawn(labels, clients)
-    kind, sums_of = each_client(scored, on, personal)
+    of_each = partial(judged, scored)
+    kind, found_of = each_client(scored, on, personal, dict if examples else of_each)
     kind = TEST if examples else kind
     evaluated = np.flatnonzero(members != "").astype(np.int32)
     places = {name: np.flatnonzero(members[evaluated] == name) for name in names_in(labels)}
@@ -89,14 +99,15 @@ def per_group(
         return evaluated
 
     def measure(state: State, federation: Any) -> Measured:
-        ids, (sums, _) = sums_of(state, federation, choose)
+        ids, (found, *_) = found_of(state, federation, choose)
         each = {
-            name: jax.tree.map(lambda leaf, at=at: leaf[at], sums) for name, at in places.items()
+            name: jax.tree.map(lambda leaf, at=at: leaf[at], found) for name, at in places.items()
         }
         numbers = {name: jnp.asarray(ids[at]) for name, at in places.items()}
         if examples:
             each = {
-                n: jax.tree.map(lambda x: jnp.sum(x, 0, keepdims=True), x) for n, x in each.items()
+                n: jax.vmap(of_each)(jax.tree.map(lambda x: jnp.sum(x, 0, keepdims=True), x))
+                for n, x in each.items()
             }
             numbers = {name: jnp.array([i], jnp.int32) for i, name in enumerate(each)}
         return _summary(kind, scored, numbers, each, state)
@@ -185,18 +196,17 @@ def _summary(
     kind: str,
     score: Score,
     clients: Mapping[str, jax.Array],
-    sums: Mapping[str, dict[str, jax.Array]],
+    each: Mapping[str, Judged],
     state: State,
 ) -> dict[str, jax.Array | ClientValues]:
-    """Of each group's sums [clients, ...], its metrics, and what they are over the groups."""
+    """Of each group's clients, its metrics, and what they are over the groups."""
     found: dict[str, jax.Array | ClientValues] = {}
     means: dict[str, list[jax.Array]] = {}
     counted: dict[str, list[jax.Array]] = {}
-    for name, of in sums.items():
-        metrics, finite = jax.vmap(score.metrics)(of), jax.vmap(is_finite)(of)
+    for name, (records, metrics, finite) in each.items():
         trained = trained_of(kind, state, clients[name])
         for metric, values in metrics.items():
-            counts = (of[WEIGHT] != 0) & ~(finite & jnp.isnan(values))
+            counts = (records != 0) & ~(finite & jnp.isnan(values))
             mean = jnp.mean(values, where=counts)
             stem = f"{of_group(kind, name)}_{metric}"
             found[f"{stem}_mean"] = mean
@@ -204,10 +214,10 @@ def _summary(
             means.setdefault(metric, []).append(mean)
             counted.setdefault(metric, []).append(jnp.any(counts))
         shown = {metric: jnp.where(jnp.isfinite(x), x, jnp.nan) for metric, x in metrics.items()}
-        found[of_group(kind, name)] = ClientValues(clients[name], of[WEIGHT], shown)
+        found[of_group(kind, name)] = ClientValues(clients[name], records, shown)
     for metric, of_groups in means.items():
-        there, each = jnp.stack(counted[metric]), jnp.stack(of_groups)
-        worst, best = _ends(each, there, better_higher(metric, score.higher))
+        there, values = jnp.stack(counted[metric]), jnp.stack(of_groups)
+        worst, best = _ends(values, there, better_higher(metric, score.higher))
         found[f"{kind}_{metric}_{WORST_GROUP}"] = worst
         found[f"{kind}_{metric}_{GROUP_GAP}"] = jnp.abs(best - worst)
     return found

@@ -43,7 +43,8 @@ class ClientValues(NamedTuple):
         """(low, high), f64[seeds, clients]: 95 % intervals of each client's metric over its own records, or persons.
 
         They hold for the trained models, and say how these would fare on other such records of the same client; NaN
-        where too little is known, see `fedpriv.engine.client_intervals`. None where nobody has measured errors.
+        where too little is known, see `fedpriv.engine.client_intervals`, and of a derived metric that is not among
+        `Score.smooth`. None where nobody has measured errors.
 
         Raises:
           ValueError: there is no such metric.

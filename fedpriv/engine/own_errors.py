@@ -27,7 +27,8 @@ class OwnErrors(NamedTuple):
     Attributes:
       units: f32[...], how many of its records weigh anything, or of its persons who have such.
       errors: by metric, f32[...], the standard error over them; NaN of fewer than two, and where it is not known.
-      shares: by metric, f32[...], in 0..1, the share of the records that is behind it, see `Score.counts`.
+      shares: by metric, f32[...], in 0..1, the share of the records that is behind it, see `Score.counts`; NaN where no
+        error is known, such as that of a derived metric which is not among `Score.smooth`.
     """
 
     units: Any
@@ -76,6 +77,9 @@ def own_errors(
     units = jnp.sum(of_units(jnp.ones(len(weighs))) > 0).astype(jnp.float32)
     errors, shares = {}, {}
     for name, moves in _moves(score, sums, each).items():
+        if moves is None:
+            errors[name] = shares[name] = jnp.full((), jnp.nan)
+            continue
         of = of_units(moves)
         squares = jnp.sum(of**2)
         errors[name] = jnp.where(units > 1, jnp.sqrt(squares * units / (units - 1)), jnp.nan)
@@ -90,18 +94,23 @@ def own_errors(
     return OwnErrors(units, errors, shares)
 
 
-def _moves(score: Score, sums: Mapping[str, Any], each: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """By metric, f32[n]: how far each record moves it, to first order; NaN where it has no derivative."""
+def _moves(
+    score: Score, sums: Mapping[str, Any], each: Mapping[str, Any]
+) -> dict[str, jax.Array | None]:
+    """By metric, f32[n]: how far each record moves it, to first order; None where the first order is not known to do.
+
+    So it is of a derived metric that nobody calls smooth: it may choose a threshold, which moves with the records.
+    """
     weight, means = sums[WEIGHT], score.means(sums)
-    found = {
+    found: dict[str, jax.Array | None] = {
         name: (each[name] - mean * each[WEIGHT]) / weight
         for name, mean in means.items()
         if jnp.ndim(mean) == 0
     }
     for name, derive in score.derived.items():
-        gradient = _gradient(score, derive, sums)
+        gradient = _gradient(score, derive, sums) if name in score.smooth else {}
         if not gradient:
-            found[name] = jnp.full(len(each[WEIGHT]), jnp.nan)
+            found[name] = None
             continue
         moves = sum(jnp.tensordot(each[key], of, of.ndim) for key, of in gradient.items())
         parts = sum(jnp.sum(jnp.abs(of * sums[key])) for key, of in gradient.items())

@@ -92,7 +92,8 @@ def classification_score(apply: Apply, classes: Count, inputs: str = "image") ->
     derived: dict[str, Any] = {"balanced_accuracy": _balanced_accuracy}
     if classes == 2:
         derived["auc"] = lambda means: _area(*means["histogram"])
-    return Score(score, derived, counts=dict.fromkeys(derived, _rarest))
+    counts = dict.fromkeys(derived, _rarest)
+    return Score(score, derived, counts=counts, smooth=tuple(derived))
 
 
 def bin_of(difference: jax.Array) -> jax.Array:

@@ -38,18 +38,23 @@ class Score:
         any shape, such as a histogram or a confusion matrix, is one entry, and none: `derived` makes metrics of it.
       derived: name -> function of all these means (name -> array) in jax.numpy that gives a number, for a metric that
         is not a mean, such as perplexity, `lambda means: jnp.exp(means["loss"])`. NaN that comes of finite means (0/0:
-        a recall where nothing is positive) says that the metric is undefined there.
+        a recall where nothing is positive) says that the metric is undefined there. A client's value has an interval
+        over its own records only if the metric is among `smooth`.
       higher: metrics that are better when higher, beside those that end in "accuracy", "auc", "f1", "precision" or
         "recall"; all others are better when lower.
       counts: name of a derived fraction -> function of the means that gives the share of the examples behind it, in
         0..1, such as that of the positive ones for a recall. A client's interval takes it where all of them are right;
         without it the interval is wider there.
+      smooth: names of derived metrics that have a derivative by the means which tells how far a single record moves
+        them: ratios, roots, logarithms. A quantile, a maximum, and whatever chooses a threshold by the records, such as
+        a recall at 90 % specificity, are none: their intervals would be too narrow.
     """
 
     function: Callable[[Params, Example], dict[str, jax.Array]]
     derived: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(default_factory=dict)
     higher: Collection[str] = ()
     counts: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(default_factory=dict)
+    smooth: Collection[str] = ()
 
     def __post_init__(self) -> None:
         require(callable(self.function), "function", self.function, "give that of one example")
@@ -63,6 +68,9 @@ class Score:
         functions = known and all(map(callable, self.counts.values()))
         remedy = "give functions by the name of a derived metric, {'recall': ...}"
         require(functions, "counts", self.counts, remedy)
+        several = isinstance(self.smooth, Collection) and not isinstance(self.smooth, str)
+        known = several and all(name in self.derived for name in self.smooth)
+        require(known, "smooth", self.smooth, "give names of derived metrics, as ('rmse',)")
 
     def __call__(self, params: Params, example: Example) -> dict[str, jax.Array]:
         """{name: f32[...]}, with a weight."""

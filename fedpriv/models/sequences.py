@@ -137,5 +137,6 @@ def _of_tokens(apply: Callable[..., Any], segments: bool) -> tuple[LossFn, Score
             "weight": jnp.sum(mask),
         }
 
-    measured = Score(score, {"perplexity": lambda means: jnp.exp(means["loss"])})
+    derived = {"perplexity": lambda means: jnp.exp(means["loss"])}
+    measured = Score(score, derived, smooth=tuple(derived))
     return random_loss if takes_key(apply) else loss, measured

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from recorded import made
-from reported import edit, tables, tree
+from reported import tables, tree
 from small import classification, refused
 
 import experiments
@@ -17,20 +17,10 @@ from experiments.config import Entry, Experiment
 from experiments.runs.recorder import described
 from experiments.tables.over_clients import ClientScores
 
-NAMES = [f"ward {i}" for i in range(30)]
-
 
 @pytest.fixture
 def recorded():
     return made("clients")
-
-
-@pytest.fixture
-def named(recorded, tmp_path):
-    """Whose 30 clients have names, 12 of which were evaluated."""
-    folder = shutil.copytree(recorded.path, tmp_path / "run")
-    edit(folder / "config.json", num_clients=len(NAMES), client_names=NAMES)
-    return folder
 
 
 def test_ends_are_the_means_of_the_seeds_own(recorded):
@@ -58,10 +48,12 @@ def test_ends_are_the_means_of_the_seeds_own(recorded):
     assert scores.own_interval(2) == pytest.approx((0.3, 0.9))
 
 
-def test_clients_have_their_names_and_are_counted(named, tmp_path, capsys):
+def test_clients_have_their_names_and_are_counted(tmp_path, capsys):
     """In the frame, in the printed table, and on the page; also where a mean over clients is shown."""
+    named = made("named clients").path
+    names = json.loads((named / "config.json").read_text())["client_names"]
     frame = experiments.table(named, by="client", metric="auc")
-    assert frame["client_name"].tolist() == [NAMES[i] for i in range(0, 24, 2)] * 2
+    assert frame["client_name"].tolist() == [names[i] for i in range(0, 24, 2)] * 2
     assert frame["client"].tolist() == [*range(0, 24, 2)] * 2
     over = experiments.table(named, metric="held_out_auc_mean")
     for notes in (frame.attrs["notes"], over.attrs["notes"]):

@@ -32,6 +32,7 @@ FRAMES = {
     "lead": ("private", ["accuracy", "loss"], {"above": "top_k"}),
     "clients": ("clients", [MEAN], {"metric": MEAN, "above": "top_k"}),
     "by client": ("clients", ["auc"], {"by": "client", "metric": "auc", "above": "top_k"}),
+    "by name": ("named clients", ["auc"], {"by": "client", "metric": "auc"}),
     "by group": ("groups", ["auc"], {"by": "group", "metric": "auc", "above": "top_k"}),
     "sweep": ("sweep", ["accuracy", "loss"], {}),
     "statistics": ("statistics", ["accuracy", "loss"], {}),

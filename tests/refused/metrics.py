@@ -75,6 +75,13 @@ OF_SCORES = [
         "counts",
         "'loss'",
     ),
+    ("smooth, not derived", lambda: fp.models.Score(score, smooth=("rmse",)), "smooth", "'rmse'"),
+    (
+        "smooth, one name",
+        lambda: fp.models.Score(score, {"x": double}, smooth="x"),
+        "smooth",
+        "'x'",
+    ),
     ("counted by 3", lambda: fp.models.Score(score, {"x": double}, counts={"x": 3}), "counts", "3"),
     ("of one class", lambda: fp.models.classification_score(score, 1), "classes", "1"),
     ("of no model", lambda: fp.models.classification_score(3, 2), "apply", "3"),
