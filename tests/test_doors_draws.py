@@ -145,6 +145,7 @@ def test_pairs_that_are_not_those_of_a_row_are_named():
     for changed in (replace(seen, **change) for change in changes):
         doors = prove([changed], DELTA, changed.view, found).doors
         assert doors == ("row: declared by its pairs",)
+    assert seen == replace(seen, words={})
     assert prove([among(seen, "zeroed")], DELTA, "third_party", found).doors == ()
 
 

@@ -21,6 +21,7 @@ from fedpriv.proof.cells import Losses
 from fedpriv.proof.exact import exact
 from fedpriv.proof.noise import Noise, gaussian_delta
 from fedpriv.proof.pairs import All, Leaf, Moved, Pair, Rest, Times, Told, leaves_of
+from fedpriv.proof.tilted import log_most, squared_weights
 from fedpriv.proof.verify import Grid, Witness, delta, deltas
 from fedpriv.proof.views import together
 
@@ -182,3 +183,17 @@ def test_of_too_many_values_no_exact_law_is_known(monkeypatch):
     assert len(unwrap(exact)(three).values) == 8
     monkeypatch.setattr("fedpriv.proof.exact._MOST", 3)
     assert unwrap(exact)(three) is None
+
+
+@pytest.mark.parametrize("tilt", [0.1, 1.0, 30.0, 1e3])
+@pytest.mark.parametrize("interval", [1e-3, 0.1, 2.0])
+def test_weights_of_a_tilted_law_are_bounded_and_hardly_more(tilt, interval):
+    x = np.arange(0, 200 / tilt + 1, interval)
+    each = np.exp(-tilt * x) * -np.expm1(-x)
+    total, largest = float(each @ each), math.exp(log_most(tilt))
+    assert each.max() <= largest * (1 + 1e-12)
+    assert (
+        total
+        <= squared_weights(tilt, interval) * (1 + 1e-12)
+        <= (total + 2 * largest**2) * (1 + 1e-9)
+    )

@@ -190,8 +190,8 @@ class Sum:
         far = np.exp(-(tilt + 1) * x)
         near = np.exp(-tilt * x) * -np.expm1(-x)
         most = math.exp(log_most(tilt)) * (1 + _WEIGHTS)
-        square = 1 / (2 * tilt * (2 * tilt + 1) * (tilt + 1) * self.interval) + most**2
-        margin = math.sqrt(square) * (1 + _WEIGHTS) * error + most * outside
+        weights = math.sqrt(squared_weights(tilt, self.interval)) * (1 + _WEIGHTS)
+        margin = weights * error + most * outside
         margin += 2 * math.exp(-_FAINT) if kept < size else 0.0  # of weights that are left out
         return TiltedLaw(found.log_moment, low, chances, near, far, margin, found.relative)
 
@@ -256,3 +256,9 @@ def dot(a: Floats, b: Floats) -> float:
 def log_most(tilt: float) -> float:
     """log of the largest e^(-t x) (1 - e^-x), x > 0 (Canonne, Kamath and Steinke 2020)."""
     return -tilt * math.log1p(1 / tilt) - math.log1p(tilt)
+
+
+def squared_weights(tilt: float, interval: float) -> float:
+    """Of e^(-t x) (1 - e^-x) at x = 0, interval, ..., the sum of squares at most: their integral, and the largest."""
+    integral = 1 / (2 * tilt * (2 * tilt + 1) * (tilt + 1))
+    return integral / interval + math.exp(2 * log_most(tilt))
