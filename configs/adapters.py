@@ -1,6 +1,6 @@
 """Ways to fine-tune under privacy, on text: a transformer that knows most plays (public) learns the others' roles.
 
-    python -m experiments.run adapters --trained ffa_lora --target-epsilon 2 --base-dir BASES --data-dir DIR
+    fedpriv run adapters --trained ffa_lora --target-epsilon 2 --base-dir BASES --data-dir DIR
 
 A base of 1.2 M parameters is trained on the first 25 of Shakespeare's plays, in the open; the 348 roles of the other 12
 then train by DP-FedAvg what `--trained` says: low-rank adapters, both factors at once (LoRA), the second one
@@ -19,11 +19,6 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Experiment, Ledger, text
-from experiments.config.fields import Number, NumberOrZero, check_each
-from experiments.papers import fed_smp
-from experiments.papers.fed_smp import Local, experiment, natural_ledger
-from experiments.papers.fine_tuning import FineTuning, trained_openly, zeros
 from fedpriv import datasets, models
 from fedpriv.core.types import Params
 from fedpriv.data.datasets import Dataset
@@ -33,6 +28,11 @@ from fedpriv.data.datasets.shakespeare import (
     VOCABULARY,
     load_shakespeare,
 )
+from fedpriv.experiments.config import Experiment, Ledger, text
+from fedpriv.experiments.config.fields import Number, NumberOrZero, check_each
+from fedpriv.experiments.papers import fed_smp
+from fedpriv.experiments.papers.fed_smp import Local, experiment, natural_ledger
+from fedpriv.experiments.papers.fine_tuning import FineTuning, trained_openly, zeros
 from fedpriv.mechanisms.mechanisms import Mechanism
 from fedpriv.models.kept_model import is_kept
 from fedpriv.rounds.algorithm import Algorithm

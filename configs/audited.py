@@ -1,6 +1,6 @@
 """Algorithms under audit on handwritten digits: sound ones, and four that declare noise or a clip which they lack.
 
-    python -m experiments.audit audited --parts many_runs --target-epsilon 4
+    fedpriv audit audited --parts many_runs --target-epsilon 4
 
 Small enough for thousands of trainings: scikit-learn's 1,797 bundled digits, 20 rounds of a network with 16 hidden
 units. dp_fed_avg, rand_k and top_k protect clients (120 with 12 digits each, Poisson cohorts of 30 on average), as does
@@ -19,12 +19,19 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Experiment, Layout, Ledger
-from experiments.config.experiment import Entry
-from experiments.config.fields import Clients, Number, Single, check_each, each_once, mechanism
-from experiments.config.settings import Settings
 from fedpriv.core.arguments import Probability, Rate
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Layout, Ledger
+from fedpriv.experiments.config.experiment import Entry
+from fedpriv.experiments.config.fields import (
+    Clients,
+    Number,
+    Single,
+    check_each,
+    each_once,
+    mechanism,
+)
+from fedpriv.experiments.config.settings import Settings
 from fedpriv.mechanisms.described import described, worst_case_of
 
 MODEL = fp.models.classifier(fp.models.MLP((16,), 10), (8, 8, 1))

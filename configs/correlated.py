@@ -1,6 +1,6 @@
 """Fresh noise beside correlated noise, for clients whose turns everybody knows, and beside secret Poisson cohorts.
 
-    python -m experiments.run correlated --target-epsilon 8 --data-dir DIR
+    fedpriv run correlated --target-epsilon 8 --data-dir DIR
 
 An MLP of 32 units on MNIST over 1,200 clients of 50 images, whose classes are mixed by Dirichlet(1). Cohorts of 60 take
 turns in a shuffled order, so that a client takes part every 20 rounds, 10 times in 200. Certificates are of clients who
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 import fedpriv as fp
-from experiments.config import Experiment, Layout, Ledger, federations, image
-from experiments.config.fields import Single, check_each
-from experiments.papers import correlated
-from experiments.papers.correlated import Correlated, experiment
-from experiments.papers.fed_smp import Local
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Layout, Ledger, federations, image
+from fedpriv.experiments.config.fields import Single, check_each
+from fedpriv.experiments.papers import correlated
+from fedpriv.experiments.papers.correlated import Correlated, experiment
+from fedpriv.experiments.papers.fed_smp import Local
 
 IMAGES = 60_000
 MODEL = fp.models.classifier(fp.models.MLP((32,), 10), (28, 28, 1))

@@ -1,6 +1,6 @@
 """Fresh noise beside correlated noise, on text: the roles of Shakespeare's plays take turns.
 
-    python -m experiments.run correlated_text --target-epsilon 8 --data-dir DIR
+    fedpriv run correlated_text --target-epsilon 8 --data-dir DIR
 
 A transformer of 7,562 parameters predicts next characters; each of the 1,138 roles is a client, who takes 4 steps of
 one text each. Cohorts of 57 take turns in a shuffled order, so that a role takes part every 20 rounds, 5 times in 100.
@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 import fedpriv as fp
-from experiments.config import Experiment, Layout, Ledger, federations, text
-from experiments.papers import correlated
-from experiments.papers.correlated import Correlated, experiment
-from experiments.papers.fed_smp import Local
 from fedpriv.data.datasets import Dataset, MissingDataError
 from fedpriv.data.datasets.shakespeare import LENGTH, VOCABULARY
+from fedpriv.experiments.config import Experiment, Layout, Ledger, federations, text
+from fedpriv.experiments.papers import correlated
+from fedpriv.experiments.papers.correlated import Correlated, experiment
+from fedpriv.experiments.papers.fed_smp import Local
 
 FEWER = 5  # of the test texts one is evaluated on
 MODEL = fp.models.next_character(

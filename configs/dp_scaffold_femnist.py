@@ -1,6 +1,6 @@
 """DP-SCAFFOLD on EMNIST-balanced ("FEMNIST"): Figures 2, 7, 8 and the second rows of 9, 10 of arXiv:2111.09278.
 
-    python -m experiments.run dp_scaffold_femnist --gamma 10 --clip-norm median
+    fedpriv run dp_scaffold_femnist --gamma 10 --clip-norm median
 
 40 clients of 2,500 images (2,000 for training) of 47 classes, logistic regression on the pixels, K = 50 local steps of
 a fifth of the records, 8 clients per round, T = 400, sigma_g = 30. The paper prints epsilon = 11.4. gamma = 0, 10 or
@@ -14,12 +14,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from experiments.config import Experiment, Ledger, image
-from experiments.papers import dp_scaffold
-from experiments.papers.dp_scaffold import experiment
-from experiments.papers.dp_scaffold_images import Images, clients_of
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Ledger, image
+from fedpriv.experiments.papers import dp_scaffold
+from fedpriv.experiments.papers.dp_scaffold import experiment
+from fedpriv.experiments.papers.dp_scaffold_images import Images, clients_of
 
 MODEL = models.classifier(models.LogisticRegression(47), (784, 1, 1))
 
@@ -29,7 +29,7 @@ class Letters(Images):
     """DP-SCAFFOLD and its baselines on gamma%-similar letters and digits."""
 
     TUNED: ClassVar[dict[str, float]] = {"dp_scaffold": 1.0, "dp_fed_avg": 1.0}
-    """python -m experiments.sweep dp_scaffold_femnist --grid eta-0=0.05,0.1,0.2,0.5,1,2,5 --fold 1 5
+    """fedpriv sweep dp_scaffold_femnist --grid eta-0=0.05,0.1,0.2,0.5,1,2,5 --fold 1 5
     --dataset emnist/bymerge --gamma 100 --rounds 100 --measured false"""
     dataset: Literal["emnist/balanced", "emnist/bymerge"] = "emnist/balanced"
     """`emnist/bymerge`: its test split, a stand-in where the balanced set is not at hand."""

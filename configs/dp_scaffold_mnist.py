@@ -1,6 +1,6 @@
 """DP-SCAFFOLD on MNIST with a hidden layer: Figure 2 (second row), 9 and 10 (third rows) of arXiv:2111.09278.
 
-    python -m experiments.run dp_scaffold_mnist --gamma 10 --clip-norm median
+    fedpriv run dp_scaffold_mnist --gamma 10 --clip-norm median
 
 60 clients of 1,000 images (800 for training), 60 principal components (without privacy, as in the paper), one hidden
 layer of 200, K = 50 local steps of a fifth of the records, 12 clients per round, T = 100, sigma_g = 30. The paper
@@ -12,12 +12,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from experiments.config import Experiment, Ledger, image
-from experiments.papers import dp_scaffold
-from experiments.papers.dp_scaffold import experiment
-from experiments.papers.dp_scaffold_images import Images, clients_of
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Ledger, image
+from fedpriv.experiments.papers import dp_scaffold
+from fedpriv.experiments.papers.dp_scaffold import experiment
+from fedpriv.experiments.papers.dp_scaffold_images import Images, clients_of
 
 COMPONENTS = 60
 MODEL = models.classifier(models.MLP((200,), 10), (COMPONENTS, 1, 1))
@@ -36,7 +36,7 @@ class Digits(Images):
         "dp_fed_avg": 0.3,
         "dp_fed_sgd": 0.3,
     }
-    """python -m experiments.sweep dp_scaffold_mnist --grid eta-0=0.1,0.3,1,2 --fold 1 5 --gamma 100 --rounds 100
+    """fedpriv sweep dp_scaffold_mnist --grid eta-0=0.1,0.3,1,2 --fold 1 5 --gamma 100 --rounds 100
     --measured false; FedSGD as FedAvg."""
 
 

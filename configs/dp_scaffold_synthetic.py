@@ -1,11 +1,11 @@
 """DP-SCAFFOLD on synthetic(alpha, beta): Figures 1, 3-6, Tables 1 and 4 of arXiv:2111.09278; no download.
 
-    python -m experiments.run dp_scaffold_synthetic --alpha 5 --beta 5 --clip-norm median
+    fedpriv run dp_scaffold_synthetic --alpha 5 --beta 5 --clip-norm median
 
 100 clients of 5,000 records (4,000 for training), logistic regression, K = 50 local steps of a fifth of the records, 20
 clients per round, T = 400, sigma_g = 60. The paper prints epsilon = 13 for these; what is certified is 0.86. With the
 paper's clipping, `--clip-norm median`, nothing is. Tables 1 and 4: `--client-rate 0.05 --noise-multiplier 10
---local-steps 5`, T by `python -m experiments.privacy ... --solve rounds --target-epsilon 3 --claimed`.
+--local-steps 5`, T by `fedpriv privacy ... --solve rounds --target-epsilon 3 --claimed`.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from experiments.config import Experiment, Ledger, image
-from experiments.papers import dp_scaffold
-from experiments.papers.dp_scaffold import DPScaffold, experiment
-from experiments.papers.dp_scaffold_authors import ranged_by_records
 from fedpriv import datasets, models
 from fedpriv.core.complaints import require
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.datasets.synthetic import CLASSES, FEATURES
+from fedpriv.experiments.config import Experiment, Ledger, image
+from fedpriv.experiments.papers import dp_scaffold
+from fedpriv.experiments.papers.dp_scaffold import DPScaffold, experiment
+from fedpriv.experiments.papers.dp_scaffold_authors import ranged_by_records
 
 MODEL = models.classifier(models.LogisticRegression(CLASSES), (FEATURES, 1, 1))
 
@@ -37,7 +37,7 @@ class Synthetic(DPScaffold):
         "dp_fed_avg": 0.3,
         "dp_fed_sgd": 0.3,
     }
-    """python -m experiments.sweep dp_scaffold_synthetic --grid eta-0=0.1,0.3,0.7,2 --fold 1 5 --rounds 200
+    """fedpriv sweep dp_scaffold_synthetic --grid eta-0=0.1,0.3,0.7,2 --fold 1 5 --rounds 200
     --measured false"""
     alpha: float = 0.0
     """Variance between the clients' models."""

@@ -1,6 +1,6 @@
 """Fed-SMP on Fashion-MNIST: Table 1, Table 4 and 5, Figures 2 and 3 of arXiv:2202.07178.
 
-    python -m experiments.run fed_smp_fashion_mnist --algorithms top_k --p 0.005 --seeds 5
+    fedpriv run fed_smp_fashion_mnist --algorithms top_k --p 0.005 --seeds 5
 
 6,000 clients with 10 images each, 100 per round, the 1,663,370-parameter CNN, T = 180, C = 1, sigma = 1.4. The rows of
 Table 1 by `--p 0.001 | 0.005 | 0.01 | 0.1 | 0.2 | 0.4 | 0.8`; Tables 4 and 5 by `--noise-multiplier`. The paper's best
@@ -8,11 +8,11 @@ test accuracies: FedAvg 86.98, DP-FedAvg 72.72, top_k 80.76 (p = 0.005), rand_k 
 is in experiments/results/fed_smp.md.
 """
 
-from experiments.config import Experiment, Ledger, image
-from experiments.papers import fed_smp
-from experiments.papers.fed_smp import ImageFedSMP, experiment
 from fedpriv import models
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Ledger, image
+from fedpriv.experiments.papers import fed_smp
+from fedpriv.experiments.papers.fed_smp import ImageFedSMP, experiment
 
 settings = ImageFedSMP(rounds=180)
 

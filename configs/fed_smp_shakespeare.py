@@ -1,6 +1,6 @@
 """Fed-SMP on Shakespeare by speaking role: Table 3, Tables 8 and 9 of arXiv:2202.07178.
 
-    python -m experiments.run fed_smp_shakespeare --algorithms top_k --p 0.05 --seeds 5
+    fedpriv run fed_smp_shakespeare --algorithms top_k --p 0.05 --seeds 5
 
 Next-character prediction, one client per role, 10 roles per round, 2 x LSTM 256 (820,522 parameters), T = 1000,
 C = 0.4, sigma = 0.3. The paper's best test accuracies: FedAvg 62.77, DP-FedAvg 51.03, top_k 56.76 (p = 0.05), rand_k
@@ -9,11 +9,11 @@ C = 0.4, sigma = 0.3. The paper's best test accuracies: FedAvg 62.77, DP-FedAvg 
 roles than the paper's 715, so that accuracies compare in shape only.
 """
 
-from experiments.config import Experiment, Ledger, text
-from experiments.papers import fed_smp
-from experiments.papers.fed_smp import FedSMP, Local, experiment, natural_ledger
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Ledger, text
+from fedpriv.experiments.papers import fed_smp
+from fedpriv.experiments.papers.fed_smp import FedSMP, Local, experiment, natural_ledger
 
 settings = FedSMP(
     rounds=1000,

@@ -1,6 +1,6 @@
 """Fine-tuning under privacy: a network that knows digits (public) learns clothes by adapters, by its head, or whole.
 
-    python -m experiments.run fine_tuning --trained head --local.learning-rate 0.3 --target-epsilon 2 --data-dir DIR
+    fedpriv run fine_tuning --trained head --local.learning-rate 0.3 --target-epsilon 2 --data-dir DIR
 
 The base is trained on MNIST, in the open; then 3,000 clients of 20 images of Fashion-MNIST train what `--trained` says
 by DP-FedAvg: low-rank adapters of both kernels (LoRA, arXiv:2106.09685; 3,976 numbers), the last layer (1,010), or all
@@ -16,13 +16,13 @@ from typing import ClassVar
 import optax
 
 import fedpriv as fp
-from experiments.config import Experiment, Ledger, image
-from experiments.papers import fed_smp
-from experiments.papers.fed_smp import Local, experiment
-from experiments.papers.fine_tuning import FineTuning, trained_openly
 from fedpriv import datasets, models
 from fedpriv.core.types import Params
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Ledger, image
+from fedpriv.experiments.papers import fed_smp
+from fedpriv.experiments.papers.fed_smp import Local, experiment
+from fedpriv.experiments.papers.fine_tuning import FineTuning, trained_openly
 
 
 @dataclass(frozen=True)

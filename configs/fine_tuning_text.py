@@ -1,6 +1,6 @@
 """Fine-tuning under privacy, on text: a transformer that knows one play (public) learns the roles of the others.
 
-    python -m experiments.run fine_tuning_text --trained all --target-epsilon 2 --data-dir DIR
+    fedpriv run fine_tuning_text --trained all --target-epsilon 2 --data-dir DIR
 
 The base is trained on the first of Shakespeare's plays, in the open; the 1,090 roles of the other 36 then train
 what `--trained` says by DP-FedAvg: low-rank adapters of all kernels (LoRA, arXiv:2106.09685; 2,792 numbers), the last
@@ -17,14 +17,14 @@ from typing import ClassVar
 import optax
 
 import fedpriv as fp
-from experiments.config import Experiment, Ledger, text
-from experiments.config.fields import Number, check_each
-from experiments.papers.fed_smp import Local, experiment, natural_ledger
-from experiments.papers.fine_tuning import FineTuning, trained_openly
 from fedpriv import datasets, models
 from fedpriv.core.types import Params
 from fedpriv.data.datasets import Dataset
 from fedpriv.data.datasets.shakespeare import LENGTH, VOCABULARY, load_shakespeare
+from fedpriv.experiments.config import Experiment, Ledger, text
+from fedpriv.experiments.config.fields import Number, check_each
+from fedpriv.experiments.papers.fed_smp import Local, experiment, natural_ledger
+from fedpriv.experiments.papers.fine_tuning import FineTuning, trained_openly
 
 TRANSFORMER = models.CharacterTransformer(VOCABULARY, width=32, heads=2, blocks=1)
 

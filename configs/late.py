@@ -1,6 +1,6 @@
 """Late clients: synchronous rounds, of all or of quick clients, beside buffered ones, in equal simulated hours.
 
-    python -m experiments.run late --target-epsilon 8 --data-dir DIR
+    fedpriv run late --target-epsilon 8 --data-dir DIR
 
 An MLP of 32 units on Fashion-MNIST over 1,200 clients of 50 images, whose classes are mixed by Dirichlet(1). An answer
 takes 60 % of the clients one hour, 30 % two, and 10 % eight. 60 clients work at any time: a synchronous round of theirs
@@ -14,14 +14,14 @@ from functools import partial
 import numpy as np
 
 import fedpriv as fp
-from experiments.config import Experiment, Layout, Ledger, image
-from experiments.config.fields import NumberOrZero, Single, check_each
-from experiments.papers import late
-from experiments.papers.fed_smp import Local
-from experiments.papers.late import Late
 from fedpriv.core.arguments import checked
 from fedpriv.core.complaints import require
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Layout, Ledger, image
+from fedpriv.experiments.config.fields import NumberOrZero, Single, check_each
+from fedpriv.experiments.papers import late
+from fedpriv.experiments.papers.fed_smp import Local
+from fedpriv.experiments.papers.late import Late
 
 IMAGES, LABELS = 60_000, 10
 MODEL = fp.models.classifier(fp.models.MLP((32,), 10), (28, 28, 1))

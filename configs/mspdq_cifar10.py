@@ -1,19 +1,19 @@
 r"""Model splitting and dynamic quantization on CIFAR-10: Figures 2, 3, 5 and 7 of Wang et al.
 
-    python -m experiments.run mspdq_cifar10 --local-epochs 1 --bits 6 --exchanges 20 --algorithms fed_avg mspdq_fl
-    python -m experiments.run mspdq_cifar10 --local-epochs 1 --algorithms msp_fl --msp-exchanges 10 \
+    fedpriv run mspdq_cifar10 --local-epochs 1 --bits 6 --exchanges 20 --algorithms fed_avg mspdq_fl
+    fedpriv run mspdq_cifar10 --local-epochs 1 --algorithms msp_fl --msp-exchanges 10 \
       --submodels 18 18 --unstable    # --decay root for Figure 5
 
 100 clients with two label-sorted shards each, 20 per round, drawn with replacement; B = 40, E = 5 and eta_t = 1 / (10
 (t + 1)): all as in the paper, which prints neither its network nor the number of rounds. Figure 4 by
-`--exchanges 0` and `python -m experiments.uploads`. Measured: experiments/results/mspdq.md.
+`--exchanges 0` and `fedpriv uploads`. Measured: experiments/results/mspdq.md.
 """
 
-from experiments.config import Experiment, Ledger, image
-from experiments.papers import mspdq
-from experiments.papers.mspdq import Msp
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Ledger, image
+from fedpriv.experiments.papers import mspdq
+from fedpriv.experiments.papers.mspdq import Msp
 
 IMAGES = 50000
 

@@ -1,6 +1,6 @@
 """Half of everybody asks for epsilon 1, half for 8: DP-FedAvg, Fed-SMP and DP-SGD with public groups.
 
-    python -m experiments.run own_budgets --groups.epsilons 1 8 --data-dir DIR
+    fedpriv run own_budgets --groups.epsilons 1 8 --data-dir DIR
 
 Fashion-MNIST. DP-FedAvg and Fed-SMP (rand_k) protect 400 clients of 150 images, Poisson cohorts of 40 on average;
 DP-SGD protects 6,000 images of one holder. Finds the noise and each group's rate; `--groups.by clip_scales` finds clip
@@ -17,7 +17,10 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import (
+from fedpriv.core.arguments import Rate
+from fedpriv.core.complaints import require
+from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import (
     Entry,
     Experiment,
     Groups,
@@ -27,12 +30,9 @@ from experiments.config import (
     federations,
     image,
 )
-from experiments.config.fields import Number, Single, check_each
-from experiments.papers import fed_smp
-from experiments.papers.fed_smp import FedSMP, Local
-from fedpriv.core.arguments import Rate
-from fedpriv.core.complaints import require
-from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config.fields import Number, Single, check_each
+from fedpriv.experiments.papers import fed_smp
+from fedpriv.experiments.papers.fed_smp import FedSMP, Local
 from fedpriv.rounds.algorithm import Algorithm
 
 IMAGES = 60_000

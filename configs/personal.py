@@ -1,6 +1,6 @@
 """Personal heads and personal models beside DP-FedAvg, on clients of few classes, each evaluated on its own records.
 
-    python -m experiments.run personal --metric personal_accuracy_mean --data-dir DIR
+    fedpriv run personal --metric personal_accuracy_mean --data-dir DIR
 
 Fashion-MNIST over 1,000 clients of 60 images, whose classes are mixed by Dirichlet(0.1). A fifth of each client's
 images is held out. In FedPer and FedRep a client keeps the last layer of an MLP, in Ditto a whole model of its own.
@@ -16,7 +16,10 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import (
+from fedpriv.core.arguments import Probability
+from fedpriv.core.types import LossFn
+from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import (
     Entry,
     Experiment,
     Layout,
@@ -26,7 +29,7 @@ from experiments.config import (
     federations,
     image,
 )
-from experiments.config.fields import (
+from fedpriv.experiments.config.fields import (
     Clients,
     Number,
     Single,
@@ -35,9 +38,6 @@ from experiments.config.fields import (
     each_once,
     mechanism,
 )
-from fedpriv.core.arguments import Probability
-from fedpriv.core.types import LossFn
-from fedpriv.data.datasets import Dataset
 from fedpriv.rounds.algorithm import Algorithm
 
 Name = Literal["dp_fed_avg", "fed_per", "fed_rep", "ditto"]

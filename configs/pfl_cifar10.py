@@ -1,8 +1,8 @@
 """pfl-research's CIFAR-10 benchmark: 1,000 clients of 50 images, 1,500 rounds of 50 clients, without and with DP.
 
-    python -m experiments.run pfl_cifar10 --target-epsilon 2 --data-dir DIR
-    python -m experiments.run pfl_cifar10 --target-epsilon 2 --partition dirichlet --rounds 3000 --data-dir DIR
-    python -m experiments.privacy pfl_cifar10 --noise-cohort 1000 --solve noise --target-epsilon 2 --claimed
+    fedpriv run pfl_cifar10 --target-epsilon 2 --data-dir DIR
+    fedpriv run pfl_cifar10 --target-epsilon 2 --partition dirichlet --rounds 3000 --data-dir DIR
+    fedpriv privacy pfl_cifar10 --noise-cohort 1000 --solve noise --target-epsilon 2 --claimed
 
 The last one finds the noise with which that benchmark trains: meant for 1,000 of a million clients per round, it costs
 hundreds of thousands where 50 of 1,000 train.
@@ -22,11 +22,26 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Ledger, Settings, blank, federations, image
-from experiments.config.fields import Clients, Number, Single, check_each, each_once, mechanism
 from fedpriv.core.arguments import Probability
 from fedpriv.core.types import Example, LossFn
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import (
+    Entry,
+    Experiment,
+    Ledger,
+    Settings,
+    blank,
+    federations,
+    image,
+)
+from fedpriv.experiments.config.fields import (
+    Clients,
+    Number,
+    Single,
+    check_each,
+    each_once,
+    mechanism,
+)
 from fedpriv.papers import noise_cohort_claim
 from fedpriv.rounds.algorithm import Algorithm
 

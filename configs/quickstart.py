@@ -1,6 +1,6 @@
 """Four algorithms on real handwritten digits, no download: the laboratory in a minute.
 
-    python -m experiments.run
+    fedpriv run
 
 scikit-learn's 1,797 bundled digits over 120 clients, Poisson cohorts of 30 on average; FedAvg (not private), DP-FedAvg
 and Fed-SMP with rand_k and top_k at the same noise. Under 90 s on 2 cores, compilation included. Expect about 96 % for
@@ -8,11 +8,11 @@ FedAvg, 77 % for DP-FedAvg, 88 % for Fed-SMP rand_k and 85 % for top_k (best ove
 epsilon of 2.32 (client, third party, add or remove, constructed) at delta = 1e-6; at the paper's 120^-1.1 it is 1.05.
 """
 
-from experiments.config import Experiment, Layout, Ledger, image
-from experiments.papers import fed_smp
-from experiments.papers.fed_smp import FedSMP, Local, experiment
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Layout, Ledger, image
+from fedpriv.experiments.papers import fed_smp
+from fedpriv.experiments.papers.fed_smp import FedSMP, Local, experiment
 
 MODEL = models.classifier(models.MLP((64,), 10), (8, 8, 1))
 

@@ -1,6 +1,6 @@
 """What the field trains with client-level privacy, on one data set: the algorithms of experiments.race.
 
-    python -m experiments.run race --algorithms dp_fed_avg rand_k --target-epsilon 8
+    fedpriv run race --algorithms dp_fed_avg rand_k --target-epsilon 8
 
 FedAvg with and without an optimiser at the server, DP-FedAvg likewise, adaptive clipping (Andrew et al.), Fed-SMP, Haar
 noise calibrated until its certificate is that of isotropic noise, noise by each client (Wei et al.), and DP-SCAFFOLD
@@ -18,15 +18,15 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import Experiment, Ledger, image
-from experiments.config.fields import Number, check_each
-from experiments.papers import fed_smp
-from experiments.papers.fed_smp import FedSMP, Local
 from fedpriv import datasets, models
 from fedpriv.core.arguments import Probability
 from fedpriv.core.trees import dimension
 from fedpriv.core.types import Example
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Ledger, image
+from fedpriv.experiments.config.fields import Number, check_each
+from fedpriv.experiments.papers import fed_smp
+from fedpriv.experiments.papers.fed_smp import FedSMP, Local
 from fedpriv.rounds.algorithm import Algorithm
 
 Rival = Literal["dp_fed_avg_adaptive", "dp_fed_avg_wav_sound", "ldp_fed_avg", "dp_scaffold"]

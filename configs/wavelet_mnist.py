@@ -1,7 +1,7 @@
 r"""Haar-wavelet noise on MNIST: Figures 7 and 10, Table III of Ranaweera et al.
 
-    python -m experiments.run wavelet_mnist --noise-multiplier 3 --algorithms dp_sgd dyn_dp_sgd dp_sgd_wav
-    python -m experiments.run wavelet_mnist --cohort 100 --clip-norm 0.5 --learning-rate 0.1 \
+    fedpriv run wavelet_mnist --noise-multiplier 3 --algorithms dp_sgd dyn_dp_sgd dp_sgd_wav
+    fedpriv run wavelet_mnist --cohort 100 --clip-norm 0.5 --learning-rate 0.1 \
       --algorithms dp_fed_avg dyn_dp_fed_avg dp_fed_avg_wav    # and as in the paper: --bounded gradients
 
 100 i.i.d. clients, sigma = 1, 1.5 or 3, delta = 1e-5. The paper: 300 rounds of 50 local epochs, its gains are
@@ -11,11 +11,11 @@ and a small network, for a machine without a GPU; DP-Adam and DP-AdaGrad by `--a
 What was measured here is in experiments/results/wavelet.md.
 """
 
-from experiments.config import Experiment, Ledger, image
-from experiments.papers import wavelet
-from experiments.papers.wavelet_settings import Wavelet
 from fedpriv import datasets, models
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import Experiment, Ledger, image
+from fedpriv.experiments.papers import wavelet
+from fedpriv.experiments.papers.wavelet_settings import Wavelet
 
 IMAGES = 60000
 

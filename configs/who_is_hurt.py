@@ -1,7 +1,7 @@
 """What epsilon costs the smallest group: clients in three public groups of unequal size, each of its own kind of image.
 
-    python -m experiments.sweep who_is_hurt --grid target-epsilon=8,2,1 --data-dir DIR
-    python -m experiments.sweep who_is_hurt --data emnist --grid target-epsilon=8,2,1 --data-dir DIR
+    fedpriv sweep who_is_hurt --grid target-epsilon=8,2,1 --data-dir DIR
+    fedpriv sweep who_is_hurt --data emnist --grid target-epsilon=8,2,1 --data-dir DIR
 
 3,000 clients train an MLP together. Of Fashion-MNIST, 80 % of the clients take pictures upright, 15 % sideways, 5 %
 upside down. Of EMNIST ByMerge (its test split alone), a client writes digits (half of all images), capitals (a third)
@@ -16,7 +16,9 @@ import numpy as np
 import optax
 
 import fedpriv as fp
-from experiments.config import (
+from fedpriv.core.arguments import Probability
+from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config import (
     Entry,
     Experiment,
     Layout,
@@ -26,9 +28,14 @@ from experiments.config import (
     federations,
     image,
 )
-from experiments.config.fields import Clients, Number, Single, check_each, each_once, mechanism
-from fedpriv.core.arguments import Probability
-from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.config.fields import (
+    Clients,
+    Number,
+    Single,
+    check_each,
+    each_once,
+    mechanism,
+)
 from fedpriv.models.networks import Model
 from fedpriv.rounds.algorithm import Algorithm
 

@@ -9,9 +9,9 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from experiments.base.command import command
-from experiments.base.terminal import say
-from experiments.config.options import HELP, only_options
+from fedpriv.experiments.base.command import command
+from fedpriv.experiments.base.terminal import say
+from fedpriv.experiments.config.options import HELP, only_options
 
 PARTS = {
     "rounds": "a round, or a step, beside what limits it, PyTorch and other simulators",
@@ -37,7 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in PARTS:
         raise ValueError(f"part: there is no {name!r}; choose one of {', '.join(PARTS)}")
     part = importlib.import_module(f"experiments.speed.{name}")
-    return part.main(only_options(part.Options, rest, f"benchmark {name}", part.__doc__))
+    return part.main(
+        only_options(part.Options, rest, f"python -m experiments.benchmark {name}", part.__doc__)
+    )
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.base.command import command
-from experiments.base.terminal import say
-from experiments.config.fields import Number
-from experiments.config.options import only_options
+from fedpriv.experiments.base.command import command
+from fedpriv.experiments.base.terminal import say
+from fedpriv.experiments.config.fields import Number
+from fedpriv.experiments.config.options import only_options
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class Options:
 @command
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints which odd calls gave neither a result nor a line of fedpriv's, and how many calls there were."""
-    options = only_options(Options, sys.argv[1:] if argv is None else argv, "odd_calls", __doc__)
+    options = only_options(
+        Options, sys.argv[1:] if argv is None else argv, "python -m experiments.odd_calls", __doc__
+    )
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
     from odd_arguments import fuzzed
 

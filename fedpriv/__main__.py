@@ -1,27 +1,50 @@
-"""python -m fedpriv: version, devices, and where the commands and the documentation are."""
+"""fedpriv [COMMAND ...], or python -m fedpriv: what the commands are; runs one of them."""
 
+from __future__ import annotations
+
+import difflib
 import sys
-from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
 
-import jax
+from fedpriv.experiments import commands
+from fedpriv.experiments.base.terminal import say
 
-from fedpriv import __version__
 
-
-def main() -> int:
-    """Prints versions, devices, and where the commands and the documentation are: a line for each."""
-    devices = jax.devices()
-    print(f"fedpriv {__version__}, JAX {jax.__version__}")
-    print(f"devices: {len(devices)} {devices[0].platform} ({devices[0].device_kind})")
-    if not (find_spec("experiments") and find_spec("experiments.run")):
-        print("commands, documentation: in the repository; clone it, run `pip install -e .` there")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; without one prints versions, devices, and what the commands are: a line for each."""
+    commands.begin()
+    name, *rest = [*(sys.argv[1:] if argv is None else argv), ""]
+    found = commands.listed()
+    if name in ("", "-h", "--help", "--list", "--version"):
+        say(about())
+        say("\nfedpriv COMMAND [--help]\n")
+        say("\n".join(f"  {command:<17} {does}" for command, does in found.items()))
         return 0
+    if name not in found:
+        near = difflib.get_close_matches(name, found, 1)
+        meant = f"did you mean {near[0]}? Choose" if near else "choose"
+        say(f"error: COMMAND: there is no {name!r}; {meant} {', '.join(found)}", file=sys.stderr)
+        return 2
+    return commands.run(name, rest[:-1])
+
+
+def about() -> str:
+    """Versions, devices, and in a checkout where the documentation is."""
+    import jax
+
+    from fedpriv import __version__
+
+    devices = jax.devices()
+    lines = [
+        f"fedpriv {__version__}, JAX {jax.__version__}",
+        f"devices: {len(devices)} {devices[0].platform} ({devices[0].device_kind})",
+    ]
     docs = Path(__file__).parents[1] / "docs"
     site = docs / "_build" / "docs" / "index.html"
-    print("commands: python -m experiments")
-    print(f"documentation: {site if site.exists() else docs / 'start.md'}")
-    return 0
+    if (docs / "start.md").exists():
+        lines.append(f"documentation: {site if site.exists() else docs / 'start.md'}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-import experiments
 import fedpriv as fp
+from fedpriv import experiments
 
 
 def brief(patch: pytest.MonkeyPatch, **most: int) -> None:

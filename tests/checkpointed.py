@@ -10,7 +10,7 @@ from odd_state import odd
 from small import assert_identical, compiler_of_one_program, regression, sgd, squared, start
 
 import fedpriv as fp
-from experiments.papers.dp_scaffold import local_steps
+from fedpriv.experiments.papers.dp_scaffold import local_steps
 
 CLIENTS, PER_CLIENT = 6, 3
 FEDERATION = regression([PER_CLIENT] * CLIENTS)

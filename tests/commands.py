@@ -1,13 +1,13 @@
 """The commands whose names `experiments` has functions of: `commands.sweep.main(argv)`.
 
-`from experiments import sweep` gives the function.
+`from fedpriv.experiments.commands import sweep` gives the function.
 """
 
 import importlib.util
 import sys
 from pathlib import Path
 
-import experiments
+from fedpriv import experiments
 
 
 def loaded(name):

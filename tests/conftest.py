@@ -18,10 +18,10 @@ from costs import Costs
 from flax import linen as nn
 from jax.experimental.compilation_cache import compilation_cache
 
-from experiments.config import modules
 from fedpriv import models
 from fedpriv.data.datasets.shakespeare import VOCABULARY
 from fedpriv.devices.layout import split_cpu
+from fedpriv.experiments.config import modules
 
 # For the processes that tests start: configs and experiments are not installed.
 root, *others = str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])

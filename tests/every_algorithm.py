@@ -14,8 +14,8 @@ from own_algorithms import error_feedback
 from small import regression, squared, start
 
 import fedpriv as fp
-from experiments.papers.dp_scaffold import local_steps
 from fedpriv import algorithms
+from fedpriv.experiments.papers.dp_scaffold import local_steps
 from fedpriv.mechanisms.clipping import coefficients, flat, per_level
 from fedpriv.mechanisms.noise import haar_noise
 from fedpriv.rounds.one_round import Carried, round_in_run

@@ -1,7 +1,7 @@
 """The configs that ship, as a registry of laws: what each is, and options that make it small."""
 
-from experiments.config import modules
-from experiments.config.settings import Settings
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.settings import Settings
 
 CONFIGS = {
     name: modules.load(name)

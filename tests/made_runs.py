@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.base.spread import Spread
-from experiments.config import modules
-from experiments.papers.reproduce.item import Training
-from experiments.runs.contents import Begun, Epsilons, Line, Summary
-from experiments.runs.run_folder import RunFolder
+from fedpriv.experiments.base.spread import Spread
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.papers.reproduce.item import Training
+from fedpriv.experiments.runs.contents import Begun, Epsilons, Line, Summary
+from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.privacy import Certificate
 
 NOTHING = Certificate(np.inf, 1e-5, "third_party", "client", "zero_out", "", "none", "none", ())

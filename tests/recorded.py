@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from reported import edit, record
 
-from experiments.runs.run_folder import read
 from fedpriv.core.json_values import plain
 from fedpriv.engine.history import History
+from fedpriv.experiments.runs.run_folder import read
 
 OLD = Path(__file__).parent / "run_of_2026"
 TWO = ("top_k", "dp_fed_avg")

@@ -10,10 +10,10 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from experiments.config import Experiment, Ledger, Settings, modules
-from experiments.runs.recorder import Privacy, Recorder
 from fedpriv.engine.history import ClientValues, Evaluation, History
 from fedpriv.engine.own_errors import OwnErrors
+from fedpriv.experiments.config import Experiment, Ledger, Settings, modules
+from fedpriv.experiments.runs.recorder import Privacy, Recorder
 from fedpriv.models.networks import Model
 
 FREE = ("algorithms", "beta", "every", "target_epsilon", "view", "views")  # an epsilon is the same

@@ -4,10 +4,10 @@ import csv
 
 from commands import reproduce
 
-from experiments.papers.reproduce.accounting import certified, claimed
-from experiments.papers.reproduce.item import Cell, Computation, Item, Training, Value
-from experiments.papers.reproduce.picture import Curves, Points, panels
-from experiments.papers.reproduce.reading import (
+from fedpriv.experiments.papers.reproduce.accounting import certified, claimed
+from fedpriv.experiments.papers.reproduce.item import Cell, Computation, Item, Training, Value
+from fedpriv.experiments.papers.reproduce.picture import Curves, Points, panels
+from fedpriv.experiments.papers.reproduce.reading import (
     best_accuracy,
     final_accuracy,
     last,

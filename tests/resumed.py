@@ -2,8 +2,8 @@
 
 import json
 
-from experiments.run import main
-from experiments.runs import unfinished
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.runs import unfinished
 
 SMALL = ["--clients", "12", "--cohort", "5", "--sampling", "fixed_size", "--layout.devices", "1"]
 SMALL += ["--local.epochs", "1", "--capacity", "5", "--public-examples", "5"]

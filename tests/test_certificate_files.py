@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fedpriv as fp
-from experiments.accounting.verifying import differences
+from fedpriv.experiments.accounting.verifying import differences
 from fedpriv.pairs.search import epsilon
 from fedpriv.pairs.written import read_pair, written
 from fedpriv.privacy import (

@@ -9,7 +9,7 @@ import pytest
 
 import configs
 import fedpriv.algorithms
-from experiments.run import main
+from fedpriv.experiments.commands.run import main
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
 FILES = dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", TEXT, re.DOTALL))

@@ -16,10 +16,10 @@ from scipy import optimize, stats
 from small import refused, squared, start
 
 import fedpriv as fp
-from experiments.runs.contents import Report
 from fedpriv.certification.groups import by_group
 from fedpriv.certification.unit_kinds import UnitKind
 from fedpriv.core.json_values import plain, typed
+from fedpriv.experiments.runs.contents import Report
 from fedpriv.pairs.search import SET_ASIDE
 from fedpriv.privacy import VIEWS, Everyone, Poisson, WithReplacement, certify_seen, declared
 from fedpriv.privacy.words import SEVERAL_RUNS

@@ -166,7 +166,7 @@ def test_what_docstrings_and_comments_name_is_there():
             "`fp.fed_avg`, `fp.gone(3)`, fp.Algorithm.round, `fp.models.gone`, `fp.wavelet.haar`",
             ["fp.gone", "fp.models.gone", "fp.wavelet.haar"],
         ),
-        ("python -m experiments.run, python -m experiments.gone x", ["experiments.gone"]),
+        ("fedpriv run, python -m experiments.gone x", ["experiments.gone"]),
     ],
 )
 def test_what_is_missing_is_found(text, found):

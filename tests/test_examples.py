@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from test_site_pages import documented
 
-import experiments
 import fedpriv
+from fedpriv import experiments
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -109,14 +109,14 @@ def test_what_a_page_needs_is_in_the_reference(file):
 def test_what_is_not_in_the_reference_is_found():
     code = """
 from fedpriv.core.arguments import checked
-from experiments.papers import hours as of_papers
+from fedpriv.experiments.papers import hours as of_papers
 import fedpriv as fp
 fp.models.MLP((8,), 3), fp.core.trees, experiments.papers.late, experiments.runs.read("r").status
 """
     assert sorted(unlisted(code, {*documented()})) == [
-        "experiments.papers",
-        "experiments.papers.hours",
-        "experiments.papers.late",
+        "fedpriv.experiments.papers",
+        "fedpriv.experiments.papers.hours",
+        "fedpriv.experiments.papers.late",
         "fedpriv.core",
         "fedpriv.core.arguments.checked",
         "fedpriv.core.trees",

@@ -8,7 +8,7 @@ from small import refused, start
 from test_person_certificates import DELTA, RECORDS, N, by_client, by_record, federation, patients
 
 import fedpriv as fp
-from experiments.search.best_of import _choice
+from fedpriv.experiments.search.best_of import _choice
 from fedpriv.pairs.integer_noise import IntegerNoise
 from fedpriv.privacy import Allocation, Case, Everyone, Poisson, Sampling, certify_seen, declared
 from fedpriv.privacy.drawn import Drawn

@@ -19,12 +19,12 @@ from small import (
 )
 
 import fedpriv as fp
-from experiments.base.spread import Spread
-from experiments.runs import run_folder
-from experiments.runs.contents import NotFinite
-from experiments.runs.summary_so_far import _not_finite
-from experiments.tables.terminal import table
 from fedpriv.engine.simulate import simulate
+from fedpriv.experiments.base.spread import Spread
+from fedpriv.experiments.runs import run_folder
+from fedpriv.experiments.runs.contents import NotFinite
+from fedpriv.experiments.runs.summary_so_far import _not_finite
+from fedpriv.experiments.tables.terminal import table
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -12,8 +12,8 @@ from refused.losses import NO_NUMBERS
 from small import records, refused, regression, squared, start, vector
 
 import fedpriv as fp
-from experiments.papers.dp_scaffold import local_steps
 from fedpriv.engine.simulate import simulate
+from fedpriv.experiments.papers.dp_scaffold import local_steps
 
 FEDERATION, PARAMS = regression([3, 3]), start()
 BATCH = jax.tree.map(lambda leaf: leaf[:3], FEDERATION.examples)

@@ -35,7 +35,7 @@ from rows_seen import (
 from small import assert_normal, squared
 
 import fedpriv as fp
-from experiments.papers.dp_scaffold import local_steps
+from fedpriv.experiments.papers.dp_scaffold import local_steps
 from fedpriv.privacy import Everyone
 from fedpriv.proof.row import seen_of
 from fedpriv.rounds.record_samplers import accounting_of

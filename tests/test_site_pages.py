@@ -13,9 +13,9 @@ from typing import get_args, get_type_hints
 import pytest
 from brief import brief
 
-import experiments
 import fedpriv as fp
 from experiments.__main__ import commands
+from fedpriv import experiments
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -10,9 +10,9 @@ from resumed import OFTEN, SMALL, assert_same, launch, lines
 from small import assert_identical, compiler_of_one_program, regression, squared, start
 
 import fedpriv as fp
-from experiments.config.stopping import Stopping, decided
-from experiments.run import main
 from fedpriv.engine.history import Evaluation
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.config.stopping import Stopping, decided
 
 CLIENTS = 4
 FEDERATION = regression([3] * CLIENTS)

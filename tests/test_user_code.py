@@ -10,9 +10,9 @@ import pytest
 import tiers
 from mistakes import JAXS, OURS, TRACED, look, of_label, sums
 
-from experiments.base.command import explained
 from fedpriv.certification import certificate
 from fedpriv.core.complaints import require
+from fedpriv.experiments.base.command import explained
 
 
 def shown(mistake):

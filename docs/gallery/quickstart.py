@@ -4,7 +4,7 @@ import tempfile
 
 import matplotlib.pyplot as plt
 
-import experiments
+from fedpriv import experiments
 
 with tempfile.TemporaryDirectory() as folder:
     run = experiments.run("quickstart", seeds=5, folder=f"{folder}/run", progress=False)

@@ -5,7 +5,7 @@ import tempfile
 import matplotlib.pyplot as plt
 import numpy as np
 
-import experiments
+from fedpriv import experiments
 
 budget = {"target_epsilon": 1.0, "delta": 1e-3, "seeds": 3, "algorithms": ["dp_fed_avg", "rand_k"]}
 rounds = [5, 10, 20, 40, 80]

@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.patches import FancyBboxPatch
 from scipy.stats import norm
 
-import experiments
 import fedpriv as fp
+from fedpriv import experiments
 
 HERE = Path(__file__).parent
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#5f5f5f"

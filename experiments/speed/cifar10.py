@@ -24,14 +24,14 @@ import numpy as np
 
 from configs import pfl_cifar10
 from configs.pfl_cifar10 import IMAGES, PflCifar10
-from experiments.base.terminal import say
-from experiments.config.fields import Number
 from experiments.speed.rivals.runner import Rival, Settings, python_of, spent
 from experiments.speed.round_speed import compiled_round
 from experiments.speed.timing import machine, ratios, spread
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.layout import Strategy, cores
 from fedpriv.engine import compilation_cache
+from fedpriv.experiments.base.terminal import say
+from fedpriv.experiments.config.fields import Number
 
 PFL = "experiments.speed.rivals.pfl"
 CLOCKS = {"wall": "seconds", "cpu": "cpu_seconds"}

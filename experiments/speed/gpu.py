@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 
-from experiments.base.terminal import say
 from experiments.speed.gpu_parts import EVERY, PARTS, Part, words
 from fedpriv.core.arguments import Range
+from fedpriv.experiments.base.terminal import say
 
 ROOT = Path(__file__).parents[2]
 MOST = 600  # seconds of a small part, whatever the machine

@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.base.files import new_folder_by_time, write_text
-from experiments.base.formats import markdown_table, number
-from experiments.base.terminal import say
-from experiments.config.fields import Number
 from experiments.speed.growth_point import Name, Point, measured
 from experiments.speed.timing import machine, show, spread
 from fedpriv.core.files import save_figure
+from fedpriv.experiments.base.files import new_folder_by_time, write_text
+from fedpriv.experiments.base.formats import markdown_table, number
+from fedpriv.experiments.base.terminal import say
+from fedpriv.experiments.config.fields import Number
 
 POINTS = 3  # the largest ones, which count: below them, what does not grow hides what does
 

@@ -21,14 +21,14 @@ import jax.numpy as jnp
 import optax
 
 import fedpriv
-from experiments.base.terminal import say
-from experiments.config.fields import Number
 from experiments.speed.round_speed import compiled_round
 from experiments.speed.timing import in_turns, machine, ratios, seconds, spread
 from experiments.speed.workloads import WORKLOADS, Images
 from fedpriv.core.trees import dimension, flatten
 from fedpriv.devices.layout import Strategy, default, split_cpu
 from fedpriv.engine import compilation_cache
+from fedpriv.experiments.base.terminal import say
+from fedpriv.experiments.config.fields import Number
 from fedpriv.mechanisms.integer_samplers import alias_table, draw_shares
 from fedpriv.mechanisms.integers import IntegerSum, integer_sum
 from fedpriv.mechanisms.mechanisms import Mechanism

@@ -32,12 +32,12 @@ from typing import Any, Literal
 
 import jax
 
-from experiments.base.terminal import say
-from experiments.config.fields import Number
 from experiments.speed.large_runs import LARGE, SMALL, LargeStep
 from experiments.speed.rivals.runner import Rival, Settings, python_of
 from experiments.speed.timing import lines, machine, ratios, show, spread
 from fedpriv.devices.layout import cores
+from fedpriv.experiments.base.terminal import say
+from fedpriv.experiments.config.fields import Number
 
 OURS = {
     "H": ("dp_sgd", "gradient", "product"),

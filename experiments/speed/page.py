@@ -14,12 +14,12 @@ from typing import Annotated, Any, NamedTuple
 
 import tyro
 
-from experiments.base.files import write_text
-from experiments.base.formats import markdown_table
-from experiments.base.terminal import say
 from experiments.speed.timing import show
-from experiments.tables.plots import COLOURS, MARKERS, WIDTHS, below, save, scale, sheet
 from fedpriv.core.complaints import require
+from fedpriv.experiments.base.files import write_text
+from fedpriv.experiments.base.formats import markdown_table
+from fedpriv.experiments.base.terminal import say
+from fedpriv.experiments.tables.plots import COLOURS, MARKERS, WIDTHS, below, save, scale, sheet
 
 ROUNDS = {
     "A": "A: DP-FedAvg, CNN of 1.66 M",

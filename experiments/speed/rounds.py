@@ -44,13 +44,13 @@ from typing import Any, Literal
 
 import jax
 
-from experiments.base.terminal import say
-from experiments.config.fields import Number
 from experiments.speed import attention_speed, haar_speed, round_speed
 from experiments.speed.rivals.runner import Rivals, Settings
 from experiments.speed.workloads import WORKLOADS
 from fedpriv.devices.layout import Strategy, cores, default, split_cpu
 from fedpriv.engine import compilation_cache
+from fedpriv.experiments.base.terminal import say
+from fedpriv.experiments.config.fields import Number
 
 STEPS = {"C": haar_speed, "G": attention_speed}
 """Workloads that are no rounds."""

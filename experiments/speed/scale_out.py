@@ -24,16 +24,16 @@ import jax
 import tyro
 from jax.extend.core import Jaxpr
 
-from experiments.base.formats import NAMES
-from experiments.base.terminal import say
-from experiments.config import modules
-from experiments.config.fields import Number
-from experiments.config.made import ledger_of
 from experiments.speed.rivals.runner import Rival, Settings
 from experiments.speed.timing import machine, ratios, show, spread
 from experiments.speed.workloads import WORKLOADS, parameters
 from fedpriv.core.jaxprs import equations
 from fedpriv.devices.layout import Strategy, cores, split_cpu, spmd, use
+from fedpriv.experiments.base.formats import NAMES
+from fedpriv.experiments.base.terminal import say
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.fields import Number
+from fedpriv.experiments.config.made import ledger_of
 from fedpriv.rounds.one_round import one_round
 
 CONFIGS = ("fed_smp_fashion_mnist", "dp_scaffold_mnist", "wavelet_mnist", "mspdq_mnist")

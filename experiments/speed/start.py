@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.base.terminal import say
-from experiments.config.fields import Number
 from experiments.speed.memory import peak_mb
+from fedpriv.experiments.base.terminal import say
+from fedpriv.experiments.config.fields import Number
 
 
 @dataclass(frozen=True)

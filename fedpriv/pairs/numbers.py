@@ -68,7 +68,7 @@ class Verified(NamedTuple):
 def verify(text: str) -> Verified:
     """Is delta(epsilon) at most delta, for every pair of a certificate?
 
-    It says nothing of whether the pairs are those of a run, which `experiments.privacy --verify RUN` asks.
+    It says nothing of whether the pairs are those of a run, which `fedpriv privacy --verify RUN` asks.
 
     Args:
         text: what `certificate.to_json()` wrote.

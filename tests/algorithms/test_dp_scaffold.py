@@ -21,10 +21,10 @@ from small import (
     vector,
 )
 
-from experiments.papers.dp_scaffold import local_steps
 from fedpriv import everyone, fixed_size, poisson
 from fedpriv.algorithms.dp_scaffold import dp_scaffold
 from fedpriv.algorithms.dp_sgd import dp_sgd
+from fedpriv.experiments.papers.dp_scaffold import local_steps
 from fedpriv.mechanisms.per_example import per_example
 from fedpriv.papers import fixed_interval
 

@@ -7,8 +7,8 @@ from small import one_round, regression, squared, start
 from small import records as records_of
 
 import fedpriv as fp
-from experiments.papers.dp_scaffold import local_steps
 from fedpriv.attacks.canaries import with_canaries as attacked
+from fedpriv.experiments.papers.dp_scaffold import local_steps
 
 CLIENTS, RECORDS, CLIP, RATE = 40, 4, 0.5, 0.2
 FEDERATION, WIDE = (regression([RECORDS] * CLIENTS, features=f) for f in (3, 770))

@@ -11,7 +11,11 @@ from jax_privacy.auditing import CanaryScoreAuditor, Explicit
 from scipy import stats
 from scipy.optimize import linprog
 
-from experiments.attacks.audit.null import (
+from fedpriv.attacks.bounds import Thresholds, _at_least, _tossed, best_thresholds, lower_bounds
+from fedpriv.attacks.estimates import gaussian_estimate
+from fedpriv.attacks.mechanism_audit import Scores
+from fedpriv.attacks.one_run import METHODS, epsilon_one_run, p_value_one_run
+from fedpriv.experiments.attacks.audit.null import (
     gaussian,
     many_runs,
     one_run,
@@ -19,10 +23,6 @@ from experiments.attacks.audit.null import (
     randomised_response,
     subsampled,
 )
-from fedpriv.attacks.bounds import Thresholds, _at_least, _tossed, best_thresholds, lower_bounds
-from fedpriv.attacks.estimates import gaussian_estimate
-from fedpriv.attacks.mechanism_audit import Scores
-from fedpriv.attacks.one_run import METHODS, epsilon_one_run, p_value_one_run
 from fedpriv.mechanisms.mechanisms import gaussian as gaussian_noise
 from fedpriv.privacy import Poisson, PrivacyProfile, certify_seen, declared
 

@@ -5,12 +5,11 @@ from typing import get_args
 import pytest
 from test_shakespeare import LONG, write_plays
 
-import experiments
 from configs import adapters
-from experiments.config.made import experiment_of
-from experiments.config.settings import changed
-from fedpriv import models
+from fedpriv import experiments, models
 from fedpriv.data.datasets.shakespeare import VOCABULARY
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.config.settings import changed
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -1,4 +1,4 @@
-"""python -m experiments.audit: the audits of a config, their words, exit codes; wrong input."""
+"""fedpriv audit: the audits of a config, their words, exit codes; wrong input."""
 
 import json
 from dataclasses import replace
@@ -13,14 +13,14 @@ import pytest
 from commands import audit
 from tiers import every
 
-import experiments
 import fedpriv as fp
 from configs import quickstart
-from experiments.attacks.audit.canary import SEEN
-from experiments.attacks.audit.mechanisms import audit_mechanisms
-from experiments.attacks.audit.report import Audited, text
-from experiments.attacks.audit.row import Row
-from experiments.config import Entry, Experiment, Ledger, Settings, blank
+from fedpriv import experiments
+from fedpriv.experiments.attacks.audit.canary import SEEN
+from fedpriv.experiments.attacks.audit.mechanisms import audit_mechanisms
+from fedpriv.experiments.attacks.audit.report import Audited, text
+from fedpriv.experiments.attacks.audit.row import Row
+from fedpriv.experiments.config import Entry, Experiment, Ledger, Settings, blank
 from fedpriv.privacy import Claim
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
@@ -183,7 +183,7 @@ def of_many_runs(epsilon=1.0, low=0.9, p_value=0.5, **changes) -> Row:
 
 
 def said_of(row: Row) -> str:
-    return text(Audited(1e-3, many_runs=([row], []), command="python -m experiments.audit mine"))
+    return text(Audited(1e-3, many_runs=([row], []), command="fedpriv audit mine"))
 
 
 def test_an_estimate_above_the_certificate_is_suspicious():
@@ -193,7 +193,7 @@ def test_an_estimate_above_the_certificate_is_suspicious():
     (line,) = [line for line in said_of(row).splitlines() if line.startswith("SUSPICIOUS")]
     assert f"the estimate {certified + 0.5:.3g}" in line
     assert f"lies above the certificate {certified:.4g} at delta 0.001" in line
-    assert line.endswith("python -m experiments.audit mine --parts many_runs --runs 4000")
+    assert line.endswith("fedpriv audit mine --parts many_runs --runs 4000")
     assert not Audited(1e-3, many_runs=([row], [])).refuted
     assert "SUSPICIOUS" not in said_of(of_many_runs(epsilon=certified + 0.5, low=certified - 0.01))
     rejected = said_of(of_many_runs(epsilon=certified + 0.5, low=certified + 0.1, p_value=0.001))
@@ -230,7 +230,7 @@ def test_so_many_right_guesses_that_the_certified_curve_is_impossible_refute_it(
     ],
 )
 def test_a_stronger_test_has_the_same_settings_and_other_seeds(args, again):
-    assert audit._again(args, 8) == f"python -m experiments.audit {again}"
+    assert audit._again(args, 8) == f"fedpriv audit {again}"
 
 
 def claim(**changes) -> Claim:

@@ -11,10 +11,10 @@ from tiers import every
 
 import fedpriv as fp
 from configs import quickstart
-from experiments.config import Ledger
-from experiments.papers.baselines import ROWS, Server, Weighting
-from experiments.papers.fed_smp import Local
 from fedpriv.algorithms.fed_opt import Moments
+from fedpriv.experiments.config import Ledger
+from fedpriv.experiments.papers.baselines import ROWS, Server, Weighting
+from fedpriv.experiments.papers.fed_smp import Local
 
 
 def steps(server: optax.GradientTransformation) -> list[float]:

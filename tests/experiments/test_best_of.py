@@ -10,15 +10,15 @@ import pytest
 from commands import sweep
 from scipy import stats
 
-import experiments
 import fedpriv as fp
 from configs import quickstart
-from experiments.accounting import budget
-from experiments.config.made import experiment_of
-from experiments.config.options import parse
-from experiments.config.settings import changed
-from experiments.search import best_of, choose, plan, training_together
-from experiments.search.sweep_grid import points
+from fedpriv import experiments
+from fedpriv.experiments.accounting import budget
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.config.options import parse
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.search import best_of, choose, plan, training_together
+from fedpriv.experiments.search.sweep_grid import points
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -104,7 +104,7 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(best_of, "drawn", lambda *_: DRAWN)
         patch.setattr(training_together.Recorder, "evaluation", interrupting)
-        patch.setattr("experiments.search.sweep.keep_best", keeping)
+        patch.setattr("fedpriv.experiments.search.sweep.keep_best", keeping)
         assert launch(*PRIVATE, *GRID, "--best-of", "5", output=folder) == 130
         other = [*GRID, "--best-of", "6"], ["--grid", "noise-multiplier=1,2,4", "--best-of", "5"]
         for args in (*other, [*GRID, "--best-of", "5", "--clip-norm", "2"], GRID):
@@ -242,7 +242,7 @@ def test_a_release_says_the_noise_that_was_found_for_the_choice(tmp_path, monkey
         return keep(folder, *given)
 
     monkeypatch.setattr(best_of, "drawn", lambda *_: [(1, 9)])
-    monkeypatch.setattr("experiments.search.sweep.keep_best", keeping)
+    monkeypatch.setattr("fedpriv.experiments.search.sweep.keep_best", keeping)
     grid = ["--grid", "clip-norm=1,2", "--target-epsilon", "4"]
     assert launch(*PRIVATE, *grid, "--best-of", "4", output=tmp_path / "s") == 0
     about = json.loads((tmp_path / "s" / "release.json").read_text())

@@ -11,13 +11,13 @@ from commands import run, sweep
 
 import fedpriv as fp
 from configs import mspdq_mnist, quickstart
-from experiments.accounting import budget
-from experiments.config.experiment import image
-from experiments.config.made import ledger_of
-from experiments.config.settings import Settings, View
-from experiments.runs.contents import Summary
-from experiments.runs.run_folder import read
 from fedpriv.certification import calibration
+from fedpriv.experiments.accounting import budget
+from fedpriv.experiments.config.experiment import image
+from fedpriv.experiments.config.made import ledger_of
+from fedpriv.experiments.config.settings import Settings, View
+from fedpriv.experiments.runs.contents import Summary
+from fedpriv.experiments.runs.run_folder import read
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

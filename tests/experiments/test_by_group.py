@@ -9,10 +9,10 @@ from recorded import GROUPS, made
 from reported import edit, record, tables, tree
 from scipy import stats
 
-import experiments
-from experiments.runs.run_folder import read
-from experiments.tables import plots
-from experiments.tables.report import charts
+from fedpriv import experiments
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.tables import plots
+from fedpriv.experiments.tables.report import charts
 
 NAMES = ("top_k", "dp_fed_avg")
 

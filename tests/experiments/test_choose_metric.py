@@ -9,13 +9,13 @@ from recorded import made
 from reported import tables, text, tree
 from tiers import every
 
-import experiments
-from experiments import compare
-from experiments.base.formats import with_unit
-from experiments.config.public import Public
-from experiments.runs.measured import heading
-from experiments.tables import plots
-from experiments.tables.report import charts
+from fedpriv import experiments
+from fedpriv.experiments.base.formats import with_unit
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.config.public import Public
+from fedpriv.experiments.runs.measured import heading
+from fedpriv.experiments.tables import plots
+from fedpriv.experiments.tables.report import charts
 
 PUBLIC = Public(("accuracy", "loss"))
 METRICS = ("loss", "held_out_auc_mean", "held_out_accuracy_mean", "log_gap", "mean_update_norm")

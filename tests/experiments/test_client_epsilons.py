@@ -9,9 +9,9 @@ import pytest
 from reported import record_experiment, text, tree
 from small import classification
 
-import experiments
 import fedpriv as fp
-from experiments.config import Entry, Experiment, Settings
+from fedpriv import experiments
+from fedpriv.experiments.config import Entry, Experiment, Settings
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

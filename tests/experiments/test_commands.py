@@ -9,7 +9,7 @@ from commands import loaded
 from every_config import CONFIGS, kind
 
 from experiments import __main__ as experiments
-from experiments.config.settings import Settings
+from fedpriv.experiments.config.settings import Settings
 
 COMMANDS = experiments.commands()
 PART = {"benchmark": ["start"]}  # of a command that has several

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from recorded import made
 from reported import edit, record
 
-import experiments
-from experiments import compare
-from experiments.base.formats import setting
-from experiments.runs.run_folder import read
-from experiments.runs.run_names import names
-from experiments.tables import frame, grid, plots, terminal
-from experiments.tables.latex import escaped
+from fedpriv import experiments
+from fedpriv.experiments.base.formats import setting
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.runs.run_names import names
+from fedpriv.experiments.tables import frame, grid, plots, terminal
+from fedpriv.experiments.tables.latex import escaped
 from fedpriv.privacy import VIEWS
 
 RECORDS, OTHER = "claimed of records", "other settings"

@@ -12,12 +12,12 @@ from reported import record
 from scipy import stats
 from small import refused
 
-import experiments
-from experiments import compare
-from experiments.runs.run_folder import read
-from experiments.tables import frame, grid
-from experiments.tables.latex import latex
-from experiments.tables.leads import lead
+from fedpriv import experiments
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.tables import frame, grid
+from fedpriv.experiments.tables.latex import latex
+from fedpriv.experiments.tables.leads import lead
 
 
 @pytest.fixture(scope="module")

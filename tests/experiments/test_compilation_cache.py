@@ -15,10 +15,10 @@ import jax
 import pytest
 from commands import loaded
 
-import experiments
 import fedpriv as fp
-from experiments.base import provenance
+from fedpriv import experiments
 from fedpriv.engine import compilation_cache
+from fedpriv.experiments.base import provenance
 
 # Runs the launcher and prints, as its last line, how many programs XLA compiled and how many came from the cache.
 LAUNCH = """
@@ -30,8 +30,8 @@ def count(name, *_, **__):
         counts[last] += 1
 jax.monitoring.register_event_listener(count)
 jax.monitoring.register_event_duration_secs_listener(count)
-from experiments.run import main
-from experiments.training import train_algorithms
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.training import train_algorithms
 train_algorithms.picture = lambda *_: None  # Matplotlib would make a cache of fonts in the folder first
 code = main(sys.argv[1:])
 print(json.dumps(counts))

@@ -12,9 +12,9 @@ from test_shakespeare import LONG, write_plays
 
 import fedpriv as fp
 from configs import correlated, correlated_text
-from experiments.config.made import experiment_of
-from experiments.papers.correlated import FRESH, matrix
 from fedpriv.core.trees import flatten
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.papers.correlated import FRESH, matrix
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

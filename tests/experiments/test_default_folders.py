@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import experiments
-from experiments.base.files import new_folder_by_time
-from experiments.runs.recorder import new_folder
-from experiments.search.sweep import folder_of
 from experiments.speed import growth
-from experiments.training import prepare
-from experiments.training.processes import Processes
+from fedpriv import experiments
+from fedpriv.experiments.base.files import new_folder_by_time
+from fedpriv.experiments.runs.recorder import new_folder
+from fedpriv.experiments.search.sweep import folder_of
+from fedpriv.experiments.training import prepare
+from fedpriv.experiments.training.processes import Processes
 
 NOW = time.gmtime(0)
 

@@ -16,11 +16,11 @@ from every_config import CONFIGS, kind
 from reported import edit, record
 from tiers import cases
 
-from experiments.config import modules
-from experiments.config.made import ledger_of
-from experiments.config.options import only_options, parse, split_options
-from experiments.papers.reproduce.reproduce import chosen, find
-from experiments.search.sweep_grid import points
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.made import ledger_of
+from fedpriv.experiments.config.options import only_options, parse, split_options
+from fedpriv.experiments.papers.reproduce.reproduce import chosen, find
+from fedpriv.experiments.search.sweep_grid import points
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

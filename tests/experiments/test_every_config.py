@@ -11,15 +11,14 @@ from recorded_names import unexplained
 from resumed import OFTEN, KilledError, Stop, assert_same
 from test_shakespeare import LONG, write_plays
 
-import experiments
-from experiments.base.formats import short_name_of
-from experiments.config.made import experiment_of, ledger_of
-from experiments.config.options import parse
-from experiments.run import main
-from experiments.runs.other_metric import recorded
-from experiments.tables.report import charts
-from fedpriv import models
+from fedpriv import experiments, models
 from fedpriv.core.json_values import plain
+from fedpriv.experiments.base.formats import short_name_of
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.config.made import experiment_of, ledger_of
+from fedpriv.experiments.config.options import parse
+from fedpriv.experiments.runs.other_metric import recorded
+from fedpriv.experiments.tables.report import charts
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "tiny_networks", "tiny_transformers")
 

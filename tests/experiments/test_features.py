@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from experiments.papers.dp_scaffold_images import (
+from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.papers.dp_scaffold_images import (
     Images,
     clients_of,
     projected,
     standardised,
     unit_norm,
 )
-from fedpriv.data.datasets import Dataset
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(3, 2, (30, 5)) * [1, 10, 0, 1, 1] + 1

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from commands import reproduce
 
-from experiments.config import modules
-from experiments.config.settings import changed
-from experiments.papers.reproduce import reproduce as room
-from experiments.papers.reproduce.catalogue import PAPERS
-from experiments.papers.reproduce.findings import FINDINGS, HERE, PAPER
-from experiments.papers.reproduce.item import Cell, Computation, Item, Scale, Value
-from experiments.papers.reproduce.table import Filled
-from experiments.papers.reproduce.work import settings_of
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.papers.reproduce import reproduce as room
+from fedpriv.experiments.papers.reproduce.catalogue import PAPERS
+from fedpriv.experiments.papers.reproduce.findings import FINDINGS, HERE, PAPER
+from fedpriv.experiments.papers.reproduce.item import Cell, Computation, Item, Scale, Value
+from fedpriv.experiments.papers.reproduce.table import Filled
+from fedpriv.experiments.papers.reproduce.work import settings_of
 
 ARTIFACT = (Path(__file__).parents[2] / "ARTIFACT.md").read_text()
 CELLS = [(paper, cell) for paper, item in FINDINGS.items() for cell in item.cells]

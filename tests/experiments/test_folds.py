@@ -8,17 +8,17 @@ import pytest
 import tiers
 
 import configs.race
-import experiments
 import fedpriv as fp
 from configs import dp_scaffold_synthetic, quickstart
-from experiments.base.spread import Spread
-from experiments.config.experiment import Entry, Experiment, federations
-from experiments.config.folds import held_out, without_fold
-from experiments.config.made import experiment_of, ledger_of
-from experiments.config.settings import changed
-from experiments.search import choose
-from experiments.search.choose import Score
+from fedpriv import experiments
 from fedpriv.data.datasets import Dataset
+from fedpriv.experiments.base.spread import Spread
+from fedpriv.experiments.config.experiment import Entry, Experiment, federations
+from fedpriv.experiments.config.folds import held_out, without_fold
+from fedpriv.experiments.config.made import experiment_of, ledger_of
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.search import choose
+from fedpriv.experiments.search.choose import Score
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -20,13 +20,13 @@ from matplotlib.figure import Figure
 from recorded import OLD as OURS
 from tiers import every
 
-import experiments
-from experiments.base.command import explained
-from experiments.base.formats import markdown_table
-from experiments.runs.run_folder import read, runs_of
-from experiments.tables import plots
-from experiments.tables.frame import as_csv
-from experiments.tables.report import charts
+from fedpriv import experiments
+from fedpriv.experiments.base.command import explained
+from fedpriv.experiments.base.formats import markdown_table
+from fedpriv.experiments.runs.run_folder import read, runs_of
+from fedpriv.experiments.tables import plots
+from fedpriv.experiments.tables.frame import as_csv
+from fedpriv.experiments.tables.report import charts
 
 HOSTILE = (
     "\x1b]0;owned\x07\x1b[2J\x9b31m",

@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from odd_values import WORDS, cases, overrides
 
-from experiments import compare
-from experiments.config import modules
-from experiments.training import prepare
-from experiments.training import train as training
-from experiments.training.trained_run import TrainedRun
 from fedpriv.engine import compilation_cache
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.training import prepare
+from fedpriv.experiments.training import train as training
+from fedpriv.experiments.training.trained_run import TrainedRun
 
 SMALL = {
     "quickstart": "--clients 24 --cohort 4 --seeds 1",

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from commands import loaded
 
-from experiments.config import modules
-from experiments.config.options import only_options, parse
 from experiments.speed import gpu, gpu_parts, large, rounds
 from experiments.speed.gpu_parts import EVERY, PARTS, Part
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.options import only_options, parse
 
 main = loaded("benchmark").main
 

@@ -12,18 +12,18 @@ from commands import run
 from reported import record, text, tree
 from small import squared, start
 
-import experiments
 import fedpriv as fp
 from configs import own_budgets, quickstart
-from experiments.accounting import budget
-from experiments.accounting.found import GroupsFound, read_back
-from experiments.config.experiment import Ledger, blank, image
-from experiments.config.groups import Groups
-from experiments.config.made import ledger_of
-from experiments.papers import fed_smp
-from experiments.tables import terminal
+from fedpriv import experiments
 from fedpriv.certification import calibration
 from fedpriv.core.json_values import plain
+from fedpriv.experiments.accounting import budget
+from fedpriv.experiments.accounting.found import GroupsFound, read_back
+from fedpriv.experiments.config.experiment import Ledger, blank, image
+from fedpriv.experiments.config.groups import Groups
+from fedpriv.experiments.config.made import ledger_of
+from fedpriv.experiments.papers import fed_smp
+from fedpriv.experiments.tables import terminal
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

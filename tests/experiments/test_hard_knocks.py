@@ -16,10 +16,10 @@ import pytest
 import tiers
 from commands import run
 
-from experiments.base import signals
-from experiments.base.outside_errors import outside
-from experiments.runs import recorder, run_folder
-from experiments.search import sweep_folder
+from fedpriv.experiments.base import signals
+from fedpriv.experiments.base.outside_errors import outside
+from fedpriv.experiments.runs import recorder, run_folder
+from fedpriv.experiments.search import sweep_folder
 from fedpriv.models.kept_model import is_kept
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
@@ -145,7 +145,7 @@ def test_ctrl_c_twice_ends_a_round_that_goes_on_and_the_run_goes_on_later(tmp_pa
     process.send_signal(signal.SIGINT)
     err = process.communicate(timeout=30)[1]
     assert process.returncode == 130
-    again = f"python -m experiments.run --resume {folder} goes on"
+    again = f"fedpriv run --resume {folder} goes on"
     assert err == f"\ninterrupted; {again}\n"
     assert run_folder.read(folder).summary is None
 
@@ -250,7 +250,7 @@ def test_a_disk_that_is_full(name, tmp_path, monkeypatch, capsys):
     assert warned.startswith(f"warning: {LOST[name]} cannot be written (")
     assert ended.startswith("error: ")
     assert f"not all is recorded: {LOST[name]} (" in ended
-    assert err.splitlines()[-1] == f"python -m experiments.run --resume {folder} goes on"
+    assert err.splitlines()[-1] == f"fedpriv run --resume {folder} goes on"
     lines = run_folder.read(folder).lines.get("fed_avg", ())
     assert [line.round for line in lines] == ([] if name == "metrics.jsonl" else [1, 2])
     if name != "summary.json":

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiers import cases
 
-from experiments.papers.hours import Speeds
+from fedpriv.experiments.papers.hours import Speeds
 
 HOURS, SHARES = (1.0, 2.0, 8.0), (0.6, 0.3, 0.1)
 CLIENTS, AT_WORK, BUFFER, BUFFERS = 1200, 60, 20, 6000

@@ -6,9 +6,9 @@ import pytest
 
 import fedpriv as fp
 from configs import quickstart
-from experiments.accounting import budget
-from experiments.config.made import ledger_of
-from experiments.papers import fed_smp
+from fedpriv.experiments.accounting import budget
+from fedpriv.experiments.config.made import ledger_of
+from fedpriv.experiments.papers import fed_smp
 from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

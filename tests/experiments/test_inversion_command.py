@@ -6,13 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import inversion as command
-from experiments.attacks.inversion import inversion
-from experiments.attacks.inversion.attack import attacker
-from experiments.attacks.inversion.views import all_seen, as_read, draw_victims
-from experiments.papers.reproduce import mspdq_defence
 from fedpriv import datasets
 from fedpriv.core.trees import dimension
+from fedpriv.experiments.attacks.inversion import inversion
+from fedpriv.experiments.attacks.inversion.attack import attacker
+from fedpriv.experiments.attacks.inversion.views import all_seen, as_read, draw_victims
+from fedpriv.experiments.commands import inversion as command
+from fedpriv.experiments.papers.reproduce import mspdq_defence
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 SMALL = ["--data", "digits", "--victims", "2"]

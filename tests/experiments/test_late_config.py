@@ -8,13 +8,13 @@ from prepared import write_random
 from recorded import made
 from small import refused
 
-import experiments
 import fedpriv as fp
 from configs import late
-from experiments.accounting.cost import costs
-from experiments.config.made import experiment_of
-from experiments.runs.run_folder import read
-from experiments.tables import plots
+from fedpriv import experiments
+from fedpriv.experiments.accounting.cost import costs
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.tables import plots
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from reported import ledger_of, record
 
-import experiments
-from experiments.config import modules
-from experiments.config.settings import changed
-from experiments.runs import run_folder
-from experiments.tables.report.page import page
-from experiments.tables.thinning import MOST, drawn
+from fedpriv import experiments
 from fedpriv.certification.traced_round import TracedRound
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.runs import run_folder
+from fedpriv.experiments.tables.report.page import page
+from fedpriv.experiments.tables.thinning import MOST, drawn
 
 
 @pytest.fixture(scope="module")

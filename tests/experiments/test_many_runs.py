@@ -1,4 +1,4 @@
-"""`experiments.audit --parts many_runs`: whole trainings with and without a canary, kept and gone on with."""
+"""`fedpriv audit --parts many_runs`: whole trainings with and without a canary, kept and gone on with."""
 
 import json
 import signal
@@ -15,19 +15,19 @@ from scipy.stats import beta
 from small import classification, refused, regression, squared, start
 
 import fedpriv as fp
-from experiments.attacks.audit import many_runs, repeated_training, whole_runs
-from experiments.attacks.audit.canary import data_of
-from experiments.attacks.audit.many_runs import _exact_pairs, certified_errors, seen_errors
-from experiments.attacks.audit.mechanisms import exact_pair
-from experiments.attacks.audit.repeated_training import NOTHING, Asked, KeptScores, Scored
-from experiments.attacks.audit.whole_runs import Outcome, compiled_trainer
-from experiments.config import modules
-from experiments.config.settings import changed
-from experiments.training.prepare import built
-from experiments.training.shared_arrays import SharedArrays
 from fedpriv.attacks.bounds import best_thresholds, lower_bounds
 from fedpriv.attacks.canaries import SCORED_VIEWS, with_canaries
 from fedpriv.devices.layout import Strategy
+from fedpriv.experiments.attacks.audit import many_runs, repeated_training, whole_runs
+from fedpriv.experiments.attacks.audit.canary import data_of
+from fedpriv.experiments.attacks.audit.many_runs import _exact_pairs, certified_errors, seen_errors
+from fedpriv.experiments.attacks.audit.mechanisms import exact_pair
+from fedpriv.experiments.attacks.audit.repeated_training import NOTHING, Asked, KeptScores, Scored
+from fedpriv.experiments.attacks.audit.whole_runs import Outcome, compiled_trainer
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.training.prepare import built
+from fedpriv.experiments.training.shared_arrays import SharedArrays
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -183,7 +183,7 @@ def test_the_exact_pair_is_drawn_where_it_is_affordable(experiment, monkeypatch)
     fixed = best_thresholds(other, 1e-5, 0.05, runs=600)
     certified = made.ledger.certify("dp_fed_avg", settings.rounds).epsilon
     assert lower_bounds(drawn, 1e-5, 0.05, threshold=fixed).clopper_pearson <= certified * 2
-    monkeypatch.setattr("experiments.attacks.audit.mechanisms.AFFORDABLE", 100)
+    monkeypatch.setattr("fedpriv.experiments.attacks.audit.mechanisms.AFFORDABLE", 100)
     assert exact_pair(traced, "third_party", settings.rounds, 300, 0) is None
 
 

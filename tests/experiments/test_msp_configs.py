@@ -11,14 +11,14 @@ import pytest
 from commands import privacy, run
 from prepared import write_random
 
-from experiments.config import image, modules
-from experiments.config.made import experiment_of
-from experiments.config.options import parse
-from experiments.papers import mspdq
-from experiments.papers.mspdq import Jopeq, Ldp, Msp, Name
-from experiments.runs.run_folder import read
-from experiments.tables import uploads
 from fedpriv import models
+from fedpriv.experiments.config import image, modules
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.config.options import parse
+from fedpriv.experiments.papers import mspdq
+from fedpriv.experiments.papers.mspdq import Jopeq, Ldp, Msp, Name
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.tables import uploads
 from fedpriv.privacy.played import plays_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -10,9 +10,9 @@ from recorded import made
 from scipy import stats
 from small import refused
 
-import experiments
-from experiments import compare
-from experiments.tables.over_clients import ClientScores, over_clients
+from fedpriv import experiments
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.tables.over_clients import ClientScores, over_clients
 
 
 @pytest.fixture

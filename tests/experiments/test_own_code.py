@@ -12,13 +12,13 @@ from resumed import KilledError, Stop
 from small import refused
 
 import configs
-import experiments
-from experiments.base import user_modules
-from experiments.config import modules
-from experiments.config.settings import changed
-from experiments.run import main
-from experiments.runs import unfinished
-from experiments.search import sweep_folder, sweep_grid
+from fedpriv import experiments
+from fedpriv.experiments.base import user_modules
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.runs import unfinished
+from fedpriv.experiments.search import sweep_folder, sweep_grid
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 
@@ -147,7 +147,7 @@ def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, 
 DIGITS = '''
 """Digits: personal heads, evaluated on the records that clients hold out."""
 import fedpriv as fp, optax
-from experiments.config import Entry, Experiment, Layout, Settings, federations
+from fedpriv.experiments.config import Entry, Experiment, Layout, Settings, federations
 
 settings = Settings(
     rounds=10, every=5, per_client=20, metric="personal_accuracy_mean", layout=Layout(devices=1))

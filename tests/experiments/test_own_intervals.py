@@ -10,12 +10,12 @@ from recorded import made
 from reported import tables, tree
 from small import classification, refused
 
-import experiments
 import fedpriv as fp
-from experiments import compare
-from experiments.config import Entry, Experiment
-from experiments.runs.recorder import described
-from experiments.tables.over_clients import ClientScores
+from fedpriv import experiments
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.config import Entry, Experiment
+from fedpriv.experiments.runs.recorder import described
+from fedpriv.experiments.tables.over_clients import ClientScores
 
 
 @pytest.fixture

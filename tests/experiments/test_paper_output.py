@@ -12,12 +12,12 @@ from PIL import Image
 from recorded import made
 from small import refused
 
-import experiments
-from experiments import compare
-from experiments.runs.run_folder import read
-from experiments.runs.run_names import labelled, named
-from experiments.tables import plots
-from experiments.tables.report import charts
+from fedpriv import experiments
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.runs.run_names import labelled, named
+from fedpriv.experiments.tables import plots
+from fedpriv.experiments.tables.report import charts
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pytest
 from prepared import write_random
 from small import refused
 
-import experiments
 from configs import personal
-from experiments.config.made import experiment_of
-from experiments.runs.run_folder import read
-from experiments.tables.terminal import table
+from fedpriv import experiments
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.tables.terminal import table
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -15,7 +15,7 @@ from small import assert_close, filled
 
 import fedpriv as fp
 from configs import pfl_cifar10
-from experiments.config.made import experiment_of
+from fedpriv.experiments.config.made import experiment_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -1,4 +1,4 @@
-"""python -m experiments.privacy, and the budget of a run."""
+"""fedpriv privacy, and the budget of a run."""
 
 import json
 import math

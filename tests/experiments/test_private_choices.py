@@ -13,21 +13,21 @@ import optax
 import pytest
 from reported import record_experiment
 
-import experiments
 import fedpriv as fp
-from experiments import compare
-from experiments.config import Entry, Experiment, Settings, public
-from experiments.config.made import experiment_of
-from experiments.config.public import Public
-from experiments.config.settings import changed
-from experiments.config.stopping import decided
-from experiments.runs.contents import Line, Summary
-from experiments.runs.curves import frame
-from experiments.runs.recorder import described
-from experiments.runs.scalars import scalars
-from experiments.tables import plots, terminal
-from experiments.training import train as training
+from fedpriv import experiments
 from fedpriv.core.json_values import MARK
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.config import Entry, Experiment, Settings, public
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.config.public import Public
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.config.stopping import decided
+from fedpriv.experiments.runs.contents import Line, Summary
+from fedpriv.experiments.runs.curves import frame
+from fedpriv.experiments.runs.recorder import described
+from fedpriv.experiments.runs.scalars import scalars
+from fedpriv.experiments.tables import plots, terminal
+from fedpriv.experiments.training import train as training
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -8,8 +8,8 @@ from resumed import OFTEN, count, lines
 from several import ended, free_port, options, slurm, started, wait_for
 
 import fedpriv as fp
-from experiments.run import main
-from experiments.runs import read
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.runs import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile", "compiled_once")]
 
@@ -87,7 +87,7 @@ def test_metrics_are_those_of_one_process(finished, tmp_path, monkeypatch):
 DYING = """
 import jax, os, signal
 from fedpriv.engine.checkpoint import Keeper
-from experiments.run import main
+from fedpriv.experiments.commands.run import main
 offer = Keeper.offer
 def dies(keeper, round, *args, **kwargs):
     offer(keeper, round, *args, **kwargs)
@@ -122,7 +122,7 @@ HASTY = """
 import functools, jax
 join = jax.distributed.initialize
 jax.distributed.initialize = functools.partial(join, heartbeat_timeout_seconds=10)
-from experiments.run import main
+from fedpriv.experiments.commands.run import main
 main()
 """
 
@@ -176,7 +176,7 @@ def test_a_mistake_in_one_process_ends_all(tmp_path):
 
 def test_a_process_that_dies_before_training_ends_all(tmp_path):
     folder, port = tmp_path / "never", free_port()
-    dying = "import os; from fedpriv import distributed; from experiments.run import main; "
+    dying = "import os; from fedpriv import distributed; from fedpriv.experiments.commands.run import main; "
     dying += "distributed.check_equal = lambda *, settings, **_: os._exit(9); main()"
     command = ["-m", "experiments.run", *SMALL, *SHORT, "--output", folder]
     tasks = [slurm(i, 2, port) for i in range(2)]

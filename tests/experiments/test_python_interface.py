@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from resumed import SMALL as WORDS
 
-import experiments
 from configs import quickstart
-from experiments.config import modules
-from experiments.config.settings import changed
-from experiments.run import main
-from experiments.runs.recorder import Recorder
+from fedpriv import experiments
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.runs.recorder import Recorder
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 
@@ -166,7 +166,7 @@ def test_functions_of_before_warn(old, now):
 def test_importing_it_imports_nothing_heavy():
     script = (
         "import sys, experiments; print({'jax', 'jinja2', 'pandas', 'fedpriv'} & set(sys.modules)); "
-        "experiments.config.Settings, experiments.runs.read"
+        "fedpriv.experiments.config.Settings, experiments.runs.read"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

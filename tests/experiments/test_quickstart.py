@@ -6,8 +6,8 @@ import pytest
 
 import fedpriv as fp
 from configs import quickstart
-from experiments.config.made import experiment_of
-from experiments.config.settings import changed
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.config.settings import changed
 
 
 def test_its_delta_is_far_below_one_over_all_units():

@@ -12,12 +12,12 @@ from scipy import stats
 
 import configs.race as entered
 import fedpriv as fp
-from experiments import race as command
-from experiments.accounting import budget, found
-from experiments.config.made import ledger_of
-from experiments.papers.reproduce.item import Training
-from experiments.runs.run_folder import read, read_all
-from experiments.search import race, race_page
+from fedpriv.experiments.accounting import budget, found
+from fedpriv.experiments.commands import race as command
+from fedpriv.experiments.config.made import ledger_of
+from fedpriv.experiments.papers.reproduce.item import Training
+from fedpriv.experiments.runs.run_folder import read, read_all
+from fedpriv.experiments.search import race, race_page
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

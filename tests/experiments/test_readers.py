@@ -12,14 +12,14 @@ import recorded
 from reported import text, tree
 from tiers import every
 
-import experiments
-from experiments import compare
-from experiments.base.formats import hyphenated
-from experiments.config.public import Public
-from experiments.runs.run_folder import runs_of
-from experiments.tables import plots, terminal
-from experiments.tables.report import charts
+from fedpriv import experiments
 from fedpriv.core.json_values import MARK
+from fedpriv.experiments.base.formats import hyphenated
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.config.public import Public
+from fedpriv.experiments.runs.run_folder import runs_of
+from fedpriv.experiments.tables import plots, terminal
+from fedpriv.experiments.tables.report import charts
 
 PUBLIC = Public(("accuracy", "loss"))
 CLIENTS, BY_GROUP = ("clients", "personal", "groups"), ("groups",)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config import modules
-from experiments.config.settings import changed
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.settings import changed
 
 ODD = [object(), {}, "no such thing", math.nan, -1, -1.0, 10**400]
 FREE = {"bound": (math.nan, -1.0)}  # read where the metric is known

@@ -7,12 +7,12 @@ import pytest
 from recorded import made
 from small import refused
 
-import experiments
-from experiments import compare
-from experiments.runs.released import RELEASE, Release
-from experiments.runs.run_folder import RunFolder, read
-from experiments.training.progress import Progress
+from fedpriv import experiments
 from fedpriv.core.json_values import plain
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.runs.released import RELEASE, Release
+from fedpriv.experiments.runs.run_folder import RunFolder, read
+from fedpriv.experiments.training.progress import Progress
 from fedpriv.privacy import Certificate
 
 NAME = "dp_fed_avg"

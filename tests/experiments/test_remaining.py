@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.base import time_left
-from experiments.papers.reproduce import cost
-from experiments.papers.reproduce.item import Computation, Scale, Training
-from experiments.training.progress import Progress
 from fedpriv.engine.history import Evaluation
+from fedpriv.experiments.base import time_left
+from fedpriv.experiments.papers.reproduce import cost
+from fedpriv.experiments.papers.reproduce.item import Computation, Scale, Training
+from fedpriv.experiments.training.progress import Progress
 
 
 @pytest.fixture

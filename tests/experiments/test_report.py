@@ -9,11 +9,11 @@ from commands import report as command
 from recorded import made
 from reported import edit, tables, text, tree, with_class
 
-from experiments.config import modules
-from experiments.config.options import parse
-from experiments.runs.run_folder import read
-from experiments.tables.report import charts
 from fedpriv.core.json_values import plain
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.options import parse
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.tables.report import charts
 
 RESULTS = "The last state of each"
 

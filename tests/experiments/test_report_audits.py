@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from recorded import audit, made
 from reported import text, tree
 
-import experiments
-from experiments.tables.report import charts
-from experiments.tables.report.audits import read_audits
+from fedpriv import experiments
+from fedpriv.experiments.tables.report import charts
+from fedpriv.experiments.tables.report.audits import read_audits
 
 
 @pytest.fixture

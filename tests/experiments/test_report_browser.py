@@ -12,7 +12,7 @@ from commands import report as command
 from PIL import Image, ImageColor
 from reported import record
 
-from experiments.tables.plots import COLOURS, colours
+from fedpriv.experiments.tables.plots import COLOURS, colours
 
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),

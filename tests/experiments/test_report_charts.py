@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from recorded import made
 from reported import with_class
 
-from experiments.runs.run_folder import read
-from experiments.tables.plots import colours
-from experiments.tables.report import charts, tables
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.tables.plots import colours
+from fedpriv.experiments.tables.report import charts, tables
 
 
 @pytest.fixture

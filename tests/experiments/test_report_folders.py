@@ -9,10 +9,10 @@ from commands import report as command
 from recorded import made
 from reported import edit, record, tables, text, tree
 
-import experiments
-from experiments.runs.run_folder import read, read_all
-from experiments.runs.run_names import names
-from experiments.tables.report import charts
+from fedpriv import experiments
+from fedpriv.experiments.runs.run_folder import read, read_all
+from fedpriv.experiments.runs.run_names import names
+from fedpriv.experiments.tables.report import charts
 
 RESULTS = "The last state of each"
 

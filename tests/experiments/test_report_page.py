@@ -9,7 +9,7 @@ from commands import report as command
 from recorded import made
 from reported import edit, text, tree, with_class
 
-from experiments.tables.report import charts
+from fedpriv.experiments.tables.report import charts
 
 
 def report(*folders):

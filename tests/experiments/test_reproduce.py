@@ -14,19 +14,19 @@ from reported import record_experiment
 from reproduced import ITEMS, PLAIN, PRIVATE, TABLE, launch, rows
 
 from configs import quickstart
-from experiments.base.provenance import git_revision
-from experiments.config import modules
-from experiments.config.made import experiment_of
-from experiments.config.settings import changed
-from experiments.papers.reproduce import reproduce as room
-from experiments.papers.reproduce import work
-from experiments.papers.reproduce.catalogue import PAPERS
-from experiments.papers.reproduce.item import Scale
-from experiments.papers.reproduce.table import fill, scaled
-from experiments.papers.reproduce.work import Shelf
-from experiments.runs import run_folder
-from experiments.runs.recorder import Recorder
 from fedpriv.core.json_values import plain
+from fedpriv.experiments.base.provenance import git_revision
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.papers.reproduce import reproduce as room
+from fedpriv.experiments.papers.reproduce import work
+from fedpriv.experiments.papers.reproduce.catalogue import PAPERS
+from fedpriv.experiments.papers.reproduce.item import Scale
+from fedpriv.experiments.papers.reproduce.table import fill, scaled
+from fedpriv.experiments.papers.reproduce.work import Shelf
+from fedpriv.experiments.runs import run_folder
+from fedpriv.experiments.runs.recorder import Recorder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 

@@ -6,10 +6,10 @@ from made_runs import run_folder
 from matplotlib.figure import Figure
 from tiers import every
 
-from experiments.papers.reproduce import mspdq_defence
-from experiments.papers.reproduce.catalogue import PAPERS
-from experiments.papers.reproduce.item import Computed, Scale
-from experiments.papers.reproduce.table import fill
+from fedpriv.experiments.papers.reproduce import mspdq_defence
+from fedpriv.experiments.papers.reproduce.catalogue import PAPERS
+from fedpriv.experiments.papers.reproduce.item import Computed, Scale
+from fedpriv.experiments.papers.reproduce.table import fill
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -7,9 +7,9 @@ import pytest
 from reproduced import COMPUTED, ITEMS, TABLE, launch, rows, training
 
 from configs import quickstart
-from experiments.papers.reproduce.catalogue import PAPERS
-from experiments.papers.reproduce.item import Cell, Training
-from experiments.papers.reproduce.reading import best_accuracy
+from fedpriv.experiments.papers.reproduce.catalogue import PAPERS
+from fedpriv.experiments.papers.reproduce.item import Cell, Training
+from fedpriv.experiments.papers.reproduce.reading import best_accuracy
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 

@@ -7,14 +7,14 @@ import pytest
 from commands import reproduce
 from made_runs import settled
 
-from experiments.config import modules
-from experiments.config.settings import changed
-from experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, mspdq_defence, wavelet
-from experiments.papers.reproduce.accounting import certificate_of, claim_of, meaning
-from experiments.papers.reproduce.catalogue import PAPERS
-from experiments.papers.reproduce.fed_smp import SETS
-from experiments.papers.reproduce.item import Scale
-from experiments.papers.reproduce.work import settings_of
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, mspdq_defence, wavelet
+from fedpriv.experiments.papers.reproduce.accounting import certificate_of, claim_of, meaning
+from fedpriv.experiments.papers.reproduce.catalogue import PAPERS
+from fedpriv.experiments.papers.reproduce.fed_smp import SETS
+from fedpriv.experiments.papers.reproduce.item import Scale
+from fedpriv.experiments.papers.reproduce.work import settings_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -8,10 +8,10 @@ from made_runs import run_folder
 from matplotlib.figure import Figure
 from reproduced import PLAIN, SMALL, training
 
-from experiments.papers.reproduce import table
-from experiments.papers.reproduce.item import Cell, Item, Scale, Training, Value
-from experiments.papers.reproduce.picture import Curves, Points, panels, save, side_by_side
-from experiments.papers.reproduce.reading import (
+from fedpriv.experiments.papers.reproduce import table
+from fedpriv.experiments.papers.reproduce.item import Cell, Item, Scale, Training, Value
+from fedpriv.experiments.papers.reproduce.picture import Curves, Points, panels, save, side_by_side
+from fedpriv.experiments.papers.reproduce.reading import (
     best_accuracy,
     change,
     claim,
@@ -27,7 +27,7 @@ from experiments.papers.reproduce.reading import (
     saved_uplink,
     unsteadiness,
 )
-from experiments.papers.reproduce.table import Filled, fill, scaled
+from fedpriv.experiments.papers.reproduce.table import Filled, fill, scaled
 
 ONE = Training("quickstart", "fed_avg", {"clients": 20}, 100, 2, shrinking=("clients",))
 TWO, ABSENT = (dataclasses.replace(ONE, algorithm=name) for name in ("dp_fed_avg", "top_k"))

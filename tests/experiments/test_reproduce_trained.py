@@ -11,18 +11,18 @@ from reproduced import rows
 from small import regression
 
 from configs import dp_scaffold_synthetic, fed_smp_fashion_mnist, mspdq_mnist, wavelet_mnist
-from experiments.papers.fed_smp import Local, train_loss
-from experiments.papers.reproduce import (
+from fedpriv import ModelState, models
+from fedpriv.experiments.papers.fed_smp import Local, train_loss
+from fedpriv.experiments.papers.reproduce import (
     dp_scaffold,
     mspdq,
     mspdq_defence,
     wavelet,
 )
-from experiments.papers.reproduce.catalogue import PAPERS
-from experiments.papers.reproduce.fed_smp import SETS
-from experiments.papers.reproduce.item import Scale
-from experiments.papers.reproduce.work import Shelf, status
-from fedpriv import ModelState, models
+from fedpriv.experiments.papers.reproduce.catalogue import PAPERS
+from fedpriv.experiments.papers.reproduce.fed_smp import SETS
+from fedpriv.experiments.papers.reproduce.item import Scale
+from fedpriv.experiments.papers.reproduce.work import Shelf, status
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -19,15 +19,15 @@ from resumed import (
     values_of_clients,
 )
 
-import experiments
-from experiments.base import provenance
-from experiments.config import modules
-from experiments.config.options import parse
-from experiments.config.settings import changed
-from experiments.run import main
-from experiments.runs import unfinished
-from experiments.training.train import train_or_resume
+from fedpriv import experiments
 from fedpriv.core.json_values import plain
+from fedpriv.experiments.base import provenance
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.options import parse
+from fedpriv.experiments.config.settings import changed
+from fedpriv.experiments.runs import unfinished
+from fedpriv.experiments.training.train import train_or_resume
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 

@@ -12,7 +12,7 @@ import pytest
 from resumed import SMALL, assert_same, count, launch
 from several import ended, started, wait_for
 
-from experiments.runs import read
+from fedpriv.experiments.runs import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile", "compiled_once")]
 
@@ -22,7 +22,7 @@ LONG += ["--checkpoint.minutes", "0"]
 
 DYING = """
 import os, signal, sys, threading, time
-from experiments.run import main
+from fedpriv.experiments.commands.run import main
 from fedpriv.engine.checkpoint import Keeper
 save, calls = Keeper._save, []
 def dying(keeper, snapshot):
@@ -79,9 +79,7 @@ def test_asked_to_stop_it_takes_a_checkpoint(tmp_path, capsys):
     assert done.code == 130, done
     assert "error:" not in done.err  # what is asked and what is answered, a line each
     assert "stopping after the next evaluation" in done.err
-    assert done.err.endswith(
-        f"\ninterrupted\npython -m experiments.run --resume {folder} goes on\n"
-    )
+    assert done.err.endswith(f"\ninterrupted\nfedpriv run --resume {folder} goes on\n")
     assert (folder / "accuracy.png").exists()
     assert read(folder).status == "interrupted"
     recorded = count(folder)

@@ -13,12 +13,12 @@ import tiers
 from commands import privacy, sweep
 from resumed import files_of, spelt, tell
 
-import experiments
 import fedpriv as fp
-from experiments.config import modules
-from experiments.config.options import parse
-from experiments.run import main
-from experiments.runs import run_folder, secret_seed
+from fedpriv import experiments
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.options import parse
+from fedpriv.experiments.runs import run_folder, secret_seed
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -242,8 +242,8 @@ def test_a_model_that_becomes_nan_stops_the_run_and_keeps_what_was_recorded(tmp_
 
 def test_public_shakespeare_comes_from_whole_roles():
     """A role that also trained would choose top_k's coordinates with its own data."""
-    from experiments.papers.fed_smp import FedSMP, _partition
     from fedpriv.data.datasets import Dataset
+    from fedpriv.experiments.papers.fed_smp import FedSMP, _partition
 
     keys = np.repeat(np.arange(12), 5)
     rows = {"label": np.zeros(60, np.int32)}

@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from recorded import made
 from tiers import every
 
-from experiments.config.public import Public
-from experiments.runs.run_folder import read
-from experiments.tables import plots
-from experiments.tables.run_picture import picture
 from fedpriv.engine.history import Evaluation, History
+from fedpriv.experiments.config.public import Public
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.tables import plots
+from fedpriv.experiments.tables.run_picture import picture
 
 PUBLIC = Public(("accuracy", "loss"))
 

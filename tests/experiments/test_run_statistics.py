@@ -12,18 +12,18 @@ import pytest
 from commands import privacy
 from resumed import SMALL, assert_same, launch
 
-import experiments
 import fedpriv as fp
 from configs import quickstart
-from experiments.accounting import budget
-from experiments.config import statistics
-from experiments.config.experiment import Entry, Ledger, image, text
-from experiments.config.made import experiment_of, ledger_of
-from experiments.config.statistics import axis_of, limits_of, planned
-from experiments.runs.run_folder import read
-from experiments.tables.terminal import table
-from experiments.training import statistics as training_statistics
-from experiments.training.shared_arrays import SharedArrays
+from fedpriv import experiments
+from fedpriv.experiments.accounting import budget
+from fedpriv.experiments.config import statistics
+from fedpriv.experiments.config.experiment import Entry, Ledger, image, text
+from fedpriv.experiments.config.made import experiment_of, ledger_of
+from fedpriv.experiments.config.statistics import axis_of, limits_of, planned
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.tables.terminal import table
+from fedpriv.experiments.training import statistics as training_statistics
+from fedpriv.experiments.training.shared_arrays import SharedArrays
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -305,7 +305,7 @@ def test_nothing_trains_on_what_is_not_yet_released(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("experiments.runs.statistics.write_text", full)
+    monkeypatch.setattr("fedpriv.experiments.runs.statistics.write_text", full)
     assert launch(*RUN, "--output", tmp_path / "run") != 0
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
     assert not (tmp_path / "run" / "checkpoints").exists()

@@ -11,14 +11,14 @@ from recorded import made
 from reported import ledger_of
 from small import refused
 
-import experiments
-from experiments.config import modules
-from experiments.runs import run_folder
-from experiments.runs.client_lines import read_client_lines, with_clients
-from experiments.runs.run_folder import Line, Summary, read, read_lines
-from experiments.tables.report import charts, tables
-from experiments.tables.report.page import page
+from fedpriv import experiments
 from fedpriv.core.json_values import plain, typed
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.runs import run_folder
+from fedpriv.experiments.runs.client_lines import read_client_lines, with_clients
+from fedpriv.experiments.runs.run_folder import Line, Summary, read, read_lines
+from fedpriv.experiments.tables.report import charts, tables
+from fedpriv.experiments.tables.report.page import page
 from fedpriv.privacy import VIEWS, Certificate, Claim
 
 

@@ -19,8 +19,12 @@ from small import (
 
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
-from experiments.papers.dp_scaffold import Authors, local_steps
-from experiments.papers.dp_scaffold_authors import ONE_SEED, ranged_by_records, with_one_seed
+from fedpriv.experiments.papers.dp_scaffold import Authors, local_steps
+from fedpriv.experiments.papers.dp_scaffold_authors import (
+    ONE_SEED,
+    ranged_by_records,
+    with_one_seed,
+)
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -10,10 +10,10 @@ import optax
 import pytest
 from commands import privacy, run
 
-import experiments
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
-from experiments.config.made import experiment_of
+from fedpriv import experiments
+from fedpriv.experiments.config.made import experiment_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -136,7 +136,7 @@ def test_the_authors_options_train(tmp_path):
 @pytest.mark.slow
 def test_rounded_steps_are_longer_where_a_pass_is_not_reached():
     """s K = 0.4: eta_0 / max(round(0.4), 1) instead of eta_0 / 0.4."""
-    from experiments.papers.dp_scaffold import Authors, algorithm
+    from fedpriv.experiments.papers.dp_scaffold import Authors, algorithm
 
     def moved(authors):
         config = dp_scaffold_synthetic.Synthetic(

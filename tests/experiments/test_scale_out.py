@@ -9,9 +9,9 @@ from commands import loaded
 from small import sgd, squared, start
 
 import fedpriv as fp
-from experiments.papers.dp_scaffold import local_steps
 from experiments.speed import scale_out
 from experiments.speed.scale_out import Network, traffic
+from fedpriv.experiments.papers.dp_scaffold import local_steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from resumed import OFTEN, SMALL, KilledError, Stop, assert_same, launch, spelt, tell
 
-import experiments
 import fedpriv as fp
 from configs import quickstart
-from experiments.config import modules
-from experiments.config.options import parse
-from experiments.run import main
-from experiments.runs import secret_seed
-from experiments.runs.run_folder import read
+from fedpriv import experiments
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.options import parse
+from fedpriv.experiments.runs import secret_seed
+from fedpriv.experiments.runs.run_folder import read
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "compiled_once")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.accounting.secure_aggregation import degree, downlink, expansion, uplink
+from fedpriv.experiments.accounting.secure_aggregation import degree, downlink, expansion, uplink
 
 
 def test_the_expansion_is_that_of_the_paper():

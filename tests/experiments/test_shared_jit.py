@@ -8,8 +8,8 @@ import tiers
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from experiments.search.shared_jit import trace
 from fedpriv.devices.layout import Strategy, spmd, sum_over, use
+from fedpriv.experiments.search.shared_jit import trace
 from fedpriv.models.conv import conv_general_dilated
 from fedpriv.models.dense import dot_general
 

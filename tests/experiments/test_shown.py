@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import recorded
 
-from experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
-from experiments.config import modules
-from experiments.config.public import Public
-from experiments.runs.contents import Summary
-from experiments.tables.terminal import table
-from experiments.training import progress
 from fedpriv.core.json_values import typed
 from fedpriv.core.waiting import LOG, waiting_for
 from fedpriv.engine.history import Evaluation
+from fedpriv.experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.public import Public
+from fedpriv.experiments.runs.contents import Summary
+from fedpriv.experiments.tables.terminal import table
+from fedpriv.experiments.training import progress
 from fedpriv.privacy import Certificate
 
 OWN = "an_algorithm_of_ones_own_whose_name_is_longer_than_any_column"

@@ -11,9 +11,9 @@ import pytest
 from recorded import made
 from small import refused
 
-from experiments.run import main
-from experiments.runs import sinks
-from experiments.runs.scalars import scalars
+from fedpriv.experiments.commands.run import main
+from fedpriv.experiments.runs import sinks
+from fedpriv.experiments.runs.scalars import scalars
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
@@ -128,9 +128,9 @@ class Server(ModuleType):
 def wandb(monkeypatch):
     server = Server()
     monkeypatch.setitem(sys.modules, "wandb", server)
-    monkeypatch.delitem(sys.modules, "experiments.runs.weights_and_biases", raising=False)
+    monkeypatch.delitem(sys.modules, "fedpriv.experiments.runs.weights_and_biases", raising=False)
     yield server
-    sys.modules.pop("experiments.runs.weights_and_biases", None)
+    sys.modules.pop("fedpriv.experiments.runs.weights_and_biases", None)
 
 
 def test_wandb_has_a_run_per_algorithm_that_a_resume_goes_on_with(wandb, tmp_path, monkeypatch):

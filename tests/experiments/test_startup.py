@@ -37,8 +37,8 @@ def compiled(name, seconds, fun_name="", **_):
     if name == "/jax/core/compile/backend_compile_duration":
         programs.append(fun_name)
 jax.monitoring.register_event_duration_secs_listener(compiled)
-from experiments.runs import recorder
-from experiments.run import main
+from fedpriv.experiments.runs import recorder
+from fedpriv.experiments.commands.run import main
 def first(*_):
     heavy = sorted(({HEAVY!r} - {{"tyro"}}) & set(sys.modules))
     print(json.dumps({{"programs": programs, "heavy": heavy}}), flush=True)

@@ -12,13 +12,13 @@ from commands import run, sweep
 
 import fedpriv as fp
 from configs import quickstart
-from experiments.runs import run_folder
-from experiments.search import training_together
-from experiments.search.sweep_folder import point_ended
-from experiments.tables.frame import Row
-from experiments.tables.grid import grid
 from fedpriv import privacy
 from fedpriv.devices import memory as device_memory
+from fedpriv.experiments.runs import run_folder
+from fedpriv.experiments.search import training_together
+from fedpriv.experiments.search.sweep_folder import point_ended
+from fedpriv.experiments.tables.frame import Row
+from fedpriv.experiments.tables.grid import grid
 from fedpriv.models.score import Score
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]

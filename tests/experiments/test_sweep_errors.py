@@ -8,12 +8,12 @@ from commands import run, sweep
 from tiers import every
 
 from configs import quickstart
-from experiments.base.writer import held
-from experiments.config.options import split_options
-from experiments.search import sweep_table
-from experiments.search.sweep_folder import UNFINISHED, begin_sweep_folder
-from experiments.search.sweep_grid import points
-from experiments.search.training_together import Sweep
+from fedpriv.experiments.base.writer import held
+from fedpriv.experiments.config.options import split_options
+from fedpriv.experiments.search import sweep_table
+from fedpriv.experiments.search.sweep_folder import UNFINISHED, begin_sweep_folder
+from fedpriv.experiments.search.sweep_grid import points
+from fedpriv.experiments.search.training_together import Sweep
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -9,18 +9,17 @@ from commands import report
 from recorded import BUDGETS, made
 from reported import edit, tables, tree, with_class
 
-import experiments
-from experiments import compare
-from experiments.runs.run_folder import read, read_all
-from experiments.search import sweep_table
-from experiments.search.sweep_grid import Point
-from experiments.tables import compare as drawing
-from experiments.tables import plots
-from experiments.tables.latex import latex
-from experiments.tables.report import charts
-from experiments.tables.swept_privacy import ends_by_bits, ends_by_epsilon
-from fedpriv import privacy
+from fedpriv import experiments, privacy
 from fedpriv.core.json_values import plain
+from fedpriv.experiments.commands import compare
+from fedpriv.experiments.runs.run_folder import read, read_all
+from fedpriv.experiments.search import sweep_table
+from fedpriv.experiments.search.sweep_grid import Point
+from fedpriv.experiments.tables import compare as drawing
+from fedpriv.experiments.tables import plots
+from fedpriv.experiments.tables.latex import latex
+from fedpriv.experiments.tables.report import charts
+from fedpriv.experiments.tables.swept_privacy import ends_by_bits, ends_by_epsilon
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from recorded import made
 
-import experiments
+from fedpriv import experiments
 from fedpriv.privacy import VIEWS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "table_columns.md"

@@ -6,8 +6,8 @@ import pytest
 from small import one_round
 
 import fedpriv as fp
-from experiments import uplink as command
-from experiments.accounting.uplink import ADDED_UP, Messages
+from fedpriv.experiments.accounting.uplink import ADDED_UP, Messages
+from fedpriv.experiments.commands import uplink as command
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

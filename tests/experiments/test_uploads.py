@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.runs.contents import Begun, Line
-from experiments.runs.run_folder import RunFolder
-from experiments.tables import uploads
 from fedpriv.engine.history import Evaluation
+from fedpriv.experiments.runs.contents import Begun, Line
+from fedpriv.experiments.runs.run_folder import RunFolder
+from fedpriv.experiments.tables import uploads
 
 NOTHING = np.zeros(1)
 

@@ -6,7 +6,7 @@ import pytest
 from commands import audit, privacy, run, sweep
 from tiers import every
 
-from experiments.training import prepare
+from fedpriv.experiments.training import prepare
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

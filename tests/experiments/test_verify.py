@@ -1,4 +1,4 @@
-"""`experiments.privacy --verify RUN`: a run's certificates by their pairs, and these by its config."""
+"""`fedpriv privacy --verify RUN`: a run's certificates by their pairs, and these by its config."""
 
 import json
 import math
@@ -8,8 +8,8 @@ import pytest
 import recorded
 from reported import record
 
-from experiments.accounting.verifying import verified
-from experiments.privacy import main
+from fedpriv.experiments.accounting.verifying import verified
+from fedpriv.experiments.commands.privacy import main
 
 ABOUT = {
     "environment": {"versions": {}, "device": {}, "git_revision": None, "code": {}},

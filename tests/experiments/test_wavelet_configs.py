@@ -3,12 +3,12 @@
 import pytest
 from prepared import write_random
 
-from experiments.config import image, modules
-from experiments.config.made import experiment_of
-from experiments.config.options import parse
-from experiments.papers import wavelet
-from experiments.papers.wavelet_settings import Wavelet
 from fedpriv import models
+from fedpriv.experiments.config import image, modules
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.config.options import parse
+from fedpriv.experiments.papers import wavelet
+from fedpriv.experiments.papers.wavelet_settings import Wavelet
 
 SMALL = ["--clients", "4", "--cohort", "2", "--lot", "5", "--proxy", "12", "--rounds", "2"]
 SMALL += ["--every", "1", "--delta", "1e-3"]

@@ -8,10 +8,10 @@ from prepared import write_random
 from small import refused
 from tiers import every
 
-import experiments
 from configs import who_is_hurt
-from experiments.config.made import experiment_of
-from experiments.tables.terminal import table
+from fedpriv import experiments
+from fedpriv.experiments.config.made import experiment_of
+from fedpriv.experiments.tables.terminal import table
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")
 

@@ -14,10 +14,10 @@ from recorded import made
 from several import ROOT
 from small import refused
 
-import experiments
-from experiments.base import writer
-from experiments.base.writer import WRITER, held, this_process, writer_of
-from experiments.runs import read
+from fedpriv import experiments
+from fedpriv.experiments.base import writer
+from fedpriv.experiments.base.writer import WRITER, held, this_process, writer_of
+from fedpriv.experiments.runs import read
 
 BOOT, PLACE = "6f1c", "pid:[4026531836]"
 
@@ -187,7 +187,9 @@ def test_whoever_is_refused_leaves_no_file_open(tmp_path):
         assert len(os.listdir("/proc/self/fd")) == before
 
 
-HOLDS = "import os, sys; from pathlib import Path; from experiments.base.writer import held\n"
+HOLDS = (
+    "import os, sys; from pathlib import Path; from fedpriv.experiments.base.writer import held\n"
+)
 HOLDS += "with held(Path(sys.argv[1])): os._exit(3)"
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from random_pairs import beside_dp_accounting, larger, trees
 
-from experiments.accounting.verifying import LEAST_DELTA
+from fedpriv.experiments.accounting.verifying import LEAST_DELTA
 from fedpriv.pairs.blocks import Block
 from fedpriv.pairs.divergences import Orders
 from fedpriv.pairs.end_of_run import Best, Slack

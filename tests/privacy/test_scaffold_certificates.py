@@ -9,9 +9,9 @@ from dp_accounting import pld
 from scipy.stats import binom, norm
 from small import certified, released, squared
 
-from experiments.papers.dp_scaffold import local_steps
 from fedpriv import dp_sgd, everyone, fixed_size, poisson
 from fedpriv.algorithms.dp_scaffold import dp_scaffold
+from fedpriv.experiments.papers.dp_scaffold import local_steps
 from fedpriv.mechanisms.per_example import MedianClipping, per_example
 from fedpriv.privacy.played import plays_of
 

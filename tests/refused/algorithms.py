@@ -10,9 +10,9 @@ import optax
 from every_algorithm import CLIENTS, ENTRIES, FEDERATION, GRADIENTS, PARAMS, PER_CLIENT
 
 import fedpriv as fp
-from experiments.papers.dp_scaffold import local_steps
 from fedpriv.algorithms.consensus import check_coupling, coupling
 from fedpriv.algorithms.jopeq import private_laplace, private_t
+from fedpriv.experiments.papers.dp_scaffold import local_steps
 from fedpriv.mechanisms.clipping import flat
 from fedpriv.mechanisms.noise import haar_noise
 from fedpriv.privacy.claims import haar_multiplier, mspdq_claim

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 from commands import audit, privacy, run, sweep
 
-import experiments
-from experiments import inversion
-from experiments import run as run_
-from experiments import sweep as sweep_
-from experiments.runs.recorder import new_folder
+from fedpriv import experiments
+from fedpriv.experiments.commands import inversion
+from fedpriv.experiments.commands import run as run_
+from fedpriv.experiments.commands import sweep as sweep_
+from fedpriv.experiments.runs.recorder import new_folder
 
 COMMANDS = {
     "run": run.main,

@@ -3,8 +3,8 @@
 import math
 from functools import partial
 
-from experiments.config import modules
-from experiments.config.settings import changed
+from fedpriv.experiments.config import modules
+from fedpriv.experiments.config.settings import changed
 
 LATE_CLIENTS = {"clients": 20, "at_work": 4, "buffer": 2}
 NAMED = {"statistics": 0.25, "target_epsilon": 2.0}

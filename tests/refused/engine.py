@@ -8,9 +8,9 @@ import numpy as np
 from small import filled, regression, squared, start
 
 import fedpriv as fp
-from experiments.config.stopping import Stopping, target
 from fedpriv.data.datasets import Dataset
 from fedpriv.devices.distributed import initialize
+from fedpriv.experiments.config.stopping import Stopping, target
 
 FEDERATION = regression([2] * 3)
 TEST = jax.tree.map(np.asarray, FEDERATION.examples)

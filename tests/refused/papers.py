@@ -13,17 +13,17 @@ from small import regression
 import configs.race as entered
 import fedpriv as fp
 from configs import dp_scaffold_mnist, dp_scaffold_synthetic
-from experiments import race
-from experiments.attacks.audit.audit import Wanted
-from experiments.attacks.audit.canary import data_of
-from experiments.papers.dp_scaffold import Authors
-from experiments.papers.hours import Speeds
-from experiments.papers.reproduce import reproduce as room
-from experiments.papers.reproduce.catalogue import PAPERS
-from experiments.papers.reproduce.item import Cell, Value
 from experiments.speed import rounds
 from experiments.speed.growth import fit
 from fedpriv.attacks.canary_places import NoPlaceError
+from fedpriv.experiments.attacks.audit.audit import Wanted
+from fedpriv.experiments.attacks.audit.canary import data_of
+from fedpriv.experiments.commands import race
+from fedpriv.experiments.papers.dp_scaffold import Authors
+from fedpriv.experiments.papers.hours import Speeds
+from fedpriv.experiments.papers.reproduce import reproduce as room
+from fedpriv.experiments.papers.reproduce.catalogue import PAPERS
+from fedpriv.experiments.papers.reproduce.item import Cell, Value
 
 
 def reproduce(*words):

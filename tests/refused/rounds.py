@@ -7,7 +7,7 @@ from every_sampler import BY_RATE, N, by_groups
 from small import regression, squared, start
 
 import fedpriv as fp
-from experiments.papers.dp_scaffold import local_steps
+from fedpriv.experiments.papers.dp_scaffold import local_steps
 from fedpriv.papers import haar_mechanism
 
 NOISY, FREE = fp.gaussian(0.5, 1.2), fp.FreeClients(CLIENTS, buffer=3)

@@ -8,10 +8,10 @@ from pathlib import Path
 import commands
 from recorded import OLD
 
-import experiments
-from experiments import compare, uplink, uploads
-from experiments.runs.run_folder import read
-from experiments.tables.report.audits import read_audits
+from fedpriv import experiments
+from fedpriv.experiments.commands import compare, uplink, uploads
+from fedpriv.experiments.runs.run_folder import read
+from fedpriv.experiments.tables.report.audits import read_audits
 
 
 def command(main, *words):

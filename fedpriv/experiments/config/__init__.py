@@ -1,0 +1,28 @@
+"""Level 2: what a config is, loading it, its fields as options. Here: what a config file imports."""
+
+from fedpriv.experiments.config.experiment import (
+    Entry,
+    Experiment,
+    Ledger,
+    blank,
+    federations,
+    image,
+    text,
+)
+from fedpriv.experiments.config.groups import Groups
+from fedpriv.experiments.config.settings import Checkpoint, Layout, Settings, View
+
+__all__ = [
+    "Checkpoint",
+    "Entry",
+    "Experiment",
+    "Groups",
+    "Layout",
+    "Ledger",
+    "Settings",
+    "View",
+    "blank",
+    "federations",
+    "image",
+    "text",
+]
