@@ -9,6 +9,11 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
+TESTS = re.compile(
+    r" `python -m experiments.run` is the same command. This runs the tests:\n\n```.*?```\n",
+    re.DOTALL,
+)
+LINKS = "## Where to go next"  # a section of nothing else
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:)([^)]+)\)")
 
 
@@ -46,11 +51,12 @@ def outside(text, address):
             return f"{picture}[{words}]({address}/{kind}/main/{path})"
         return "" if picture else words
 
-    return (
-        LINK.sub(link, text)
-        .replace("pip install -e", "pip install")
-        .replace("pip install .", "pip install fedpriv")
+    text = (
+        TESTS.sub("\n", text)
+        .replace("pip install -e .", "pip install fedpriv")
+        .replace("`.[", "`fedpriv[")
     )
+    return LINK.sub(link, text if address else text.partition(LINKS)[0])
 
 
 if __name__ == "__main__":

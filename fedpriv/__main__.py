@@ -13,8 +13,10 @@ from fedpriv.experiments.base.terminal import say
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; without one prints versions, devices, and what the commands are: a line for each."""
-    commands.begin()
-    name, *rest = [*(sys.argv[1:] if argv is None else argv), ""]
+    if argv is None:
+        commands.begin()
+        argv = sys.argv[1:]
+    name, *rest = [*argv, ""]
     found = commands.listed()
     if name in ("", "-h", "--help", "--list", "--version"):
         say(about())
@@ -26,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         meant = f"did you mean {near[0]}? Choose" if near else "choose"
         say(f"error: COMMAND: there is no {name!r}; {meant} {', '.join(found)}", file=sys.stderr)
         return 2
-    return commands.run(name, rest[:-1])
+    return commands.call(name, rest[:-1])
 
 
 def about() -> str:

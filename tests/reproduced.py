@@ -2,8 +2,7 @@
 
 import csv
 
-from commands import reproduce
-
+from fedpriv.experiments.commands import reproduce
 from fedpriv.experiments.papers.reproduce.accounting import certified, claimed
 from fedpriv.experiments.papers.reproduce.item import Cell, Computation, Item, Training, Value
 from fedpriv.experiments.papers.reproduce.picture import Curves, Points, panels

@@ -38,6 +38,7 @@ QUOTED = re.compile(r"`((?:fp|fedpriv|experiments|configs)(?:\.[A-Za-z]\w*)+)")
 TEST = re.compile(r"\btest_\w+")
 LINK = re.compile(r"(?<!\w)!?\[[^\]\n]*\]\(([^)\s]*[./#A-Z][^)\s]*)\)")
 
+ROOMS = ("fedpriv", "fedpriv/experiments", "experiments", "tests")
 THEIRS = re.compile(
     r"[A-Z]+/|runs/|(benchmarks/)?image_classification/|none/|a/|configs/a\.py"
     r"|(flwr|pfl|opacus|jax_privacy|tensorflow_federated)/"
@@ -64,7 +65,11 @@ def made_by(page: Path) -> frozenset[str]:
 
 def missing_files(page: Path, text: str) -> Iterator[str]:
     """Paths from the root, from the page, or within a package."""
-    folders = (ROOT, page.parent, *(ROOT / name for name in ("fedpriv", "experiments", "tests")))
+    folders = (
+        ROOT,
+        page.parent,
+        *(ROOT / name for name in ("fedpriv", "fedpriv/experiments", "experiments", "tests")),
+    )
     for path in PATH.findall(text):
         there = any((folder / path).exists() for folder in folders)
         if not (there or path in made_by(page) or THEIRS.match(path)):
@@ -83,6 +88,12 @@ def resolves(name: str) -> bool:
     parts = ["fedpriv" if part == "fp" else part for part in name.split(".")]
     if parts[0] == "fedpriv" and any(".".join(parts[1:i]) in RETIRED for i in (2, 3)):
         return False
+    if parts[0] == "experiments":  # of `from fedpriv import experiments`, or of the checkout alone
+        return any(is_there([*above, *parts]) for above in (["fedpriv"], []))
+    return is_there(parts)
+
+
+def is_there(parts: list[str]) -> bool:
     for i in range(len(parts), 0, -1):
         try:
             found = importlib.import_module(".".join(parts[:i]))

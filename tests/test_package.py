@@ -1,4 +1,4 @@
-"""What is built and installed: the wheel is the library alone, and needs little to be imported and to train."""
+"""What is built and installed: library, launcher and configs; the library needs little to import and to train."""
 
 import json
 import os
@@ -15,11 +15,11 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-import jax
 import pytest
 from packaging.requirements import Requirement
 
 import fedpriv as fp
+from fedpriv.address import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +114,7 @@ def installed(built) -> Path:
     return folder
 
 
-def test_the_wheel_is_the_library_alone(built):
+def test_the_wheel_is_library_launcher_and_configs(built):
     (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -122,14 +122,20 @@ def test_the_wheel_is_the_library_alone(built):
         told = archive.read(about).decode()
     info = about.removesuffix("METADATA")
     ours = {x for x in names if not x.startswith(info)}
-    modules = {str(x.relative_to(ROOT)) for x in (ROOT / "fedpriv").rglob("*.py")}
-    assert ours == modules | {"fedpriv/py.typed"}
+    files = [x for x in (ROOT / "fedpriv").rglob("*") if x.suffix in (".py", ".json", ".html")]
+    modules = {str(x.relative_to(ROOT)) for x in files}
+    configs = {f"fedpriv/configs/{x.name}" for x in (ROOT / "configs").glob("*.py")}
+    assert ours == modules | configs | {"fedpriv/py.typed"}
     assert {f"{info}licenses/LICENSE", f"{info}METADATA", f"{info}RECORD"} <= names
     assert "License-Expression: Apache-2.0" in told
     assert f"Version: {fp.__version__}\n" in told
     assert f"\nversion: {fp.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## {fp.__version__} (" in (ROOT / "CHANGELOG.md").read_text()
-    assert (ROOT / "README.md").read_text() in told
+    assert "\npip install fedpriv && fedpriv run\n" in told
+    assert not re.findall(r"\]\((?!https?:)", told), (
+        "a link that leads nowhere outside the repository"
+    )
+    assert f"\nProject-URL: Repository, {REPOSITORY}\n" in told or not REPOSITORY
 
 
 def test_the_source_distribution_has_all_that_is_versioned_and_no_data(built):
@@ -153,33 +159,60 @@ def python_in(folder: Path, python: Path | str, *args: str) -> subprocess.Comple
     return subprocess.run([python, *args], check=False, **options)
 
 
-def test_the_wheel_says_where_the_commands_are(installed, tmp_path):
-    """With the other packages of this environment, but no checkout."""
-    script = "import pathlib, runpy, sys; from importlib.machinery import *; "
-    script += "sys.path[0] = sys.argv[1]; "
-    script += "sys.meta_path[:] = [BuiltinImporter, FrozenImporter, PathFinder]; "
-    script += "sys.path = [p for p in sys.path if not pathlib.Path(p, 'experiments').is_dir()]; "
-    script += "runpy.run_module('fedpriv', run_name='__main__')"
-    done = python_in(tmp_path, sys.executable, "-c", script, str(installed))
-    assert (done.returncode, done.stderr) == (0, "")
-    version, devices, rest = done.stdout.splitlines()
-    assert version.startswith(f"fedpriv {fp.__version__}, JAX {jax.__version__}")
-    assert devices.startswith("devices: ")
-    assert "pip install -e ." in rest
-
-
-@pytest.fixture(scope="module")
-def editable(built) -> Path:
-    """The Python of a new environment, in which the checkout is installed to be edited, beside this one's packages."""
-    python = built / "venv" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", built / "venv"], check=True)
-    (site,) = (built / "venv" / "lib").glob("python*/site-packages")
+def environment(folder: Path, *what: Path | str) -> Path:
+    """The Python of a new environment, in which this is installed beside the packages of the tests' own."""
+    python = folder / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (site,) = (folder / "lib").glob("python*/site-packages")
     here = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     (site / "others.pth").write_text("\n".join(here))
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "--python", python, "install", *options]
-    subprocess.run([*command, "-e", built / "checkout"], check=True)
+    subprocess.run([*command, *what], check=True)
     return python
+
+
+@pytest.fixture(scope="module")
+def editable(built) -> Path:
+    """Here the checkout is installed to be edited."""
+    return environment(built / "venv", "-e", built / "checkout")
+
+
+OWN_CONFIG = """
+\"\"\"My digits.\"\"\"
+from dataclasses import replace
+from fedpriv.experiments import config
+quickstart = config.load("quickstart")
+settings = replace(quickstart.settings, rounds=1, seeds=1, algorithms=("dp_fed_avg",))
+load, on, ledger = quickstart.load, quickstart.on, quickstart.ledger
+"""
+OWN_SCRIPT = """
+from importlib.util import find_spec
+import fedpriv as fp
+from fedpriv import experiments
+assert "site-packages" in fp.__file__, fp.__file__
+assert not (find_spec("experiments") or find_spec("configs"))
+run = experiments.run("quickstart", rounds=1, seeds=1, algorithms=["dp_fed_avg"], folder="r", progress=False)
+assert run.summary.git_revision is None
+experiments.figure(run, "curve.pdf")
+print(experiments.table(run)["name"][0])
+"""
+
+
+def test_the_wheel_alone_runs_the_quickstart_an_own_config_and_an_own_script(built, tmp_path):
+    """In the middle of a repository, which is not its own."""
+    (wheel,) = built.glob("*.whl")
+    python = environment(built / "alone", wheel)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=False)
+    (tmp_path / "own.py").write_text(OWN_CONFIG)
+    (tmp_path / "script.py").write_text(OWN_SCRIPT)
+    small = ["--rounds", "1", "--seeds", "1", "--algorithms", "fed_avg"]
+    fedpriv = [python.with_name("fedpriv"), "run"]
+    for words in ([*fedpriv, "quickstart", *small], [*fedpriv, "own.py"], [python, "script.py"]):
+        done = python_in(tmp_path, *map(str, words))
+        assert done.returncode == 0, done.stderr
+    assert done.stdout == "DP-FedAvg\n"
+    assert len([*tmp_path.glob("runs/*/summary.json")]) == 2
 
 
 def test_the_launcher_runs_in_every_folder(editable, built, tmp_path):
@@ -192,9 +225,8 @@ def test_the_launcher_runs_in_every_folder(editable, built, tmp_path):
     assert (tmp_path / "r" / "summary.json").exists()
     done = python_in(tmp_path, editable, "-m", "fedpriv")
     assert done.returncode == 0, done.stderr
-    *_, commands, documentation = done.stdout.splitlines()
-    assert commands == "commands: python -m experiments"
-    assert Path(documentation.removeprefix("documentation: ")).is_relative_to(built / "checkout")
+    (documentation,) = re.findall(r"^documentation: (.*)$", done.stdout, re.MULTILINE)
+    assert Path(documentation).is_relative_to(built / "checkout")
 
 
 def required_by(names: Iterable[str]) -> set[str]:

@@ -13,18 +13,21 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from fedpriv.experiments.commands import listed
+
 WIDTH = 80
 
 
 def help_of(name: str, config: str | None = None) -> str:
     """What the command prints of itself or, with a config, of that config's fields as well."""
-    module = importlib.import_module(f"experiments.{name}")
+    room = "fedpriv.experiments.commands" if name in listed() else "experiments"  # of a checkout
+    module = importlib.import_module(f"{room}.{name}")
     if config:
         return printed(lambda: module.main([config, "--help"]))
     if not hasattr(module, "parse"):  # it takes no config
         return printed(lambda: module.main(["--help"]))
     options = getattr(module, "AllOptions", module.Options)
-    prog, about = f"python -m experiments.{name} [CONFIG]", module.__doc__.partition("\n\n")[2]
+    prog, about = f"fedpriv {name} [CONFIG]", module.__doc__.partition("\n\n")[2]
     return printed(lambda: tyro.cli(options, args=["--help"], prog=prog, description=about))
 
 

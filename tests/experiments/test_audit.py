@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from commands import audit
 from tiers import every
 
 import fedpriv as fp
@@ -20,6 +19,7 @@ from fedpriv.experiments.attacks.audit.canary import SEEN
 from fedpriv.experiments.attacks.audit.mechanisms import audit_mechanisms
 from fedpriv.experiments.attacks.audit.report import Audited, text
 from fedpriv.experiments.attacks.audit.row import Row
+from fedpriv.experiments.commands import audit
 from fedpriv.experiments.config import Entry, Experiment, Ledger, Settings, blank
 from fedpriv.privacy import Claim
 

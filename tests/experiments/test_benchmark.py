@@ -9,8 +9,8 @@ import sys
 import jax
 import numpy as np
 import pytest
-from commands import loaded
 
+from experiments import benchmark
 from experiments.speed import attention_speed, haar_speed, round_speed, rounds, timing
 from experiments.speed.rivals import runner
 from experiments.speed.round_speed import compiled_round
@@ -19,7 +19,7 @@ from fedpriv.devices.layout import Strategy
 from fedpriv.mechanisms.haar import haar, inverse_haar, padded_length
 from fedpriv.privacy.sampling import FixedSize
 
-COMMAND = loaded("benchmark")
+COMMAND = benchmark
 main, PARTS = COMMAND.main, COMMAND.PARTS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

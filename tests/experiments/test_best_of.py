@@ -7,13 +7,13 @@ import dp_accounting as dp
 import jax
 import numpy as np
 import pytest
-from commands import sweep
 from scipy import stats
 
 import fedpriv as fp
 from configs import quickstart
 from fedpriv import experiments
 from fedpriv.experiments.accounting import budget
+from fedpriv.experiments.commands import sweep
 from fedpriv.experiments.config.made import experiment_of
 from fedpriv.experiments.config.options import parse
 from fedpriv.experiments.config.settings import changed

@@ -7,12 +7,12 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from commands import run, sweep
 
 import fedpriv as fp
 from configs import mspdq_mnist, quickstart
 from fedpriv.certification import calibration
 from fedpriv.experiments.accounting import budget
+from fedpriv.experiments.commands import run, sweep
 from fedpriv.experiments.config.experiment import image
 from fedpriv.experiments.config.made import ledger_of
 from fedpriv.experiments.config.settings import Settings, View

@@ -4,7 +4,6 @@ import csv
 
 import numpy as np
 import pytest
-from commands import report as report_command
 from recorded import made
 from reported import tables, text, tree
 from tiers import every
@@ -12,6 +11,7 @@ from tiers import every
 from fedpriv import experiments
 from fedpriv.experiments.base.formats import with_unit
 from fedpriv.experiments.commands import compare
+from fedpriv.experiments.commands import report as report_command
 from fedpriv.experiments.config.public import Public
 from fedpriv.experiments.runs.measured import heading
 from fedpriv.experiments.tables import plots

@@ -1,17 +1,20 @@
 """The commands, as a registry: each is listed, explains itself, and refuses what it does not know in a line."""
 
 import dataclasses
+import importlib
 from pathlib import Path
 
 import pytest
 import tiers
-from commands import loaded
 from every_config import CONFIGS, kind
 
-from experiments import __main__ as experiments
+import fedpriv.__main__ as fedpriv_command
+from experiments import benchmark, odd_calls
+from fedpriv.experiments import commands
 from fedpriv.experiments.config.settings import Settings
 
-COMMANDS = experiments.commands()
+CHECKOUT = {"benchmark": benchmark, "odd_calls": odd_calls}
+COMMANDS = [*commands.listed(), *CHECKOUT]
 PART = {"benchmark": ["start"]}  # of a command that has several
 NEEDED = {
     "sweep": ["--grid", "p=0.1"],
@@ -20,15 +23,29 @@ NEEDED = {
 }
 
 
+def loaded(name):
+    return CHECKOUT.get(name) or importlib.import_module(f"fedpriv.experiments.commands.{name}")
+
+
 def test_it_lists_every_command_once(capsys):
-    assert experiments.main([]) == 0
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]]
-    here = Path(experiments.__file__).parent
-    files = [*here.glob("*.py"), *here.glob("*/__main__.py")]
-    ended = [f for f in files if '__name__ == "__main__"' in f.read_text()]
-    names = {f.stem if f.parent == here else f.parent.name for f in ended} - {"__main__"}
-    assert sorted(listed) == sorted(names)
-    assert listed[0] == "run"
+    assert fedpriv_command.main([]) == 0
+    _, _, listed = capsys.readouterr().out.partition("COMMAND [--help]")
+    names = [line.split()[0] for line in listed.split("\n") if line.strip()]
+    assert names == list(commands.listed())
+    here = Path(commands.__file__).parent
+    assert sorted(names) == sorted(f.stem for f in here.glob("*.py") if f.stem != "__init__")
+    assert names[0] == "run"
+
+
+def test_each_is_a_module_of_the_checkout_too():
+    """`python -m experiments.NAME` is `fedpriv NAME`."""
+    for name in commands.listed():
+        assert importlib.import_module(f"experiments.{name}").main is loaded(name).main
+
+
+def test_a_command_that_is_not_there(capsys):
+    assert fedpriv_command.main(["comapre"]) == 2
+    assert "did you mean compare? Choose" in capsys.readouterr().err
 
 
 def helped(command, *words):

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 import recorded
-from commands import loaded, sweep
 from every_config import CONFIGS, kind
 from reported import edit, record
 from tiers import cases
 
+from fedpriv.experiments import commands as launcher
+from fedpriv.experiments.commands import sweep
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.made import ledger_of
 from fedpriv.experiments.config.options import only_options, parse, split_options
@@ -46,12 +47,16 @@ def documented() -> list[tuple[str, tuple[str, ...]]]:
         text = page.read_text()
         blocks = re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
         shell = "\n".join(block for kind, block in blocks if kind in ("", "bash", "sh"))
-        inline = re.findall(r"`((?:taskset -c 1 )?python -m experiments\.[^`]+)`", text)
+        inline = re.findall(
+            r"`((?:taskset -c 1 )?(?:python -m experiments\.|fedpriv )[a-z][^`]+)`", text
+        )
         lines = shell.replace("\\\n", " ").splitlines() + [x.replace("\n", " ") for x in inline]
         named = dict(re.findall(r'^(\w+)="(.*)"$', "\n".join(lines), re.MULTILINE))
         for line in lines:
             values = named | dict(re.findall(r"for (\w+) in (\S+)", line))
-            for command in re.findall(r"python -m experiments\.([^;&#|>]*)", line):
+            for command in re.findall(
+                r"(?:python -m experiments\.|\bfedpriv )([a-z][^;&#|>]*)", line
+            ):
                 for name, value in values.items():
                     command = command.replace(f"${name}", value)
                 command = command.replace("CONFIG", "quickstart")
@@ -115,7 +120,9 @@ def test_its_settings_are_made(command, tmp_path, monkeypatch):
     write_configs(tmp_path)
     module, args = command
     name, *part = module.split()
-    of = importlib.import_module(f"experiments.speed.{part[0]}") if part else loaded(name)
+    of = importlib.import_module(
+        f"experiments.speed.{part[0]}" if part else f"{launcher.__name__}.{name}"
+    )
     if not hasattr(of, "split_options"):
         options = only_options(of.Options, args, module, of.__doc__)
         if module == "reproduce" and not options.findings:
@@ -182,7 +189,7 @@ def test_it_reads_run_folders(module, args, folders, tmp_path, monkeypatch, caps
     recorded_here = {"dp_sgd": "fed_avg", "no_noise": "fed_avg", "banded": "dp_fed_avg"}
     args = [recorded_here.get(word, word) for word in args]
     try:
-        code = loaded(module).main(args)
+        code = launcher.call(module, args)
     except SystemExit as end:  # --help
         code = int(end.code or 0)
     assert code == 0, capsys.readouterr().err

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import reproduce
 
+from fedpriv.experiments.commands import reproduce
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.settings import changed
 from fedpriv.experiments.papers.reproduce import reproduce as room

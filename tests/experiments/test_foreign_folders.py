@@ -14,13 +14,13 @@ import shutil
 import warnings
 from pathlib import Path
 
-import commands
 import pytest
 from matplotlib.figure import Figure
 from recorded import OLD as OURS
 from tiers import every
 
 from fedpriv import experiments
+from fedpriv.experiments import commands
 from fedpriv.experiments.base.command import explained
 from fedpriv.experiments.base.formats import markdown_table
 from fedpriv.experiments.runs.run_folder import read, runs_of
@@ -42,7 +42,8 @@ HOSTILE = (
 )
 FILES = ("run/config.json", "run/metrics.jsonl", "run/summary.json", "sweep.json", "audit.json")
 compare, uploads, privacy = (
-    importlib.import_module(f"experiments.{name}") for name in ("compare", "uploads", "privacy")
+    importlib.import_module(f"fedpriv.experiments.commands.{name}")
+    for name in ("compare", "uploads", "privacy")
 )
 
 
@@ -181,7 +182,7 @@ def test_a_page_says_what_trains_an_own_config_again(folder, tmp_path):
     held = json.loads(path.read_text())
     path.write_text(json.dumps(held | {"config": "/somewhere/own.py"}))
     text = experiments.report(folder / "run", tmp_path / "p.html").read_text()
-    assert "experiments.run /somewhere/own.py --rounds 4" in text
+    assert "fedpriv run /somewhere/own.py --rounds 4" in text
     assert "--local.learning-rate 0.1" in text
 
 

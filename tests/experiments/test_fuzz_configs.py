@@ -12,14 +12,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from commands import audit, privacy, run, sweep
 from every_config import FIRST
 from hypothesis import given
 from hypothesis import strategies as st
 from odd_values import WORDS, cases, overrides
 
 from fedpriv.engine import compilation_cache
-from fedpriv.experiments.commands import compare
+from fedpriv.experiments.commands import audit, compare, privacy, run, sweep
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.training import prepare
 from fedpriv.experiments.training import train as training

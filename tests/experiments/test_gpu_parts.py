@@ -5,14 +5,14 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import loaded
 
+from experiments import benchmark
 from experiments.speed import gpu, gpu_parts, large, rounds
 from experiments.speed.gpu_parts import EVERY, PARTS, Part
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.options import only_options, parse
 
-main = loaded("benchmark").main
+main = benchmark.main
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import optax
 import pytest
-from commands import run
 from reported import record, text, tree
 from small import squared, start
 
@@ -19,6 +18,7 @@ from fedpriv.certification import calibration
 from fedpriv.core.json_values import plain
 from fedpriv.experiments.accounting import budget
 from fedpriv.experiments.accounting.found import GroupsFound, read_back
+from fedpriv.experiments.commands import run
 from fedpriv.experiments.config.experiment import Ledger, blank, image
 from fedpriv.experiments.config.groups import Groups
 from fedpriv.experiments.config.made import ledger_of

@@ -7,10 +7,10 @@ import subprocess
 import jax
 import numpy as np
 import pytest
-from commands import loaded
 from tiers import every
 
 import fedpriv as fp
+from experiments import benchmark
 from experiments.speed import growth, growth_point
 from experiments.speed.growth import Axis
 from experiments.speed.growth_point import Point, built, here, measured, network, xla_mb
@@ -18,7 +18,7 @@ from experiments.speed.timing import spread
 
 
 def main(args):
-    return loaded("benchmark").main(["growth", *args])
+    return benchmark.main(["growth", *args])
 
 
 X = [1e2, 1e3, 1e4, 1e5, 1e6]

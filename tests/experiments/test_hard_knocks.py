@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 import tiers
-from commands import run
 
 from fedpriv.experiments.base import signals
 from fedpriv.experiments.base.outside_errors import outside
+from fedpriv.experiments.commands import run
 from fedpriv.experiments.runs import recorder, run_folder
 from fedpriv.experiments.search import sweep_folder
 from fedpriv.models.kept_model import is_kept

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from commands import loaded
 
+from experiments import benchmark
 from experiments.speed import integers
 from experiments.speed.workloads import Images
 
@@ -15,7 +15,7 @@ def test_rounds_with_integers_stand_beside_floats(monkeypatch, capsys):
     tiny = Images(2, examples=2, epochs=2, side=4, filters=(), hidden=(3,))
     monkeypatch.setattr(integers, "WORKLOAD", tiny)
     monkeypatch.setattr(integers, "KEPT", 0.2)
-    assert loaded("benchmark").main(["integers", "--clients", "2", "--repeats", "2"]) == 0
+    assert benchmark.main(["integers", "--clients", "2", "--repeats", "2"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found["rounds"]) == {"dense", "rand_k"}
     for rounds in found["rounds"].values():

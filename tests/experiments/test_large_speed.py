@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import optax
 import pytest
-from commands import loaded
 
 import fedpriv as fp
+from experiments import benchmark
 from experiments.speed import examples, large
 from experiments.speed.large import Measured
 from experiments.speed.large_runs import LARGE, SMALL, LargeStep
@@ -19,7 +19,7 @@ from experiments.speed.workloads import parameters
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 
-main = loaded("benchmark").main
+main = benchmark.main
 
 TINY = {"length": 4, "vocabulary": 8, "width": 8, "heads": 2, "layers": 1, "lot": 2, "product": 8}
 FEW = {"clients": 2, "steps": 2}

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from commands import audit
 from scipy.stats import beta
 from small import classification, refused, regression, squared, start
 
@@ -24,6 +23,7 @@ from fedpriv.experiments.attacks.audit.many_runs import _exact_pairs, certified_
 from fedpriv.experiments.attacks.audit.mechanisms import exact_pair
 from fedpriv.experiments.attacks.audit.repeated_training import NOTHING, Asked, KeptScores, Scored
 from fedpriv.experiments.attacks.audit.whole_runs import Outcome, compiled_trainer
+from fedpriv.experiments.commands import audit
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.settings import changed
 from fedpriv.experiments.training.prepare import built

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import privacy, run
 from prepared import write_random
 
 from fedpriv import models
+from fedpriv.experiments.commands import privacy, run
 from fedpriv.experiments.config import image, modules
 from fedpriv.experiments.config.made import experiment_of
 from fedpriv.experiments.config.options import parse

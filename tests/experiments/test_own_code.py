@@ -7,13 +7,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from commands import loaded
 from resumed import KilledError, Stop
 from small import refused
 
 import configs
 from fedpriv import experiments
 from fedpriv.experiments.base import user_modules
+from fedpriv.experiments.commands import sweep
 from fedpriv.experiments.commands.run import main
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.settings import changed
@@ -180,6 +180,6 @@ def test_a_config_that_holds_records_out(tmp_path):
     with refused("^state: there is none; .* the commands, which keep only shared models"):
         history.state_of(0)
     options = ["--grid", "per-client=5", "--folds", "2", "--rounds", "1"]
-    assert loaded("sweep").main([module, *options, "--output", str(tmp_path / "swept")]) == 0
+    assert sweep.main([module, *options, "--output", str(tmp_path / "swept")]) == 0
     caption = (tmp_path / "swept" / "table.md").read_text()
     assert "personal_accuracy_mean after the last round, on records of single clients" in caption

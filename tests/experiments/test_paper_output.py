@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import report
 from PIL import Image
 from recorded import made
 from small import refused
 
 from fedpriv import experiments
-from fedpriv.experiments.commands import compare
+from fedpriv.experiments.commands import compare, report
 from fedpriv.experiments.runs.run_folder import read
 from fedpriv.experiments.runs.run_names import labelled, named
 from fedpriv.experiments.tables import plots

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from commands import privacy
 from dp_accounting.pld import privacy_loss_distribution
 from jax import lax
 from prepared import write_random
@@ -15,6 +14,7 @@ from small import assert_close, filled
 
 import fedpriv as fp
 from configs import pfl_cifar10
+from fedpriv.experiments.commands import privacy
 from fedpriv.experiments.config.made import experiment_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from commands import privacy, run
 
 import fedpriv as fp
 from configs import quickstart
 from fedpriv.certification.traced_round import TracedRound
+from fedpriv.experiments.commands import privacy, run
 from fedpriv.privacy import VIEWS
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile", "tiny_networks")

@@ -5,11 +5,11 @@ import shlex
 import shutil
 
 import pytest
-from commands import report as command
 from recorded import made
 from reported import edit, tables, text, tree, with_class
 
 from fedpriv.core.json_values import plain
+from fedpriv.experiments.commands import report as command
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.options import parse
 from fedpriv.experiments.runs.run_folder import read
@@ -181,8 +181,8 @@ def test_where_the_numbers_come_from(several):
     assert about["prng"] == summary.prng == "threefry2x32"
     assert about["code revision"] == (summary.git_revision or "none")
     command = shlex.split(found["Runs"][2][3])
-    assert command[:4] == ["python", "-m", "experiments.run", "quickstart"]
-    again = plain(parse(modules.load("quickstart"), "quickstart", command[4:]))
+    assert command[:3] == ["fedpriv", "run", "quickstart"]
+    again = plain(parse(modules.load("quickstart"), "quickstart", command[3:]))
     assert again | {"output": str(base / "b")} == summary.settings
 
 

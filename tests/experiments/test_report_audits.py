@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from commands import report as command
 from matplotlib.axes import Axes
 from recorded import audit, made
 from reported import text, tree
 
 from fedpriv import experiments
+from fedpriv.experiments.commands import report as command
 from fedpriv.experiments.tables.report import charts
 from fedpriv.experiments.tables.report.audits import read_audits
 

@@ -8,10 +8,10 @@ import subprocess
 
 import numpy as np
 import pytest
-from commands import report as command
 from PIL import Image, ImageColor
 from reported import record
 
+from fedpriv.experiments.commands import report as command
 from fedpriv.experiments.tables.plots import COLOURS, colours
 
 BROWSER = next(

@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from commands import report as command
 from recorded import made
 from reported import edit, record, tables, text, tree
 
 from fedpriv import experiments
+from fedpriv.experiments.commands import report as command
 from fedpriv.experiments.runs.run_folder import read, read_all
 from fedpriv.experiments.runs.run_names import names
 from fedpriv.experiments.tables.report import charts

@@ -5,10 +5,10 @@ import re
 import shutil
 
 import pytest
-from commands import report as command
 from recorded import made
 from reported import edit, text, tree, with_class
 
+from fedpriv.experiments.commands import report as command
 from fedpriv.experiments.tables.report import charts
 
 

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from commands import reproduce
 from reported import record_experiment
 from reproduced import ITEMS, PLAIN, PRIVATE, TABLE, launch, rows
 
 from configs import quickstart
 from fedpriv.core.json_values import plain
 from fedpriv.experiments.base.provenance import git_revision
+from fedpriv.experiments.commands import reproduce
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.made import experiment_of
 from fedpriv.experiments.config.settings import changed

@@ -4,9 +4,9 @@ import itertools
 import re
 
 import pytest
-from commands import reproduce
 from made_runs import settled
 
+from fedpriv.experiments.commands import reproduce
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.settings import changed
 from fedpriv.experiments.papers.reproduce import dp_scaffold, fed_smp, mspdq, mspdq_defence, wavelet

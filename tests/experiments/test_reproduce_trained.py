@@ -5,13 +5,13 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from commands import reproduce
 from prepared import write_random
 from reproduced import rows
 from small import regression
 
 from configs import dp_scaffold_synthetic, fed_smp_fashion_mnist, mspdq_mnist, wavelet_mnist
 from fedpriv import ModelState, models
+from fedpriv.experiments.commands import reproduce
 from fedpriv.experiments.papers.fed_smp import Local, train_loss
 from fedpriv.experiments.papers.reproduce import (
     dp_scaffold,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import recorded
 import tiers
-from commands import privacy, sweep
 from resumed import files_of, spelt, tell
 
 import fedpriv as fp
 from fedpriv import experiments
+from fedpriv.experiments.commands import privacy, sweep
 from fedpriv.experiments.commands.run import main
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.options import parse

@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 import optax
 import pytest
-from commands import privacy
 from resumed import SMALL, assert_same, launch
 
 import fedpriv as fp
 from configs import quickstart
 from fedpriv import experiments
 from fedpriv.experiments.accounting import budget
+from fedpriv.experiments.commands import privacy
 from fedpriv.experiments.config import statistics
 from fedpriv.experiments.config.experiment import Entry, Ledger, image, text
 from fedpriv.experiments.config.made import experiment_of, ledger_of

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from commands import privacy, run
 
 import fedpriv as fp
 from configs import dp_scaffold_synthetic
 from fedpriv import experiments
+from fedpriv.experiments.commands import privacy, run
 from fedpriv.experiments.config.made import experiment_of
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

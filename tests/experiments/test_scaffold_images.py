@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from commands import run
 from prepared import write_random
 
 from configs import dp_scaffold_femnist
+from fedpriv.experiments.commands import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_to_compile")]
 

@@ -5,10 +5,10 @@ import json
 import jax
 import jax.numpy as jnp
 import pytest
-from commands import loaded
 from small import sgd, squared, start
 
 import fedpriv as fp
+from experiments import benchmark
 from experiments.speed import scale_out
 from experiments.speed.scale_out import Network, traffic
 from fedpriv.experiments.papers.dp_scaffold import local_steps
@@ -74,7 +74,7 @@ def test_a_ring():
 def test_two_processes_beside_one(capsys, monkeypatch):
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     words = ["scale_out", "mspdq_mnist", "--clients", "2", "--repeats", "1", "--json"]
-    assert loaded("benchmark").main(words) == 0
+    assert benchmark.main(words) == 0
     found = json.loads(capsys.readouterr().out)
     one, two = (found[f"{n}_seconds"]["all"][0] for n in ("one_process", "two_processes"))
     assert found["speed_of_two_processes"]["all"] == [pytest.approx(one / two)]

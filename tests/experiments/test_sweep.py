@@ -8,12 +8,12 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
-from commands import run, sweep
 
 import fedpriv as fp
 from configs import quickstart
 from fedpriv import privacy
 from fedpriv.devices import memory as device_memory
+from fedpriv.experiments.commands import run, sweep
 from fedpriv.experiments.runs import run_folder
 from fedpriv.experiments.search import training_together
 from fedpriv.experiments.search.sweep_folder import point_ended

@@ -4,11 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from commands import run, sweep
 from tiers import every
 
 from configs import quickstart
 from fedpriv.experiments.base.writer import held
+from fedpriv.experiments.commands import run, sweep
 from fedpriv.experiments.config.options import split_options
 from fedpriv.experiments.search import sweep_table
 from fedpriv.experiments.search.sweep_folder import UNFINISHED, begin_sweep_folder

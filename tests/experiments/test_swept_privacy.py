@@ -5,13 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from commands import report
 from recorded import BUDGETS, made
 from reported import edit, tables, tree, with_class
 
 from fedpriv import experiments, privacy
 from fedpriv.core.json_values import plain
-from fedpriv.experiments.commands import compare
+from fedpriv.experiments.commands import compare, report
 from fedpriv.experiments.runs.run_folder import read, read_all
 from fedpriv.experiments.search import sweep_table
 from fedpriv.experiments.search.sweep_grid import Point

@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from commands import audit, privacy, run, sweep
 from tiers import every
 
+from fedpriv.experiments.commands import audit, privacy, run, sweep
 from fedpriv.experiments.training import prepare
 
 pytestmark = pytest.mark.usefixtures("quick_to_compile")

@@ -7,10 +7,8 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-from commands import audit, privacy, run, sweep
-
 from fedpriv import experiments
-from fedpriv.experiments.commands import inversion
+from fedpriv.experiments.commands import audit, inversion, privacy, run, sweep
 from fedpriv.experiments.commands import run as run_
 from fedpriv.experiments.commands import sweep as sweep_
 from fedpriv.experiments.runs.recorder import new_folder

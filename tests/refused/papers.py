@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-import commands
 import numpy as np
 import reproduced
 from small import regression
@@ -13,9 +12,11 @@ from small import regression
 import configs.race as entered
 import fedpriv as fp
 from configs import dp_scaffold_mnist, dp_scaffold_synthetic
+from experiments.benchmark import main as benchmark_main
 from experiments.speed import rounds
 from experiments.speed.growth import fit
 from fedpriv.attacks.canary_places import NoPlaceError
+from fedpriv.experiments import commands
 from fedpriv.experiments.attacks.audit.audit import Wanted
 from fedpriv.experiments.attacks.audit.canary import data_of
 from fedpriv.experiments.commands import race
@@ -38,7 +39,7 @@ def under_srun():
 
 
 def benchmark(*words):
-    commands.loaded("benchmark").main([*words, "--traceback"])
+    benchmark_main([*words, "--traceback"])
 
 
 def no_torch(word):

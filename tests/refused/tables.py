@@ -5,10 +5,10 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-import commands
 from recorded import OLD
 
 from fedpriv import experiments
+from fedpriv.experiments import commands
 from fedpriv.experiments.commands import compare, uplink, uploads
 from fedpriv.experiments.runs.run_folder import read
 from fedpriv.experiments.tables.report.audits import read_audits

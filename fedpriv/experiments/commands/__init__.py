@@ -35,6 +35,6 @@ def begin() -> None:
     signals.install()
 
 
-def run(name: str, argv: Sequence[str]) -> int:
+def call(name: str, argv: Sequence[str]) -> int:
     """A command of this process: its exit code."""
     return importlib.import_module(f"{__name__}.{name}").main(argv)

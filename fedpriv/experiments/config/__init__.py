@@ -10,6 +10,7 @@ from fedpriv.experiments.config.experiment import (
     text,
 )
 from fedpriv.experiments.config.groups import Groups
+from fedpriv.experiments.config.modules import load
 from fedpriv.experiments.config.settings import Checkpoint, Layout, Settings, View
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "blank",
     "federations",
     "image",
+    "load",
     "text",
 ]
