@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say("\nfedpriv COMMAND [--help]\n")
         say("\n".join(f"  {command:<17} {does}" for command, does in found.items()))
         return 0
-    if name not in found:
+    if name not in {*found, *commands.ALSO}:
         near = difflib.get_close_matches(name, found, 1)
         meant = f"did you mean {near[0]}? Choose" if near else "choose"
         say(f"error: COMMAND: there is no {name!r}; {meant} {', '.join(found)}", file=sys.stderr)

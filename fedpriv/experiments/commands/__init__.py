@@ -14,6 +14,7 @@ from pathlib import Path
 from fedpriv.experiments.base import signals
 
 HEAD = re.compile(r'"""fedpriv (\w+)[^:]*: (.+?)\.?(?:""")?$')
+ALSO = {"table": "compare"}  # what else a command is called
 ORDER = ("run", "sweep", "compare", "report", "privacy", "audit", "inversion", "reproduce")
 
 
@@ -36,5 +37,5 @@ def begin() -> None:
 
 
 def call(name: str, argv: Sequence[str]) -> int:
-    """A command of this process: its exit code."""
-    return importlib.import_module(f"{__name__}.{name}").main(argv)
+    """A command of this process, by one of its names: its exit code."""
+    return importlib.import_module(f"{__name__}.{ALSO.get(name, name)}").main(argv)
