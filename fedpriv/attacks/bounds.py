@@ -167,7 +167,8 @@ def _tossed(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The scores of as many draws, each of a neighbour by a fair coin, as there will be enough scores of both for.
 
-    Where there are not after all, none: with a probability that `_FOR_COINS` pays for.
+    Where there are not after all, with a probability F, all coins are tossed again. Given that there are, nothing has
+    more than 1 / (1 - F) times its probability, which `_FOR_COINS` pays for.
     """
     from scipy.stats import binom
 
@@ -177,8 +178,8 @@ def _tossed(
     every = range(1, len(present) + len(absent) + 1)
     runs = bisect_right(every, _FOR_COINS * significance, key=too_many)
     there = int(rng.binomial(runs, 0.5))
-    if there > len(present) or runs - there > len(absent):
-        return present[:0], absent[:0]
+    while there > len(present) or runs - there > len(absent):
+        there = int(rng.binomial(runs, 0.5))
     return present[:there], absent[: runs - there]
 
 
