@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedpriv.core.json_values import PRIVATE
+from fedpriv.core.json_values import PRIVATE, as_json
 from fedpriv.engine.history import SHARES, Evaluation
 from fedpriv.experiments.base.formats import (
     ClientEpsilons,
@@ -151,6 +151,7 @@ class Report:
       operational: by view, what a finite epsilon means; empty where it was recorded of one kind of unit alone, though
         there are several.
       statistics: by view, of the statistics that `certified` counts, alone; empty where none were released.
+      uncounted: further rounds that may have been trained, where that is not known; then no epsilon here counts them.
       of_all_kinds: whether `operational` holds for every kind of unit. It is not in runs of older versions, whose
         numbers are of the kind that costs most at delta: too low for others, where units have groups or are persons.
     """
@@ -163,6 +164,7 @@ class Report:
     group_epsilons: dict[str, GroupEpsilons] = field(default_factory=dict)
     statistics: dict[str, Certificate] = field(default_factory=dict)
     of_all_kinds: bool = False
+    uncounted: int = field(default=0, metadata=as_json())
 
     def __post_init__(self) -> None:
         _check_views(self.claimed, *self.certified.values())
@@ -340,10 +342,11 @@ class Environment:
 
 @dataclass(frozen=True)
 class Resumption:
-    """That a run went on after a stop, and what of its environment differs from the one before."""
+    """That a run went on after a stop, what of its environment differs from the one before, and how far it had come."""
 
     time: str
     differs: tuple[str, ...] = ()
+    reached: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -147,9 +147,12 @@ class RunFolder:
 
     @property
     def certificates(self) -> dict[str, dict[str, Certificate]]:
-        """Certificates by algorithm and view, from summary.json."""
-        found = self.summary.privacy if self.summary else {}
-        return {name: dict(report.certified) for name, report in found.items()}
+        """Certificates by algorithm and view.
+
+        Those of a run without summary.json are towards a third party alone, of the rounds that were evaluated, and
+        assume that no other was trained.
+        """
+        return {name: dict(report.certified) for name, report in self.results.privacy.items()}
 
     @cached_property
     def statistics(self) -> dict[str, ReleasedStatistics]:

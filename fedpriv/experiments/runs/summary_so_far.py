@@ -14,13 +14,24 @@ from fedpriv.engine.history import SHARES
 from fedpriv.experiments.base.spread import Spread
 from fedpriv.experiments.config.public import LAST, Public, allowed, by_what, sentences
 from fedpriv.experiments.config.stopping import decided
-from fedpriv.experiments.runs.contents import Begun, Line, NotFinite, Report, Summary
+from fedpriv.experiments.runs.contents import (
+    HOURS,
+    Begun,
+    Line,
+    NotFinite,
+    Report,
+    Summary,
+)
 from fedpriv.experiments.runs.measured import best_note
 from fedpriv.models.score import best, main_metric
 
 
 def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
-    """The summary of evaluations alone: certificates are for a third party, what was planned is not known."""
+    """The summary of evaluations alone.
+
+    Certificates are for a third party, of the rounds that were evaluated; `uncounted` says how many may have been
+    trained since. What was planned is known where it is what the settings say.
+    """
     last = {name: of[-1] for name, of in lines.items() if of}
     names = _metrics(begun, next(iter(last.values()))) if last else []
     public = begun.public([m for line in last.values() for m in line.of_score])
@@ -38,13 +49,13 @@ def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Su
         {name: of | solved.get(name, {}) for name, of in settings.items()},
         status,
         rounds,
-        {},
+        {name: most for name in last if (most := _planned(begun, name)) and most >= rounds[name]},
         main_metric(names, begun.settings.get("metric")) if names else "",
         _part(best, public, True),
         _part(final, public, True),
         {name: line.uplink_mb_per_client for name, line in last.items()},
         {name: line.downlink_mb_per_client for name, line in last.items()},
-        {name: _not_covered(_report(line), chosen) for name, line in last.items()},
+        {name: _not_covered(_report(begun, line), chosen) for name, line in last.items()},
         sentences(chosen),
         {
             name: rounds[name] * line.seeds / seconds[name] if seconds[name] else math.nan
@@ -156,10 +167,41 @@ def _best(begun: Begun, lines: Sequence[Line], metric: str) -> Spread:
     return Spread.of(best(each, metric, begun.higher))
 
 
-def _report(line: Line) -> Report:
+def _planned(begun: Begun, algorithm: str) -> int | None:
+    """Rounds that were to be trained; None where only the config's code can say that."""
+    own = begun.algorithm_settings.get(algorithm, {})
+    if begun.settings.get("stop_at_epsilon") is not None or HOURS in own:
+        return None
+    found = own.get("rounds", begun.settings.get("rounds"))
+    return found if isinstance(found, int) else None
+
+
+def _uncounted(begun: Begun, line: Line) -> int:
+    """Rounds after the last evaluation that may have been trained, before this stop or one before it.
+
+    Where the models say when to stop, that is all that were planned.
+    """
+    every, planned = begun.settings.get("every"), _planned(begun, line.algorithm) or math.inf
+    if not isinstance(every, int) or line.round >= planned:
+        return 0
+    if planned < math.inf and any(begun.settings.get(x) for x in ("stop_at", "patience")):
+        return int(planned) - line.round
+    reached = [line.round, *(again.reached.get(line.algorithm, 0) for again in begun.resumed)]
+    return int(min(max(reached) + every, planned)) - line.round
+
+
+def _report(begun: Begun, line: Line) -> Report:
     certified, groups = line.privacy.certified, line.privacy.group_epsilons
+    if uncounted := _uncounted(begun, line):
+        last = f"that no round was trained after {line.round}, the last that was evaluated"
+        but = f"{uncounted} more may have been, and count as well"
+        certified = replace(certified, assumptions=(*certified.assumptions, f"{last}: {but}"))
     by_view = {certified.view: groups} if groups else {}
-    report = Report(
-        line.round, line.privacy.claimed, {certified.view: certified}, of_all_kinds=True
+    return Report(
+        line.round,
+        line.privacy.claimed,
+        {certified.view: certified},
+        group_epsilons=by_view,
+        of_all_kinds=True,
+        uncounted=uncounted,
     )
-    return replace(report, group_epsilons=by_view)

@@ -23,6 +23,7 @@ from fedpriv.privacy import VIEWS
 if TYPE_CHECKING:
     import pandas
 
+OF_EPSILON = ("epsilon", "delta", "unit", "view", "relation")
 FORMULAS = tuple("=+-@\t\r\n")  # what a cell of a spreadsheet begins with that computes
 
 
@@ -250,11 +251,26 @@ def _no_formula(cell: Any) -> Any:
 
 
 def records(found: Sequence[Row]) -> list[dict[str, Any]]:
-    """The frame's lines, all with the same keys."""
+    """The frame's lines, all with the same keys; those come first that a notebook shows of a frame, ten."""
     metrics = measured(found)
     made = [_record(r, metrics) for r in found]
-    every = dict.fromkeys(column for line in made for column in line)
+    every = dict.fromkeys([*_first(found), *(column for line in made for column in line)])
     return [{column: line.get(column) for column in every} for line in made]
+
+
+def _first(found: Sequence[Row]) -> list[str]:
+    """The columns that everyone looks for: whose row it is, the metrics that are shown, the epsilon that was asked for.
+
+    An epsilon comes with all that belongs to it.
+    """
+    keys, metrics, views = dict[str, None](), dict[str, None](), dict[str, None]()
+    for r in found:
+        keys |= dict.fromkeys(r.keys)
+        metrics |= dict.fromkeys(map(r.public.marked, r.metrics))
+        views[r.summary.settings.get("view", "third_party")] = None
+    epsilons = [f"certified_{view}_{part}" for view in views for part in (*OF_EPSILON, "basis")]
+    scores = [f"{metric}_final_{part}" for metric in metrics for part in ("mean", "std")]
+    return [*keys, "name", *scores, *epsilons]
 
 
 def measured(found: Iterable[Row]) -> list[str]:
@@ -266,6 +282,7 @@ def measured(found: Iterable[Row]) -> list[str]:
 def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
     """None where there is no number."""
     summary, name = row.summary, row.algorithm
+    privacy = summary.privacy.get(name)
     found: dict[str, Any] = {
         "config": summary.config,
         "algorithm": name,
@@ -273,6 +290,7 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
         "status": _status(summary, name),
         "rounds": summary.rounds.get(name, 0),
         "rounds_planned": summary.rounds_planned.get(name),
+        "rounds_uncounted": privacy.uncounted if privacy else None,
         "stopped": summary.stopped.get(name),
         "diverged": summary.diverged.get(name),
         "seeds": row.seeds,
@@ -299,11 +317,10 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
     found |= {f"trained_{field}": trained.get(field) for field in (NOISE, *trained)}
     found[f"uplink_mb_per_client{MARK}"] = summary.uplink_mb_per_client.get(name)
     found[f"downlink_mb_per_client{MARK}"] = summary.downlink_mb_per_client.get(name)
-    privacy = summary.privacy.get(name)
     epsilons: dict[str, Any] = {"claimed": privacy and privacy.claimed}
     epsilons |= {f"certified_{v}": privacy and privacy.certified.get(v) for v in VIEWS}
     for kind, number in epsilons.items():
-        for part in ("epsilon", "delta", "unit", "view", "relation"):
+        for part in OF_EPSILON:
             found[f"{kind}_{part}"] = getattr(number, part, None)
         if kind != "claimed":
             found[f"{kind}_basis"] = getattr(number, "basis", None)

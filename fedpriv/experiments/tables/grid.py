@@ -188,8 +188,9 @@ def _lead(row: Row, which: str, metric: str) -> str:
 def certified(row: Row, view: str, letters: dict[str, str]) -> str:
     """In a grid: what is certified towards a view, with the letter of what it means."""
     privacy = row.summary.privacy.get(row.algorithm)
-    of = row.summary.choice
-    return _epsilon(privacy.certified.get(view) if privacy else None, letters, of)
+    found = privacy.certified.get(view) if privacy else None
+    at_least = privacy and privacy.uncounted and found and math.isfinite(found.epsilon)
+    return "≥ " * bool(at_least) + _epsilon(found, letters, row.summary.choice)
 
 
 def _epsilon(epsilon: Certificate | Claim | None, letters: dict[str, str], of: str = "") -> str:
@@ -337,9 +338,14 @@ def on_rounds(found: Sequence[Row]) -> list[str]:
         )
     for r in found:
         done, planned = r.summary.rounds.get(r.algorithm), r.summary.rounds_planned.get(r.algorithm)
-        if done and planned and done < planned and r.algorithm not in r.summary.stopped:
-            of = counted(done, r.summary.privacy[r.algorithm].rounds)
-            said.append(f"{r.who}: not trained to the end; its {of}")
+        of = r.summary.privacy.get(r.algorithm)
+        if of and of.uncounted:
+            said.append(
+                f"{r.who}: its run has no summary.json (killed, or still training), and its epsilon counts the {done} "
+                f"rounds evaluated alone; up to {of.uncounted} more may have run, so that the epsilon is at least that"
+            )
+        elif of and done and planned and done < planned and r.algorithm not in r.summary.stopped:
+            said.append(f"{r.who}: not trained to the end; its {counted(done, of.rounds)}")
     return said
 
 

@@ -64,6 +64,11 @@ def _private(report: Report) -> bool:
     return any(math.isfinite(c.epsilon) for c in report.certified.values())
 
 
+def _rounds(report: Report) -> str:
+    more = f", without up to {report.uncounted} more that may have run" if report.uncounted else ""
+    return f"{report.rounds} rounds{more}"
+
+
 def _account(report: Report, found: Sequence[Result], audits: Sequence[Errors]) -> Account:
     views = sorted(report.certified, key=VIEWS.index)
     certificates = [report.certified[view] for view in views]
@@ -76,7 +81,7 @@ def _account(report: Report, found: Sequence[Result], audits: Sequence[Errors]) 
         rows.append(_claimed(claim))
     return Account(
         names=[result.label for result in found],
-        table=Table(f"Epsilons of {report.rounds} rounds", HEAD, rows),
+        table=Table(f"Epsilons of {_rounds(report)}", HEAD, rows),
         missing=[view for view in VIEWS if view not in views],
         claim=claim,
         verdict=_verdict(claim) if claim else "",
