@@ -60,7 +60,9 @@ def check(unit, certificate):
     return f"{word}: epsilon {epsilon:.6g}; dp-accounting: {low:.6g} to {high:.6g}"
 
 
-said, code = json.loads(Path(sys.argv[1]).read_text()), 0
+if not (file := Path(*sys.argv[1:2])).is_file():
+    sys.exit(f"{file} is no file; give a run's summary.json, which a killed run has after --resume")
+said, code = json.loads(file.read_text()), 0
 for name, run in said.get("privacy", {"certificate": {"certified": {"": said}}}).items():
     for view, one in run["certified"].items():
         for unit in one.get("compositions") or [{**one, "pair": {"older file": {}}}]:

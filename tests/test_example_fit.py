@@ -191,3 +191,19 @@ def test_what_is_right_is_taken():
         data = {name: given, "label": LABEL}
         model = fp.models.classifier(module, np.zeros(given.shape[1:], np.uint8), name)
         check_examples(model.score, jax.eval_shape(model.init, jax.random.key(0)), data, data)
+
+
+def test_a_network_of_ones_own_that_is_made_for_floats_refuses_bytes():
+    """In training, scores and predictions; of other features than images nobody knows what bytes are."""
+    bytes_, flat = {"image": IMAGE, "label": LABEL}, IMAGE.reshape(ROWS, -1)
+    model = fp.models.classifier(Own(), np.zeros(IMAGE.shape[1:], np.float32))
+    params = model.init(jax.random.key(0))
+    with pytest.raises(ValueError, match=r"^test: image: uint8\[.*made for float32"):
+        check_examples(model.score, params, bytes_, bytes_)
+    with pytest.raises(ExampleError, match=r"^image: uint8\[.*give image / np.float32\(255\)"):
+        jax.eval_shape(model.loss, params, jax.tree.map(lambda leaf: leaf[0], bytes_))
+    with pytest.raises(ExampleError, match=r"^image: uint8\["):
+        model.predict(params, IMAGE)
+    assert model.predict(params, IMAGE / np.float32(255)).shape == (ROWS, 3)
+    other = fp.models.classifier(Own(), np.zeros(flat.shape[1:], np.float32), "features")
+    assert other.predict(other.init(jax.random.key(0)), flat).shape == (ROWS, 3)

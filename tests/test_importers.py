@@ -125,3 +125,12 @@ def test_ids_that_differ_stay_different(ids):
     data = from_huggingface({"user": ids, "x": [0.5] * 3}, client="user", x="x")
     assert data["client"].tolist() == ids
     assert fp.Federation.from_arrays(data, "client").num_clients == 3
+
+
+def test_only_pictures_can_be_resized():
+    """Lists of unlike length are none."""
+    unlike = pictures([COLOUR[0], COLOUR[1, 1:]])
+    with pytest.raises(ValueError, match="^x: row 1 has the shape .*; give all the same shape$"):
+        from_huggingface(Table(x=[[1, 2], [1]]), x="x")
+    with pytest.raises(ValueError, match="give all the same shape, by resizing pictures"):
+        from_huggingface(Table(image=unlike), image="image")

@@ -165,3 +165,16 @@ def test_tokens_of_a_column():
     expected = from_tokens(texts, users, length=3, vocabulary=5)
     for name, leaf in expected.items():
         np.testing.assert_array_equal(found[name], leaf)
+
+
+def test_null_is_refused_and_nan_is_a_number_until_it_is_trained_on(tmp_path):
+    """Each with its row."""
+    for value, kind in ((None, "null"), (float("nan"), "nan")):
+        table = pa.table({"x": [1.0, value, 3.0], "user": ["a", "b", "b"]})
+        parquet.write_table(table, tmp_path / f"{kind}.parquet")
+    with pytest.raises(ValueError, match="^x: row 1 is None"):
+        from_parquet(tmp_path / "null.parquet", x="x", client="user")
+    data = from_parquet(tmp_path / "nan.parquet", x="x", client="user")
+    np.testing.assert_array_equal(np.isnan(data["x"]), [False, True, False])
+    with pytest.raises(ValueError, match="in row 1"):
+        fp.Federation.from_arrays(data, "client")

@@ -10,7 +10,7 @@ from scipy import stats
 from small import FALSE_ALARM, assert_identical, assert_uniform
 
 from fedpriv import capacity_for, everyone, fixed_size, poisson, with_replacement
-from fedpriv.privacy import Everyone, FixedSize, Poisson
+from fedpriv.privacy import Everyone, FixedSize, Poisson, certify_seen, declared
 from fedpriv.rounds.samplers import _sizes
 from fedpriv.rounds.subset_sampling import _first_by_sorting, _first_by_table
 
@@ -211,6 +211,14 @@ def test_a_poisson_cohort_has_room_by_default(population, rate):
     """No less than `capacity_for` says, and for nobody who does not exist."""
     room = min(population, capacity_for(population * rate, rate))
     assert poisson(population, rate).accounting == poisson(population, rate, room).accounting
+
+
+@pytest.mark.parametrize(("capacity", "expected"), [(None, 10.22), (12, 8.71), (120, 8.71)])
+def test_where_the_default_room_costs_epsilon(capacity, expected):
+    """As `capacity_for` says: few clients, little noise, many rounds."""
+    sampling = poisson(120, 0.01, capacity).accounting
+    seen = declared("third_party", "client", 0.6, sampling, 1000)
+    assert certify_seen([seen], 1e-6, "third_party").epsilon == pytest.approx(expected, abs=0.005)
 
 
 MAKERS = {

@@ -42,6 +42,8 @@ def replacing(path: Path, *, shared: bool = False) -> Iterator[Path]:
 def save_figure(figure: Any, path: Path, **options: Any) -> None:
     """Saves a figure of matplotlib, by `replacing`, in the format of the path's ending, or in matplotlib's own.
 
+    The folder is made where there is none.
+
     Args:
       options: of `Figure.savefig`.
 
@@ -53,6 +55,7 @@ def save_figure(figure: Any, path: Path, **options: Any) -> None:
     if not kind:
         kind = figure.canvas.get_default_filetype()
         path = path.with_name(f"{path.name.rstrip('.')}.{kind}")
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, shared=True) as unfinished:
         figure.savefig(unfinished, format=kind, **options)
 

@@ -111,6 +111,20 @@ def check_pixels(name: str, image: Any) -> None:
             raise ExampleError(f"{name}: {image.dtype} of {least:g} to {most:g}, but {remedy}")
 
 
+def check_type(name: str, image: Any, made_for: np.dtype[Any]) -> None:
+    """An image for a network that takes numbers as they are.
+
+    Raises:
+      ExampleError: bytes, of 0 to 255, for a network that was made for floats, of 0 to 1 more often than not.
+    """
+    if jnp.result_type(image) == jnp.uint8 and jnp.issubdtype(made_for, jnp.floating):
+        raise ExampleError(
+            f"{name}: uint8{list(np.shape(image))}, but the model was made for {made_for}, and only networks of "
+            "fp.models divide bytes by 255; give image / np.float32(255), or make the model with an input of np.uint8 "
+            "if it is to take them as they are"
+        )
+
+
 def wrong_input(name: str, x: Any, made_for: tuple[int, ...]) -> ExampleError:
     """The error of an example's input that a network cannot take."""
     shape = list(np.shape(x))

@@ -26,7 +26,7 @@ from fedpriv.core.user_code import names_user_code
 from fedpriv.mechanisms.dense_gradients import dense_gradients
 from fedpriv.mechanisms.per_example import CLOSED_FORMS
 from fedpriv.models.classification import Apply, cross_entropy, judged
-from fedpriv.models.example_checks import check_pixels, wrong_input
+from fedpriv.models.example_checks import check_pixels, check_type, wrong_input
 from fedpriv.models.modules import (
     CNN,
     MLP,
@@ -120,7 +120,8 @@ def classifier(
 
     Args:
       module: gives the logits f32[classes] of ONE input.
-      input: one input, such as `data.train["x"][0]`, for its shape and type; or the shape of an image of bytes.
+      input: one input, such as `data.train["x"][0]`, for its shape and type; or the shape of an image of bytes. A
+        module of your own that is made for an image of floats refuses bytes, which nobody divides for it.
       inputs: name of the input in an example. The networks of `models` divide bytes (uint8) by 255, and refuse images
         of other integers or of unscaled floats.
 
@@ -146,6 +147,8 @@ def classifier(
             raise ValueError(f"params: {said}")
         if of_images:
             check_pixels(inputs, x)
+        elif image:
+            check_type(inputs, x, like.dtype)
         training: dict[str, Any] = {"train": True, "rngs": {"dropout": key}}
         try:
             return module.apply(params, x, **beside, **(evaluating if key is None else training))

@@ -269,7 +269,9 @@ def capacity_for(size: Positive, rate: Rate, deviations: NonNegative = 6.0) -> i
     """Slots for a Poisson cohort of mean size `size`: the mean plus `deviations` standard deviations.
 
     `rate` is each client's probability. A normal variable exceeds six deviations once in 1e9 draws, and four once in
-    3e4. Certificates count the cut either way.
+    3e4; a cohort of a mean of few clients does so more often. Certificates count the cut either way. It costs most with
+    little noise: of 120 clients at rate 0.01, with multiplier 0.6, 1,000 rounds and delta 1e-6, a client's epsilon
+    (third party, add or remove) is 10.22 with these 8 slots, and 8.71 with 12 or more.
 
     Raises:
       ValueError: a size that is not positive, a rate outside (0, 1], or deviations below 0.

@@ -129,7 +129,7 @@ def test_a_paper_says_what_was_stopped_early(kind, tmp_path):
     path = tmp_path / f"t.{kind}"
     assert compare.main([str(made("stopped").path), "--output", str(path)]) == 0
     said = " ".join(path.read_text().split())
-    assert said.count("20 of 40" if kind != "csv" else "20,40,stopped at round 20") == 1
+    assert said.count("20 of 40" if kind != "csv" else "20,40,0,stopped at round 20") == 1
     assert "accuracy reached 0.8" in said
     if kind != "csv":
         assert "selected on the test set" in said

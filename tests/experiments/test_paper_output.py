@@ -80,6 +80,17 @@ def test_a_report_writes_what_a_paper_needs(tmp_path, drawn):
     assert [figure.axes[0].get_xlabel() for figure in drawn] == labels
 
 
+def test_a_folder_that_is_not_there_is_made(tmp_path, monkeypatch):
+    """For whatever is written there."""
+    monkeypatch.chdir(tmp_path)
+    run = str(made("private").path)
+    files = [f"a/b/{name}" for name in ("table.tex", "curves.pdf", "table.csv")]
+    assert compare.main([run, "--output", *files]) == 0
+    experiments.report(run, "c/d/page.html")
+    experiments.figure(run, "e/f.png")
+    assert all(Path(file).is_file() for file in [*files, "c/d/page.html", "e/f.png"])
+
+
 def test_runs_are_called_as_asked(folders, tmp_path, capsys, drawn):
     """In the table, in the figure and on the page, whatever they differ in."""
     labels = ["ours, $q$", "baseline"]

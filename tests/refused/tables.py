@@ -82,6 +82,7 @@ def uploads_of(folder, accuracy="0.1"):
 
 def report_in(place):
     Path("here").mkdir()
+    Path("file").touch()
     commands.report.main([str(OLD), "--output", place, "--traceback"])
 
 
@@ -135,7 +136,7 @@ ROWS = [
 LATE = [
     ("report: in a folder's place", partial(report_in, "here"), "output: cannot write", "here"),
     ("uplink: nothing is kept", command(uplink.main, *KEPT_NOTHING), "p", "0.005"),
-    ("report: no place", partial(report_in, "no/p.html"), "output: cannot write", "no/p.html"),
+    ("report: no place", partial(report_in, "file/p.html"), "output: cannot write", "file/p.html"),
 ]
 for i, (file, change, shown) in enumerate(DAMAGED):
     ROWS.append((f"{i}: {file} is damaged", partial(changed, file, change), f"run/{file}", shown))

@@ -161,7 +161,7 @@ def stacked(
         if row.shape != rows[0].shape:
             raise ValueError(
                 f"{name}: row {i} has the shape {list(row.shape)}, row 0 has {list(rows[0].shape)}; give all the "
-                "same shape, by resizing pictures"
+                f"same shape{', by resizing pictures' * any(map(is_picture, (values[i], values[0])))}"
             )
     column = np.stack(rows) if rows else np.zeros(0)
     if column.dtype.kind == "f" and all(row.dtype.kind in "iu" for row in rows) and rows:

@@ -336,5 +336,4 @@ def picture(ledger: Ledger, account: Account, path: Path, points: int = 12) -> N
     )
     if axes.lines:
         axes.legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
     save_figure(figure, path, dpi=100)

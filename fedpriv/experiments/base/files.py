@@ -52,5 +52,7 @@ def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Writes the file whole, and makes its folder where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
