@@ -130,7 +130,7 @@ def test_ids_that_differ_stay_different(ids):
 def test_only_pictures_can_be_resized():
     """Lists of unlike length are none."""
     unlike = pictures([COLOUR[0], COLOUR[1, 1:]])
-    with pytest.raises(ValueError, match="^x: row 1 has the shape .*; give all the same shape$"):
+    with pytest.raises(ValueError, match=r"^x: row 1 has the shape .*; give all the same shape$"):
         from_huggingface(Table(x=[[1, 2], [1]]), x="x")
     with pytest.raises(ValueError, match="give all the same shape, by resizing pictures"):
         from_huggingface(Table(image=unlike), image="image")

@@ -172,7 +172,7 @@ def test_null_is_refused_and_nan_is_a_number_until_it_is_trained_on(tmp_path):
     for value, kind in ((None, "null"), (float("nan"), "nan")):
         table = pa.table({"x": [1.0, value, 3.0], "user": ["a", "b", "b"]})
         parquet.write_table(table, tmp_path / f"{kind}.parquet")
-    with pytest.raises(ValueError, match="^x: row 1 is None"):
+    with pytest.raises(ValueError, match=r"^x: row 1 is None"):
         from_parquet(tmp_path / "null.parquet", x="x", client="user")
     data = from_parquet(tmp_path / "nan.parquet", x="x", client="user")
     np.testing.assert_array_equal(np.isnan(data["x"]), [False, True, False])

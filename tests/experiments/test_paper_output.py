@@ -84,11 +84,12 @@ def test_a_folder_that_is_not_there_is_made(tmp_path, monkeypatch):
     """For whatever is written there."""
     monkeypatch.chdir(tmp_path)
     run = str(made("private").path)
-    files = [f"a/b/{name}" for name in ("table.tex", "curves.pdf", "table.csv")]
-    assert compare.main([run, "--output", *files]) == 0
-    experiments.report(run, "c/d/page.html")
-    experiments.figure(run, "e/f.png")
-    assert all(Path(file).is_file() for file in [*files, "c/d/page.html", "e/f.png"])
+    files = [Path(*"ab", name) for name in ("t.tex", "t.csv", "f.pdf")]
+    assert compare.main([run, "--output", *map(str, files)]) == 0
+    page, picture = Path(*"cd", "r.html"), Path(*"ef", "p.png")
+    experiments.report(run, page)
+    experiments.figure(run, picture)
+    assert all(file.is_file() for file in [*files, page, picture])
 
 
 def test_runs_are_called_as_asked(folders, tmp_path, capsys, drawn):
