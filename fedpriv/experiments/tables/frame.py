@@ -348,8 +348,9 @@ def _status(summary: Summary, name: str) -> str:
     """Of its own training, which may have ended where another one's diverged."""
     if name in summary.diverged:
         return "diverged"
-    planned = summary.rounds_planned.get(name)
-    ended = name in summary.stopped or summary.rounds.get(name) == planned
+    says_so = bool(summary.versions)  # a run without summary.json has yet to say how it ended
+    all_rounds = says_so and summary.rounds.get(name) == summary.rounds_planned.get(name)
+    ended = all_rounds or name in summary.stopped
     return "complete" if ended else summary.status.partition(":")[0]
 
 
