@@ -11,6 +11,7 @@ from fedpriv import experiments
 from fedpriv.experiments.runs.run_folder import read
 from fedpriv.experiments.tables.frame import rows
 from fedpriv.experiments.tables.grid import grid
+from fedpriv.experiments.tables.latex import latex
 
 PRIVATE = "dp_fed_avg"
 
@@ -49,7 +50,10 @@ def test_its_epsilon_says_that_it_is_a_lower_bound(folder):
         assert "5 more may have been" in certificate.assumptions[-1]
         shown = cell["ε, third party"]
         assert shown.startswith("≥ ") == math.isfinite(certificate.epsilon)
+        assert cell["ε claimed"].startswith("≥ ") == (cell["ε claimed"] != "-")
         assert cell["rounds"] == "20 of 200"
+    assert r"$\geq$ " in latex(table)
+    assert "≥" not in latex(table)
     assert any("up to 5 more may have run" in note for note in table.notes)
     made_frame = experiments.table(folder)
     assert set(made_frame["rounds_uncounted"]) == {5}

@@ -21,7 +21,7 @@ from fedpriv.experiments.base.formats import (
 )
 from fedpriv.experiments.config.public import Public
 from fedpriv.experiments.config.stopping import decided
-from fedpriv.experiments.runs.contents import NOISE, Summary
+from fedpriv.experiments.runs.contents import NOISE, Report, Summary
 from fedpriv.experiments.runs.measured import best_note, chosen_on, heading, measured_on, together
 from fedpriv.experiments.runs.run_names import interesting
 from fedpriv.experiments.tables.client_notes import on_clients, over_clients_text
@@ -99,7 +99,9 @@ def grid(
     columns["MB up"] = [number(r.summary.uplink_mb_per_client.get(r.algorithm)) for r in found]
     privacy = [r.summary.privacy.get(r.algorithm) for r in found]
     if any(of and of.claimed for of in privacy):
-        columns["ε claimed"] = [_epsilon(of.claimed if of else None, letters) for of in privacy]
+        columns["ε claimed"] = [
+            _counting(of, of.claimed if of else None, letters) for of in privacy
+        ]
     for view in shown:
         columns[f"ε, {view.replace('_', ' ')}"] = [certified(r, view, letters) for r in found]
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
@@ -189,8 +191,15 @@ def certified(row: Row, view: str, letters: dict[str, str]) -> str:
     """In a grid: what is certified towards a view, with the letter of what it means."""
     privacy = row.summary.privacy.get(row.algorithm)
     found = privacy.certified.get(view) if privacy else None
-    at_least = privacy and privacy.uncounted and found and math.isfinite(found.epsilon)
-    return "≥ " * bool(at_least) + _epsilon(found, letters, row.summary.choice)
+    return _counting(privacy, found, letters, row.summary.choice)
+
+
+def _counting(
+    report: Report | None, of: Certificate | Claim | None, letters: dict[str, str], what: str = ""
+) -> str:
+    """An epsilon of the report as `_epsilon` has it, as a lower bound where more rounds may have been trained."""
+    at_least = report and report.uncounted and of and math.isfinite(of.epsilon)
+    return "≥ " * bool(at_least) + _epsilon(of, letters, what)
 
 
 def _epsilon(epsilon: Certificate | Claim | None, letters: dict[str, str], of: str = "") -> str:

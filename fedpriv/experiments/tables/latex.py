@@ -17,6 +17,7 @@ TEX |= {
     "|": r"\textbar{}",
     "±": r"$\pm$",
     "∞": r"$\infty$",
+    "≥": r"$\geq$",
 }
 TEX |= {"[": "{[}", "*": "{*}"}  # at the start of a line booktabs would take them for its own
 NO_GREEK = ("OMICRON", "FINAL SIGMA")  # LaTeX has no command for them
