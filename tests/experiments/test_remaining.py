@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fedpriv.core.terminal_text import span
 from fedpriv.engine.history import Evaluation
 from fedpriv.experiments.base import time_left
 from fedpriv.experiments.papers.reproduce import cost
@@ -55,7 +56,7 @@ def test_what_takes_seconds_is_not_forecast(clock, capsys):
     [(0.2, "about 1 s"), (89, "about 89 s"), (90, "about 2 min"), (7200, "about 2 h")],
 )
 def test_a_span_of_time(seconds, said):
-    assert time_left.span(seconds) == said
+    assert span(seconds) == said
 
 
 def evaluation(round, seconds):

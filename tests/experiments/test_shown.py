@@ -10,9 +10,10 @@ import pytest
 import recorded
 
 from fedpriv.core.json_values import typed
+from fedpriv.core.terminal_text import NO_TERMINAL
 from fedpriv.core.waiting import LOG, waiting_for
 from fedpriv.engine.history import Evaluation
-from fedpriv.experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
+from fedpriv.experiments.base.formats import NAMES, short_name_of
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.public import Public
 from fedpriv.experiments.runs.contents import Summary

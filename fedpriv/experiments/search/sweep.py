@@ -20,7 +20,6 @@ from fedpriv.core.json_values import flat, plain
 from fedpriv.devices.layout import split_cpu
 from fedpriv.experiments.base import command
 from fedpriv.experiments.base.files import new_folder_by_time, write_text
-from fedpriv.experiments.base.formats import short_epsilon
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.modules import Config
@@ -35,6 +34,7 @@ from fedpriv.experiments.search.training_together import Sweep
 from fedpriv.experiments.tables.frame import as_csv, frame, records
 from fedpriv.experiments.tables.grid import as_markdown
 from fedpriv.experiments.tables.latex import latex
+from fedpriv.privacy.epsilon_words import short_epsilon
 
 
 @dataclass(frozen=True)

@@ -13,21 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from fedpriv.core.files import save_figure
+from fedpriv.core.terminal_text import printable
+from fedpriv.engine.metric_words import in_percent, with_unit
 from fedpriv.experiments.base.command import one_line
-from fedpriv.experiments.base.formats import (
-    NAMES,
-    in_percent,
-    meaning_of_epsilon,
-    only_not_covered,
-    with_unit,
-)
+from fedpriv.experiments.base.formats import NAMES
 from fedpriv.experiments.base.spread import Spread
-from fedpriv.experiments.base.terminal import printable
 from fedpriv.experiments.runs.contents import Line
 from fedpriv.experiments.runs.measured import heading, measured_on, together
 from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.experiments.runs.run_names import names
 from fedpriv.experiments.tables import thinning
+from fedpriv.privacy.epsilon_words import meaning_of_epsilon, only_not_covered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

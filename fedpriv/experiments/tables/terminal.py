@@ -6,27 +6,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from fedpriv.core.terminal_text import PROSE, wrapped
 from fedpriv.engine.client_metric_names import TRAINED, by_group, by_kind, parsed
 from fedpriv.engine.history import SHARES
+from fedpriv.engine.metric_words import in_percent
 from fedpriv.experiments.base.formats import (
-    PROSE,
     aligned,
     epsilon,
     epsilons_by_group,
-    hyphenated,
-    in_percent,
     mean_and_std,
-    meaning_of_epsilon,
     metric_heading,
     named,
     number,
-    wrapped,
 )
 from fedpriv.experiments.runs.contents import Report, Summary
 from fedpriv.experiments.runs.measured import OF_CLIENTS, measured_on
 from fedpriv.experiments.tables.frame import Row
 from fedpriv.experiments.tables.grid import counted, of_planned, on_rounds
 from fedpriv.privacy import SEES, VIEWS, Claim
+from fedpriv.privacy.epsilon_words import hyphenated, meaning_of_epsilon
 
 WEAK = 10.0  # beyond it an epsilon has a word beside it
 DROPPED = ("rounds/s", "MB down", "MB up", "rounds")

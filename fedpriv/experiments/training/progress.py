@@ -11,26 +11,19 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from fedpriv.core.terminal_text import PROSE, span, terminal_width, wrapped
 from fedpriv.core.waiting import LOG
 from fedpriv.devices.fitting import Compiler
 from fedpriv.engine.history import Evaluation
-from fedpriv.experiments.base.formats import (
-    PROSE,
-    meaning_of_epsilon,
-    named,
-    only_not_covered,
-    short_epsilon,
-    short_metric,
-    short_name_of,
-    terminal_width,
-    wrapped,
-)
+from fedpriv.engine.metric_words import short_metric
+from fedpriv.experiments.base.formats import named, short_name_of
 from fedpriv.experiments.base.terminal import say
-from fedpriv.experiments.base.time_left import OFTEN, SHORT, span
+from fedpriv.experiments.base.time_left import OFTEN, SHORT
 from fedpriv.experiments.config.public import Public
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import Certificate, Claim
 from fedpriv.privacy.certificate import NOT_COVERED
+from fedpriv.privacy.epsilon_words import meaning_of_epsilon, only_not_covered, short_epsilon
 
 NOTHING = Public(())
 

@@ -19,7 +19,7 @@ from fedpriv.engine.history import DivergedError, Evaluation, History, PublicEva
 from fedpriv.engine.simulate import simulate
 from fedpriv.experiments.base import signals
 from fedpriv.experiments.base.command import one_line
-from fedpriv.experiments.base.formats import short_epsilon, short_name_of
+from fedpriv.experiments.base.formats import short_name_of
 from fedpriv.experiments.base.outside_errors import outside
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.config.experiment import Experiment
@@ -34,6 +34,7 @@ from fedpriv.experiments.training.prepare import PreparedRun
 from fedpriv.experiments.training.processes import Processes
 from fedpriv.experiments.training.progress import Progress
 from fedpriv.experiments.training.trained_run import TrainedRun
+from fedpriv.privacy.epsilon_words import short_epsilon
 
 
 def train_algorithms(run: PreparedRun) -> TrainedRun:

@@ -10,7 +10,7 @@ from fedpriv.core.files import replacing
 from fedpriv.core.json_values import plain
 from fedpriv.experiments.base import formats
 from fedpriv.experiments.base.files import write_text
-from fedpriv.experiments.base.formats import ABSENT, NAMES, epsilon, hyphenated
+from fedpriv.experiments.base.formats import ABSENT, NAMES, epsilon
 from fedpriv.experiments.base.provenance import provenance
 from fedpriv.experiments.papers.reproduce import picture, table
 from fedpriv.experiments.papers.reproduce.item import Item, Results, Scale, Training
@@ -21,6 +21,7 @@ from fedpriv.experiments.runs.contents import Report
 from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.experiments.tables.frame import as_csv
 from fedpriv.privacy import VIEWS
+from fedpriv.privacy.epsilon_words import hyphenated
 
 PRIVACY = ["trained", "rounds", "unit", "delta", "claimed by the paper's formula"]
 PRIVACY += [f"certified, {view.replace('_', ' ')}" for view in VIEWS]

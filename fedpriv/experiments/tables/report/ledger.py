@@ -10,14 +10,13 @@ from fedpriv.experiments.base.formats import (
     ABSENT,
     assumptions,
     epsilons_by_group,
-    hyphenated,
     spread_over_clients,
-    why_infinite,
 )
 from fedpriv.experiments.runs.contents import Report
 from fedpriv.experiments.tables.report.audits import Errors
 from fedpriv.experiments.tables.report.tables import Cell, Result, Table, epsilon
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
+from fedpriv.privacy.epsilon_words import hyphenated, why_infinite
 
 HEAD = ("view", "status", "epsilon", "delta", "unit", "adjacency", "by")
 
