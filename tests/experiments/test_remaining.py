@@ -11,7 +11,7 @@ from fedpriv.engine.history import Evaluation
 from fedpriv.experiments.base import time_left
 from fedpriv.experiments.papers.reproduce import cost
 from fedpriv.experiments.papers.reproduce.item import Computation, Scale, Training
-from fedpriv.experiments.training.progress import Progress
+from fedpriv.experiments.training.progress import RecordedProgress
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def evaluation(round, seconds):
 
 def test_a_run_says_what_it_and_all_of_its_algorithms_will_take(capsys):
     certificate = SimpleNamespace(epsilon=float("inf"), assumptions=())
-    progress = Progress("fed_avg", 100, certificate, None, {}, others=3)
+    progress = RecordedProgress("fed_avg", 100, certificate, None, {}, others=3)
     capsys.readouterr()
     progress.update(evaluation(10, 60.0), certificate)
     first, second = capsys.readouterr().err.splitlines()
