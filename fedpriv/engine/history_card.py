@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedpriv.core.cards import Card, png_of
+from fedpriv.core.terminal_text import printable
 from fedpriv.engine.metric_words import in_percent, with_unit
 from fedpriv.models.score import main_metric
 from fedpriv.privacy import certificate
@@ -71,7 +72,7 @@ def _curve(history: Any) -> Figure:
         std = values.std(1, ddof=1)
         axes.fill_between(history.rounds, mean - std, mean + std, color=COLOUR, alpha=0.2)
     axes.set_xlabel("round", parse_math=False)
-    axes.set_ylabel(f"test {with_unit(metric)}", parse_math=False)
+    axes.set_ylabel(f"test {printable(with_unit(metric))}", parse_math=False)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     return figure
