@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import numpy as np
 import optax
 import pytest
 from small import assert_identical, compiler_of_one_program, refused, regression, squared, start
@@ -215,6 +216,21 @@ def test_what_cannot_be_certified_is_refused_before_it_trains(monkeypatch):
     with refused("delta: 0.0"):
         run(delta=0.0, record=trained.append)
     assert trained == []
+
+
+def test_a_certificate_of_one_seeds_persons_is_not_of_anothers():
+    """Each of four clients has persons of its own; in the second federation one of them holds twice as much."""
+    rows, of = np.arange(12).reshape(4, 3).tolist(), {"x": np.ones((12, 2), np.float32)}
+    persons = np.arange(12), np.array([0, 0, *range(2, 12)])
+    one, other = (
+        fp.StreamedFederation.from_arrays(of | {"who": who}, rows, person="who", per_person=6)
+        for who in persons
+    )
+    traced, asked = fp.trace_round(ALGORITHM, start(), FEDERATION), (3, DELTA, "third_party", ())
+    assert own_progress.Certified(traced, *asked, [one, one]).of(3) == certified(3)
+    with refused("delta: 1e-05; each seed has other persons"):
+        own_progress.Certified(traced, *asked, [one, other])
+    own_progress.Certified(traced, 3, None, "third_party", (), [one, other])
 
 
 def test_what_fedpriv_trains_for_itself_shows_nothing():

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import jax
 
@@ -33,9 +34,11 @@ class Certified:
       rounds: that it is to be trained for.
       delta: probability; None: nothing is certified.
       not_covered: private numbers that may choose the last round.
+      federations: of each seed, or of all; the round was traced for the first.
 
     Raises:
-      ValueError: a view without a delta; as `TracedRound.certify`.
+      ValueError: a view without a delta; federations of other persons, of whom the certificate would not be; as
+        `TracedRound.certify`.
     """
 
     def __init__(
@@ -45,9 +48,14 @@ class Certified:
         delta: float | None,
         view: View,
         not_covered: Sequence[str],
+        federations: Any,
     ):
         known = delta is not None or view == "third_party"
         require(known, "view", view, "it is that of a certificate; give its delta, too")
+        first, *others = federations if isinstance(federations, list) else [federations]
+        alike = all(_whose(other) == _whose(first) for other in others)
+        remedy = "each seed has other persons; leave it out, and certify each federation"
+        require(alike or delta is None, "delta", delta, remedy)
         self.rounds = rounds
         self._is_asked = delta is not None
 
@@ -61,6 +69,11 @@ class Certified:
     def of(self, rounds: int) -> Certificate | None:
         """That of so many rounds; None where none is asked for."""
         return self._of(rounds, self._delta) if self._is_asked else None
+
+
+def _whose(federation: Any) -> tuple[Any, ...]:
+    """What of a federation decides on a certificate beside the shapes, which are alike."""
+    return federation.persons, federation.normalised, federation.held_out_rows is None
 
 
 class OwnProgress:

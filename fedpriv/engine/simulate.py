@@ -147,8 +147,8 @@ def simulate(
       programs: what was certified, `certificate.programs`: other rounds are refused. None: whatever is given.
       progress: whether to show, on standard error, the rounds done, the main metric, and the epsilon so far if `delta`
         is given. None: in a notebook or a terminal.
-      delta: probability, in (0, 1), at which the rounds that are trained are certified: `History.certificate`. With
-        several federations that of the first one's shapes and persons. None: nothing is certified.
+      delta: probability, in (0, 1), at which the rounds that are trained are certified: `History.certificate`.
+        None: nothing is certified.
       view: of that certificate, as `certify`.
 
     Raises:
@@ -224,7 +224,8 @@ def simulate(
             hooks.check_names(_private_names(traced, measure, state, federations))
         run = RunState(seeds, first.num_clients, saved, hooks.not_covered)
         run.history.programs = traced.digests
-        certified = Certified(traced, rounds, delta, view, run.history.not_covered)
+        asked = rounds, delta, view
+        certified = Certified(traced, *asked, run.history.not_covered, federations)
         if saved:
             strategy = cleanup.enter_context(use(saved.layout))
             if saved.round == rounds or saved.stopped:
