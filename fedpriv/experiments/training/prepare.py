@@ -16,7 +16,7 @@ import numpy as np
 from fedpriv import distributed
 from fedpriv.core.json_values import plain
 from fedpriv.devices.layout import Strategy, split_cpu
-from fedpriv.engine.history import History
+from fedpriv.engine.history import Evaluation, History
 from fedpriv.experiments.accounting import budget
 from fedpriv.experiments.accounting.found import Found, recorded_noise
 from fedpriv.experiments.base import user_modules
@@ -69,6 +69,7 @@ class PreparedRun:
       planned: rounds of each algorithm.
       recorder: None in a process that leaves recording to another.
       finished: what was trained before, where the run goes on.
+      recorded: all evaluations of before, by algorithm.
       progress: whether to show it.
       secret_seed: of `simulate`; None where seeds are 0, 1, ...
     """
@@ -82,6 +83,7 @@ class PreparedRun:
     joined: Processes
     recorder: Recorder | None
     finished: Mapping[str, History] = field(default_factory=dict)
+    recorded: Mapping[str, Sequence[Evaluation]] = field(default_factory=dict)
     progress: bool = True
     secret_seed: int | None = field(default=None, repr=False)
 
@@ -161,6 +163,7 @@ def prepare(
         joined,
         recorder,
         finished,
+        earlier.evaluations if earlier else {},
         progress,
         secret_seed=root,
     )

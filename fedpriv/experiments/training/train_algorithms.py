@@ -43,7 +43,9 @@ def train_algorithms(run: PreparedRun) -> TrainedRun:
     Raises:
       Exception: a bug, where one process trains alone.
     """
-    histories: dict[str, History] = dict(run.finished)
+    seeds = tuple(range(run.settings.seeds))
+    histories = {name: History(seeds, list(found)) for name, found in run.recorded.items()}
+    histories |= run.finished
     joined, recorder = run.joined, run.recorder
     status, done = "complete", list[str]()
     ended_by: Exception | None = None
@@ -51,7 +53,7 @@ def train_algorithms(run: PreparedRun) -> TrainedRun:
         with joined.stopping(run.goes_on):
             for algorithm in run.experiment.entries:
                 if algorithm not in run.finished:
-                    histories[algorithm] = History(tuple(range(run.settings.seeds)))
+                    histories.setdefault(algorithm, History(seeds))
                     train_algorithm(
                         algorithm,
                         run.experiment,
@@ -73,7 +75,7 @@ def train_algorithms(run: PreparedRun) -> TrainedRun:
     except KeyboardInterrupt:
         status = "interrupted"
     except OtherRunError as error:  # the data is another, say, at the same place
-        status, ended_by = f"failed: {error}", error
+        status, ended_by = f"failed: {error}; what was recorded stays as it was", error
     # By these, among others, JAX says that another process is gone; what it was must be seen all the same.
     except (ValueError, RuntimeError, OSError, MemoryError) as error:
         said, ended_by = outside(error), error
@@ -174,6 +176,7 @@ def train_algorithm(
     """Trains one algorithm; what it has recorded is in `history` however it ends.
 
     Args:
+      history: of an earlier process, until this one has gone on, or begun anew.
       recorder: None in a process that leaves recording to another.
       joined: the processes that train together, if there are several.
       checkpoints: where they are kept, if they are.
@@ -206,8 +209,17 @@ def train_algorithm(
             so_far = e.round, settings.view
             bar.update(e, privacy.certificate(*so_far), privacy.groups(*so_far))
 
+    going = False
+
+    def add(evaluations: Sequence[Evaluation]) -> None:
+        nonlocal going
+        if not going:
+            going = True
+            history.evaluations.clear()
+        history.evaluations.extend(evaluations)
+
     def record(e: Evaluation) -> None:
-        history.evaluations.append(e)
+        add([e])
         if recorder:
             recorder.evaluation(algorithm, e, privacy)
         show(e)
@@ -223,7 +235,7 @@ def train_algorithm(
         return False
 
     def on_resume(evaluations: Sequence[Evaluation]) -> None:
-        history.evaluations.extend(evaluations)
+        add(evaluations)
         seen.extend(e.public(further) for e in evaluations)
         if recorder:
             recorder.restore(algorithm, evaluations, privacy)
