@@ -16,13 +16,13 @@ from pathlib import Path
 
 from fedpriv.core.arguments import MeanRuns, Rate
 from fedpriv.core.complaints import require
+from fedpriv.core.terminal_text import terminal_width
 from fedpriv.experiments.accounting.cost import as_json, costs, picture
 from fedpriv.experiments.accounting.solving import Sought
 from fedpriv.experiments.accounting.text import notes, text
 from fedpriv.experiments.accounting.verifying import text as text_of_checks
 from fedpriv.experiments.accounting.verifying import verified
 from fedpriv.experiments.base.command import command
-from fedpriv.experiments.base.formats import terminal_width
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.options import config_name, listing, parse, split_options

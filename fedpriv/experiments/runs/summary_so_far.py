@@ -27,7 +27,7 @@ from fedpriv.models.score import best, main_metric
 
 
 def so_far(begun: Begun, lines: Mapping[str, Sequence[Line]], status: str) -> Summary:
-    """The summary of evaluations alone.
+    """The summary of evaluations alone, which a run has before it has summary.json.
 
     Certificates are for a third party, of the rounds that were evaluated; `uncounted` says how many may have been
     trained since. What was planned is known where it is what the settings say.

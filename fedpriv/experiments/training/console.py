@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
+from fedpriv.core.terminal_text import terminal_width
 from fedpriv.engine.checkpoint import OtherRunError
 from fedpriv.engine.history import DivergedError
 from fedpriv.experiments.base import signals
 from fedpriv.experiments.base.command import explained, one_line
-from fedpriv.experiments.base.formats import terminal_width
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.runs.sinks import Sink
 from fedpriv.experiments.tables.terminal import table

@@ -20,7 +20,6 @@ from fedpriv.engine.history import Evaluation, History
 from fedpriv.experiments.accounting import budget
 from fedpriv.experiments.accounting.found import Found, recorded_noise
 from fedpriv.experiments.base import user_modules
-from fedpriv.experiments.base.formats import short_epsilon
 from fedpriv.experiments.base.provenance import environment
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.base.writer import held
@@ -39,6 +38,7 @@ from fedpriv.experiments.training.processes import Processes
 from fedpriv.experiments.training.shared_arrays import SharedArrays
 from fedpriv.experiments.training.trained_run import goes_on
 from fedpriv.models.kept_model import model_folder
+from fedpriv.privacy.epsilon_words import short_epsilon
 
 
 class Request(NamedTuple):

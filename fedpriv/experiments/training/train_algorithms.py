@@ -19,7 +19,7 @@ from fedpriv.engine.history import DivergedError, Evaluation, History, PublicEva
 from fedpriv.engine.simulate import simulate
 from fedpriv.experiments.base import signals
 from fedpriv.experiments.base.command import one_line
-from fedpriv.experiments.base.formats import short_epsilon, short_name_of
+from fedpriv.experiments.base.formats import short_name_of
 from fedpriv.experiments.base.outside_errors import outside
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.config.experiment import Experiment
@@ -32,8 +32,9 @@ from fedpriv.experiments.runs.unfinished import decisive_settings
 from fedpriv.experiments.tables.run_picture import picture
 from fedpriv.experiments.training.prepare import PreparedRun
 from fedpriv.experiments.training.processes import Processes
-from fedpriv.experiments.training.progress import Progress
+from fedpriv.experiments.training.progress import RecordedProgress
 from fedpriv.experiments.training.trained_run import TrainedRun
+from fedpriv.privacy.epsilon_words import short_epsilon
 
 
 def train_algorithms(run: PreparedRun) -> TrainedRun:
@@ -107,6 +108,8 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
             ):  # so that --resume does not find it complete
                 status = f"failed: {recorder.unrecorded()}"
             summary = recorder.write_summary(histories, run.experiment, dict(run.planned), status)
+        for name, report in summary.privacy.items():  # of rounds, too, that may have run since
+            histories[name].certificate = report.certified[run.settings.view]
         if summary.rounds:
             draw(histories, summary, recorder.folder)
     except KeyboardInterrupt:
@@ -178,7 +181,7 @@ def train_algorithm(
       joined: the processes that train together, if there are several.
       checkpoints: where they are kept, if they are.
       progress: whether to show it.
-      epsilon_of: what the epsilons shown are of, see `Progress`.
+      epsilon_of: what the epsilons shown are of, see `RecordedProgress`.
       options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
@@ -187,7 +190,7 @@ def train_algorithm(
     history.not_covered = tuple(experiment.not_covered.get(LAST, ()))
     bar = None
     if recorder and progress:
-        bar = Progress(
+        bar = RecordedProgress(
             algorithm,
             settings.rounds,
             privacy.certificate(settings.rounds, settings.view),
@@ -260,7 +263,7 @@ def train_algorithm(
 def simulate_algorithm(
     algorithm: str, experiment: Experiment, settings: Settings, strategy: Strategy, **options: Any
 ) -> History:
-    """`simulate` with an experiment's and a run's settings, and further ones, also other seeds."""
+    """`simulate` with an experiment's and a run's settings, and further ones, also other seeds; shows nothing."""
     entry = experiment.entries[algorithm]
     options = {"seeds": range(settings.seeds)} | options
     return simulate(
@@ -273,5 +276,6 @@ def simulate_algorithm(
         every=settings.every,
         strategy=strategy,
         measure=experiment.measured(settings, algorithm),
+        progress=False,
         **options,
     )
