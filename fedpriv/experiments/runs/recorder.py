@@ -276,9 +276,10 @@ class Recorder:
         for name in {line.algorithm for line in lines} & self._to_replace:
             self._to_replace.remove(name)
             self._lines[name] = []
-            self._of_clients[:] = [line for line in self._of_clients if line.algorithm != name]
-            for file in self._files.values():
-                file.stale = True
+            kept = [line for line in self._of_clients if line.algorithm != name]
+            self._files[METRICS].stale = True
+            self._files[CLIENTS].stale |= len(kept) < len(self._of_clients)
+            self._of_clients[:] = kept
         self._keep(lines)  # what cannot be written was trained all the same, and its epsilon spent
         self._of_clients += clients
         self._files[METRICS].new += lines
