@@ -156,7 +156,11 @@ def test_flower_s_partitions_are_clients(datasets):
     """By a Dirichlet law, and by who wrote them."""
     partitioners = pytest.importorskip("flwr_datasets.partitioner")
     labels, writers = RNG.integers(0, 3, 60), RNG.choice(list("abcd"), 60)
-    columns = {"image": pictures(np.repeat(GRAY, 15, 0)), "label": labels, "who": writers}
+    columns = {
+        "image": pictures(RNG.integers(0, 256, (60, 5, 6), np.uint8)),
+        "label": labels,
+        "who": writers,
+    }
     split = datasets.Dataset.from_dict(columns)
     drawn = partitioners.DirichletPartitioner(
         5, partition_by="label", alpha=1.0, min_partition_size=1

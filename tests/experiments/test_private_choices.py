@@ -361,7 +361,9 @@ def _unmarked(held):
 
 
 @pytest.mark.slow
-def test_a_run_with_a_secret_seed_names_each_sink_that_gets_private_numbers_once(tmp_path, capsys, monkeypatch):
+def test_a_run_with_a_secret_seed_names_each_sink_that_gets_private_numbers_once(
+    tmp_path, capsys, monkeypatch
+):
     """Before it trains."""
 
     class Mine:
