@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
-
 
 def events(folder: Path) -> list[tuple[str, int, float]]:
     """[(tag, step, value)] of all event files in a folder, in the order in which they were written."""

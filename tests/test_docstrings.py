@@ -7,12 +7,19 @@ import pkgutil
 from docstring_parser import google
 
 import fedpriv
+from fedpriv.experiments.runs.sinks import LIBRARIES
 
 
 def definitions():
-    """Name -> function or class, of every module."""
+    """Name -> function or class, of every module; of a sink's only where its library is installed."""
     for module in pkgutil.walk_packages(fedpriv.__path__, "fedpriv."):
-        for name, value in vars(importlib.import_module(module.name)).items():
+        try:
+            loaded = importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            if error.name not in LIBRARIES.values():
+                raise
+            continue
+        for name, value in vars(loaded).items():
             own = getattr(value, "__module__", "") == module.name
             if own and (inspect.isfunction(value) or isinstance(value, type)):
                 yield f"{module.name}.{name}", value

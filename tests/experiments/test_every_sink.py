@@ -6,13 +6,14 @@ import sys
 from contextlib import ExitStack
 
 import pytest
-from read_sinks import LIBRARIES, held
+from read_sinks import held
 from recorded import made
 from resumed import SMALL
 
 from fedpriv.core.json_values import MARK
 from fedpriv.experiments.runs import sinks
 from fedpriv.experiments.runs.scalars import scalars
+from fedpriv.experiments.runs.sinks import LIBRARIES
 
 pytestmark = [
     pytest.mark.usefixtures("quick_to_compile"),
