@@ -9,6 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 from test_site_pages import documented
 
 import fedpriv
@@ -30,7 +31,8 @@ def programs() -> Iterator[tuple[str, str]]:
         yield str(file.relative_to(ROOT)), file.read_text()
     for file in (ROOT / "notebooks").glob("*.ipynb"):
         cells = json.loads(file.read_text())["cells"]
-        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        cells = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        code = map(TransformerManager().transform_cell, cells)  # without commands of IPython
         yield str(file.relative_to(ROOT)), "\n".join(code)
 
 

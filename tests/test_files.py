@@ -101,4 +101,4 @@ def test_every_picture_is_written_whole():
                 saved += 1
                 assert ast.unparse(node.args[0]) == "written", file
                 assert re.search(r"written = io\.(Bytes|String)IO\(\)", text), file
-    assert saved == 2
+    assert saved == 3

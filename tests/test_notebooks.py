@@ -1,28 +1,34 @@
 """The notebooks run from top to bottom in any folder, and are kept without outputs."""
 
-import contextlib
-import io
-import linecache
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import nbformat
 import pytest
-from brief import brief
+from IPython.core.inputtransformer2 import TransformerManager
+from kernels import installed, kernel
+
+from fedpriv.address import REPOSITORY
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 ABSOLUTE = re.compile(r"(?<![\w.:/~])(/(?:[\w.-]+/)+|~/|[A-Z]:\\)")
 SAID = {
+    "quickstart": ("fed_avg: 2 rounds; eps: client level, view third party",),
     "custom_round": (
         "depends on who takes part",
         "accuracy.png code config.json metrics.jsonl model summary.json",
         ": not refuted",
         ": refuted",
-    )
+    ),
 }
 """What a notebook's text depends on, in its output."""
+CARDS = {
+    "quickstart": ("History", "Certificate", "Run", "Figure"),
+    "custom_round": ("Run", "Certificate", "Figure"),
+}
+"""What it shows as a card."""
 ROUNDS = {"custom_round": 10}  # its audits need a trained model
 
 each = pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
@@ -56,24 +62,47 @@ def test_what_counts_as_an_absolute_path():
     )
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick_to_compile")
 @each
-@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
-def test_it_runs(path, tmp_path, monkeypatch):
-    """Its cells one after the other, without a kernel; each has a file's name, by which Python knows its lines."""
-    monkeypatch.chdir(tmp_path)
-    plt.switch_backend("agg")
-    brief(monkeypatch, rounds=ROUNDS.get(path.stem, 2), draws=2000, steps=20)
-    names, told = {"__name__": "__main__"}, io.StringIO()
-    for i, cell in enumerate(c for c in read(path).cells if c.cell_type == "code"):
-        file = str(tmp_path / f"cell_{i}.py")  # which is not there
-        lines = cell.source.splitlines(keepends=True)
-        monkeypatch.setitem(linecache.cache, file, (len(cell.source), None, lines, file))
-        with contextlib.redirect_stdout(told):
-            exec(compile(cell.source, file, "exec"), names)
-    plt.close("all")
-    assert told.getvalue()
+def test_it_begins_with_one_cell_that_installs_what_is_missing(path):
+    """Where fedpriv can be imported, that does nothing; a link to Colab needs a public address."""
+    first, *others = read(path).cells
+    code = [cell.source for cell in others if cell.cell_type == "code"]
+    install = read(PATHS[0]).cells[1].source
+    assert code[0] == install
+    assert not [cell for cell in code[1:] if "pip install" in cell]
+    found, names = [], {"get_ipython": lambda: SimpleNamespace(run_line_magic=ran(found))}
+    program = TransformerManager().transform_cell(install)
+    exec(program, names)
+    assert found == []
+    exec(program.replace('"fedpriv"', '"a_module_that_is_missing"'), names)
+    assert found == [("pip", "install fedpriv")]
+    link = f"https://colab.research.google.com/github/{REPOSITORY.partition('github.com/')[2]}/blob/main/notebooks/"
+    assert (link + path.name in first.source) == ("github.com/" in REPOSITORY)
+    assert ("colab.research" in first.source) == ("github.com/" in REPOSITORY)
+
+
+def ran(found):
+    return lambda *line: found.append(line)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    return installed(tmp_path_factory.mktemp("site"))
+
+
+@pytest.mark.slow
+@each
+def test_it_runs_without_a_checkout(path, site, tmp_path):
+    """Its cells one after the other, in a kernel."""
+    most = {"rounds": ROUNDS.get(path.stem, 2), "draws": 2000, "steps": 20}
+    with kernel(tmp_path, site, **most) as one:
+        for cell in read(path).cells:
+            if cell.cell_type == "code":
+                one.run(cell.source)
+    assert one.text
     for expected in SAID.get(path.stem, ()):
-        assert expected in told.getvalue()
+        assert expected in one.text
+    cards = "".join(one.shown_as("text/html"))
+    for expected in CARDS.get(path.stem, ()):
+        assert f"<small>{expected}</small>" in cards
     assert not list(tmp_path.iterdir())  # it leaves nothing behind

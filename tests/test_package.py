@@ -77,7 +77,7 @@ for lacking in (
 
 def own_files(folder: str, names: Iterable[str]) -> set[str]:
     """What a copy of the checkout leaves out: caches, runs, environments, the repository."""
-    kept = {".ci", ".gitignore"}
+    kept = {".ci", ".github", ".gitignore"}
     left = {"__pycache__", *({"runs", "build", "dist", "venv"} if Path(folder) == ROOT else ())}
     return {
         x for x in names if x in left or x.endswith(".egg-info") or (x[0] == "." and x not in kept)

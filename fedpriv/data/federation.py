@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Count, CountOrZero, Seed, checked
 from fedpriv.core.complaints import require
-from fedpriv.core.leaves import sizes
 from fedpriv.core.trees import same_structure
 from fedpriv.data.bounding import Bounded, kept_rows
 from fedpriv.data.client_ids import by_leaf
@@ -27,6 +26,7 @@ from fedpriv.data.held_out import NOTHING_HELD_OUT, Rows, split_rows, without_co
 from fedpriv.data.labels import stored
 from fedpriv.data.person_ids import Person, column_of
 from fedpriv.data.persons import Persons
+from fedpriv.data.shown import card_of, line_of
 from fedpriv.data.validation import check_lengths, held_rows, leaves_of
 
 PyTree = Any
@@ -56,10 +56,12 @@ class Federation:
     normalised: tuple[str, ...] = flax.struct.field(pytree_node=False, default=())
 
     def __repr__(self) -> str:
-        """Without a record, which a notebook would show."""
-        counts = f"{self.num_clients} clients, up to {self.capacity} records each"
-        whose = "" if self.persons is None else f", {self.persons}"
-        return f"Federation({counts}{whose}, {sizes(self.examples)})"
+        """Without a record."""
+        return line_of(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: no record either."""
+        return card_of(self).html()
 
     @property
     def num_clients(self) -> int:

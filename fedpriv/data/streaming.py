@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Count, Seed, check_path, checked
 from fedpriv.core.complaints import require, shown
-from fedpriv.core.leaves import sizes
 from fedpriv.core.types import PyTree
 from fedpriv.data.bounding import Bounded, kept_rows
 from fedpriv.data.client_ids import by_leaf
@@ -30,6 +29,7 @@ from fedpriv.data.labels import stored
 from fedpriv.data.mapped_files import check_not_cut, loaded, mapped
 from fedpriv.data.person_ids import Person, column_of
 from fedpriv.data.persons import Persons
+from fedpriv.data.shown import card_of, line_of
 from fedpriv.data.validation import check_lengths, held_rows, name_of, on_host
 
 
@@ -196,10 +196,12 @@ class StreamedFederation:
         return cls.from_sorted(examples, sizes, held_out=held_out, **options)
 
     def __repr__(self) -> str:
-        """Without a record, which a notebook would show."""
-        counts = f"{self.num_clients} clients, up to {self.capacity} records each"
-        whose = "" if self.persons is None else f", {self.persons}"
-        return f"StreamedFederation({counts}{whose}, {sizes(self.examples)})"
+        """Without a record."""
+        return line_of(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: no record either."""
+        return card_of(self).html()
 
     @property
     def held_out(self) -> StreamedFederation:

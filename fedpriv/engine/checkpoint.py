@@ -6,7 +6,7 @@ import errno
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -187,15 +187,21 @@ class Keeper:
         here = wanted | {"layout": layout}
         # A digest of the program says least, and differs with most of the others.
         by_digest = differences(there.get("program"), here.get("program"), "program")
-        if different := list(_different(there, here)) or list(by_digest):
+        if different := list(_different(there, here)):
             raise OtherRunError(self._refusal("; ".join(different)))
+        if different := list(by_digest):
+            raise self._of_other_program(different)
         return Strategy(**layout)
 
     def _check_program(self, there: dict[str, Any]) -> None:
         """Raises OtherRunError: it is another program of the same version of JAX, whatever it releases."""
         here = self._wanted.get("program", {})
         if there.get("jax") == here.get("jax") and there != here:
-            raise OtherRunError(self._refusal("; ".join(differences(there, here, "program"))))
+            raise self._of_other_program(differences(there, here, "program"))
+
+    def _of_other_program(self, different: Iterable[str]) -> OtherRunError:
+        why = "a number or a line of the algorithm or the model is another, or a setting of JAX such as its precision"
+        return OtherRunError(self._refusal(f"{'; '.join(different)} ({why})"))
 
     def _refusal(self, different: str) -> str:
         return (

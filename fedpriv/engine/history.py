@@ -13,10 +13,13 @@ import numpy as np
 
 from fedpriv.compression.codecs import Wire
 from fedpriv.core.arguments import Seed, checked
+from fedpriv.core.cards import in_a_line
 from fedpriv.core.types import Params, State
 from fedpriv.engine.client_intervals import own_interval
+from fedpriv.engine.history_card import card_of
 from fedpriv.engine.own_errors import OwnErrors
 from fedpriv.models.score import is_fraction, no_metric
+from fedpriv.privacy import Certificate
 
 SHARES = {"not_finite_messages": "messages", "not_finite_records": "records"}
 """Diagnostics that are there where they are above 0, by their names in a round's metrics, see `Cohort.not_finite`."""
@@ -169,6 +172,7 @@ class History:
       not_covered: private numbers by which `on_evaluation` could choose the last round, see `simulate`; no certificate
         covers that choice, see `Certificate.not_covered`.
       programs: digests of the rounds that ran; those of a certificate of them, `Certificate.programs`, are the same.
+      certificate: of the rounds that ran, where `simulate` was given a `delta`, and of the commands' runs; else None.
     """
 
     seeds: tuple[int, ...]
@@ -177,14 +181,20 @@ class History:
     compile_seconds: float | None = None
     not_covered: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    certificate: Certificate | None = None
 
     def __repr__(self) -> str:
         if not self.evaluations:
-            return f"History(seeds={self.seeds}, no evaluations)"
+            return in_a_line(f"History(seeds={self.seeds}, no evaluations)")
         last = self.evaluations[-1]
         means = (f"{name} {np.mean(values):.4g}" for name, values in last.metrics.items())
         number = len(self.evaluations)
-        return f"History(seeds={self.seeds}, {number} evaluations, round {last.round}: {', '.join(means)})"
+        said = f"{number} evaluations, round {last.round}: {', '.join(means)}"
+        return in_a_line(f"History({said}, seeds={self.seeds})")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return card_of(self).html()
 
     @property
     def rounds(self) -> np.ndarray:

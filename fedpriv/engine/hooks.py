@@ -18,11 +18,13 @@ class Hooks(NamedTuple):
       record: gets all; what it returns is not looked at.
       on_evaluation: gets what is public, and what is asked for by name.
       not_covered: the names of private numbers that are asked for.
+      show: gets all once it is recorded.
     """
 
     record: Callable[[Evaluation], object] | None = None
     on_evaluation: Callable[[PublicEvaluation], object] | None = None
     not_covered: tuple[str, ...] = ()
+    show: Callable[[Evaluation], None] | None = None
 
     def check(self) -> None:
         """Raises ValueError: names without a function that gets these numbers."""
@@ -43,6 +45,8 @@ class Hooks(NamedTuple):
         seen = evaluation.public(self.not_covered)
         if self.record:
             asked("record", self.record, "(evaluation)", evaluation)
+        if self.show:
+            self.show(evaluation)
         if not self.on_evaluation:
             return None
         return asked("on_evaluation", self.on_evaluation, "(evaluation)", seen)

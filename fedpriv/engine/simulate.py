@@ -9,20 +9,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from fedpriv.certification.certificate import check_twice
 from fedpriv.certification.checks import check_launch
 from fedpriv.certification.data_checks import check_data
-from fedpriv.certification.initial_state import unreadable
-from fedpriv.core.arguments import Count, Seed, checked
+from fedpriv.core.arguments import Count, Probability, Seed, checked
 from fedpriv.core.complaints import require
-from fedpriv.core.types import Example, Key, Params, PyTree, State
+from fedpriv.core.types import Example, Key, Params, State
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.waiting import waiting_for
-from fedpriv.data.federation import Federation, stack
+from fedpriv.data.federation import Federation
 from fedpriv.data.held_out_persons import warn_of_tested
 from fedpriv.data.repeated import warn_of_trained
 from fedpriv.data.streaming import StreamedFederation
@@ -30,6 +27,14 @@ from fedpriv.devices import distributed
 from fedpriv.devices.fitting import Compiler, compiled, compiled_to_fit
 from fedpriv.devices.layout import Strategy, default, use
 from fedpriv.engine import not_finite_warning
+from fedpriv.engine.beginning import (
+    held,
+    initial_states,
+    of_each_seed,
+    per_seed,
+    roots_of_seeds,
+    stacked,
+)
 from fedpriv.engine.checkpoint import Checkpoints, Keeper
 from fedpriv.engine.compiled_rounds import (
     Measure,
@@ -39,7 +44,6 @@ from fedpriv.engine.compiled_rounds import (
     measured,
     next_evaluation,
     numbered_round,
-    of_seed,
     rounds_of_seeds,
 )
 from fedpriv.engine.example_fit import check_examples, examples_of_test, rows_trained_on
@@ -52,12 +56,13 @@ from fedpriv.engine.history import (
     PublicEvaluation,
 )
 from fedpriv.engine.hooks import Hooks, names_of_hooks
-from fedpriv.engine.prefetch import one_per_seed, streamed_chunk
+from fedpriv.engine.own_progress import Certified, OwnProgress
+from fedpriv.engine.prefetch import streamed_chunk
 from fedpriv.engine.run_arguments import check_options, check_run
 from fedpriv.engine.run_state import RunState, Snapshot
-from fedpriv.engine.secret_seeds import check_value, checked_secret, roots_of
+from fedpriv.engine.secret_seeds import check_value, checked_secret
 from fedpriv.engine.serialization import to_device, to_host
-from fedpriv.proof.stream import THREEFRY, public_key
+from fedpriv.proof.seen import View
 from fedpriv.rounds.algorithm import Algorithm
 from fedpriv.rounds.one_round import Carried
 from fedpriv.rounds.scheduled_samplers import first_memories
@@ -98,6 +103,9 @@ def simulate(
     checkpoints: Checkpoints | None = None,
     compiler: Compiler = compiled,
     programs: tuple[str, ...] | None = None,
+    progress: bool | None = None,
+    delta: Probability | None = None,
+    view: View = "third_party",
 ) -> History:
     """Trains `algorithm` for `rounds` rounds with every seed; evaluates every `every` rounds and at the end.
 
@@ -137,6 +145,11 @@ def simulate(
         diagnostics of the next one are those of the rounds since. One that `on_evaluation` has ended stays so.
       compiler: compiles the rounds (only of a federation in memory), by default `jax.jit`.
       programs: what was certified, `certificate.programs`: other rounds are refused. None: whatever is given.
+      progress: whether to show, on standard error, the rounds done, the main metric, and the epsilon so far if `delta`
+        is given. None: in a notebook or a terminal.
+      delta: probability, in (0, 1), at which the rounds that are trained are certified: `History.certificate`.
+        None: nothing is certified.
+      view: of that certificate, as `certify`.
 
     Raises:
       ValueError: an argument out of range or of the wrong kind; errors of `init`, `check_launch`, `check_examples` or
@@ -159,6 +172,8 @@ def simulate(
     seeds = checked("seeds", seeds, Sequence[Seed])
     secret_seed = checked_secret(secret_seed)
     hooks = Hooks(record, on_evaluation, names_of_hooks(not_covered))
+    progress = checked("progress", progress, bool | None)
+    delta, view = checked("delta", delta, Probability | None), checked("view", view, View)
     check_options(federation, seeds, strategy, measure, hooks, checkpoints, compiler)
     test = examples_of_test(test, federation)
     each = [federation] if isinstance(federation, Federation | StreamedFederation) else federation
@@ -166,19 +181,19 @@ def simulate(
     for one in {id(one): one for one in each}.values():
         warn_of_tested(test, one)
     with use(strategy or default()) as strategy, ExitStack() as cleanup:
-        federations = _per_seed(federation, len(seeds))
-        roots = _roots(seeds, secret_seed)
+        federations = per_seed(federation, len(seeds))
+        roots = roots_of_seeds(seeds, secret_seed)
         secret_check = None if secret_seed is None else check_value(roots)
-        first = _held(federations, 0)
+        first = held(federations, 0)
         with waiting_for("tracing and checking the round"):
             traced = check_launch(algorithm, params, first)
         if not isinstance(federation, Federation | StreamedFederation):
             for s in range(1, len(seeds)):
-                held = _held(federations, s)
-                check_data(traced.stages, traced.init_arrays, algorithm, held)
+                own = held(federations, s)
+                check_data(traced.stages, traced.init_arrays, algorithm, own)
         in_memory = federations.examples if isinstance(federations, Federation) else None
         check_examples(score, traced.before.params, test, in_memory)
-        state = _initial(algorithm, params, federations, roots)
+        state = initial_states(algorithm, params, federations, roots)
         with waiting_for("tracing the round again"):
             check_twice(traced)
         same = programs is None or programs == traced.digests
@@ -188,7 +203,7 @@ def simulate(
             algorithm, traced.programs, federations, roots, test, score, measure, rounds, every
         )
         remembered = traced.first_memory(rounds), first_memories(algorithm.sampler)
-        carried = Carried(state, *_of_each_seed(remembered, len(seeds)))
+        carried = Carried(state, *of_each_seed(remembered, len(seeds)))
         if strategy.mesh.is_multi_process:
             settings = (rounds, every, list(seeds))
             records = records_of(federations, seeds)
@@ -209,13 +224,20 @@ def simulate(
             hooks.check_names(_private_names(traced, measure, state, federations))
         run = RunState(seeds, first.num_clients, saved, hooks.not_covered)
         run.history.programs = traced.digests
+        asked = rounds, delta, view
+        certified = Certified(traced, *asked, run.history.not_covered, federations)
         if saved:
             strategy = cleanup.enter_context(use(saved.layout))
             if saved.round == rounds or saved.stopped:
                 run.history.state = to_device(saved.carried, carried).state
+                run.history.certificate = certified.of(run.round)
                 return run.history
+        shown = OwnProgress(progress, traced, certified, run.round)
+        cleanup.callback(shown.close)
+        hooks, compiler = hooks._replace(show=shown.evaluated), shown.timed(compiler)
         chunks = cleanup.enter_context(_chunks(training, carried, strategy, run, saved, compiler))
         _train(training, chunks, run, keeper, hooks)
+        run.history.certificate = certified.of(run.round)
     return run.history
 
 
@@ -225,19 +247,11 @@ def _private_names(
     """What an evaluation has beside the score: measures and diagnostics, found by tracing alone."""
     names = {*SHARES, *traced.after[1].get("diagnostics", {})}
     if measure:
-        given = partial(measured, measure, federation=_held(federations, 0))
+        given = partial(measured, measure, federation=held(federations, 0))
         first = jax.eval_shape(lambda tree: jax.tree.map(lambda leaf: leaf[0], tree), state)
         found = jax.eval_shape(lambda state: given(state=state), first)
         names |= {name for name, each in found.items() if not isinstance(each, ClientValues)}
     return names
-
-
-def _roots(seeds: Sequence[int], secret_seed: int | None) -> Key:
-    given = seeds if secret_seed is None else [secret_seed]
-    with jax.enable_x64(True):  # or the higher 32 bits of a seed would be lost
-        key = partial(jax.random.key, impl=THREEFRY)
-        keys = jax.jit(jax.vmap(key))(np.asarray(given, np.int64))
-    return keys if secret_seed is None else roots_of(keys[0], seeds)
 
 
 def _train(
@@ -284,12 +298,7 @@ def _in_any_process(answer: object, layout: Strategy) -> bool:
 
 def _whole(carried: Any) -> Carried:
     """This process's own, with a leading axis of seeds."""
-    return distributed.local(_stacked(carried) if isinstance(carried, list) else carried)
-
-
-def _of_each_seed(tree: PyTree, seeds: int) -> PyTree:
-    """The same for each, leaves [seeds, ...]."""
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (seeds, *leaf.shape)), tree)
+    return distributed.local(stacked(carried) if isinstance(carried, list) else carried)
 
 
 @contextmanager
@@ -350,44 +359,3 @@ def _begun(keeper: Keeper, carried: Carried) -> Snapshot | None:
         distributed.check_equal(checkpoint=checkpoint)
     keeper.begin(saved)
     return saved
-
-
-def _per_seed(federation: Any, seeds: int) -> Federation | list[StreamedFederation]:
-    if isinstance(federation, Federation | StreamedFederation):
-        federation = [federation] * seeds
-    if len(federation) != seeds:
-        raise ValueError(
-            f"federation: {len(federation)} given for {seeds} seeds; give one, or one per seed"
-        )
-    if any(isinstance(f, StreamedFederation) for f in federation):
-        return one_per_seed(federation)
-    return stack(federation)
-
-
-def _held(federations: Federation | list[StreamedFederation], s: int) -> Any:
-    """That of one seed, with the arrays that stay on the host."""
-    return of_seed(federations, s) if isinstance(federations, Federation) else federations[s]
-
-
-def _initial(
-    algorithm: Algorithm, params: Any, federation: Federation | list[StreamedFederation], roots: Key
-) -> State:
-    first = of_seed(federation, 0)
-    models = (
-        [params(public_key(root, 0)) for root in roots]
-        if callable(params)
-        else [params] * len(roots)
-    )
-    begin, private = unreadable(algorithm, first)
-
-    # One program, so that what is kept for each client is there once: per-client state may fill the memory.
-    @jax.jit
-    def initial(models: list[Params], private: dict[str, PyTree]) -> State:
-        return lax.map(lambda model: begin(model, private), _stacked(models))
-
-    return initial(models, private)
-
-
-@jax.jit
-def _stacked(trees: list[PyTree]) -> PyTree:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

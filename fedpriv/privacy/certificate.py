@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from fedpriv.core.arguments import Probability, checked
+from fedpriv.core.cards import Card, Folded, in_a_line
 from fedpriv.core.complaints import require, shown
 from fedpriv.core.json_values import as_json, plain, typed
 from fedpriv.pairs.events import Event, NoEventError, event
@@ -19,6 +20,10 @@ from fedpriv.proof.seen import NO_NOISE, NOT_RELEASED, SEES, View
 
 NOT_COVERED = "not covered: "
 """How an assumption begins that says which choice by private numbers makes epsilon infinite."""
+_BASIS = {
+    "constructed": "constructed: the releases were read off the round that runs",
+    "declared": "declared: something in it is somebody's word",
+}
 
 
 @dataclass(frozen=True)
@@ -176,6 +181,13 @@ class Certificate:
             of_groups={n: own.not_covered(names, chosen) for n, own in self.of_groups.items()},
         )
 
+    def __repr__(self) -> str:
+        return in_a_line(f"Certificate({_headline(self, f'certified ({self.basis})')})")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return card_of(self).html()
+
     def __str__(self) -> str:
         headline = _headline(self, f"certified ({self.basis})")
         why = f"; {self.why_infinite()}" if math.isinf(self.epsilon) else ""
@@ -190,6 +202,31 @@ class Certificate:
         if any(text.startswith(f"not private: {NO_NOISE}") for text in bare):
             bare.append("noise that a round adds itself does not count; give it as the mechanism")
         return "; ".join(bare or self.assumptions[:1])
+
+
+def card_of(certificate: Certificate) -> Card:
+    """A certificate's epsilon with all that this needs beside it; what was composed and assumed is folded."""
+    rows = [
+        *_card_rows(certificate),
+        ("basis", _BASIS.get(certificate.basis, certificate.basis)),
+    ]
+    if math.isinf(certificate.epsilon):
+        rows.append(("nothing is guaranteed", certificate.why_infinite()))
+    rows += [("accountant", certificate.accountant)] * math.isfinite(certificate.epsilon)
+    rows += [(f"ε of {name}", f"{own.epsilon:.4g}") for name, own in certificate.of_groups.items()]
+    if own := [each.epsilon for each in certificate.of_clients]:
+        rows.append(("ε by client", f"{min(own):.4g} to {max(own):.4g}"))
+    by = [f"{name}: ε = {epsilon:.4g}" for name, epsilon in certificate.epsilons.items()]
+    folded = [Folded("event", [certificate.event, f"bound: {certificate.bound}", *by])]
+    if certificate.doors:
+        folded.append(
+            Folded(
+                f"doors: what is from outside fedpriv.proof ({len(certificate.doors)})",
+                certificate.doors,
+            )
+        )
+    folded.append(Folded(f"assumptions ({len(certificate.assumptions)})", certificate.assumptions))
+    return Card("Certificate", _title(certificate), rows, folded=folded)
 
 
 def read_certificate(text: str) -> Certificate:
@@ -238,9 +275,33 @@ class Claim:
     reasons: tuple[str, ...]
     status: str = "claimed"
 
+    def __repr__(self) -> str:
+        return in_a_line(f"Claim({_headline(self, self.status)})")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        verdict = "holds for this run" if self.sound else "not proved for this run"
+        rows = [*_card_rows(self), ("basis", f"{self.status}, {verdict}"), ("source", self.source)]
+        folded = [Folded(f"reasons ({len(self.reasons)})", self.reasons)]
+        return Card("Claim", _title(self), rows, folded=folded).html()
+
     def __str__(self) -> str:
         verdict = "holds for this run" if self.sound else "not proved for this run"
         return f"{_headline(self, self.status)}, {self.source}; {verdict}"
+
+
+def _title(number: Certificate | Claim) -> str:
+    epsilon = "∞" if math.isinf(number.epsilon) else f"{number.epsilon:.4g}"
+    return f"ε = {epsilon} at δ = {number.delta:.3g}"
+
+
+def _card_rows(number: Certificate | Claim) -> list[tuple[str, str]]:
+    """Unit, view and adjacency."""
+    return [
+        ("unit", number.unit),
+        ("view", f"{number.view} ({SEES[number.view]})"),
+        ("adjacency", number.relation.replace("_", "-")),
+    ]
 
 
 def _headline(number: Certificate | Claim, status: str) -> str:

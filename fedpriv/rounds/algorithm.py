@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from fedpriv.core.array_arguments import check_leaves
 from fedpriv.core.callers import callers_line
+from fedpriv.core.cards import Card, in_a_line
 from fedpriv.core.checked_tuples import checking_fields
 from fedpriv.core.complaints import require
 from fedpriv.core.types import Key, Metrics, Params, State
@@ -85,10 +86,21 @@ class Algorithm(NamedTuple):
 
     def __repr__(self) -> str:
         """What made the round, who takes part and what is protected: `Algorithm(round=fed_avg, ...)`."""
-        qualname = getattr(self.round, "__qualname__", type(self.round).__name__)
-        name = qualname.partition(".<locals>")[0]
-        sampler = getattr(self.sampler, "accounting", self.sampler)
-        return f"Algorithm(round={name}, sampler={sampler}, unit={self.unit!r})"
+        said = f"round={made_by(self)}, sampler={_cohorts(self)}, unit={self.unit!r}"
+        return in_a_line(f"Algorithm({said})")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        rows = [("cohorts", str(_cohorts(self))), ("unit", self.unit)]
+        rows += [("personal", "each client has a model of its own")] * (self.personal is not None)
+        rows += [("made in", line)] if (line := made_at(self)) else []
+        note = "It has no epsilon by itself: fp.certify(algorithm, params, federation, rounds, delta) proves one."
+        return Card("Algorithm", made_by(self), rows, notes=[note]).html()
+
+
+def _cohorts(algorithm: Algorithm) -> Any:
+    """What is said of an algorithm's sampler."""
+    return getattr(algorithm.sampler, "accounting", algorithm.sampler)
 
 
 _MADE: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
@@ -115,6 +127,12 @@ def made_at(algorithm: Algorithm) -> str | None:
     with contextlib.suppress(TypeError):
         return _MADE.get(algorithm.round)
     return None
+
+
+def made_by(algorithm: Algorithm) -> str:
+    """The function that made the algorithm's round, such as `fed_avg`."""
+    round: Any = algorithm.round
+    return getattr(round, "__qualname__", type(round).__name__).partition(".<locals>")[0]
 
 
 def require_algorithm(algorithm: Any) -> None:

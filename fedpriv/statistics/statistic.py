@@ -174,6 +174,7 @@ class Statistic:
                 every=self.rounds,
                 seeds=(_own_seed(seed, traced, noise_multiplier),),
                 secret_seed=secret_seed,
+                progress=False,
             )
         self._check_finite(history.evaluations[-1])
         read = asked.read(history.state_of())

@@ -9,7 +9,7 @@ from reported import tables, text, tree
 from tiers import every
 
 from fedpriv import experiments
-from fedpriv.experiments.base.formats import with_unit
+from fedpriv.engine.metric_words import with_unit
 from fedpriv.experiments.commands import compare
 from fedpriv.experiments.commands import report as report_command
 from fedpriv.experiments.config.public import Public

@@ -13,7 +13,7 @@ from small import refused
 import configs
 from fedpriv import experiments
 from fedpriv.experiments.base import user_modules
-from fedpriv.experiments.commands import sweep
+from fedpriv.experiments.commands import privacy, sweep
 from fedpriv.experiments.commands.run import main
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.settings import changed
@@ -133,7 +133,7 @@ def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, 
     assert (folder / "code" / beside.name).read_text() == "SEEDS = 1\n"
     beside.write_text("SEEDS = 1  # as before\n")
     moved = mine.rename(mine.with_name("moved.py"))
-    with pytest.raises(ValueError, match=r"is of .*mine.py, which no longer exists; put it"):
+    with pytest.raises(ValueError, match=r"is of .*mine.py, which no longer exists; say where"):
         unfinished.earlier(folder)
     moved.rename(mine)
     assert main(["--resume", str(folder)]) == 0
@@ -142,6 +142,10 @@ def test_a_run_says_what_it_was_and_warns_of_other_code(mine, beside, tmp_path, 
     assert len(entry["differs"]) == 1
     assert (folder / "code" / beside.name).read_text() == "SEEDS = 1\n"
     assert (folder / "code" / "resumed-1" / beside.name).read_text() != "SEEDS = 1\n"
+    elsewhere = mine.rename(tmp_path / mine.name)
+    assert main(["--resume", str(folder)]) == 2
+    assert main([str(elsewhere), "--resume", str(folder)]) == 0
+    assert privacy.main([str(elsewhere), "--verify", str(folder)]) == 0
 
 
 DIGITS = '''

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from resumed import SMALL as WORDS
+from shown_values import Shown
 
 from configs import quickstart
 from fedpriv import experiments
@@ -60,6 +61,10 @@ def test_what_is_interrupted_is_returned_and_goes_on_in_a_thread(trained, tmp_pa
         run = experiments.run("quickstart", folder=tmp_path / "r", progress=False, **SHORT)
     assert run.status == "interrupted"
     assert run.summary.rounds == {"dp_fed_avg": 2}
+    for one in (run, trained):
+        own = one.certificates["dp_fed_avg"]["third_party"]
+        assert one.history["dp_fed_avg"].certificate == own
+        assert Shown(one._repr_html_()).seen.count(f"{own.epsilon:.4g}") == 1
     with ThreadPoolExecutor(1) as pool:  # a thread hears of no signals
         again = pool.submit(experiments.resume, tmp_path / "r", progress=False).result()
     assert again.status == "complete"

@@ -14,12 +14,12 @@ from tiers import every
 
 from fedpriv import experiments
 from fedpriv.core.json_values import MARK
-from fedpriv.experiments.base.formats import hyphenated
 from fedpriv.experiments.commands import compare
 from fedpriv.experiments.config.public import Public
 from fedpriv.experiments.runs.run_folder import runs_of
 from fedpriv.experiments.tables import plots, terminal
 from fedpriv.experiments.tables.report import charts
+from fedpriv.privacy.epsilon_words import hyphenated
 
 PUBLIC = Public(("accuracy", "loss"))
 CLIENTS, BY_GROUP = ("clients", "personal", "groups"), ("groups",)

@@ -12,7 +12,7 @@ from fedpriv.core.json_values import plain
 from fedpriv.experiments.commands import compare
 from fedpriv.experiments.runs.released import RELEASE, Release
 from fedpriv.experiments.runs.run_folder import RunFolder, read
-from fedpriv.experiments.training.progress import Progress
+from fedpriv.experiments.training.progress import RecordedProgress
 from fedpriv.privacy import Certificate
 
 NAME = "dp_fed_avg"
@@ -93,7 +93,7 @@ def test_progress_says_of_what_an_epsilon_is(capsys):
     """Of a trial, and of a run."""
     evaluation = made("private").histories[NAME].evaluations[0]
     for of, said in (("of this trial alone (4 of the choice)", 2), ("", 0)):
-        bar = Progress(NAME, 20, certificate(), None, {}, epsilon_of=of)
+        bar = RecordedProgress(NAME, 20, certificate(), None, {}, epsilon_of=of)
         bar.update(evaluation, certificate())
         bar.close()
         text = " ".join(capsys.readouterr().err.split())

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fedpriv.core.terminal_text import span
 from fedpriv.engine.history import Evaluation
 from fedpriv.experiments.base import time_left
 from fedpriv.experiments.papers.reproduce import cost
 from fedpriv.experiments.papers.reproduce.item import Computation, Scale, Training
-from fedpriv.experiments.training.progress import Progress
+from fedpriv.experiments.training.progress import RecordedProgress
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_what_takes_seconds_is_not_forecast(clock, capsys):
     [(0.2, "about 1 s"), (89, "about 89 s"), (90, "about 2 min"), (7200, "about 2 h")],
 )
 def test_a_span_of_time(seconds, said):
-    assert time_left.span(seconds) == said
+    assert span(seconds) == said
 
 
 def evaluation(round, seconds):
@@ -65,7 +66,7 @@ def evaluation(round, seconds):
 
 def test_a_run_says_what_it_and_all_of_its_algorithms_will_take(capsys):
     certificate = SimpleNamespace(epsilon=float("inf"), assumptions=())
-    progress = Progress("fed_avg", 100, certificate, None, {}, others=3)
+    progress = RecordedProgress("fed_avg", 100, certificate, None, {}, others=3)
     capsys.readouterr()
     progress.update(evaluation(10, 60.0), certificate)
     first, second = capsys.readouterr().err.splitlines()

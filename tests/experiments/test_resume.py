@@ -223,10 +223,15 @@ def test_other_data_is_refused_in_a_line(folder, monkeypatch, capsys):
         of = identity(*args)
         return lambda rounds: of(rounds) | {"data": "another"}
 
-    before = files_of(folder / "checkpoints")
+    before, recorded = files_of(folder / "checkpoints"), lines(folder)
     monkeypatch.setattr(simulation, "identity", other)
     assert launch("--resume", folder) == 2
     error = capsys.readouterr().err
+    assert "goes on" not in error
+    assert "before its first evaluation" not in error
+    assert lines(folder) == recorded
+    assert values_of_clients(folder)
+    assert summary(folder)["rounds"] == {"fed_avg": 9, "rand_k": 6}
     assert "is of another run: data " in error
     assert "another here; give what was given there" in error
     assert "Traceback" not in error

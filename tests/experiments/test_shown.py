@@ -10,9 +10,10 @@ import pytest
 import recorded
 
 from fedpriv.core.json_values import typed
+from fedpriv.core.terminal_text import NO_TERMINAL
 from fedpriv.core.waiting import LOG, waiting_for
 from fedpriv.engine.history import Evaluation
-from fedpriv.experiments.base.formats import NAMES, NO_TERMINAL, short_name_of
+from fedpriv.experiments.base.formats import NAMES, short_name_of
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.public import Public
 from fedpriv.experiments.runs.contents import Summary
@@ -129,7 +130,7 @@ EPSILON = Certificate(
 def trained(monkeypatch, stream, name="dp_fed_avg", certificate=EPSILON):
     """What is shown of an algorithm with two evaluations."""
     monkeypatch.setattr("sys.stderr", stream)
-    shown = progress.Progress(
+    shown = progress.RecordedProgress(
         name, 60, certificate, None, {"noise_multiplier": 2.345678}, public=PUBLIC
     )
     assert shown.timed(lambda fn, args, donated: fn)("program", (), [0]) == "program"
@@ -168,7 +169,7 @@ def test_a_terminal_of_100_columns_is_not_left(monkeypatch):
 def test_a_bar_shows_what_the_engine_waits_for_until_it_is_closed(monkeypatch):
     monkeypatch.setattr("sys.stderr", stream := Terminal())
     before = LOG.level, list(LOG.handlers)
-    shown = progress.Progress("dp_fed_avg", 60, EPSILON, None, {})
+    shown = progress.RecordedProgress("dp_fed_avg", 60, EPSILON, None, {})
     with waiting_for("compiling 12 equations"):
         assert "compiling 12 equations" in stream.getvalue()
     shown.close()

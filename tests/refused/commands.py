@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 from fedpriv import experiments
 from fedpriv.experiments.commands import audit, inversion, privacy, run, sweep
-from fedpriv.experiments.commands import run as run_
-from fedpriv.experiments.commands import sweep as sweep_
 from fedpriv.experiments.runs.recorder import new_folder
+from fedpriv.experiments.search.sweep import sweep as sweep_
+from fedpriv.experiments.training.train import run as run_
 
 COMMANDS = {
     "run": run.main,

@@ -61,6 +61,7 @@ RUNS = [
     ("two federations", {"federation": [FEDERATION] * 2}, "federation", "2 given"),
     ("an unmeasured number", {"not_covered": ("height",)} | CALLED, "not_covered", "'height'"),
     ("a name alone", {"not_covered": "loss"} | CALLED, "not_covered", "'loss'"),
+    ("a view of no certificate", {"view": "server"}, "view", ("'server'", "delta")),
     ("what nobody looks at", {"not_covered": ("loss",)}, "not_covered", "on_evaluation"),
 ]
 ROWS = [

@@ -8,8 +8,7 @@ from pathlib import Path
 from recorded import OLD
 
 from fedpriv import experiments
-from fedpriv.experiments import commands
-from fedpriv.experiments.commands import compare, uplink, uploads
+from fedpriv.experiments.commands import compare, report, uplink, uploads
 from fedpriv.experiments.runs.run_folder import read
 from fedpriv.experiments.tables.report.audits import read_audits
 
@@ -82,7 +81,7 @@ def uploads_of(folder, accuracy="0.1"):
 
 def report_in(place):
     Path("here").mkdir()
-    commands.report.main([str(OLD), "--output", place, "--traceback"])
+    report.main([str(OLD), "--output", place, "--traceback"])
 
 
 def in_one_panel():
@@ -123,7 +122,7 @@ ROWS = [
     ("a run without evaluations", UNFINISHED, "runs", "here"),
     ("no audit", lambda: read_audits([Path("none")]), "none", "No such file"),
     ("compare: no folder", command(compare.main), "folders", "none is given"),
-    ("report: no folder", command(commands.report.main), "folders", "none is given"),
+    ("report: no folder", command(report.main), "folders", "none is given"),
     ("a table by hospital", lambda: experiments.table(OLD, by="hospital"), "by", "'hospital'"),
     ("uploads: in percent", partial(uploads_of, OLD, "80"), "--accuracy", "80.0"),
     ("uploads: of no run", partial(in_empty, uploads_of), "empty", "holds no run"),

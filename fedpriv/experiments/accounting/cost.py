@@ -27,7 +27,6 @@ from fedpriv.experiments.base.formats import (
     assumptions,
     epsilon,
     epsilons_by_group,
-    hyphenated,
     name_of,
     spread_over_clients,
 )
@@ -37,6 +36,7 @@ from fedpriv.experiments.config.made import ledger_of
 from fedpriv.experiments.config.modules import Config
 from fedpriv.experiments.config.settings import Settings, View, changed
 from fedpriv.privacy import VIEWS, Certificate, Claim
+from fedpriv.privacy.epsilon_words import hyphenated
 
 
 class Account(NamedTuple):

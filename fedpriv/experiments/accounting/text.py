@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fedpriv.core.terminal_text import wrapped
 from fedpriv.experiments.accounting.cost import Costs, table
-from fedpriv.experiments.base.formats import named, wrapped
+from fedpriv.experiments.base.formats import named
 
 
 def text(cost: Costs, width: int) -> str:

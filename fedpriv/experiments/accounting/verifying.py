@@ -8,11 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedpriv.core.terminal_text import wrapped
 from fedpriv.experiments.accounting.budget import made, planned_rounds
 from fedpriv.experiments.accounting.found import recorded_noise
-from fedpriv.experiments.base.formats import wrapped
 from fedpriv.experiments.config.experiment import Ledger
 from fedpriv.experiments.config.made import ledger_of
+from fedpriv.experiments.config.modules import Config
 from fedpriv.experiments.config.settings import Settings
 from fedpriv.experiments.runs.run_folder import RunFolder, read
 from fedpriv.experiments.runs.unfinished import earlier
@@ -53,8 +54,11 @@ class Checked(NamedTuple):
         return "contradicted" if self.origin or by_theirs else self.numbers.status
 
 
-def verified(folder: Path) -> list[Checked]:
+def verified(folder: Path, config: Config | None = None) -> list[Checked]:
     """The checks of every certificate in a run's summary.json.
+
+    Args:
+      config: of the run, if it is a file that lies elsewhere now.
 
     Raises:
       ValueError: no run, one that has not ended, or one whose config cannot be traced again.
@@ -67,7 +71,7 @@ def verified(folder: Path) -> list[Checked]:
     ledger, found = None, []
     planned: dict[str, int] = {}
     if with_pairs:
-        ledger, settings = _traced_again(folder)
+        ledger, settings = _traced_again(folder, config)
         planned = planned_rounds(ledger, settings)
     for name, report in reports.items():
         for view, certificate in report.certified.items():
@@ -84,9 +88,9 @@ def verified(folder: Path) -> list[Checked]:
     return found
 
 
-def _traced_again(folder: Path) -> tuple[Ledger, Settings]:
+def _traced_again(folder: Path, own: Config | None) -> tuple[Ledger, Settings]:
     try:
-        of_run, config = earlier(folder)
+        of_run, config = earlier(folder, own)
     except ValueError as error:
         raise ValueError(f"verify: the config cannot be traced again; {error}") from None
 

@@ -14,11 +14,12 @@ from typing import Any
 import jax
 
 from fedpriv.core.code_places import place
+from fedpriv.core.terminal_text import printable
 from fedpriv.core.user_code import is_fedprivs, last_of_user, notes_of, user_line
 from fedpriv.experiments.base import signals
 from fedpriv.experiments.base.outside_errors import outside
 from fedpriv.experiments.base.shipped import ships
-from fedpriv.experiments.base.terminal import printable, say
+from fedpriv.experiments.base.terminal import say
 
 WHOLE = "--traceback"  # of every command
 

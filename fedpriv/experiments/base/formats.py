@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TypeAlias
 
-import numpy as np
-
-from fedpriv.engine.client_metric_names import TRAINED, UNDEFINED, parsed
+from fedpriv.core.terminal_text import printable
+from fedpriv.engine.metric_words import in_percent
 from fedpriv.experiments.base.spread import Spread
-from fedpriv.experiments.base.terminal import printable
 from fedpriv.models.score import is_fraction
-from fedpriv.privacy import Certificate, Claim
-from fedpriv.privacy.certificate import NOT_COVERED
+from fedpriv.privacy import Certificate
 
 NAMES = {
     "fed_avg": "FedAvg",
@@ -87,11 +82,8 @@ GroupEpsilons: TypeAlias = dict[str, float]
 """The epsilon of each public group's units, by its name."""
 LONGEST_NAME = 32  # of an algorithm's name, in characters
 LONGEST_METRIC = 12
-ACRONYMS = {"auc": "AUC", "f1": "F1"}
-NO_TERMINAL = 10_000
 ABSENT = "-"
 _PIPE = re.compile(r"(\\*)\|")  # with what stands before it and would escape what escapes it
-PROSE = 100  # characters of a line that is read, however wide the terminal
 
 
 def name_of(algorithm: str, own: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -103,16 +95,6 @@ def short_name_of(algorithm: str, own: Mapping[str, str] = MappingProxyType({}))
     """For people: the algorithm's name, cut where it is long."""
     name = name_of(algorithm, own)
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
-
-
-def terminal_width(stream: TextIO) -> int:
-    """Columns of text on the terminal that `stream` writes to; more than anything needs where it is none."""
-    return shutil.get_terminal_size((PROSE, 24)).columns if stream.isatty() else NO_TERMINAL
-
-
-def wrapped(text: str, most: int) -> str:
-    """Text on lines of at most so many columns."""
-    return textwrap.fill(text, min(most, PROSE), subsequent_indent="    ", break_on_hyphens=False)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -140,29 +122,6 @@ def on_one_line(text: str) -> str:
 def metric_heading(metric: str) -> str:
     """A metric in a table's head."""
     return "acc." if metric == "accuracy" else metric[:LONGEST_METRIC]
-
-
-def in_percent(metric: str) -> bool:
-    """Whether a metric is shown in percent: accuracies, and shares of clients by theirs.
-
-    Others that lie in 0..1, such as an AUC, recall or F1, are shown as they are, as the literature prints them.
-    """
-    of = parsed(metric)
-    if of and of.statistic in (TRAINED, UNDEFINED):  # a number of clients
-        return False
-    return (of.metric if of else metric).endswith("accuracy")
-
-
-def short_metric(metric: str, values: np.ndarray) -> str:
-    """A metric while training: its mean over the seeds."""
-    mean = values.mean()
-    return f"{metric} {100 * mean:.1f} %" if in_percent(metric) else f"{metric} {mean:.4g}"
-
-
-def with_unit(metric: str) -> str:
-    """A metric in words, with its unit."""
-    words = (ACRONYMS.get(word, word) for word in metric.split("_"))
-    return " ".join(words) + " (%)" * in_percent(metric)
 
 
 def mean_and_std(s: Spread | None, metric: str = "") -> str:
@@ -221,38 +180,6 @@ def named(numbers: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {epsilon(x)}" for name, x in numbers.items())
 
 
-def short_epsilon(value: float) -> str:
-    """For people: an epsilon while training."""
-    return f"{value:.2f}" if 0.1 <= value < 100 else f"{value:.3g}"
-
-
-def meaning_of_epsilon(number: Certificate | Claim) -> str:
-    """For people: what an epsilon needs beside it."""
-    said = (
-        f"{number.unit} level, view {number.view.replace('_', ' ')}, {hyphenated(number.relation)} adjacency, "
-        f"δ = {number.delta:.3g}, "
-    )
-    if isinstance(number, Certificate):
-        return said + f"certified ({number.basis})"
-    return (
-        said
-        + f"{number.status} by {number.source}"
-        + ", not proved for this run" * (not number.sound)
-    )
-
-
-def why_infinite(number: Certificate | Claim | None) -> list[str]:
-    """Why nothing is certified, each reason once; empty where it is not known."""
-    said = number.assumptions if isinstance(number, Certificate) else ()
-    return [text for text in said if text.startswith(("not private: ", NOT_COVERED))]
-
-
-def only_not_covered(number: Certificate | Claim | None) -> bool:
-    """Whether there is noise, and epsilon is infinite only because private numbers chose what is released."""
-    why = why_infinite(number)
-    return bool(why) and all(text.startswith(NOT_COVERED) for text in why)
-
-
 def of_which(notes: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
     """Notes, each once, with the names of the runs that have it, where these are not all."""
     every, names = set[str](), dict[str, dict[str, None]]()
@@ -275,7 +202,3 @@ def assumptions(certificates: Sequence[Certificate]) -> list[str]:
         text if len(of) == len(certificates) else f"{text} ({', '.join(of)})"
         for text, of in views.items()
     ]
-
-
-def hyphenated(relation: str) -> str:
-    return relation.replace("_", "-")

@@ -54,7 +54,11 @@ def device() -> dict[str, Any]:
         from fedpriv.engine.compilation_cache import instructions
 
         about["instructions"] = instructions()
-    return about | counts
+    usual = {"enable_x64": False, "threefry_partitionable": True}
+    other = {
+        name: value for name in usual if (value := getattr(options, f"jax_{name}")) != usual[name]
+    }
+    return about | counts | other
 
 
 def prng() -> str:

@@ -5,17 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO
 
+from fedpriv.core.terminal_text import printable
+
 
 def say(text: Any = "", *, file: TextIO | None = None, flush: bool = False) -> None:
     """Prints, by default on standard output; whatever is printed by a command goes through here."""
     lines = map(printable, str(text).split("\n"))
     print("\n".join(lines), file=sys.stdout if file is None else file, flush=flush)
-
-
-def printable(text: str) -> str:
-    """What a terminal would act on is shown as Python writes it."""
-    return text if text.isprintable() else "".join(map(_shown, text))
-
-
-def _shown(c: str) -> str:
-    return c if c.isprintable() else ascii(c)[1:-1]

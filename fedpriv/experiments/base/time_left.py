@@ -5,19 +5,11 @@ from __future__ import annotations
 import sys
 import time
 
+from fedpriv.core.terminal_text import span
 from fedpriv.experiments.base.terminal import say
 
 SHORT = 30.0  # seconds: who waits no longer needs no forecast
 OFTEN = 60.0  # seconds between forecasts
-
-
-def span(seconds: float) -> str:
-    """For people: "about 12 min"."""
-    if seconds < 90:
-        return f"about {max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"about {round(seconds / 60)} min"
-    return f"about {seconds / 3600:.2g} h"
 
 
 class Remaining:

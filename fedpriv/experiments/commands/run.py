@@ -78,8 +78,11 @@ def _request(args: list[str], options: Options) -> Request:
         name, module = modules.named(config_name(args))
         config = module
     else:
-        before, module = earlier(options.resume)
-        name = config_name(args, before.name)
+        given = config_name(args, "")
+        own = modules.load(given) if given.endswith(".py") else None  # which may lie elsewhere now
+        before, module = earlier(options.resume, own)
+        moved = own and Path(given).name == Path(before.name).name
+        name = before.name if moved else given or before.name
         config = SimpleNamespace(__doc__=module.__doc__, settings=before.settings)
     settings = parse(config, name, args, "run", Options, DESCRIPTION)
     if before:

@@ -77,4 +77,5 @@ def trained_openly(
         "rounds": 1,
         "strategy": fp.Strategy(devices=1),
     }
-    return fp.simulate(algorithm, network.init, federation, data.test, **given).params()
+    trained = fp.simulate(algorithm, network.init, federation, data.test, progress=False, **given)
+    return trained.params()

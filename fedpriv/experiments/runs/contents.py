@@ -13,16 +13,11 @@ import numpy as np
 
 from fedpriv.core.json_values import PRIVATE
 from fedpriv.engine.history import SHARES, Evaluation
-from fedpriv.experiments.base.formats import (
-    ClientEpsilons,
-    GroupEpsilons,
-    name_of,
-    only_not_covered,
-    short_name_of,
-)
+from fedpriv.experiments.base.formats import ClientEpsilons, GroupEpsilons, name_of, short_name_of
 from fedpriv.experiments.base.spread import Spread
 from fedpriv.experiments.config.public import Public
 from fedpriv.privacy import VIEWS, Certificate, Claim, OperationalNumbers
+from fedpriv.privacy.epsilon_words import only_not_covered
 
 NOISE = "noise_multiplier"  # the field of a config
 HOURS = (

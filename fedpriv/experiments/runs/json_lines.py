@@ -22,11 +22,13 @@ class JsonLines:
 
     Attributes:
       new: objects that it does not have yet.
+      stale: whether it has some that it is not to have any more.
     """
 
     def __init__(self, path: Path, every: Callable[[], Iterable[Any]]):
         self._path, self._every = path, every
         self.new: list[Any] = []
+        self.stale = False
         self._size = 0  # in bytes, as it was left here
 
     def write(self) -> None:
@@ -35,7 +37,7 @@ class JsonLines:
         Raises:
           OSError: it cannot be written; it then is as it was.
         """
-        if (self._path.stat().st_size if self._path.exists() else 0) != self._size:
+        if self.stale or (self._path.stat().st_size if self._path.exists() else 0) != self._size:
             self.write_all()
         elif self.new:
             self._add()
@@ -56,7 +58,7 @@ class JsonLines:
         """Raises OSError: it cannot be written."""
         text = _text(self._every())
         write_text(self._path, text)
-        self._size, self.new = len(text.encode()), []
+        self._size, self.new, self.stale = len(text.encode()), [], False
 
 
 def _text(objects: Iterable[Any]) -> str:

@@ -12,7 +12,7 @@ from fedpriv.engine.client_metric_names import (
     TEST,
     parsed,
 )
-from fedpriv.experiments.base.formats import with_unit
+from fedpriv.engine.metric_words import with_unit
 from fedpriv.experiments.config.public import Public
 
 OF_CLIENTS = {

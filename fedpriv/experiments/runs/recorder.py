@@ -188,6 +188,7 @@ class Recorder:
         self.lost: dict[str, OSError] = {}
         self._unwritten: dict[str, Callable[[], None]] = {}
         self._told = False  # that something cannot be written
+        self._to_replace: set[str] = set()  # algorithms whose lines are of before
         self._of_clients: list[ClientLine] = []
         self._files = {  # a line of metrics.jsonl has its lines of clients.jsonl before it
             CLIENTS: JsonLines(folder / CLIENTS, lambda: self._of_clients),
@@ -216,19 +217,20 @@ class Recorder:
     def go_on(
         self, lines: Sequence[Line], clients: Sequence[ClientLine], finished: Collection[str]
     ) -> None:
-        """Begins again with the lines of algorithms that were finished; sinks get them once more.
+        """Begins again with all that was recorded; sinks get the lines of algorithms that were finished once more.
 
-        What an earlier summary said is no longer so.
+        Those of another algorithm stay until it is restored, or has trained anew. What an earlier summary said is no
+        longer so.
         """
         (self.folder / SUMMARY).unlink(missing_ok=True)
         self._earlier = {(line.algorithm, line.round): line for line in lines}
-        kept = [line for line in lines if line.algorithm in finished]
-        self._keep(kept)
-        self._of_clients += [line for line in clients if line.algorithm in finished]
+        self._keep(lines)
+        self._of_clients += clients
+        self._to_replace = self._lines.keys() - {*finished}
         if self._of_clients or (self.folder / CLIENTS).exists():
             self._files[CLIENTS].write_all()
         self._files[METRICS].write_all()
-        self._pass_on(kept)
+        self._pass_on([line for line in lines if line.algorithm in finished])
 
     def restore(self, algorithm: str, evaluations: Sequence[Evaluation], privacy: Privacy) -> None:
         """The lines of an algorithm up to its checkpoint; what was lost of them is written anew."""
@@ -271,6 +273,12 @@ class Recorder:
             self._unwritten.pop(name, None)
 
     def _append(self, lines: Sequence[Line], clients: Sequence[ClientLine]) -> None:
+        for name in {line.algorithm for line in lines} & self._to_replace:
+            self._to_replace.remove(name)
+            self._lines[name] = []
+            self._of_clients[:] = [line for line in self._of_clients if line.algorithm != name]
+            for file in self._files.values():
+                file.stale = True
         self._keep(lines)  # what cannot be written was trained all the same, and its epsilon spent
         self._of_clients += clients
         self._files[METRICS].new += lines

@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedpriv.core.arguments import check_path
+from fedpriv.core.cards import in_a_line
 from fedpriv.core.json_values import typed, without_collections
 from fedpriv.engine.client_metric_names import parsed
 from fedpriv.engine.history import History
@@ -61,6 +63,16 @@ class RunFolder:
     label: str = ""
     shown: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        status = self.summary.status if self.summary else self.unended
+        return in_a_line(f"RunFolder({self.path}: {status}; {', '.join(self.algorithms)})")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: its table."""
+        # Tables are a room above this one, and are there once a notebook asks.
+        cards = import_module("fedpriv.experiments.tables.run_card")
+        return cards.card_of("Run", self.path, self.status, self.results).html()
+
     @cached_property
     def remarks(self) -> tuple[str, ...]:
         """What is damaged or missing, in words."""
@@ -107,12 +119,14 @@ class RunFolder:
     @property
     def history(self) -> dict[str, History]:
         """History of each algorithm, without the trained state and the values of single clients."""
-        seeds = {name: tuple(range(lines[-1].seeds)) for name, lines in self.lines.items()}
         last = by_what(self.settings, self.results.public).get(LAST, ())
-        return {
-            name: History(seeds[name], [line.evaluation() for line in lines], not_covered=last)
-            for name, lines in self.lines.items()
-        }
+        found = dict[str, History]()
+        for name, lines in self.lines.items():
+            seeds, evaluations = tuple(range(lines[-1].seeds)), [x.evaluation() for x in lines]
+            of = self.results.privacy[name].certified if name in self.results.privacy else {}
+            own = of.get(self.settings.get("view", ""), of.get("third_party"))
+            found[name] = History(seeds, evaluations, not_covered=last, certificate=own)
+        return found
 
     @property
     def curves(self) -> pandas.DataFrame:

@@ -188,7 +188,8 @@ class MissingConfigError(ValueError):
 def _gone(folder: Path, name: str) -> MissingConfigError:
     kept = folder / user_modules.KEPT / Path(name).name
     return MissingConfigError(
-        f"resume: {folder} is of {name}, which no longer exists; put it back (a copy is kept as {kept})"
+        f"resume: {folder} is of {name}, which no longer exists; say where it is now: "
+        f"FILE before --resume {folder}, or config=FILE (a copy is kept as {kept})"
     )
 
 

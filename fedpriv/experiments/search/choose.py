@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fedpriv.engine.client_metric_names import parsed
-from fedpriv.experiments.base.formats import field_name, in_percent, mean_and_std
+from fedpriv.engine.metric_words import in_percent
+from fedpriv.experiments.base.formats import field_name, mean_and_std
 from fedpriv.experiments.base.spread import Spread
 from fedpriv.experiments.runs.contents import Summary
 from fedpriv.experiments.search.sweep_grid import FOLD, Point

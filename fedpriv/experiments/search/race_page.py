@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 from fedpriv.core.files import save_figure
 from fedpriv.core.json_values import flat
 from fedpriv.experiments.base.files import write_text
-from fedpriv.experiments.base.formats import hyphenated, markdown_table
+from fedpriv.experiments.base.formats import markdown_table
 from fedpriv.experiments.base.spread import Spread
 from fedpriv.experiments.runs.contents import Line
 from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.experiments.tables.leads import FEWEST, Lead, lead
 from fedpriv.experiments.tables.plots import look, scale, sheet
+from fedpriv.privacy.epsilon_words import hyphenated
 
 SHORT = {"local.learning_rate": "client", "server.learning_rate": "server", "clip_norm": "C"}
 """What is chosen: learning rates of clients and server, clip norm."""

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from fedpriv.core.arguments import MeanRuns, check_path, checked
+from fedpriv.core.cards import in_a_line
 from fedpriv.core.complaints import require
 from fedpriv.core.json_values import flat, plain
 from fedpriv.devices.layout import split_cpu
 from fedpriv.experiments.base import command
 from fedpriv.experiments.base.files import new_folder_by_time, write_text
-from fedpriv.experiments.base.formats import short_epsilon
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.modules import Config
@@ -35,6 +35,8 @@ from fedpriv.experiments.search.training_together import Sweep
 from fedpriv.experiments.tables.frame import as_csv, frame, records
 from fedpriv.experiments.tables.grid import as_markdown
 from fedpriv.experiments.tables.latex import latex
+from fedpriv.experiments.tables.run_card import card_of_runs
+from fedpriv.privacy.epsilon_words import short_epsilon
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,17 @@ class Swept:
     chosen: dict[str, Score] = field(default_factory=dict)
     text: str = ""
     answer: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return in_a_line(f"Swept({self.folder}: {self._status})")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the table of its runs."""
+        return card_of_runs("Sweep", self.folder, self._status, self.runs).html()
+
+    @property
+    def _status(self) -> str:
+        return f"{'complete' if self.complete else 'interrupted'}, {len(self.runs)} runs"
 
 
 def sweep(

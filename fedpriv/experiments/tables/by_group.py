@@ -10,14 +10,8 @@ import numpy as np
 
 from fedpriv.core.json_values import MARK
 from fedpriv.engine.client_metric_names import TEST, ClientMetric, by_group, parsed
-from fedpriv.experiments.base.formats import (
-    ABSENT,
-    field_name,
-    in_percent,
-    mean_and_std,
-    number,
-    with_unit,
-)
+from fedpriv.engine.metric_words import in_percent, with_unit
+from fedpriv.experiments.base.formats import ABSENT, field_name, mean_and_std, number
 from fedpriv.experiments.base.spread import Spread
 from fedpriv.experiments.runs.measured import measured_on, together
 from fedpriv.experiments.runs.other_metric import check_recorded, named

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedpriv.engine.client_metric_names import MEAN_OF_TRAINED, TRAINED, parsed
-from fedpriv.experiments.base.formats import ABSENT, in_percent, mean_and_std, number
+from fedpriv.engine.metric_words import in_percent
+from fedpriv.experiments.base.formats import ABSENT, mean_and_std, number
 from fedpriv.experiments.tables.frame import Row
 from fedpriv.experiments.tables.over_clients import CONDITIONAL, OverClients
 

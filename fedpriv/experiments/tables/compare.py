@@ -12,7 +12,7 @@ from fedpriv.experiments.runs.run_folder import RunFolder, read_all
 from fedpriv.experiments.tables.frame import Row, as_csv, frame, rows
 from fedpriv.experiments.tables.grid import Grid, as_markdown, grid
 from fedpriv.experiments.tables.latex import latex
-from fedpriv.experiments.tables.plots import SUFFIXES, Width, columns, picture
+from fedpriv.experiments.tables.plots import SUFFIXES, Kept, Width, columns, picture
 from fedpriv.experiments.tables.swept_privacy import ends_by_bits, ends_by_epsilon
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def output_paths(given: Sequence[Path]) -> list[Path]:
 def write(
     runs: Sequence[RunFolder],
     found: Sequence[Row],
-    paths: Sequence[Path],
+    paths: Sequence[Path | Kept],
     *,
     by: str | None = None,
     together: bool = False,
@@ -81,7 +81,8 @@ def write(
         private = any(map(_private, found))
         x = by or ("epsilon" if private and ends_by_epsilon(runs) else "round")
         caption = draw(runs, shown, drawn, x, together, width, title)
-    write_tables(paths, grid(found, views, best), lambda: frame(found))
+    files = [path for path in paths if isinstance(path, Path)]
+    write_tables(files, grid(found, views, best), lambda: frame(found))
     return caption
 
 
@@ -97,7 +98,7 @@ def _private(row: Row) -> bool:
 def draw(
     runs: Sequence[RunFolder],
     metrics: Sequence[str],
-    paths: Sequence[Path],
+    paths: Sequence[Path | Kept],
     by: str,
     together: bool,
     width: Width | None = None,

@@ -6,17 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fedpriv.engine.metric_words import in_percent
 from fedpriv.experiments.base.formats import (
     ABSENT,
     epsilons_by_group,
     field_name,
-    in_percent,
     markdown_table,
     mean_and_std,
-    meaning_of_epsilon,
     number,
     of_which,
-    only_not_covered,
     setting,
 )
 from fedpriv.experiments.config.public import Public
@@ -29,6 +27,7 @@ from fedpriv.experiments.tables.frame import Row, measured, noise
 from fedpriv.experiments.tables.leads import TOO_FEW
 from fedpriv.models.score import better_higher
 from fedpriv.privacy import VIEWS, Certificate, Claim
+from fedpriv.privacy.epsilon_words import meaning_of_epsilon, only_not_covered
 
 SHOWN = ("third_party",)  # views with a column, beside those that the runs show
 SWEPT = {"target_epsilon": "ε budget"} | {x: f"{x} set" for x in ("algorithm", "rounds", "seeds")}

@@ -10,14 +10,14 @@ from fedpriv.engine.client_metric_names import TEST, parsed
 from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.experiments.runs.run_names import names
 from fedpriv.experiments.tables.by_group import chosen
-from fedpriv.experiments.tables.plots import COLOURS, Curve, Width, look, picture
+from fedpriv.experiments.tables.plots import COLOURS, Curve, Kept, Width, look, picture
 from fedpriv.experiments.tables.swept_privacy import ends_by_epsilon
 
 
 def draw_groups(
     runs: Sequence[RunFolder],
     metric: str | Sequence[str] | None,
-    paths: Sequence[Path],
+    paths: Sequence[Path | Kept],
     width: Width | None = None,
     title: str | None = None,
 ) -> str:

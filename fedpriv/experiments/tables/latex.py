@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from fedpriv.core.terminal_text import printable
 from fedpriv.experiments.base.formats import ABSENT
-from fedpriv.experiments.base.terminal import printable
 from fedpriv.experiments.tables.grid import Grid
 
 TEX = {c: f"\\{c}" for c in "_%&#${}"}

@@ -12,22 +12,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from fedpriv.core.cards import png_of
 from fedpriv.core.files import save_figure
+from fedpriv.core.terminal_text import printable
+from fedpriv.engine.metric_words import in_percent, with_unit
 from fedpriv.experiments.base.command import one_line
-from fedpriv.experiments.base.formats import (
-    NAMES,
-    in_percent,
-    meaning_of_epsilon,
-    only_not_covered,
-    with_unit,
-)
+from fedpriv.experiments.base.formats import NAMES
 from fedpriv.experiments.base.spread import Spread
-from fedpriv.experiments.base.terminal import printable
 from fedpriv.experiments.runs.contents import Line
 from fedpriv.experiments.runs.measured import heading, measured_on, together
 from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.experiments.runs.run_names import names
 from fedpriv.experiments.tables import thinning
+from fedpriv.privacy.epsilon_words import meaning_of_epsilon, only_not_covered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,6 +74,26 @@ class Curve(NamedTuple):
         """Simulated hours of all rounds so far; NaN where the run has none."""
         each = self.run.results.hours_per_round(self.algorithm)
         return math.nan if each is None else each * line.round
+
+
+class Kept:
+    """In the place of a file: the figure is kept, and can be shown.
+
+    Attributes:
+      figure: of matplotlib, once it is drawn.
+    """
+
+    suffix = ".png"  # what it is shown as
+
+    def __init__(self) -> None:
+        self.figure: Figure | None = None
+
+    def png(self) -> bytes:
+        """As a notebook shows it."""
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return png_of(self.figure)
 
 
 class Axis(NamedTuple):
@@ -197,7 +214,7 @@ def columns(runs: Sequence[RunFolder], together: bool) -> dict[str, list[Curve]]
 def picture(
     columns: Mapping[str, Sequence[Curve]],
     metrics: Sequence[str],
-    paths: Sequence[Path],
+    paths: Sequence[Path | Kept],
     width: Width | None = None,
     x: str = "round",
     title: str | None = None,
@@ -315,10 +332,13 @@ def change_texts(figure: Figure, change: Callable[[str], str]) -> None:
         text.set_text("\n".join(map(change, text.get_text().split("\n"))))
 
 
-def save(figure: Figure, paths: Sequence[Path]) -> None:
+def save(figure: Figure, paths: Sequence[Path | Kept]) -> None:
     """Saves plots; raises ValueError where a file cannot be written."""
     change_texts(figure, printable)  # fonts lack the rest, and warn of it
     for path in paths:
+        if isinstance(path, Kept):
+            path.figure = figure
+            continue
         kind = path.suffix[1:]
         dated = {"pdf": "CreationDate", "svg": "Date"}.get(kind)
         try:

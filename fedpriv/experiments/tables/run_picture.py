@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from fedpriv.core.files import save_figure
 from fedpriv.engine.history import History
-from fedpriv.experiments.base.formats import in_percent, name_of, with_unit
+from fedpriv.engine.metric_words import in_percent, with_unit
+from fedpriv.experiments.base.formats import name_of
 from fedpriv.experiments.base.spread import Spread
 from fedpriv.experiments.config.public import Public
 from fedpriv.experiments.tables.plots import (

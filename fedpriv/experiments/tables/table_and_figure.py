@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from fedpriv.core.arguments import checked
+from fedpriv.core.cards import Card, in_a_line
 from fedpriv.core.complaints import require
 from fedpriv.experiments.runs.other_metric import with_metric
 from fedpriv.experiments.runs.run_folder import RunFolder, runs_of
@@ -16,17 +17,39 @@ from fedpriv.experiments.tables import frame as frames
 from fedpriv.experiments.tables.frame import rows
 from fedpriv.experiments.tables.grid import grid
 from fedpriv.experiments.tables.group_curves import draw_groups
-from fedpriv.experiments.tables.plots import SUFFIXES, By, Width
+from fedpriv.experiments.tables.plots import SUFFIXES, By, Kept, Width
 
 if TYPE_CHECKING:
     import pandas
 
 
 class Drawn(NamedTuple):
-    """A figure's file and caption: what is drawn, over how many seeds, and what an epsilon means."""
+    """A figure, which a notebook shows.
 
-    path: Path
+    Attributes:
+      path: its file; None: it is in memory alone.
+      caption: what is drawn, over how many seeds, and what an epsilon means.
+      kept: the picture.
+    """
+
+    path: Path | None
     caption: str
+    kept: Kept
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.path is None else str(self.path)
+        return in_a_line(f"Drawn({where}: {self.caption})")
+
+    def _repr_png_(self) -> bytes:
+        """The picture, where a page of text and pictures is made."""
+        return self.kept.png()
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: an epsilon of the axes is nothing without the caption."""
+        where = "" if self.path is None else str(self.path)
+        return Card(
+            "Figure", where, picture=(self.kept.png(), self.caption), notes=[self.caption]
+        ).html()
 
 
 def table(
@@ -86,7 +109,7 @@ def table(
 
 def figure(
     runs: Any,
-    path: str | Path,
+    path: str | Path | None = None,
     *,
     metric: str | Sequence[str] | None = None,
     by: By | Literal["group"] | None = None,
@@ -95,10 +118,11 @@ def figure(
     title: str | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Drawn:
-    """Draws curves into a file: .pdf, .png (300 dpi) or .svg.
+    """Draws curves, which a notebook shows.
 
     Args:
       runs: as for `table`.
+      path: the file to write: .pdf, .png (300 dpi) or .svg; None: none.
       metric: metrics to draw, as for `table`, a row of panels each; by default the runs' own.
       by: "round", "uplink", "hours" (simulated ones), "epsilon" or "mu"; by default epsilon if the runs differ only in
         their noise or budget, else round. For such runs the curve by epsilon has one point for each run, its end. So
@@ -113,13 +137,14 @@ def figure(
     Raises:
       ValueError: there is nothing to draw, or the file cannot be written.
     """
-    file = Path(path)
+    file, kept = None if path is None else Path(path), Kept()
     require(
-        file.suffix in SUFFIXES,
+        file is None or file.suffix in SUFFIXES,
         "path",
         str(path),
         f"give a file that ends in {', '.join(SUFFIXES)}",
     )
+    paths: list[Path | Kept] = [kept, *([] if file is None else [file])]
     by = checked("by", by, By | Literal["group"] | None)
     width = checked("width", width, Width | None)
     evaluated = _evaluated(runs, names)
@@ -127,10 +152,10 @@ def figure(
         require(
             not together, "together", together, "by group each algorithm has a panel; leave it out"
         )
-        return Drawn(file, draw_groups(evaluated, metric, [file], width, title))
+        return Drawn(file, draw_groups(evaluated, metric, paths, width, title), kept)
     given = with_metric(evaluated, metric)
     drawing: dict[str, Any] = {"by": by, "together": together, "width": width, "title": title}
-    return Drawn(file, compare.write(given, rows(given), [file], **drawing))
+    return Drawn(file, compare.write(given, rows(given), paths, **drawing), kept)
 
 
 def _evaluated(runs: Any, names: Mapping[str, str] | None) -> list[RunFolder]:

@@ -6,27 +6,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from fedpriv.core.terminal_text import PROSE, wrapped
 from fedpriv.engine.client_metric_names import TRAINED, by_group, by_kind, parsed
 from fedpriv.engine.history import SHARES
+from fedpriv.engine.metric_words import in_percent
 from fedpriv.experiments.base.formats import (
-    PROSE,
     aligned,
     epsilon,
     epsilons_by_group,
-    hyphenated,
-    in_percent,
     mean_and_std,
-    meaning_of_epsilon,
     metric_heading,
     named,
     number,
-    wrapped,
 )
 from fedpriv.experiments.runs.contents import Report, Summary
 from fedpriv.experiments.runs.measured import OF_CLIENTS, measured_on
 from fedpriv.experiments.tables.frame import Row
 from fedpriv.experiments.tables.grid import counted, of_planned, on_rounds
 from fedpriv.privacy import SEES, VIEWS, Claim
+from fedpriv.privacy.epsilon_words import hyphenated, meaning_of_epsilon
 
 WEAK = 10.0  # beyond it an epsilon has a word beside it
 DROPPED = ("rounds/s", "MB down", "MB up", "rounds")
@@ -36,15 +34,8 @@ Key = tuple[str, str]  # a kind, and a metric
 
 def table(summary: Summary, most: int = PROSE) -> str:
     """The results of a run, a line per algorithm, and what its epsilons mean, for so many columns."""
-    views = VIEWS if summary.settings["views"] == "all" else (summary.settings["view"],)
-    shown = metric_heading(summary.metric)
-    shown += " (not private)" * (summary.metric not in summary.public)
-    header = ["algorithm", shown, *["rounds"][: _cut_short(summary)]]
-    header += views if len(views) > 1 else ["eps"]
-    header += [*["noise"][: len(summary.solved)], "MB up", "MB down", "rounds/s"]
-    rows = [header, *(_row(summary, name, views) for name in summary.rounds)]
-    rows, left_out = _fitting(rows, most)
-    legend = _legend(summary, views)
+    rows, left_out = _fitting(rows_of(summary), most)
+    legend = [*meaning(summary), *notes(summary)]
     if left_out:
         legend.append(
             f"not shown, as the terminal is too narrow: {', '.join(left_out)} (summary.json)"
@@ -52,6 +43,22 @@ def table(summary: Summary, most: int = PROSE) -> str:
     below = [*(wrapped(line, most) for line in legend)]
     further = [*_per_client(summary, most), *_per_group(summary, most)]
     return "\n".join([*aligned(rows), "", *further, *below])
+
+
+def views_of(summary: Summary) -> Sequence[str]:
+    """Those that a run shows."""
+    return VIEWS if summary.settings["views"] == "all" else (summary.settings["view"],)
+
+
+def rows_of(summary: Summary) -> list[list[str]]:
+    """The cells of the table; the first row is its head."""
+    views = views_of(summary)
+    shown = metric_heading(summary.metric)
+    shown += " (not private)" * (summary.metric not in summary.public)
+    header = ["algorithm", shown, *["rounds"][: _cut_short(summary)]]
+    header += views if len(views) > 1 else ["eps"]
+    header += [*["noise"][: len(summary.solved)], "MB up", "MB down", "rounds/s"]
+    return [header, *(_row(summary, name, views) for name in summary.rounds)]
 
 
 def _per_client(summary: Summary, most: int) -> list[str]:
@@ -141,9 +148,9 @@ def _row(summary: Summary, name: str, views: Sequence[str]) -> list[str]:
     ]
 
 
-def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
-    """Unit, view, adjacency and delta of every epsilon in the table, once; what is longer is elsewhere."""
-    reports, metric = summary.privacy, summary.metric
+def meaning(summary: Summary) -> list[str]:
+    """Of every number in the table; of every epsilon unit, view, adjacency, basis and delta, once."""
+    views, reports, metric = views_of(summary), summary.privacy, summary.metric
     seeds = len(summary.last(next(iter(summary.rounds)))[metric].per_seed)
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     where = measured_on(metric, summary.public)
@@ -159,6 +166,14 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
         lines.append("eps: certified, of ONE model (one algorithm, one seed) released alone")
         lines += [f"  {', '.join(names)}: {text}" for text, names in means.items()]
         lines += [f"  {view} {SEES[view]}" for view in views]
+    return lines
+
+
+def notes(summary: Summary) -> list[str]:
+    """What else stands below the table; what is longer is elsewhere."""
+    views, reports = views_of(summary), summary.privacy
+    private, lines = any(of.is_private for of in reports.values()), list[str]()
+    if private:
         lines += _groups(summary, views)
         lines += _statistics(summary)
         lines += [f"  {names}: {said}" for names, said in _in_words(summary, views[0])]
@@ -174,7 +189,7 @@ def _legend(summary: Summary, views: Sequence[str]) -> list[str]:
     lines += summary.not_covered
     lines += [*_claims(summary), *_solved(summary), *on_rounds(rows), *_budget(summary)]
     lines += _not_finite(summary)
-    if means:
+    if private:
         lines.append(
             "what the epsilons assume and omit, and why a claim is not proved: summary.json (privacy, "
             "privacy_notes), fedpriv report"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
+from fedpriv.core.terminal_text import terminal_width
 from fedpriv.engine.checkpoint import OtherRunError
+from fedpriv.engine.history import DivergedError
 from fedpriv.experiments.base import signals
 from fedpriv.experiments.base.command import explained, one_line
-from fedpriv.experiments.base.formats import terminal_width
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.runs.sinks import Sink
 from fedpriv.experiments.tables.terminal import table
@@ -66,7 +67,7 @@ def _print(run: TrainedRun, joined: Processes) -> int:
         if problems:
             said = "; ".join(problems)
             say(said if said == "interrupted" else f"error: {said}", file=sys.stderr)
-            if not run.status.startswith("diverged"):
+            if not isinstance(run.error, DivergedError | OtherRunError):
                 say(run.goes_on, file=sys.stderr)
         say(f"run folder: {run.folder}")
     return code

@@ -16,11 +16,10 @@ import numpy as np
 from fedpriv import distributed
 from fedpriv.core.json_values import plain
 from fedpriv.devices.layout import Strategy, split_cpu
-from fedpriv.engine.history import History
+from fedpriv.engine.history import Evaluation, History
 from fedpriv.experiments.accounting import budget
 from fedpriv.experiments.accounting.found import Found, recorded_noise
 from fedpriv.experiments.base import user_modules
-from fedpriv.experiments.base.formats import short_epsilon
 from fedpriv.experiments.base.provenance import environment
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.base.writer import held
@@ -39,6 +38,7 @@ from fedpriv.experiments.training.processes import Processes
 from fedpriv.experiments.training.shared_arrays import SharedArrays
 from fedpriv.experiments.training.trained_run import goes_on
 from fedpriv.models.kept_model import model_folder
+from fedpriv.privacy.epsilon_words import short_epsilon
 
 
 class Request(NamedTuple):
@@ -69,6 +69,7 @@ class PreparedRun:
       planned: rounds of each algorithm.
       recorder: None in a process that leaves recording to another.
       finished: what was trained before, where the run goes on.
+      recorded: all evaluations of before, by algorithm.
       progress: whether to show it.
       secret_seed: of `simulate`; None where seeds are 0, 1, ...
     """
@@ -82,6 +83,7 @@ class PreparedRun:
     joined: Processes
     recorder: Recorder | None
     finished: Mapping[str, History] = field(default_factory=dict)
+    recorded: Mapping[str, Sequence[Evaluation]] = field(default_factory=dict)
     progress: bool = True
     secret_seed: int | None = field(default=None, repr=False)
 
@@ -161,6 +163,7 @@ def prepare(
         joined,
         recorder,
         finished,
+        earlier.evaluations if earlier else {},
         progress,
         secret_seed=root,
     )

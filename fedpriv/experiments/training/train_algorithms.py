@@ -19,7 +19,7 @@ from fedpriv.engine.history import DivergedError, Evaluation, History, PublicEva
 from fedpriv.engine.simulate import simulate
 from fedpriv.experiments.base import signals
 from fedpriv.experiments.base.command import one_line
-from fedpriv.experiments.base.formats import short_epsilon, short_name_of
+from fedpriv.experiments.base.formats import short_name_of
 from fedpriv.experiments.base.outside_errors import outside
 from fedpriv.experiments.base.terminal import say
 from fedpriv.experiments.config.experiment import Experiment
@@ -32,8 +32,9 @@ from fedpriv.experiments.runs.unfinished import decisive_settings
 from fedpriv.experiments.tables.run_picture import picture
 from fedpriv.experiments.training.prepare import PreparedRun
 from fedpriv.experiments.training.processes import Processes
-from fedpriv.experiments.training.progress import Progress
+from fedpriv.experiments.training.progress import RecordedProgress
 from fedpriv.experiments.training.trained_run import TrainedRun
+from fedpriv.privacy.epsilon_words import short_epsilon
 
 
 def train_algorithms(run: PreparedRun) -> TrainedRun:
@@ -42,7 +43,9 @@ def train_algorithms(run: PreparedRun) -> TrainedRun:
     Raises:
       Exception: a bug, where one process trains alone.
     """
-    histories: dict[str, History] = dict(run.finished)
+    seeds = tuple(range(run.settings.seeds))
+    histories = {name: History(seeds, list(found)) for name, found in run.recorded.items()}
+    histories |= run.finished
     joined, recorder = run.joined, run.recorder
     status, done = "complete", list[str]()
     ended_by: Exception | None = None
@@ -50,7 +53,7 @@ def train_algorithms(run: PreparedRun) -> TrainedRun:
         with joined.stopping(run.goes_on):
             for algorithm in run.experiment.entries:
                 if algorithm not in run.finished:
-                    histories[algorithm] = History(tuple(range(run.settings.seeds)))
+                    histories.setdefault(algorithm, History(seeds))
                     train_algorithm(
                         algorithm,
                         run.experiment,
@@ -72,7 +75,7 @@ def train_algorithms(run: PreparedRun) -> TrainedRun:
     except KeyboardInterrupt:
         status = "interrupted"
     except OtherRunError as error:  # the data is another, say, at the same place
-        status, ended_by = f"failed: {error}", error
+        status, ended_by = f"failed: {error}; what was recorded stays as it was", error
     # By these, among others, JAX says that another process is gone; what it was must be seen all the same.
     except (ValueError, RuntimeError, OSError, MemoryError) as error:
         said, ended_by = outside(error), error
@@ -105,6 +108,8 @@ def _recorded(ended: TrainedRun, run: PreparedRun, recorder: Recorder) -> Traine
             ):  # so that --resume does not find it complete
                 status = f"failed: {recorder.unrecorded()}"
             summary = recorder.write_summary(histories, run.experiment, dict(run.planned), status)
+        for name, report in summary.privacy.items():  # of rounds, too, that may have run since
+            histories[name].certificate = report.certified[run.settings.view]
         if summary.rounds:
             draw(histories, summary, recorder.folder)
     except KeyboardInterrupt:
@@ -171,11 +176,12 @@ def train_algorithm(
     """Trains one algorithm; what it has recorded is in `history` however it ends.
 
     Args:
+      history: of an earlier process, until this one has gone on, or begun anew.
       recorder: None in a process that leaves recording to another.
       joined: the processes that train together, if there are several.
       checkpoints: where they are kept, if they are.
       progress: whether to show it.
-      epsilon_of: what the epsilons shown are of, see `Progress`.
+      epsilon_of: what the epsilons shown are of, see `RecordedProgress`.
       options: of `simulate`.
     """
     privacy = Privacy(experiment.ledger, algorithm)
@@ -184,7 +190,7 @@ def train_algorithm(
     history.not_covered = tuple(experiment.not_covered.get(LAST, ()))
     bar = None
     if recorder and progress:
-        bar = Progress(
+        bar = RecordedProgress(
             algorithm,
             settings.rounds,
             privacy.certificate(settings.rounds, settings.view),
@@ -203,8 +209,17 @@ def train_algorithm(
             so_far = e.round, settings.view
             bar.update(e, privacy.certificate(*so_far), privacy.groups(*so_far))
 
+    going = False
+
+    def add(evaluations: Sequence[Evaluation]) -> None:
+        nonlocal going
+        if not going:
+            going = True
+            history.evaluations.clear()
+        history.evaluations.extend(evaluations)
+
     def record(e: Evaluation) -> None:
-        history.evaluations.append(e)
+        add([e])
         if recorder:
             recorder.evaluation(algorithm, e, privacy)
         show(e)
@@ -220,7 +235,7 @@ def train_algorithm(
         return False
 
     def on_resume(evaluations: Sequence[Evaluation]) -> None:
-        history.evaluations.extend(evaluations)
+        add(evaluations)
         seen.extend(e.public(further) for e in evaluations)
         if recorder:
             recorder.restore(algorithm, evaluations, privacy)
@@ -248,7 +263,7 @@ def train_algorithm(
 def simulate_algorithm(
     algorithm: str, experiment: Experiment, settings: Settings, strategy: Strategy, **options: Any
 ) -> History:
-    """`simulate` with an experiment's and a run's settings, and further ones, also other seeds."""
+    """`simulate` with an experiment's and a run's settings, and further ones, also other seeds; shows nothing."""
     entry = experiment.entries[algorithm]
     options = {"seeds": range(settings.seeds)} | options
     return simulate(
@@ -261,5 +276,6 @@ def simulate_algorithm(
         every=settings.every,
         strategy=strategy,
         measure=experiment.measured(settings, algorithm),
+        progress=False,
         **options,
     )

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedpriv.core.cards import in_a_line
 from fedpriv.engine.history import History
 from fedpriv.experiments.runs.contents import Summary
+from fedpriv.experiments.tables.run_card import card_of
 from fedpriv.privacy import Certificate
 
 
@@ -35,6 +37,14 @@ class TrainedRun:
     unseen: tuple[str, ...] = ()
     error: BaseException | None = None
     ended_before: bool = False
+
+    def __repr__(self) -> str:
+        trained = ", ".join(self.history)
+        return in_a_line(f"TrainedRun({self.folder}: {self.status}; {trained})")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: its table."""
+        return card_of("Run", self.folder, self.status, self.summary).html()
 
     @property
     def certificates(self) -> dict[str, dict[str, Certificate]]:

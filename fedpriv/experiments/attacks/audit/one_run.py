@@ -85,6 +85,7 @@ def trained(
         seeds=range(settings.seeds),
         strategy=strategy,
         record=lambda e: remaining.advance((e.round - 1) % every + 1, e.seconds),
+        progress=False,
     ).state
 
 

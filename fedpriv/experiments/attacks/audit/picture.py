@@ -8,7 +8,8 @@ from typing import Any
 
 from fedpriv.core.files import save_figure
 from fedpriv.experiments.attacks.audit.canary import WORST
-from fedpriv.experiments.base.formats import NAMES, hyphenated
+from fedpriv.experiments.base.formats import NAMES
+from fedpriv.privacy.epsilon_words import hyphenated
 
 TITLES = {
     "mechanisms": "mechanism, drawn in its worst direction",

@@ -13,7 +13,8 @@ from fedpriv.experiments.accounting.cost import claimed
 from fedpriv.experiments.attacks.audit.canary import WORST
 from fedpriv.experiments.attacks.audit.membership import Inferred
 from fedpriv.experiments.attacks.audit.row import Row, Unaudited
-from fedpriv.experiments.base.formats import ABSENT, NAMES, aligned, epsilon, hyphenated
+from fedpriv.experiments.base.formats import ABSENT, NAMES, aligned, epsilon
+from fedpriv.privacy.epsilon_words import hyphenated
 
 SAID = ["algorithm", "view", "neighbours", "claimed", "certified", "audited"]
 """The first cells of every row."""

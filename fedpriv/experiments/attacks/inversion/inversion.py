@@ -15,8 +15,9 @@ from fedpriv.core.files import replacing
 from fedpriv.core.json_values import plain
 from fedpriv.experiments.attacks.inversion.attack import Attacked, attacker, views
 from fedpriv.experiments.attacks.inversion.views import RATE, Reading, Victims, all_seen, as_read
-from fedpriv.experiments.base.formats import epsilon, hyphenated, markdown_table
+from fedpriv.experiments.base.formats import epsilon, markdown_table
 from fedpriv.experiments.base.time_left import Remaining
+from fedpriv.privacy.epsilon_words import hyphenated
 
 DELTA = 1e-5
 

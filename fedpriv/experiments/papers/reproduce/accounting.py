@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from fedpriv.certification.calibration import calibrate_rounds
-from fedpriv.experiments.base.formats import hyphenated
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.experiment import Ledger
 from fedpriv.experiments.config.made import ledger_of
@@ -27,6 +26,7 @@ from fedpriv.experiments.papers.reproduce.item import (
 )
 from fedpriv.experiments.papers.reproduce.work import settings_of
 from fedpriv.privacy import VIEWS, Certificate, Claim
+from fedpriv.privacy.epsilon_words import hyphenated
 
 LedgerOf = Callable[[Any], Ledger]  # of the settings' own type
 

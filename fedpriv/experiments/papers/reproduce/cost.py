@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedpriv.core.terminal_text import span
 from fedpriv.experiments.base.provenance import device
 from fedpriv.experiments.base.terminal import say
-from fedpriv.experiments.base.time_left import span
 from fedpriv.experiments.papers.reproduce.item import Item, Scale, Training, Work
 from fedpriv.experiments.papers.reproduce.work import Shelf, perform
 from fedpriv.experiments.runs import run_folder

@@ -10,17 +10,19 @@ from fedpriv.core.files import replacing
 from fedpriv.core.json_values import plain
 from fedpriv.experiments.base import formats
 from fedpriv.experiments.base.files import write_text
-from fedpriv.experiments.base.formats import ABSENT, NAMES, epsilon, hyphenated
+from fedpriv.experiments.base.formats import ABSENT, NAMES, epsilon
 from fedpriv.experiments.base.provenance import provenance
 from fedpriv.experiments.papers.reproduce import picture, table
 from fedpriv.experiments.papers.reproduce.item import Item, Results, Scale, Training
 from fedpriv.experiments.papers.reproduce.reading import summary
 from fedpriv.experiments.papers.reproduce.table import Filled, fill, scaled
 from fedpriv.experiments.papers.reproduce.work import UNFINISHED
+from fedpriv.experiments.runs.alike import alike
 from fedpriv.experiments.runs.contents import Report
 from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.experiments.tables.frame import as_csv
 from fedpriv.privacy import VIEWS
+from fedpriv.privacy.epsilon_words import hyphenated
 
 PRIVACY = ["trained", "rounds", "unit", "delta", "claimed by the paper's formula"]
 PRIVACY += [f"certified, {view.replace('_', ' ')}" for view in VIEWS]
@@ -86,16 +88,15 @@ def _legend(filled: Sequence[Filled]) -> list[str]:
 
 def privacy(runs: Mapping[Training, RunFolder]) -> str:
     """On an item's page: claimed beside certified, a line for each group of trainings that cost the same, or ""."""
-    groups: dict[str, tuple[Report, list[Training]]] = {}
-    for training, run in runs.items():
-        for report in summary(run).privacy.values():
-            if report.is_private:
-                groups.setdefault(repr(report), (report, []))[1].append(training)
+    reports = (
+        (of, training) for training, run in runs.items() for of in summary(run).privacy.values()
+    )
+    groups = alike(each for each in reports if each[0].is_private)
     if not groups:
         return ""
-    rows = [PRIVACY, *(_cost(report, trainings) for report, trainings in groups.values())]
+    rows = [PRIVACY, *(_cost(report, trainings) for report, trainings in groups)]
     said: dict[str, None] = {}
-    for report, _ in groups.values():
+    for report, _ in groups:
         if claim := report.claimed:
             verdict = "holds" if claim.sound else "not proved"
             said[f"claim by {claim.source}: {verdict} here: {' '.join(claim.reasons)}"] = None

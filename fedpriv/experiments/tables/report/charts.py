@@ -12,13 +12,14 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from fedpriv.experiments.base.formats import in_percent, meaning_of_epsilon, why_infinite
+from fedpriv.engine.metric_words import in_percent
 from fedpriv.experiments.runs.contents import Line
 from fedpriv.experiments.runs.measured import heading, together
 from fedpriv.experiments.tables import plots, thinning
 from fedpriv.experiments.tables.plots import COLOURS, DASHES, FAR_ENDS, colours, far, scale
 from fedpriv.experiments.tables.report.audits import Errors
 from fedpriv.experiments.tables.report.tables import Result, further, measured
+from fedpriv.privacy.epsilon_words import meaning_of_epsilon, why_infinite
 
 TEXT, RULE = "#1b1b1b", "#d9d9d9"
 # The page's style sheet has lighter colours, by the same numbers, where it is dark.

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedpriv.engine.client_metric_names import TEST
-from fedpriv.experiments.base.formats import ABSENT, mean_and_std, with_unit
+from fedpriv.engine.metric_words import with_unit
+from fedpriv.experiments.base.formats import ABSENT, mean_and_std
 from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.experiments.tables import by_group as grids
 from fedpriv.experiments.tables.by_group import OfGroup

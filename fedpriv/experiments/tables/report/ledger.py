@@ -10,14 +10,14 @@ from fedpriv.experiments.base.formats import (
     ABSENT,
     assumptions,
     epsilons_by_group,
-    hyphenated,
     spread_over_clients,
-    why_infinite,
 )
+from fedpriv.experiments.runs.alike import alike
 from fedpriv.experiments.runs.contents import Report
 from fedpriv.experiments.tables.report.audits import Errors
 from fedpriv.experiments.tables.report.tables import Cell, Result, Table, epsilon
 from fedpriv.privacy import SEES, VIEWS, Certificate, Claim
+from fedpriv.privacy.epsilon_words import hyphenated, why_infinite
 
 HEAD = ("view", "status", "epsilon", "delta", "unit", "adjacency", "by")
 
@@ -52,11 +52,9 @@ class Account(NamedTuple):
 
 def ledger(results: Sequence[Result], audits: Sequence[Errors] = ()) -> list[Account]:
     """The report's accounts, private ones first."""
-    groups: dict[str, tuple[Report, list[Result]]] = {}
-    for result in results:
-        if report := result.summary.privacy.get(result.algorithm):
-            groups.setdefault(repr(report), (report, []))[1].append(result)
-    ordered = sorted(groups.values(), key=lambda group: not _private(group[0]))
+    reports = ((result.summary.privacy.get(result.algorithm), result) for result in results)
+    groups = alike((report, result) for report, result in reports if report)
+    ordered = sorted(groups, key=lambda group: not _private(group[0]))
     return [_account(report, found, audits) for report, found in ordered]
 
 

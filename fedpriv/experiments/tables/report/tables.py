@@ -16,7 +16,8 @@ import numpy as np
 
 from fedpriv.core.json_values import flat, plain
 from fedpriv.engine.client_metric_names import PER_CLIENT, by_kind
-from fedpriv.experiments.base.formats import ABSENT, hyphenated, mean_and_std, number, with_unit
+from fedpriv.engine.metric_words import with_unit
+from fedpriv.experiments.base.formats import ABSENT, mean_and_std, number
 from fedpriv.experiments.config import modules
 from fedpriv.experiments.config.options import flags, parse
 from fedpriv.experiments.runs.contents import Line, Summary
@@ -26,6 +27,7 @@ from fedpriv.experiments.tables.frame import Row, row
 from fedpriv.experiments.tables.grid import grid
 from fedpriv.experiments.tables.thinning import MOST, drawn
 from fedpriv.privacy import Certificate
+from fedpriv.privacy.epsilon_words import hyphenated
 
 FEWEST = 50  # rows of an algorithm, however many there are
 PLACES = ("output", "data_dir")  # where things are does not change what is found

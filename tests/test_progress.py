@@ -1,0 +1,245 @@
+"""What `simulate` shows while it trains, where, and the certificate of the rounds that it trains."""
+
+import ast
+import io
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import optax
+import pytest
+from small import assert_identical, compiler_of_one_program, refused, regression, squared, start
+
+import fedpriv as fp
+from fedpriv.certification.traced_round import TracedRound
+from fedpriv.core.waiting import LOG
+from fedpriv.engine import own_progress, progress
+from fedpriv.privacy.epsilon_words import short_epsilon
+
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
+
+ROOT = Path(__file__).parents[1]
+DELTA = 1e-5
+FEDERATION = regression([3] * 6)
+COMPILER = compiler_of_one_program()
+ALGORITHM = fp.dp_fed_avg(
+    squared,
+    sampler=fp.poisson(6, 0.5, 6),
+    optimizer=lambda t: optax.sgd(0.1),
+    batches=fp.full_batch(),
+    clip_norm=1.0,
+    noise_multiplier=2.0,
+)
+
+
+def score(params, example):
+    loss = squared(params, example)
+    return {"accuracy": loss < 0.5, "loss": loss}
+
+
+def run(**options):
+    """Two seeds, seven rounds, evaluated after 2, 4, 6 and 7."""
+    given = {"rounds": 7, "every": 2, "seeds": (1, 2), "compiler": COMPILER}
+    given |= {"score": score, "strategy": fp.Strategy()}
+    examples = FEDERATION.examples
+    return fp.simulate(ALGORITHM, start(), FEDERATION, examples, **given | options)
+
+
+def certified(rounds, **options):
+    return fp.certify(ALGORITHM, start(), FEDERATION, rounds, DELTA, **options)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def said(capsys):
+    """Gives what went to standard error, which is no terminal, since it was called last."""
+    return lambda: capsys.readouterr().err
+
+
+def in_a_kernel(monkeypatch, stream):
+    """As in a notebook without widgets."""
+    shell = SimpleNamespace(kernel=None)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr("sys.stderr", stream)
+
+
+def test_where_nobody_watches_nothing_is_shown(capfd):
+    history = run(delta=DELTA)
+    assert capfd.readouterr() == ("", "")
+    assert history.certificate == certified(7)
+
+
+def test_every_evaluation_is_a_line_with_the_certified_epsilon(said, monkeypatch):
+    """Asked for, without a terminal; unit, view, adjacency, delta and basis stand in the heading."""
+    monkeypatch.setattr(own_progress, "SHARE", math.inf)
+    history = run(progress=True, delta=DELTA, compiler=compiler_of_one_program())
+    head, _, rest = said().partition("fed_avg compiling\n")
+    assert " ".join(head.split()) == (
+        "fed_avg: 7 rounds; eps: client level, view third party, add-or-remove adjacency, δ = 1e-05, "
+        "certified (constructed)"
+    )
+    compiled, *lines = rest.splitlines()
+    assert compiled.startswith("fed_avg compiled in ")
+    assert lines == [
+        f"fed_avg {t}/7 accuracy {100 * history.accuracy[i].mean():.1f} % eps {short_epsilon(certified(t).epsilon)}"
+        for i, t in enumerate((2, 4, 6, 7))
+    ]
+
+
+def test_without_a_delta_there_is_no_epsilon(said):
+    history = run(progress=True)
+    assert history.certificate is None
+    lines = said()
+    assert "eps" not in lines
+    assert "fed_avg 7/7 accuracy" in lines
+
+
+@pytest.mark.parametrize("where", ["terminal", "notebook"])
+def test_where_somebody_watches_there_is_a_bar(where, monkeypatch):
+    stream = Terminal() if where == "terminal" else io.StringIO()
+    if where == "notebook":
+        in_a_kernel(monkeypatch, stream)
+    monkeypatch.setattr("sys.stderr", stream)
+    run()
+    last = stream.getvalue().split("\r")[-1]
+    assert "100%" in last
+    assert "7/7" in last
+    assert "accuracy" in last
+    monkeypatch.setattr("sys.stderr", quiet := type(stream)())
+    run(progress=False)
+    assert quiet.getvalue() == ""
+
+
+def test_a_bar_ends_with_its_run_however_that_ends(monkeypatch):
+    """And the logger is as it was."""
+    monkeypatch.setattr("sys.stderr", Terminal())
+    closed = []
+    monkeypatch.setattr(progress.Progress, "close", close_and(closed, progress.Progress.close))
+    before = LOG.level, LOG.propagate, list(LOG.handlers)
+
+    def fails(evaluation):
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        run(record=fails)
+    assert len(closed) == 1
+    assert (LOG.level, LOG.propagate, list(LOG.handlers)) == before
+
+
+def close_and(closed, close):
+    def done(self):
+        closed.append(self)
+        close(self)
+
+    return done
+
+
+def test_who_has_asked_for_the_log_gets_it_beside_the_bar(monkeypatch, caplog):
+    monkeypatch.setattr("sys.stderr", Terminal())
+    run()
+    assert not caplog.records
+    with caplog.at_level("INFO", "fedpriv.engine"):
+        run()
+    assert caplog.records
+
+
+def test_it_changes_no_program_and_no_number(said):
+    compiled = []
+
+    def compiler(*program):
+        compiled.append(str(jax.make_jaxpr(program[0])(*program[1])))
+        return COMPILER(*program)
+
+    plain, shown = run(compiler=compiler), run(compiler=compiler, progress=True, delta=DELTA)
+    assert compiled[0] == compiled[1]
+    assert_identical(plain.state, shown.state)
+    assert [e.metrics["loss"].tolist() for e in plain.evaluations] == [
+        e.metrics["loss"].tolist() for e in shown.evaluations
+    ]
+
+
+def test_a_certificate_is_of_the_rounds_that_ran(tmp_path, said):
+    """Fewer, where the test set ended the run; of one that has ended before, the same."""
+    checkpoints = fp.Checkpoints(tmp_path / "c")
+
+    def enough(e):
+        return e.round >= 4
+
+    for _ in range(2):
+        history = run(delta=DELTA, on_evaluation=enough, checkpoints=checkpoints)
+        assert history.rounds[-1] == 4
+        assert history.certificate == certified(4)
+        assert history.certificate.programs == history.programs
+    server = run(delta=DELTA, view="server")
+    assert server.certificate == certified(7, view="server")
+
+
+def test_private_numbers_that_choose_the_last_round_are_not_covered(said):
+    chosen = {"not_covered": ("mean_update_norm",), "on_evaluation": lambda e: e.round >= 4}
+    history = run(delta=DELTA, progress=True, **chosen)
+    assert math.isinf(history.certificate.epsilon)
+    assert history.certificate == certified(4).not_covered(("mean_update_norm",))
+    lines = said()
+    assert " eps " not in lines
+    assert "not private" in lines
+
+
+def test_certifying_takes_a_share_of_the_time_at_most(said, monkeypatch):
+    """Not asked again before rounds have taken longer; the last evaluation has its epsilon always."""
+    asked = []
+    certify = TracedRound.certify
+
+    def counted(self, rounds, *args, **options):
+        asked.append(rounds)
+        return certify(self, rounds, *args, **options)
+
+    monkeypatch.setattr(TracedRound, "certify", counted)
+    monkeypatch.setattr(own_progress, "SHARE", 0.0)
+    run(delta=DELTA, progress=True)
+    assert asked == [7, 2]  # of all rounds before training, and once where no time was spent yet
+    lines = said().splitlines()
+    assert lines[-2].endswith("(round 2)")
+    assert lines[-1].endswith(f"eps {short_epsilon(certified(7).epsilon)}")
+
+
+def test_what_cannot_be_certified_is_refused_before_it_trains(monkeypatch):
+    trained = []
+    with refused("view: 'server'; .* give its delta"):
+        run(view="server", record=trained.append)
+    with refused("delta: 0.0"):
+        run(delta=0.0, record=trained.append)
+    assert trained == []
+
+
+def test_a_certificate_of_one_seeds_persons_is_not_of_anothers():
+    """Each of four clients has persons of its own; in the second federation one of them holds twice as much."""
+    rows, of = np.arange(12).reshape(4, 3).tolist(), {"x": np.ones((12, 2), np.float32)}
+    persons = np.arange(12), np.array([0, 0, *range(2, 12)])
+    one, other = (
+        fp.StreamedFederation.from_arrays(of | {"who": who}, rows, person="who", per_person=6)
+        for who in persons
+    )
+    traced, asked = fp.trace_round(ALGORITHM, start(), FEDERATION), (3, DELTA, "third_party", ())
+    assert own_progress.Certified(traced, *asked, [one, one]).of(3) == certified(3)
+    with refused("delta: 1e-05; each seed has other persons"):
+        own_progress.Certified(traced, *asked, [one, other])
+    own_progress.Certified(traced, 3, None, "third_party", (), [one, other])
+
+
+def test_what_fedpriv_trains_for_itself_shows_nothing():
+    """The launcher has a progress of its own, and a released statistic is no training."""
+    found = 0
+    for file in (ROOT / "fedpriv").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("simulate", "fp.simulate"):
+                given = {key.arg: ast.unparse(key.value) for key in node.keywords}
+                assert given.get("progress") == "False", file
+                found += 1
+    assert found == 4
