@@ -51,7 +51,9 @@ class WeightsAndBiases:
             resume="allow",
             dir=str(self._folder),
             config={"config": self._about["config"], **self._about["settings"]},
-            settings={"console": os.environ.get("WANDB_CONSOLE", "off")},  # it shows private metrics
+            settings={
+                "console": os.environ.get("WANDB_CONSOLE", "off")
+            },  # it shows private metrics
         )
 
     def close(self) -> None:
