@@ -17,11 +17,40 @@ RNG = np.random.default_rng(0)
 
 
 def run(page):
-    """The names that a page's only example leaves."""
-    ((code, _),) = EXAMPLE.findall((DOCS / "how_to" / page).read_text())
+    """The names that a page's examples leave, one after the other."""
     names: dict = {}
-    exec(code, names)
+    for code, _ in EXAMPLE.findall((DOCS / "how_to" / page).read_text()):
+        exec(code, names)
     return names
+
+
+class Stream:
+    """Rows, one after another, as `datasets` streams them."""
+
+    def __init__(self, columns):
+        self.columns = columns
+
+    def take(self, n):
+        return Stream({name: column[:n] for name, column in self.columns.items()})
+
+    def __iter__(self):
+        rows = zip(*self.columns.values(), strict=True)
+        return (dict(zip(self.columns, row, strict=True)) for row in rows)
+
+
+def picture():
+    return Image.fromarray(RNG.integers(0, 256, (28, 28), np.uint8))
+
+
+def flower():
+    """Stand-ins for the modules of Flower, whose partitions have a picture each."""
+    module, partitioners = map(types.ModuleType, ("flwr_datasets", "flwr_datasets.partitioner"))
+    partitioners.DirichletPartitioner = lambda num_partitions, partition_by, alpha: num_partitions
+    of_one = types.SimpleNamespace(
+        load_partition=lambda i, name: Table(image=[picture()], label=[i % 10])
+    )
+    module.FederatedDataset = lambda dataset, partitioners: of_one
+    return {each.__name__: each for each in (module, partitioners)}
 
 
 def test_hugging_face(monkeypatch):
@@ -32,15 +61,22 @@ def test_hugging_face(monkeypatch):
         datasets = types.ModuleType("datasets")
         monkeypatch.setitem(sys.modules, "datasets", datasets)
     columns = {
-        "image": [Image.fromarray(RNG.integers(0, 256, (28, 28), np.uint8)) for _ in range(3)],
+        "image": [picture() for _ in range(3)],
         "character": [0, 61, 7],
         "writer_id": ["f1", "f2", "f1"],
     }
-    split = datasets.Dataset.from_dict(columns) if hasattr(datasets, "Dataset") else Table(columns)
-    monkeypatch.setattr(datasets, "load_dataset", lambda name: {"train": split}, raising=False)
+    own = datasets.Dataset.from_dict(columns) if hasattr(datasets, "Dataset") else Table(columns)
+
+    def load(name, split=None, streaming=False):
+        return Stream(columns) if streaming else {"train": own}
+
+    monkeypatch.setattr(datasets, "load_dataset", load, raising=False)
+    for name, module in flower().items():
+        monkeypatch.setitem(sys.modules, name, module)
     names = run("hugging_face.md")
     np.testing.assert_array_equal(names["writers"].size, [2, 1])
     assert names["writers"].examples["image"].shape == (3, 28, 28, 1)
+    assert names["federation"].num_clients == 100
 
 
 class TensorDataset:

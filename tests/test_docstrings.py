@@ -11,15 +11,15 @@ from fedpriv.experiments.runs.sinks import LIBRARIES
 
 
 def definitions():
-    """Name -> function or class, of every module, but for sinks whose library is not there."""
+    """Name -> function or class, of every module; of a sink's only where its library is installed."""
     for module in pkgutil.walk_packages(fedpriv.__path__, "fedpriv."):
         try:
-            found = importlib.import_module(module.name)
+            loaded = importlib.import_module(module.name)
         except ModuleNotFoundError as error:
             if error.name not in LIBRARIES.values():
                 raise
             continue
-        for name, value in vars(found).items():
+        for name, value in vars(loaded).items():
             own = getattr(value, "__module__", "") == module.name
             if own and (inspect.isfunction(value) or isinstance(value, type)):
                 yield f"{module.name}.{name}", value

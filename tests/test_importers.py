@@ -3,12 +3,14 @@
 Stand-ins follow the two protocols; where the packages are installed, the real ones are read as well.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import fedpriv as fp
-from fedpriv.data.datasets import encode_text, from_huggingface, from_torch
+from fedpriv.data.datasets import encode_text, from_huggingface, from_partitions, from_torch
 
 RNG = np.random.default_rng(0)
 GRAY = RNG.integers(0, 256, (4, 5, 6), np.uint8)
@@ -92,13 +94,88 @@ def test_texts():
     equal(encode_text(["aß", "", "abcd"], 3), [[97, 195, 159], [0, 0, 0], [97, 98, 99]], np.uint8)
 
 
-def test_the_packages_themselves():
-    """The two protocols, as `datasets` and `torch` have them."""
-    datasets = pytest.importorskip("datasets")
+@pytest.fixture
+def datasets(monkeypatch):
+    """Hugging Face's package, which looks for nothing elsewhere."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return pytest.importorskip("datasets")
+
+
+def test_hugging_face_itself(datasets):
     check_table(datasets.Dataset.from_dict)
     split = datasets.Dataset.from_dict({"label": KIND})
     with pytest.raises(ValueError, match="has the splits train; give one"):
         from_huggingface(datasets.DatasetDict(train=split))
+
+
+def test_a_stream_is_its_rows():
+    """Whatever gives dicts."""
+    rows = ({"img": image, "kind": k, "y": None} for image, k in zip(GRAY, KIND, strict=True))
+    found = from_huggingface(rows, most_rows=4, image="img", label="kind")
+    equal(found["image"], GRAY[..., None], np.uint8)
+    equal(found["label"], KIND, np.int32)
+
+
+def test_a_stream_of_parquet_is_what_the_set_is(datasets, tmp_path, monkeypatch):
+    """Classes are numbers, whose names the set has; a stream without end ends where it is told to."""
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    kinds = datasets.ClassLabel(names=["ant", "bee", "cat"])
+    features = {"image": datasets.Image(), "label": kinds, "who": datasets.Value("string")}
+    columns = {"image": pictures(COLOUR), "label": KIND, "who": list("baab")}
+    split = datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+    split.to_parquet(tmp_path / "train.parquet")
+    files = {"train": str(tmp_path / "train.parquet")}
+    stream = datasets.load_dataset("parquet", data_files=files, streaming=True)
+    with pytest.raises(ValueError, match="has the splits train; give one"):
+        from_huggingface(stream)
+    train = stream["train"]
+    found = from_huggingface(train, image="image", label="label", client="who")
+    equal(found["image"], COLOUR, np.uint8)
+    equal(found["label"], KIND, np.int32)
+    assert found["client"].tolist() == list("baab")
+    assert train.features["label"].names == kinds.names
+    with pytest.raises(ValueError, match="more than 9 rows"):
+        from_huggingface(train.repeat(None), most_rows=9)
+    equal(
+        from_huggingface(train.repeat(None).take(9), most_rows=9)["label"], (KIND * 3)[:9], np.int32
+    )
+
+
+def test_partitions_are_clients():
+    """As `from_huggingface` reads all rows at once, so that no partition decides a type; a partitioner as a list."""
+    parts = [{"x": [1, 2**40], "who": ["a", "b"]}, {"x": [3], "who": ["c"]}]
+    found = from_partitions(parts, x="x", who="who")
+    equal(found["x"], [1, 2**40, 3], np.int64)
+    equal(found["client"], [0, 0, 1], np.int32)
+    assert found["who"].tolist() == ["a", "b", "c"]
+    partitioner = SimpleNamespace(num_partitions=2, load_partition=lambda i: parts[i])
+    assert from_partitions(partitioner, x="x")["x"].tolist() == [1, 2**40, 3]
+
+
+def test_flower_s_partitions_are_clients(datasets):
+    """By a Dirichlet law, and by who wrote them."""
+    partitioners = pytest.importorskip("flwr_datasets.partitioner")
+    labels, writers = RNG.integers(0, 3, 60), RNG.choice(list("abcd"), 60)
+    columns = {
+        "image": pictures(RNG.integers(0, 256, (60, 5, 6), np.uint8)),
+        "label": labels,
+        "who": writers,
+    }
+    split = datasets.Dataset.from_dict(columns)
+    drawn = partitioners.DirichletPartitioner(
+        5, partition_by="label", alpha=1.0, min_partition_size=1
+    )
+    for partitioner in (drawn, partitioners.NaturalIdPartitioner("who")):
+        partitioner.dataset = split
+        found = from_partitions(partitioner, image="image", label="label", who="who")
+        count = partitioner.num_partitions
+        own = [partitioner.load_partition(i) for i in range(count)]
+        assert np.bincount(found["client"]).tolist() == [len(part) for part in own]
+        assert found["label"].tolist() == [label for part in own for label in part["label"]]
+        assert fp.Federation.from_arrays(found, "client", person="who").num_clients == count
+        listed = from_partitions(own, image="image", label="label", who="who")
+        assert all(np.array_equal(found[name], listed[name]) for name in found)
+    assert len(set(zip(found["client"], found["who"], strict=True))) == len(set(writers))
 
 
 def test_torch_itself():

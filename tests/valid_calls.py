@@ -157,6 +157,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "by_person": {"sampler": fp.poisson(2, 0.5), "federation": OF_PERSONS},
     "calibrate_groups": {"make": with_rates, "epsilon": {"a": 0.5, "b": 0.5}},
     "calibrate_together": {"make": lambda sigma: [(with_noise(sigma), 1)]},
+    "datasets.from_huggingface": {"dataset": {"image": np.ones((2, 3, 3)), "label": [0, 1]}},
     "datasets.from_tokens": {"texts": [[0, 1, 2], [3, 1]], "clients": ["a", "b"], "vocabulary": 4},
     "datasets.load": {"image_size": None, "text_length": 256},
     "datasets.synthetic": {"records": 8},

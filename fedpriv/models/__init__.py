@@ -23,6 +23,7 @@ from fedpriv.models.networks import (
     small_mnist_cnn,
     svhn_cnn,
 )
+from fedpriv.models.peft import load_peft, save_peft
 from fedpriv.models.precision import in_bfloat16
 from fedpriv.models.prompts import Prompted
 from fedpriv.models.pytorch_weights import pytorch_weights
@@ -53,11 +54,13 @@ __all__ = [
     "in_bfloat16",
     "initializers",
     "load_model",
+    "load_peft",
     "next_character",
     "next_token",
     "pytorch_weights",
     "refactored",
     "save_model",
+    "save_peft",
     "shakespeare_lstm",
     "small_cifar10_cnn",
     "small_mnist_cnn",

@@ -23,12 +23,14 @@ class Adapter(NamedTuple):
       rows, columns: n and m, of the matrix that the leaf, or each of its layers, is taken for.
       rank: of A B.
       layers: () or (number of layers,) of a leaf of scanned layers.
+      factor: alpha / rank, of A B.
     """
 
     rows: int
     columns: int
     rank: int
     layers: tuple[int, ...]
+    factor: float
 
     def drawn(self, key: Key, dtype: Any) -> dict[str, jax.Array]:
         """A ~ N(0, 1 / n), and B = 0."""
@@ -36,14 +38,14 @@ class Adapter(NamedTuple):
         random = jax.random.normal(key, shape, dtype) * self.rows**-0.5
         return {"A": random, "B": jnp.zeros((*self.layers, self.rank, self.columns), dtype)}
 
-    def sum(self, leaf: jax.Array, adapter: Mapping[str, jax.Array], factor: float) -> LowRankSum:
+    def sum(self, leaf: jax.Array, adapter: Mapping[str, jax.Array]) -> LowRankSum:
         """`leaf` + factor A B, not formed, in the leaf's type."""
         layers = len(self.layers)
         after_rows = [math.prod(leaf.shape[layers:i]) for i in range(layers, leaf.ndim)]
         split = layers + after_rows.index(self.rows)
         a, b = adapter["A"].astype(leaf.dtype), adapter["B"].astype(leaf.dtype)
         a = a.reshape(*leaf.shape[:split], self.rank)
-        b = b if factor == 1 else factor * b
+        b = b if self.factor == 1 else self.factor * b
         return LowRankSum(leaf, a, b.reshape(*self.layers, self.rank, *leaf.shape[split:]))
 
 
@@ -52,6 +54,7 @@ def adapters_of(
     rank: Count | Mapping[str, CountOrZero],
     where: str,
     stacked: str | None,
+    alpha: float | None,
 ) -> dict[str, Adapter]:
     """Path -> adapter, of the leaves that get one; arguments as those of `adapters`.
 
@@ -66,7 +69,10 @@ def adapters_of(
     ranks = _ranks(rank, chosen)
     for path, its_rank in ranks.items():
         _check_rank(path, its_rank, sides)
-    return {path: Adapter(*sides[path], r, layers.get(path, ())) for path, r in ranks.items()}
+    return {
+        path: Adapter(*sides[path], r, layers.get(path, ()), 1.0 if alpha is None else alpha / r)
+        for path, r in ranks.items()
+    }
 
 
 def _layers(stacked: str, leaves: Mapping[str, jax.Array]) -> dict[str, tuple[int, ...]]:

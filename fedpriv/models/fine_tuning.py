@@ -107,10 +107,7 @@ def adapters(
     """
     its = _base(model, base).held_for(model)
     alpha = checked("alpha", alpha, Positive | None)
-    added = adapters_of(its.leaves, rank, where, stacked)
-    factors = {
-        path: 1.0 if alpha is None else alpha / its_own.rank for path, its_own in added.items()
-    }
+    added = adapters_of(its.leaves, rank, where, stacked, alpha)
 
     def init(key: Key) -> Params:
         keys = jax.random.split(key, len(added))
@@ -122,7 +119,7 @@ def adapters(
 
     def adapted(path: str, adapter: Params) -> jax.Array:
         leaf = its.leaf(path)
-        change = factors[path] * (adapter["A"] @ adapter["B"])
+        change = added[path].factor * (adapter["A"] @ adapter["B"])
         kind = jnp.promote_types(leaf.dtype, change.dtype)
         return leaf.astype(kind) + change.reshape(leaf.shape).astype(kind)
 
@@ -133,11 +130,12 @@ def adapters(
         def of(path: str) -> Any:
             if its.leaves[path].size < LARGE_MATRIX:
                 return adapted(path, params[path])
-            return added[path].sum(its.leaf(path), params[path], factors[path])
+            return added[path].sum(its.leaf(path), params[path])
 
         return its.with_leaves({path: of(path) for path in added})
 
-    return _fine_tuned(model, init, full_params, in_sums)
+    made = _fine_tuned(model, init, full_params, in_sums)
+    return made._replace(adapted=tuple(added.items()))
 
 
 @names_user_code
@@ -224,6 +222,7 @@ def _fine_tuned(
         score=dataclasses.replace(scored, function=score),
         apply=apply if used else None,
         merged=merged,
+        adapted=(),
     )
 
 

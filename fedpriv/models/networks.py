@@ -63,6 +63,7 @@ class Model(NamedTuple):
       merged: in a fine-tuned model (`adapters`, `frozen`): params -> parameters with which the original model scores
         the same. None for other models.
       precision: "float32", or "bfloat16" where loss, score and apply compute in that, see `in_bfloat16`.
+      adapted: in a model of `adapters`: (path of a leaf, shapes of its adapter) of each.
     """
 
     init: Callable[[Key], Params]
@@ -72,6 +73,7 @@ class Model(NamedTuple):
     built: Built | None = None
     merged: Callable[[Params], Params] | None = None
     precision: str = "float32"
+    adapted: tuple[tuple[str, Any], ...] = ()
 
     @names_user_code
     def predict(self, params: Params, inputs: PyTree) -> PyTree:

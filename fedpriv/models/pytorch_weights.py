@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -60,26 +60,56 @@ def pytorch_weights(
         to read a flattened image, with two pixels or more, of which `flattened` says nothing.
     """
     require(isinstance(model, Model) and callable(model.init), "model", model, "give a Model")
-    entries = _entries(state)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     wanted = named_leaves(shapes)
     if rest is not None:
         check_shapes("rest", rest, shapes)
-    placed = _places(entries, layers or {}, wanted)
-    _refuse_transposed(model, placed)
-    inputs = _inputs(entries, placed)
-    told = _told(entries, inputs, flattened or {})
-    image = model.built.input.shape if model.built else ()
-    _check_told(image, _convolutions(entries, placed, wanted), entries, inputs, told)
+    entries, placed, channels = placed_entries(model, state, layers, flattened, wanted)
     found = {} if rest is None else dict(named_leaves(rest))
     for path, name in placed.items():
-        found[path] = _as_leaf(name, entries[name], told.get(name, 1), path, wanted[path])
+        found[path] = _as_leaf(name, entries[name], channels.get(name, 1), path, wanted[path])
     if missing := [_short(path) for path in wanted if path not in found]:
         raise ValueError(
             f"state: no entry for {', '.join(missing[:5])}; name the layer in layers=, make the model without it "
             "(use_bias=False), or give rest=model.init(key)"
         )
     return jax.tree.unflatten(jax.tree.structure(shapes), [jnp.asarray(found[p]) for p in wanted])
+
+
+class Placed(NamedTuple):
+    """Where the entries of a state are in a model.
+
+    Attributes:
+      entries: the arrays by their names, of attention query, key and value apart.
+      places: path of a leaf -> the entry whose place it is.
+      channels: entry -> of the image that its last axis is, flattened; of others none, or 1.
+    """
+
+    entries: dict[str, np.ndarray]
+    places: dict[str, str]
+    channels: dict[str, int]
+
+
+def placed_entries(
+    model: Model,
+    state: Mapping[str, Any],
+    layers: Mapping[str, str] | None,
+    flattened: Mapping[str, Count] | None,
+    wanted: Mapping[str, Any],
+) -> Placed:
+    """Arguments and errors as those of `pytorch_weights`, of shapes aside.
+
+    Args:
+      wanted: the network's leaves by their paths, or their shapes.
+    """
+    entries = _entries(state)
+    placed = _places(entries, layers or {}, wanted)
+    _refuse_transposed(model, placed)
+    inputs = _inputs(entries, placed)
+    told = _told(entries, inputs, flattened or {})
+    image = model.built.input.shape if model.built else ()
+    _check_told(image, _convolutions(entries, placed, wanted), entries, inputs, told)
+    return Placed(entries, placed, told)
 
 
 def _entries(state: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -256,8 +286,7 @@ def _as_leaf(name: str, array: np.ndarray, channels: int, path: str, leaf: Any) 
             f"state: {name} of {list(given)} is of a norm over {array.ndim} axes, which may be in another order here; "
             "leave its weight and bias out, give rest=, and put them into the parameters yourself"
         )
-    if channels > 1:
-        array = array.reshape(*given[:-1], channels, -1).swapaxes(-1, -2).reshape(given)
+    array = channels_last(array, channels)
     if path.endswith("kernel") and array.ndim > 1:
         array = np.moveaxis(array, (0, 1), (-1, -2))
     heads = len(shape) == array.ndim + 1 and prod(shape) == array.size
@@ -269,6 +298,13 @@ def _as_leaf(name: str, array: np.ndarray, channels: int, path: str, leaf: Any) 
             f"{list(shape)}; give both the same layer (of Hugging Face's Conv1D, the transposed weight)"
         )
     return array.astype(leaf.dtype)
+
+
+def channels_last(array: np.ndarray, channels: int) -> np.ndarray:
+    """With its last axis, [channels, pixels] of a flattened image, in the order of [pixels, channels]."""
+    if channels == 1:
+        return array
+    return array.reshape(*array.shape[:-1], channels, -1).swapaxes(-1, -2).reshape(array.shape)
 
 
 def _refuse_transposed(model: Model, placed: Mapping[str, str]) -> None:

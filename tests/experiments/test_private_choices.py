@@ -281,7 +281,7 @@ def test_every_private_number_stands_under_a_name_that_says_so(tmp_path):
     """In every file of the folder, in sinks, and in tables; metrics of a public test set alone do not."""
     got = []
     sink = SimpleNamespace(write=got.append)
-    run = trained(tmp_path / "run", metric="train_loss", sinks=[sink])
+    run = trained(tmp_path / "run", metric="train_loss", sinks=[sink], record_private=True)
     known = Public(OF_SCORE)
     summary = json.loads((run.folder / "summary.json").read_text())
     for held, of_clients in [*_recorded(run.folder), *((one, False) for one in got)]:
@@ -361,7 +361,9 @@ def _unmarked(held):
 
 
 @pytest.mark.slow
-def test_a_run_with_a_secret_seed_names_each_sink_once(tmp_path, capsys, monkeypatch):
+def test_a_run_with_a_secret_seed_names_each_sink_that_gets_private_numbers_once(
+    tmp_path, capsys, monkeypatch
+):
     """Before it trains."""
 
     class Mine:
@@ -372,12 +374,13 @@ def test_a_run_with_a_secret_seed_names_each_sink_once(tmp_path, capsys, monkeyp
         raise KeyboardInterrupt
 
     monkeypatch.setattr(training, "train_algorithms", stop)
-    with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "run", rounds=1, seeds=1, secret_seed=True, sinks=[Mine()])
-    said = [x for x in capsys.readouterr().err.splitlines() if x.startswith("note: ")]
-    assert len(said) == 2
-    assert str(tmp_path / "run") in said[0]
-    assert "Mine" in said[1]
+    for private in (False, True):
+        given = {"rounds": 1, "seeds": 1, "secret_seed": True, "record_private": private}
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / f"{private}", sinks=[Mine()], **given)
+        said = [x for x in capsys.readouterr().err.splitlines() if x.startswith("note: ")]
+        assert str(tmp_path / f"{private}") in said[0]
+        assert ["Mine" in line for line in said[1:]] == [True] * private
 
 
 @pytest.mark.slow

@@ -4,7 +4,9 @@ import gzip
 import struct
 import zlib
 from functools import partial
+from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,7 @@ from fedpriv.data.datasets import (
     from_huggingface,
     from_image_folder,
     from_parquet,
+    from_partitions,
     from_tokens,
     from_torch,
     load,
@@ -85,12 +88,22 @@ def cut():
     images(Path("whole.png").read_bytes()[:-30])
 
 
-class Splits(dict):
-    """As those of a data set, together."""
+class Parted:
+    """A data set of Flower, which does not say in how many."""
 
-    @property
-    def num_rows(self):
-        return {"train": 1, "test": 1}
+    def load_partition(self, i):
+        return {"x": [i]}
+
+    def __repr__(self):
+        return "Parted"
+
+
+PARTED = Parted()
+SPLIT = SimpleNamespace(column_names=["x"])  # as those of a data set
+
+
+def stream(*rows, **options):
+    return from_huggingface(iter(rows), x="x", **options)
 
 
 def table(name, *column):
@@ -164,8 +177,45 @@ ROWS = [
     ("table: bytes that NumPy cuts", table("client", b"", b"\0"), "client: row 1", r"b'\x00'"),
     ("table: numbers of no type", table("client", 2**64 - 1, -1), "client", "64-bit"),
     ("table: no such column", of_kinds, "label", "kind"),
-    ("table: splits", lambda: from_huggingface(Splits(train=0, test=0)), "dataset", "train, test"),
-    ("table: a stream", lambda: from_huggingface(iter([{}])), "dataset", "list_iterator"),
+    (
+        "table: splits",
+        lambda: from_huggingface({"train": SPLIT, "test": SPLIT}),
+        "dataset",
+        "train, test",
+    ),
+    ("table: a number", lambda: from_huggingface(3), "dataset", "int"),
+    ("stream: nothing", stream, "dataset", "tuple_iterator"),
+    (
+        "stream: no end",
+        lambda: from_huggingface(repeat({"x": 1}), most_rows=9, x="x"),
+        "dataset",
+        "9",
+    ),
+    ("stream: no column", lambda: stream({"y": 1}), "x", "'x'"),
+    ("stream: a hole", lambda: stream({"x": 1}, {}), "dataset row 1", "[]"),
+    ("stream: no dicts", lambda: stream({"x": 1}, 2), "dataset row 1", "2"),
+    ("stream: a gap", lambda: stream({"x": 1}, {"x": None}), "x", "row 1 is None"),
+    ("partitions: a number", lambda: from_partitions(3), "partitions", "3"),
+    ("partitions: none", lambda: from_partitions([], x="x"), "partitions", "[]"),
+    (
+        "partitions: of unknown number",
+        lambda: from_partitions(PARTED, x="x"),
+        "partitions",
+        "Parted",
+    ),
+    (
+        "partitions: empty",
+        lambda: from_partitions([{"x": [1]}, {"x": []}], x="x"),
+        "partitions[1]",
+        "[]",
+    ),
+    (
+        "partitions: a lack",
+        lambda: from_partitions([{"x": [1]}, {"y": [1]}], x="x"),
+        "x",
+        "partitions[1]",
+    ),
+    ("partitions: clients", lambda: from_partitions([{"x": [1]}], client="x"), "client", "'x'"),
     ("table: a path", lambda: from_huggingface("set", x="x"), "dataset", ("'set'", "from_parquet")),
     ("table: two columns of one name", twice, "dataset", "'x'"),
     ("table: no picture", table("image", b"GIF89a", b""), "image: row 0", "cannot be read", BROKEN),

@@ -16,6 +16,7 @@ from fedpriv.data.datasets.image_files import from_image_folder, read_images
 from fedpriv.data.datasets.importers import from_huggingface, from_torch
 from fedpriv.data.datasets.leaf import from_leaf
 from fedpriv.data.datasets.parquet import from_parquet
+from fedpriv.data.datasets.partitions import from_partitions
 from fedpriv.data.datasets.prepared_sets import load_prepared
 from fedpriv.data.datasets.shakespeare import load_shakespeare
 from fedpriv.data.datasets.synthetic import synthetic
@@ -116,6 +117,7 @@ __all__ = [
     "from_image_folder",
     "from_leaf",
     "from_parquet",
+    "from_partitions",
     "from_tokens",
     "from_torch",
     "load",

@@ -8,17 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from fedpriv.core.arguments import checked
+from fedpriv.core.arguments import Count, checked
 from fedpriv.core.complaints import require
 from fedpriv.data.datasets.arrow_columns import values_of
 from fedpriv.data.datasets.image_files import mode_of, opened, stored_modes, upright
+from fedpriv.data.datasets.streams import columns_of_stream, is_stream
 from fedpriv.data.validation import columns_of_table
 
 Arrays = dict[str, np.ndarray]
+BY_DEFAULT = {"image": "image", "label": "label"}
+"""Name of a leaf -> its column."""
 
 
-def from_huggingface(dataset: Any, **columns: str) -> Arrays:
+def from_huggingface(dataset: Any, *, most_rows: Count = 1_000_000, **columns: str) -> Arrays:
     """One split of a Hugging Face data set, or any table whose columns are `dataset[name]`, as Arrow's or pandas's.
+
+    One that is streamed, or anything else that gives dicts, is read to its end.
 
     Pictures, and files of such as `{"bytes": ...}` or in a column `image`, become u8[N, height, width, channels], as
     their EXIF orientation says they are seen. Lists and arrays become [N, ...], and strings an array of strings (client
@@ -28,24 +33,46 @@ def from_huggingface(dataset: Any, **columns: str) -> Arrays:
     Args:
         dataset: a `datasets.Dataset`, such as `load_dataset("mnist")["train"]`, or a table in memory. Files are read by
             `from_parquet`.
+        most_rows: of a stream; one with more is refused, as it may have no end.
         columns: name of a leaf = its column, such as `image="img", label="fine_label", client="writer"`; by default
             `image="image", label="label"`.
 
     Raises:
-        ValueError: all splits at once; a missing column, or two of one name; rows that are missing or differ in shape.
+        ValueError: all splits at once; a missing column, or two of one name; rows that are missing or differ in shape;
+            a stream without rows, or with too many.
+    """
+    most_rows = checked("most_rows", most_rows, Count)
+    values = imported_values("dataset", dataset, columns, most_rows)
+    return {leaf: stacked(leaf, column) for leaf, column in values.items()}
+
+
+def imported_values(
+    name: str, dataset: Any, columns: Mapping[str, str], most_rows: int = 1_000_000
+) -> dict[str, np.ndarray | Sequence[Any]]:
+    """Name of a leaf -> the values of its column; arguments and errors as those of `from_huggingface`.
+
+    Args:
+        name: what a complaint calls the data set.
     """
     path = isinstance(dataset, str | os.PathLike)
-    require(not path, "dataset", dataset, "read files by fp.datasets.from_parquet, of this path")
+    require(not path, name, dataset, "read files by fp.datasets.from_parquet, of this path")
+    if is_stream(dataset):
+        wanted = (columns or BY_DEFAULT).values()
+        dataset = columns_of_stream(name, dataset, wanted, most_rows)
     if not hasattr(dataset, "__getitem__"):
+        raise ValueError(f"{name}: a {type(dataset).__name__} without columns; give a table")
+    if _is_of_splits(dataset):
         raise ValueError(
-            f"dataset: a {type(dataset).__name__} without columns; give a split that is not streamed, or a table"
+            f"{name}: has the splits {', '.join(dataset)}; give one, such as {name}[{next(iter(dataset))!r}]"
         )
-    if hasattr(dataset, "num_rows") and isinstance(dataset.num_rows, dict):
-        raise ValueError(
-            f"dataset: has the splits {', '.join(dataset)}; give one, such as dataset[{next(iter(dataset))!r}]"
-        )
-    named = columns_named(columns, columns_of_table("dataset", dataset))
-    return {leaf: stacked(leaf, values_of(dataset[column])) for leaf, column in named.items()}
+    named = columns_named(columns, columns_of_table(name, dataset), f" in {name}")
+    return {leaf: values_of(dataset[column]) for leaf, column in named.items()}
+
+
+def _is_of_splits(dataset: Any) -> bool:
+    """Whether it is Hugging Face's dict of data sets, streamed ones or not."""
+    several = isinstance(dataset, Mapping) and len(dataset) > 0
+    return several and all(hasattr(one, "column_names") for one in dataset.values())
 
 
 def columns_named(
@@ -60,7 +87,7 @@ def columns_named(
     Raises:
         ValueError: one is not there.
     """
-    columns, names = columns or {"image": "image", "label": "label"}, list(there)
+    columns, names = columns or BY_DEFAULT, list(there)
     for leaf, column in columns.items():
         if column not in names:
             listed = ", ".join(map(str, names)) or "none"

@@ -15,7 +15,7 @@ from fedpriv.core.complaints import require
 from fedpriv.core.optional_imports import of_package
 from fedpriv.data.datasets.dataset import CorruptDataError, MissingDataError
 from fedpriv.data.datasets.found_files import files_in
-from fedpriv.data.datasets.importers import Arrays, columns_named, from_huggingface
+from fedpriv.data.datasets.importers import Arrays, columns_named, imported_values, stacked
 from fedpriv.data.validation import check_columns
 
 SUFFIXES = (".parquet", ".arrow", ".feather")
@@ -57,7 +57,8 @@ def from_parquet(
             raise CorruptDataError(
                 f"{file}: {ours:.200}, but {files[0].name} has {first:.200}; write both alike"
             )
-    return from_huggingface(pa.concat_tables(tables), **columns)
+    values = imported_values("path", pa.concat_tables(tables), columns)
+    return {leaf: stacked(leaf, column) for leaf, column in values.items()}
 
 
 def _files(path: Any) -> list[Path]:

@@ -112,8 +112,10 @@ class Settings:
     """Folder of prepared data sets; by default $TFDS_DATA_DIR, else ~/tensorflow_datasets."""
     layout: Layout = Layout()
     checkpoint: Checkpoint = Checkpoint()
-    record: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Where to record evaluations beside metrics.jsonl; each needs an installed library."""
+    record: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    """Where to record evaluations beside metrics.jsonl; each needs an installed library. They get public numbers."""
+    record_private: bool = False
+    """Also give to `record`, and to `sinks` in Python, what no epsilon covers, under names that end in _not_private."""
     keep_model: bool = True
     """Keep each trained model in the run folder, for `fp.models.load_model`; --keep-model false does not."""
 

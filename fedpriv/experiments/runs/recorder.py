@@ -42,7 +42,7 @@ from fedpriv.experiments.runs.client_lines import CLIENTS, ClientLine
 from fedpriv.experiments.runs.contents import Begun, Line, Report, Summary
 from fedpriv.experiments.runs.json_lines import JsonLines
 from fedpriv.experiments.runs.run_folder import CHECKPOINTS, CONFIG, METRICS, SECRET_SEED, SUMMARY
-from fedpriv.experiments.runs.sinks import Sink, guarded
+from fedpriv.experiments.runs.sinks import Sink
 from fedpriv.experiments.runs.summary_so_far import so_far
 from fedpriv.models.kept_model import save_model
 from fedpriv.models.networks import Model
@@ -182,7 +182,7 @@ class Recorder:
             client_names=tuple(about.get("client_names", ())),
         )
         self._about, self._resumed = about, about.get("resumed", [])
-        self._sinks = [guarded(sink) for sink in sinks]
+        self._sinks = sinks
         self._earlier: dict[tuple[str, int], Line] = {}
         self._lines: dict[str, list[Line]] = {}
         self.lost: dict[str, OSError] = {}

@@ -1,4 +1,4 @@
-"""A line of metrics.jsonl as numbers with names, as TensorBoard and W&B want it."""
+"""A record as numbers with names, as TensorBoard, W&B and MLflow want it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedpriv.core.json_values import MARK
 def scalars(record: Mapping[str, Any]) -> dict[str, float]:
     """A record as numbers with names: means over the seeds, deviations, and epsilons that say what they are of.
 
-    What is not private has a name that says so.
+    What no epsilon covers, if the record has it, has a name that says so.
 
     `epsilon/certified/VIEW/UNIT/ADJACENCY`, likewise `epsilon/claimed/...`; one that is infinite is left out.
     """
@@ -27,7 +27,8 @@ def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         if spread["std"] is not None:
             yield f"{name}/std", float(spread["std"])
     for name in ("uplink_mb_per_client", "downlink_mb_per_client", "seconds"):
-        yield f"{name}{MARK}", float(record[f"{name}{MARK}"])
+        if (marked := f"{name}{MARK}") in record:
+            yield marked, float(record[marked])
     for kind, about in record["privacy"].items():
         if about and about["epsilon"] not in ("inf", "nan"):
             tag = (about[field] for field in ("view", "unit", "relation"))

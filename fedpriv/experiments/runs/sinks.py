@@ -12,13 +12,13 @@ from typing import Any, Protocol
 from fedpriv.core.json_values import MARK
 from fedpriv.experiments.base.terminal import say
 
-LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
+LIBRARIES = {"tensorboard": "tensorboardX", "wandb": "wandb", "mlflow": "mlflow"}
 
 
 class Sink(Protocol):
     """Takes the lines of metrics.jsonl, in their order; those of a run that goes on, from the first one.
 
-    Keys that end in _not_private are of what is not released.
+    Keys that end in _not_private are of what no epsilon covers. They are there if `record_private` asks for them.
     """
 
     def write(self, record: Mapping[str, Any]) -> None: ...
@@ -50,10 +50,23 @@ def opened(
     return found
 
 
-def told(names: Sequence[str], sinks: Sequence[Sink], folder: Path) -> list[str]:
+def released(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record without what no epsilon covers."""
+    return {
+        key: released(value) if isinstance(value, Mapping) else value
+        for key, value in record.items()
+        if not key.endswith(MARK)
+    }
+
+
+def told(
+    names: Sequence[str], sinks: Sequence[Sink], folder: Path, record_private: bool
+) -> list[str]:
     """For a run with a secret seed: a line for each place that gets numbers which are not released."""
-    where = [f"{folder}: config.json aside, its files", *(f"--record {name}" for name in names)]
-    where += [f"the sink {type(sink).__name__}" for sink in sinks]
+    where = [f"{folder}: config.json aside, its files"]
+    if record_private:
+        where += [f"--record {name}" for name in names]
+        where += [f"the sink {type(sink).__name__}" for sink in sinks]
     return [
         f"note: {place} get{'s' * (i > 0)} numbers that no epsilon covers, under names that end in {MARK}; publish "
         "the model alone"
@@ -66,6 +79,10 @@ def _opened(name: str, folder: Path, about: Mapping[str, Any]) -> Any:
         from fedpriv.experiments.runs.tensorboard import TensorBoard
 
         return TensorBoard(folder / "tensorboard")
+    if name == "mlflow":
+        from fedpriv.experiments.runs.mlflow import MLflow
+
+        return MLflow(folder, about)
     from fedpriv.experiments.runs.weights_and_biases import WeightsAndBiases
 
     return WeightsAndBiases(folder, about)
@@ -85,20 +102,25 @@ def check_installed(names: Sequence[str]) -> None:
             )
 
 
-def guarded(sink: Sink) -> Sink:
-    """`sink` until it fails: a full disk or a lost connection must not end a training."""
-    return _Guarded(sink)
+def guarded(sink: Sink, private: bool = False) -> Sink:
+    """`sink` until it fails: a full disk or a lost connection must not end a training.
+
+    Args:
+      private: whether it also gets what no epsilon covers.
+    """
+    return _Guarded(sink, private)
 
 
 class _Guarded:
-    def __init__(self, sink: Sink):
+    def __init__(self, sink: Sink, private: bool):
         self._sink: Sink | None = sink
+        self._private = private
 
     def write(self, record: Mapping[str, Any]) -> None:
         if self._sink is None:
             return
         try:
-            self._sink.write(record)
+            self._sink.write(record if self._private else released(record))
         except Exception as error:
             name = type(self._sink).__name__
             self._sink = None

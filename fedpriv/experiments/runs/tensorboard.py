@@ -16,7 +16,7 @@ from fedpriv.experiments.runs.scalars import scalars
 
 
 class TensorBoard:
-    """Event files of a run, written from its first record on: what an earlier start left there is removed.
+    """Event files of a run, written from its first record on, in place of what an earlier start left of the algorithm.
 
     Written at once: tensorboardX's own writer leaves that to a thread, which dies where the disk is full, and then the
     training waits for it.
@@ -26,13 +26,13 @@ class TensorBoard:
     """
 
     def __init__(self, folder: Path):
-        shutil.rmtree(folder, ignore_errors=True)
         self._folder = folder
         self._writers: dict[str, EventsWriter] = {}
 
     def write(self, record: Mapping[str, Any]) -> None:
         name = record["algorithm"]
         if name not in self._writers:
+            shutil.rmtree(self._folder / name, ignore_errors=True)
             (self._folder / name).mkdir(parents=True)
             self._writers[name] = EventsWriter(str(self._folder / name / "events"))
         writer = self._writers[name]

@@ -30,7 +30,8 @@ from fedpriv.experiments.runs.contents import Line
 from fedpriv.experiments.runs.run_folder import CONFIG, SUMMARY, read_lines
 from fedpriv.models.kept_model import is_kept
 
-FREE = ("output", "data_dir", "checkpoint", "record", "views", "metric")  # change no results
+# They change no results.
+FREE = ("output", "data_dir", "checkpoint", "record", "record_private", "views", "metric")
 
 
 class Earlier(NamedTuple):

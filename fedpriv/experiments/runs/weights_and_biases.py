@@ -1,13 +1,15 @@
 """Records in Weights & Biases: a run per algorithm, grouped by run folder; its step is the round.
 
 `WANDB_MODE`, `WANDB_PROJECT`, `WANDB_ENTITY` and the others are W&B's own. A run that goes on keeps its identity and
-sends what is not there yet; offline it is written again from its first record, and the last folder is the one to sync.
+sends what is not there yet; offline it is written again from its first record, in place of the folder of before.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +40,20 @@ class WeightsAndBiases:
     def _begin(self, algorithm: str) -> None:
         self.close()
         self._algorithm = algorithm
+        identity = f"{self._about['id']}-{algorithm}"
+        for earlier in self._folder.glob(f"wandb/offline-run-*-{escape(identity)}"):
+            shutil.rmtree(earlier)  # or `wandb sync` would send its steps, too
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "fedpriv"),
             group=self._folder.resolve().name,
             name=algorithm,
-            id=f"{self._about['id']}-{algorithm}",
+            id=identity,
             resume="allow",
             dir=str(self._folder),
             config={"config": self._about["config"], **self._about["settings"]},
+            settings={
+                "console": os.environ.get("WANDB_CONSOLE", "off")
+            },  # it shows private metrics
         )
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ from fedpriv.experiments.config.settings import Settings
 from fedpriv.experiments.runs import secret_seed, unfinished
 from fedpriv.experiments.runs.recorder import Recorder, described, new_folder
 from fedpriv.experiments.runs.run_folder import CHECKPOINTS
-from fedpriv.experiments.runs.sinks import Sink, check_installed, opened, told
+from fedpriv.experiments.runs.sinks import Sink, check_installed, guarded, opened, told
 from fedpriv.experiments.runs.statistics import STATISTICS, read_statistics, write_statistics
 from fedpriv.experiments.runs.unfinished import Earlier
 from fedpriv.experiments.training import statistics
@@ -222,13 +222,14 @@ def _recorder(
     until_end.enter_context(held(folder))
     own = replace(found.settings, metric=settings.metric) if found else settings
     identity = {"config": name, "settings": plain(own), **about}
-    further = opened(settings.record, folder, identity, until_end)
+    every = [*opened(settings.record, folder, identity, until_end), *sinks]
     if about.get("secret_seed") and not found:
         secret_seed.draw(folder)
     if about.get("secret_seed"):
-        for line in told(settings.record, sinks, folder):
+        for line in told(settings.record, sinks, folder, settings.record_private):
             say(line, file=sys.stderr)
-    return Recorder(folder, name, own, about, [*further, *sinks])
+    given = [guarded(sink, settings.record_private) for sink in every]
+    return Recorder(folder, name, own, about, given)
 
 
 def _solved(

@@ -41,6 +41,7 @@ FREE: tuple[str, ...] = (
     "layout",
     "checkpoint",
     "record",
+    "record_private",
     "keep_model",
     "algorithms",
 )

@@ -28,7 +28,7 @@ from fedpriv.experiments.training.train import train_or_resume
 UNFINISHED = "Trained so far"  # in the table of an item that is not done
 OVERRIDDEN = {"algorithms", "rounds", "seeds", "every", "output", "data_dir", "layout"}
 TRUTH = {"true": True, "false": False}
-OVERRIDDEN |= {"checkpoint", "record", "keep_model"}
+OVERRIDDEN |= {"checkpoint", "record", "record_private", "keep_model"}
 
 
 @dataclass(frozen=True)
