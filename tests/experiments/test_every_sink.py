@@ -72,6 +72,16 @@ def test_records_that_are_given_again_are_there_once(name, private, tmp_path, ca
     assert private or not any(MARK in tag for _, tag, *_ in held(name, folder))
 
 
+def test_mlflow_s_files_hold_what_a_database_does(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path}/mlruns")
+    given, folder = records(made("private").path), tmp_path / "r"
+    write("mlflow", folder, given[:-2], True)
+    write("mlflow", folder, given, True)
+    check("mlflow", folder, given)
+
+
 def test_what_is_released_has_no_private_key_at_any_depth():
     given = {"a": 1, f"b{MARK}": 2, "c": {"d": 3, f"e{MARK}": {"f": 4}, "g": {f"h{MARK}": 5}}}
     assert sinks.released(given) == {"a": 1, "c": {"d": 3, "g": {}}}
