@@ -136,3 +136,4 @@ def tiny_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modules.load("fine_tuning_text").ToOtherPlays, "NETWORK", bigrams)
     tiny = models.next_character(models.Transformer(VOCABULARY, width=4, heads=1, layers=2))
     monkeypatch.setattr(modules.load("adapters").ToLastPlays, "NETWORK", tiny)
+    monkeypatch.setattr(modules.load("few_authors").FewAuthors, "NETWORK", tiny)

@@ -34,6 +34,8 @@ SMALL = {
     "fed_smp_fashion_mnist": FED_SMP + " --local.epochs 1",
     "fed_smp_shakespeare": FED_SMP.replace("--clients 6", "--clients 12"),
     "fed_smp_svhn": FED_SMP + " --local.epochs 1",
+    "few_authors": FED_SMP
+    + " --rehearse true --authors 8 --base-epochs 1 --local.steps 1 --noise-multiplier 0.01",
     "fine_tuning": FED_SMP + " --local.epochs 1 --noise-multiplier 0.01",
     "fine_tuning_text": FED_SMP + " --base-plays 1 --base-epochs 1 --noise-multiplier 0.01",
     "late": "--clients 10 --at-work 2 --buffer 2",

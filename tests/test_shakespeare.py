@@ -70,6 +70,23 @@ def test_some_plays_of_all(tmp_path):
         np.testing.assert_array_equal(np.concatenate([*both]), getattr(whole, split)["text"])
 
 
+def test_the_roles_with_the_most_text(tmp_path):
+    """In their order in the file, each with all of its examples."""
+    said = {"ANN": 3, "BOB": 9, "CAT": 5, "DAN": 9}
+    write_plays(
+        tmp_path / "plays.jsonl", [("A", who, who) for who in said for _ in range(said[who])]
+    )
+    chosen = shakespeare.load_shakespeare(tmp_path, roles=2)
+    np.testing.assert_array_equal(chosen.keys, [0] * 7 + [1] * 7)  # four fifths of nine
+    texts = np.concatenate([chosen.train["text"], chosen.test["text"]])
+    np.testing.assert_array_equal(
+        texts[:, 1:4], [ids("BOB")] * 7 + [ids("DAN")] * 7 + [ids("BOB")] * 2 + [ids("DAN")] * 2
+    )
+    for wrong in (0, 5):
+        with pytest.raises(ValueError, match=f"roles: {wrong}; these plays have 4"):
+            shakespeare.load_shakespeare(tmp_path, roles=wrong)
+
+
 def test_the_vocabulary():
     assert len(set(shakespeare.CHARACTERS)) == len(shakespeare.CHARACTERS) == 86
     special = (shakespeare.PAD, shakespeare.UNKNOWN, shakespeare.BEGIN, shakespeare.END)

@@ -26,7 +26,7 @@ from fedpriv.data.streaming import StreamedFederation
 from fedpriv.devices import distributed
 from fedpriv.devices.fitting import Compiler, compiled, compiled_to_fit
 from fedpriv.devices.layout import Strategy, default, use
-from fedpriv.engine import not_finite_warning
+from fedpriv.engine import not_finite_warning, rising_loss_warning
 from fedpriv.engine.beginning import (
     held,
     initial_states,
@@ -165,7 +165,9 @@ def simulate(
       RuntimeWarning: once, for the first round in which a clipped value was NaN or infinite, with the likely cause;
         `Evaluation.diagnostics` has the shares.
       UserWarning: once, with their number, of test records that are equal to one that is trained on; and of persons who
-        are trained on, where test records have the column that the federation was given as `person`.
+        are trained on, where test records have the column that the federation was given as `person`. And at the end,
+        of four evaluations or more, if the test loss (or the perplexity) is above that of the first evaluation, and in
+        half of them or more was above that of the evaluation before.
     """
     check_run(algorithm, params, federation, test, score)
     rounds, every = checked("rounds", rounds, Count), checked("every", every, Count)
@@ -286,6 +288,7 @@ def _train(
             raise
         if keeper:
             keeper.offer(end, snapshot, now=stopped)
+    rising_loss_warning.warn(run.history)
     run.history.state = _whole(carried).state
 
 

@@ -285,7 +285,7 @@ PAIRS = {f"{pair.name}, delta {delta}": (pair, delta) for pair, delta in pairs()
 
 @tiers.every("name", PAIRS, kind=lambda case: "a pair")
 def test_bounds_are_wrong_as_seldom_as_they_say(name):
-    """Of 100 audits at 95 % more than 18 have a chance of 1e-6. 1,000 by `python -m experiments.attacks.audit.null`."""
+    """Of 100 audits at 95 % more than 18 have a chance of 1e-6. 1,000: `attacks/audit/null.py`."""
     pair, delta = PAIRS[name]
     for row in (*many_runs(pair, delta, 100, 500), *one_run(pair, delta, 100, 200)):
         assert row.exceeded <= row.allowed == 18

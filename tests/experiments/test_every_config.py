@@ -38,7 +38,10 @@ def data_dir(tmp_path_factory):
     return folder
 
 
-NOT_HERE = {"adapters": "its base takes long: test_adapters_config.py"}
+NOT_HERE = {
+    "adapters": "its base takes long: test_adapters_config.py",
+    "few_authors": "an assumption names the line that traces it: test_few_authors_config.py",
+}
 OTHER_COST = dict.fromkeys(
     ("wavelet_cifar10", "wavelet_fashion_mnist", "wavelet_mnist"),
     "its ledger draws among as many records as the published sets have",

@@ -93,6 +93,7 @@ OTHERS = [
     ("late", LATE_CLIENTS | {"slowest": 0.5}, "slowest", "0.5"),
     ("late", LATE_CLIENTS | {"slow_labels": 10}, "slow_labels", "10"),
     ("adapters", {"length": 81}, "length", "81"),
+    ("few_authors", {"authors": 0}, "authors", "0"),
 ]
 
 

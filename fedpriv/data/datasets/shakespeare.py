@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedpriv.core.complaints import require
 from fedpriv.data.datasets.dataset import CorruptDataError, Dataset, MissingDataError
 
 LENGTH = 80  # characters of input
@@ -38,7 +39,9 @@ _FILES = ("plays.jsonl.gz", "plays.jsonl")
 _FIELDS = ("play", "speaker", "text")
 
 
-def load_shakespeare(data_dir: Path, plays: slice = slice(None)) -> Dataset:
+def load_shakespeare(
+    data_dir: Path, plays: slice = slice(None), roles: int | None = None
+) -> Dataset:
     """All roles with at least two speeches, of all plays or of some.
 
     Reads `plays.jsonl.gz` or `plays.jsonl` from `data_dir/shakespeare`, else `data_dir`, else
@@ -47,6 +50,7 @@ def load_shakespeare(data_dir: Path, plays: slice = slice(None)) -> Dataset:
 
     Args:
         plays: which of them, in the file's order; `slice(5)` takes the first five.
+        roles: only so many of these, those with the most training examples.
 
     Returns:
         Examples {"text": u8[N, 80] input ids, "label": i32[N, 80] the ids that follow, "mask":
@@ -58,7 +62,7 @@ def load_shakespeare(data_dir: Path, plays: slice = slice(None)) -> Dataset:
     Raises:
         MissingDataError: no such file.
         CorruptDataError: a line cannot be read, or no role has two speeches.
-        ValueError: `plays` takes none.
+        ValueError: `plays` takes none, or they have fewer than so many `roles`.
     """
     path = _find(data_dir)
     spoken = _roles(path)
@@ -66,13 +70,22 @@ def load_shakespeare(data_dir: Path, plays: slice = slice(None)) -> Dataset:
     chosen = set(names[plays])
     if names and not chosen:
         raise ValueError(f"plays: {plays} takes none of the {len(names)} in {path}; take others")
-    roles = [own for (play, _), own in spoken.items() if play in chosen and len(own) >= 2]
-    if not roles:
+    parts = [_split(own) for (play, _), own in spoken.items() if play in chosen and len(own) >= 2]
+    if not parts:
         raise CorruptDataError(f"{path} has no role with two speeches; prepare it anew")
-    parts = [_split(speeches) for speeches in roles]
+    enough = roles is None or 0 < roles <= len(parts)
+    require(
+        enough,
+        "roles",
+        roles,
+        f"these plays have {len(parts)} with two speeches; give 1 to {len(parts)}",
+    )
     train = [_pieces(first) for first, _ in parts]
     test = [_pieces(last) for _, last in parts]
-    keys = np.repeat(np.arange(len(roles), dtype=np.int32), [len(pieces) for pieces in train])
+    if roles is not None:
+        most = np.sort(np.argsort([-len(pieces) for pieces in train], kind="stable")[:roles])
+        train, test = [train[i] for i in most], [test[i] for i in most]
+    keys = np.repeat(np.arange(len(train), dtype=np.int32), [len(pieces) for pieces in train])
     return Dataset("shakespeare", _examples(train), _examples(test), VOCABULARY, keys)
 
 

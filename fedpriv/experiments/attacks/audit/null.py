@@ -1,6 +1,6 @@
 """Audits mechanisms whose epsilon is known exactly, and counts the bounds that are above it.
 
-    python -m experiments.attacks.audit.null 1000
+    python -m fedpriv.experiments.attacks.audit.null 1000
 
 A bound at 95 % may be above the truth in one audit of twenty. "Allowed" is the binomial quantile of that at 1 - 1e-6:
 one row in a million exceeds it by chance.
