@@ -24,7 +24,7 @@ from fedpriv.experiments.runs.measured import OF_CLIENTS
 from fedpriv.experiments.runs.other_metric import check_recorded, named
 from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.experiments.tables.client_notes import on_clients, over_clients_text
-from fedpriv.experiments.tables.frame import Row, above, rows
+from fedpriv.experiments.tables.frame import Row, above, rows, with_keys
 from fedpriv.experiments.tables.grid import Grid, on_rivals
 from fedpriv.experiments.tables.over_clients import ClientScores
 from fedpriv.models.score import main_metric
@@ -172,7 +172,6 @@ def frame(found: Sequence[Row]) -> pandas.DataFrame:
 def _record(one: OfClient) -> dict[str, Any]:
     row = one.row
     made: dict[str, Any] = {
-        **row.keys,
         "config": row.summary.config,
         "algorithm": row.algorithm,
         "name": row.name,
@@ -191,7 +190,7 @@ def _record(one: OfClient) -> dict[str, Any]:
     if row.below:
         made |= {"above": row.below.algorithm, "above_run": row.below.title}
     made |= {f"{_marked(one, metric)}_lead_mean": value for metric, value in one.leads.items()}
-    return made | {"folder": row.folder}
+    return with_keys(row, made | {"folder": row.folder})
 
 
 def _marked(one: OfClient, metric: str) -> str:
