@@ -198,7 +198,7 @@ class StreamedFederation:
     def __repr__(self) -> str:
         """Without a record, which a notebook would show."""
         counts = f"{self.num_clients} clients, up to {self.capacity} records each"
-        whose = "" if self.persons is None else f", {self.persons}"
+        whose = "" if self.persons is None else f", {self.persons.shown(self)}"
         return f"StreamedFederation({counts}{whose}, {sizes(self.examples)})"
 
     @property
