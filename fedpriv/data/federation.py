@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Count, CountOrZero, Seed, checked
-from fedpriv.core.complaints import require
+from fedpriv.core.complaints import counted, require
 from fedpriv.core.leaves import sizes
 from fedpriv.core.trees import same_structure
 from fedpriv.data.bounding import Bounded, kept_rows
@@ -57,7 +57,9 @@ class Federation:
 
     def __repr__(self) -> str:
         """Without a record, which a notebook would show."""
-        counts = f"{self.num_clients} clients, up to {self.capacity} records each"
+        counts = (
+            f"{counted(self.num_clients, 'client')}, up to {counted(self.capacity, 'record')} each"
+        )
         whose = "" if self.persons is None else f", {self.persons.shown(self)}"
         return f"Federation({counts}{whose}, {sizes(self.examples)})"
 

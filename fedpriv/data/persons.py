@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from fedpriv.core.complaints import counted
 from fedpriv.data.held_out import Rows
 
 
@@ -53,9 +54,9 @@ class Persons:
 
     def __repr__(self) -> str:
         """Without whose a record is."""
-        what = "clients" if self.of_clients else "records"
-        most = "" if self.per_person is None else f", at most {self.per_person} {what} each"
-        return f"{self.number} persons{most}"
+        what = "client" if self.of_clients else "record"
+        most = "" if self.per_person is None else f", at most {counted(self.per_person, what)} each"
+        return f"{counted(self.number, 'person')}{most}"
 
     def shown(self, federation: Any) -> str:
         """As `repr`, with how many of them a federation trains on, where that is not all."""

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedpriv.core.arguments import Count, Seed, check_path, checked
-from fedpriv.core.complaints import require, shown
+from fedpriv.core.complaints import counted, require, shown
 from fedpriv.core.leaves import sizes
 from fedpriv.core.types import PyTree
 from fedpriv.data.bounding import Bounded, kept_rows
@@ -197,7 +197,9 @@ class StreamedFederation:
 
     def __repr__(self) -> str:
         """Without a record, which a notebook would show."""
-        counts = f"{self.num_clients} clients, up to {self.capacity} records each"
+        counts = (
+            f"{counted(self.num_clients, 'client')}, up to {counted(self.capacity, 'record')} each"
+        )
         whose = "" if self.persons is None else f", {self.persons.shown(self)}"
         return f"StreamedFederation({counts}{whose}, {sizes(self.examples)})"
 
