@@ -95,6 +95,32 @@ def test_every_layer_of_a_scan_has_an_adapter_of_its_own():
     assert not np.allclose(ours, base)
 
 
+@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize("in_half", [False, True])
+@pytest.mark.parametrize("where", ["", "kernel"])
+def test_a_model_knows_which_of_its_layers_are_scanned(where, in_half, remat):
+    """As many numbers are trained as in the unrolled network, and the embedding has its adapter as there."""
+
+    def sizes(scanned):
+        net = fp.models.Transformer(9, 8, 2, LAYERS, scan_layers=scanned, remat=remat)
+        model = fp.models.next_token(net, 4)
+        model = fp.models.in_bfloat16(model) if in_half else model
+        made = fp.models.adapters(model, filled(model.init), 1, where)
+        return {path: of["A"].size + of["B"].size for path, of in filled(made.init).items()}
+
+    ours, unrolled = sizes(True), sizes(False)
+    assert sum(ours.values()) == sum(unrolled.values())
+    for path, size in ours.items():
+        each = [path.replace("layers", f"layer_{i}") for i in range(LAYERS)]
+        assert size == sum(unrolled[one] for one in dict.fromkeys(each))
+
+
+@pytest.mark.parametrize("stacked", [None, "layers"])
+def test_of_a_network_of_ones_own_too(stacked):
+    made = fp.models.adapters(SCANNED, STACKED, 2, stacked=stacked)
+    assert [*jax.eval_shape(made.init, KEY)] == [KERNEL]
+
+
 @pytest.mark.slow
 def test_the_random_factors_of_the_layers_differ():
     a = fp.models.adapters(SCANNED, STACKED, 2, stacked="layers").init(KEY)[KERNEL]["A"]

@@ -23,7 +23,7 @@ from small import blank, refused, regression, squared, start
 
 import fedpriv as fp
 from fedpriv.privacy import certify_seen
-from fedpriv.privacy.words import LATER_RUNS, SEVERAL_RUNS
+from fedpriv.privacy.words import LATER_RUNS, OF_SEVERAL_RUNS, SEVERAL_RUNS
 from fedpriv.proof.seen import ONE_RUN
 
 DELTA = 1e-3
@@ -202,7 +202,7 @@ def _of(algorithm, rounds):
 
 
 def test_what_several_runs_assume():
-    """Everything that each of them does, but that it is the only one."""
+    """Everything that each does, but that it is the only one; what a later one uses may come from earlier ones."""
     closing = jnp.ones(3)
 
     def loss(params, example):
@@ -212,12 +212,19 @@ def test_what_several_runs_assume():
     runs = [(made(), 2), (arrays, 3)]
     found = together(*runs)
     each = {text for run in runs for text in alone(*run).assumptions}
-    assert any("closes over" in text for text in found.assumptions)
+    (of_array,) = (text for text in found.assumptions if "closes over" in text)
+    assert "through what this view saw of earlier runs" in of_array
+    for order in (runs[::-1], [runs[1]] * 2):  # it is the first
+        (of_first, *_) = (t for t in together(*order).assumptions if "closes over" in t)
+        assert of_first.endswith("do not depend on data")
     assert {SEVERAL_RUNS, LATER_RUNS} <= set(found.assumptions)
     assert ONE_RUN not in found.assumptions
     assert len(set(found.assumptions)) == len(found.assumptions)
     visible = {text for text in each if "takes part" in text or "unknown to the view" in text}
-    assert each - set(found.assumptions) - visible == {ONE_RUN}
+    (alone_of_array,) = (text for text in each if "closes over" in text)
+    assert each - set(found.assumptions) - visible == {*OF_SEVERAL_RUNS, alone_of_array}
+    strict = {text for text in found.assumptions if text.endswith("data") and "not depend" in text}
+    assert all("first run" in text for text in strict)
 
 
 @pytest.mark.slow

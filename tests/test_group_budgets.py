@@ -162,3 +162,39 @@ def test_budgets_that_nothing_meets_are_refused(name):
     make, budgets, said = REFUSED[name]
     with refused(said):
         fp.calibrate_groups(make, start(), HUNDRED, epsilon=budgets, rounds=20, delta=1e-3)
+
+
+@pytest.mark.parametrize("wrong", ["strictt", "", "other"])
+def test_a_group_that_nobody_is_in_is_named(wrong):
+    """Though `make` counts its members, of which there are none."""
+
+    def make(rates):
+        drawn = {g: fp.poisson(LABELS.count(g), q) for g, q in rates.items()}
+        return averaging(fp.grouped(LABELS, drawn))
+
+    budgets = {"lax": 3.0, wrong: 0.5}
+    with pytest.raises(ValueError, match="population: 0") as error:
+        fp.calibrate_groups(make, start(), HUNDRED, epsilon=budgets, rounds=20, delta=1e-3)
+    assert f"epsilon[{wrong!r}]" in str(error.value)
+
+
+def test_an_error_of_make_that_is_of_no_group_stays_as_it_is():
+    def make(rates):
+        return averaging(by_rate(rates), noise=-1.0)
+
+    with pytest.raises(ValueError, match=r"^sampler|^noise_multiplier") as error:
+        fp.calibrate_groups(make, start(), HUNDRED, epsilon=BUDGETS, rounds=20, delta=1e-3)
+    assert "epsilon[" not in str(error.value)
+
+
+def test_noise_that_lets_nobody_be_drawn_warns():
+    def make(rates):
+        drawn = {g: fp.poisson(MEMBERS, q) for g, q in rates.items()}
+        return averaging(fp.grouped(LABELS, drawn), noise=0.3)
+
+    with pytest.warns(UserWarning, match="members are expected") as caught:
+        found = fp.calibrate_groups(
+            make, start(), HUNDRED, epsilon=BUDGETS, rounds=20, delta=1e-3, tolerance=0.1
+        )
+    assert MEMBERS * sum(found.values()) < 1
+    assert len(caught) == 1

@@ -251,3 +251,17 @@ def test_equal_moments_are_all_trained_on():
     held, rest = split(None, 0.5, time=np.where(HOSPITAL == 0, 0, np.arange(N)))
     assert [*map(len, held)] == [0] + [N // HOSPITALS // 2] * (HOSPITALS - 1)
     assert len(rest[0]) == N // HOSPITALS
+
+
+@pytest.mark.parametrize("make", [fp.Federation.from_arrays, fp.StreamedFederation.from_arrays])
+def test_how_many_are_trained_on_is_said(make):
+    rng = np.random.default_rng(0)
+    person = rng.integers(0, 60, 300)
+    clients = list(np.arange(300).reshape(5, 60))
+    examples = {"x": np.zeros((300, 1), np.float32)}
+    out, rest = fp.partition.hold_out(rng, clients, 0.4, person=person)
+    all_of_them, trained = len(set(person)), len(set(person[np.concatenate(rest)]))
+    assert trained < all_of_them
+    said = repr(make(examples, rest, held_out=out, person=person))
+    assert f"{all_of_them} persons, trained on {trained} of them" in said
+    assert "trained on" not in repr(make(examples, clients, person=person))

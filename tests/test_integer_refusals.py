@@ -89,7 +89,7 @@ ROUNDS = {
         trained_by(SKELLAM, fp.with_replacement([1.0] * CLIENTS, 3)),
         "sampler: .* give fp.fixed_size or fp.poisson",
     ),
-    "lossy codec": (trained_by(SKELLAM, codec=fp.qsgd(8)), "codec: .*; leave it out"),
+    "lossy codec": (own_round(ones, codec=fp.qsgd(8)), "codec: .*; leave it out"),
     "public sizes": (
         trained_by(SKELLAM, weighting=fp.ByPublicSizes([1] * CLIENTS)),
         r"weighting: .* give fp.ByExamples\(cap\)",

@@ -272,3 +272,15 @@ def test_what_is_refused_leaves_no_folder(tmp_path):
             tmp_path, "a", 0, SMALL["LogisticRegression"], filled(SMALL["MLP"].init)
         )
     assert not list(tmp_path.iterdir())
+
+
+def test_a_leaf_of_another_shape_has_its_readable_name(tmp_path):
+    """Of adapters of another rank, which are named by the paths of their matrices."""
+    model = fp.models.classifier(fp.models.MLP((4,), 3), (2, 2, 1))
+    base = filled(model.init)
+    two, three = (fp.models.adapters(model, base, rank, "kernel") for rank in (2, 3))
+    fp.models.save_model(tmp_path, "own", 0, two, filled(two.init))
+    with pytest.raises(ValueError, match=r"^/.*seed-0: ") as error:
+        fp.models.load_model(tmp_path, "own", model=three)
+    assert "params.Dense_0.kernel.A" in str(error.value)
+    assert "%" not in str(error.value)

@@ -78,6 +78,37 @@ def test_copies_are_counted_once_in_one_line(make, kind):
     assert "\n" not in line
 
 
+IDS = {
+    "a row's place": lambda n: np.arange(n),
+    "with gaps": lambda n: RNG.permutation(n) * 7919 + 2**30,
+    "beside others": lambda n: RNG.permutation(n)[:, None].astype(np.uint16),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS[:4])
+@pytest.mark.parametrize("ids", IDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_of_records_hide_no_copies(make, ids, kind):
+    rows = np.r_[np.arange(N), np.arange(N)]
+    examples = of(kind, rows) | {"id": IDS[ids](2 * N)}
+    clients = [*DEALT, *(rows + N for rows in DEALT)]
+    without = said(make, of(kind, rows), clients)
+    assert len(without) == 1
+    assert said(make, examples, clients) == without
+
+
+def test_texts_numbers_hide_no_copies():
+    """Nor where a text has several rows."""
+    texts = [RNG.integers(0, 256, 150) for _ in range(N)]
+    made = fp.datasets.from_tokens(
+        texts * 2, np.repeat(list("abcd"), N // 2), length=64, vocabulary=256
+    )
+    n = len(made["text"])
+    (line,) = said(fp.Federation.from_arrays, made, "client")
+    assert n > 2 * N
+    assert f"{n // 2} of {n} training records repeat another" in line
+
+
 @pytest.mark.parametrize("make", MAKERS[:2])
 def test_held_out_and_public_records_are_compared_with_those_trained_on(make):
     rows = np.r_[np.arange(N), [0, 7], np.arange(N, N + 5), 3]

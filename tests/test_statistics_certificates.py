@@ -16,7 +16,10 @@ import fedpriv as fp
 from fedpriv.privacy import VIEWS
 from fedpriv.statistics.statistic import _own_seed
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
+pytestmark = [
+    pytest.mark.usefixtures("quick_to_compile"),
+    pytest.mark.filterwarnings("ignore:fp.statistics.*noise hides the number"),
+]
 
 CLIENTS, PER_CLIENT, SIGMA, DELTA = 9, 4, 2.0, 1e-4
 RNG = np.random.default_rng(0)

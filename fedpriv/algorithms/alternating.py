@@ -70,8 +70,8 @@ def fed_avg_alternating(
     Raises:
       ValueError: as `fed_avg`; no turns, or, from `init`, one that matches no leaf.
     """
-    check_parts(sampler=sampler, optimizer=optimizer, batches=batches, mechanism=mechanism)
-    check_parts(codec=codec, server=server, weighting=weighting)
+    check_parts(sampler=sampler, optimizer=optimizer, batches=batches)
+    check_parts(mechanism=mechanism, codec=codec, server=server, weighting=weighting)
     by = checked("by", by, Literal["rounds", "steps"])
     parts = _parts(turns)
     require(after is None or callable(after), "after", after, "give one as fp.models.refactored")

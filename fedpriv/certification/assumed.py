@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -29,12 +29,23 @@ from fedpriv.rounds.private_step import features_of
 from fedpriv.rounds.record_marks import Mean
 from fedpriv.rounds.scheduled_samplers import AnySampler, cohort_drawn, first_memories
 
+Which: TypeAlias = Literal["only", "first", "later"]
+"""Of several runs that are certified together."""
+
+_CLOSING: dict[Which, tuple[str, str]] = {
+    "only": ("the algorithm", "do not depend on data"),
+    "first": ("the first run", "do not depend on data"),
+    "later": ("a later run", "depend on data only through what this view saw of earlier runs"),
+}
+"""Who closes over arrays, and what is assumed of these."""
+
 
 def assumed(
     stages: Sequence[Stage],
     samplers: Sequence[AnySampler],
     init_arrays: Sequence[ClosedOver],
     made: str | None,
+    which: Which = "only",
 ) -> tuple[str, ...]:
     """What has to hold beside what was read off the rounds of these `stages`.
 
@@ -42,6 +53,7 @@ def assumed(
       samplers: of cohorts and of records.
       init_arrays: that `init` closes over.
       made: as `closed_over`.
+      which: of several runs.
     """
     releases = [release for stage in stages for release in stage.releases]
     texts = []
@@ -63,9 +75,8 @@ def assumed(
             "it does not depend on data"
         )
     if names := _names([each for each in arrays if not each.is_base], releases):
-        texts.append(
-            f"the arrays that the algorithm closes over ({', '.join(names)}) do not depend on data"
-        )
+        run, depend = _CLOSING[which]
+        texts.append(f"the arrays that {run} closes over ({', '.join(names)}) {depend}")
     if names := sorted({_name(each) for each in _of_draws(samplers)}):
         texts.append(
             f"the arrays that a sampler made by hand closes over ({', '.join(names)}) do not depend on data"

@@ -12,6 +12,7 @@ from fedpriv.certification.closed_over import ClosedOver, check_closed_over
 from fedpriv.certification.initial_state import INIT_CLOSED_OVER
 from fedpriv.certification.stages import Stage
 from fedpriv.core.complaints import require
+from fedpriv.data.person_ids import DOCUMENT
 from fedpriv.data.persons import assignment
 from fedpriv.proof.initial_state import held_by
 from fedpriv.rounds.algorithm import Algorithm
@@ -72,7 +73,7 @@ def _check_texts(unit: str, federation: Any) -> None:
     if "segment" in leaves and assignment(federation) is None:  # persons: each client is one's
         remedy = "give from_tokens(..., packed=False), or say whose each client is, by person="
         raise ValueError(f"{_PROTECTED}a packed row holds several texts; {remedy}")
-    if "document" in leaves and federation.persons is None:
+    if DOCUMENT in leaves and federation.persons is None:
         remedy = "give from_arrays(..., person='document'), or leave that leaf out to protect rows"
         raise ValueError(f"{_PROTECTED}a document may have several rows; {remedy}")
 

@@ -11,6 +11,7 @@ from fedpriv.certification.calibration import why_infinite
 from fedpriv.certification.certificate import trace_round
 from fedpriv.certification.monotone_search import Range, search
 from fedpriv.core.arguments import Budget, Count, Probability, Rate, checked
+from fedpriv.core.callers import warn_where_called
 from fedpriv.core.complaints import require
 from fedpriv.core.user_code import names_user_code
 from fedpriv.core.user_functions import asked, gives
@@ -60,6 +61,9 @@ def calibrate_groups(
         ValueError: budgets for other groups than there are; one that no number meets, or that 1 does not spend; numbers
             that depend on one another so much that none are found; as `certify`.
         LeakError: as `certify`.
+
+    Warns:
+        UserWarning: with the numbers found, fewer than one member of a cohort is expected.
     """
     require(callable(make), "make", make, "give a function, {group: number} -> algorithm")
     require(isinstance(epsilon, Mapping), "epsilon", epsilon, "give group -> its epsilon")
@@ -89,6 +93,13 @@ def calibrate_groups(
             if set(error.given) == set(budgets):
                 named("epsilon", budgets, error.members, "an epsilon")
             raise
+        except ValueError as error:
+            blamed = _blamed(make, given, error)
+            if len(blamed) == 1:
+                raise ValueError(
+                    f"epsilon[{blamed[0]!r}]: with this group `make` fails, {error}; give budgets of its groups alone"
+                ) from None
+            raise
         gives(isinstance(algorithm, Algorithm), "make", make, algorithm, "return an algorithm")
         traced = trace_round(algorithm, params, federation)
         found = traced.certify(rounds, delta, view=view, honest=honest).of_groups
@@ -111,10 +122,43 @@ def calibrate_groups(
             if not (1 - tolerance) * budget <= spent <= budget:
                 numbers[group] = _largest(group, budget, partial(cost, group), tolerance)
         if numbers == before:
+            _warn_of_nobody(make, dict(zip(epsilon, numbers.values(), strict=True)))
             return dict(zip(epsilon, numbers.values(), strict=True))
     raise ValueError(
         f"make: the numbers of groups depend on one another, and {_MOST_SWEEPS} sweeps over them do not settle; raise "
         "`tolerance`"
+    )
+
+
+def _blamed(
+    make: Callable[[dict[Any, float]], Algorithm], given: dict[Any, float], error: ValueError
+) -> list[Any]:
+    """The groups without one of which `make` does not fail as it did."""
+
+    def fails_alike(numbers: dict[Any, float]) -> bool:
+        try:
+            make(numbers)
+        except OtherGroupsError:
+            return False
+        except Exception as other:  # of the user's own
+            return str(other) == str(error)
+        return False
+
+    without = {group: {g: n for g, n in given.items() if g != group} for group in given}
+    return [group for group, numbers in without.items() if not fails_alike(numbers)]
+
+
+def _warn_of_nobody(
+    make: Callable[[dict[Any, float]], Algorithm], numbers: dict[Any, float]
+) -> None:
+    expected = make(numbers).sampler.expected_size
+    if expected >= 1:
+        return
+    shown = ", ".join(f"{group}: {number:.2g}" for group, number in numbers.items())
+    warn_where_called(
+        f"make: with {shown}, {expected:.2g} members are expected in a round, so that nearly all are empty; these "
+        "budgets need more noise, or fewer rounds",
+        __name__,
     )
 
 

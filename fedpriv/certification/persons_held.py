@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedpriv.core.complaints import counted
 from fedpriv.data.held_out import Rows
 
 
@@ -200,9 +201,10 @@ def assumed_of_persons(persons: PersonsHeld | None, unit: str) -> tuple[str, ...
         if persons.bounded
         else ""
     )
-    most = f"at most {persons.most_clients} clients"
+    most = f"at most {counted(persons.most_clients, 'client')}"
     if unit == "record" or persons.share_clients:
-        most = f"at most {persons.most_records} records, at up to {persons.most_clients} clients,"
+        clients = counted(persons.most_clients, "client")
+        most = f"at most {counted(persons.most_records, 'record')}, at up to {clients},"
     texts = [f"whose each client and record is, is public and right: {most} of a person{kept}"]
     if unit == "record" and persons.fill_clients:
         texts.append(

@@ -14,8 +14,8 @@ from fedpriv.core.arguments import CountOrZero, Probability, Rate, checked
 from fedpriv.core.complaints import require
 from fedpriv.core.user_code import names_user_code
 from fedpriv.privacy import Certificate, Seen, certify_seen
-from fedpriv.privacy.words import LATER_RUNS, SEVERAL_RUNS
-from fedpriv.proof.seen import ONE_RUN, View
+from fedpriv.privacy.words import OF_SEVERAL_RUNS
+from fedpriv.proof.seen import View
 from fedpriv.rounds.algorithm import Algorithm
 
 Run: TypeAlias = tuple[Algorithm, CountOrZero] | tuple[Algorithm, CountOrZero, Any]
@@ -135,7 +135,7 @@ def certify_traced(
     certificate = by_group({one: of(one) for one in kinds}) if kind is None else of(kind)
     if several:
         certificate = _assuming_several_runs(certificate)
-    return with_basis(certificate, traced)
+    return with_basis(certificate, traced, in_order=several)
 
 
 def _naming(name: str, seen: Sequence[Seen]) -> tuple[Seen, ...]:
@@ -162,8 +162,7 @@ def _checked(runs: Any) -> list[tuple[Algorithm, int, Any]]:
 
 def _assuming_several_runs(certificate: Certificate) -> Certificate:
     """The certificate of a single run as that of several."""
-    several = (SEVERAL_RUNS, LATER_RUNS)
-    texts = [several if text == ONE_RUN else (text,) for text in certificate.assumptions]
+    texts = [OF_SEVERAL_RUNS.get(text, (text,)) for text in certificate.assumptions]
     return replace(
         certificate,
         assumptions=tuple(text for each in texts for text in each),

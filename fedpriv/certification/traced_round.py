@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from fedpriv.certification.assumed import assumed, assumed_of_normalised
+from fedpriv.certification.assumed import Which, assumed, assumed_of_normalised
 from fedpriv.certification.closed_over import ClosedOver
 from fedpriv.certification.correlated_views import (
     check_rounds,
@@ -262,9 +262,9 @@ class TracedRound(NamedTuple):
         """How many records each client holds, [clients], if its records are drawn by that, and it is public."""
         return next((r.public_sizes for r in self._records if r.public_sizes is not None), None)
 
-    def assumed(self) -> tuple[str, ...]:
-        """What the traced program does not show."""
-        given = self.samplers, self.init_arrays, made_at(self.algorithm)
+    def assumed(self, which: Which = "only") -> tuple[str, ...]:
+        """What the traced program does not show, where it is of this one of several runs."""
+        given = self.samplers, self.init_arrays, made_at(self.algorithm), which
         return (
             *assumed(self.stages, *given),
             *assumed_of_persons(self.persons, self.algorithm.unit),
@@ -298,10 +298,21 @@ class TracedRound(NamedTuple):
         return "constructed" if proved else "declared"
 
 
-def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certificate:
-    """The certificate of what these rounds release, with its basis and what their traces do not show."""
+def with_basis(
+    certificate: Certificate, rounds: Sequence[TracedRound], *, in_order: bool = False
+) -> Certificate:
+    """The certificate of what these rounds release, with its basis and what their traces do not show.
+
+    Args:
+      in_order: whether they are of several runs, of which later ones may use what earlier ones released.
+    """
     finite = math.isfinite(certificate.epsilon)
-    texts = [text for traced in rounds for text in traced.assumed() if finite]
+
+    def place(number: int) -> Which:
+        return "only" if not in_order else "later" if number else "first"
+
+    each = enumerate(rounds if finite else ())
+    texts = [text for number, traced in each for text in traced.assumed(place(number))]
     said = [*certificate.assumptions, *texts]
     if known := [traced.also_held_out for traced in rounds if traced.also_held_out]:
         said = [each for text in said for each in (known if text == NO_OTHERS else [text])]
@@ -314,7 +325,10 @@ def with_basis(certificate: Certificate, rounds: Sequence[TracedRound]) -> Certi
         assumptions=tuple(dict.fromkeys(said)),
         programs=tuple(digest for traced in rounds for digest in traced.digests),
         doors=tuple(dict.fromkeys([*certificate.doors, *doors])),
-        of_groups={name: with_basis(own, rounds) for name, own in certificate.of_groups.items()},
+        of_groups={
+            name: with_basis(own, rounds, in_order=in_order)
+            for name, own in certificate.of_groups.items()
+        },
     )
 
 

@@ -86,6 +86,9 @@ def _as_it_is(key: Key, message: PyTree) -> Coded:
 UNCODED = sealed(Codec(_as_it_is, Wire, False))
 """What was sent; 32 bits per value."""
 
+ALREADY_CODED = "integers are coded already; leave it out"
+"""Why a codec is refused beside a mechanism of integers."""
+
 
 def fixed_interval(bits: Levels, bound: FloatBound) -> Codec:
     """2^B levels from -bound to bound (eq. 18) for every message; values outside move to the nearest end.

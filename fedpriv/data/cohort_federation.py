@@ -9,6 +9,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from fedpriv.core.complaints import counted
 from fedpriv.core.leaves import sizes
 from fedpriv.core.types import PyTree
 
@@ -43,7 +44,9 @@ class CohortFederation:
 
     def __repr__(self) -> str:
         """Without a record."""
-        return f"CohortFederation({self.num_clients} clients, {sizes(self.holder_records)})"
+        return (
+            f"CohortFederation({counted(self.num_clients, 'client')}, {sizes(self.holder_records)})"
+        )
 
     @property
     def num_clients(self) -> int:

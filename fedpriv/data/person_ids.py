@@ -17,6 +17,9 @@ from fedpriv.data.validation import on_host
 Person: TypeAlias = ArrayLike | Sequence[Any]
 """An id for each client, or for each record; or a list of ids for each record, or ids [records, m] filled with -1."""
 
+DOCUMENT = "document"
+"""The leaf that `fp.datasets.from_tokens` adds: of which text a row is."""
+
 _OBJECTS = np.dtype(object)
 _REMEDY = "give the name of a leaf, or one id for each client or each record"
 

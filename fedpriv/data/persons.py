@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from fedpriv.core.complaints import counted
 from fedpriv.data.held_out import Rows
 
 
@@ -18,7 +20,7 @@ class Persons:
 
     Attributes:
       owners: i32[total, m], the numbers of each record's persons, filled with -1.
-      number: of persons.
+      number: of persons, with those whose records are all held out or left out.
       of_clients: whether every client was one person's, so that `per_person` counts clients, else records.
       per_person: most clients or records of a person that are kept; None: all.
       kept: i64[clients], which of the clients that were given these are, as some may be left out.
@@ -52,9 +54,20 @@ class Persons:
 
     def __repr__(self) -> str:
         """Without whose a record is."""
-        what = "clients" if self.of_clients else "records"
-        most = "" if self.per_person is None else f", at most {self.per_person} {what} each"
-        return f"{self.number} persons{most}"
+        what = "client" if self.of_clients else "record"
+        most = "" if self.per_person is None else f", at most {counted(self.per_person, what)} each"
+        return f"{counted(self.number, 'person')}{most}"
+
+    def shown(self, federation: Any) -> str:
+        """As `repr`, with how many of them a federation trains on, where that is not all."""
+        try:
+            rows = federation.rows_on_host
+        except (jax.errors.ConcretizationTypeError, TypeError):  # traced, or in shapes
+            return repr(self)
+        trained = sorted({len(self.of_rows(each.rows)) for each in rows})
+        if trained == [self.number]:
+            return repr(self)
+        return f"{self!r}, trained on {' or '.join(map(str, trained))} of them"
 
     def of_rows(self, rows: np.ndarray) -> np.ndarray:
         """i64[n], the numbers of the persons who have some of these rows, sorted."""

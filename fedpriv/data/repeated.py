@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from fedpriv.core.callers import warn_where_called
 from fedpriv.core.types import PyTree
 from fedpriv.data.held_out import Rows
+from fedpriv.data.person_ids import DOCUMENT
 
 LOOKED_AT = 2**30
 """Bytes of records at most; of more, a random sample."""
@@ -42,7 +44,8 @@ def warn_of_repeats(
 
     It reads all of them once, or a random sample of those that are larger than `LOOKED_AT`, and copies a few MiB at a
     time. Repeats that chance explains, as of a few columns of few values, are not counted; so copies of a single column
-    are not found, and columns that say the same twice may be counted though they repeat by chance.
+    are not found, nor records that are all equal, and columns that say the same twice may be counted though they repeat
+    by chance. A leaf that only numbers the records hides no copies: see `_compared`.
 
     Args:
       examples: leaves [total, ...], on the host or on the device.
@@ -52,19 +55,29 @@ def warn_of_repeats(
     Warns:
       UserWarning: once, with the counts.
     """
-    leaves = [leaf for leaf in jax.tree.leaves(examples) if _has_numbers(leaf)]
-    types = [_type(leaf) for leaf in leaves]
+    rows = clients.rows
+    every = np.concatenate([rows, public, rows[:0] if held_out is None else held_out.rows])
+    for leaves in _compared(examples, every):
+        if _warn_of_equal(leaves, clients, public, every):
+            break
+
+
+def _warn_of_equal(
+    leaves: dict[Any, Any], clients: Rows, public: np.ndarray, every: np.ndarray
+) -> bool:
+    """Whether it warned, of records that are equal in these leaves."""
     size, rows = clients
     owners = np.repeat(np.arange(len(size)), size)
-    every = np.concatenate([rows, public, rows[:0] if held_out is None else held_out.rows])
-    part = _looked_at(len(every), _width(leaves, types))
-    here = _hashes(leaves, types, every[part])
+    arrays = [*leaves.values()]
+    types = [_type(leaf) for leaf in arrays]
+    part = _looked_at(len(every), _width(arrays, types))
+    here = _hashes(arrays, types, every[part])
     mine = part < len(rows)
     found = _repeats(here[mine], owners[part[mine]], here[~mine])
     count = found.copies + int(found.known.sum())
     pairs = len(here) * (len(here) - 1) / 2
-    if not _beyond_chance(leaves, every[part], pairs, count):
-        return
+    if not _beyond_chance(arrays, every[part], pairs, count):
+        return False
     is_public = part[~mine] < len(rows) + len(public)
     said = []
     if found.copies:
@@ -74,6 +87,7 @@ def warn_of_repeats(
         if known := int(found.known[which].sum()):
             said.append(f"{known} of {which.sum()} {kind} records are equal to a training record")
     _warn("examples", said, len(part), len(every))
+    return True
 
 
 def warn_of_trained(test: PyTree, trained: Iterable[tuple[PyTree, np.ndarray]]) -> None:
@@ -88,18 +102,21 @@ def warn_of_trained(test: PyTree, trained: Iterable[tuple[PyTree, np.ndarray]]) 
         leaf = jax.tree.leaves(examples)[0]
         rows_of.setdefault(id(leaf), (examples, []))[1].append(rows)
     for examples, parts in rows_of.values():
-        _warn_of_known(test, examples, np.flatnonzero(np.bincount(np.concatenate(parts))))
+        held = np.flatnonzero(np.bincount(np.concatenate(parts)))
+        for leaves in _compared(examples, held):
+            if _warn_of_known(test, leaves, held):
+                break
 
 
-def _warn_of_known(test: PyTree, examples: PyTree, rows: np.ndarray) -> None:
-    ours = dict(jax.tree_util.tree_leaves_with_path(examples))
+def _warn_of_known(test: PyTree, ours: dict[Any, Any], rows: np.ndarray) -> bool:
+    """Whether it warned, of test records that are equal to one of the rows in these leaves."""
     pairs = [
         (leaf, ours[path])
         for path, leaf in jax.tree_util.tree_leaves_with_path(test)
-        if path in ours and np.shape(leaf)[1:] == ours[path].shape[1:] and _has_numbers(ours[path])
+        if path in ours and np.shape(leaf)[1:] == ours[path].shape[1:]
     ]
     if not pairs:
-        return
+        return False
     tested, leaves = [np.asarray(leaf) for leaf, _ in pairs], [leaf for _, leaf in pairs]
     types = [
         jnp.promote_types(_type(one), _type(other))
@@ -110,9 +127,42 @@ def _warn_of_known(test: PyTree, examples: PyTree, rows: np.ndarray) -> None:
     trained = _hashes(leaves, types, rows[part])
     found = _repeats(trained, np.zeros(len(trained)), _hashes(tested, types, of_test))
     count = int(found.known.sum())
-    if _beyond_chance(leaves, rows[part], len(part) * len(of_test), count):
-        said = f"{count} of {len(of_test)} test records are equal to a training record"
-        _warn("test", [said], len(part) + len(of_test), len(rows) + len(tested[0]))
+    if not _beyond_chance(leaves, rows[part], len(part) * len(of_test), count):
+        return False
+    said = f"{count} of {len(of_test)} test records are equal to a training record"
+    _warn("test", [said], len(part) + len(of_test), len(rows) + len(tested[0]))
+    return True
+
+
+def _compared(examples: PyTree, rows: np.ndarray) -> Iterator[dict[Any, Any]]:
+    """The leaves, by path, in which records are compared: all but ids, and if chance explains what that finds, all.
+
+    Ids are a text's number, as `from_tokens` gives it, and a leaf of one whole number for each record that no two of
+    these rows share. Copies may differ in them; test records that have the same ids are copies beyond chance.
+    """
+    every = {
+        path: leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(examples)
+        if _has_numbers(leaf)
+    }
+    others = {path: leaf for path, leaf in every.items() if not _are_ids(_name(path), leaf, rows)}
+    yield others
+    if len(others) < len(every):
+        yield every
+
+
+def _name(path: Any) -> str:
+    return str(getattr(path[-1], "key", "")) if path else ""
+
+
+def _are_ids(name: str, leaf: Any, rows: np.ndarray) -> bool:
+    kind = _type(leaf)
+    if kind.kind not in "iu" or math.prod(leaf.shape[1:]) != 1:
+        return False
+    some, every = rows[:_ROWS], rows  # most leaves have few values, and are done with after some
+    return name == DOCUMENT or all(
+        len(np.unique(_of_rows(leaf, part, kind))) == len(part) for part in (some, every)
+    )
 
 
 def _warn(name: str, said: list[str], looked_at: int, total: int) -> None:

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 
 from fedpriv.core.cards import Card, in_a_line
+from fedpriv.core.complaints import counted
 from fedpriv.core.leaves import sizes
 
 
 def line_of(federation: Any) -> str:
     """Of a federation: its clients, what they may hold, and the shapes of the examples."""
-    whose = "" if federation.persons is None else f", {federation.persons}"
+    whose = "" if federation.persons is None else f", {federation.persons.shown(federation)}"
     said = f"{_counts(federation)}{whose}, {sizes(federation.examples)}"
     return in_a_line(f"{type(federation).__name__}({said})")
 
@@ -22,7 +23,7 @@ def card_of(federation: Any) -> Card:
     """Likewise, with a row for each array."""
     rows = []
     if federation.persons is not None:
-        rows.append(("persons", str(federation.persons)))
+        rows.append(("persons", federation.persons.shown(federation)))
     if federation.held_out_rows is not None:
         rows.append(("held out", "some records of clients, who do not train on them"))
     if public := federation.public.shape[-1]:
@@ -37,4 +38,8 @@ def card_of(federation: Any) -> Card:
 
 
 def _counts(federation: Any) -> str:
-    return f"{federation.num_clients} clients, up to {federation.capacity} records each"
+    clients, records = (
+        counted(federation.num_clients, "client"),
+        counted(federation.capacity, "record"),
+    )
+    return f"{clients}, up to {records} each"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -53,15 +53,18 @@ def adapters_of(
     leaves: Mapping[str, jax.Array],
     rank: Count | Mapping[str, CountOrZero],
     where: str,
-    stacked: str | None,
+    stacked: Collection[str],
     alpha: float | None,
 ) -> dict[str, Adapter]:
     """Path -> adapter, of the leaves that get one; arguments as those of `adapters`.
 
+    Args:
+      stacked: paths of leaves of scanned layers.
+
     Raises:
       ValueError: as `adapters`, of ranks and patterns.
     """
-    layers = {} if stacked is None else _layers(stacked, leaves)
+    layers = {path: leaves[path].shape[:1] for path in stacked}
     shapes = {path: leaf.shape[len(layers.get(path, ())) :] for path, leaf in leaves.items()}
     kernels = [path for path, leaf in leaves.items() if _is_kernel(path, leaf, shapes[path])]
     chosen = matching("where", where, kernels)
@@ -73,11 +76,6 @@ def adapters_of(
         path: Adapter(*sides[path], r, layers.get(path, ()), 1.0 if alpha is None else alpha / r)
         for path, r in ranks.items()
     }
-
-
-def _layers(stacked: str, leaves: Mapping[str, jax.Array]) -> dict[str, tuple[int, ...]]:
-    with_axes = [path for path, leaf in leaves.items() if leaf.ndim]
-    return {path: leaves[path].shape[:1] for path in matching("stacked", stacked, with_axes)}
 
 
 def _ranks(rank: Count | Mapping[str, CountOrZero], paths: list[str]) -> dict[str, int]:

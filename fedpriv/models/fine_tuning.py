@@ -26,6 +26,7 @@ from fedpriv.models.dense import LARGE_MATRIX
 from fedpriv.models.low_rank_products import with_sums
 from fedpriv.models.named_leaves import check_shapes, matching, named_leaves
 from fedpriv.models.networks import Model
+from fedpriv.models.scanned import scanned_leaves
 from fedpriv.models.score import Score
 
 PUBLIC_BASE = "public base"
@@ -95,7 +96,8 @@ def adapters(
       where: regular expression, searched for in each leaf's path, such as params.Dense_0.kernel; by default all match.
       alpha: by default the rank of each leaf.
       stacked: regular expression for leaves [layers, ...] of layers that are scanned (`nn.scan`). Each layer has an
-        adapter of its own: A is [layers, n, rank] and B [layers, rank, m].
+        adapter of its own: A is [layers, n, rank] and B [layers, rank, m]. By default, of a model that is made of a
+        module of flax, the leaves over which its program scans, as those of `Transformer`; of others none.
 
     Returns:
       A model whose `merged` gives the whole network's parameters. It can itself be fine-tuned: `frozen` with
@@ -107,7 +109,11 @@ def adapters(
     """
     its = _base(model, base).held_for(model)
     alpha = checked("alpha", alpha, Positive | None)
-    added = adapters_of(its.leaves, rank, where, stacked, alpha)
+    if stacked is None:
+        layers = scanned_leaves(model, jax.eval_shape(model.init, jax.random.key(0)))
+    else:
+        layers = matching("stacked", stacked, [p for p, leaf in its.leaves.items() if leaf.ndim])
+    added = adapters_of(its.leaves, rank, where, layers, alpha)
 
     def init(key: Key) -> Params:
         keys = jax.random.split(key, len(added))

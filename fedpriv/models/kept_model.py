@@ -34,7 +34,7 @@ from fedpriv.models.modules import (
     LogisticRegression,
     SigmoidLeNet,
 )
-from fedpriv.models.named_leaves import check_shapes, named_leaves
+from fedpriv.models.named_leaves import check_shapes, named_leaves, readable
 from fedpriv.models.networks import Apply, Built, Model, predict
 from fedpriv.models.transformer import Transformer
 
@@ -278,11 +278,10 @@ def _like(shapes: Params, arrays: Mapping[str, np.ndarray], place: Path) -> Para
     wanted = {name: _kind(leaf) for name, leaf in named_leaves(shapes).items()}
     there = {name: _kind(array) for name, array in arrays.items()}
     for name in dict.fromkeys([*wanted, *there]):
-        if wanted.get(name) != there.get(name):
-            raise ValueError(
-                f"{place}: {_printable(name)} is {there.get(name, 'nothing')} there, {wanted.get(name, 'nothing')} in "
-                "the network; give the model that was trained"
-            )
+        kept, own = there.get(name, "nothing"), wanted.get(name, "nothing")
+        if kept != own:
+            leaf, remedy = _printable(readable(name)), "give the model that was trained"
+            raise ValueError(f"{place}: {leaf} is {kept} there, {own} in the network; {remedy}")
     leaves = [jnp.asarray(arrays[name]) for name in wanted]
     return jax.tree.unflatten(jax.tree.structure(shapes), leaves)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedpriv.proof import words as plain
 from fedpriv.proof.cases import Neighbour
+from fedpriv.proof.seen import ALWAYS_ASSUMED, ONE_RUN
 
 BEST_RUN = (
     "one model is released, the best of runs that share no noise; their number follows this distribution and stays "
@@ -18,9 +19,32 @@ SEVERAL_RUNS = (
     "cohorts"
 )
 LATER_RUNS = (
-    "of the data, a later run (its settings and its round's arrays) depends only on what this view saw of earlier "
-    "runs; its rounds, sampling and multipliers are those counted here, whatever was seen"
+    "of the data, a later run (its settings, preprocessing, initial model and its round's arrays) depends only on what "
+    "this view saw of earlier runs; its rounds, sampling and multipliers are those counted here, whatever was seen"
 )
+
+
+def _of_the_first(begin: str, of: str, of_first: str) -> tuple[str, str]:
+    """(A sentence that every certificate assumes, the same of the first of several runs alone)."""
+    (text,) = (text for text in ALWAYS_ASSUMED if text.startswith(begin) and of in text)
+    return text, text.replace(of, of_first)
+
+
+OF_SEVERAL_RUNS: dict[str, tuple[str, ...]] = {
+    ONE_RUN: (SEVERAL_RUNS, LATER_RUNS),
+    **{
+        text: (changed,)
+        for text, changed in (
+            _of_the_first(
+                "population", "all settings and all", "all settings of the first run and all of its"
+            ),
+            _of_the_first(
+                "preprocessing", "the initial model do", "the initial model of the first run do"
+            ),
+        )
+    },
+}
+"""What is assumed of one run -> what is in its place assumed of several, of which later ones may use earlier ones."""
 
 
 def words(row: Any, neighbour: Neighbour, honest: float) -> tuple[str, ...]:

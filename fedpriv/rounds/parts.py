@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fedpriv.compression.codecs import Codec
+from fedpriv.compression.codecs import ALREADY_CODED, UNCODED, Codec
 from fedpriv.core.complaints import require
 from fedpriv.mechanisms.clipping import Clipping
 from fedpriv.mechanisms.schedules import MECHANISM, is_mechanism
@@ -53,10 +53,15 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_parts(**parts: Any) -> None:
-    """Raises ValueError: a part is not of the kind that its name says, such as a number in the place of a sampler."""
+    """Raises ValueError: a part is not of the kind that its name says, such as a number in the place of a sampler.
+
+    Nor does a codec go with a mechanism of integers, where both are given.
+    """
     for name, given in parts.items():
         if name in _OPTIMIZERS:
             _OPTIMIZERS[name](name, given)
             continue
         fits, such_as = _WANTED[name]
         require(fits(given), name, given, f"give {such_as}")
+    if getattr(parts.get("mechanism"), "integers", None) is not None and "codec" in parts:
+        require(parts["codec"] is UNCODED, "codec", parts["codec"], ALREADY_CODED)

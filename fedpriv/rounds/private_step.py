@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import jax
 
-from fedpriv.compression.codecs import UNCODED, Codec, Wire
+from fedpriv.compression.codecs import ALREADY_CODED, UNCODED, Codec, Wire
 from fedpriv.core.arguments import NonNegative, Positive, checked
 from fedpriv.core.complaints import require
 from fedpriv.core.provenance import constructed
@@ -76,8 +76,7 @@ class PrivateStep(Step):
         require(used.noise == self._integers.noise, "mechanism: noise", used.noise, remedy)
         if self.gradients is not None:
             return self._check_integers_of_records()
-        remedy = "integers are coded already; leave it out"
-        require(self.codec is UNCODED, "codec", self.codec, remedy)
+        require(self.codec is UNCODED, "codec", self.codec, ALREADY_CODED)
         remedy = "it divides by what clients weigh, and integers by one number; give 'fixed'"
         require(self.weighting.adder != "server", "weighting: estimator", "clipped", remedy)
         remedy = "an integer mechanism has members add shares; leave it out, or give fp.gaussian"

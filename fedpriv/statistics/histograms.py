@@ -5,6 +5,7 @@ A unit adds at most 1 in all: a record 1 to its bin, a client the shares of its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -40,7 +41,9 @@ def histogram(values: Values, *, bins: Any) -> Statistic:
       ValueError: no bins, or edges that do not rise.
     """
     edges = checked_edges(bins)
-    return _counted(f"histogram({name_of(values)}, {_bins(edges)})", values, edges, _as_counts)
+    return _counted(
+        f"histogram({name_of(values)}, {_bins(edges)})", values, edges, _as_counts, float
+    )
 
 
 def quantile(values: Values, q: Probability | Sequence[Probability], *, bins: Any) -> Statistic:
@@ -64,8 +67,11 @@ def quantile(values: Values, q: Probability | Sequence[Probability], *, bins: An
         ((counts, error),) = totals
         return _quantiles(counts, error, edges, wanted)
 
+    def span(units: int) -> float:
+        return float(edges[-1] - edges[0])
+
     shown = f"quantile({name_of(values)}, {q}, {_bins(edges)})"
-    return _counted(shown, values, edges, read)
+    return _counted(shown, values, edges, read, span)
 
 
 class HeavyHitters(NamedTuple):
@@ -116,7 +122,11 @@ def heavy_hitters(values: Values, *, candidates: Sequence[Any], most: Count) -> 
         return (value[:, None] == jnp.asarray(there)) & is_same
 
     shown = f"heavy_hitters({name_of(values)}, {len(items)} candidates, most={most})"
-    return _shared(shown, values, where, read, times=2)
+
+    def span(units: int) -> HeavyHitters:
+        return HeavyHitters(math.inf, float(units))
+
+    return _shared(shown, values, where, read, span, times=2)
 
 
 _Z = 1.96
@@ -137,7 +147,9 @@ def _bins(edges: np.ndarray) -> str:
     return f"{len(edges) - 1} bins from {edges[0]:g} to {edges[-1]:g}"
 
 
-def _counted(name: str, values: Values, edges: np.ndarray, read: _Read) -> Statistic:
+def _counted(
+    name: str, values: Values, edges: np.ndarray, read: _Read, span: Callable[[int], Any]
+) -> Statistic:
     check_values(values)
 
     def where(value: jax.Array) -> jax.Array:
@@ -146,7 +158,7 @@ def _counted(name: str, values: Values, edges: np.ndarray, read: _Read) -> Stati
         last = (jnp.arange(len(low)) == len(low) - 1) & (value == high)
         return ((low <= value) & (value < high)) | last
 
-    return _shared(name, values, where, read)
+    return _shared(name, values, where, read, span)
 
 
 def _shared(
@@ -154,16 +166,22 @@ def _shared(
     values: Values,
     where: Callable[[jax.Array], jax.Array],
     read: _Read,
+    span: Callable[[int], Any],
     times: int = 1,
 ) -> Statistic:
-    """Of shares of k things, counted so many times. `where`: numbers [n] -> bool[n, k], which of them each is."""
+    """Of shares of k things, counted so many times.
+
+    Args:
+      where: numbers [n] -> bool[n, k], which of them each is.
+      span: number of units -> as of `Asked`.
+    """
 
     def ask(crowd: Crowd) -> Asked:
         def shares(record: Example) -> jax.Array:
             numbers = jnp.asarray(value_of(values, record)).reshape(-1)
             return jnp.mean(where(numbers).astype(jnp.float32), 0)
 
-        return tallied(crowd, [Part(shares, 1.0)] * times, read)
+        return tallied(crowd, [Part(shares, 1.0)] * times, read, span(crowd.units))
 
     return Statistic(name, values, ask)
 

@@ -118,7 +118,8 @@ def _summed(crowd: Crowd, values: Values, bounds: tuple[np.ndarray, np.ndarray])
         numbers = numbers_of(values, record)
         return observed(within(numbers) if of_records else numbers)
 
-    return tallied(crowd, [Part(each, radius_of(shape), True, bounded)], read)
+    span = crowd.units * np.broadcast_to(high - low, shape)
+    return tallied(crowd, [Part(each, radius_of(shape), True, bounded)], read, span)
 
 
 def mean(
@@ -195,7 +196,9 @@ def _of_moments(name: str, values: Values, bounds: Any, axis: Any) -> Statistic:
             value, error = zip(of_mean, of_variance, strict=True)
             return Moments(*value), Moments(*error)
 
-        return tallied(crowd, parts, read)
+        wide = high - low
+        span = Moments(wide, wide**2 / 4) if len(powers) > 1 else wide
+        return tallied(crowd, parts, read, span)
 
     of_axes = f", axis={axes}" if axes else ""
     shown = f"{name}({name_of(values)}, bounds={bounds}{of_axes})"

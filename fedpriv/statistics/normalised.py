@@ -47,7 +47,9 @@ def normalised(examples: Examples, *, by: Released | Sequence[Released]) -> Exam
         remedy_first = "it is not released; give what its .release(...) gives"
         require(not unreleased, "by", getattr(each, "name", each), remedy_first)
         moments = isinstance(each, Released) and isinstance(each.value, Moments)
-        require(moments, "by", each, remedy)
+        given = each.statistic.name if isinstance(each, Released) else each
+        otherwise = ", or scale in a function of a record, as by an observed_mean of x and x²"
+        require(moments, "by", given, remedy + otherwise)
         examples = _by_one(examples, each)
     return examples
 

@@ -85,6 +85,7 @@ def observed_mean(values: Values, *, bounds: Any) -> Statistic:
             return Observed(value, missing), Observed((high - low) / 2 * of_mean, of_missing)
 
         radius = radius_of(shape)
-        return tallied(crowd, [Part(scaled, radius), Part(there, radius)], read)
+        span = Observed(high - low, np.ones(shape))
+        return tallied(crowd, [Part(scaled, radius), Part(there, radius)], read, span)
 
     return Statistic(f"observed_mean({name_of(values)}, bounds={bounds})", values, ask)

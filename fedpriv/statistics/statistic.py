@@ -29,6 +29,7 @@ from fedpriv.engine.simulate import simulate
 from fedpriv.privacy import Certificate
 from fedpriv.proof.seen import ClippedUnit, View
 from fedpriv.rounds.algorithm import Algorithm
+from fedpriv.statistics.too_noisy import warn_of_noise
 from fedpriv.statistics.values import Values
 
 FEDERATION = "give one such as fp.Federation.from_arrays(...)"
@@ -51,6 +52,11 @@ class Crowd(NamedTuple):
     unit: ClippedUnit
     noise_multiplier: float
 
+    @property
+    def units(self) -> int:
+        """How many clients there are, or how many records there is room for."""
+        return self.clients * (self.per_client if self.unit == "record" else 1)
+
 
 class Asked(NamedTuple):
     """An algorithm, and what is read off its last state.
@@ -58,10 +64,12 @@ class Asked(NamedTuple):
     Attributes:
       algorithm: of one round, but for the adaptive quantile.
       read: state -> (value, standard error).
+      span: how far the least and the largest number that a value can have lie apart, in its structure; None: unknown.
     """
 
     algorithm: Algorithm
     read: Callable[[Any], tuple[PyTree, PyTree]]
+    span: PyTree | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +107,8 @@ class Statistic:
           federation: one of the same shapes is enough (`Federation.blank`).
           noise_multiplier: sigma of the noise, relative to what a unit adds at most. With the unit "record" it is that
             of each client's own noise.
-          unit: "client" or "record".
+          unit: "client" or "record", of which each is clipped. Where the federation says whose each of them is, what is
+            protected is a person.
 
         Raises:
           ValueError: an argument out of range, or a value of other shapes than the bounds.
@@ -135,6 +144,9 @@ class Statistic:
           ValueError: both or neither of noise and epsilon; values that are NaN, where the statistic does not leave them
             out; as `algorithm`, `fp.certify` and `fp.calibrate_noise`.
           LeakError: the round releases something private.
+
+        Warns:
+          UserWarning: 1.96 standard errors reach half of what the number can range over, such as of the bounds.
         """
         noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative | None)
         epsilon = checked("epsilon", epsilon, Budget | None)
@@ -142,7 +154,7 @@ class Statistic:
             checked("seed", seed, Seed | None),
             secret_seeds.checked_secret(secret_seed),
         )
-        unit, priced = checked("unit", unit, ClippedUnit), _price(delta, view, honest)
+        unit, priced = _checked_unit(unit), _price(delta, view, honest)
         one = (noise_multiplier is None) != (epsilon is None)
         remedy = f"give one of the two, noise_multiplier= or epsilon= (epsilon={epsilon})"
         require(one, "noise_multiplier", noise_multiplier, remedy)
@@ -179,6 +191,9 @@ class Statistic:
         self._check_finite(history.evaluations[-1])
         read = asked.read(history.state_of())
         value, error = jax.tree.map(lambda number: np.asarray(number)[()], read)
+        if asked.span is not None:
+            several = unit == "client" and federation.capacity > 1
+            warn_of_noise(self.name, error, asked.span, may_be_records=several)
         return Released(self, value, error, certificate, asked.algorithm, noise_multiplier)
 
     def _check_finite(self, evaluation: Evaluation) -> None:
@@ -194,7 +209,7 @@ class Statistic:
         known = isinstance(federation, Federation | StreamedFederation)
         require(known, "federation", federation, FEDERATION)
         noise_multiplier = checked("noise_multiplier", noise_multiplier, NonNegative)
-        unit = checked("unit", unit, ClippedUnit)
+        unit = _checked_unit(unit)
         record = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], jnp.asarray(leaf[:0]).dtype),
             federation.examples,
@@ -205,6 +220,15 @@ class Statistic:
 
 _NO_MODEL = np.zeros(1, np.float32)
 """Where a model is asked for."""
+
+
+def _checked_unit(unit: Any) -> ClippedUnit:
+    remedy = (
+        "give 'client' or 'record', whichever is to be clipped; where the federation says whose each is, its "
+        "certificate is of a person with all that are its own"
+    )
+    require(unit != "person", "unit", unit, remedy)
+    return checked("unit", unit, ClippedUnit)
 
 
 def _price(delta: Any, view: Any, honest: Any) -> dict[str, Any]:

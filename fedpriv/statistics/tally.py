@@ -76,7 +76,10 @@ def ratio(total: Total, units: Total) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tallied(
-    crowd: Crowd, parts: Sequence[Part], read: Callable[[list[Total]], tuple[PyTree, PyTree]]
+    crowd: Crowd,
+    parts: Sequence[Part],
+    read: Callable[[list[Total]], tuple[PyTree, PyTree]],
+    span: PyTree,
 ) -> Asked:
     """The round that releases these sums, jointly, and what is read off them.
 
@@ -87,6 +90,7 @@ def tallied(
 
     Args:
       read: the totals, in order -> (value, standard error).
+      span: as of `Asked`.
     """
     # Each has the same share of the budget: multipliers of sqrt(K) sigma make sigma together.
     own = math.sqrt(len(parts)) * crowd.noise_multiplier
@@ -135,14 +139,13 @@ def tallied(
 
     def of_state(state: Any) -> tuple[PyTree, PyTree]:
         drawn = math.sqrt(crowd.clients) if crowd.unit == "record" else 1.0
-        units = crowd.clients * places
         means = [np.asarray(mean, np.float64) for mean in state.means]
         return read(
             [
-                Total(units * mean, part.radius * own * drawn)
+                Total(crowd.units * mean, part.radius * own * drawn)
                 for part, mean in zip(parts, means, strict=True)
             ]
         )
 
     algorithm = Algorithm(init, round, everyone(crowd.clients), crowd.unit)
-    return Asked(algorithm, of_state)
+    return Asked(algorithm, of_state, span)

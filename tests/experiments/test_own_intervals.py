@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -15,6 +16,8 @@ from fedpriv import experiments
 from fedpriv.experiments.commands import compare
 from fedpriv.experiments.config import Entry, Experiment
 from fedpriv.experiments.runs.recorder import described
+from fedpriv.experiments.runs.run_folder import read_all
+from fedpriv.experiments.tables import by_client
 from fedpriv.experiments.tables.over_clients import ClientScores
 
 
@@ -65,6 +68,24 @@ def test_clients_have_their_names_and_are_counted(tmp_path, capsys):
     )
     head, *rows = page["Each client, after the last round"]
     assert [row[head.index("client")] for row in rows] == frame["client_name"].tolist()
+
+
+@pytest.mark.parametrize("units", [("client",), ("person",), ("client", "person")])
+def test_the_column_says_what_intervals_are_over(recorded, units):
+    """Where the data say whose records are, certificates are of a person, and intervals over persons."""
+    runs, _ = read_all([recorded.path])
+    found = by_client.rows_with_clients(runs, "auc", None)
+
+    def of(row, unit):
+        report = row.summary.privacy[row.algorithm]
+        certified = {v: replace(c, unit=unit) for v, c in report.certified.items()}
+        privacy = row.summary.privacy | {row.algorithm: replace(report, certified=certified)}
+        return row._replace(summary=replace(row.summary, privacy=privacy))
+
+    of_units = [of(row, units[i % len(units)]) for i, row in enumerate(found)]
+    (column,) = (c for c in by_client.grid(of_units).head if "(95 %)" in c)
+    words = {"client": "records", "person": "persons"}
+    assert column == f"over its {' or '.join(words[unit] for unit in units)} (95 %)"
 
 
 def test_runs_of_older_versions_have_no_intervals(recorded, tmp_path):

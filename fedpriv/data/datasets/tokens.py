@@ -14,6 +14,7 @@ from fedpriv.core.complaints import require, shown
 from fedpriv.data.client_ids import rows_of_each
 from fedpriv.data.datasets.arrow_columns import values_of
 from fedpriv.data.datasets.importers import Arrays
+from fedpriv.data.person_ids import DOCUMENT
 from fedpriv.data.validation import on_host
 
 
@@ -82,7 +83,7 @@ def from_tokens(
         rows = [[piece] for piece in sorted(piece for pieces in of_clients for piece in pieces)]
     data, segment = _filled(ids, rows, length)
     first = np.array([row[0].text for row in rows], np.int32)
-    data |= {"segment": segment} if packed else {"document": first}
+    data |= {"segment": segment} if packed else {DOCUMENT: first}
     return data if column is None else data | {"client": column[first]}
 
 

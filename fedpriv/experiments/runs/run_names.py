@@ -97,6 +97,19 @@ def _differences(runs: Sequence[RunFolder]) -> list[list[str]]:
     return [[setting(n, of[n]) for n in differing if n in of] for of in settings]
 
 
+def swept(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
+    """The settings in which runs of one config differ, as of the points of a sweep, by dotted names; per run."""
+    configs = {run.config: [each for each in runs if each.config == run.config] for run in runs}
+    of_config = {}
+    for config, own in configs.items():
+        fields = [interesting(run.settings) for run in own]
+        every = dict.fromkeys(name for of in fields for name in of)
+        of_config[config] = [
+            n for n in every if len({json.dumps(of.get(n), sort_keys=True) for of in fields}) > 1
+        ]
+    return [{n: interesting(run.settings).get(n) for n in of_config[run.config]} for run in runs]
+
+
 def interesting(settings: Mapping[str, Any]) -> dict[str, Any]:
     """For runs' names: the settings on which results depend, flat."""
     fields = flat(settings)

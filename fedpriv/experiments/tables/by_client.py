@@ -18,7 +18,7 @@ from fedpriv.experiments.runs.measured import OF_CLIENTS
 from fedpriv.experiments.runs.other_metric import check_recorded, named
 from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.experiments.tables.client_notes import on_clients, over_clients_text
-from fedpriv.experiments.tables.frame import Row, above, rows
+from fedpriv.experiments.tables.frame import Row, above, rows, with_keys
 from fedpriv.experiments.tables.grid import Grid, on_rivals
 from fedpriv.experiments.tables.over_clients import ClientScores
 from fedpriv.models.score import main_metric
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import pandas
 
 OWN_RECORDS = (
-    "over its records: 95 % interval over the client's own records, or its persons where the data say whose these "
-    "are; of a fraction Clopper and Pearson's of as many records as have its standard error (DeLong's of an AUC), else "
-    "Student's t; conditional on the trained models: it holds for further records of this client, not for another "
-    "training, and is no narrower for several seeds; of N clients, N / 20 intervals miss by chance"
+    "over its records (or persons): 95 % interval over the client's own records, or its persons where the data say "
+    "whose these are; of a fraction Clopper and Pearson's of as many records as have its standard error (DeLong's of "
+    "an AUC), else Student's t; conditional on the trained models: it holds for further records of this client, not "
+    "for another training, and is no narrower for several seeds; of N clients, N / 20 intervals miss by chance"
 )
 
 
@@ -166,7 +166,6 @@ def frame(found: Sequence[Row]) -> pandas.DataFrame:
 def _record(one: OfClient) -> dict[str, Any]:
     row = one.row
     made: dict[str, Any] = {
-        **row.keys,
         "config": row.summary.config,
         "algorithm": row.algorithm,
         "name": row.name,
@@ -185,7 +184,7 @@ def _record(one: OfClient) -> dict[str, Any]:
     if row.below:
         made |= {"above": row.below.algorithm, "above_run": row.below.title}
     made |= {f"{_marked(one, metric)}_lead_mean": value for metric, value in one.leads.items()}
-    return made | {"folder": row.folder}
+    return with_keys(row, made | {"folder": row.folder})
 
 
 def _marked(one: OfClient, metric: str) -> str:
@@ -199,6 +198,7 @@ def grid(found: Sequence[Row]) -> Grid:
     each = clients_of(found)
     metrics = list(dict.fromkeys(metric for one in each for metric in one.scores))
     kinds = list(dict.fromkeys(one.kind for one in each))
+    own = " or ".join(dict.fromkeys(map(_counted, found)))
     keys = {field_name(key): [str(one.row.keys[key]) for one in each] for key in found[0].keys}
     columns = {**keys, "algorithm": [one.row.name for one in each]}
     if len(kinds) > 1:
@@ -214,13 +214,20 @@ def grid(found: Sequence[Row]) -> Grid:
         ]
         if any(one.ends.get(metric) for one in each):
             several = f"{with_unit(metric)}, " * (len(metrics) > 1)
-            columns[f"{several}over its records (95 %)"] = [_ends(one, metric) for one in each]
+            columns[f"{several}over its {own} (95 %)"] = [_ends(one, metric) for one in each]
         if any(metric in one.leads for one in each):
             rival = next(one.row.below.name for one in each if metric in one.leads)
             several = f"{with_unit(metric)} " * (len(metrics) > 1)
             columns[f"{several}above {rival}"] = [_lead(one, metric) for one in each]
     cells = [list(of) for of in zip(*columns.values(), strict=True)]
     return Grid(list(columns), cells, {}, _notes(found, kinds), len(keys))
+
+
+def _counted(row: Row) -> str:
+    """Whether intervals are over records, or over persons, as where the data say whose these are."""
+    privacy = row.summary.privacy.get(row.algorithm)
+    units = {certificate.unit for certificate in privacy.certified.values()} if privacy else ()
+    return "persons" if "person" in units else "records"
 
 
 def _ends(one: OfClient, metric: str) -> str:

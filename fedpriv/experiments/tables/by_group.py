@@ -18,7 +18,7 @@ from fedpriv.experiments.runs.other_metric import check_recorded, named
 from fedpriv.experiments.runs.run_folder import RunFolder
 from fedpriv.experiments.tables.by_client import shown_by
 from fedpriv.experiments.tables.client_notes import on_clients, over_clients_text
-from fedpriv.experiments.tables.frame import Row, above, rows
+from fedpriv.experiments.tables.frame import Row, above, rows, with_keys
 from fedpriv.experiments.tables.grid import ALONE, Grid, certified, on_rivals
 from fedpriv.experiments.tables.leads import Lead, lead
 from fedpriv.experiments.tables.over_clients import OverClients
@@ -155,7 +155,6 @@ def frame(found: Sequence[Row]) -> pandas.DataFrame:
 def _record(group: OfGroup) -> dict[str, Any]:
     row = group.row
     made: dict[str, Any] = {
-        **row.keys,
         "config": row.summary.config,
         "algorithm": row.algorithm,
         "name": row.name,
@@ -191,7 +190,7 @@ def _record(group: OfGroup) -> dict[str, Any]:
     epsilon = privacy.certified["third_party"] if privacy else None
     for part in ("epsilon", "delta", "unit", "view", "relation", "basis"):
         made[part] = getattr(epsilon, part, None)
-    return made | {"folder": row.folder}
+    return with_keys(row, made | {"folder": row.folder})
 
 
 def grid(found: Sequence[Row]) -> Grid:

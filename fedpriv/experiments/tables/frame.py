@@ -15,7 +15,7 @@ from fedpriv.experiments.runs.contents import NOISE, Summary
 from fedpriv.experiments.runs.measured import chosen_on
 from fedpriv.experiments.runs.other_metric import scores
 from fedpriv.experiments.runs.run_folder import RunFolder
-from fedpriv.experiments.runs.run_names import names
+from fedpriv.experiments.runs.run_names import names, swept
 from fedpriv.experiments.tables.leads import Lead, lead
 from fedpriv.experiments.tables.over_clients import ClientScores, OverClients, behind, over_clients
 from fedpriv.privacy import VIEWS
@@ -44,6 +44,7 @@ class Row(NamedTuple):
       lost: what of the values of single clients is not there, in words.
       num_clients: of the federation; 0 where it is not known.
       client_names: of each of these; () where they have none.
+      swept: settings in which it differs from other runs of its config, where its title is its key.
     """
 
     keys: Mapping[str, Any]
@@ -60,6 +61,7 @@ class Row(NamedTuple):
     lost: str = ""
     num_clients: int = 0
     client_names: Sequence[str] = ()
+    swept: Mapping[str, Any] = {}
 
     @property
     def title(self) -> str:
@@ -106,11 +108,11 @@ class Row(NamedTuple):
 def rows(runs: Sequence[RunFolder]) -> list[Row]:
     """Rows of results: of all that was evaluated, or diverged before; the title says which run is not complete."""
     found = []
-    for run, title in zip(runs, names(runs), strict=True):
+    for run, title, own in zip(runs, names(runs), swept(runs), strict=True):
         status = run.results.status
         title += "" if status == "complete" else f" ({status.partition(':')[0]})"
         trained = dict.fromkeys([*run.results.rounds, *run.results.diverged])
-        found += [row(run, {"run": title}, name) for name in trained]
+        found += [row(run, {"run": title}, name)._replace(swept=own) for name in trained]
     return found
 
 
@@ -331,8 +333,14 @@ def _record(row: Row, metrics: Sequence[str]) -> dict[str, Any]:
     found[f"rounds_per_second{MARK}"] = summary.rounds_per_second.get(name)
     found["compile_seconds"] = summary.compile_seconds.get(name)
     found |= {"reused_from": summary.reused_from.get(name), "folder": row.folder}
-    keys = {f"swept_{key}" if key in found else key: value for key, value in row.keys.items()}
-    return keys | found
+    return with_keys(row, found)
+
+
+def with_keys(row: Row, found: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of a frame, and before it which run it is of, and what was swept: `swept_NAME` where a name is taken."""
+    keys = {**row.keys, **row.swept}
+    own = {f"swept_{key}" if key in found else key: value for key, value in keys.items()}
+    return {**own, **found}
 
 
 def _parts(what: str, each: Mapping[str, Lead | OverClients], public: Public) -> dict[str, Any]:
